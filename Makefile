@@ -1,0 +1,134 @@
+# The only entry point people type; .ci/run calls the same targets. `make help` lists them.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL: # the check of prerequisites comes before all else
+MAKEFLAGS += --warn-undefined-variables --no-builtin-rules
+
+# requirements.lock is made with 3.11; any later version that its packages support will do.
+PYTHON ?= $(shell command -v python3.11 || echo python3)
+ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+PYTEST := $(BIN)/python -m pytest
+CODE := $(wildcard namesrv_stream jobs tests)
+
+# $(call step,what,command): say what is done, do it, say how long it took.
+step = @began=$$SECONDS; echo "setup: $(1) …"; $(2); echo "setup: $(1): done in $$((SECONDS - began)) s"
+# Of pip and Maven, the lines that show how far they are (downloads above 1 MB), and errors.
+pip_progress = awk '/Downloading .*MB\)/ || /^ *(Building|Installing|Successfully|ERROR|error)/ { print substr("  " $$0, 1, 110); fflush() }'
+mvn_progress = awk '/Downloaded from .*\.jar/ { sub(/ at .*/, ""); sub(/.*\//, "  "); print; fflush() } /ERROR/ { print; fflush() }'
+copy_jars = rm -rf $(1) && mvn -B -Dstyle.color=never -f $(2) dependency:copy-dependencies -DoutputDirectory=$(abspath $(1)) | $(mvn_progress)
+
+##@ Run
+.PHONY: help
+help: ## List the targets
+	@awk 'BEGIN { FS = ":.*## " } /^##@/ { printf "\n%s\n", substr($$0, 5) } /^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+
+.PHONY: setup
+setup: prerequisites $(VENV)/.installed .jars/spark/.copied .jars/kafka/.copied ## Build what is missing: virtual environment, jars of Spark and Kafka
+
+.PHONY: run
+run: setup ## Start everything on this machine; Ctrl-C stops it. Flags: make run ARGS="--listen-port 0"
+	@exec $(BIN)/namesrv-stream up $(ARGS)
+
+.PHONY: demo
+demo: setup ## A guided run of two minutes: start, register, query, kill, expire, history
+	@exec $(BIN)/python -m namesrv_stream.demo $(ARGS)
+
+##@ Check
+.PHONY: check
+check: lint types layers unit ## Before every commit: lint, types, layers, unit tests; no JVM
+
+.PHONY: lint
+lint: $(VENV)/.installed ## Formatting and lint rules
+	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/ruff check $(CODE)
+
+.PHONY: types
+types: $(VENV)/.installed ## mypy --strict
+	$(BIN)/mypy $(CODE)
+
+.PHONY: layers
+layers: $(VENV)/.installed ## Who may import whom
+	$(BIN)/lint-imports
+
+.PHONY: unit
+unit: $(VENV)/.installed ## Unit tests; no JVM
+	$(PYTEST) tests/unit $(ARGS)
+
+.PHONY: spark
+spark: setup ## Tests with a local SparkSession
+	$(PYTEST) tests/spark $(ARGS)
+
+.PHONY: integration
+integration: setup ## Tests of our parts together, with a real Kafka
+	$(PYTEST) tests/integration $(ARGS)
+
+.PHONY: e2e
+e2e: setup .jars/rocketmq/.copied ## Unmodified RocketMQ brokers, clients and tools against the whole product
+	$(PYTEST) tests/e2e $(ARGS)
+
+# Every part runs even if one before it failed, so that one run shows all there is to mend.
+.PHONY: test
+test: setup .jars/rocketmq/.copied ## Everything: check, spark, integration, e2e
+	@failed=""; \
+	for part in lint types layers unit spark integration e2e; do \
+		echo "== make $$part"; \
+		$(MAKE) --no-print-directory $$part || failed="$$failed $$part"; \
+	done; \
+	if [ -n "$$failed" ]; then echo "failed:$$failed" >&2; exit 1; fi
+
+.PHONY: test-extra
+test-extra: setup .jars/rocketmq/.copied ## Slower than `test`: property tests with many more examples
+	HYPOTHESIS_PROFILE=long $(PYTEST) tests/unit --timeout 3600 $(ARGS)
+
+.PHONY: bench
+bench: setup .jars/rocketmq/.copied ## Measure latency, throughput and memory, side by side with the Java name server
+	@exec $(BIN)/python -m tests.bench $(ARGS)
+
+##@ Keep
+.PHONY: fmt
+fmt: $(VENV)/.installed ## Format, and mend what can be mended
+	$(BIN)/ruff format $(CODE)
+	$(BIN)/ruff check --fix $(CODE)
+
+.PHONY: lock
+lock: $(VENV)/.installed ## Choose package versions anew and write requirements.lock
+	env -u PIP_FIND_LINKS CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --upgrade --generate-hashes \
+		--extra dev --allow-unsafe --strip-extras --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
+		--no-emit-options --output-file requirements.lock pyproject.toml
+
+.PHONY: clean
+clean: ## Remove caches and built files
+	rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache spark-warehouse metastore_db derby.log
+	find namesrv_stream tests $(wildcard jobs) -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.PHONY: distclean
+distclean: clean ## Remove what `make setup` built as well; data/ stays
+	rm -rf $(VENV) .jars
+
+.PHONY: prerequisites
+prerequisites:
+	@conf/check-prerequisites "$(PYTHON)"
+
+# Java is not asked for here: `make check` does without.
+$(VENV)/.installed: requirements.lock pyproject.toml
+	@if [ ! -x $(BIN)/python ]; then echo "setup: creating $(VENV) with $$($(PYTHON) -V)"; $(PYTHON) -m venv $(VENV); fi
+	$(call step,installing Python packages,$(BIN)/python -m pip install --disable-pip-version-check -r requirements.lock | $(pip_progress))
+	$(call step,installing namesrv-stream,$(BIN)/python -m pip install --disable-pip-version-check --no-deps --no-build-isolation -e . 2>&1 | $(pip_progress))
+	@touch $@
+
+.jars/spark/.copied: conf/jars/pom.xml | prerequisites
+	$(call step,fetching the jars of Spark's Kafka source and Delta,$(call copy_jars,.jars/spark,$<))
+	@touch $@
+
+.jars/kafka/.copied: conf/kafka/pom.xml | prerequisites
+	$(call step,fetching the jars of Kafka,$(call copy_jars,.jars/kafka,$<))
+	@touch $@
+
+.jars/rocketmq/.copied: tests/e2e/pom.xml | prerequisites
+	$(call step,fetching the jars of RocketMQ for the tests,$(call copy_jars,.jars/rocketmq,$<))
+	@touch $@

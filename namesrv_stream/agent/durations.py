@@ -1,0 +1,19 @@
+"""Durations as people write them: ``30s``, ``500ms``, ``2m``, ``1h``; a bare number is milliseconds."""
+
+import re
+from typing import Final
+
+_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h)?")
+_UNIT_MS: Final = {None: 1, "ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
+
+
+def parse_duration_ms(text: str) -> int:
+    """``text`` in milliseconds.
+
+    Raises:
+        ValueError: It is no duration.
+    """
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"{text!r} is no duration: expected one like 30s, 500ms or 2m")
+    return round(float(match[1]) * _UNIT_MS[match[2]])

@@ -1,0 +1,181 @@
+"""The command line: reads flags, loads the settings, hands over to one part.
+
+Parts are imported inside their command: the job's Spark must not slow down or break the others.
+Exit codes: 0 fine, 1 refused or not found, 2 bad configuration or usage, 3 a prerequisite is missing.
+"""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from typer.exceptions import Abort, Exit, TyperException
+
+from namesrv_stream import __version__
+from namesrv_stream.agent.command import agent
+from namesrv_stream.client import commands as client_commands
+from namesrv_stream.demo.command import demo
+from namesrv_stream.errors import NamesrvStreamError
+from namesrv_stream.logs import configure_logging, report_error
+from namesrv_stream.settings import Flag, LoadedSettings, Settings, load_settings, parse_set_flag, to_toml
+from namesrv_stream.up.parent_death import die_with_parent
+
+_EXIT_INTERRUPTED: Final = 130  # the shell's 128 + SIGINT
+
+ConfOption = Annotated[Path | None, typer.Option("--conf", "-c", help="Configuration file (TOML).", metavar="FILE")]
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", help="One setting; may be repeated.", metavar="SECTION.KEY=VALUE")
+]
+DataDirOption = Annotated[str | None, typer.Option("--data-dir", help="Same as --set data.dir=DIR.", metavar="DIR")]
+ListenPortOption = Annotated[
+    str | None, typer.Option("--listen-port", help="Port for brokers and clients; 0 for any free one.", metavar="PORT")
+]
+HttpPortOption = Annotated[
+    str | None, typer.Option("--http-port", help="Port for HTTP; 0 for any free one.", metavar="PORT")
+]
+PrintOption = Annotated[bool, typer.Option("--print", "-p", help="Print the effective configuration and exit.")]
+
+app = typer.Typer(
+    name="namesrv-stream",
+    help="A RocketMQ name server whose state is a stream.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+config_app = typer.Typer(help="Look at the configuration.", no_args_is_help=True)
+app.add_typer(config_app, name="config")
+app.command()(agent)
+app.command()(demo)
+client_commands.register(app)
+
+
+def main() -> int:
+    """Run the command in ``sys.argv``; every error of ours ends as one line on stderr and its exit code."""
+    die_with_parent()
+    try:
+        outcome = app(standalone_mode=False)
+    except NamesrvStreamError as error:
+        report_error(str(error))
+        return error.exit_code
+    except TyperException as error:
+        if error.format_message():  # empty where the help has been printed instead
+            report_error(f"{error.format_message()} (see --help)")
+        return error.exit_code
+    except Exit as request:
+        return request.exit_code
+    except (Abort, KeyboardInterrupt):
+        return _EXIT_INTERRUPTED
+    return outcome if isinstance(outcome, int) else 0
+
+
+@app.callback(invoke_without_command=True)
+def _version(version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False) -> None:
+    if version:
+        print(__version__)
+        raise Exit(0)
+
+
+@app.command()
+def up(
+    conf: ConfOption = None,
+    data_dir: DataDirOption = None,
+    listen_port: ListenPortOption = None,
+    http_port: HttpPortOption = None,
+    sets: SetOption = None,
+    print_only: PrintOption = False,
+) -> int:
+    """Run everything on this machine, in the foreground: Kafka, the Spark job, the server."""
+    from namesrv_stream.up.main import run_up
+
+    settings = _load(conf, data_dir, listen_port, http_port, sets, print_only)
+    return run_up(settings)
+
+
+@app.command()
+def serve(
+    conf: ConfOption = None,
+    data_dir: DataDirOption = None,
+    listen_port: ListenPortOption = None,
+    http_port: HttpPortOption = None,
+    sets: SetOption = None,
+    print_only: PrintOption = False,
+) -> int:
+    """Run the server that answers brokers, clients and mqadmin."""
+    settings = _load(conf, data_dir, listen_port, http_port, sets, print_only)
+    from namesrv_stream.server.main import serve as run_server
+
+    return run_server(settings)
+
+
+@app.command()
+def job(
+    conf: ConfOption = None,
+    data_dir: DataDirOption = None,
+    sets: SetOption = None,
+    print_only: PrintOption = False,
+) -> int:
+    """Run the Spark job that folds events into routes."""
+    settings = _load(conf, data_dir, None, None, sets, print_only)
+    from namesrv_stream.streaming.main import run_job
+
+    return run_job(settings)
+
+
+@app.command()
+def kafka(
+    conf: ConfOption = None,
+    data_dir: DataDirOption = None,
+    sets: SetOption = None,
+    print_only: PrintOption = False,
+) -> int:
+    """Run the embedded Kafka node, for one machine only."""
+    settings = _load(conf, data_dir, None, None, sets, print_only)
+    from namesrv_stream.kafka.process import run_kafka
+
+    run_kafka(settings)
+
+
+@config_app.command("show")
+def config_show(
+    conf: ConfOption = None,
+    data_dir: DataDirOption = None,
+    listen_port: ListenPortOption = None,
+    http_port: HttpPortOption = None,
+    sets: SetOption = None,
+) -> None:
+    """Print every setting and where it came from."""
+    _print(_layers(conf, data_dir, listen_port, http_port, sets))
+
+
+def _load(
+    conf: Path | None,
+    data_dir: str | None,
+    listen_port: str | None,
+    http_port: str | None,
+    sets: list[str] | None,
+    print_only: bool,
+) -> Settings:
+    loaded = _layers(conf, data_dir, listen_port, http_port, sets)
+    if print_only:
+        _print(loaded)
+        raise Exit(0)
+    configure_logging(loaded.settings.logs.level, loaded.settings.logs.format)
+    return loaded.settings
+
+
+def _layers(
+    conf: Path | None, data_dir: str | None, listen_port: str | None, http_port: str | None, sets: list[str] | None
+) -> LoadedSettings:
+    flags = [parse_set_flag(text) for text in sets or ()]
+    for name, key, value in (
+        ("--data-dir", "data.dir", data_dir),
+        ("--listen-port", "remoting.listen_port", listen_port),
+        ("--http-port", "http.listen_port", http_port),
+    ):
+        if value is not None:
+            flags.append(Flag(name, key, value))
+    return load_settings(conf, flags=flags)
+
+
+def _print(loaded: LoadedSettings) -> None:
+    sys.stdout.write(to_toml(loaded.settings, loaded.sources))

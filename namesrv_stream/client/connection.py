@@ -1,0 +1,209 @@
+"""One TCP connection to a name server or broker, with many requests in flight."""
+
+import asyncio
+import itertools
+import logging
+import socket
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final, Self, cast
+
+from namesrv_stream.client.errors import ConnectionLost, RequestTimedOut
+from namesrv_stream.errors import ConfigError, RemotingError
+from namesrv_stream.logs import safe
+from namesrv_stream.remoting.codes import ONEWAY_FLAG, ResponseCode
+from namesrv_stream.remoting.command import RemotingCommand
+from namesrv_stream.remoting.frame import FrameBuffer, decode_frame, encode_frame
+
+logger = logging.getLogger(__name__)
+
+# One sequence for the process, as RemotingCommand.requestId in RocketMQ, so that an opaque in a log or a capture
+# names one request; cut to 31 bits, the field being a signed int.
+_OPAQUES: Final[Iterator[int]] = itertools.count(1)
+_OPAQUE_MASK: Final = 0x7FFFFFFF
+
+
+class RemotingConnection(asyncio.Protocol):
+    """A connection; made by ``connect``. It belongs to the event loop that made it.
+
+    It closes itself on bytes that are no frame, and on GO_AWAY. It never opens itself again: who owns it decides that.
+    """
+
+    def __init__(self, addr: str) -> None:
+        """Used by ``connect``, which is the way to make one.
+
+        Args:
+            addr: The peer, for messages.
+        """
+        loop = asyncio.get_running_loop()
+        self.addr = addr
+        #: Done when the connection has ended; its result says why.
+        self.closed: asyncio.Future[str] = loop.create_future()
+        self._loop = loop
+        self._frames = FrameBuffer()
+        self._waiting: dict[int, asyncio.Future[RemotingCommand]] = {}  # by opaque
+        self._transport: asyncio.Transport | None = None
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._close_reason = ""
+
+    @classmethod
+    async def connect(cls, addr: str, timeout_ms: int = 3_000) -> Self:
+        """Connect.
+
+        Args:
+            addr: ``host:port``.
+            timeout_ms: Milliseconds to wait; 3 s is NettyClientConfig.connectTimeoutMillis.
+
+        Raises:
+            ConnectionLost: It could not be made in time.
+            ConfigError: ``addr`` is not ``host:port``.
+        """
+        host, port = split_addr(addr)
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                _, connection = await loop.create_connection(lambda: cls(addr), host, port)
+        except TimeoutError:
+            raise ConnectionLost(addr, f"no connection within {timeout_ms} ms") from None
+        except OSError as error:
+            raise ConnectionLost(addr, _reason_of(error)) from None
+        return connection
+
+    @property
+    def is_open(self) -> bool:
+        """Whether requests can be sent."""
+        return self._transport is not None and not self._transport.is_closing()
+
+    async def invoke(self, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
+        """Send a request and wait for its response. Other requests may be under way at the same time.
+
+        Args:
+            command: The request; its opaque is replaced.
+            timeout_ms: Milliseconds to wait for the response.
+
+        Returns:
+            The response, whatever its code.
+
+        Raises:
+            ConnectionLost: The connection ended before.
+            RequestTimedOut: It did not come in time; the connection stays, and the late response will be dropped.
+        """
+        opaque = next(_OPAQUES) & _OPAQUE_MASK
+        answer: asyncio.Future[RemotingCommand] = self._loop.create_future()
+        self._waiting[opaque] = answer
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await self._send(replace(command, opaque=opaque))
+                return await answer
+        except TimeoutError:
+            raise RequestTimedOut(self.addr, command.code, timeout_ms) from None
+        finally:
+            self._waiting.pop(opaque, None)
+
+    async def invoke_oneway(self, command: RemotingCommand) -> None:
+        """Send a request that nobody answers; returns once it is handed to the operating system or its buffer.
+
+        Raises:
+            ConnectionLost: The connection has ended.
+        """
+        flag = command.flag | ONEWAY_FLAG
+        await self._send(replace(command, opaque=next(_OPAQUES) & _OPAQUE_MASK, flag=flag))
+
+    async def close(self) -> None:
+        """Close after what was sent, and wait for the end."""
+        if self._transport is not None and not self.closed.done():
+            self._close_reason = self._close_reason or "closed here"
+            self._transport.close()
+            await asyncio.wait([self.closed])
+
+    def abort(self) -> None:
+        """Close now; what is not sent yet is lost."""
+        if self._transport is not None:
+            self._close_reason = self._close_reason or "closed here"
+            self._transport.abort()
+
+    async def _send(self, command: RemotingCommand) -> None:
+        frame = encode_frame(command)
+        await self._writable.wait()
+        if self._transport is None or self._transport.is_closing():
+            raise ConnectionLost(self.addr, self.closed.result() if self.closed.done() else "closing")
+        self._transport.write(frame)
+
+    # What the event loop calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        sock = transport.get_extra_info("socket")
+        if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def data_received(self, data: bytes) -> None:
+        broken: RemotingError | None = None
+        try:
+            frames = self._frames.feed(data)
+        except RemotingError as error:
+            broken, frames = error, self._frames.frames_before_error
+        try:
+            for frame in frames:
+                self._take(decode_frame(frame))
+        except RemotingError as error:
+            broken = error
+        if broken is not None:
+            logger.warning("closing a connection that sends garbage addr=%s reason=%s", self.addr, safe(str(broken)))
+            self._end(f"sent garbage: {broken}")
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        reason = self._close_reason or ("closed by the peer" if exc is None else _reason_of(exc))
+        self._writable.set()
+        if not self.closed.done():
+            self.closed.set_result(reason)
+        for answer in self._waiting.values():
+            if not answer.done():
+                answer.set_exception(ConnectionLost(self.addr, reason))
+
+    def _take(self, command: RemotingCommand) -> None:
+        if not command.is_response:
+            # Name servers send NOTIFY_MIN_BROKER_ID_CHANGE over connections of their own making, never over this one.
+            logger.debug("request ignored addr=%s code=%d", self.addr, command.code)
+            return
+        if command.code == ResponseCode.GO_AWAY:
+            self._end("the server is going away")
+            return
+        answer = self._waiting.get(command.opaque)
+        if answer is None or answer.done():
+            logger.debug("late response dropped addr=%s opaque=%d", self.addr, command.opaque)
+            return
+        answer.set_result(command)
+
+    def _end(self, reason: str) -> None:
+        self._close_reason = self._close_reason or reason
+        if self._transport is not None:
+            self._transport.abort()
+
+
+def split_addr(addr: str) -> tuple[str, int]:
+    """Host and port of ``host:port``; an IPv6 address is in brackets.
+
+    Raises:
+        ConfigError: It is not of that form.
+    """
+    host, _, port = addr.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise ConfigError("name servers", addr, "expected host:port")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def _reason_of(error: BaseException) -> str:
+    """One short line: asyncio's own text for a refused connection repeats the address."""
+    if isinstance(error, ConnectionRefusedError):
+        return "connection refused"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error) or type(error).__name__

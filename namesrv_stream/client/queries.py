@@ -1,0 +1,79 @@
+"""The questions that clients and operators ask a name server."""
+
+from namesrv_stream.client.errors import UnexpectedAnswer
+from namesrv_stream.client.name_servers import NameServers
+from namesrv_stream.client.route import (
+    ClusterInfo,
+    TopicRouteData,
+    decode_cluster_info,
+    decode_topic_list,
+    decode_topic_route,
+)
+from namesrv_stream.errors import TopicNotExist
+from namesrv_stream.remoting.codes import MQ_VERSION, LanguageCode, RequestCode, ResponseCode
+from namesrv_stream.remoting.command import RemotingCommand
+from namesrv_stream.remoting.headers import GetRouteInfoRequestHeader, GetTopicsByClusterRequestHeader
+
+
+def request(code: int, ext_fields: dict[str, str] | None = None, body: bytes | None = None) -> RemotingCommand:
+    """A request of ours: what it is written in, and the release of RocketMQ that it behaves like."""
+    return RemotingCommand(
+        code=code, language=LanguageCode.PYTHON, version=MQ_VERSION, ext_fields=ext_fields, body=body
+    )
+
+
+async def topic_route(servers: NameServers, topic: str, timeout_ms: int = 3_000) -> TopicRouteData:
+    """The route of a topic.
+
+    Raises:
+        TopicNotExist: No broker serves it.
+        UnexpectedAnswer: The server refused, or its answer cannot be read.
+        NameServersUnreachable: No server answered.
+    """
+    header = GetRouteInfoRequestHeader(topic=topic, accept_standard_json_only=True)
+    code = RequestCode.GET_ROUTEINFO_BY_TOPIC
+    response = await servers.invoke(request(code, header.to_ext_fields()), timeout_ms)
+    if response.code == ResponseCode.TOPIC_NOT_EXIST:
+        raise TopicNotExist(topic)
+    return decode_topic_route(topic, _body(code, response))
+
+
+async def cluster_info(servers: NameServers, timeout_ms: int = 3_000) -> ClusterInfo:
+    """All clusters and brokers.
+
+    Raises:
+        UnexpectedAnswer: The server refused, or its answer cannot be read.
+        NameServersUnreachable: No server answered.
+    """
+    code = RequestCode.GET_BROKER_CLUSTER_INFO
+    return decode_cluster_info(_body(code, await servers.invoke(request(code), timeout_ms)))
+
+
+async def topic_list(servers: NameServers, timeout_ms: int = 3_000) -> tuple[str, ...]:
+    """The names of all topics, sorted.
+
+    Raises:
+        UnexpectedAnswer: The server refused, or its answer cannot be read.
+        NameServersUnreachable: No server answered.
+    """
+    code = RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
+    return decode_topic_list(code, _body(code, await servers.invoke(request(code), timeout_ms)))
+
+
+async def topics_of_cluster(servers: NameServers, cluster: str, timeout_ms: int = 3_000) -> tuple[str, ...]:
+    """The names of the topics that a cluster's brokers serve, sorted; none for an unknown cluster.
+
+    Raises:
+        UnexpectedAnswer: The server refused, or its answer cannot be read.
+        NameServersUnreachable: No server answered.
+    """
+    code = RequestCode.GET_TOPICS_BY_CLUSTER
+    header = GetTopicsByClusterRequestHeader(cluster=cluster)
+    response = await servers.invoke(request(code, header.to_ext_fields()), timeout_ms)
+    return decode_topic_list(code, _body(code, response))
+
+
+def _body(request_code: int, response: RemotingCommand) -> bytes | None:
+    if response.code != ResponseCode.SUCCESS:
+        raise UnexpectedAnswer(request_code, response.code, response.remark or "without a remark")
+    return response.body

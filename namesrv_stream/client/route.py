@@ -1,0 +1,184 @@
+"""What name servers answer about routes and clusters, decoded; free of I/O."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from namesrv_stream.client.errors import UnexpectedAnswer
+from namesrv_stream.remoting.codes import RequestCode
+from namesrv_stream.remoting.fastjson import loads
+
+MASTER_ID: Final = 0
+
+PERM_PRIORITY: Final = 8
+PERM_READ: Final = 4
+PERM_WRITE: Final = 2
+PERM_INHERIT: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class QueueData:
+    """What one broker offers of a topic.
+
+    Attributes:
+        perm: Bits 4 read, 2 write, 1 inherit.
+        topic_sys_flag: Bits 1 unit, 2 has a unit subscription.
+    """
+
+    broker_name: str
+    read_queue_nums: int
+    write_queue_nums: int
+    perm: int
+    topic_sys_flag: int = 0
+
+    @property
+    def is_readable(self) -> bool:
+        return self.perm & PERM_READ != 0
+
+    @property
+    def is_writeable(self) -> bool:
+        return self.perm & PERM_WRITE != 0
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerData:
+    """The processes of one broker name: ``broker_addrs`` is broker id (0 the master) to ``host:port``, by id."""
+
+    cluster: str
+    broker_name: str
+    broker_addrs: Mapping[int, str]
+    zone_name: str | None = None
+    enable_acting_master: bool = False
+
+    @property
+    def master_addr(self) -> str | None:
+        """The master's address; None without a master."""
+        return self.broker_addrs.get(MASTER_ID)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRouteData:
+    """The route of a topic: queues by broker name, brokers by name, both in order of the name.
+
+    Attributes:
+        raw: The whole answer as decoded JSON, for fields that have no attribute here.
+    """
+
+    topic: str
+    queue_datas: tuple[QueueData, ...]
+    broker_datas: tuple[BrokerData, ...]
+    order_topic_conf: str | None
+    raw: Mapping[str, Any]
+
+    @property
+    def broker_names(self) -> frozenset[str]:
+        """Names of the brokers that serve the topic."""
+        return frozenset(broker.broker_name for broker in self.broker_datas)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterInfo:
+    """All brokers by name, and the names in each cluster.
+
+    Attributes:
+        raw: The whole answer as decoded JSON.
+    """
+
+    brokers: Mapping[str, BrokerData]
+    clusters: Mapping[str, tuple[str, ...]]
+    raw: Mapping[str, Any]
+
+    def of_cluster(self, cluster: str) -> "ClusterInfo":
+        """What is left of it when only one cluster is looked at; empty if there is no such cluster."""
+        names = self.clusters.get(cluster, ())
+        raw_brokers = self.raw.get("brokerAddrTable") or {}
+        return ClusterInfo(
+            brokers={name: self.brokers[name] for name in names if name in self.brokers},
+            clusters={cluster: names} if names else {},
+            raw={
+                "brokerAddrTable": {name: raw_brokers[name] for name in names if name in raw_brokers},
+                "clusterAddrTable": {cluster: list(names)} if names else {},
+            },
+        )
+
+
+def decode_topic_route(topic: str, body: bytes | None) -> TopicRouteData:
+    """The body of an answer to 105 GET_ROUTEINFO_BY_TOPIC.
+
+    Raises:
+        UnexpectedAnswer: It is no TopicRouteData.
+    """
+    code = RequestCode.GET_ROUTEINFO_BY_TOPIC
+    answer = _object(code, body)
+    try:
+        return TopicRouteData(
+            topic=topic,
+            queue_datas=tuple(sorted(map(_queue_data, answer.get("queueDatas") or ()), key=lambda q: q.broker_name)),
+            broker_datas=tuple(sorted(map(_broker_data, answer.get("brokerDatas") or ()), key=lambda b: b.broker_name)),
+            order_topic_conf=answer.get("orderTopicConf"),
+            raw=answer,
+        )
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise UnexpectedAnswer(code, 0, f"no TopicRouteData: {error!r}") from None
+
+
+def decode_cluster_info(body: bytes | None) -> ClusterInfo:
+    """The body of an answer to 106 GET_BROKER_CLUSTER_INFO.
+
+    Raises:
+        UnexpectedAnswer: It is no ClusterInfo.
+    """
+    code = RequestCode.GET_BROKER_CLUSTER_INFO
+    answer = _object(code, body)
+    try:
+        brokers = {name: _broker_data(broker) for name, broker in (answer.get("brokerAddrTable") or {}).items()}
+        members = (answer.get("clusterAddrTable") or {}).items()
+        # Java lists null for a broker that registered without a name.
+        clusters = {cluster: tuple(sorted(filter(None, names))) for cluster, names in sorted(members)}
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise UnexpectedAnswer(code, 0, f"no ClusterInfo: {error!r}") from None
+    return ClusterInfo(brokers, clusters, answer)
+
+
+def decode_topic_list(request_code: int, body: bytes | None) -> tuple[str, ...]:
+    """The body of an answer to 206 or 224, a TopicList: its topics, sorted.
+
+    Raises:
+        UnexpectedAnswer: It is no TopicList.
+    """
+    topics = _object(request_code, body).get("topicList") or []
+    if not isinstance(topics, list) or any(not isinstance(topic, str) for topic in topics):
+        raise UnexpectedAnswer(request_code, 0, "no TopicList")
+    return tuple(sorted(topics))
+
+
+def _object(request_code: int, body: bytes | None) -> dict[str, Any]:
+    try:
+        answer = loads(body or b"")
+    except ValueError as error:
+        raise UnexpectedAnswer(request_code, 0, f"the body is no JSON: {error}") from None
+    if not isinstance(answer, dict):
+        raise UnexpectedAnswer(request_code, 0, "the body is no JSON object")
+    return answer
+
+
+def _queue_data(fields: Mapping[str, Any]) -> QueueData:
+    return QueueData(
+        broker_name=str(fields["brokerName"]),
+        read_queue_nums=int(fields["readQueueNums"]),
+        write_queue_nums=int(fields["writeQueueNums"]),
+        perm=int(fields["perm"]),
+        # Spelt topicSynFlag before 4.9.0.
+        topic_sys_flag=int(fields.get("topicSysFlag") or fields.get("topicSynFlag") or 0),
+    )
+
+
+def _broker_data(fields: Mapping[str, Any]) -> BrokerData:
+    addrs = {int(broker_id): str(addr) for broker_id, addr in (fields.get("brokerAddrs") or {}).items()}
+    return BrokerData(
+        cluster=fields.get("cluster") or "",
+        broker_name=str(fields["brokerName"]),
+        broker_addrs=dict(sorted(addrs.items())),
+        zone_name=fields.get("zoneName"),
+        enable_acting_master=bool(fields.get("enableActingMaster")),
+    )

@@ -1,0 +1,43 @@
+"""Where time comes from; the only module that reads the wall clock."""
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """A source of time that tests can replace."""
+
+    def now_ms(self) -> int:
+        """Wall clock, epoch milliseconds; it may jump."""
+
+    def monotonic_ms(self) -> int:
+        """Milliseconds since an arbitrary start; never goes back, stands still while the machine is suspended."""
+
+
+class SystemClock:
+    """The machine's clocks."""
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> int:
+        return time.monotonic_ns() // 1_000_000
+
+
+class ManualClock:
+    """A clock that moves only when told to."""
+
+    def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
+        self._now_ms = now_ms
+        self._monotonic_ms = 0
+
+    def now_ms(self) -> int:
+        return self._now_ms
+
+    def monotonic_ms(self) -> int:
+        return self._monotonic_ms
+
+    def advance(self, duration_ms: int) -> None:
+        """Let ``duration_ms`` milliseconds pass on both clocks."""
+        self._now_ms += duration_ms
+        self._monotonic_ms += duration_ms

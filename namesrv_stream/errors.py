@@ -1,0 +1,188 @@
+"""Every error of ours, split by who is to blame.
+
+::
+
+    NamesrvStreamError                 exit_code 1
+    ├── RemotingError                  the peer broke the wire: its connection is closed, nothing else
+    │   ├── FrameTooLarge
+    │   ├── HeaderDecodeError
+    │   └── BodyDecodeError            the frame is fine, its body is not: answered, the connection stays
+    ├── RequestError                   the wire is fine, the request is not: answered with a code and a remark
+    ├── EventDecodeError               a record of the log cannot be read: to the dead-letter topic
+    ├── ConfigError                    exit 2: names the file and the key
+    ├── TableSchemaMismatch            exit 2: a Delta table is not as this version expects
+    ├── LogTruncated                   exit 2: Kafka no longer holds what the fold needs next
+    └── PrerequisiteMissing            exit 3: names what is missing and how to get it
+        └── KafkaUnreachable
+"""
+
+from typing import ClassVar
+
+
+class NamesrvStreamError(Exception):
+    """Base of all errors; its text is one line that a person can act on."""
+
+    retriable: ClassVar[bool] = False
+    exit_code: ClassVar[int] = 1
+
+
+class RemotingError(NamesrvStreamError):
+    """The peer broke the wire protocol."""
+
+
+class FrameTooLarge(RemotingError):
+    """A length prefix announces more bytes than allowed, or a negative number of them.
+
+    Attributes:
+        length: Announced bytes, prefix included.
+        limit: Most bytes allowed, prefix included.
+    """
+
+    def __init__(self, length: int, limit: int) -> None:
+        super().__init__(f"frame of {length} bytes exceeds the limit of {limit}")
+        self.length = length
+        self.limit = limit
+
+
+class HeaderDecodeError(RemotingError):
+    """A frame's header cannot be decoded.
+
+    Attributes:
+        serialize_type: The frame's type byte; None where the frame is too short to have one.
+        reason: What is wrong.
+    """
+
+    def __init__(self, serialize_type: int | None, reason: str) -> None:
+        super().__init__(f"header of serialize type {serialize_type} cannot be decoded: {reason}")
+        self.serialize_type = serialize_type
+        self.reason = reason
+
+
+class BodyDecodeError(RemotingError):
+    """A request's body cannot be decoded; the frame around it is sound.
+
+    Attributes:
+        request_code: The request's code.
+        reason: What is wrong.
+    """
+
+    def __init__(self, request_code: int, reason: str) -> None:
+        super().__init__(f"body of request {request_code} cannot be decoded: {reason}")
+        self.request_code = request_code
+        self.reason = reason
+
+
+class RequestError(NamesrvStreamError):
+    """A request that is answered with an error; ``processor.response`` maps classes to response codes."""
+
+
+class TopicNotExist(RequestError):
+    """No broker in view serves the topic.
+
+    Attributes:
+        topic: The topic asked for.
+    """
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(f"no route for topic {topic}")
+        self.topic = topic
+
+
+class RequestRefused(RequestError):
+    """A request that Java's NameServer answers with SYSTEM_ERROR; the text is the remark, as Java words it."""
+
+
+class EventDecodeError(NamesrvStreamError):
+    """A record, or one item of it, that is not an event of ours.
+
+    Attributes:
+        reason: What is wrong, with the field's name.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class ConfigError(NamesrvStreamError):
+    """A setting is unknown, malformed or cannot work.
+
+    Attributes:
+        source: The file, environment variable, flag or system that holds the setting.
+        key: The setting.
+        reason: What is wrong, and what would be right.
+    """
+
+    exit_code = 2
+
+    def __init__(self, source: str, key: str, reason: str) -> None:
+        super().__init__(f"{source}: {key}: {reason}")
+        self.source = source
+        self.key = key
+        self.reason = reason
+
+
+class TableSchemaMismatch(NamesrvStreamError):
+    """A Delta table is not as this version of the code expects.
+
+    Attributes:
+        table: Path of the table.
+        reason: The difference.
+    """
+
+    exit_code = 2
+
+    def __init__(self, table: str, reason: str) -> None:
+        super().__init__(f"table {table}: {reason}")
+        self.table = table
+        self.reason = reason
+
+
+class LogTruncated(NamesrvStreamError):
+    """Kafka no longer holds the next record that the fold needs.
+
+    Attributes:
+        partition: Kafka partition.
+        wanted: The next offset to fold.
+        earliest: The first offset that Kafka still has.
+    """
+
+    exit_code = 2
+
+    def __init__(self, partition: int, wanted: int, earliest: int) -> None:
+        super().__init__(
+            f"partition {partition}: offset {wanted} is to be folded next but Kafka's log begins at {earliest};"
+            " run `namesrv-stream rebuild`"
+        )
+        self.partition = partition
+        self.wanted = wanted
+        self.earliest = earliest
+
+
+class PrerequisiteMissing(NamesrvStreamError):
+    """Something outside the project is absent.
+
+    Attributes:
+        name: What is missing.
+        remedy: How to get it.
+    """
+
+    exit_code = 3
+
+    def __init__(self, name: str, remedy: str) -> None:
+        super().__init__(f"{name}: {remedy}")
+        self.name = name
+        self.remedy = remedy
+
+
+class KafkaUnreachable(PrerequisiteMissing):
+    """No Kafka broker answers at the configured address."""
+
+    retriable = True
+
+    def __init__(self, bootstrap_servers: str, reason: str) -> None:
+        super().__init__(
+            f"Kafka at {bootstrap_servers} does not answer ({reason})",
+            "start it, or correct kafka.bootstrap_servers",
+        )
+        self.bootstrap_servers = bootstrap_servers

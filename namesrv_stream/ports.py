@@ -1,0 +1,67 @@
+"""Ports to listen on: is this one free, and which one is, asked by binding."""
+
+import errno
+import os
+import random
+import socket
+from collections.abc import Collection
+from typing import Final
+
+from namesrv_stream.errors import ConfigError
+
+# Below the range that Linux takes outgoing connections from, so that none of those takes the port before we listen.
+_LOWEST_CHOSEN: Final = 20_000
+_HIGHEST_CHOSEN: Final = 32_000
+_ATTEMPTS: Final = 200
+
+_RANDOM: Final = random.SystemRandom()  # two processes must not draw the same ports, whatever seeds `random`
+
+
+def require_free(host: str, port: int, section: str) -> None:
+    """Check that ``host:port`` can be listened on.
+
+    Raises:
+        ConfigError: It cannot; names ``section.listen_port``, or ``section.listen_host`` if the address is not ours.
+    """
+    error = _bind_error(host, port)
+    if error is None:
+        return
+    key = "listen_port" if error.errno in (errno.EADDRINUSE, errno.EACCES) else "listen_host"
+    reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+    raise ConfigError("settings", f"{section}.{key}", f"cannot listen on {host}:{port}: {reason}")
+
+
+def choose_port(host: str, preferred: int = 0, taken: Collection[int] = ()) -> int:
+    """A port that is free on ``host`` now.
+
+    Args:
+        host: Address to listen on.
+        preferred: Returned if it is free, so that peers find us again; 0 for none.
+        taken: Ports not to choose.
+
+    Raises:
+        ConfigError: ``host`` is not an address of this machine.
+    """
+    if preferred and preferred not in taken and _bind_error(host, preferred) is None:
+        return preferred
+    for _ in range(_ATTEMPTS):
+        port = _RANDOM.randrange(_LOWEST_CHOSEN, _HIGHEST_CHOSEN)
+        if port not in taken and _bind_error(host, port) is None:
+            return port
+    raise ConfigError("settings", "listen_host", f"no free port on {host}")
+
+
+def _bind_error(host: str, port: int) -> OSError | None:
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        # As servers do: a port in TIME_WAIT is free, one that someone listens on is not.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            return error
+    return None
+
+
+def reachable_host(listen_host: str) -> str:
+    """The address by which this machine reaches a listener on ``listen_host``: loopback for a wildcard."""
+    return "127.0.0.1" if listen_host in ("0.0.0.0", "::", "") else listen_host

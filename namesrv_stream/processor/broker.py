@@ -1,0 +1,199 @@
+"""What brokers ask: to register, to leave, whether their topics are known, who their group is; and heartbeats.
+
+Source: rocketmq 5.3.3, DefaultRequestProcessor; nameserver.md §5.
+"""
+
+import zlib
+
+from namesrv_stream.errors import RequestRefused
+from namesrv_stream.processor.name_server import Accepted, Answer, Call, NameServer, Settled
+from namesrv_stream.processor.register_body import decode_data_version, decode_register_body, registration_hash
+from namesrv_stream.processor.route_body import encode_data_version, encode_kv_table, encode_member_group
+from namesrv_stream.remoting.codes import ResponseCode
+from namesrv_stream.remoting.command import response_to
+from namesrv_stream.remoting.headers import (
+    BrokerHeartbeatRequestHeader,
+    GetBrokerMemberGroupRequestHeader,
+    QueryDataVersionRequestHeader,
+    RegisterBrokerRequestHeader,
+    UnRegisterBrokerRequestHeader,
+)
+from namesrv_stream.remoting.response_headers import QueryDataVersionResponseHeader, RegisterBrokerResponseHeader
+from namesrv_stream.route.events import BrokerHeartbeat, BrokerRegistered, BrokerUnregistered, Origin, Proof
+from namesrv_stream.route.fold_state import LeaseKey
+from namesrv_stream.route.group import BrokerGroup, master_of, register
+from namesrv_stream.route.model import LiveKey, Registration
+from namesrv_stream.route.partitioner import murmur2
+
+#: KV namespace of order topics. Source: rocketmq 5.3.3, NamesrvUtil.NAMESPACE_ORDER_TOPIC_CONFIG.
+ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
+
+_INT64_MAX = (1 << 63) - 1
+
+
+def register_broker(server: NameServer, call: Call) -> Answer:
+    """103. An unchanged registration is neither decoded nor logged in full: its hash stands for it.
+
+    Raises:
+        RequestRefused: Wrong checksum, a missing field, or one topic before any full registration.
+        BodyDecodeError: The body cannot be read.
+    """
+    header = RegisterBrokerRequestHeader.from_ext_fields(call.request.ext_fields)
+    body = call.request.body or b""
+    if header.body_crc32 and zlib.crc32(body) & 0x7FFFFFFF != header.body_crc32:
+        raise RequestRefused("crc32 not match")
+    key = _lease_key(header.broker_name, header.cluster_name, header.broker_addr)
+    if header.broker_id is None:
+        raise RequestRefused("brokerId is missing or no number")
+    digest = registration_hash(header, body)
+    group = server.table.group(key.broker_name)
+    heartbeat = BrokerHeartbeat(call.origin, key.broker_name, key.live_key, Proof.REGISTRATION, digest)
+    settled = server.memory.settled.get(key)
+    if (
+        settled == Settled(group, digest, call.origin.holder)
+        and settled.group is group
+        and not _is_due(server, call, key)
+    ):
+        return _registered(server, call, header, group, (Accepted(heartbeat, None),))
+
+    decoded = decode_register_body(body, compressed=header.compressed, version=call.request.version)
+    registration = Registration(
+        cluster=key.live_key.cluster,
+        broker_name=key.broker_name,
+        broker_addr=key.live_key.broker_addr,
+        broker_id=header.broker_id,
+        ha_server_addr=header.ha_server_addr or "",
+        data_version=decoded.data_version,
+        topics=decoded.topics,
+        timeout_ms=None
+        if header.heartbeat_timeout_millis is None
+        else min(header.heartbeat_timeout_millis, _INT64_MAX),
+        enable_acting_master=header.enable_acting_master,
+        zone_name=header.zone_name,
+        topic_mappings=decoded.topic_mappings or None,
+        filter_servers=decoded.filter_servers,
+        registration_hash=digest,
+    )
+    registered = BrokerRegistered(call.origin, registration)
+    outcome = register(group, registration, call.origin.server_id, call.origin.holder)
+    if outcome.refused:
+        raise RequestRefused("register broker failed")
+    if outcome.group is group:
+        server.memory.settled[key] = Settled(group, digest, call.origin.holder)
+    retained = group.registrations.get(key.live_key)
+    is_known = retained is not None and retained.registration_hash == digest and len(registration.topics) != 1
+    if is_known and not _is_due(server, call, key):
+        return _registered(server, call, header, outcome.group, (Accepted(heartbeat, registered),))
+    _logged_in_full(server, call, key)
+    return _registered(server, call, header, outcome.group, (Accepted(registered, registered),))
+
+
+def unregister_broker(server: NameServer, call: Call) -> Answer:
+    """104. Always answered SUCCESS once it is well formed, known broker or not.
+
+    Raises:
+        RequestRefused: A field is missing.
+    """
+    header = UnRegisterBrokerRequestHeader.from_ext_fields(call.request.ext_fields)
+    key = _lease_key(header.broker_name, header.cluster_name, header.broker_addr)
+    event = BrokerUnregistered(
+        call.origin, key.broker_name, key.live_key, -1 if header.broker_id is None else header.broker_id
+    )
+    return Answer(response_to(call.request, ResponseCode.SUCCESS), (Accepted(event, event),))
+
+
+def query_data_version(server: NameServer, call: Call) -> Answer:
+    """322: whether the broker should register. As oneway it is a heartbeat.
+
+    "Changed" also where this server holds no registration of the broker since its own start: another name server's
+    knowledge does not make this one hear the broker, and a Java name server would not know it at all.
+
+    Raises:
+        RequestRefused: A field is missing.
+        BodyDecodeError: The body is no DataVersion.
+    """
+    header = QueryDataVersionRequestHeader.from_ext_fields(call.request.ext_fields)
+    key = _lease_key(header.broker_name, header.cluster_name, header.broker_addr)
+    asked = decode_data_version(call.request.body)
+    live = server.table.group(key.broker_name).lives.get(key.live_key)
+    held = live.holders.get(call.origin.server_id) if live else None
+    is_held = held is not None and held.server_epoch == call.origin.server_epoch
+    changed = live is None or not is_held or live.data_version != asked
+    response = response_to(
+        call.request,
+        ResponseCode.SUCCESS,
+        ext_fields=QueryDataVersionResponseHeader(changed=changed).to_ext_fields(),
+        body=encode_data_version(live.data_version) if live else None,
+    )
+    return Answer(response, _heartbeat(server, call.origin, key))
+
+
+def broker_heartbeat(server: NameServer, call: Call) -> Answer:
+    """904: refreshes a known broker, else does nothing; always SUCCESS.
+
+    Raises:
+        RequestRefused: A field is missing.
+    """
+    header = BrokerHeartbeatRequestHeader.from_ext_fields(call.request.ext_fields)
+    key = _lease_key(header.broker_name, header.cluster_name, header.broker_addr)
+    return Answer(response_to(call.request, ResponseCode.SUCCESS), _heartbeat(server, call.origin, key))
+
+
+def get_broker_member_group(server: NameServer, call: Call) -> Answer:
+    """901: the addresses under a broker name; the cluster is echoed, not checked."""
+    header = GetBrokerMemberGroupRequestHeader.from_ext_fields(call.request.ext_fields)
+    addrs = server.table.group(header.broker_name or "").broker_addrs
+    body = encode_member_group(header.cluster_name, header.broker_name, addrs)
+    # The remark is a slip of the Java server; peers compare codes only, and so may tests compare both servers.
+    return Answer(response_to(call.request, ResponseCode.SUCCESS, "not set any response code", body=body))
+
+
+def _lease_key(broker_name: str | None, cluster: str | None, broker_addr: str | None) -> LeaseKey:
+    # Differs from RocketMQ: it accepts such requests and leaves debris that no client can use (nameserver.md §17).
+    for name, value in (("brokerName", broker_name), ("clusterName", cluster), ("brokerAddr", broker_addr)):
+        if not value:
+            raise RequestRefused(f"{name} is missing")
+    return LeaseKey(broker_name or "", LiveKey(cluster or "", broker_addr or ""))
+
+
+def _heartbeat(server: NameServer, origin: Origin, key: LeaseKey) -> tuple[Accepted, ...]:
+    live = server.table.group(key.broker_name).lives.get(key.live_key)
+    if live is None or origin.server_id not in live.holders:
+        return ()
+    return (Accepted(BrokerHeartbeat(origin, key.broker_name, key.live_key, Proof.HEARTBEAT), None),)
+
+
+def _registered(
+    server: NameServer,
+    call: Call,
+    header: RegisterBrokerRequestHeader,
+    group: BrokerGroup,
+    accepted: tuple[Accepted, ...],
+) -> Answer:
+    # A stale registration, whose id another address keeps, is answered SUCCESS with nothing in it, as Java does.
+    is_member = header.broker_id is not None and group.broker_addrs.get(header.broker_id) == header.broker_addr
+    master = master_of(group, header.cluster_name or "") if header.broker_id and is_member else None
+    fields = RegisterBrokerResponseHeader(
+        ha_server_addr=master[1] or None if master else None, master_addr=master[0] if master else None
+    )
+    body = None
+    if server.options.return_order_topic_config_to_broker and ORDER_TOPIC_CONFIG in server.table.kv:
+        body = encode_kv_table(server.table.kv[ORDER_TOPIC_CONFIG])
+    response = response_to(call.request, ResponseCode.SUCCESS, ext_fields=fields.to_ext_fields(), body=body)
+    return Answer(response, accepted)
+
+
+def _is_due(server: NameServer, call: Call, key: LeaseKey) -> bool:
+    """Whether this registration is to be logged in full though it says nothing new."""
+    due_ms = server.memory.full_due_ms.get(key)
+    if due_ms is None:
+        # Known from the tables, not from this server: due within one interval, spread so that not all come at once.
+        interval_ms = server.options.full_registration_interval_ms
+        due_ms = call.now_ms + murmur2(key.broker_name.encode()) % interval_ms
+        server.memory.full_due_ms[key] = due_ms
+    return call.now_ms >= due_ms or key in server.memory.wanted
+
+
+def _logged_in_full(server: NameServer, call: Call, key: LeaseKey) -> None:
+    server.memory.full_due_ms[key] = call.now_ms + server.options.full_registration_interval_ms
+    server.memory.wanted.discard(key)

@@ -1,0 +1,33 @@
+"""From request code to processor."""
+
+from namesrv_stream.errors import NamesrvStreamError
+from namesrv_stream.processor import broker, client
+from namesrv_stream.processor.name_server import Answer, Call, NameServer, Processors
+from namesrv_stream.processor.response import error_response
+from namesrv_stream.remoting.codes import RequestCode, ResponseCode
+from namesrv_stream.remoting.command import response_to
+
+PROCESSORS: Processors = {
+    RequestCode.REGISTER_BROKER: broker.register_broker,
+    RequestCode.UNREGISTER_BROKER: broker.unregister_broker,
+    RequestCode.GET_ROUTEINFO_BY_TOPIC: client.get_route_info_by_topic,
+    RequestCode.GET_BROKER_CLUSTER_INFO: client.get_broker_cluster_info,
+    RequestCode.QUERY_DATA_VERSION: broker.query_data_version,
+    RequestCode.GET_BROKER_MEMBER_GROUP: broker.get_broker_member_group,
+    RequestCode.BROKER_HEARTBEAT: broker.broker_heartbeat,
+}
+
+_PROCESSOR_OF_NUMBER = {int(code): processor for code, processor in PROCESSORS.items()}
+
+
+def process(server: NameServer, call: Call) -> Answer:
+    """Answer one request; an error of ours becomes its response. The view is not changed: the caller applies events."""
+    processor = _PROCESSOR_OF_NUMBER.get(call.request.code)
+    if processor is None:
+        # The leading blank is Java's. Source: rocketmq 5.3.3, NettyRemotingAbstract.processRequestCommand.
+        remark = f" request type {call.request.code} not supported"
+        return Answer(response_to(call.request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark))
+    try:
+        return processor(server, call)
+    except NamesrvStreamError as error:
+        return Answer(error_response(call.request, error))

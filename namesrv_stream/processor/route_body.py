@@ -1,0 +1,91 @@
+"""Bodies that tell routes, as RocketMQ's classes are written by fastjson: properties in alphabetical order."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from namesrv_stream.remoting.fastjson import JavaMap, dumps_legacy, dumps_strict
+from namesrv_stream.route.model import DataVersion, TopicQueueMappingInfo
+from namesrv_stream.route.table import RouteTable
+from namesrv_stream.route.topic_route import BrokerData, TopicRoute
+
+
+def encode_topic_route(route: TopicRoute, *, strict: bool) -> bytes:
+    """TopicRouteData in the strict or the legacy form."""
+    fields = {
+        "brokerDatas": [_broker_data(b) for b in route.broker_datas],
+        "filterServerTable": JavaMap({a: list(f) for a, f in route.filter_server_table.items()}),
+        "orderTopicConf": route.order_topic_conf,
+        "queueDatas": [
+            {
+                "brokerName": name,
+                "perm": q.perm,
+                "readQueueNums": q.read_queue_nums,
+                "topicSysFlag": q.topic_sys_flag,
+                "writeQueueNums": q.write_queue_nums,
+            }
+            for name, q in route.queue_datas.items()
+        ],
+        "topicQueueMappingByBroker": None
+        if route.topic_queue_mapping is None
+        else JavaMap({name: _mapping(info) for name, info in route.topic_queue_mapping.items()}),
+    }
+    return dumps_strict(fields) if strict else dumps_legacy(fields)
+
+
+def encode_cluster_info(table: RouteTable) -> bytes:
+    """ClusterInfo, in the legacy form."""
+    brokers = {
+        g.broker_name: _broker_data(
+            BrokerData(g.broker_name, g.cluster, g.broker_addrs, g.enable_acting_master, g.zone_name)
+        )
+        for g in table.registered_groups()
+    }
+    clusters = {cluster: sorted(names) for cluster, names in table.clusters().items()}
+    return dumps_legacy({"brokerAddrTable": JavaMap(brokers), "clusterAddrTable": JavaMap(clusters)})
+
+
+def encode_member_group(cluster: str | None, broker_name: str | None, broker_addrs: Mapping[int, str]) -> bytes:
+    """BrokerMemberGroup, in the legacy form."""
+    group = {"brokerAddrs": _addrs(broker_addrs), "brokerName": broker_name, "cluster": cluster}
+    return dumps_legacy({"brokerMemberGroup": group})
+
+
+def encode_data_version(data_version: DataVersion) -> bytes:
+    return dumps_legacy(
+        {
+            "counter": data_version.counter,
+            "stateVersion": data_version.state_version,
+            "timestamp": data_version.timestamp,
+        }
+    )
+
+
+def encode_kv_table(entries: Mapping[str, str]) -> bytes:
+    """KVTable, in the legacy form."""
+    return dumps_legacy({"table": JavaMap(entries)})
+
+
+def _broker_data(broker: BrokerData) -> dict[str, Any]:
+    return {
+        "brokerAddrs": _addrs(broker.broker_addrs),
+        "brokerName": broker.broker_name,
+        "cluster": broker.cluster,
+        "enableActingMaster": broker.enable_acting_master,
+        "zoneName": broker.zone_name,
+    }
+
+
+def _addrs(broker_addrs: Mapping[int, str]) -> JavaMap[int, str]:
+    return JavaMap(sorted(broker_addrs.items()))
+
+
+def _mapping(info: TopicQueueMappingInfo) -> dict[str, Any]:
+    return {
+        "bname": info.bname,
+        "currIdMap": JavaMap(sorted(info.curr_id_map.items())),
+        "dirty": info.dirty,
+        "epoch": info.epoch,
+        "scope": info.scope,
+        "topic": info.topic,
+        "totalQueues": info.total_queues,
+    }

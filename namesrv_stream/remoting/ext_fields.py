@@ -1,0 +1,110 @@
+"""How a custom header's fields are declared, and how they get into ``extFields`` and out of them.
+
+A header is a frozen dataclass whose fields are made by ``text``, ``integer``, ``long`` and ``boolean`` with their name
+on the wire; that is the whole description. Reading never fails, as in Java: RemotingCommand.decodeCommandCustomHeader
+swallows whatever goes wrong with a field and leaves it at its default, even if it is annotated not-null.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Final, TypeVar
+
+_Header = TypeVar("_Header")
+
+_JAVA_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,32}")
+_METADATA_KEY: Final = "namesrv_stream.wire_field"
+_WIRE_FIELDS: "dict[type[Any], tuple[tuple[str, WireField], ...]]" = {}  # filled at first use, bounded by the classes
+
+
+@dataclass(frozen=True, slots=True)
+class WireField:
+    """One field of a custom header.
+
+    Attributes:
+        wire_name: The key in ``extFields``.
+        parse: Its value from text; None if the text is none of its type.
+        default: Its value where it is absent or cannot be parsed.
+        always_written: Written even at its default, as Java does with fields of primitive type.
+    """
+
+    wire_name: str
+    parse: Callable[[str], Any]
+    default: Any
+    always_written: bool
+
+
+def text(wire_name: str) -> Any:
+    """A ``String``: str | None."""
+    return _declare(WireField(wire_name, str, None, always_written=False))
+
+
+def integer(wire_name: str, default: int | None = None, *, primitive: bool = False) -> Any:
+    """An ``int`` if primitive, else an ``Integer``: int | None, 32 bits signed."""
+    return _declare(WireField(wire_name, _parse_int, default, primitive))
+
+
+def long(wire_name: str, default: int | None = None, *, primitive: bool = False) -> Any:
+    """A ``long`` if primitive, else a ``Long``: int | None, 64 bits signed."""
+    return _declare(WireField(wire_name, _parse_long, default, primitive))
+
+
+def boolean(wire_name: str, default: bool | None = None, *, primitive: bool = False) -> Any:
+    """A ``boolean`` if primitive, else a ``Boolean``: bool | None. Any text but "true" is false, as in Java."""
+    return _declare(WireField(wire_name, _parse_boolean, default, primitive))
+
+
+def read_header(header_class: type[_Header], ext_fields: Mapping[str, str] | None) -> _Header:
+    """A header filled from ``ext_fields``; what is absent or cannot be parsed is at its default."""
+    if not ext_fields:
+        return header_class()
+    values: list[Any] = []
+    for _, wire_field in wire_fields(header_class):
+        written = ext_fields.get(wire_field.wire_name)
+        value = None if written is None else wire_field.parse(written)
+        values.append(wire_field.default if value is None else value)
+    return header_class(*values)
+
+
+def write_header(header: Any) -> dict[str, str]:
+    """The ext fields of ``header``, those that Java would leave null left out."""
+    ext_fields: dict[str, str] = {}
+    for name, wire_field in wire_fields(type(header)):
+        value = getattr(header, name)
+        if value is None or (value == wire_field.default and not wire_field.always_written):
+            continue
+        ext_fields[wire_field.wire_name] = ("true" if value else "false") if isinstance(value, bool) else str(value)
+    return ext_fields
+
+
+def wire_fields(header_class: type[Any]) -> tuple[tuple[str, WireField], ...]:
+    """The declared fields of a header class with their Python names, in order."""
+    known = _WIRE_FIELDS.get(header_class)
+    if known is None:
+        known = tuple((declared.name, declared.metadata[_METADATA_KEY]) for declared in fields(header_class))
+        _WIRE_FIELDS[header_class] = known
+    return known
+
+
+def _declare(wire_field: WireField) -> Any:
+    return field(default=wire_field.default, metadata={_METADATA_KEY: wire_field})
+
+
+def _parse_int(written: str) -> int | None:
+    return _parse_signed(written, 31)
+
+
+def _parse_long(written: str) -> int | None:
+    return _parse_signed(written, 63)
+
+
+def _parse_signed(written: str, bits: int) -> int | None:
+    """Java's parseInt and parseLong: a sign, digits, nothing else, in range."""
+    if _JAVA_INTEGER.fullmatch(written) is None:
+        return None
+    number = int(written)
+    return number if -(1 << bits) <= number < 1 << bits else None
+
+
+def _parse_boolean(written: str) -> bool:
+    return written.lower() == "true"

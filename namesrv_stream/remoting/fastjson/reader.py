@@ -1,0 +1,246 @@
+"""Reads what fastjson 1.2.83 reads: JSON, and the liberties that peers take with it.
+
+Three ways, tried in order of price: orjson for real JSON; orjson after bare integer keys were quoted, which is all
+that fastjson itself writes wrongly; and a reader of our own for the rest of the dialect: bare keys, single quotes,
+trailing commas, comments, a byte order mark, raw controls in strings, Java's number suffixes, ``$ref``.
+"""
+
+import re
+from math import isinf
+from typing import Any, Final, NoReturn
+
+import orjson
+
+from namesrv_stream.remoting.fastjson.references import Reference, References
+
+# Deep enough for every body (5 levels), shallow enough for recursion, ours and our callers'. orjson's own is 1024.
+MAX_DEPTH: Final = 64
+_MAX_NUMBER_CHARS: Final = 400  # the largest double has 309 digits; conversion is quadratic
+
+_BARE_INTEGER_KEY: Final = re.compile(rb"([{,][ \t\r\n]*+)(-?[0-9]++)(?=[ \t\r\n]*+:)")
+_SKIPPED: Final = re.compile(r"(?:[ \t\r\n\f\b]++|/\*.*?\*/|//[^\n]*+)*+", re.DOTALL)
+_STRING: Final = {
+    '"': re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.DOTALL),
+    "'": re.compile(r"'([^'\\]*+(?:\\.[^'\\]*+)*+)'", re.DOTALL),
+}
+_BARE_KEY: Final = re.compile(r"[A-Za-z_$\u0100-\U0010ffff][A-Za-z0-9_$\u0100-\U0010ffff]*+")
+_NUMBER: Final = re.compile(r"(-?[0-9]++(\.[0-9]++)?([eE][+-]?[0-9]++)?)[LSBFD]?")
+_WORD: Final = re.compile(r"[A-Za-z]++")
+_WORDS: Final[dict[str, bool | None]] = {"true": True, "false": False, "null": None, "undefined": None, "NaN": None}
+_ESCAPE: Final = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(.))", re.DOTALL)
+_SIMPLE_ESCAPES: Final = {
+    **{char: char for char in "\"'\\/"},
+    **{str(digit): chr(digit) for digit in range(8)},
+    **{"b": "\b", "f": "\f", "F": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"},
+}
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+
+
+def loads(data: bytes | str) -> Any:
+    """The value that ``data`` holds, JSON or fastjson's dialect of it, in linear time.
+
+    Returns:
+        dict, list, str, int, float, bool or None. Keys are str, integer keys too. A ``$ref`` is replaced by what it
+        names, see ``references``.
+
+    Raises:
+        ValueError: It is neither, is not UTF-8, or is nested too deeply.
+    """
+    raw = data.encode("utf-8", "replace") if isinstance(data, str) else data
+    if b'"$ref"' not in raw:
+        try:
+            return orjson.loads(raw)
+        except ValueError:
+            pass
+        quoted = _quote_integer_keys(raw)
+        if quoted is not None:
+            try:
+                return orjson.loads(quoted)
+            except ValueError:
+                pass
+    return loads_lenient(raw)
+
+
+def loads_lenient(data: bytes | str, *, numbers_as_text: bool = False) -> Any:
+    """Like ``loads``, by our own reader alone.
+
+    Args:
+        data: The text, UTF-8 if bytes.
+        numbers_as_text: Keep numbers as the str that was written.
+
+    Raises:
+        ValueError: The text is malformed, is not UTF-8, or is nested more than ``MAX_DEPTH`` levels deep.
+    """
+    text = data if isinstance(data, str) else data.decode("utf-8")
+    return _Reader(text.removeprefix("\ufeff"), numbers_as_text).document()
+
+
+def _quote_integer_keys(raw: bytes) -> bytes | None:
+    """``raw`` with quotes around its bare integer keys; None if it has none.
+
+    A key is told from text that looks like one by the number of quotes before it, escaped ones aside. Single-quoted
+    strings and comments may mislead that count, but the first of them makes orjson refuse the result anyway.
+    """
+    unescaped = raw.replace(b"\\\\", b"  ").replace(b'\\"', b"  ") if b"\\" in raw else raw
+    parts: list[bytes] = []
+    position = 0
+    inside_string = False
+    for match in _BARE_INTEGER_KEY.finditer(raw):
+        key_at, key_end = match.span(2)
+        inside_string ^= unescaped.count(b'"', position, key_at) % 2 == 1
+        parts.append(raw[position:key_at])
+        parts.append(match[2] if inside_string else b'"' + match[2] + b'"')
+        position = key_end
+    if not parts:
+        return None
+    parts.append(raw[position:])
+    return b"".join(parts)
+
+
+class _Reader:
+    """Recursive descent over one text; used once."""
+
+    def __init__(self, text: str, numbers_as_text: bool) -> None:
+        self._text = text
+        self._numbers_as_text = numbers_as_text
+        self._position = 0
+        self._references = References(budget=len(text))
+
+    def document(self) -> Any:
+        value = self._value(0)
+        if self._next_char():
+            self._fail("text after the value")
+        if isinstance(value, Reference):
+            return None
+        self._references.resolve(value)
+        return value
+
+    def _next_char(self) -> str:
+        """The next character that counts, which is not consumed; empty at the end."""
+        match = _SKIPPED.match(self._text, self._position)
+        if match is not None:
+            self._position = match.end()
+        return self._text[self._position : self._position + 1]
+
+    def _value(self, depth: int) -> Any:
+        char = self._next_char()
+        if char in _STRING:
+            return self._string(char)
+        if char == "{":
+            return self._object(depth + 1)
+        if char == "[":
+            return self._array(depth + 1)
+        if char == "-" or char.isdecimal():
+            return self._number()
+        return self._word()
+
+    def _object(self, depth: int) -> dict[str, Any] | Reference:
+        members: dict[str, Any] = {}
+        self._enter(members, depth)
+        while self._next_char() != "}":
+            key = self._key()
+            if self._next_char() != ":":
+                self._fail("expected a colon")
+            self._position += 1
+            value = self._value(depth)
+            if isinstance(value, Reference):
+                self._references.note(members, key, value)
+                value = None
+            members[key] = value
+            self._end_of_item("}")
+        self._leave()
+        path = members.get("$ref")
+        return Reference(path) if isinstance(path, str) and len(members) == 1 else members
+
+    def _array(self, depth: int) -> list[Any]:
+        items: list[Any] = []
+        self._enter(items, depth)
+        while self._next_char() != "]":
+            value = self._value(depth)
+            if isinstance(value, Reference):
+                self._references.note(items, len(items), value)
+                value = None
+            items.append(value)
+            self._end_of_item("]")
+        self._leave()
+        return items
+
+    def _enter(self, container: dict[str, Any] | list[Any], depth: int) -> None:
+        if depth > MAX_DEPTH:
+            self._fail(f"nested more than {MAX_DEPTH} levels deep")
+        self._references.enter(container)
+        self._position += 1
+
+    def _leave(self) -> None:
+        self._references.leave()
+        self._position += 1
+
+    def _end_of_item(self, closing: str) -> None:
+        """Consume a comma, which may stand before ``closing`` too."""
+        char = self._next_char()
+        if char == ",":
+            self._position += 1
+        elif char != closing:
+            self._fail(f"expected a comma or {closing}")
+
+    def _key(self) -> str:
+        char = self._next_char()
+        if char in _STRING:
+            return self._string(char)
+        match = _BARE_KEY.match(self._text, self._position) or _NUMBER.match(self._text, self._position)
+        if match is None:
+            self._fail("expected a key")
+        self._position = match.end()
+        return match.group()
+
+    def _string(self, quote: str) -> str:
+        match = _STRING[quote].match(self._text, self._position)
+        if match is None:
+            self._fail("string without an end")
+        self._position = match.end()
+        text = match[1]
+        return self._unescaped(text) if "\\" in text else text
+
+    def _unescaped(self, text: str) -> str:
+        unescaped = _ESCAPE.sub(self._escaped_char, text)
+        if _SURROGATE.search(unescaped) is None:
+            return unescaped
+        # Halves of a pair join. One alone, which Java would keep, has no UTF-8, so it is replaced here and now.
+        return unescaped.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+    def _escaped_char(self, match: re.Match[str]) -> str:
+        code = match[1] or match[2]
+        if code:
+            return chr(int(code, 16))
+        char = _SIMPLE_ESCAPES.get(match[3])
+        if char is None:
+            self._fail("unknown escape in a string")
+        return char
+
+    def _number(self) -> int | float | str:
+        match = _NUMBER.match(self._text, self._position)
+        if match is None:
+            self._fail("malformed number")
+        self._position = match.end()
+        text = match[1]
+        if self._numbers_as_text:
+            return text
+        if len(text) > _MAX_NUMBER_CHARS:
+            self._fail("number out of range")
+        if match[2] is None and match[3] is None:
+            return int(text)
+        number = float(text)
+        if isinf(number):
+            self._fail("number out of range")
+        return number
+
+    def _word(self) -> bool | None:
+        match = _WORD.match(self._text, self._position)
+        word = match.group() if match is not None else ""
+        if word not in _WORDS:
+            self._fail("expected a value")
+        self._position += len(word)
+        return _WORDS[word]
+
+    def _fail(self, reason: str) -> NoReturn:
+        raise ValueError(f"{reason} at character {self._position}")

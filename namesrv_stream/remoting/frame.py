@@ -1,0 +1,167 @@
+"""Frames: what a TCP stream is cut into, and how a command becomes one and comes out of one.
+
+::
+
+    total (4) | serialize type (1) | header length (3) | header | body
+
+All big-endian. ``total`` counts what follows it. Source: rocketmq 5.3.3, RemotingCommand.encode and NettyDecoder.
+"""
+
+from struct import Struct
+from typing import Final
+
+from namesrv_stream.errors import FrameTooLarge, HeaderDecodeError, RemotingError
+from namesrv_stream.remoting import header_json, header_rocketmq
+from namesrv_stream.remoting.codes import SerializeType
+from namesrv_stream.remoting.command import RemotingCommand
+
+# NettyDecoder's default, `com.rocketmq.remoting.frameMaxLength`; Netty counts the prefix in.
+MAX_FRAME_BYTES: Final = 16 * 1024 * 1024
+
+_PREFIX_BYTES: Final = 4
+_HEADER_WORD_BYTES: Final = 4
+_MAX_HEADER_BYTES: Final = 0xFFFFFF  # 24 bits
+_PREFIX: Final = Struct(">i")
+_PREFIX_AND_HEADER_WORD: Final = Struct(">iI")
+
+
+class FrameBuffer:
+    """Cuts a byte stream into frames; holds at most one partial frame.
+
+    Memory follows what has arrived, never what a prefix announces, and time is linear however the stream is cut.
+    After an error the stream cannot be resynchronised: every further ``feed`` raises it again.
+    """
+
+    def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
+        """Start at the beginning of a stream.
+
+        Args:
+            max_frame_bytes: Largest frame accepted, its 4-byte prefix counted.
+        """
+        self._max_frame_bytes = max_frame_bytes
+        self._partial = bytearray()  # a frame's beginning, prefix included
+        self._partial_wants = _PREFIX_BYTES  # bytes of it to wait for: the prefix, then all
+        self._error: RemotingError | None = None
+        self._frames_before_error: list[bytes] = []
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes held of a frame that is not complete, prefix included."""
+        return len(self._partial)
+
+    @property
+    def frames_before_error(self) -> list[bytes]:
+        """Frames that were complete in the data whose ``feed`` raised: sound, and not handed out yet."""
+        return self._frames_before_error
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Add bytes from the peer and return the frames they complete.
+
+        Args:
+            data: Any number of bytes, cut anywhere.
+
+        Returns:
+            Frames in arrival order, each without its 4-byte length prefix.
+
+        Raises:
+            FrameTooLarge: A prefix is negative or exceeds the limit.
+            HeaderDecodeError: A prefix announces less than a header word.
+        """
+        if self._error is not None:
+            raise self._error
+        frames: list[bytes] = []
+        try:
+            position = self._complete_partial(data, frames) if self._partial else 0
+            self._cut(data, position, frames)
+        except RemotingError as error:
+            self._error = error
+            self._frames_before_error = frames
+            self._partial = bytearray()
+            raise
+        return frames
+
+    def _complete_partial(self, data: bytes, frames: list[bytes]) -> int:
+        """Move bytes to the partial frame until it is complete; how many bytes of ``data`` that took."""
+        partial = self._partial
+        position = 0
+        if len(partial) < _PREFIX_BYTES:
+            position = _PREFIX_BYTES - len(partial)
+            partial += data[:position]
+            if len(partial) < _PREFIX_BYTES:
+                return len(data)
+            self._partial_wants = self._frame_bytes(_PREFIX.unpack_from(partial)[0])
+        end = position + self._partial_wants - len(partial)
+        with memoryview(data) as view:
+            partial += view[position:end]
+        if len(partial) < self._partial_wants:
+            return len(data)
+        with memoryview(partial) as view:
+            frames.append(bytes(view[_PREFIX_BYTES:]))
+        self._partial = bytearray()
+        return end
+
+    def _cut(self, data: bytes, position: int, frames: list[bytes]) -> None:
+        """Cut ``data`` from ``position`` on, where a frame begins; what is left becomes the partial frame."""
+        size = len(data)
+        unpack_from = _PREFIX.unpack_from
+        while size - position >= _PREFIX_BYTES:
+            frame_bytes = self._frame_bytes(unpack_from(data, position)[0])
+            end = position + frame_bytes
+            if end > size:
+                self._partial_wants = frame_bytes
+                break
+            frames.append(data[position + _PREFIX_BYTES : end])
+            position = end
+        if position < size:
+            self._partial += data[position:]
+
+    def _frame_bytes(self, total: int) -> int:
+        """Size of a frame, prefix included, from its prefix."""
+        if total < 0:
+            raise FrameTooLarge(total, self._max_frame_bytes)
+        if total + _PREFIX_BYTES > self._max_frame_bytes:
+            raise FrameTooLarge(total + _PREFIX_BYTES, self._max_frame_bytes)
+        if total < _HEADER_WORD_BYTES:
+            raise HeaderDecodeError(None, f"a frame of {total} bytes has no header word")
+        return total + _PREFIX_BYTES
+
+
+def encode_frame(command: RemotingCommand) -> bytes:
+    """The frame of ``command``, length prefix included.
+
+    Raises:
+        ValueError: A field does not fit the width that the header has for it.
+    """
+    if command.serialize_type is SerializeType.JSON:
+        header = header_json.encode_header(command)
+    else:
+        header = header_rocketmq.encode_header(command)
+    if len(header) > _MAX_HEADER_BYTES:
+        raise ValueError(f"a header of {len(header)} bytes does not fit a frame")
+    body = command.body or b""
+    total = _HEADER_WORD_BYTES + len(header) + len(body)
+    return _PREFIX_AND_HEADER_WORD.pack(total, command.serialize_type << 24 | len(header)) + header + body
+
+
+def decode_frame(frame: bytes) -> RemotingCommand:
+    """The command in ``frame``.
+
+    Args:
+        frame: A frame without its length prefix, as ``FrameBuffer.feed`` returns it.
+
+    Raises:
+        HeaderDecodeError: The frame is too short for its header, or the header cannot be decoded.
+    """
+    if len(frame) < _HEADER_WORD_BYTES:
+        raise HeaderDecodeError(None, f"a frame of {len(frame)} bytes has no header word")
+    serialize_type = frame[0]
+    body_at = _HEADER_WORD_BYTES + int.from_bytes(frame[1:_HEADER_WORD_BYTES], "big")
+    if body_at > len(frame):
+        raise HeaderDecodeError(serialize_type, f"the header ends {body_at - len(frame)} bytes after its frame")
+    header = frame[_HEADER_WORD_BYTES:body_at]
+    body = frame[body_at:] or None
+    if serialize_type == SerializeType.JSON:
+        return header_json.decode_header(header, body)
+    if serialize_type == SerializeType.ROCKETMQ:
+        return header_rocketmq.decode_header(header, body)
+    raise HeaderDecodeError(serialize_type, "no such serialize type")

@@ -1,0 +1,222 @@
+"""What changed: rows that say what a key now is, or that it is gone.
+
+A row carries absolute values, so applying it twice does no harm, and the newest row of each key is the whole state.
+Rows are ordered by (partition, offset, seq). ``diff`` is the only maker of rows about broker groups and
+``reducer.apply`` the only reader: ``apply(diff(old, new)) on old == new`` is a tested law.
+"""
+
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from namesrv_stream.route.group import BrokerGroup
+from namesrv_stream.route.model import LiveKey
+from namesrv_stream.route.registration_json import encode_mapping, encode_registration
+
+
+class ChangeKind(StrEnum):
+    """What a row is about, with its key columns."""
+
+    BROKER_DATA = "broker_data"  # broker_name
+    BROKER_LIVE = "broker_live"  # broker_name, cluster, broker_addr
+    HOLDER = "holder"  # broker_name, cluster, broker_addr, server_id
+    QUEUE_DATA = "queue_data"  # topic, broker_name
+    TOPIC_MAPPING = "topic_mapping"  # topic, broker_name
+    REGISTRATION = "registration"  # broker_name, cluster, broker_addr
+    KV = "kv"  # namespace, key
+    SETTING = "setting"  # namespace ("effective" or "config"), key
+    SERVER = "server"  # server_id (per partition)
+    REGISTRATION_WANTED = "registration_wanted"  # no state: asks gateways for the full body
+    IGNORED = "ignored"  # no state: an event that changed nothing, and why
+
+
+#: Kinds that tell a story and are no part of the state.
+STATELESS_KINDS = frozenset({ChangeKind.REGISTRATION_WANTED, ChangeKind.IGNORED})
+
+
+class Cause(StrEnum):
+    """Why a row was written."""
+
+    REGISTERED = "registered"
+    RETURNED = "returned"  # an unchanged registration brought a gone broker, or a deleted topic, back
+    EXPIRED = "expired"
+    DISCONNECTED = "disconnected"
+    UNREGISTERED = "unregistered"
+    SERVER_LOST = "server_lost"
+    TOPIC_REGISTERED = "topic_registered"
+    TOPIC_DELETED = "topic_deleted"
+    WRITE_PERM_WIPED = "write_perm_wiped"
+    WRITE_PERM_ADDED = "write_perm_added"
+    KV_PUT = "kv_put"
+    KV_DELETED = "kv_deleted"
+    SETTINGS_CHANGED = "settings_changed"
+    SERVER_STARTED = "server_started"
+    SERVER_RESUMED = "server_resumed"
+    SERVER_STOPPED = "server_stopped"
+    SERVER_SILENT = "server_silent"
+    SERVER_HEARD = "server_heard"
+    UNKNOWN_BROKER = "unknown_broker"
+    UNKNOWN_HASH = "unknown_hash"
+    FORGOTTEN = "forgotten"
+    STATE_REBUILT = "state_rebuilt"
+
+
+class RouteChange(NamedTuple):
+    """One row of ``route_changes``; columns that a kind does not use are None.
+
+    Attributes:
+        partition: Kafka partition of the record that caused it.
+        offset: That record's offset.
+        seq: 0, 1, … among the rows of one record.
+        at_ms: The highest LogAppendTime so far in the partition, epoch milliseconds.
+        gone: Whether the key is no more.
+        detail: For people: figures behind the cause.
+        value: KV value, setting, or JSON of a registration or static mapping.
+    """
+
+    partition: int
+    offset: int
+    seq: int
+    at_ms: int
+    kind: str
+    gone: bool
+    cause: str
+    detail: str | None = None
+    cluster: str | None = None
+    broker_name: str | None = None
+    broker_addr: str | None = None
+    broker_id: int | None = None
+    topic: str | None = None
+    server_id: str | None = None
+    namespace: str | None = None
+    key: str | None = None
+    read_queue_nums: int | None = None
+    write_queue_nums: int | None = None
+    perm: int | None = None
+    topic_sys_flag: int | None = None
+    zone_name: str | None = None
+    enable_acting_master: bool | None = None
+    broker_addrs: tuple[tuple[int, str], ...] | None = None
+    clusters: tuple[str, ...] | None = None
+    data_version_counter: int | None = None
+    data_version_timestamp: int | None = None
+    data_version_state: int | None = None
+    timeout_ms: int | None = None
+    ha_server_addr: str | None = None
+    filter_servers: tuple[str, ...] | None = None
+    registration_hash: str | None = None
+    server_epoch: int | None = None
+    connection_id: int | None = None
+    value: str | None = None
+
+
+#: The columns that make the key of a kind's rows.
+KEY_COLUMNS: Mapping[ChangeKind, tuple[str, ...]] = {
+    ChangeKind.BROKER_DATA: ("broker_name",),
+    ChangeKind.BROKER_LIVE: ("broker_name", "cluster", "broker_addr"),
+    ChangeKind.HOLDER: ("broker_name", "cluster", "broker_addr", "server_id"),
+    ChangeKind.QUEUE_DATA: ("topic", "broker_name"),
+    ChangeKind.TOPIC_MAPPING: ("topic", "broker_name"),
+    ChangeKind.REGISTRATION: ("broker_name", "cluster", "broker_addr"),
+    ChangeKind.KV: ("namespace", "key"),
+    ChangeKind.SETTING: ("partition", "namespace", "key"),
+    ChangeKind.SERVER: ("partition", "server_id"),
+}
+
+
+class Difference(NamedTuple):
+    """One row's content before it has a position and a cause."""
+
+    kind: ChangeKind
+    gone: bool
+    columns: dict[str, Any]
+
+
+def diff(old: BrokerGroup, new: BrokerGroup) -> Iterator[Difference]:
+    """The rows that turn ``old`` into ``new``, in a fixed order: broker, processes, topics, mappings, registrations.
+
+    Both must be of one broker name. Costs nothing for the parts that the two share.
+    """
+    name = new.broker_name
+    if _broker_data(old) != _broker_data(new):
+        yield Difference(ChangeKind.BROKER_DATA, not new.broker_addrs, {"broker_name": name, **_broker_data(new)})
+    if old.lives is not new.lives:
+        yield from _diff_lives(name, old, new)
+    if old.topics is not new.topics:
+        for topic in sorted(_changed_keys(old.topics, new.topics)):
+            q = new.topics.get(topic)
+            columns: dict[str, Any] = {"topic": topic, "broker_name": name, "cluster": new.cluster or old.cluster}
+            yield Difference(ChangeKind.QUEUE_DATA, q is None, columns | (q._asdict() if q else {}))
+    if old.topic_mappings is not new.topic_mappings:
+        for topic in sorted(_changed_keys(old.topic_mappings, new.topic_mappings)):
+            info = new.topic_mappings.get(topic)
+            value = {"value": encode_mapping(info)} if info else {}
+            yield Difference(ChangeKind.TOPIC_MAPPING, info is None, {"topic": topic, "broker_name": name} | value)
+    if old.registrations is not new.registrations:
+        for key in sorted(_changed_keys(old.registrations, new.registrations)):
+            registration = new.registrations.get(key)
+            columns = {"broker_name": name, **key._asdict()}
+            if registration is not None:
+                columns |= {
+                    "broker_id": registration.broker_id,
+                    "registration_hash": registration.registration_hash,
+                    "value": encode_registration(registration),
+                }
+            yield Difference(ChangeKind.REGISTRATION, registration is None, columns)
+
+
+def _diff_lives(name: str, old: BrokerGroup, new: BrokerGroup) -> Iterator[Difference]:
+    for key in sorted(_changed_keys(old.lives, new.lives)):
+        before, after = old.lives.get(key), new.lives.get(key)
+        columns: dict[str, Any] = {"broker_name": name, **key._asdict(), "broker_id": _broker_id(old, new, key)}
+        live_columns = _live_columns(new, key)
+        if live_columns != _live_columns(old, key):
+            yield Difference(ChangeKind.BROKER_LIVE, after is None, columns | live_columns)
+        held_before = before.holders if before else {}
+        held_after = after.holders if after else {}
+        for server_id in sorted(_changed_keys(held_before, held_after)):
+            holder = held_after.get(server_id)
+            yield Difference(
+                ChangeKind.HOLDER,
+                holder is None,
+                columns | {"server_id": server_id} | (holder._asdict() if holder else {}),
+            )
+
+
+def _changed_keys(old: Mapping[Any, Any], new: Mapping[Any, Any]) -> set[Any]:
+    return {k for k, v in new.items() if old.get(k) != v} | (old.keys() - new.keys())
+
+
+def _broker_data(group: BrokerGroup) -> dict[str, Any]:
+    if not group.broker_addrs:
+        return {}
+    return {
+        "cluster": group.cluster,
+        "clusters": tuple(sorted(group.clusters)),
+        "zone_name": group.zone_name,
+        "enable_acting_master": group.enable_acting_master,
+        "broker_addrs": tuple(sorted(group.broker_addrs.items())),
+    }
+
+
+def _live_columns(group: BrokerGroup, key: LiveKey) -> dict[str, Any]:
+    live = group.lives.get(key)
+    if live is None:
+        return {}
+    return {
+        "data_version_counter": live.data_version.counter,
+        "data_version_timestamp": live.data_version.timestamp,
+        "data_version_state": live.data_version.state_version,
+        "timeout_ms": live.timeout_ms,
+        "ha_server_addr": live.ha_server_addr,
+        "filter_servers": live.filter_servers,
+        "registration_hash": live.registration_hash,
+    }
+
+
+def _broker_id(old: BrokerGroup, new: BrokerGroup, key: LiveKey) -> int | None:
+    for group in (new, old):
+        for broker_id, addr in group.broker_addrs.items():
+            if addr == key.broker_addr:
+                return broker_id
+    return None

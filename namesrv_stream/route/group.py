@@ -1,0 +1,294 @@
+"""All that is known under one broker name, and RocketMQ's rules for changing it.
+
+A ``BrokerGroup`` is one row of each of Java's five tables, cut out for one broker name: its BrokerData, its entries
+of brokerLiveTable and filterServerTable, its QueueData in every topic, its static mappings. Groups are immutable: a
+rule returns the next group and shares all that it did not change, so "did anything change?" is an identity test and
+the changes are the difference of two groups (``changes.diff``). No rule looks at a clock.
+
+Source of the rules: rocketmq 5.3.3, RouteInfoManager; reference texts call them §7.2 to §7.7 of nameserver.md.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, Final
+
+from namesrv_stream.route.model import (
+    MASTER_ID,
+    PERM_READ,
+    PERM_WRITE,
+    BrokerLive,
+    Holder,
+    LiveKey,
+    QueueData,
+    Registration,
+    TopicQueueMappingInfo,
+    shared_queue_data,
+)
+
+_EMPTY: Final[Mapping[Any, Any]] = MappingProxyType({})
+
+#: What RouteInfoManager.operateWritePermOfBroker grants whatever the topic had before.
+PERM_READ_WRITE = PERM_READ | PERM_WRITE
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerGroup:
+    """Everything of one broker name.
+
+    Attributes:
+        cluster: Of the registration that created the BrokerData; later ones do not change it.
+        clusters: Names under which clusterAddrTable lists this broker name.
+        broker_addrs: brokerId to address; empty where no broker of the name is registered.
+        lives: The broker processes heard; may hold addresses that another has replaced in ``broker_addrs``.
+        topics: topic to what this broker name offers of it.
+        topic_mappings: topic to this broker name's share of a static topic; outlives the brokers, as in Java.
+        registrations: The last accepted registration of each process, kept when the process is gone.
+    """
+
+    broker_name: str
+    cluster: str = ""
+    clusters: frozenset[str] = frozenset()
+    zone_name: str | None = None
+    enable_acting_master: bool = False
+    broker_addrs: Mapping[int, str] = field(default_factory=lambda: _EMPTY)
+    lives: Mapping[LiveKey, BrokerLive] = field(default_factory=lambda: _EMPTY)
+    topics: Mapping[str, QueueData] = field(default_factory=lambda: _EMPTY)
+    topic_mappings: Mapping[str, TopicQueueMappingInfo] = field(default_factory=lambda: _EMPTY)
+    registrations: Mapping[LiveKey, Registration] = field(default_factory=lambda: _EMPTY)
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether brokerAddrTable has this name."""
+        return bool(self.broker_addrs)
+
+    def min_broker_id(self) -> int | None:
+        return min(self.broker_addrs) if self.broker_addrs else None
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """The outcome of a registration.
+
+    Attributes:
+        group: The group afterwards; the same object where nothing changed.
+        ignored: Why the registration was not applied; None where it was.
+        refused: Whether Java answers it with SYSTEM_ERROR "register broker failed" rather than SUCCESS.
+    """
+
+    group: BrokerGroup
+    ignored: str | None = None
+    refused: bool = False
+
+
+def register(
+    group: BrokerGroup,
+    registration: Registration,
+    server_id: str,
+    holder: Holder,
+    *,
+    delete_topic_with_broker_registration: bool = False,
+) -> Registered:
+    """Apply one registration heard by ``server_id`` over ``holder``.
+
+    Differs from RocketMQ: a refused registration leaves no debris (no cluster entry, no removed id), and a stale one
+    ends its process whole, where Java may leave an address in the route that nobody hears.
+
+    Source: rocketmq 5.3.3, RouteInfoManager.registerBroker.
+    """
+    key = registration.live_key
+    broker_id = registration.broker_id
+    old_version = registration.enable_acting_master is None
+    acting_master = bool(registration.enable_acting_master)
+    first = not group.is_registered
+
+    addrs = {i: a for i, a in group.broker_addrs.items() if a != key.broker_addr or i == broker_id}
+    old_addr = addrs.get(broker_id)
+    if old_addr is not None and old_addr != key.broker_addr:
+        old_live = group.lives.get(LiveKey(key.cluster, old_addr))
+        if old_live is not None and old_live.data_version.state_version > registration.data_version.state_version:
+            return Registered(
+                unregister(group, key),
+                ignored=f"brokerId {broker_id} is held by {old_addr} with a higher stateVersion"
+                f" {old_live.data_version.state_version} > {registration.data_version.state_version}",
+            )
+    if broker_id not in addrs and len(registration.topics) == 1:
+        return Registered(group, ignored="one topic before any full registration", refused=True)
+
+    addrs[broker_id] = key.broker_addr
+    first = first or old_addr is None
+    min_id = min(addrs)
+    is_master = broker_id == MASTER_ID
+    is_prime_slave = not old_version and not is_master and broker_id == min_id
+
+    live = group.lives.get(key)
+    version_changed = live is None or live.data_version != registration.data_version
+    topics, mappings = group.topics, group.topic_mappings
+    if is_master or is_prime_slave:
+        if registration.topic_mappings and (first or version_changed):
+            mappings = _updated(mappings, registration.topic_mappings)
+        topics = _merge_topics(
+            topics,
+            registration.topics,
+            rewrite=first or version_changed,
+            clear_write=is_prime_slave and acting_master,
+            drop_absent=delete_topic_with_broker_registration and not registration.topic_mappings,
+        )
+
+    filter_servers = registration.filter_servers
+    if filter_servers is None:
+        filter_servers = live.filter_servers if live else ()
+    next_live = BrokerLive(
+        data_version=registration.data_version,
+        timeout_ms=registration.timeout_ms,
+        ha_server_addr=registration.ha_server_addr,
+        filter_servers=filter_servers,
+        registration_hash=registration.registration_hash,
+        holders=_updated(live.holders if live else _EMPTY, {server_id: holder}),
+    )
+    next_group = replace(
+        group,
+        cluster=group.cluster if group.is_registered else registration.cluster,
+        clusters=group.clusters if registration.cluster in group.clusters else group.clusters | {registration.cluster},
+        zone_name=registration.zone_name,
+        enable_acting_master=acting_master,
+        broker_addrs=group.broker_addrs if addrs == group.broker_addrs else addrs,
+        lives=_updated(group.lives, {key: next_live}),
+        topics=topics,
+        topic_mappings=mappings,
+        registrations=_updated(group.registrations, {key: registration})
+        if len(registration.topics) != 1
+        else group.registrations,
+    )
+    return Registered(group if next_group == group else next_group)
+
+
+def master_of(group: BrokerGroup, cluster: str) -> tuple[str, str] | None:
+    """Address and HA address of the group's live master in ``cluster``, which a slave is told; None without one.
+
+    Source: rocketmq 5.3.3, RouteInfoManager.registerBroker, the last step.
+    """
+    addr = group.broker_addrs.get(MASTER_ID)
+    live = group.lives.get(LiveKey(cluster, addr)) if addr else None
+    return (addr, live.ha_server_addr) if addr and live else None
+
+
+def unregister(group: BrokerGroup, key: LiveKey) -> BrokerGroup:
+    """The group without the broker process ``key``: its live entry, its address, and what hung on them.
+
+    Source: rocketmq 5.3.3, RouteInfoManager.unRegisterBroker: by address, and ``cleanTopicByUnRegisterRequests``.
+    """
+    lives = {k: v for k, v in group.lives.items() if k != key}
+    addrs = {i: a for i, a in group.broker_addrs.items() if a != key.broker_addr}
+    if len(lives) == len(group.lives) and len(addrs) == len(group.broker_addrs):
+        return group
+    if not addrs:
+        # A replaced address may still be heard: its live entry stays, as the live entry of no route.
+        return replace(
+            group,
+            lives=lives,
+            broker_addrs=_EMPTY,
+            topics=_EMPTY,
+            clusters=frozenset(),
+            cluster="",
+            zone_name=None,
+            enable_acting_master=False,
+        )
+    topics = group.topics
+    if group.enable_acting_master and min(addrs) > MASTER_ID:
+        topics = _with_perms(topics, _without_write)
+    return replace(group, lives=lives, broker_addrs=addrs, topics=topics)
+
+
+def hold(group: BrokerGroup, key: LiveKey, server_id: str, holder: Holder) -> BrokerGroup:
+    """The group in which ``server_id`` hears the live ``key`` over ``holder``."""
+    live = group.lives[key]
+    holders = _updated(live.holders, {server_id: holder})
+    return (
+        group if holders is live.holders else replace(group, lives={**group.lives, key: replace(live, holders=holders)})
+    )
+
+
+def end_holder(group: BrokerGroup, key: LiveKey, server_id: str) -> BrokerGroup:
+    """The group in which ``server_id`` no longer hears ``key``; the broker itself stays."""
+    live = group.lives.get(key)
+    if live is None or server_id not in live.holders:
+        return group
+    holders = {s: h for s, h in live.holders.items() if s != server_id}
+    return replace(group, lives=_updated(group.lives, {key: replace(live, holders=holders)}))
+
+
+def delete_topic(group: BrokerGroup, topic: str) -> BrokerGroup:
+    """The group without ``topic``; static mappings stay. Source: rocketmq 5.3.3, RouteInfoManager.deleteTopic."""
+    if topic not in group.topics:
+        return group
+    return replace(group, topics={t: q for t, q in group.topics.items() if t != topic})
+
+
+def register_topic(group: BrokerGroup, topic: str, queue_data: QueueData) -> BrokerGroup:
+    """The group offering ``topic`` as told; unchanged where no broker of the name is registered.
+
+    Source: rocketmq 5.3.3, RouteInfoManager.registerTopic.
+    """
+    if not group.is_registered or group.topics.get(topic) == queue_data:
+        return group
+    return replace(group, topics=_updated(group.topics, {topic: queue_data}))
+
+
+def wipe_write_perm(group: BrokerGroup) -> BrokerGroup:
+    """No topic of the group is writable. Source: rocketmq 5.3.3, RouteInfoManager.operateWritePermOfBroker."""
+    topics = _with_perms(group.topics, _without_write)
+    return group if topics is group.topics else replace(group, topics=topics)
+
+
+def add_write_perm(group: BrokerGroup) -> BrokerGroup:
+    """Every topic of the group has exactly read and write. Source: as ``wipe_write_perm``."""
+    topics = _with_perms(group.topics, _read_write)
+    return group if topics is group.topics else replace(group, topics=topics)
+
+
+def is_nothing(group: BrokerGroup) -> bool:
+    """Whether the group says nothing that an absent group would not say."""
+    return not (group.broker_addrs or group.lives or group.topic_mappings or group.registrations)
+
+
+def _merge_topics(
+    topics: Mapping[str, QueueData],
+    payload: Mapping[str, QueueData],
+    *,
+    rewrite: bool,
+    clear_write: bool,
+    drop_absent: bool,
+) -> Mapping[str, QueueData]:
+    """Topics after a payload: written where the broker's version changed or the topic is new to this broker."""
+    if clear_write:
+        payload = {t: _without_write(q) for t, q in payload.items()}
+    written = {t: q for t, q in payload.items() if (q != topics.get(t) if rewrite else t not in topics)}
+    kept = topics
+    if drop_absent and not topics.keys() <= payload.keys():
+        kept = {t: q for t, q in topics.items() if t in payload}
+    return {**kept, **written} if written else kept
+
+
+def _without_write(q: QueueData) -> QueueData:
+    if not q.perm & PERM_WRITE:
+        return q
+    return shared_queue_data(q.read_queue_nums, q.write_queue_nums, q.perm & ~PERM_WRITE, q.topic_sys_flag)
+
+
+def _read_write(q: QueueData) -> QueueData:
+    if q.perm == PERM_READ_WRITE:
+        return q
+    return shared_queue_data(q.read_queue_nums, q.write_queue_nums, PERM_READ_WRITE, q.topic_sys_flag)
+
+
+def _with_perms(topics: Mapping[str, QueueData], change: Callable[[QueueData], QueueData]) -> Mapping[str, QueueData]:
+    changed = {t: change(q) for t, q in topics.items()}
+    return topics if changed == topics else changed
+
+
+def _updated(old: Mapping[Any, Any], new: Mapping[Any, Any]) -> Mapping[Any, Any]:
+    """``old`` overridden by ``new``; the same object where that changes nothing."""
+    if all(k in old and old[k] == v for k, v in new.items()):
+        return old
+    return {**old, **new}

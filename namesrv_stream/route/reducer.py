@@ -1,0 +1,142 @@
+"""Rows back into state: the only reader of ``RouteChange`` (servers, replay and the job all rebuild with it).
+
+Rows of one key replace each other, so a table may be built from any prefix that ends at a record's end, or from the
+newest row of each key in any order.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from namesrv_stream.route.changes import ChangeKind, RouteChange
+from namesrv_stream.route.group import BrokerGroup
+from namesrv_stream.route.model import BrokerLive, DataVersion, Holder, LiveKey, shared_queue_data
+from namesrv_stream.route.registration_json import decode_mapping, decode_registration
+from namesrv_stream.route.table import RouteTable
+
+#: Kinds that make up broker groups.
+GROUP_KINDS = frozenset(
+    {
+        ChangeKind.BROKER_DATA,
+        ChangeKind.BROKER_LIVE,
+        ChangeKind.HOLDER,
+        ChangeKind.QUEUE_DATA,
+        ChangeKind.TOPIC_MAPPING,
+        ChangeKind.REGISTRATION,
+    }
+)
+
+
+def apply(table: RouteTable, changes: Iterable[RouteChange]) -> set[str]:
+    """Apply rows in order; returns the topics whose route may have changed."""
+    rows_of_name: dict[str, list[RouteChange]] = {}
+    touched: set[str] = set()
+    for change in changes:
+        if change.kind in GROUP_KINDS:
+            rows_of_name.setdefault(change.broker_name or "", []).append(change)
+        elif change.kind == ChangeKind.KV:
+            touched |= _apply_kv(table, change)
+        elif change.kind == ChangeKind.SETTING:
+            table.put_setting(change.partition, change.namespace or "", change.key or "", change.value or "")
+        elif change.kind == ChangeKind.SERVER:
+            table.servers[change.partition, change.server_id or ""] = (change.server_epoch or 0, change.value or "")
+    for name, rows in rows_of_name.items():
+        touched |= table.replace_group(apply_to_group(table.group(name), rows))
+    return touched
+
+
+def apply_to_group(group: BrokerGroup, rows: Iterable[RouteChange]) -> BrokerGroup:
+    """The group after its rows; copies each of its mappings at most once however many the rows."""
+    drafts: dict[str, Any] = {}
+
+    def draft(name: str) -> dict[Any, Any]:
+        if name not in drafts:
+            drafts[name] = dict(getattr(group, name))
+        mapping: dict[Any, Any] = drafts[name]
+        return mapping
+
+    fields: dict[str, Any] = {}
+    for row in rows:
+        match row.kind:
+            case ChangeKind.QUEUE_DATA:
+                _put(draft("topics"), row.topic, _queue_data(row))
+            case ChangeKind.BROKER_DATA:
+                fields |= _broker_data(row)
+            case ChangeKind.BROKER_LIVE:
+                key = _live_key(row)
+                _put(draft("lives"), key, None if row.gone else _live(row, draft("lives").get(key)))
+            case ChangeKind.HOLDER:
+                key = _live_key(row)
+                lives = draft("lives")
+                # Rows of one record keep diff's order; in route_state a holder may come before its broker_live.
+                live = lives.get(key)
+                if live is not None or not row.gone:
+                    lives[key] = _with_holder(live, row)
+            case ChangeKind.TOPIC_MAPPING:
+                _put(draft("topic_mappings"), row.topic, None if row.gone else decode_mapping(row.value or ""))
+            case ChangeKind.REGISTRATION:
+                value = None if row.gone else decode_registration(row.value or "")
+                _put(draft("registrations"), _live_key(row), value)
+    return replace(group, **fields, **drafts)
+
+
+def _put(mapping: dict[Any, Any], key: Any, value: Any) -> None:
+    if value is None:
+        mapping.pop(key, None)
+    else:
+        mapping[key] = value
+
+
+def _live_key(row: RouteChange) -> LiveKey:
+    return LiveKey(row.cluster or "", row.broker_addr or "")
+
+
+def _queue_data(row: RouteChange) -> Any:
+    if row.gone:
+        return None
+    return shared_queue_data(
+        row.read_queue_nums or 0, row.write_queue_nums or 0, row.perm or 0, row.topic_sys_flag or 0
+    )
+
+
+def _broker_data(row: RouteChange) -> Mapping[str, Any]:
+    return {
+        "cluster": row.cluster or "",
+        "clusters": frozenset(row.clusters or ()),
+        "zone_name": row.zone_name,
+        "enable_acting_master": bool(row.enable_acting_master),
+        "broker_addrs": dict(row.broker_addrs or ()),
+    }
+
+
+def _live(row: RouteChange, before: BrokerLive | None) -> BrokerLive:
+    return BrokerLive(
+        data_version=DataVersion(
+            row.data_version_counter or 0, row.data_version_timestamp or 0, row.data_version_state or 0
+        ),
+        timeout_ms=row.timeout_ms,
+        ha_server_addr=row.ha_server_addr or "",
+        filter_servers=tuple(row.filter_servers or ()),
+        registration_hash=row.registration_hash or "",
+        holders=before.holders if before else {},
+    )
+
+
+def _with_holder(live: BrokerLive | None, row: RouteChange) -> BrokerLive:
+    live = live or BrokerLive(DataVersion(), None, "", (), "", {})
+    holders = {s: h for s, h in live.holders.items() if s != row.server_id}
+    if not row.gone:
+        holders[row.server_id or ""] = Holder(row.server_epoch or 0, row.connection_id or 0)
+    return replace(live, holders=holders)
+
+
+def _apply_kv(table: RouteTable, change: RouteChange) -> set[str]:
+    # A namespace outlives its last key, as in Java's KVConfigManager: its own row has no key.
+    namespace = change.namespace or ""
+    if change.gone and namespace not in table.kv:
+        return set()
+    entries = table.kv.setdefault(namespace, {})
+    if change.key is None:
+        return set()
+    _put(entries, change.key, None if change.gone else change.value or "")
+    return {change.key}

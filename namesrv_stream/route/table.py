@@ -1,0 +1,134 @@
+"""The route table: every broker group, KV entry and setting, with the indexes that questions need.
+
+One object that its owner changes in place: ``replace_group`` keeps the indexes right in time proportional to what
+changed. Nothing waits and nothing else writes, so a reader on the same event loop never sees half a change.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from namesrv_stream.route.group import BrokerGroup, is_nothing
+from namesrv_stream.route.model import QueueData
+
+
+class RouteTable:
+    """All broker groups by name.
+
+    Attributes:
+        groups: broker name to its group; a name may have nothing left but retained registrations.
+        kv: namespace to key to value.
+        settings: (namespace "effective" or "config", name) to JSON text, of the lowest partition that has it.
+        servers: (partition, server_id) to (server epoch, state).
+        brokers_version: Counts the changes of brokerAddrTable and clusterAddrTable.
+    """
+
+    def __init__(self) -> None:
+        self.groups: dict[str, BrokerGroup] = {}
+        self.kv: dict[str, dict[str, str]] = {}
+        self.settings: dict[tuple[str, str], str] = {}
+        self.servers: dict[tuple[int, str], tuple[int, str]] = {}
+        self.brokers_version = 0
+        self._partition_of_setting: dict[tuple[str, str], int] = {}
+        self._names_of_topic: dict[str, dict[str, None]] = {}
+        self._names_of_cluster: dict[str, set[str]] = {}
+        self._names_with_mapping: dict[str, set[str]] = {}
+        self._filtering_names: set[str] = set()
+
+    def group(self, broker_name: str) -> BrokerGroup:
+        """The group of a name; an empty one where nothing is known."""
+        return self.groups.get(broker_name) or BrokerGroup(broker_name)
+
+    def queue_data_of(self, topic: str) -> Iterator[tuple[BrokerGroup, QueueData]]:
+        """Each broker group that offers ``topic``, with what it offers, by name: all servers answer the same bytes."""
+        for name in sorted(self._names_of_topic.get(topic, ())):
+            group = self.groups[name]
+            yield group, group.topics[topic]
+
+    def groups_mapping(self, topic: str) -> Iterator[BrokerGroup]:
+        """Groups that have a share of the static topic, whether registered or not."""
+        for name in sorted(self._names_with_mapping.get(topic, ())):
+            yield self.groups[name]
+
+    def has_filter_servers(self) -> bool:
+        """Whether any broker has filter servers: Java then lists every address of a route."""
+        return bool(self._filtering_names)
+
+    def topics(self) -> Iterator[str]:
+        return iter(self._names_of_topic)
+
+    def clusters(self) -> Mapping[str, set[str]]:
+        """clusterAddrTable: cluster to broker names."""
+        return self._names_of_cluster
+
+    def registered_groups(self) -> Iterator[BrokerGroup]:
+        return (g for g in self.groups.values() if g.is_registered)
+
+    def put_setting(self, partition: int, namespace: str, key: str, value: str) -> None:
+        """Take over a partition's value of a setting, unless a lower partition has one."""
+        name = (namespace, key)
+        if partition <= self._partition_of_setting.get(name, partition):
+            self._partition_of_setting[name] = partition
+            self.settings[name] = value
+
+    def replace_group(self, new: BrokerGroup) -> set[str]:
+        """Put a group in the place of its older self; returns the topics whose route may have changed."""
+        name = new.broker_name
+        old = self.group(name)
+        if new == old:
+            return set()  # the old object stays: who remembers it by identity is still right
+        if is_nothing(new):
+            self.groups.pop(name, None)
+        else:
+            self.groups[name] = new
+        touched: set[str] = set()
+        if old.topics is not new.topics:
+            touched |= {t for t, q in new.topics.items() if old.topics.get(t) != q} | (
+                old.topics.keys() - new.topics.keys()
+            )
+            for topic in old.topics.keys() - new.topics.keys():
+                _drop(self._names_of_topic, topic, name)
+            for topic in new.topics.keys() - old.topics.keys():
+                self._names_of_topic.setdefault(topic, {})[name] = None
+        if old.clusters != new.clusters:
+            self.brokers_version += 1
+            for cluster in old.clusters - new.clusters:
+                names = self._names_of_cluster[cluster]
+                names.discard(name)
+                if not names:
+                    del self._names_of_cluster[cluster]
+            for cluster in new.clusters - old.clusters:
+                self._names_of_cluster.setdefault(cluster, set()).add(name)
+        if old.topic_mappings is not new.topic_mappings:
+            touched |= new.topic_mappings.keys() | old.topic_mappings.keys()
+            for topic in old.topic_mappings.keys() - new.topic_mappings.keys():
+                names = self._names_with_mapping[topic]
+                names.discard(name)
+                if not names:
+                    del self._names_with_mapping[topic]
+            for topic in new.topic_mappings.keys() - old.topic_mappings.keys():
+                self._names_with_mapping.setdefault(topic, set()).add(name)
+        if _route_of_broker(old) != _route_of_broker(new):
+            touched |= new.topics.keys()
+            self.brokers_version += 1
+        touched |= self._refresh_filtering(new)
+        return touched
+
+    def _refresh_filtering(self, group: BrokerGroup) -> set[str]:
+        was_any = self.has_filter_servers()
+        if any(live.filter_servers for live in group.lives.values()):
+            self._filtering_names.add(group.broker_name)
+        else:
+            self._filtering_names.discard(group.broker_name)
+        return set(self._names_of_topic) if was_any != self.has_filter_servers() else set()
+
+
+def _route_of_broker(group: BrokerGroup) -> tuple[object, ...]:
+    """What of a broker group appears in the route of each of its topics."""
+    filters = {k: live.filter_servers for k, live in group.lives.items() if live.filter_servers}
+    return (group.broker_addrs, group.cluster, group.zone_name, group.enable_acting_master, filters)
+
+
+def _drop(index: dict[str, dict[str, None]], topic: str, name: str) -> None:
+    names = index[topic]
+    names.pop(name, None)
+    if not names:
+        del index[topic]

@@ -1,0 +1,99 @@
+"""The route of a topic: which brokers offer it, where they are, how many queues.
+
+Source: rocketmq 5.3.3, RouteInfoManager.pickupTopicRouteData and ZoneRouteRPCHook; nameserver.md §7.6 and §5.5.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from namesrv_stream.route.model import (
+    MASTER_ID,
+    PERM_WRITE,
+    SYNC_BROKER_MEMBER_GROUP_PREFIX,
+    QueueData,
+    TopicQueueMappingInfo,
+)
+from namesrv_stream.route.table import RouteTable
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerData:
+    """A broker name's entry of a route, or of brokerAddrTable."""
+
+    broker_name: str
+    cluster: str
+    broker_addrs: Mapping[int, str]
+    enable_acting_master: bool
+    zone_name: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRoute:
+    """TopicRouteData.
+
+    Attributes:
+        queue_datas: broker name to its queues.
+        filter_server_table: broker address to filter servers; empty unless some broker has any.
+        topic_queue_mapping: broker name to its share of a static topic; None for other topics.
+    """
+
+    broker_datas: tuple[BrokerData, ...]
+    queue_datas: Mapping[str, QueueData]
+    filter_server_table: Mapping[str, tuple[str, ...]]
+    order_topic_conf: str | None = None
+    topic_queue_mapping: Mapping[str, TopicQueueMappingInfo] | None = None
+
+
+def pickup_topic_route(table: RouteTable, topic: str, *, support_acting_master: bool = False) -> TopicRoute | None:
+    """The route of ``topic``; None where no registered broker offers it."""
+    queue_datas: dict[str, QueueData] = {}
+    broker_datas: list[BrokerData] = []
+    filter_servers: dict[str, tuple[str, ...]] = {}
+    for group, queue_data in table.queue_data_of(topic):
+        queue_datas[group.broker_name] = queue_data
+        if not group.is_registered:
+            continue
+        broker_datas.append(
+            BrokerData(
+                group.broker_name, group.cluster, group.broker_addrs, group.enable_acting_master, group.zone_name
+            )
+        )
+        filter_servers |= {
+            k.broker_addr: live.filter_servers
+            for k, live in group.lives.items()
+            if live.filter_servers and k.broker_addr in group.broker_addrs.values()
+        }
+    if not broker_datas:
+        return None
+    if support_acting_master and not topic.startswith(SYNC_BROKER_MEMBER_GROUP_PREFIX):
+        broker_datas = [_with_acting_master(b, queue_datas[b.broker_name]) for b in broker_datas]
+    mappings = {g.topic_mappings[topic].bname: g.topic_mappings[topic] for g in table.groups_mapping(topic)}
+    return TopicRoute(tuple(broker_datas), queue_datas, filter_servers, topic_queue_mapping=mappings or None)
+
+
+def in_zone(route: TopicRoute, zone_name: str) -> TopicRoute:
+    """The route without brokers of other zones; a group without a master is kept whatever its zone."""
+    kept = tuple(
+        b
+        for b in route.broker_datas
+        if MASTER_ID not in b.broker_addrs or (b.zone_name or "").casefold() == zone_name.casefold()
+    )
+    names = {b.broker_name for b in kept}
+    removed = {b.broker_name for b in route.broker_datas} - names
+    removed_addrs = {a for b in route.broker_datas if b.broker_name in removed for a in b.broker_addrs.values()}
+    return replace(
+        route,
+        broker_datas=kept,
+        queue_datas={n: q for n, q in route.queue_datas.items() if n not in removed},
+        filter_server_table={a: f for a, f in route.filter_server_table.items() if a not in removed_addrs},
+    )
+
+
+def _with_acting_master(broker: BrokerData, queue_data: QueueData) -> BrokerData:
+    if not broker.broker_addrs or MASTER_ID in broker.broker_addrs:
+        return broker
+    if not broker.enable_acting_master or queue_data.perm & PERM_WRITE:
+        return broker
+    lowest = min(broker.broker_addrs)
+    rest = {i: a for i, a in broker.broker_addrs.items() if i != lowest}
+    return replace(broker, broker_addrs={MASTER_ID: broker.broker_addrs[lowest], **rest})

@@ -1,0 +1,168 @@
+"""One TCP connection of a broker, client or tool: bytes in, answers out.
+
+All answers to what one read brought go out in one write. A frame that breaks the protocol closes this connection and
+nothing else; the sound frames before it are answered. No answer is ever written to a oneway request.
+"""
+
+import asyncio
+import logging
+from typing import Final, Protocol, cast
+
+from namesrv_stream.clock import Clock
+from namesrv_stream.errors import RemotingError
+from namesrv_stream.logs import safe
+from namesrv_stream.processor.dispatch import process
+from namesrv_stream.processor.name_server import Accepted, Call, NameServer
+from namesrv_stream.processor.prepared import PreparedAnswers
+from namesrv_stream.remoting.codes import ResponseCode
+from namesrv_stream.remoting.command import RemotingCommand, response_to
+from namesrv_stream.remoting.frame import FrameBuffer, decode_frame, encode_frame
+from namesrv_stream.route.events import BrokerHeartbeat, BrokerRegistered, Origin, Proof
+from namesrv_stream.route.fold_state import LeaseKey
+from namesrv_stream.server.gateway import Gateway
+
+logger = logging.getLogger(__name__)
+
+
+class ConnectionOwner(Protocol):
+    """Who keeps the connections: told of each one's begin and end."""
+
+    def opened(self, connection: "RemotingConnection") -> bool:
+        """Whether the connection may stay."""
+
+    def closed(self, connection: "RemotingConnection") -> None: ...
+
+
+class RemotingConnection(asyncio.Protocol):
+    """The server's side of one connection.
+
+    Attributes:
+        connection_id: Counted upwards from 1 since the server's start.
+        active_ms: Observed time of the last traffic.
+    """
+
+    def __init__(
+        self,
+        connection_id: int,
+        server: NameServer,
+        prepared: PreparedAnswers,
+        gateway: Gateway,
+        owner: ConnectionOwner,
+        clock: Clock,
+        max_frame_bytes: int,
+        origin: Origin,
+    ) -> None:
+        self.connection_id = connection_id
+        self.active_ms = gateway.observed_ms
+        self.peer = "?"
+        self._server = server
+        self._prepared = prepared
+        self._gateway = gateway
+        self._owner = owner
+        self._clock = clock
+        self._origin = origin._replace(connection_id=connection_id)
+        self._buffer = FrameBuffer(max_frame_bytes)
+        self._transport: asyncio.Transport | None = None
+        self._registered: dict[LeaseKey, None] = {}
+        self._end = "closed by the peer"
+
+    # ---- asyncio's callbacks ----
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports are no subclass of asyncio's.
+        self._transport = cast(asyncio.Transport, transport)
+        address = transport.get_extra_info("peername")
+        self.peer = f"{address[0]}:{address[1]}" if address else "?"
+        if not self._owner.opened(self):
+            self.close("too many connections")
+
+    def data_received(self, data: bytes) -> None:
+        self.active_ms = self._gateway.observed_ms
+        written: list[bytes] = []
+        try:
+            for frame in self._buffer.feed(data):
+                self._answer(frame, written)
+        except RemotingError as error:
+            self._answer_before_error(written)
+            logger.warning(
+                "connection closed, its peer broke the protocol peer=%s reason=%s", self.peer, safe(str(error))
+            )
+            self._write(written)
+            self.close("protocol error")
+            return
+        except Exception:
+            logger.exception("connection closed, a request failed unexpectedly peer=%s", self.peer)
+            self._write(written)
+            self.close("internal error")
+            return
+        self._write(written)
+
+    def pause_writing(self) -> None:
+        # A peer that does not read its answers gets no further ones: stop reading its questions.
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._owner.closed(self)
+        reason = self._end if exc is None else f"{self._end}: {exc}"
+        if self._registered:
+            self._gateway.disconnected(self.connection_id, self._registered, f"connection {self.peer} {reason}")
+        self._transport = None
+
+    # ---- ours ----
+
+    def close(self, reason: str) -> None:
+        """Close from our side, once what is written has gone out."""
+        self._end = reason
+        if self._transport is not None:
+            self._transport.close()
+
+    def _answer_before_error(self, written: list[bytes]) -> None:
+        try:
+            for frame in self._buffer.frames_before_error:
+                self._answer(frame, written)
+        except RemotingError:
+            return  # a second error of the same peer: the first one is told
+
+    def _answer(self, frame: bytes, written: list[bytes]) -> None:
+        ready = self._prepared.answer(frame)
+        if ready is not None:
+            written.append(ready)
+            return
+        request = decode_frame(frame)
+        if request.is_response:
+            return  # we ask nobody, so this answers nothing
+        answer = process(self._server, Call(request, self._origin, self._clock.monotonic_ms()))
+        if answer.accepted:
+            self._gateway.accept(answer.accepted)
+            self._remember(answer.accepted)
+        if request.is_oneway:
+            return
+        self._prepared.keep(frame, request, answer.response)
+        written.append(_encoded(request, answer.response))
+
+    def _remember(self, accepted: tuple[Accepted, ...]) -> None:
+        for event, _ in accepted:
+            if isinstance(event, BrokerRegistered):
+                self._registered[LeaseKey(event.registration.broker_name, event.registration.live_key)] = None
+            elif isinstance(event, BrokerHeartbeat) and event.proof is Proof.REGISTRATION:
+                self._registered[LeaseKey(event.broker_name, event.live_key)] = None
+
+    def _write(self, written: list[bytes]) -> None:
+        if written and self._transport is not None:
+            self._transport.write(b"".join(written) if len(written) > 1 else written[0])
+
+
+def _encoded(request: RemotingCommand, response: RemotingCommand) -> bytes:
+    try:
+        return encode_frame(response)
+    except ValueError as error:
+        remark = f"the answer cannot be written: {error}"
+        return encode_frame(response_to(request, ResponseCode.SYSTEM_ERROR, remark))
+
+
+IDLE: Final = "idle for too long"

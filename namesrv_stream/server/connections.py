@@ -1,0 +1,44 @@
+"""All connections of a server: counted, bounded, and closed where nothing moves on them."""
+
+import logging
+from itertools import count
+
+from namesrv_stream.server.connection import IDLE, RemotingConnection
+
+logger = logging.getLogger(__name__)
+
+
+class Connections:
+    """The open connections by id."""
+
+    def __init__(self, limit: int, idle_timeout_ms: int) -> None:
+        self._limit = limit
+        self._idle_timeout_ms = idle_timeout_ms
+        self._open: dict[int, RemotingConnection] = {}
+        self._ids = count(1)
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def next_id(self) -> int:
+        return next(self._ids)
+
+    def opened(self, connection: RemotingConnection) -> bool:
+        self._open[connection.connection_id] = connection
+        if len(self._open) > self._limit:
+            logger.warning("connection refused, too many are open peer=%s limit=%d", connection.peer, self._limit)
+            return False
+        return True
+
+    def closed(self, connection: RemotingConnection) -> None:
+        self._open.pop(connection.connection_id, None)
+
+    def close_idle(self, observed_ms: int) -> None:
+        """Close those without traffic for the idle timeout, by observed time: a stopped server closes nobody."""
+        for connection in list(self._open.values()):
+            if observed_ms - connection.active_ms > self._idle_timeout_ms:
+                connection.close(IDLE)
+
+    def close_all(self, reason: str) -> None:
+        for connection in list(self._open.values()):
+            connection.close(reason)

@@ -1,0 +1,79 @@
+"""The last that is known of each broker and is not in the log: what a blind server keeps, bounded by its brokers."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from namesrv_stream.route.events import (
+    BrokerDisconnected,
+    BrokerEvent,
+    BrokerHeartbeat,
+    BrokerRegistered,
+    BrokerUnregistered,
+    Proof,
+)
+from namesrv_stream.route.fold_state import LeaseKey
+from namesrv_stream.route.view import Pending
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """What is to be said of one broker once the log is back.
+
+    Attributes:
+        registered: Its last full registration, if that is not in the log either.
+        last: The last event; tells life, or the end of it.
+        pendings: The view's tickets that saying it settles.
+    """
+
+    last: BrokerEvent
+    registered: BrokerRegistered | None = None
+    pendings: tuple[Pending, ...] = ()
+
+    def events(self) -> Iterator[BrokerEvent]:
+        """What to log, in order."""
+        if self.registered is not None and self.registered is not self.last:
+            yield self.registered
+        yield self.last
+
+
+class Facts:
+    """Facts by broker process, in the order in which the brokers first had one."""
+
+    def __init__(self) -> None:
+        self._facts: dict[LeaseKey, Fact] = {}
+
+    def __len__(self) -> int:
+        return len(self._facts)
+
+    def remember(self, event: BrokerEvent, pendings: Iterable[Pending] = ()) -> None:
+        """Take in a newer event of a broker."""
+        key = _key(event)
+        if key is None:
+            return
+        before = self._facts.get(key)
+        if isinstance(event, BrokerHeartbeat) and event.proof is Proof.HEARTBEAT and before is not None:
+            # It refreshes and never creates: what was known says more.
+            self._facts[key] = replace(before, pendings=(*before.pendings, *pendings))
+            return
+        registered = event if isinstance(event, BrokerRegistered) else before.registered if before else None
+        self._facts[key] = Fact(event, registered, (*(before.pendings if before else ()), *pendings))
+
+    def all(self) -> list[Fact]:
+        return list(self._facts.values())
+
+    def forget(self, said: Iterable[Fact]) -> None:
+        """Drop facts that are in the log by now; one that changed since is kept."""
+        for fact in said:
+            key = _key(fact.last)
+            if key is not None and self._facts.get(key) is fact:
+                del self._facts[key]
+
+
+def _key(event: BrokerEvent) -> LeaseKey | None:
+    match event:
+        case BrokerRegistered():
+            return LeaseKey(event.registration.broker_name, event.registration.live_key)
+        case BrokerHeartbeat() | BrokerUnregistered() | BrokerDisconnected():
+            return LeaseKey(event.broker_name, event.live_key)
+        case _:
+            return None

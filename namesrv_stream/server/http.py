@@ -1,0 +1,106 @@
+"""The HTTP port: health for machines, routes as JSON for people and scripts, the address list for clients."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Iterator
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from namesrv_stream.processor.name_server import NameServer
+from namesrv_stream.server.connections import Connections
+from namesrv_stream.server.gateway import Gateway
+
+
+class HttpServer:
+    """Starlette on uvicorn, on the server's own event loop and an already bound socket."""
+
+    def __init__(
+        self,
+        bound: socket.socket,
+        server: NameServer,
+        gateway: Gateway,
+        connections: Connections,
+        *,
+        nsaddr: str,
+    ) -> None:
+        self._bound = bound
+        self._server = server
+        self._gateway = gateway
+        self._connections = connections
+        self._nsaddr = nsaddr
+        host, port = bound.getsockname()[:2]
+        self.address = f"{host}:{port}"
+        app = Starlette(
+            routes=[
+                Route("/healthz", self._health),
+                Route("/readyz", self._ready),
+                Route("/routes/{topic:path}", self._route),
+                Route("/clusters", self._clusters),
+                Route("/rocketmq/nsaddr", self._name_servers),
+            ]
+        )
+        config = uvicorn.Config(app, lifespan="off", access_log=False, log_config=None, timeout_graceful_shutdown=1)
+        self._uvicorn = _QuietServer(config)
+
+    async def run(self) -> None:
+        """Serve until ``stop``."""
+        await self._uvicorn.serve(sockets=[self._bound])
+
+    def stop(self) -> None:
+        self._uvicorn.should_exit = True
+
+    async def _health(self, _: Request) -> Response:
+        """Always 200 while the process answers; says which part is down."""
+        return JSONResponse(self._facts())
+
+    async def _ready(self, _: Request) -> Response:
+        """200 once brokers can register, else 503."""
+        return JSONResponse(self._facts(), 200 if self._gateway.is_talking else 503)
+
+    def _facts(self) -> dict[str, object]:
+        view = self._server.view
+        return {
+            "kafka": "up" if self._gateway.is_talking else "down",
+            "brokers": sum(len(g.broker_addrs) for g in view.table.registered_groups()),
+            "connections": len(self._connections),
+            "pending_events": view.pending_count,
+            "next_offsets": {str(p): o for p, o in sorted(view.next_offsets.items())},
+        }
+
+    async def _route(self, request: Request) -> Response:
+        topic = request.path_params["topic"]
+        body = self._server.answers.route_body(topic, strict=True)
+        if body is None:
+            return JSONResponse({"error": f"no route for topic {topic}"}, 404)
+        return Response(body, media_type="application/json")
+
+    async def _clusters(self, _: Request) -> Response:
+        table = self._server.table
+        clusters = {
+            cluster: {
+                name: {str(i): a for i, a in sorted(table.group(name).broker_addrs.items())} for name in sorted(names)
+            }
+            for cluster, names in sorted(table.clusters().items())
+        }
+        return JSONResponse(clusters)
+
+    async def _name_servers(self, _: Request) -> Response:
+        """Source: rocketmq 5.3.3, DefaultTopAddressing: the first line of the body is the list."""
+        return PlainTextResponse(self._nsaddr + "\n")
+
+
+class _QuietServer(uvicorn.Server):
+    """uvicorn without its signal handlers: the process has its own."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            await super().shutdown(sockets)

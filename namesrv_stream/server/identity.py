@@ -1,0 +1,60 @@
+"""Who this server is in the log: an id that survives restarts, and an epoch that counts them."""
+
+import fcntl
+import json
+import os
+import uuid
+from pathlib import Path
+from typing import NamedTuple
+
+from namesrv_stream.errors import ConfigError
+
+
+class Identity(NamedTuple):
+    """``server_id`` is stable and unique; ``server_epoch`` grows with each start (epoch milliseconds where it can)."""
+
+    server_id: str
+    server_epoch: int
+
+
+class IdentityFile:
+    """Holds the identity's file and its lock for as long as the server runs."""
+
+    def __init__(self, server_dir: Path) -> None:
+        """Lock ``server_dir``.
+
+        Raises:
+            ConfigError: The directory cannot be written, or another server runs on it.
+        """
+        self._path = server_dir / "identity.json"
+        try:
+            server_dir.mkdir(parents=True, exist_ok=True)
+            self._lock = os.open(server_dir / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise ConfigError(str(server_dir), "data.dir", f"cannot be written: {error.strerror}") from error
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(self._lock)
+            raise ConfigError(str(server_dir), "data.dir", "another server runs on this directory") from error
+
+    def begin_epoch(self, configured_id: str, now_ms: int) -> Identity:
+        """The identity of this start; recorded before it is used, so that no two starts share an epoch."""
+        stored = self._read()
+        server_id = configured_id or str(stored.get("server_id", "")) or f"ns-{uuid.uuid4().hex[:12]}"
+        last_epoch = stored.get("server_epoch", 0)
+        identity = Identity(server_id, max(now_ms, (last_epoch if isinstance(last_epoch, int) else 0) + 1))
+        draft = self._path.with_suffix(".draft")
+        draft.write_text(json.dumps(identity._asdict()) + "\n", encoding="utf-8")
+        draft.replace(self._path)
+        return identity
+
+    def close(self) -> None:
+        os.close(self._lock)
+
+    def _read(self) -> dict[str, object]:
+        try:
+            stored = json.loads(self._path.read_text(encoding="utf-8"))
+        except (FileNotFoundError, json.JSONDecodeError):
+            return {}
+        return stored if isinstance(stored, dict) else {}

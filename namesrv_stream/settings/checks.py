@@ -1,0 +1,50 @@
+"""Checks of settings against each other: each holds for a reason that one value alone cannot show."""
+
+from collections.abc import Iterator
+
+from namesrv_stream.settings.sections import Settings
+
+
+def check_together(settings: Settings) -> Iterator[tuple[str, str]]:
+    """Yield (key, reason) of every pair of settings that cannot work together."""
+    yield from _check_liveness(settings)
+    kafka = settings.kafka
+    if kafka.broker_events_topic == kafka.dead_letter_topic:
+        yield "kafka.dead_letter_topic", "must differ from kafka.broker_events_topic"
+    if settings.is_kafka_embedded and kafka.replication_factor != 1:
+        yield "kafka.replication_factor", "the embedded Kafka is one node: only 1 works"
+    if kafka.max_message_bytes <= settings.remoting.max_frame_bytes:
+        # A registration is logged in full, with an envelope around it.
+        yield "kafka.max_message_bytes", f"must exceed remoting.max_frame_bytes ({settings.remoting.max_frame_bytes})"
+    if settings.streaming.vacuum_retention_ms > settings.streaming.changes_retention_ms:
+        yield "streaming.vacuum_retention_ms", "must not exceed streaming.changes_retention_ms"
+    yield from _check_ports(settings)
+
+
+def _check_liveness(settings: Settings) -> Iterator[tuple[str, str]]:
+    liveness = settings.liveness
+    least_ms, most_ms = liveness.min_timeout_ms, liveness.max_timeout_ms
+    if not least_ms <= liveness.default_timeout_ms <= most_ms:
+        yield (
+            "liveness.default_timeout_ms",
+            f"must lie between min_timeout_ms ({least_ms}) and max_timeout_ms ({most_ms})",
+        )
+    if liveness.max_gap_ms < 2 * liveness.tick_interval_ms:
+        # A tick that is merely late would not count as observed time, and brokers would age too slowly.
+        yield "liveness.max_gap_ms", f"must be at least two ticks ({2 * liveness.tick_interval_ms} ms)"
+    if liveness.server_silent_ms <= liveness.max_gap_ms:
+        yield "liveness.server_silent_ms", f"must exceed liveness.max_gap_ms ({liveness.max_gap_ms})"
+    if liveness.server_lost_ms <= liveness.server_silent_ms:
+        yield "liveness.server_lost_ms", f"must exceed liveness.server_silent_ms ({liveness.server_silent_ms})"
+
+
+def _check_ports(settings: Settings) -> Iterator[tuple[str, str]]:
+    taken: dict[int, str] = {}
+    for key, port in (
+        ("remoting.listen_port", settings.remoting.listen_port),
+        ("http.listen_port", settings.http.listen_port),
+        ("embedded_kafka.listen_port", settings.embedded_kafka.listen_port if settings.is_kafka_embedded else 0),
+    ):
+        if port and port in taken:
+            yield key, f"port {port} is also {taken[port]}"
+        taken[port] = key

@@ -1,0 +1,198 @@
+"""The settings' shape: one frozen section a part of the product, every key with its default.
+
+A key carries its unit (``_ms``, ``_bytes``); ``conf/defaults.toml`` says what each means, and a test holds it equal to
+this file.
+"""
+
+import os
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+
+def _no_bool(value: object) -> object:
+    if isinstance(value, bool):  # a bool is an int to Python, never to a person who writes a configuration
+        raise ValueError("Input should be a number")
+    return value
+
+
+Number = Annotated[int, BeforeValidator(_no_bool)]
+Port = Annotated[Number, Field(ge=0, le=65535)]  # 0: any free one
+PositiveInt = Annotated[Number, Field(gt=0)]
+NonEmptyStr = Annotated[str, Field(min_length=1)]
+
+DAY_MS: Final = 86_400_000
+MIB: Final = 1 << 20
+
+
+class Section(BaseModel):
+    """A table of the configuration: frozen, and a key it does not know is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+
+class RemotingSettings(Section):
+    """The port that brokers, clients and mqadmin speak to."""
+
+    listen_host: NonEmptyStr = "0.0.0.0"
+    listen_port: Port = 9876
+    max_frame_bytes: Annotated[Number, Field(ge=1024, le=1 << 30)] = 16 * MIB
+    idle_timeout_ms: PositiveInt = 120_000
+    max_connections: PositiveInt = 20_000
+    write_buffer_bytes: PositiveInt = 4 * MIB
+
+
+class HttpSettings(Section):
+    """The HTTP port: health, metrics, JSON queries."""
+
+    listen_host: NonEmptyStr = "127.0.0.1"
+    listen_port: Port = 9880
+
+
+class ServerSettings(Section):
+    """The process that answers."""
+
+    server_id: Annotated[str, Field(max_length=64, pattern=r"^[A-Za-z0-9_.-]*$")] = ""
+    publish_queue_records: PositiveInt = 10_000
+    publish_queue_bytes: PositiveInt = 64 * MIB
+    full_registration_interval_ms: PositiveInt = DAY_MS
+    stop_timeout_ms: PositiveInt = 2_000
+
+
+class KafkaSettings(Section):
+    """The event log. ``bootstrap_servers`` empty means: the embedded Kafka."""
+
+    bootstrap_servers: str = ""
+    broker_events_topic: NonEmptyStr = "namesrv.broker-events"
+    dead_letter_topic: NonEmptyStr = "namesrv.broker-events.dead-letters"
+    partitions: Annotated[Number, Field(ge=1, le=1024)] = 1
+    replication_factor: Annotated[Number, Field(ge=1, le=16)] = 1
+    retention_ms: Annotated[Number, Field(ge=7 * DAY_MS)] = 7 * DAY_MS
+    max_message_bytes: Annotated[Number, Field(ge=20 * MIB, le=1 << 30)] = 20 * MIB
+    connect_timeout_ms: PositiveInt = 5_000
+    delivery_timeout_ms: PositiveInt = 10_000
+    extra: dict[str, bool | int | float | str] = {}
+
+
+class EmbeddedKafkaSettings(Section):
+    """The Kafka node that ``up`` starts on this machine when ``kafka.bootstrap_servers`` is empty."""
+
+    listen_host: NonEmptyStr = "127.0.0.1"
+    listen_port: Port = 9092
+    heap: Annotated[str, Field(pattern=r"^[1-9][0-9]*[mg]$")] = "512m"
+
+
+class LivenessSettings(Section):
+    """When a broker counts as gone."""
+
+    default_timeout_ms: PositiveInt = 120_000
+    min_timeout_ms: PositiveInt = 1_000
+    max_timeout_ms: PositiveInt = 3_600_000
+    server_silent_ms: PositiveInt = 15_000
+    server_lost_ms: PositiveInt = 600_000
+    max_gap_ms: PositiveInt = 2_000
+    tick_interval_ms: PositiveInt = 500
+    delete_topic_with_broker_registration: bool = False
+
+
+class StreamingSettings(Section):
+    """The Spark job."""
+
+    master: NonEmptyStr = "local[2]"
+    driver_memory: Annotated[str, Field(pattern=r"^[1-9][0-9]*[mg]$")] = "1g"
+    max_offsets_per_trigger: PositiveInt = 10_000
+    progress_commit_interval_ms: PositiveInt = 1_000
+    compaction_interval_ms: PositiveInt = 60_000
+    changes_retention_ms: Annotated[Number, Field(ge=DAY_MS)] = 30 * DAY_MS
+    vacuum_retention_ms: Annotated[Number, Field(ge=DAY_MS)] = DAY_MS
+    extra: dict[str, bool | int | float | str] = {}
+
+
+class SnapshotSettings(Section):
+    """How a server follows the Delta tables."""
+
+    poll_interval_ms: PositiveInt = 3
+    stale_after_ms: PositiveInt = 10_000
+
+
+class LogsSettings(Section):
+    """The log of every process of ours."""
+
+    level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    format: Literal["text", "json"] = "text"
+    max_file_bytes: PositiveInt = 10 * MIB
+
+
+class DataSettings(Section):
+    """Where everything that must survive is kept."""
+
+    dir: Path = Path("data")
+    tables: str = ""
+
+    @property
+    def tables_dir(self) -> Path:
+        """The Delta tables: of their own where several servers share them."""
+        return Path(self.tables) if self.tables else self.dir / "tables"
+
+    @property
+    def checkpoint_dir(self) -> Path:
+        """The Spark job's checkpoint."""
+        return self.dir / "checkpoint"
+
+    @property
+    def kafka_dir(self) -> Path:
+        """The embedded Kafka's log and configuration."""
+        return self.dir / "kafka"
+
+    @property
+    def server_dir(self) -> Path:
+        """What a server keeps for itself, such as its generated id."""
+        return self.dir / "server"
+
+    @property
+    def run_dir(self) -> Path:
+        """Run files: the lock, the effective configuration, who is ready where."""
+        return self.dir / "run"
+
+    @property
+    def logs_dir(self) -> Path:
+        """Logs of the processes that ``up`` starts."""
+        return self.dir / "logs"
+
+
+class JarsSettings(Section):
+    """Folders of jars; relative ones are below the checkout (see :func:`project_home`)."""
+
+    spark_dir: Path = Path(".jars/spark")
+    kafka_dir: Path = Path(".jars/kafka")
+
+
+class Settings(Section):
+    """Everything that can be set. Read once at start, by the shells only."""
+
+    remoting: RemotingSettings = RemotingSettings()
+    http: HttpSettings = HttpSettings()
+    server: ServerSettings = ServerSettings()
+    kafka: KafkaSettings = KafkaSettings()
+    embedded_kafka: EmbeddedKafkaSettings = EmbeddedKafkaSettings()
+    liveness: LivenessSettings = LivenessSettings()
+    streaming: StreamingSettings = StreamingSettings()
+    snapshot: SnapshotSettings = SnapshotSettings()
+    logs: LogsSettings = LogsSettings()
+    data: DataSettings = DataSettings()
+    jars: JarsSettings = JarsSettings()
+
+    @property
+    def is_kafka_embedded(self) -> bool:
+        """Whether ``up`` starts a Kafka of its own."""
+        return not self.kafka.bootstrap_servers
+
+
+def project_home() -> Path:
+    """The checkout: NAMESRV_STREAM_HOME, else the folder that holds this package and its pyproject.toml, else here."""
+    home = os.environ.get("NAMESRV_STREAM_HOME", "")
+    if home:
+        return Path(home).absolute()
+    checkout = Path(__file__).resolve().parents[2]
+    return checkout if (checkout / "pyproject.toml").is_file() else Path.cwd()

@@ -1,0 +1,171 @@
+"""Follows ``route_changes`` by its commit files: a stat each few milliseconds, and one small file a commit.
+
+Opening the table anew for each commit would cost tens of milliseconds with many files; the log says all that is
+needed. Where it does not (a version was cleaned up, a file is gone, the table was rewritten), everything is loaded
+again.
+"""
+
+import logging
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake.exceptions import DeltaError
+
+from namesrv_stream.errors import TableSchemaMismatch
+from namesrv_stream.route.changes import RouteChange
+from namesrv_stream.route.table import RouteTable
+from namesrv_stream.snapshot.loader import Snapshot, load_snapshot
+from namesrv_stream.tables import ROUTE_CHANGES, decode_changes, partition_of_app_id, table_path
+
+_LOG = logging.getLogger(__name__)
+
+_RETRY_S: Final = 1.0  # between attempts to load tables that cannot be read
+_LIST_INTERVAL_S: Final = 1.0  # without a commit for so long, look whether the log went on without us
+_COMMIT_FILE: Final = re.compile(r"(\d{20})\.json")
+
+OnReload = Callable[[RouteTable, Mapping[int, int]], None]
+OnCommit = Callable[[list[RouteChange], Mapping[int, int]], None]
+
+
+@dataclass(slots=True)
+class _Commit:
+    """What one commit file says that matters here."""
+
+    paths: list[str] = field(default_factory=list)
+    next_offsets: dict[int, int] = field(default_factory=dict)
+    needs_reload: bool = False
+
+
+class SnapshotFollower:
+    """Tells what the tables hold, then each change, from a daemon thread of its own.
+
+    Args:
+        tables_dir: Folder of the Delta tables; need not exist yet.
+        poll_interval_ms: Between two looks at the log.
+        on_reload: Called with the whole table, the callee's to keep, and partition → next offset: first, unless
+            ``known`` is given, and again whenever following is impossible.
+        on_commit: Called with the changes of one commit (often none) and partition → next offset it reaches.
+        known: What the caller has loaded itself.
+    """
+
+    def __init__(
+        self,
+        tables_dir: Path,
+        poll_interval_ms: int,
+        on_reload: OnReload,
+        on_commit: OnCommit,
+        *,
+        known: Snapshot | None = None,
+    ) -> None:
+        self._tables_dir = tables_dir
+        self._folder = table_path(tables_dir, ROUTE_CHANGES)
+        self._log_dir = self._folder / "_delta_log"
+        self._poll_s = poll_interval_ms / 1000
+        self._on_reload = on_reload
+        self._on_commit = on_commit
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="snapshot-follower", daemon=True)
+        # Written by the thread, read by anyone: the version told last (-1: no table), why nothing can be told.
+        self.version = known.version if known else -1
+        self._is_known = known is not None
+        self.failure = ""
+
+    def start(self) -> None:
+        """Begin; the first ``on_reload`` comes from the thread, soon."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread and wait for it, unless called from it."""
+        self._stop.set()
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def _run(self) -> None:
+        if self._is_known:
+            self._follow()
+        while not self._stop.is_set():
+            try:
+                snapshot = load_snapshot(self._tables_dir)
+            except (TableSchemaMismatch, DeltaError, OSError, pa.ArrowException) as error:
+                if str(error) != self.failure:
+                    _LOG.error("the tables cannot be read: %s", error)
+                self.failure = str(error)
+                self._stop.wait(_RETRY_S)
+                continue
+            self.failure = ""
+            self.version = snapshot.version
+            self._on_reload(snapshot.table, snapshot.next_offsets)
+            self._follow()
+
+    def _follow(self) -> None:
+        """Tell commits until one cannot be told."""
+        looked_s = time.monotonic()
+        path = self._commit_path()
+        while not self._stop.is_set():
+            if not os.path.exists(path):
+                if time.monotonic() - looked_s > _LIST_INTERVAL_S:
+                    looked_s = time.monotonic()
+                    if self._has_gap():
+                        _LOG.warning("version %d is gone from %s: loading again", self.version + 1, self._log_dir)
+                        return
+                self._stop.wait(self._poll_s)
+                continue
+            try:
+                commit = _read_commit(Path(path))
+                if commit.needs_reload:
+                    return
+                changes = self._read_changes(commit.paths)
+            except (OSError, orjson.JSONDecodeError, pa.ArrowException) as error:
+                _LOG.warning("version %d cannot be read (%s): loading again", self.version + 1, error)
+                self._stop.wait(self._poll_s)
+                return
+            self.version += 1
+            self._on_commit(changes, commit.next_offsets)
+            looked_s = time.monotonic()
+            path = self._commit_path()
+
+    def _commit_path(self) -> str:
+        return str(self._log_dir / f"{self.version + 1:020d}.json")
+
+    def _has_gap(self) -> bool:
+        """Whether a later version than the next exists while the next does not."""
+        try:
+            names = os.listdir(self._log_dir)
+        except FileNotFoundError:
+            return self.version >= 0  # the table itself is gone
+        versions = [int(match[1]) for match in map(_COMMIT_FILE.fullmatch, names) if match]
+        return bool(versions) and self.version + 1 not in versions and max(versions) > self.version
+
+    def _read_changes(self, paths: list[str]) -> list[RouteChange]:
+        changes: list[RouteChange] = []
+        for path in paths:
+            changes += decode_changes(pq.read_table(self._folder / unquote(path), partitioning=None))
+        return changes
+
+
+def _read_commit(path: Path) -> _Commit:
+    commit = _Commit()
+    for line in path.read_bytes().splitlines():
+        action = orjson.loads(line)
+        if "add" in action:
+            if action["add"]["dataChange"]:
+                commit.paths.append(action["add"]["path"])
+        elif "txn" in action:
+            partition = partition_of_app_id(action["txn"]["appId"])
+            if partition is not None:
+                commit.next_offsets[partition] = action["txn"]["version"]
+        elif "remove" in action:
+            commit.needs_reload |= action["remove"]["dataChange"]
+        elif "metaData" in action or "protocol" in action:
+            commit.needs_reload = True
+    return commit

@@ -1,0 +1,152 @@
+"""Reads both tables at their newest versions, without the history that ``route_state`` has made superfluous."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+
+from namesrv_stream.tables import (
+    CHANGES_SCHEMA,
+    FOLD_STATE_KIND,
+    PARTITIONS_PROPERTY,
+    ROUTE_CHANGES,
+    ROUTE_STATE,
+    STATE_SCHEMA,
+    TOPIC_ID_PROPERTY,
+    app_id,
+    check_table,
+    in_log_order,
+    table_path,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FoldStateRow:
+    """A partition's row of kind ``fold_state``.
+
+    Attributes:
+        next_offset: First offset that the rows of ``route_state`` do not cover.
+        at_ms: Highest LogAppendTime before it, epoch milliseconds.
+        content: The fold's state there, encoded.
+    """
+
+    next_offset: int
+    at_ms: int
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class TableRows:
+    """What the tables hold.
+
+    Attributes:
+        live: Rows of ``route_state`` but for the fold states, columns of ``STATE_SCHEMA``, in log order.
+        fold_states: partition → its fold state.
+        changes: Rows of ``route_changes`` that ``live`` does not cover, columns of ``CHANGES_SCHEMA``, in log order.
+        next_offsets: partition → first offset that the rows do not cover.
+        version: Of ``route_changes``; -1 where there is no table.
+        topic_id: Of the topic the tables were made from; "" where there is no table.
+    """
+
+    live: pa.Table = field(default_factory=STATE_SCHEMA.empty_table)
+    fold_states: Mapping[int, FoldStateRow] = field(default_factory=dict)
+    changes: pa.Table = field(default_factory=CHANGES_SCHEMA.empty_table)
+    next_offsets: Mapping[int, int] = field(default_factory=dict)
+    version: int = -1
+    topic_id: str = ""
+
+
+def open_table(path: Path, schema: pa.Schema) -> DeltaTable | None:
+    """The table at its newest version; None where there is none.
+
+    Raises:
+        TableSchemaMismatch: It is not as this version of the code expects.
+    """
+    try:
+        table = DeltaTable(path)
+    except TableNotFoundError:
+        return None
+    protocol = table.protocol()
+    features = [*(protocol.reader_features or ()), *(protocol.writer_features or ())]
+    versions = (protocol.min_reader_version, protocol.min_writer_version)
+    check_table(str(path), versions, features, pa.schema(table.schema()), schema)
+    return table
+
+
+def read_tables(tables_dir: Path, kind: str | None = None) -> TableRows:
+    """Read ``route_state``, then what ``route_changes`` has beyond it; blocks.
+
+    Args:
+        tables_dir: Folder of both tables.
+        kind: Only rows of this kind.
+
+    Raises:
+        TableSchemaMismatch: A table is not as this version of the code expects.
+    """
+    # In this order: route_changes, opened later, has at least what route_state covers.
+    state = open_table(table_path(tables_dir, ROUTE_STATE), STATE_SCHEMA)
+    live, fold_states = _read_state(state, tables_dir) if state else (STATE_SCHEMA.empty_table(), {})
+    changes = open_table(table_path(tables_dir, ROUTE_CHANGES), CHANGES_SCHEMA)
+    if changes is None:
+        return TableRows()
+    properties = changes.metadata().configuration
+    topic_id = str(properties[TOPIC_ID_PROPERTY])
+    covered = {p: fold_states[p].next_offset if p in fold_states else 0 for p in range(_partitions(properties))}
+    committed = {p: changes.transaction_version(app_id(topic_id, p)) or 0 for p in covered}
+    rows = _read_changes(changes, tables_dir, covered)
+    if kind is not None:
+        live, rows = live.filter(pc.field("kind") == kind), rows.filter(pc.field("kind") == kind)
+    return TableRows(
+        live=in_log_order(live),
+        fold_states=fold_states,
+        changes=in_log_order(rows),
+        next_offsets={p: max(covered[p], committed[p]) for p in covered},
+        version=changes.version(),
+        topic_id=topic_id,
+    )
+
+
+def _partitions(properties: Mapping[str, Any]) -> int:
+    return int(properties[PARTITIONS_PROPERTY])
+
+
+def _read_state(table: DeltaTable, tables_dir: Path) -> tuple[pa.Table, dict[int, FoldStateRow]]:
+    actions = pa.table(table.get_add_actions(flatten=True))
+    rows = _read_files(table_path(tables_dir, ROUTE_STATE), actions.column("path").to_pylist(), STATE_SCHEMA)
+    is_state = pc.equal(rows["kind"], FOLD_STATE_KIND)
+    states = {
+        row["partition"]: FoldStateRow(row["offset"], row["at_ms"], row["state"])
+        for row in rows.filter(is_state).to_pylist()
+    }
+    return rows.filter(pc.invert(is_state)), states
+
+
+def _read_changes(table: DeltaTable, tables_dir: Path, covered: Mapping[int, int]) -> pa.Table:
+    """Rows at or above the covered offset of their partition; files that can have none are not read."""
+    actions = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+    paths = [a["path"] for a in actions if _may_have(a, covered)]
+    rows = _read_files(table_path(tables_dir, ROUTE_CHANGES), paths, CHANGES_SCHEMA)
+    wanted = pc.scalar(False)
+    for partition, offset in covered.items():
+        wanted = wanted | ((pc.field("partition") == partition) & (pc.field("offset") >= offset))
+    return rows.filter(wanted)
+
+
+def _may_have(action: Mapping[str, Any], covered: Mapping[int, int]) -> bool:
+    lowest, highest = action.get("min.partition"), action.get("max.partition")
+    max_offset = action.get("max.offset")
+    if lowest is None or highest is None or max_offset is None:
+        return True
+    return any(max_offset >= offset for p, offset in covered.items() if lowest <= p <= highest)
+
+
+def _read_files(folder: Path, paths: list[str], schema: pa.Schema) -> pa.Table:
+    tables = [pq.read_table(folder / unquote(path), partitioning=None).cast(schema) for path in paths]
+    return pa.concat_tables(tables) if tables else schema.empty_table()

@@ -1,0 +1,148 @@
+"""Keeps both tables small, on a thread of the job beside the batches.
+
+``route_state`` is rewritten whenever a batch brings fold states. Then small files of ``route_changes`` are joined
+(its rows do not change, so followers pay no attention), its log gets a checkpoint each 100 versions, and once an hour
+what is older than a day goes: log entries, files that belong to no version, rows beyond their retention. A commit here
+and one of a batch may meet; delta-rs puts the later one on top of the other, for neither reads what the other writes.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable, PostCommitHookProperties, write_deltalake
+
+from namesrv_stream.settings import Settings
+from namesrv_stream.snapshot.table_reader import FoldStateRow, read_tables
+from namesrv_stream.streaming.state_rows import next_state, with_fold_states
+from namesrv_stream.tables import ROUTE_CHANGES, ROUTE_STATE, table_path
+
+_LOG = logging.getLogger(__name__)
+
+_CHECKPOINT_VERSIONS: Final = 100  # delta.checkpointInterval
+#: A commit costs 2 ms with 20 live files and 40 ms with 600, so they are joined early …
+FILES_TO_JOIN: Final = 64
+_JOINED_BYTES: Final = 16 << 20  # … and a file of this size is left alone
+_CLEAN_UP_INTERVAL_S: Final = 3_600.0
+_HOUR_MS: Final = 3_600_000
+_DAY_MS: Final = 24 * _HOUR_MS
+_NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+
+
+def write_route_state(settings: Settings, new_states: dict[int, FoldStateRow]) -> None:
+    """Rewrite ``route_state`` to cover these fold states; blocks.
+
+    Args:
+        settings: Of which ``data.tables_dir`` matters.
+        new_states: partition → fold state; the changes below its offset are in ``route_changes`` already.
+    """
+    rows = read_tables(settings.data.tables_dir)
+    live, states = next_state(rows.live, dict(rows.fold_states), rows.changes, new_states)
+    write_deltalake(table_path(settings.data.tables_dir, ROUTE_STATE), with_fold_states(live, states), mode="overwrite")
+
+
+class Compactor:
+    """The thread.
+
+    Args:
+        settings: Ours.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._changed = threading.Condition()
+        self._states: dict[int, FoldStateRow] = {}
+        self._is_asked_to_join = False
+        self._is_stopping = False
+        self._thread = threading.Thread(target=self._run, name="compaction", daemon=True)
+        self._checkpointed = -1
+        self._cleaned_s = time.monotonic()
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Finish what is under way and end the thread."""
+        with self._changed:
+            self._is_stopping = True
+            self._changed.notify()
+        self._thread.join()
+
+    def submit(self, states: dict[int, FoldStateRow]) -> None:
+        """Have ``route_state`` cover these, soon; does not block."""
+        with self._changed:
+            self._states |= states
+            self._changed.notify()
+
+    def join_files(self) -> None:
+        """Have the small files of ``route_changes`` joined, soon; does not block."""
+        with self._changed:
+            self._is_asked_to_join = True
+            self._changed.notify()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._states or self._is_asked_to_join or self._is_stopping)
+                if self._is_stopping:
+                    return
+                states, self._states, self._is_asked_to_join = self._states, {}, False
+            if states:
+                self._attempt("route_state", partial(write_route_state, self._settings, states))
+            self._attempt("small files", partial(join_small_files, self._settings, FILES_TO_JOIN))
+            self._attempt("checkpoint", self._checkpoint)
+            if time.monotonic() - self._cleaned_s >= _CLEAN_UP_INTERVAL_S:
+                self._cleaned_s = time.monotonic()
+                self._attempt("clean-up", partial(clean_up, self._settings))
+
+    def _attempt(self, what: str, work: Callable[[], None]) -> None:
+        """Do it; a failure is logged, for the job goes on without and the next round tries again."""
+        began_s = time.monotonic()
+        try:
+            work()
+        except Exception:
+            _LOG.exception("compaction failed: %s", what)
+        else:
+            _LOG.debug("compaction: %s took %d ms", what, (time.monotonic() - began_s) * 1000)
+
+    def _checkpoint(self) -> None:
+        table = DeltaTable(table_path(self._settings.data.tables_dir, ROUTE_CHANGES))
+        if table.version() - self._checkpointed >= _CHECKPOINT_VERSIONS:
+            table.create_checkpoint()
+            self._checkpointed = table.version()
+
+
+def join_small_files(settings: Settings, files: int) -> None:
+    """Join the files of ``route_changes`` where there are at least ``files``; blocks."""
+    table = DeltaTable(table_path(settings.data.tables_dir, ROUTE_CHANGES))
+    if len(table.file_uris()) >= files:
+        table.optimize.compact(target_size=_JOINED_BYTES, max_concurrent_tasks=1, post_commithook_properties=_NO_HOOKS)
+
+
+def clean_up(settings: Settings) -> None:
+    """Remove what is past its retention from both tables; blocks."""
+    streaming = settings.streaming
+    changes = DeltaTable(table_path(settings.data.tables_dir, ROUTE_CHANGES))
+    newest_at_ms, oldest_at_ms = _extent_ms(changes)
+    cutoff_ms = newest_at_ms - streaming.changes_retention_ms
+    if oldest_at_ms < cutoff_ms - _DAY_MS:  # followers load again after it, so once a day is enough
+        changes.delete(f"at_ms < {cutoff_ms}", post_commithook_properties=_NO_HOOKS)
+    for name in (ROUTE_CHANGES, ROUTE_STATE):
+        table = DeltaTable(table_path(settings.data.tables_dir, name))
+        table.vacuum(retention_hours=-(-streaming.vacuum_retention_ms // _HOUR_MS), dry_run=False)
+        table.create_checkpoint()
+        table.cleanup_metadata()
+
+
+def _extent_ms(table: DeltaTable) -> tuple[int, int]:
+    """(highest, lowest) at_ms in the table by its files' statistics; zeros where it is empty."""
+    actions = pa.table(table.get_add_actions(flatten=True))
+    if not actions.num_rows:
+        return 0, 0
+    return int(pc.max(actions["max.at_ms"]).as_py() or 0), int(pc.min(actions["min.at_ms"]).as_py() or 0)

@@ -1,0 +1,47 @@
+"""Source → fold → sink, as one streaming query."""
+
+from collections.abc import Callable
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from namesrv_stream.settings import Settings
+from namesrv_stream.streaming.source import read_events
+from namesrv_stream.streaming.start_point import StartPoint
+from namesrv_stream.streaming.stateful import INITIAL_STATE_SCHEMA, OUTPUT_SCHEMA, RouteStatefulProcessor
+
+
+def start_query(
+    spark: SparkSession, settings: Settings, start: StartPoint, sink: Callable[[DataFrame, int], None]
+) -> StreamingQuery:
+    """Start folding; returns at once, batches run on Spark's threads and ``sink`` on one of Python's.
+
+    Args:
+        spark: The session.
+        settings: Ours.
+        start: Where to begin; a checkpoint in ``data.checkpoint_dir`` is continued.
+        sink: ``foreachBatch``.
+    """
+    folded = fold_events(spark, settings, read_events(spark, settings, start.offsets), start)
+    return (
+        folded.writeStream.foreachBatch(sink)
+        .queryName("route_table")
+        .option("checkpointLocation", str(settings.data.checkpoint_dir.absolute()))
+        .outputMode("append")
+        .start()
+    )
+
+
+def fold_events(spark: SparkSession, settings: Settings, events: DataFrame, start: StartPoint) -> DataFrame:
+    """The fold's output for events, columns ``stateful.OUTPUT_SCHEMA``."""
+    processor = RouteStatefulProcessor(settings.kafka.partitions, settings.streaming.compaction_interval_ms)
+    initial = None
+    if start.initial_state:
+        initial = spark.createDataFrame(start.initial_state, INITIAL_STATE_SCHEMA).groupBy("partition")
+    return events.groupBy("partition").transformWithState(
+        statefulProcessor=processor,
+        outputStructType=OUTPUT_SCHEMA,
+        outputMode="Append",
+        timeMode="None",
+        initialState=initial,
+    )

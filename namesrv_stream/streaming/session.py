@@ -1,0 +1,97 @@
+"""The SparkSession: every setting that the job relies on, with its reason."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from namesrv_stream.errors import PrerequisiteMissing
+from namesrv_stream.settings import Settings, project_home
+
+_STREAMING: Final = "org.apache.spark.sql.execution.streaming"
+
+_FILE_MANAGER: Final = f"{_STREAMING}.checkpointing.FileSystemBasedCheckpointFileManager"
+
+_FIXED: Final = {
+    "spark.app.name": "namesrv-stream job",
+    "spark.log.level": "WARN",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.session.timeZone": "UTC",
+    # A long class path makes a redaction expression of Spark's recurse deeply when the query stops.
+    "spark.driver.extraJavaOptions": "-Xss4m -XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    # Two thirds of a batch was the TCP way to the Python worker.
+    "spark.python.unix.domain.socket.enabled": "true",
+    # Without Hadoop's native library the default manager starts chmod and readlink for each log file: 60 ms a batch.
+    "spark.sql.streaming.checkpointFileManagerClass": _FILE_MANAGER,
+    "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+    # transformWithState knows no other store; without the changelog each batch uploads a snapshot.
+    "spark.sql.streaming.stateStore.providerClass": f"{_STREAMING}.state.RocksDBStateStoreProvider",
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # The fold has no timers, so a batch without records has nothing to do.
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    "spark.sql.streaming.metricsEnabled": "false",
+    # Asking Kafka for its latest offsets costs more than waiting a little.
+    "spark.sql.streaming.pollingDelay": "20ms",
+    "spark.sql.adaptive.enabled": "false",
+}
+
+
+def build_session(settings: Settings, extra: dict[str, str] | None = None) -> SparkSession:
+    """Start the JVM, or join the one that ``spark-submit`` started; blocks for some seconds.
+
+    Args:
+        settings: Of which ``streaming``, ``jars`` and ``kafka.partitions`` matter.
+        extra: More of Spark's settings; ``streaming.extra`` goes before them.
+
+    Raises:
+        PrerequisiteMissing: The jars of Spark's Kafka source are not there.
+    """
+    streaming = settings.streaming
+    # Else Spark starts the system's python3 for its workers, which lacks our packages.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    config = _FIXED | {
+        "spark.master": streaming.master,
+        "spark.driver.memory": streaming.driver_memory,
+        "spark.driver.extraClassPath": os.pathsep.join(str(jar) for jar in spark_jars(settings)),
+        "spark.sql.shuffle.partitions": str(shuffle_partitions(settings)),
+        "spark.local.dir": str(scratch_dir(settings).absolute()),
+    }
+    config |= {k: _text(v) for k, v in streaming.extra.items() if k.startswith("spark.")} | (extra or {})
+    builder = SparkSession.builder
+    for name, value in config.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def shuffle_partitions(settings: Settings) -> int:
+    """Tasks of the fold. Frozen in the checkpoint at the first start; a third one gains nothing on two cores."""
+    return min(2, settings.kafka.partitions)
+
+
+def scratch_dir(settings: Settings) -> Path:
+    """Where Spark keeps what need not survive: shuffle files and RocksDB's working copies."""
+    return settings.data.dir / "scratch"
+
+
+def spark_jars(settings: Settings) -> list[Path]:
+    """The jars that pyspark lacks, absolute.
+
+    Raises:
+        PrerequisiteMissing: There are none.
+    """
+    folder = project_home() / settings.jars.spark_dir
+    jars = sorted(folder.glob("*.jar"))
+    if not jars:
+        raise PrerequisiteMissing(
+            f"jars of Spark's Kafka source in {folder}", "run `make setup`, or set jars.spark_dir"
+        )
+    return jars
+
+
+def _text(value: bool | int | float | str) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,52 @@
+"""Brings an edited configuration file into the log, and leaves what was changed at run time alone otherwise."""
+
+import logging
+from dataclasses import asdict
+
+from kafka import KafkaProducer
+
+from namesrv_stream.route.changes import ChangeKind
+from namesrv_stream.route.event_json import encode_event
+from namesrv_stream.route.events import JOB, Origin, SettingsChanged
+from namesrv_stream.route.settings import FoldSettings
+from namesrv_stream.settings import Settings
+from namesrv_stream.snapshot import read_tables
+from namesrv_stream.snapshot.loader import route_table
+
+_LOG = logging.getLogger(__name__)
+
+SOURCE = "config"
+
+
+def log_changed_settings(settings: Settings, producer: KafkaProducer, server_epoch: int) -> dict[str, int | bool]:
+    """Log what the configuration says otherwise than it did when it was logged last, to every partition; blocks.
+
+    Returns:
+        The settings logged, with their new values.
+
+    Raises:
+        kafka.errors.KafkaError: Kafka did not take them.
+    """
+    rows = read_tables(settings.data.tables_dir, kind=ChangeKind.SETTING)
+    logged = {key: text for (namespace, key), text in route_table(rows).settings.items() if namespace == SOURCE}
+    changed = changed_settings(settings, logged)
+    if changed:
+        _LOG.info("the configuration has changed: %s", changed)
+        event = SettingsChanged(Origin(JOB, server_epoch), SOURCE, tuple(sorted(changed.items())))
+        value, topic = encode_event(event), settings.kafka.broker_events_topic
+        sent = [producer.send(topic, value=value, partition=p) for p in range(settings.kafka.partitions)]
+        for future in sent:
+            future.get(timeout=settings.kafka.delivery_timeout_ms / 1000)
+    return changed
+
+
+def changed_settings(settings: Settings, logged: dict[str, str]) -> dict[str, int | bool]:
+    """The fold's settings whose configured value differs from the one logged, or from the fold's default if none was.
+
+    Args:
+        settings: The configuration.
+        logged: Name → JSON text of the values of namespace ``config`` in the tables.
+    """
+    configured = settings.liveness.model_dump()
+    known = {name: str(value).lower() for name, value in asdict(FoldSettings()).items()} | logged
+    return {n: v for n, v in configured.items() if n in known and str(v).lower() != known[n]}

@@ -1,0 +1,34 @@
+"""The event log as a streaming DataFrame."""
+
+import json
+from collections.abc import Mapping
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from namesrv_stream.kafka import bootstrap_servers
+from namesrv_stream.settings import Settings
+
+
+def read_events(spark: SparkSession, settings: Settings, starting_offsets: Mapping[int, int]) -> DataFrame:
+    """Every record of the events topic.
+
+    Args:
+        spark: The session.
+        settings: Keys of ``streaming.extra`` that begin with ``kafka.`` go to Spark's Kafka client as they are.
+        starting_offsets: First offset of each partition; a checkpoint, where there is one, wins.
+
+    Returns:
+        Columns partition (int), offset (bigint), at_ms (bigint, LogAppendTime), value (binary).
+    """
+    topic = settings.kafka.broker_events_topic
+    options = {
+        "kafka.bootstrap.servers": bootstrap_servers(settings),
+        "assign": json.dumps({topic: sorted(starting_offsets)}),
+        "startingOffsets": json.dumps({topic: {str(p): o for p, o in sorted(starting_offsets.items())}}),
+        "maxOffsetsPerTrigger": str(settings.streaming.max_offsets_per_trigger),
+        "failOnDataLoss": "true",  # a gap must stop the job: the fold cannot know what it missed
+    }
+    options |= {k: str(v) for k, v in settings.streaming.extra.items() if k.startswith("kafka.")}
+    records = spark.readStream.format("kafka").options(**options).load()
+    return records.select("partition", "offset", f.unix_millis("timestamp").alias("at_ms"), "value")

@@ -1,0 +1,1 @@
+"""`namesrv-stream up`: everything on one machine, in the foreground, supervised."""

@@ -1,0 +1,166 @@
+"""One run of one child process: started in a session of its own, its output kept and read, ended with all it left."""
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from namesrv_stream.logs import ERROR_PREFIX, PROGRESS_PREFIX, safe
+from namesrv_stream.up.bounded_log import BoundedLog
+from namesrv_stream.up.processes import kill_session
+
+_CHUNK_BYTES: Final = 64 * 1024
+_LINE_LIMIT_BYTES: Final = 64 * 1024  # a longer line is cut into several
+_DRAIN_S: Final = 1.0  # for output still in the pipe after the process ended
+
+
+@dataclass(frozen=True, slots=True)
+class ChildSpec:
+    """What to run.
+
+    Attributes:
+        name: Shown to people; the log file's stem.
+        argv: Command line.
+        stop_timeout_s: From SIGTERM to SIGKILL.
+        run_file: File that the child writes once it is ready; None if it has none.
+    """
+
+    name: str
+    argv: Sequence[str | Path]
+    stop_timeout_s: float = 3.0
+    run_file: Path | None = None
+
+
+class Child:
+    """A running process."""
+
+    def __init__(self, spec: ChildSpec, process: asyncio.subprocess.Process, pump: "asyncio.Task[None]") -> None:
+        self._spec = spec
+        self._process = process
+        self._pump = pump
+        # Written by the pump: the latest `error:` line, and the latest line of any kind.
+        self.last_error = ""
+        self.last_line = ""
+
+    @property
+    def reason(self) -> str:
+        """What it last said of why it cannot go on: its ``error:`` line, else (a stack trace's end) its last line."""
+        return self.last_error or self.last_line
+
+    @property
+    def pid(self) -> int:
+        """Process id; also the id of its session."""
+        return self._process.pid
+
+    async def wait(self) -> int:
+        """Wait for its end, then kill what it left behind and keep its last output.
+
+        Returns:
+            Exit code; negative for the signal that ended it.
+        """
+        code = await self._process.wait()
+        kill_session(self._process.pid)
+        await asyncio.wait([self._pump], timeout=_DRAIN_S)
+        self._pump.cancel()
+        return code
+
+    async def stop(self) -> None:
+        """SIGTERM, and SIGKILL to its whole session if it takes longer than its time."""
+        if self._process.returncode is None:
+            self._process.send_signal(signal.SIGTERM)
+            try:
+                await asyncio.wait_for(self._process.wait(), self._spec.stop_timeout_s)
+            except TimeoutError:
+                self.kill()
+        await self.wait()
+
+    def kill(self) -> None:
+        """SIGKILL to its whole session, now."""
+        kill_session(self._process.pid)
+
+
+async def spawn(
+    spec: ChildSpec,
+    environ: Mapping[str, str],
+    inherited_fds: Sequence[int],
+    log: BoundedLog,
+    on_progress: Callable[[str], None],
+) -> Child:
+    """Start a child.
+
+    It gets a session of its own: a Ctrl-C on the terminal reaches ``up`` alone, which then ends everything in order.
+
+    Args:
+        spec: What to run.
+        environ: Its whole environment.
+        inherited_fds: Descriptors that stay open in it.
+        log: Where its output goes, stdout and stderr together.
+        on_progress: Told the text of each ``progress:`` line.
+    """
+    # A pipe of ours, not asyncio's: with that, wait() returns only once every descendant has closed its end.
+    read_end, write_end = os.pipe()
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *spec.argv,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=write_end,
+            stderr=write_end,
+            start_new_session=True,
+            env=dict(environ),
+            pass_fds=tuple(inherited_fds),
+        )
+    except BaseException:
+        os.close(read_end)
+        raise
+    finally:
+        os.close(write_end)
+    lines = _Lines(log, on_progress)
+    pump = asyncio.get_running_loop().create_task(_pump(read_end, lines), name=f"{spec.name}-output")
+    child = Child(spec, process, pump)
+    lines.child = child
+    return child
+
+
+class _Lines:
+    """Sorts a child's output: everything to its log, marked lines to those who wait for them."""
+
+    def __init__(self, log: BoundedLog, on_progress: Callable[[str], None]) -> None:
+        self._log = log
+        self._on_progress = on_progress
+        self.child: Child | None = None
+
+    def take(self, line: bytes) -> None:
+        with contextlib.suppress(OSError):  # a full disk must not stop the child, which would block on its pipe
+            self._log.write(line + b"\n")
+        if line.startswith(PROGRESS_PREFIX.encode()):
+            self._on_progress(line[len(PROGRESS_PREFIX) :].decode("utf-8", "replace"))
+        if self.child is None:
+            return
+        if line.startswith(ERROR_PREFIX.encode()):
+            self.child.last_error = line[len(ERROR_PREFIX) :].decode("utf-8", "replace")
+        elif line.strip():
+            self.child.last_line = safe(line.decode("utf-8", "replace").strip())
+
+
+async def _pump(read_end: int, lines: _Lines) -> None:
+    loop = asyncio.get_running_loop()
+    stream = asyncio.StreamReader(limit=_CHUNK_BYTES)
+    pipe = os.fdopen(read_end, "rb", buffering=0)
+    transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(stream), pipe)
+    rest = b""
+    try:
+        while chunk := await stream.read(_CHUNK_BYTES):
+            *whole, rest = (rest + chunk).split(b"\n")
+            for line in whole:
+                lines.take(line)
+            if len(rest) > _LINE_LIMIT_BYTES:
+                lines.take(rest)
+                rest = b""
+    finally:
+        transport.close()
+        if rest:
+            lines.take(rest)

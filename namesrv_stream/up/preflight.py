@@ -1,0 +1,81 @@
+"""What ``up`` finds out before it starts anything, so that what cannot work is said in the first second."""
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from namesrv_stream.errors import ConfigError
+from namesrv_stream.ports import choose_port, require_free
+from namesrv_stream.prerequisites import find_java, require_jars
+from namesrv_stream.run_files import read_run_file, write_run_file
+from namesrv_stream.settings import Settings, to_toml
+
+_PORTS_FILE: Final = "ports.json"
+
+
+def require_prerequisites(settings: Settings) -> None:
+    """Check Java and the jars of every part that will run.
+
+    Raises:
+        PrerequisiteMissing: Naming the first that is absent.
+    """
+    find_java()
+    for needed in ("spark-sql-kafka-*.jar", "delta-spark_*.jar"):
+        require_jars(settings.jars.spark_dir, needed, "jars.spark_dir", "conf/jars/pom.xml")
+    if settings.is_kafka_embedded:
+        require_jars(settings.jars.kafka_dir, "kafka_2.13-*.jar", "jars.kafka_dir", "conf/kafka/pom.xml")
+
+
+def require_writable(data_dir: Path) -> None:
+    """Check that ``data_dir`` exists or can be made, and takes files.
+
+    Raises:
+        ConfigError: Naming ``data.dir``.
+    """
+    try:
+        data_dir.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=data_dir):
+            pass
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise ConfigError("settings", "data.dir", f"{data_dir} cannot be written: {reason}") from None
+
+
+def with_fixed_ports(settings: Settings) -> Settings:
+    """``settings`` with every port 0 replaced by a free one, and every other one found free.
+
+    The choice is kept in the data directory: a second start takes the same ports if it can, so brokers find it again,
+    and a child that is started again keeps its address.
+
+    Raises:
+        ConfigError: Naming the port that is in use and its key.
+    """
+    path = settings.data.run_dir / _PORTS_FILE
+    last = read_run_file(path) or {}
+    sections = ["remoting", "http", *(["embedded_kafka"] if settings.is_kafka_embedded else [])]
+    chosen: dict[str, int] = {}
+    for section in sections:
+        table = getattr(settings, section)
+        if table.listen_port:
+            require_free(table.listen_host, table.listen_port, section)
+            chosen[section] = table.listen_port
+    for section in sections:
+        if section not in chosen:
+            host = getattr(settings, section).listen_host
+            chosen[section] = choose_port(host, int(last.get(section, 0)), taken=chosen.values())
+    write_run_file(path, dict(chosen))
+    return settings.model_copy(
+        update={
+            section: getattr(settings, section).model_copy(update={"listen_port": port})
+            for section, port in chosen.items()
+        }
+    )
+
+
+def write_effective(settings: Settings) -> Path:
+    """Write the settings that all children run with; returns the file."""
+    path = settings.data.run_dir / "effective.toml"
+    header = "# Written at each start of `up`; not read at the next one.\n"
+    path.write_text(header + to_toml(settings), encoding="utf-8")
+    return path

@@ -1,0 +1,175 @@
+"""Keeps children running: a child that ends is started again, later and later; all end together, last started first.
+
+States of a child: running → (it ends) waiting → running …; once :meth:`Supervisor.stop` is called none is started.
+Exit codes 2 and 3 mean that starting again cannot help (configuration, prerequisite). Before :attr:`is_settled` such
+an end fails the whole start; afterwards the child is retried like any other, since the rest still serves.
+"""
+
+import asyncio
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from namesrv_stream.run_files import read_run_file
+from namesrv_stream.up.bounded_log import BoundedLog
+from namesrv_stream.up.child import Child, ChildSpec, spawn
+
+_HOPELESS_EXIT_CODES: Final = frozenset({2, 3})
+_RUN_FILE_POLL_S: Final = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """How long to wait before a child is started again.
+
+    Attributes:
+        first_s: After its first end.
+        most_s: At most; each wait is twice the one before.
+        healthy_s: A run this long makes the next wait ``first_s`` again.
+    """
+
+    first_s: float = 0.5
+    most_s: float = 30.0
+    healthy_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class ChildFailure:
+    """An end that starting again cannot mend.
+
+    Attributes:
+        name: The child.
+        exit_code: 2 or 3.
+        reason: Its own last words.
+    """
+
+    name: str
+    exit_code: int
+    reason: str
+
+
+class Supervisor:
+    """Runs children; used from one event loop."""
+
+    def __init__(
+        self,
+        logs_dir: Path,
+        environ: Mapping[str, str],
+        say: Callable[[str], None],
+        inherited_fds: Sequence[int] = (),
+        max_log_bytes: int = 10 << 20,
+        backoff: Backoff | None = None,
+    ) -> None:
+        """Make a supervisor without children.
+
+        Args:
+            logs_dir: Each child's output goes to ``NAME.log`` here.
+            environ: The children's environment.
+            say: Told each line that a person should see.
+            inherited_fds: Descriptors that stay open in the children.
+            max_log_bytes: Size at which a log file is turned over.
+            backoff: Waits between starts.
+        """
+        self._logs_dir = logs_dir
+        self._environ = environ
+        self._say = say
+        self._inherited_fds = inherited_fds
+        self._max_log_bytes = max_log_bytes
+        self._backoff = backoff or Backoff()
+        self._keepers: dict[str, asyncio.Task[None]] = {}  # in start order
+        self._running: dict[str, Child] = {}  # written by the keepers
+        self._is_stopping = False
+        self._is_hurried = False
+        self.is_settled = False  # set by the owner once the start has succeeded
+        self.failure: asyncio.Future[ChildFailure] = asyncio.get_running_loop().create_future()
+
+    def start(self, spec: ChildSpec) -> None:
+        """Start a child and keep it running."""
+        if spec.run_file is not None:
+            spec.run_file.unlink(missing_ok=True)
+        keeper = asyncio.get_running_loop().create_task(self._keep(spec), name=f"{spec.name}-keeper")
+        self._keepers[spec.name] = keeper
+
+    def pid(self, name: str) -> int | None:
+        """Process id of a child; None while it is not running."""
+        child = self._running.get(name)
+        return child.pid if child else None
+
+    async def wait_ready(self, spec: ChildSpec) -> dict[str, str | int]:
+        """Wait for a child's run file and return what it says."""
+        assert spec.run_file is not None
+        # The writer is another process: there is no event to wait for.
+        while (facts := read_run_file(spec.run_file)) is None:  # noqa: ASYNC110
+            await asyncio.sleep(_RUN_FILE_POLL_S)
+        return facts
+
+    async def stop(self) -> None:
+        """End all children, the last started first, each within its own stop time."""
+        self._is_stopping = True
+        for name, keeper in reversed(self._keepers.items()):
+            child = self._running.get(name)
+            if child is None:
+                keeper.cancel()
+            elif self._is_hurried:
+                child.kill()
+            else:
+                await child.stop()
+            await asyncio.wait([keeper])
+
+    def hurry(self) -> None:
+        """Kill what is still running; the stop under way then ends at once."""
+        self._is_hurried = True
+        for child in self._running.values():
+            child.kill()
+
+    async def _keep(self, spec: ChildSpec) -> None:
+        log = BoundedLog(self._logs_dir / f"{spec.name}.log", self._max_log_bytes)
+        wait_s = self._backoff.first_s
+        try:
+            while True:
+                began = time.monotonic()
+                child, code = await self._run_once(spec, log)
+                if self._is_stopping:
+                    return
+                if code in _HOPELESS_EXIT_CODES and not self.is_settled:
+                    self._fail(ChildFailure(spec.name, code, child.reason))
+                    return
+                if time.monotonic() - began >= self._backoff.healthy_s:
+                    wait_s = self._backoff.first_s
+                reason = f" ({child.reason})" if child.reason and code > 0 else ""
+                self._say(f"{spec.name} {describe_exit(code)}{reason}; starting it again in {wait_s:g} s")
+                await asyncio.sleep(wait_s)
+                wait_s = min(2 * wait_s, self._backoff.most_s)
+        finally:
+            log.close()
+
+    async def _run_once(self, spec: ChildSpec, log: BoundedLog) -> tuple[Child, int]:
+        if spec.run_file is not None:
+            spec.run_file.unlink(missing_ok=True)
+        child = await spawn(
+            spec, self._environ, self._inherited_fds, log, on_progress=lambda text: self._say(f"{spec.name}: {text}")
+        )
+        self._running[spec.name] = child
+        try:
+            return child, await child.wait()
+        finally:
+            del self._running[spec.name]
+            if spec.run_file is not None:
+                spec.run_file.unlink(missing_ok=True)
+
+    def _fail(self, failure: ChildFailure) -> None:
+        if not self.failure.done():
+            self.failure.set_result(failure)
+
+
+def describe_exit(code: int) -> str:
+    """``code`` in words: ``ended with exit code 1``, ``was ended by SIGKILL``."""
+    if code >= 0:
+        return f"ended with exit code {code}"
+    try:
+        return f"was ended by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was ended by signal {-code}"

@@ -1,0 +1,71 @@
+"""How many records a second the fold takes on one core: ``python -m tests.bench.fold_speed``."""
+
+import argparse
+from collections.abc import Callable
+from time import perf_counter
+
+from namesrv_stream.route.event_json import encode_event, encode_heartbeats
+from namesrv_stream.route.events import BrokerHeartbeat, BrokerRegistered, Proof, Tick
+from namesrv_stream.route.fold import Record, fold
+from namesrv_stream.route.fold_state import encode_state
+from namesrv_stream.route.model import Registration
+from tests.support.builders import RW, S1, S2, Log, a_proof, a_registration
+
+ITEMS_A_RECORD = 50
+
+
+def a_fleet(brokers: int, topics: int) -> list[Registration]:
+    offered = {f"topic-{n}": RW for n in range(topics)}
+    return [
+        a_registration(f"10.0.{n >> 8}.{n & 255}:10911", broker_name=f"b{n}", topics=offered) for n in range(brokers)
+    ]
+
+
+def measure(what: str, log: Log, values: list[bytes], items: int = 1, step_ms: int = 1) -> None:
+    """Fold ``values`` and print records and items a second; only the fold is timed."""
+    offset = len(log.records)
+    records = [Record(0, offset + n, log.now_ms + n * step_ms, value) for n, value in enumerate(values)]
+    log.records += records
+    began = perf_counter()
+    for record in records:
+        fold(log.state, log.groups, record, log.output)
+    seconds = perf_counter() - began
+    log.now_ms = records[-1].at_ms
+    rate = len(values) / seconds
+    print(f"{what:<46} {rate:>10,.0f} records/s {rate * items:>12,.0f} items/s")
+
+
+def timed(what: str, run: Callable[[], object]) -> None:
+    began = perf_counter()
+    run()
+    print(f"{what:<46} {(perf_counter() - began) * 1_000:>10,.1f} ms")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--brokers", type=int, default=1_000)
+    parser.add_argument("--topics", type=int, default=20, help="of each broker")
+    parser.add_argument("--rounds", type=int, default=20, help="heartbeats of each broker")
+    options = parser.parse_args()
+    fleet = a_fleet(options.brokers, options.topics)
+    log = Log()
+    cuts = range(0, len(fleet), ITEMS_A_RECORD)
+
+    registered = [encode_event(BrokerRegistered(S1._replace(connection_id=1), r)) for r in fleet]
+    measure(f"registrations of {options.topics} topics", log, registered)
+    proofs = [a_proof(r) for r in fleet]
+    for proof in proofs:  # The first unchanged registration is folded in full, to see that it changes nothing.
+        log.say(proof)
+    heard = [encode_heartbeats(proofs[i : i + ITEMS_A_RECORD]) for i in cuts] * options.rounds
+    measure(f"unchanged registrations, {ITEMS_A_RECORD} a record", log, heard, ITEMS_A_RECORD)
+    mere = [BrokerHeartbeat(S1, r.broker_name, r.live_key, Proof.HEARTBEAT) for r in fleet]
+    beats = [encode_heartbeats(mere[i : i + ITEMS_A_RECORD]) for i in cuts] * options.rounds
+    measure(f"mere heartbeats, {ITEMS_A_RECORD} a record", log, beats, ITEMS_A_RECORD)
+    measure("ticks", log, [encode_event(Tick(S1))] * 5_000)
+    log.say(Tick(S2))
+    measure("ticks beside a silent, then lost server", log, [encode_event(Tick(S1))] * 5_000, step_ms=200)
+    timed("encoding the state once", lambda: encode_state(log.state))
+
+
+if __name__ == "__main__":
+    main()

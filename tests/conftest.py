@@ -1,0 +1,30 @@
+"""What all tests share: UTC, Hypothesis profiles, and a real Kafka for those that ask for it."""
+
+import os
+import time
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
+
+from namesrv_stream.settings import Settings
+from tests.support.kafka import KafkaProcess, settings_for
+
+os.environ["TZ"] = "UTC"
+time.tzset()
+
+hypothesis_settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+hypothesis_settings.register_profile("long", parent=hypothesis_settings.get_profile("default"), max_examples=5_000)
+hypothesis_settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+@pytest.fixture(scope="session")
+def kafka_settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
+    """Settings of a real, empty Kafka shared by the session; use topics of your own (``kafka.broker_events_topic``)."""
+    process = KafkaProcess(settings_for(tmp_path_factory.mktemp("kafka")))
+    try:
+        process.wait_ready()
+        yield process.settings
+    finally:
+        process.stop()

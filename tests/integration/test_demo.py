@@ -1,0 +1,66 @@
+"""`make demo` as a person runs it: every announced step happens, and nothing is left."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.processes import Process, wait_until
+
+pytestmark = [pytest.mark.integration, pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(420)]
+
+_DEMO = (sys.executable, "-m", "namesrv_stream.demo")
+
+
+def _leftovers(data_dir: Path) -> list[str]:
+    """Processes whose command line names the data directory."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal() and entry.name != str(os.getpid()):
+            try:
+                words = (entry / "cmdline").read_bytes().decode(errors="replace").replace("\0", " ")
+            except OSError:
+                continue
+            if str(data_dir) in words:
+                found.append(words)
+    return found
+
+
+def test_every_step_happens_and_nothing_is_left(tmp_path: Path) -> None:
+    data_dir = tmp_path / "demo"
+    run = subprocess.run(
+        [*_DEMO, "--data-dir", str(data_dir)], capture_output=True, text=True, timeout=400, check=False
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    for told in (
+        r"broker-b is out of the route: [\d.]+ m?s",
+        "cause disconnected",
+        r"broker-c has expired: [\d.]+ s",
+        "cause expired",
+        r"broker-c serves again: [\d.]+ m?s",
+        "cause unregistered",
+        "All steps happened",
+    ):
+        assert re.search(told, run.stdout), f"{told} is not in:\n{run.stdout}"
+    assert _leftovers(data_dir) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_demo_that_is_broken_off_leaves_no_process(tmp_path: Path, number: signal.Signals) -> None:
+    data_dir = tmp_path / "demo"
+    with Process("demo", [*_DEMO, "--data-dir", str(data_dir)], tmp_path / "demo.log") as demo:
+        demo.wait_for_log("the Spark job is still starting", 120)
+        demo.signal(number)
+        assert demo.wait(30) == (-9 if number == signal.SIGKILL else 130)
+        wait_until(lambda: not _leftovers(data_dir), 30, "its processes have ended")
+
+
+def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "something").touch()
+    run = subprocess.run([*_DEMO, "--data-dir", str(tmp_path)], capture_output=True, text=True, timeout=60, check=False)
+    assert run.returncode == 2
+    assert run.stderr.startswith("error: ")

@@ -1,0 +1,104 @@
+"""The job as a process: killed, stopped and started again, on a real Kafka."""
+
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from namesrv_stream.route.events import BrokerRegistered, Origin, TopicDeleted
+from namesrv_stream.run_files import read_run_file
+from namesrv_stream.settings import Settings, to_toml
+from namesrv_stream.streaming.topic import read_extent
+from tests.support.builders import RW, a_registration
+from tests.support.kafka import REPOSITORY
+from tests.support.offline_fold import fold_offline
+from tests.support.processes import Process
+from tests.support.spark import EventProducer, committed_offsets, event_producer, own_settings, written_changes
+
+pytestmark = [pytest.mark.integration, pytest.mark.kafka, pytest.mark.spark]
+
+_DEADLINE_S = 120.0
+_S1 = Origin("s1", 1, 1)
+
+
+@contextmanager
+def _job(settings: Settings) -> Iterator[Process]:
+    conf = settings.data.dir / "job.toml"
+    conf.parent.mkdir(parents=True, exist_ok=True)
+    conf.write_text(to_toml(settings))
+    command = [sys.executable, "-m", "namesrv_stream", "job", "--conf", str(conf)]
+    with Process("job", command, settings.data.dir / "job.log", cwd=REPOSITORY) as process:
+        yield process
+
+
+def _until(condition: Callable[[], object], what: str, process: Process) -> None:
+    deadline = time.monotonic() + _DEADLINE_S
+    while not condition():
+        assert process.is_alive, f"the job ended before {what}: {process.log_text()[-3000:]}"
+        assert time.monotonic() < deadline, f"{what}: not within {_DEADLINE_S} s: {process.log_text()[-3000:]}"
+        time.sleep(0.05)
+
+
+def _send_some(producer: EventProducer, number: int) -> None:
+    name = f"broker-{number % 7}"
+    topics = {f"t{number}": RW, "TopicTest": RW}
+    hash_ = f"hash {number}"
+    producer.send(BrokerRegistered(_S1, a_registration(broker_name=name, topics=topics, registration_hash=hash_)))
+    if number % 5 == 0:
+        producer.send(TopicDeleted(_S1, f"t{number - 1}", None))
+
+
+def test_killed_amid_its_work_it_loses_nothing_and_writes_nothing_twice(
+    kafka_settings: Settings, tmp_path: Path
+) -> None:
+    settings = own_settings(kafka_settings, tmp_path, partitions=2, driver_memory="512m", compaction_interval_ms=1_000)
+    with event_producer(settings) as producer:
+        sent = 0
+        with _job(settings) as job:
+            _until(lambda: read_run_file(settings.data.run_dir / "job.json"), "the first batch", job)
+            # Killed while batches are under way, whatever they are just doing.
+            for _ in range(150):
+                _send_some(producer, sent)
+                sent += 1
+            _until(lambda: len(written_changes(settings)) > 50, "some rows", job)
+            job.signal(signal.SIGKILL, whole_group=True)
+            job.wait(10)
+        for _ in range(50):
+            _send_some(producer, sent)
+            sent += 1
+        topic = read_extent(settings)
+        with _job(settings) as job:
+
+            def has_caught_up() -> bool:
+                committed = committed_offsets(settings, topic.topic_id)
+                return all(committed[p] >= end for p, end in topic.end.items())
+
+            _until(has_caught_up, "all that was sent", job)
+            assert job.terminate() == 0
+    expected = fold_offline(settings, until=committed_offsets(settings, topic.topic_id)).changes
+    assert written_changes(settings) == sorted(expected)
+
+
+def test_a_clean_stop_is_quick_quiet_and_leaves_no_scratch(kafka_settings: Settings, tmp_path: Path) -> None:
+    settings = own_settings(kafka_settings, tmp_path, driver_memory="512m")
+    with _job(settings) as job:
+        _until(lambda: read_run_file(settings.data.run_dir / "job.json"), "the first batch", job)
+        began = time.monotonic()
+        assert job.terminate() == 0
+        assert time.monotonic() - began < 3
+        assert "Traceback" not in job.log_text()
+        assert not (settings.data.dir / "scratch").exists()
+
+
+def test_a_second_job_on_the_same_directory_is_refused(kafka_settings: Settings, tmp_path: Path) -> None:
+    settings = own_settings(kafka_settings, tmp_path, driver_memory="512m")
+    with _job(settings) as first:
+        _until(lambda: "starting Spark" in first.log_text(), "the lock", first)
+        command = [sys.executable, "-m", "namesrv_stream", "job", "--conf", str(settings.data.dir / "job.toml")]
+        with Process("second", command, tmp_path / "second.log", cwd=REPOSITORY) as second:
+            assert second.wait(_DEADLINE_S) == 2
+            assert "another job runs here" in second.log_text()

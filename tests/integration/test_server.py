@@ -1,0 +1,235 @@
+"""`serve` as a process of its own with a real Kafka: what a bad peer, a bad start and a lost Kafka do to it."""
+
+import json
+import socket
+import struct
+import sys
+import urllib.error
+import urllib.request
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import orjson
+import pytest
+
+from namesrv_stream.remoting.codes import RequestCode, ResponseCode
+from namesrv_stream.run_files import read_run_file
+from namesrv_stream.settings import Settings, to_toml
+from tests.support.kafka import REPOSITORY, KafkaProcess, settings_for
+from tests.support.offline_fold import read_records
+from tests.support.processes import Process, free_port, wait_until
+from tests.support.remoting_client import RemotingClient, encode_request
+
+pytestmark = [pytest.mark.kafka, pytest.mark.integration]
+
+_START_TIMEOUT_S = 60.0
+_KAFKA_TIMEOUT_S = 60.0
+
+
+class Serve:
+    """One server process."""
+
+    def __init__(self, settings: Settings, work_dir: Path) -> None:
+        self.settings = settings
+        conf = work_dir / "serve.toml"
+        conf.write_text(to_toml(settings), encoding="utf-8")
+        command = [sys.executable, "-m", "namesrv_stream", "serve", "-c", str(conf)]
+        self.process = Process("serve", command, work_dir / "serve.log", cwd=REPOSITORY)
+
+    def start(self) -> None:
+        self.process.start()
+        wait_until(lambda: self._facts() or not self.process.is_alive, _START_TIMEOUT_S, "serve is ready")
+        assert self.process.is_alive, self.process.log_text()
+
+    @property
+    def addr(self) -> str:
+        return str(self._facts()["remoting"])
+
+    def is_ready(self) -> bool:
+        try:
+            urllib.request.urlopen(f"http://{self._facts()['http']}/readyz", timeout=5).close()
+        except urllib.error.HTTPError:
+            return False
+        return True
+
+    def connect(self) -> RemotingClient:
+        return RemotingClient(self.addr)
+
+    def _facts(self) -> dict[str, str | int]:
+        return read_run_file(self.settings.data.run_dir / "serve.json") or {}
+
+
+@pytest.fixture(scope="module")
+def serve(kafka_settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serve]:
+    work_dir = tmp_path_factory.mktemp("serve")
+    server = Serve(_beside(kafka_settings, work_dir, "served-events"), work_dir)
+    server.start()
+    yield server
+    server.process.close()
+
+
+def _beside(kafka: Settings, work_dir: Path, topic: str) -> Settings:
+    """Settings of a server on a topic of its own in the running Kafka."""
+    port = kafka.embedded_kafka.listen_port
+    return settings_for(
+        work_dir / "data",
+        kafka__bootstrap_servers=f"127.0.0.1:{port}",
+        kafka__broker_events_topic=topic,
+        kafka__delivery_timeout_ms=3000,
+    )
+
+
+def _registration(name: str, addr: str, topics: int = 2) -> tuple[dict[str, str], bytes]:
+    table = {f"T{i}": {"topicName": f"T{i}", "readQueueNums": 4, "writeQueueNums": 4, "perm": 6} for i in range(topics)}
+    wrapper = {"dataVersion": {"counter": 1, "timestamp": 1, "stateVersion": 0}, "topicConfigTable": table}
+    body = json.dumps({"filterServerList": [], "topicConfigSerializeWrapper": wrapper}).encode()
+    fields = {
+        "brokerName": name,
+        "brokerAddr": addr,
+        "clusterName": "c",
+        "haServerAddr": addr,
+        "brokerId": "0",
+        "enableActingMaster": "false",
+        "bodyCrc32": str(zlib.crc32(body) & 0x7FFFFFFF),
+    }
+    return fields, body
+
+
+def _is_closed(peer: socket.socket) -> bool:
+    peer.settimeout(10)
+    try:
+        return peer.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        pytest.param(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", id="http"),
+        pytest.param(struct.pack(">I", (16 << 20) + 1), id="oversized"),
+        pytest.param(struct.pack(">i", -1), id="negative"),
+        pytest.param(struct.pack(">II", 8, 2) + b"{x}}", id="header is no JSON"),
+        pytest.param(struct.pack(">II", 8, 0x07000000) + b"1234", id="unknown serialize type"),
+    ],
+)
+def test_garbage_closes_only_its_connection_with_one_log_line(serve: Serve, garbage: bytes) -> None:
+    host, port = serve.addr.split(":")
+    before = serve.process.log_text().count("broke the protocol")
+    with serve.connect() as bystander, socket.create_connection((host, int(port))) as peer:
+        peer.sendall(garbage)
+        assert _is_closed(peer)
+        assert bystander.ask(RequestCode.GET_BROKER_CLUSTER_INFO).code == ResponseCode.SUCCESS
+    assert serve.process.log_text().count("broke the protocol") == before + 1
+
+
+def test_truncated_frame_is_no_harm(serve: Serve) -> None:
+    host, port = serve.addr.split(":")
+    with serve.connect() as bystander:
+        with socket.create_connection((host, int(port))) as peer:
+            peer.sendall(encode_request(105, 1, {"topic": "T"})[:-3])
+        assert bystander.ask(RequestCode.GET_BROKER_CLUSTER_INFO).code == ResponseCode.SUCCESS
+
+
+def test_sound_frames_before_garbage_are_answered(serve: Serve) -> None:
+    host, port = serve.addr.split(":")
+    with socket.create_connection((host, int(port))) as peer:
+        peer.sendall(encode_request(106, 1) + struct.pack(">i", -1))
+        peer.settimeout(10)
+        assert len(peer.recv(4)) == 4
+
+
+def test_unknown_request_code_is_named(serve: Serve) -> None:
+    with serve.connect() as client:
+        answer = client.ask(9999)
+    assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+    assert answer.remark == " request type 9999 not supported"
+
+
+@pytest.mark.parametrize(
+    ("change", "remark"),
+    [
+        pytest.param({"bodyCrc32": "1"}, "crc32 not match", id="crc32"),
+        pytest.param({"brokerName": ""}, "brokerName is missing", id="no name"),
+        pytest.param({"brokerId": "x"}, "brokerId is missing or no number", id="no id"),
+        pytest.param({"bodyCrc32": "0", "compressed": "true"}, "cannot be decoded", id="body"),
+    ],
+)
+def test_bad_registration_is_answered_and_changes_nothing(serve: Serve, change: dict[str, str], remark: str) -> None:
+    fields, body = _registration("broker-bad", "127.0.0.1:1")
+    with serve.connect() as client:
+        answer = client.ask(RequestCode.REGISTER_BROKER, fields | change, body)
+        assert (answer.code, remark in (answer.remark or "")) == (ResponseCode.SYSTEM_ERROR, True)
+        cluster_info = client.ask(RequestCode.GET_BROKER_CLUSTER_INFO).body
+    assert b"broker-bad" not in cluster_info
+    assert not [r for r in read_records(serve.settings) if b"broker-bad" in r.value]
+
+
+def test_one_topic_before_a_full_registration_is_refused(serve: Serve) -> None:
+    with serve.connect() as client:
+        answer = client.ask(RequestCode.REGISTER_BROKER, *_registration("broker-one", "127.0.0.1:2", topics=1))
+    assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "register broker failed")
+
+
+def test_registration_is_read_at_once_and_ends_with_its_connection(serve: Serve) -> None:
+    with serve.connect() as client:
+        with serve.connect() as broker:
+            assert broker.ask(103, *_registration("broker-now", "127.0.0.1:3")).code == ResponseCode.SUCCESS
+            assert b"127.0.0.1:3" in client.ask(105, {"topic": "T0"}).body
+        wait_until(lambda: b"broker-now" not in client.ask(106).body, 5, "the broker is gone with its connection")
+
+
+def test_second_server_on_the_directory_is_refused(serve: Serve, tmp_path: Path) -> None:
+    other = Serve(serve.settings, tmp_path)
+    other.process.start()
+    assert other.process.wait(60) == 2
+    assert "another server runs on this directory" in other.process.log_text()
+
+
+def test_taken_port_is_named(serve: Serve, kafka_settings: Settings, tmp_path: Path) -> None:
+    taken = int(serve.addr.split(":")[1])
+    settings = _beside(kafka_settings, tmp_path, "served-events")
+    remoting = settings.remoting.model_copy(update={"listen_port": taken})
+    other = Serve(settings.model_copy(update={"remoting": remoting}), tmp_path)
+    other.process.start()
+    assert other.process.wait(60) == 2
+    assert "remoting.listen_port" in other.process.log_text()
+    assert "Traceback" not in other.process.log_text()
+
+
+def test_unreachable_kafka_ends_the_first_start(tmp_path: Path) -> None:
+    settings = settings_for(
+        tmp_path / "data", kafka__bootstrap_servers=f"127.0.0.1:{free_port()}", kafka__connect_timeout_ms=1000
+    )
+    server = Serve(settings, tmp_path)
+    server.process.start()
+    assert server.process.wait(60) == 3
+    assert "does not answer" in server.process.log_text()
+    assert "Traceback" not in server.process.log_text()
+
+
+def test_lost_kafka_is_survived_and_facts_are_logged_on_its_return(tmp_path: Path) -> None:
+    settings = settings_for(tmp_path / "data", kafka__delivery_timeout_ms=3000)
+    kafka = KafkaProcess(settings)
+    server = Serve(settings, tmp_path)
+    try:
+        kafka.wait_ready()
+        server.start()
+        with server.connect() as broker, server.connect() as client:
+            broker.ask(103, *_registration("broker-before", "127.0.0.1:4"))
+            kafka.kill()
+            wait_until(lambda: not server.is_ready(), _KAFKA_TIMEOUT_S, "the server has noticed")
+            assert broker.ask(103, *_registration("broker-meanwhile", "127.0.0.1:5")).code == ResponseCode.SUCCESS
+            assert b"127.0.0.1:5" in client.ask(105, {"topic": "T0"}).body
+            kafka = KafkaProcess(settings)
+            kafka.wait_ready()
+            wait_until(server.is_ready, _KAFKA_TIMEOUT_S, "the server talks again")
+        kinds = [orjson.loads(r.value)["kind"] for r in read_records(settings)]
+        names = [orjson.loads(r.value).get("broker_name") for r in read_records(settings)]
+        assert "broker-meanwhile" in names
+        assert kinds.index("server_resumed") > names.index("broker-meanwhile")
+        assert "tick" not in kinds[names.index("broker-meanwhile") : kinds.index("server_resumed")]
+    finally:
+        server.process.close()
+        kafka.stop()

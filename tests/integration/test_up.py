@@ -1,0 +1,226 @@
+"""`up` for real: a real Kafka, real signals, and nothing left behind."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from namesrv_stream.ports import choose_port
+from namesrv_stream.run_files import read_run_file
+from namesrv_stream.up.processes import is_running
+from tests.support.kafka import REPOSITORY, settings_for
+
+pytestmark = [pytest.mark.kafka, pytest.mark.integration]
+
+_DEADLINE_S = 90.0
+_READY = re.compile(r"READY remoting=(\S+:\d+) http=(\S+:\d+) kafka=(\S+:\d+) data=(\S+)\n")
+
+
+class Up:
+    """A running `up`, its two output streams read as they come."""
+
+    def __init__(self, data_dir: Path, flags: tuple[str, ...] = (), environ: dict[str, str] | None = None) -> None:
+        settings = settings_for(data_dir)
+        texts = [f"data.dir={data_dir}", "remoting.listen_host=127.0.0.1", "embedded_kafka.heap=256m"]
+        for section in ("remoting", "http", "embedded_kafka"):
+            texts.append(f"{section}.listen_port={getattr(settings, section).listen_port}")
+        self.data_dir = data_dir
+        self.out = ""
+        self.err = ""
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.support.up_with_stand_ins", *texts, *flags],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=REPOSITORY,
+            env={**os.environ, **(environ or {})},
+            start_new_session=True,
+        )
+        self._readers = [threading.Thread(target=target, daemon=True) for target in (self._read_out, self._read_err)]
+        for reader in self._readers:
+            reader.start()
+
+    def _read_out(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.out += line
+
+    def _read_err(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.err += line
+
+    def until(self, condition: Callable[[], object], what: str) -> None:
+        """Wait for something to become true."""
+        until = time.monotonic() + _DEADLINE_S
+        while not condition():
+            if time.monotonic() > until:
+                pytest.fail(f"{what}: not within {_DEADLINE_S} s\n{self.out}\n{self.err}")
+            time.sleep(0.02)
+
+    def wait_ready(self) -> None:
+        """Wait for the READY line."""
+        self.until(lambda: self.out or self.process.poll() is not None, "READY")
+        assert self.out, self.err
+
+    def end(self) -> int:
+        """Wait for the end; returns the exit code."""
+        code = self.process.wait(timeout=_DEADLINE_S)
+        for reader in self._readers:
+            reader.join(timeout=_DEADLINE_S)
+        for stream in (self.process.stdout, self.process.stderr):
+            assert stream is not None
+            stream.close()
+        return code
+
+    def pids(self) -> list[int]:
+        """Every process that works on this data directory, found by its command line or its parent's session."""
+        mark = str(self.data_dir).encode()
+        found = []
+        sessions = set()
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdecimal():
+                continue
+            try:
+                command = (entry / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if mark in command and is_running(int(entry.name)) and int(entry.name) != os.getpid():
+                found.append(int(entry.name))
+                sessions.add(os.getsid(int(entry.name)))
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdecimal() and int(entry.name) not in found and is_running(int(entry.name)):
+                try:
+                    session = os.getsid(int(entry.name))
+                except OSError:
+                    continue
+                if session in sessions and session != os.getsid(0):
+                    found.append(int(entry.name))
+        return found
+
+
+@pytest.fixture
+def start_up() -> Iterator[Callable[..., Up]]:
+    """Starts an `up`; whatever is left of it is ended after the test."""
+    started: list[Up] = []
+
+    def start(data_dir: Path, *flags: str, **environ: str) -> Up:
+        up = Up(data_dir, flags, environ)
+        started.append(up)
+        return up
+
+    yield start
+    for up in started:
+        pids = up.pids()
+        if up.process.poll() is None:
+            up.process.terminate()
+        up.end()
+        for pid in pids:
+            if is_running(pid):
+                os.kill(pid, signal.SIGKILL)
+
+
+def test_ready_line_names_every_address_and_ctrl_c_ends_all_in_order(
+    tmp_path: Path, start_up: Callable[..., Up]
+) -> None:
+    up = start_up(tmp_path)
+    up.wait_ready()
+    ready = _READY.fullmatch(up.out)
+    assert ready is not None, up.out
+    assert ready[4] == str(tmp_path)
+    up.until(lambda: "first batch" in up.err, "the job's first batch")
+    pids = up.pids()
+    assert len(pids) >= 6  # up, kafka, job, serve and what the last two started
+    began = time.monotonic()
+    up.process.send_signal(signal.SIGINT)
+    assert up.end() == 0
+    assert time.monotonic() - began < 10
+    assert (tmp_path / "ends").read_text().split() == ["serve", "job"]
+    assert [pid for pid in pids if is_running(pid)] == []
+
+
+def test_kill_9_of_up_leaves_no_process_and_the_next_start_continues(
+    tmp_path: Path, start_up: Callable[..., Up]
+) -> None:
+    up = start_up(tmp_path, STAND_IN_JOB="stubborn")
+    up.until(lambda: "first batch" in up.err, "the job's first batch")
+    pids = up.pids()
+    up.process.kill()
+    second = start_up(tmp_path)
+    second.wait_ready()
+    assert "previous run" in second.err
+    # What the stand-ins started has no parent to end it; job and serve themselves and Kafka are what `up` answers for.
+    commands = [pid for pid in pids if is_running(pid) and b"sleep" not in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    assert commands == []
+    for pid in pids:
+        if is_running(pid):
+            os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("name", ["kafka", "serve"])
+def test_a_killed_child_is_started_again_and_said_so(tmp_path: Path, start_up: Callable[..., Up], name: str) -> None:
+    up = start_up(tmp_path)
+    up.wait_ready()
+    run_file = tmp_path / "run" / f"{name}.json"
+    first = int((read_run_file(run_file) or {})["pid"])
+    os.kill(first, signal.SIGKILL)
+    up.until(lambda: int((read_run_file(run_file) or {"pid": first})["pid"]) != first, f"{name} again")
+    assert f"{name} was ended by SIGKILL; starting it again in 0.5 s" in up.err
+
+
+def test_a_child_that_does_not_stop_is_killed_within_ten_seconds(tmp_path: Path, start_up: Callable[..., Up]) -> None:
+    up = start_up(tmp_path, STAND_IN_SERVE="stubborn", STAND_IN_JOB="stubborn")
+    up.wait_ready()
+    pids = up.pids()
+    began = time.monotonic()
+    up.process.send_signal(signal.SIGTERM)
+    assert up.end() == 0
+    assert time.monotonic() - began < 10
+    assert [pid for pid in pids if is_running(pid)] == []
+
+
+def test_a_child_that_refuses_its_configuration_ends_the_start_with_its_reason(
+    tmp_path: Path, start_up: Callable[..., Up]
+) -> None:
+    up = start_up(tmp_path, STAND_IN_SERVE="exit-2")
+    assert up.end() == 2
+    assert "error: serve: settings: x.y: will not do" in up.err
+    assert up.out == ""
+
+
+def test_a_second_up_on_the_same_directory_is_refused(tmp_path: Path, start_up: Callable[..., Up]) -> None:
+    up = start_up(tmp_path)
+    up.wait_ready()
+    outcome = _cli("up", "--data-dir", str(tmp_path))
+    assert outcome.returncode == 2
+    assert outcome.stderr.startswith("error: settings: data.dir:")
+    assert f"process {up.process.pid}" in outcome.stderr
+
+
+def _cli(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "namesrv_stream", *arguments]
+    return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False, timeout=_DEADLINE_S)
+
+
+def test_an_external_kafka_that_does_not_answer_ends_with_exit_code_3(tmp_path: Path) -> None:
+    servers = f"127.0.0.1:{choose_port('127.0.0.1')}"
+    flags = ["--data-dir", str(tmp_path), "--listen-port", "0", "--http-port", "0"]
+    flags += ["--set", f"kafka.bootstrap_servers={servers}", "--set", "kafka.connect_timeout_ms=500"]
+    outcome = _cli("up", *flags)
+    assert outcome.returncode == 3
+    assert outcome.stderr.splitlines()[-1].startswith(f"error: Kafka at {servers} does not answer")
+    assert "Traceback" not in outcome.stderr
+
+
+def test_a_kafka_that_cannot_start_is_said_with_its_reason(tmp_path: Path, start_up: Callable[..., Up]) -> None:
+    (tmp_path / "kafka").write_text("a file where a folder must be")
+    up = start_up(tmp_path)
+    assert up.end() == 2
+    assert "error: kafka: settings: data.dir:" in up.err

@@ -1,0 +1,26 @@
+"""One SparkSession for all tests here: it costs some seconds to start."""
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from namesrv_stream.settings import Settings
+from namesrv_stream.streaming.session import build_session
+
+
+@pytest.fixture(scope="session")
+def spark(kafka_settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """As the job starts it, for topics of one or two partitions."""
+    streaming = kafka_settings.streaming.model_copy(update={"driver_memory": "512m"})
+    kafka = kafka_settings.kafka.model_copy(update={"partitions": 2})
+    data = kafka_settings.data.model_copy(update={"dir": tmp_path_factory.mktemp("spark")})
+    delta = {
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.databricks.delta.snapshotPartitions": "1",
+    }
+    settings = kafka_settings.model_copy(update={"streaming": streaming, "kafka": kafka, "data": data})
+    session = build_session(settings, delta)
+    yield session
+    session.stop()

@@ -1,0 +1,164 @@
+"""The fold in Spark: the same rows as without Spark, however it was cut, stopped and started again."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import polars
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from namesrv_stream.route.changes import Cause, ChangeKind
+from namesrv_stream.route.events import (
+    BrokerHeartbeat,
+    BrokerRegistered,
+    BrokerUnregistered,
+    KvPut,
+    Origin,
+    Proof,
+    SettingsChanged,
+    Tick,
+    TopicDeleted,
+    WritePermChanged,
+)
+from namesrv_stream.settings import Settings
+from namesrv_stream.snapshot import load_snapshot
+from namesrv_stream.tables import CHANGES_SCHEMA, ROUTE_CHANGES, ROUTE_STATE, decode_changes, in_log_order, table_path
+from tests.support.builders import RW, a_registration
+from tests.support.offline_fold import fold_offline
+from tests.support.spark import dead_letters, event_producer, fold_available, own_settings, written_changes
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+
+_S1 = Origin("s1", 1, 1)
+_NAMES = [f"broker-{i}" for i in range(6)]
+
+
+def _registered(name: str, **changes: Any) -> BrokerRegistered:
+    number = _NAMES.index(name)
+    return BrokerRegistered(_S1, a_registration(f"10.0.0.{number}:10911", broker_name=name, **changes))
+
+
+def _beat(name: str) -> BrokerHeartbeat:
+    registration = _registered(name).registration
+    return BrokerHeartbeat(
+        _S1, name, registration.live_key, Proof.REGISTRATION, registration_hash=registration.registration_hash
+    )
+
+
+def _life_of_a_fleet(settings: Settings) -> None:
+    """Registrations, a change, beats, an expiry, a return, operators' changes: something of each kind."""
+    with event_producer(settings) as producer:
+        producer.send(SettingsChanged(_S1, "ada", (("default_timeout_ms", 1_000),)))
+        producer.send(*[_registered(name) for name in _NAMES], KvPut(_S1, "ns", "k", "v"))
+        producer.send(_registered(_NAMES[0], topics={"TopicTest": RW, "other": RW}, registration_hash="second"))
+        producer.send(*[_beat(name) for name in _NAMES[1:]], WritePermChanged(_S1, _NAMES[1], False))
+        producer.send_for(1_300, Tick(_S1._replace(connection_id=0)))
+        producer.send(_beat(_NAMES[2]), TopicDeleted(_S1, "TopicTest", None))
+        gone = _registered(_NAMES[2]).registration
+        producer.send(BrokerUnregistered(_S1, _NAMES[2], gone.live_key, 0))
+
+
+def test_rows_are_those_of_the_fold_without_spark(
+    spark: SparkSession, kafka_settings: Settings, tmp_path: Path
+) -> None:
+    settings = own_settings(kafka_settings, tmp_path, partitions=2, max_offsets_per_trigger=10)
+    _life_of_a_fleet(settings)
+    fold_available(spark, settings)
+    expected = fold_offline(settings).changes
+    assert written_changes(settings) == sorted(expected)
+    assert {c.partition for c in expected} == {0, 1}
+    assert {Cause.EXPIRED, Cause.RETURNED, Cause.TOPIC_DELETED, Cause.UNREGISTERED} <= {c.cause for c in expected}
+
+
+def test_a_restart_continues_from_the_checkpoint(spark: SparkSession, kafka_settings: Settings, tmp_path: Path) -> None:
+    settings = own_settings(kafka_settings, tmp_path)
+    with event_producer(settings) as producer:
+        producer.send(*[_registered(name) for name in _NAMES])
+        fold_available(spark, settings)
+        producer.send(_registered(_NAMES[0], topics={"new": RW, "other": RW}), TopicDeleted(_S1, "TopicTest", None))
+        assert fold_available(spark, settings).origin == "checkpoint"
+    assert written_changes(settings) == fold_offline(settings).changes
+
+
+def test_a_restart_without_checkpoint_continues_from_route_state(
+    spark: SparkSession, kafka_settings: Settings, tmp_path: Path
+) -> None:
+    # Each batch gives its state, so route_state is as new as route_changes.
+    settings = own_settings(kafka_settings, tmp_path, partitions=2, compaction_interval_ms=1)
+    _life_of_a_fleet(settings)
+    fold_available(spark, settings)
+    shutil.rmtree(settings.data.checkpoint_dir)
+    with event_producer(settings) as producer:
+        producer.send(*[_beat(name) for name in _NAMES], _registered(_NAMES[3], topics={"new": RW, "other": RW}))
+        producer.send(TopicDeleted(_S1, "baseTopic", None))
+    start = fold_available(spark, settings)
+    assert start.origin == "route_state"
+    assert min(start.offsets.values()) > 0
+    assert written_changes(settings) == sorted(fold_offline(settings).changes)
+
+
+def test_with_neither_checkpoint_nor_route_state_the_log_is_folded_again_and_nothing_is_written_twice(
+    spark: SparkSession, kafka_settings: Settings, tmp_path: Path
+) -> None:
+    settings = own_settings(kafka_settings, tmp_path)
+    with event_producer(settings) as producer:
+        producer.send(*[_registered(name) for name in _NAMES])
+        fold_available(spark, settings)
+        shutil.rmtree(settings.data.checkpoint_dir)
+        shutil.rmtree(table_path(settings.data.tables_dir, ROUTE_STATE))
+        producer.send(_beat(_NAMES[0]), _registered(_NAMES[1], topics={"new": RW, "other": RW}))
+    assert fold_available(spark, settings).origin == "log"
+    assert written_changes(settings) == fold_offline(settings).changes
+
+
+def test_poison_goes_to_the_dead_letters_and_the_fold_goes_on(
+    spark: SparkSession, kafka_settings: Settings, tmp_path: Path
+) -> None:
+    settings = own_settings(kafka_settings, tmp_path)
+    with event_producer(settings) as producer:
+        producer.send_value(b"\xff\xfe no JSON")
+        bad_item = {"broker_name": "broker-0", "proof": "rumour"}
+        fields = {"schema_version": 1, "kind": "broker_heartbeats", "server_id": "s1", "server_epoch": 1}
+        producer.send_value(json.dumps({**fields, "items": [bad_item]}).encode())
+        producer.send(_registered(_NAMES[0]))
+    fold_available(spark, settings)
+    letters = {key: json.loads(value) for key, value in dead_letters(settings)}
+    assert letters.keys() == {"0-0--1", "0-1-0"}
+    assert letters["0-1-0"]["value"] == bad_item
+    assert letters["0-1-0"]["reason"] == "proof: rumour is unknown"
+    assert ChangeKind.BROKER_DATA in {c.kind for c in written_changes(settings)}
+
+
+def test_the_tables_lead_to_the_same_routes_as_the_changes(
+    spark: SparkSession, kafka_settings: Settings, tmp_path: Path
+) -> None:
+    settings = own_settings(kafka_settings, tmp_path, partitions=2, compaction_interval_ms=1)
+    _life_of_a_fleet(settings)
+    fold_available(spark, settings)
+    with_state = load_snapshot(settings.data.tables_dir)
+    shutil.rmtree(table_path(settings.data.tables_dir, ROUTE_STATE))
+    without_state = load_snapshot(settings.data.tables_dir)
+    assert with_state.table.groups == without_state.table.groups
+    assert with_state.table.kv == without_state.table.kv
+    assert with_state.next_offsets == without_state.next_offsets
+
+
+def test_route_changes_is_read_alike_by_spark_delta_rs_and_polars(
+    spark: SparkSession, kafka_settings: Settings, tmp_path: Path
+) -> None:
+    settings = own_settings(kafka_settings, tmp_path, partitions=2)
+    _life_of_a_fleet(settings)
+    fold_available(spark, settings)
+    path = str(table_path(settings.data.tables_dir, ROUTE_CHANGES))
+    by_delta_rs = in_log_order(DeltaTable(path).to_pyarrow_table())
+    by_spark = in_log_order(spark.read.format("delta").load(path).toArrow())
+    by_polars = in_log_order(polars.read_delta(path).to_arrow())
+    rows = decode_changes(by_delta_rs)
+    assert rows
+    assert decode_changes(by_spark) == rows
+    assert [r["offset"] for r in by_polars.to_pylist()] == [c.offset for c in rows]
+    scalar = [f.name for f in CHANGES_SCHEMA if f.name not in ("broker_addrs", "clusters", "filter_servers")]
+    assert by_polars.select(scalar).to_pylist() == by_delta_rs.select(scalar).to_pylist()

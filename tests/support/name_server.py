@@ -1,0 +1,156 @@
+"""A name server without sockets: processors over a view, events applied as the gateway would."""
+
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from namesrv_stream.processor.dispatch import process
+from namesrv_stream.processor.name_server import Accepted, Answer, Call, NameServer, Options
+from namesrv_stream.processor.route_answers import RouteAnswers
+from namesrv_stream.remoting.codes import RequestCode
+from namesrv_stream.remoting.command import RemotingCommand
+from namesrv_stream.route.events import (
+    BrokerDisconnected,
+    BrokerEvent,
+    BrokerHeartbeat,
+    BrokerRegistered,
+    Origin,
+    Proof,
+)
+from namesrv_stream.route.fold_state import LeaseKey
+from namesrv_stream.route.view import RouteView
+
+#: Ordinal of 5.3.3. Source: nameserver.md §3.
+V5_3_3 = 479
+MASTER = "10.0.0.1:10911"
+SLAVE = "10.0.0.2:10911"
+
+
+class Exchange:
+    """One server and its view; each ``send`` is a request, its answer, and what was accepted applied.
+
+    Attributes:
+        now_ms: The server's monotonic time.
+        logged: What went to the event log.
+    """
+
+    def __init__(self, options: Options | None = None, *, server_id: str = "s1", server_epoch: int = 1) -> None:
+        options = options or Options()
+        view = RouteView()
+        answers = RouteAnswers(view, support_acting_master=options.support_acting_master)
+        self.server = NameServer(view, answers, options)
+        self.now_ms = 0
+        self.logged: list[BrokerEvent] = []
+        self._origin = Origin(server_id, server_epoch)
+        self._registered: dict[int, dict[LeaseKey, None]] = {}
+
+    @property
+    def view(self) -> RouteView:
+        return self.server.view
+
+    def send(self, request: RemotingCommand, connection: int = 1) -> Answer:
+        """Answer a request as it came over ``connection``, and apply what was accepted."""
+        answer = process(self.server, Call(request, self._origin._replace(connection_id=connection), self.now_ms))
+        self.apply(answer.accepted, connection)
+        return answer
+
+    def apply(self, accepted: tuple[Accepted, ...], connection: int) -> None:
+        for logged, applied in accepted:
+            self.logged.append(logged)
+            if applied is not None:
+                self.accept(applied)
+            key = _registered_key(logged)
+            if key is not None:
+                self._registered.setdefault(connection, {})[key] = None
+
+    def accept(self, event: BrokerEvent) -> None:
+        """Apply an event to the view, and forget the answers that it touches."""
+        self.server.answers.invalidate(self.view.accept(event)[1])
+
+    def close(self, connection: int) -> None:
+        """The connection is closed: the brokers registered over it are disconnected."""
+        for key in self._registered.pop(connection, {}):
+            origin = self._origin._replace(connection_id=connection)
+            self.accept(BrokerDisconnected(origin, key.broker_name, key.live_key, "closed by peer"))
+
+
+def _registered_key(event: BrokerEvent) -> LeaseKey | None:
+    if isinstance(event, BrokerRegistered):
+        return LeaseKey(event.registration.broker_name, event.registration.live_key)
+    if isinstance(event, BrokerHeartbeat) and event.proof is Proof.REGISTRATION:
+        return LeaseKey(event.broker_name, event.live_key)
+    return None
+
+
+def a_body(
+    topics: Mapping[str, Mapping[str, Any]] | None = None, counter: int = 1, stamp: int = 1, **wrapper: Any
+) -> bytes:
+    """A 5.x broker's uncompressed registration body; ``stamp`` is the time in mappingDataVersion."""
+    table = {"TopicTest": a_topic(), "baseTopic": a_topic()} if topics is None else topics
+    fields = {
+        "filterServerList": [],
+        "topicConfigSerializeWrapper": {
+            "dataVersion": {"counter": counter, "stateVersion": 0, "timestamp": 1_000},
+            "mappingDataVersion": {"counter": 0, "stateVersion": 0, "timestamp": stamp},
+            "topicConfigTable": {name: {**config, "topicName": name} for name, config in table.items()},
+            "topicQueueMappingDetailMap": {},
+            "topicQueueMappingInfoMap": {},
+            **wrapper,
+        },
+    }
+    return orjson.dumps(fields)
+
+
+def a_topic(perm: int = 6, queues: int = 8, flag: int = 0) -> dict[str, Any]:
+    return {
+        "attributes": {},
+        "order": False,
+        "perm": perm,
+        "readQueueNums": queues,
+        "topicFilterType": "SINGLE_TAG",
+        "topicSysFlag": flag,
+        "writeQueueNums": queues,
+    }
+
+
+def a_broker_header(addr: str = MASTER, broker_id: int = 0, /, **changes: str | None) -> dict[str, str]:
+    """The ext fields that brokers send with all their requests; None takes one away."""
+    fields: dict[str, str | None] = {
+        "brokerName": "broker-a",
+        "brokerAddr": addr,
+        "clusterName": "c0",
+        "brokerId": str(broker_id),
+    }
+    return {k: v for k, v in (fields | changes).items() if v is not None}
+
+
+def a_registration_request(
+    addr: str = MASTER,
+    broker_id: int = 0,
+    /,
+    *,
+    body: bytes | None = None,
+    zone_name: str | None = None,
+    version: int = V5_3_3,
+    crc: int | None = None,
+    **changes: str | None,
+) -> RemotingCommand:
+    """103 of a 5.x broker, with its checksum."""
+    body = a_body() if body is None else body
+    fields: dict[str, str | None] = {
+        "haServerAddr": addr.replace(":10911", ":10912"),
+        "enableActingMaster": "false",
+        "compressed": "false",
+        "__ZONE_NAME": zone_name,
+        "bodyCrc32": str(zlib.crc32(body) & 0x7FFFFFFF if crc is None else crc),
+    }
+    ext_fields = a_broker_header(addr, broker_id, **(fields | changes))
+    return RemotingCommand(RequestCode.REGISTER_BROKER, version=version, ext_fields=ext_fields, body=body)
+
+
+def a_route_request(topic: str = "TopicTest", version: int = V5_3_3, **fields: str) -> RemotingCommand:
+    return RemotingCommand(
+        RequestCode.GET_ROUTEINFO_BY_TOPIC, version=version, opaque=7, ext_fields={"topic": topic, **fields}
+    )

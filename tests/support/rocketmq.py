@@ -1,0 +1,275 @@
+"""Unmodified RocketMQ 5.3.3 servers as child processes: the Java NameServer and the broker.
+
+Every name-server address is an argument, so that the same broker can be pointed at the Java NameServer or at ours.
+"""
+
+import signal
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.support.jvm import rocketmq_jvm
+from tests.support.processes import Process, free_port, wait_until
+from tests.support.remoting_client import RemotingClient
+
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 60.0
+REGISTRATION_TIMEOUT_S = 30.0
+
+# RequestCode.UPDATE_BROKER_CONFIG; AdminBrokerProcessor registers anew when brokerPermission is among the keys.
+_UPDATE_BROKER_CONFIG = 25
+# BrokerOuterAPI.registerBrokerAll logs it for each name server that answered with code 0.
+_REGISTERED = "Registering current broker to name server completed"
+
+# A broker listens on two more ports: "fast remoting" on listenPort - 2 (BrokerController) and replication on
+# haListenPort, which BrokerStartup sets to listenPort + 1.
+_FAST_REMOTING_OFFSET = -2
+_HA_OFFSET = 1
+
+
+class _RocketmqServer:
+    """What the Java NameServer and the broker have in common: one JVM, signals, an address."""
+
+    def __init__(self, process: Process, port: int) -> None:
+        self.process = process
+        self.port = port
+
+    @property
+    def addr(self) -> str:
+        """``host:port`` it listens on."""
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether its process runs; a frozen one does."""
+        return self.process.is_alive
+
+    def start(self) -> None:
+        """Start it and wait until it is up.
+
+        Raises:
+            AssertionError: It did not come up; shows the end of its log.
+        """
+        self.process.start()
+        self.process.wait_for_log("boot success", START_TIMEOUT_S)
+
+    def stop(self) -> None:
+        """Stop it gracefully (SIGTERM) and wait for its end.
+
+        Raises:
+            AssertionError: It did not end in time.
+        """
+        self.process.terminate(STOP_TIMEOUT_S)
+
+    def begin_stop(self) -> None:
+        """Ask it to stop (SIGTERM): a broker unregisters at once, and then takes some ten seconds to end."""
+        self.process.signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Kill it (SIGKILL): its connections close, nothing is unregistered."""
+        self.process.kill()
+
+    def freeze(self) -> None:
+        """Stop it (SIGSTOP): it falls silent, its connections stay open."""
+        self.process.freeze()
+
+    def thaw(self) -> None:
+        """Let it run on (SIGCONT)."""
+        self.process.thaw()
+
+    def close(self) -> None:
+        """Leave nothing of it behind."""
+        self.process.close()
+
+    def __enter__(self) -> Self:
+        """Start it and wait until it is up."""
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Kill it."""
+        self.close()
+
+
+class JavaNameServer(_RocketmqServer):
+    """The Java NameServer, the original that ours is compared with.
+
+    Args:
+        work_dir: Its home; keeps its key-value file and log.
+        port: Port to listen on; a free one if not given.
+        heap_mb: Largest heap, MiB. The shipped script gives it 4 GB.
+        properties: Its configuration file's keys, such as ``orderMessageEnable``.
+        fast_start: Compile quickly (tests) or well (benchmarks, which need its best).
+    """
+
+    def __init__(
+        self,
+        work_dir: Path,
+        *,
+        port: int | None = None,
+        heap_mb: int = 192,
+        properties: Mapping[str, str] | None = None,
+        fast_start: bool = True,
+    ) -> None:
+        port = port or free_port()
+        config = {"listenPort": str(port), "bindAddress": "127.0.0.1", **(properties or {})}
+        process = rocketmq_jvm(
+            "java-name-server",
+            "org.apache.rocketmq.namesrv.NamesrvStartup",
+            ["-c", str(_write_properties(work_dir / "namesrv.properties", config))],
+            work_dir,
+            heap_mb=heap_mb,
+            fast_start=fast_start,
+        )
+        super().__init__(process, port)
+
+
+class Broker(_RocketmqServer):
+    """A RocketMQ broker with a small store.
+
+    Started again after ``stop`` or ``kill`` it has the same address and messages.
+
+    Args:
+        work_dir: Its home, with store and log.
+        namesrv_addr: Name servers, ``host:port`` separated by ``;``.
+        name: ``brokerName``.
+        cluster: ``brokerClusterName``.
+        broker_id: 0 for a master, more for a slave.
+        port: ``listenPort``; if not given, one whose neighbours are free too.
+        properties: Further keys of its configuration file, such as ``enableSlaveActingMaster``; they win.
+    """
+
+    def __init__(
+        self,
+        work_dir: Path,
+        namesrv_addr: str,
+        *,
+        name: str = "broker-a",
+        cluster: str = "c0",
+        broker_id: int = 0,
+        port: int | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        port = port or free_port(offsets=(0, _FAST_REMOTING_OFFSET, _HA_OFFSET))
+        config = {
+            "namesrvAddr": namesrv_addr,
+            "brokerName": name,
+            "brokerClusterName": cluster,
+            "brokerId": str(broker_id),
+            "brokerRole": "ASYNC_MASTER" if broker_id == 0 else "SLAVE",
+            "brokerIP1": "127.0.0.1",
+            "brokerIP2": "127.0.0.1",
+            "listenPort": str(port),
+            "haListenPort": str(port + _HA_OFFSET),
+            "storePathRootDir": str(work_dir / "store"),
+            "storePathCommitLog": str(work_dir / "store" / "commitlog"),
+            **_LIGHT_BROKER,
+            **(properties or {}),
+        }
+        process = rocketmq_jvm(
+            name,
+            "org.apache.rocketmq.broker.BrokerStartup",
+            ["-c", str(_write_properties(work_dir / "broker.properties", config))],
+            work_dir,
+            heap_mb=384,
+            # It logs its registrations at this level.
+            log_level="INFO",
+        )
+        super().__init__(process, port)
+        self.name = name
+        self.cluster = cluster
+        self.broker_id = broker_id
+
+    def start(self) -> None:
+        """Start it and wait until it has registered with a name server.
+
+        Raises:
+            AssertionError: It did not come up, or no name server took its registration; shows the end of its log.
+        """
+        self.start_unregistered()
+        wait_until(self._is_registered, REGISTRATION_TIMEOUT_S, f"{self.name} registered with a name server")
+
+    def start_unregistered(self) -> None:
+        """Start it and wait until it is up, whatever its name servers say.
+
+        It tries to register at once if it is already connected to a name server by then, else 10 s later.
+
+        Raises:
+            AssertionError: It did not come up; shows the end of its log.
+        """
+        super().start()
+
+    def register(self) -> None:
+        """Have it register in full at once, with a new data version, by an operator's change that changes nothing.
+
+        Raises:
+            AssertionError: It refused.
+        """
+        with RemotingClient(self.addr) as client:
+            answer = client.ask(_UPDATE_BROKER_CONFIG, body=b"brokerPermission=6")
+        assert answer.code == 0, answer
+
+    def _is_registered(self) -> bool:
+        if _REGISTERED in self.process.log_text():
+            return True
+        # At start it often looks before it is connected to a name server, and then waits for 10 s.
+        self.register()
+        return _REGISTERED in self.process.log_text()
+
+
+_LIGHT_BROKER = {
+    # The shortest period that BrokerController allows (it clamps to 10 to 60 s).
+    "registerNameServerPeriod": "10000",
+    "mappedFileSizeCommitLog": str(16 << 20),
+    # A multiple of ConsumeQueue.CQ_STORE_UNIT_SIZE, 20 bytes.
+    "mappedFileSizeConsumeQueue": str(20 * 2_000),
+    "mappedFileSizeTimerLog": str(1 << 20),
+    "maxHashSlotNum": "1000",
+    "maxIndexNum": "4000",
+    "flushDiskType": "ASYNC_FLUSH",
+    # Never refuses because of the disk of the machine that runs the tests.
+    "diskMaxUsedSpaceRatio": "95",
+    "diskSpaceWarningLevelRatio": "99",
+    "diskSpaceCleanForciblyRatio": "99",
+    "timerWheelEnable": "false",
+    "reviveQueueNum": "1",
+    "enableCompaction": "false",
+    "coldDataFlowControlEnable": "false",
+    "defaultTopicQueueNums": "4",
+    "sendMessageThreadPoolNums": "2",
+    "pullMessageThreadPoolNums": "2",
+    "litePullMessageThreadPoolNums": "1",
+    "ackMessageThreadPoolNums": "1",
+    "processReplyMessageThreadPoolNums": "1",
+    "queryMessageThreadPoolNums": "1",
+    "clientManageThreadPoolNums": "2",
+    "consumerManageThreadPoolNums": "2",
+    "loadBalanceProcessorThreadPoolNums": "1",
+    "heartbeatThreadPoolNums": "1",
+    "endTransactionThreadPoolNums": "1",
+    "adminBrokerThreadPoolNums": "2",
+}
+
+
+def _write_properties(path: Path, config: Mapping[str, str]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{key}={value}\n" for key, value in config.items()))
+    return path
+
+
+def is_listening(addr: str) -> bool:
+    """Whether something accepts connections at ``host:port``."""
+    host, _, port = addr.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=1).close()
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,131 @@
+"""The fold hosted by a real Spark in the test's own process, on a topic and a data directory of the test's own."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from deltalake import DeltaTable
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from pyspark.sql import SparkSession
+
+from namesrv_stream.kafka import consumer_config, ensure_topics, producer_config
+from namesrv_stream.route.changes import RouteChange
+from namesrv_stream.route.event_json import encode_event, routing_key
+from namesrv_stream.route.events import Event
+from namesrv_stream.route.partitioner import partition_of
+from namesrv_stream.settings import Settings
+from namesrv_stream.snapshot.table_reader import FoldStateRow
+from namesrv_stream.streaming.changes_writer import ChangesWriter
+from namesrv_stream.streaming.compaction import write_route_state
+from namesrv_stream.streaming.delta_tables import ensure_tables
+from namesrv_stream.streaming.query import start_query
+from namesrv_stream.streaming.sink import BatchSink
+from namesrv_stream.streaming.start_point import StartPoint, find_start_point
+from namesrv_stream.streaming.topic import read_extent
+from namesrv_stream.tables import ROUTE_CHANGES, app_id, decode_changes, in_log_order, table_path
+
+
+def own_settings(kafka_settings: Settings, data_dir: Path, partitions: int = 1, **streaming: Any) -> Settings:
+    """Settings on the shared Kafka with topics that no other test has; the topics are made."""
+    topic = f"test-{uuid4()}"
+    names = {"broker_events_topic": topic, "dead_letter_topic": f"{topic}.dead-letters", "partitions": partitions}
+    servers = f"127.0.0.1:{kafka_settings.embedded_kafka.listen_port}"
+    kafka = kafka_settings.kafka.model_copy(update={**names, "bootstrap_servers": servers})
+    data = kafka_settings.data.model_copy(update={"dir": data_dir})
+    update = {"kafka": kafka, "data": data, "streaming": kafka_settings.streaming.model_copy(update=streaming)}
+    settings = kafka_settings.model_copy(update=update)
+    ensure_topics(settings)
+    return settings
+
+
+class EventProducer:
+    """Publishes events as a server does."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._kafka = settings.kafka
+        self._producer = KafkaProducer(**producer_config(settings))
+
+    def send(self, *events: Event) -> None:
+        """Each to its partition, or to all; returns when Kafka has them."""
+        for event in events:
+            key = routing_key(event)
+            for partition in range(self._kafka.partitions):
+                if key is None or partition == partition_of(key, self._kafka.partitions):
+                    self.send_value(encode_event(event), partition)
+        self._producer.flush()
+
+    def send_value(self, value: bytes, partition: int = 0) -> None:
+        """A record of any content."""
+        self._producer.send(self._kafka.broker_events_topic, value=value, partition=partition)
+        self._producer.flush()
+
+    def send_for(self, duration_ms: int, event: Event, interval_ms: int = 100) -> None:
+        """Send an event again and again while that much time passes for Kafka."""
+        until = time.monotonic() + duration_ms / 1000
+        while time.monotonic() < until:
+            self.send(event)
+            time.sleep(interval_ms / 1000)
+
+    def close(self) -> None:
+        self._producer.close()
+
+
+@contextmanager
+def event_producer(settings: Settings) -> Iterator[EventProducer]:
+    producer = EventProducer(settings)
+    try:
+        yield producer
+    finally:
+        producer.close()
+
+
+def fold_available(spark: SparkSession, settings: Settings) -> StartPoint:
+    """Start the job's query as the job does, let it fold all that is in the topic, stop it; says where it began."""
+    extent = read_extent(settings)
+    had_tables = ensure_tables(settings, extent.topic_id)
+    start = find_start_point(settings, extent, had_tables)
+    writer = ChangesWriter(settings.data.tables_dir, extent.topic_id, settings.kafka.partitions, 0)
+    producer = KafkaProducer(**producer_config(settings))
+
+    def compact(states: dict[int, FoldStateRow]) -> None:
+        write_route_state(settings, states)
+
+    query = start_query(spark, settings, start, BatchSink(settings, writer, producer, compact, lambda: None))
+    try:
+        query.processAllAvailable()
+    finally:
+        query.stop()
+        producer.close()
+    return start
+
+
+def written_changes(settings: Settings) -> list[RouteChange]:
+    """All rows of ``route_changes``, in log order."""
+    table = DeltaTable(table_path(settings.data.tables_dir, ROUTE_CHANGES))
+    return decode_changes(in_log_order(table.to_pyarrow_table()))
+
+
+def committed_offsets(settings: Settings, topic_id: str) -> dict[int, int]:
+    """partition → next offset, as the table says."""
+    table = DeltaTable(table_path(settings.data.tables_dir, ROUTE_CHANGES))
+    return {p: table.transaction_version(app_id(topic_id, p)) or 0 for p in range(settings.kafka.partitions)}
+
+
+def dead_letters(settings: Settings) -> list[tuple[str, bytes]]:
+    """(key, value) of everything in the dead-letter topic."""
+    consumer = KafkaConsumer(**consumer_config(settings))
+    try:
+        partition = TopicPartition(settings.kafka.dead_letter_topic, 0)
+        consumer.assign([partition])
+        end = consumer.end_offsets([partition])[partition]
+        consumer.seek_to_beginning(partition)
+        found: list[tuple[str, bytes]] = []
+        while len(found) < end:
+            for records in consumer.poll(timeout_ms=500).values():
+                found += [(r.key.decode(), r.value) for r in records]
+        return found
+    finally:
+        consumer.close()

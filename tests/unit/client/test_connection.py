@@ -1,0 +1,125 @@
+"""One connection: matching answers to requests, and every way in which it ends."""
+
+import asyncio
+
+import pytest
+
+from namesrv_stream.client import ConnectionLost, RemotingConnection, RequestTimedOut
+from namesrv_stream.client.connection import split_addr
+from namesrv_stream.errors import ConfigError
+from namesrv_stream.ports import choose_port
+from namesrv_stream.remoting.codes import ResponseCode
+from namesrv_stream.remoting.command import RemotingCommand, response_to
+from tests.support.scripted_name_server import Answers, ScriptedNameServer, say_nothing, until
+
+
+async def test_an_answer_goes_to_its_request_whatever_the_order() -> None:
+    held: list[RemotingCommand] = []
+
+    def answer_both_in_reverse(request: RemotingCommand) -> Answers:
+        held.append(request)
+        if len(held) < 2:
+            return []
+        return [response_to(late, 0, remark=str(late.code)) for late in reversed(held)]
+
+    async with ScriptedNameServer(answer_both_in_reverse) as server:
+        connection = await RemotingConnection.connect(server.addr)
+        first, second = await asyncio.gather(
+            connection.invoke(RemotingCommand(1), 5_000), connection.invoke(RemotingCommand(2), 5_000)
+        )
+        await connection.close()
+    assert (first.remark, second.remark) == ("1", "2")
+
+
+async def test_a_thousand_requests_are_in_flight_at_once() -> None:
+    async with ScriptedNameServer() as server:
+        connection = await RemotingConnection.connect(server.addr)
+        answers = await asyncio.gather(*(connection.invoke(RemotingCommand(code), 10_000) for code in range(1_000)))
+        await connection.close()
+    assert [answer.code for answer in answers] == [0] * 1_000
+    assert len({request.opaque for request in server.requests}) == 1_000
+
+
+async def test_a_request_without_an_answer_times_out_and_leaves_the_connection_usable() -> None:
+    async with ScriptedNameServer(say_nothing) as server:
+        connection = await RemotingConnection.connect(server.addr)
+        with pytest.raises(RequestTimedOut) as caught:
+            await connection.invoke(RemotingCommand(105), 20)
+        late = server.requests[0]
+        server.script = lambda request: [response_to(late, 1), response_to(request, 0)]
+        assert (await connection.invoke(RemotingCommand(106), 5_000)).code == 0
+        await connection.close()
+    assert (caught.value.addr, caught.value.request_code, caught.value.timeout_ms) == (server.addr, 105, 20)
+
+
+async def test_requests_under_way_fail_when_the_peer_closes() -> None:
+    async with ScriptedNameServer(lambda request: [None]) as server:
+        connection = await RemotingConnection.connect(server.addr)
+        with pytest.raises(ConnectionLost) as caught:
+            await connection.invoke(RemotingCommand(105), 5_000)
+        assert caught.value.reason == "closed by the peer"
+        assert await connection.closed == "closed by the peer"
+        assert not connection.is_open
+        with pytest.raises(ConnectionLost):
+            await connection.invoke(RemotingCommand(105), 5_000)
+
+
+async def test_garbage_closes_the_connection_after_the_sound_answers_before_it() -> None:
+    async with ScriptedNameServer(lambda request: [response_to(request, 0), b"\xff\xff\xff\xffgarbage"]) as server:
+        connection = await RemotingConnection.connect(server.addr)
+        assert (await connection.invoke(RemotingCommand(105), 5_000)).code == 0
+        assert (await connection.closed).startswith("sent garbage")
+
+
+async def test_a_header_that_is_none_closes_the_connection() -> None:
+    async with ScriptedNameServer(lambda request: [b"\x00\x00\x00\x06\x00\x00\x00\x02no"]) as server:
+        connection = await RemotingConnection.connect(server.addr)
+        with pytest.raises(ConnectionLost):
+            await connection.invoke(RemotingCommand(105), 5_000)
+
+
+async def test_go_away_closes_the_connection() -> None:
+    async with ScriptedNameServer(lambda request: [response_to(request, ResponseCode.GO_AWAY)]) as server:
+        connection = await RemotingConnection.connect(server.addr)
+        with pytest.raises(ConnectionLost) as caught:
+            await connection.invoke(RemotingCommand(105), 5_000)
+    assert caught.value.reason == "the server is going away"
+
+
+async def test_a_request_of_the_peer_is_no_answer() -> None:
+    def ask_back(request: RemotingCommand) -> Answers:
+        return [RemotingCommand(905, opaque=request.opaque), response_to(request, 0)]
+
+    async with ScriptedNameServer(ask_back) as server:
+        connection = await RemotingConnection.connect(server.addr)
+        assert (await connection.invoke(RemotingCommand(105), 5_000)).is_response
+        await connection.close()
+
+
+async def test_a_oneway_request_says_that_it_is_one() -> None:
+    async with ScriptedNameServer() as server:
+        connection = await RemotingConnection.connect(server.addr)
+        await connection.invoke_oneway(RemotingCommand(322))
+        await until(lambda: server.requests, "the request has arrived")
+        await connection.close()
+    assert server.requests[0].is_oneway
+
+
+async def test_nobody_listening_is_a_lost_connection() -> None:
+    with pytest.raises(ConnectionLost) as caught:
+        await RemotingConnection.connect(f"127.0.0.1:{choose_port('127.0.0.1')}")
+    assert caught.value.reason == "connection refused"
+
+
+@pytest.mark.parametrize(
+    ("addr", "parts"), [("h:1", ("h", 1)), ("[::1]:9876", ("::1", 9876)), ("1.2.3.4:65535", ("1.2.3.4", 65535))]
+)
+def test_an_address_is_host_and_port(addr: str, parts: tuple[str, int]) -> None:
+    assert split_addr(addr) == parts
+
+
+@pytest.mark.parametrize("addr", ["", "h", "h:", ":1", "h:0", "h:65536", "h:x", "h:-1"])
+def test_anything_else_is_no_address(addr: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        split_addr(addr)
+    assert caught.value.key == addr

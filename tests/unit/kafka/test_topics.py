@@ -1,0 +1,38 @@
+"""What is wrong with a topic that someone else made."""
+
+import pytest
+
+from namesrv_stream.kafka.topics import topic_configs, topic_faults
+from namesrv_stream.settings import Settings
+
+_DAY_MS = 86_400_000
+
+
+def test_a_topic_of_ours_has_no_faults() -> None:
+    assert topic_faults(topic_configs(Settings()), Settings()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("message.timestamp.type", "CreateTime"),
+        ("cleanup.policy", "compact"),
+        ("cleanup.policy", "compact,delete"),
+        ("retention.ms", str(7 * _DAY_MS - 1)),
+        ("max.message.bytes", str((20 << 20) - 1)),
+    ],
+)
+def test_a_fault_names_kafkas_setting_and_both_values(name: str, value: str) -> None:
+    wanted = topic_configs(Settings())
+    [(fault, reason)] = topic_faults({**wanted, name: value}, Settings())
+    assert fault == name
+    assert value in reason
+    assert wanted[name] in reason
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("retention.ms", "-1"), ("retention.ms", str(30 * _DAY_MS)), ("max.message.bytes", str(64 << 20))],
+)
+def test_more_than_needed_is_no_fault(name: str, value: str) -> None:
+    assert topic_faults({**topic_configs(Settings()), name: value}, Settings()) == []

@@ -1,0 +1,607 @@
+"""What brokers ask. Source of the rules: nameserver.md §5.1, §5.3, §5.4, §17; DESIGN.md §3, small registrations."""
+
+import zlib
+from dataclasses import replace
+from itertools import pairwise
+
+import orjson
+import pytest
+
+from namesrv_stream.processor.name_server import Accepted, Answer, Options
+from namesrv_stream.processor.register_body import registration_hash
+from namesrv_stream.remoting import fastjson
+from namesrv_stream.remoting.codes import ONEWAY_FLAG, RequestCode, ResponseCode
+from namesrv_stream.remoting.command import RemotingCommand
+from namesrv_stream.remoting.headers import RegisterBrokerRequestHeader
+from namesrv_stream.route.events import (
+    BrokerHeartbeat,
+    BrokerRegistered,
+    BrokerUnregistered,
+    Origin,
+    Proof,
+    TopicRegistered,
+    WritePermChanged,
+)
+from namesrv_stream.route.fold_state import LeaseKey
+from namesrv_stream.route.group import delete_topic
+from namesrv_stream.route.model import DataVersion, LiveKey, QueueData, TopicQueueMappingInfo
+from tests.support.name_server import (
+    MASTER,
+    SLAVE,
+    Exchange,
+    a_body,
+    a_broker_header,
+    a_registration_request,
+    a_topic,
+)
+
+ORIGIN = Origin("s1", 1, 1)
+KEY = LeaseKey("broker-a", LiveKey("c0", MASTER))
+DAY_MS = 86_400_000
+
+
+def a_heartbeat_request(addr: str = MASTER, **changes: str | None) -> RemotingCommand:
+    return RemotingCommand(RequestCode.BROKER_HEARTBEAT, ext_fields=a_broker_header(addr, **changes))
+
+
+def a_version_request(counter: int = 1, addr: str = MASTER, **changes: str | None) -> RemotingCommand:
+    body = orjson.dumps({"counter": counter, "stateVersion": 0, "timestamp": 1_000})
+    return RemotingCommand(RequestCode.QUERY_DATA_VERSION, ext_fields=a_broker_header(addr, **changes), body=body)
+
+
+def an_unregister_request(addr: str = MASTER, **changes: str | None) -> RemotingCommand:
+    return RemotingCommand(RequestCode.UNREGISTER_BROKER, ext_fields=a_broker_header(addr, **changes))
+
+
+def with_registered(*requests: RemotingCommand, options: Options | None = None) -> Exchange:
+    """A server that has heard ``requests``, one master if none is given."""
+    server = Exchange(options)
+    for request in requests or (a_registration_request(),):
+        assert server.send(request).response.code == ResponseCode.SUCCESS
+    server.logged.clear()
+    return server
+
+
+def accepted_by(answer: Answer) -> Accepted:
+    (accepted,) = answer.accepted
+    return accepted
+
+
+def is_full(answer: Answer) -> bool:
+    return isinstance(accepted_by(answer).logged, BrokerRegistered)
+
+
+def was_decoded(answer: Answer) -> bool:
+    return accepted_by(answer).applied is not None
+
+
+def remark_of(answer: Answer) -> str:
+    return answer.response.remark or ""
+
+
+# ---- 103: the first registration ----
+
+
+def test_first_registration_is_logged_in_full_and_applied() -> None:
+    server = Exchange()
+
+    answer = server.send(a_registration_request(heartbeatTimeoutMillis="10000", zone_name="z1"))
+
+    event = accepted_by(answer).logged
+    assert isinstance(event, BrokerRegistered)
+    assert event == accepted_by(answer).applied
+    r = event.registration
+    assert (r.cluster, r.broker_name, r.broker_addr, r.broker_id) == ("c0", "broker-a", MASTER, 0)
+    assert (r.ha_server_addr, r.timeout_ms, r.enable_acting_master, r.zone_name) == (
+        "10.0.0.1:10912", 10_000, False, "z1",
+    )  # fmt: skip
+    assert (r.data_version, r.filter_servers, r.topic_mappings) == (DataVersion(1, 1_000, 0), (), None)
+    assert r.topics == {"TopicTest": QueueData(8, 8, 6, 0), "baseTopic": QueueData(8, 8, 6, 0)}
+    assert event.origin == ORIGIN
+
+
+def test_hash_of_the_registration_is_that_of_header_and_body() -> None:
+    request = a_registration_request()
+
+    event = accepted_by(Exchange().send(request)).logged
+
+    assert isinstance(event, BrokerRegistered)
+    header = RegisterBrokerRequestHeader.from_ext_fields(request.ext_fields)
+    assert event.registration.registration_hash == registration_hash(header, request.body or b"")
+
+
+def test_broker_that_sends_no_acting_master_flag_is_known_as_old() -> None:
+    event = accepted_by(Exchange().send(a_registration_request(enableActingMaster=None))).logged
+
+    assert isinstance(event, BrokerRegistered)
+    assert event.registration.enable_acting_master is None
+
+
+def test_static_topics_are_part_of_the_registration() -> None:
+    info = {"topic": "st", "bname": "broker-a", "totalQueues": 4, "epoch": 7, "scope": "g", "currIdMap": {"0": 0}}
+
+    event = accepted_by(
+        Exchange().send(a_registration_request(body=a_body(topicQueueMappingInfoMap={"st": info})))
+    ).logged
+
+    assert isinstance(event, BrokerRegistered)
+    assert event.registration.topic_mappings == {
+        "st": TopicQueueMappingInfo("st", "broker-a", 4, 7, "g", False, {0: 0})
+    }
+
+
+def test_registration_without_a_body_is_accepted() -> None:
+    request = RemotingCommand(RequestCode.REGISTER_BROKER, ext_fields=a_broker_header())
+
+    answer = Exchange().send(request)
+
+    assert answer.response.code == ResponseCode.SUCCESS
+    assert is_full(answer)
+
+
+def test_master_gets_no_addresses_and_no_body() -> None:
+    response = Exchange().send(a_registration_request()).response
+
+    assert (response.code, response.remark, response.ext_fields, response.body) == (
+        ResponseCode.SUCCESS,
+        None,
+        {},
+        None,
+    )
+
+
+# ---- 103: refusals log nothing and change nothing ----
+
+REFUSALS = {
+    "wrong crc": (a_registration_request(crc=1), "crc32 not match"),
+    "crc of a body that is absent": (
+        RemotingCommand(RequestCode.REGISTER_BROKER, ext_fields=a_broker_header(bodyCrc32="5")),
+        "crc32 not match",
+    ),
+    "one topic first": (a_registration_request(body=a_body({"t": a_topic()})), "register broker failed"),
+    "no name": (a_registration_request(brokerName=None), "brokerName is missing"),
+    "no address": (a_registration_request(brokerAddr=None), "brokerAddr is missing"),
+    "empty address": (a_registration_request(brokerAddr=""), "brokerAddr is missing"),
+    "no cluster": (a_registration_request(clusterName=None), "clusterName is missing"),
+    "no id": (a_registration_request(brokerId=None), "brokerId is missing or no number"),
+    "id is a word": (a_registration_request(brokerId="x"), "brokerId is missing or no number"),
+    "no fields": (RemotingCommand(RequestCode.REGISTER_BROKER), "brokerName is missing"),
+    "malformed body": (a_registration_request(body=b"{"), "body of request 103 cannot be decoded: "),
+}
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_refused_registration_is_answered_system_error_and_leaves_nothing(case: str) -> None:
+    request, remark = REFUSALS[case]
+    server = Exchange()
+
+    answer = server.send(request)
+
+    assert answer.response.code == ResponseCode.SYSTEM_ERROR
+    assert remark_of(answer).startswith(remark)
+    assert answer.accepted == ()
+    assert answer.response.ext_fields is None
+    assert server.server.memory.settled == {}
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_refused_registration_loses_nothing_of_a_known_broker(case: str) -> None:
+    server = with_registered(a_registration_request("10.0.0.9:10911", brokerName="other"))
+    before = dict(server.view.table.groups)
+
+    server.send(REFUSALS[case][0])
+
+    assert server.view.table.groups == before
+
+
+def test_crc_zero_is_not_checked() -> None:
+    assert Exchange().send(a_registration_request(crc=0)).response.code == ResponseCode.SUCCESS
+
+
+def test_crc_is_over_the_body_as_sent_with_its_sign_bit_cleared() -> None:
+    bodies = [a_body(counter=n) for n in range(64)]
+    negative = next(b for b in bodies if zlib.crc32(b) >= 1 << 31)
+
+    assert Exchange().send(a_registration_request(body=negative)).response.code == ResponseCode.SUCCESS
+    unchecked = Exchange().send(a_registration_request(body=negative, crc=zlib.crc32(negative)))
+    # 2^31 and above is no Java int, so the field counts as absent: unchecked.
+    assert unchecked.response.code == ResponseCode.SUCCESS
+
+
+def test_one_topic_after_a_full_registration_is_logged_in_full_each_time() -> None:
+    server = with_registered()
+    request = a_registration_request(body=a_body({"new": a_topic()}, counter=2))
+
+    assert [is_full(server.send(request)) for _ in range(2)] == [True, True]
+    assert "new" in server.view.table.group("broker-a").topics
+
+
+# ---- 103: an unchanged registration ----
+
+
+def test_ten_periodic_registrations_log_one_full_record() -> None:
+    server = Exchange()
+
+    answers = [server.send(a_registration_request(body=a_body(stamp=n))) for n in range(10)]
+
+    assert [is_full(a) for a in answers] == [True] + [False] * 9
+    assert all(a.response.code == ResponseCode.SUCCESS for a in answers)
+
+
+def test_unchanged_registration_is_a_heartbeat_that_proves_it() -> None:
+    server = with_registered()
+    group = server.view.table.group("broker-a")
+
+    event = accepted_by(server.send(a_registration_request(body=a_body(stamp=2)))).logged
+
+    digest = group.lives[KEY.live_key].registration_hash
+    assert event == BrokerHeartbeat(ORIGIN, "broker-a", KEY.live_key, Proof.REGISTRATION, digest)
+    assert server.view.table.group("broker-a") is group
+
+
+def test_settled_registration_is_not_decoded() -> None:
+    server = with_registered(a_registration_request(), a_registration_request())
+    # A body that cannot be read, settled by its hash: reading it would be a BodyDecodeError.
+    request = a_registration_request(body=b"{")
+    header = RegisterBrokerRequestHeader.from_ext_fields(request.ext_fields)
+    memory = server.server.memory
+    memory.settled[KEY] = memory.settled[KEY]._replace(registration_hash=registration_hash(header, b"{"))
+
+    answer = server.send(request)
+
+    assert answer.response.code == ResponseCode.SUCCESS
+    assert (is_full(answer), was_decoded(answer)) == (False, False)
+
+
+def test_wrong_crc_of_a_settled_registration_is_still_refused() -> None:
+    server = with_registered(a_registration_request(), a_registration_request())
+
+    assert remark_of(server.send(a_registration_request(crc=1))) == "crc32 not match"
+
+
+def test_changed_body_is_logged_in_full() -> None:
+    server = with_registered()
+
+    assert is_full(server.send(a_registration_request(body=a_body(counter=2))))
+    assert not is_full(server.send(a_registration_request(body=a_body(counter=2))))
+
+
+def test_registration_over_a_new_connection_is_applied_but_small() -> None:
+    server = with_registered(a_registration_request(), a_registration_request())
+
+    answer = server.send(a_registration_request(), connection=2)
+
+    assert (is_full(answer), was_decoded(answer)) == (False, True)
+    assert server.view.table.group("broker-a").lives[KEY.live_key].holders["s1"].connection_id == 2
+
+
+def test_after_a_change_of_its_group_a_registration_is_decoded_again() -> None:
+    server = with_registered(a_registration_request(), a_registration_request())
+    server.accept(WritePermChanged(ORIGIN, "broker-a", writable=False))
+
+    answers = [server.send(a_registration_request()) for _ in range(2)]
+
+    assert [(is_full(a), was_decoded(a)) for a in answers] == [(False, True), (False, False)]
+    # The same version does not rewrite what the operator wiped. Source: nameserver.md §7.2.
+    assert server.view.table.group("broker-a").topics["TopicTest"].perm == 4
+
+
+def test_deleted_topic_comes_back_with_the_next_unchanged_registration() -> None:
+    server = with_registered(a_registration_request(), a_registration_request())
+    server.view.table.replace_group(delete_topic(server.view.table.group("broker-a"), "TopicTest"))
+
+    answer = server.send(a_registration_request())
+
+    assert (is_full(answer), was_decoded(answer)) == (False, True)
+    assert "TopicTest" in server.view.table.group("broker-a").topics
+
+
+def test_a_gone_broker_comes_back_at_once_with_a_small_record() -> None:
+    server = with_registered(a_registration_request(), a_registration_request())
+    server.close(1)
+    assert not server.view.table.group("broker-a").is_registered
+
+    answer = server.send(a_registration_request(), connection=2)
+
+    assert (is_full(answer), was_decoded(answer)) == (False, True)
+    assert server.view.table.group("broker-a").broker_addrs == {0: MASTER}
+
+
+def test_topic_registered_beside_does_not_make_a_registration_full() -> None:
+    server = with_registered(a_registration_request(), a_registration_request())
+    server.accept(TopicRegistered(ORIGIN, "broker-a", "side", QueueData(1, 1, 6)))
+
+    answer = server.send(a_registration_request())
+
+    assert (is_full(answer), was_decoded(answer)) == (False, True)
+
+
+def test_registration_in_full_at_least_once_an_interval() -> None:
+    server = with_registered(a_registration_request(), a_registration_request())
+
+    server.now_ms = DAY_MS - 1
+    assert not is_full(server.send(a_registration_request()))
+    server.now_ms = DAY_MS
+    assert [is_full(server.send(a_registration_request())) for _ in range(2)] == [True, False]
+    server.now_ms = 2 * DAY_MS - 1
+    assert not is_full(server.send(a_registration_request()))
+    server.now_ms = 2 * DAY_MS
+    assert is_full(server.send(a_registration_request()))
+
+
+def test_brokers_known_from_the_tables_are_due_spread_over_one_interval() -> None:
+    server = Exchange(Options(full_registration_interval_ms=1_000))
+    names = [f"broker-{n}" for n in range(40)]
+    for name in names:
+        server.send(a_registration_request(brokerName=name))
+    server.server.memory.full_due_ms.clear()  # as after a restart of the server
+
+    due_at_ms: list[int] = []
+    for name in names:
+        for now_ms in range(0, 1_001, 100):
+            server.now_ms = now_ms
+            if is_full(server.send(a_registration_request(brokerName=name))):
+                due_at_ms.append(now_ms)
+                break
+
+    assert len(due_at_ms) == len(names)
+    assert len(set(due_at_ms)) > 5
+
+
+def test_registration_that_the_fold_wants_is_logged_in_full_once() -> None:
+    server = with_registered(a_registration_request(), a_registration_request())
+    server.server.memory.wanted.add(KEY)
+
+    assert [is_full(server.send(a_registration_request())) for _ in range(2)] == [True, False]
+    assert server.server.memory.wanted == set()
+
+
+def test_wanted_registration_of_another_broker_stays_wanted() -> None:
+    server = with_registered(a_registration_request(), a_registration_request())
+    server.server.memory.wanted.add(KEY._replace(broker_name="other"))
+
+    assert not is_full(server.send(a_registration_request()))
+    assert len(server.server.memory.wanted) == 1
+
+
+# ---- 103: what a slave and the order topics get ----
+
+
+def test_slave_is_told_its_master_and_its_masters_ha_address() -> None:
+    server = with_registered()
+
+    for _ in range(3):  # the full, the small and the settled answer
+        response = server.send(a_registration_request(SLAVE, 1), connection=2).response
+        assert response.ext_fields == {"haServerAddr": "10.0.0.1:10912", "masterAddr": MASTER}
+
+
+def test_slave_without_a_master_is_told_nothing() -> None:
+    server = with_registered()
+    server.close(1)
+
+    assert server.send(a_registration_request(SLAVE, 1), connection=2).response.ext_fields == {}
+
+
+def test_slave_of_another_cluster_is_not_told_the_master() -> None:
+    server = with_registered()
+
+    assert server.send(a_registration_request(SLAVE, 1, clusterName="c1")).response.ext_fields == {}
+
+
+def test_masters_missing_ha_address_is_left_out() -> None:
+    server = with_registered(a_registration_request(haServerAddr=None))
+
+    assert server.send(a_registration_request(SLAVE, 1)).response.ext_fields == {"masterAddr": MASTER}
+
+
+def test_stale_registration_is_answered_success_with_nothing_in_it() -> None:
+    def body(state_version: int, counter: int) -> bytes:
+        return a_body(dataVersion={"counter": counter, "stateVersion": state_version, "timestamp": 1})
+
+    server = with_registered(a_registration_request(), a_registration_request(SLAVE, 1, body=body(2, 1)))
+
+    for _ in range(2):
+        response = server.send(a_registration_request("10.0.0.3:10911", 1, body=body(1, 1))).response
+        assert (response.code, response.ext_fields) == (ResponseCode.SUCCESS, {})
+    assert server.view.table.group("broker-a").broker_addrs == {0: MASTER, 1: SLAVE}
+
+
+def test_order_topics_are_in_the_answers_body() -> None:
+    server = Exchange()
+    server.view.table.kv["ORDER_TOPIC_CONFIG"] = {"T": "broker-a:4"}
+
+    bodies = [server.send(a_registration_request()).response.body for _ in range(3)]
+
+    assert bodies == [b'{"table":{"T":"broker-a:4"}}'] * 3
+
+
+def test_empty_namespace_of_order_topics_is_an_empty_table() -> None:
+    server = Exchange()
+    server.view.table.kv["ORDER_TOPIC_CONFIG"] = {}
+
+    assert server.send(a_registration_request()).response.body == b'{"table":{}}'
+
+
+def test_order_topics_are_left_out_where_switched_off() -> None:
+    server = Exchange(Options(return_order_topic_config_to_broker=False))
+    server.view.table.kv["ORDER_TOPIC_CONFIG"] = {"T": "broker-a:4"}
+
+    assert server.send(a_registration_request()).response.body is None
+
+
+# ---- 104 ----
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_unregister_is_answered_success_and_logged_known_or_not(is_known: bool) -> None:
+    server = with_registered() if is_known else Exchange()
+
+    answer = server.send(an_unregister_request())
+
+    event = BrokerUnregistered(ORIGIN, "broker-a", KEY.live_key, 0)
+    assert (answer.response.code, answer.response.remark) == (ResponseCode.SUCCESS, None)
+    assert answer.accepted == (Accepted(event, event),)
+    assert not server.view.table.group("broker-a").is_registered
+
+
+def test_unregister_without_an_id_is_by_address() -> None:
+    server = with_registered()
+
+    server.send(an_unregister_request(brokerId=None))
+
+    assert not server.view.table.group("broker-a").is_registered
+
+
+@pytest.mark.parametrize("field", ["brokerName", "brokerAddr", "clusterName"])
+@pytest.mark.parametrize(
+    "code", [RequestCode.UNREGISTER_BROKER, RequestCode.QUERY_DATA_VERSION, RequestCode.BROKER_HEARTBEAT]
+)
+def test_request_without_a_needed_field_is_refused_and_logs_nothing(code: RequestCode, field: str) -> None:
+    answer = with_registered().send(RemotingCommand(code, ext_fields=a_broker_header(**{field: None})))
+
+    assert (answer.response.code, answer.response.remark) == (ResponseCode.SYSTEM_ERROR, f"{field} is missing")
+    assert answer.accepted == ()
+
+
+# ---- 322 ----
+
+
+def changed(answer: Answer) -> str:
+    return (answer.response.ext_fields or {})["changed"]
+
+
+def test_equal_version_of_a_held_broker_is_unchanged() -> None:
+    answer = with_registered().send(a_version_request(1))
+
+    assert (answer.response.code, changed(answer)) == (ResponseCode.SUCCESS, "false")
+    assert answer.response.body == b'{"counter":1,"stateVersion":0,"timestamp":1000}'
+
+
+@pytest.mark.parametrize("counter", [0, 2])
+def test_older_and_newer_versions_are_changed(counter: int) -> None:
+    answer = with_registered().send(a_version_request(counter))
+
+    assert changed(answer) == "true"
+    assert fastjson.loads(answer.response.body or b"")["counter"] == 1
+
+
+def test_unknown_broker_is_changed_and_has_no_version() -> None:
+    answer = Exchange().send(a_version_request())
+
+    assert (changed(answer), answer.response.body, answer.accepted) == ("true", None, ())
+
+
+def test_broker_heard_only_by_another_server_is_changed_here() -> None:
+    server = with_registered()
+    here = Exchange(server_id="s2")
+    here.view.reload(server.view.table, {})
+
+    answer = here.send(a_version_request())
+
+    assert (changed(answer), answer.accepted) == ("true", ())
+
+
+def test_broker_heard_before_this_servers_start_is_changed() -> None:
+    server = with_registered()
+    restarted = Exchange(server_epoch=2)
+    restarted.view.reload(server.view.table, {})
+
+    assert changed(restarted.send(a_version_request())) == "true"
+    restarted.send(a_registration_request())
+    assert changed(restarted.send(a_version_request())) == "false"
+
+
+def test_request_without_a_version_is_changed() -> None:
+    request = RemotingCommand(RequestCode.QUERY_DATA_VERSION, ext_fields=a_broker_header())
+
+    assert changed(with_registered().send(request)) == "true"
+
+
+def test_malformed_version_is_answered_system_error_and_logs_nothing() -> None:
+    request = RemotingCommand(RequestCode.QUERY_DATA_VERSION, ext_fields=a_broker_header(), body=b"{")
+
+    answer = with_registered().send(request)
+
+    assert (answer.response.code, answer.accepted) == (ResponseCode.SYSTEM_ERROR, ())
+    assert remark_of(answer).startswith("body of request 322 cannot be decoded")
+
+
+# ---- heartbeats: 322 and 904 ----
+
+
+@pytest.mark.parametrize("request_", [a_version_request(1), a_version_request(9), a_heartbeat_request()])
+def test_heartbeat_of_a_held_broker_is_logged_and_changes_no_view(request_: RemotingCommand) -> None:
+    answer = with_registered().send(request_)
+
+    event = BrokerHeartbeat(ORIGIN, "broker-a", KEY.live_key, Proof.HEARTBEAT)
+    assert answer.accepted == (Accepted(event, None),)
+
+
+@pytest.mark.parametrize("request_", [a_version_request(addr=SLAVE), a_heartbeat_request(SLAVE)])
+def test_heartbeat_of_an_unknown_broker_is_success_and_logs_nothing(request_: RemotingCommand) -> None:
+    answer = with_registered().send(request_)
+
+    assert (answer.response.code, answer.accepted) == (ResponseCode.SUCCESS, ())
+
+
+def test_heartbeat_of_a_broker_that_left_logs_nothing() -> None:
+    server = with_registered()
+    server.send(an_unregister_request())
+
+    assert server.send(a_heartbeat_request()).accepted == ()
+
+
+def test_heartbeat_under_another_cluster_logs_nothing() -> None:
+    assert with_registered().send(a_heartbeat_request(clusterName="c1")).accepted == ()
+
+
+def test_heartbeat_over_another_connection_does_not_move_the_holder() -> None:
+    server = with_registered()
+
+    server.send(a_heartbeat_request(), connection=2)
+    server.close(2)
+
+    assert server.view.table.group("broker-a").lives[KEY.live_key].holders["s1"].connection_id == 1
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [a_registration_request(), a_version_request(), a_heartbeat_request(), an_unregister_request()],
+    ids=["103", "322", "904", "104"],
+)
+def test_oneway_requests_do_the_same_as_others(request_: RemotingCommand) -> None:
+    answers = [with_registered().send(replace(request_, flag=flag)) for flag in (0, ONEWAY_FLAG)]
+
+    assert all(one == two for one, two in pairwise(answers))
+
+
+# ---- 901 ----
+
+
+def a_group_request(**fields: str) -> RemotingCommand:
+    return RemotingCommand(RequestCode.GET_BROKER_MEMBER_GROUP, ext_fields=fields)
+
+
+def test_member_group_lists_addresses_and_echoes_the_cluster() -> None:
+    server = with_registered(a_registration_request(), a_registration_request(SLAVE, 1))
+
+    response = server.send(a_group_request(brokerName="broker-a", clusterName="whatever")).response
+
+    assert response.code == ResponseCode.SUCCESS
+    assert response.remark == "not set any response code"  # Java's slip, nameserver.md §17
+    assert response.body == (
+        b'{"brokerMemberGroup":{"brokerAddrs":{0:"10.0.0.1:10911",1:"10.0.0.2:10911"},'
+        b'"brokerName":"broker-a","cluster":"whatever"}}'
+    )
+
+
+def test_unknown_member_group_is_empty() -> None:
+    response = Exchange().send(a_group_request(brokerName="x", clusterName="c")).response
+
+    assert response.body == b'{"brokerMemberGroup":{"brokerAddrs":{},"brokerName":"x","cluster":"c"}}'
+
+
+def test_member_group_without_fields_is_empty() -> None:
+    response = Exchange().send(RemotingCommand(RequestCode.GET_BROKER_MEMBER_GROUP)).response
+
+    assert response.body == b'{"brokerMemberGroup":{"brokerAddrs":{}}}'

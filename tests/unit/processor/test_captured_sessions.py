@@ -1,0 +1,195 @@
+"""The captured sessions of the real name server, played to ours: every answer is Java's, but for listed differences."""
+
+from collections import Counter
+from functools import cache
+from typing import Any, NamedTuple
+
+import orjson
+
+from namesrv_stream.processor.dispatch import PROCESSORS
+from namesrv_stream.processor.name_server import Options
+from namesrv_stream.remoting import fastjson
+from namesrv_stream.remoting.codes import RequestCode, ResponseCode, SerializeType
+from namesrv_stream.remoting.command import RemotingCommand
+from namesrv_stream.remoting.frame import encode_frame
+from tests.support.name_server import Exchange
+from tests.vectors.captured import CapturedEnd, CapturedFrame, captured_events
+
+#: The part whose server had supportActingMaster=true.
+ACTING = "acting"
+COMPRESSED_BROKER = "broker-compressed"
+
+# Why an answer may differ from Java's, and how many do.
+ORDER_CONF = "105: orderTopicConf comes from the KV table, whose codes are the next issue's"
+ORDER_TABLE = "103: the answer's KV table comes from codes of the next issue"
+WIPED_PERM = "105: after 205 WIPE_WRITE_PERM_OF_BROKER, a code of the next issue"
+TOPIC_REGISTERED = "105: after 217 REGISTER_TOPIC_IN_NAMESRV, a code of the next issue"
+COMPRESSED = "a 5.x compressed body that its header denies is read on purpose (ADR 0006)"
+EXPECTED_DIFFERENCES = {ORDER_CONF: 23, ORDER_TABLE: 10, WIPED_PERM: 1, TOPIC_REGISTERED: 1, COMPRESSED: 11}
+
+
+class Played(NamedTuple):
+    """One request of the capture with both answers."""
+
+    part: str
+    at_s: float
+    request: RemotingCommand
+    ours: RemotingCommand
+    java: RemotingCommand
+
+    @property
+    def differs(self) -> bool:
+        return said(self.ours) != said(self.java)
+
+
+@cache
+def played() -> tuple[Played, ...]:
+    """Every answered request of an implemented code; each part is played to a fresh server, closes included."""
+    servers: dict[str, Exchange] = {}
+    waiting: dict[tuple[str, int, int], tuple[RemotingCommand, RemotingCommand]] = {}
+    result: list[Played] = []
+    for event in captured_events():
+        server = servers.get(event.part)
+        if server is None:
+            options = Options(support_acting_master=event.part == ACTING, order_message_enable=True)
+            server = servers[event.part] = Exchange(options)
+        if isinstance(event, CapturedEnd) and event.is_close:
+            server.close(event.connection)
+        if not isinstance(event, CapturedFrame):
+            continue
+        command = event.command
+        key = (event.part, event.connection, command.opaque)
+        if event.from_peer:
+            server.now_ms = int(event.at_s * 1000)
+            response = server.send(command, event.connection).response
+            if not command.is_oneway:
+                waiting[key] = (command, response)
+        else:
+            request, ours = waiting.pop(key)
+            if request.code in PROCESSORS:
+                result.append(Played(event.part, event.at_s, request, ours, command))
+    return tuple(result)
+
+
+def said(answer: RemotingCommand) -> tuple[object, ...]:
+    return (answer.code, answer.remark, answer.ext_fields, unordered(answer.body))
+
+
+def unordered(body: bytes | None) -> object:
+    return sorted_lists(fastjson.loads(body)) if body else None
+
+
+def sorted_lists(value: Any) -> Any:
+    """``value`` with its lists sorted: Java writes them in hash order."""
+    if isinstance(value, dict):
+        return {k: sorted_lists(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return sorted((sorted_lists(v) for v in value), key=lambda v: orjson.dumps(v, option=orjson.OPT_SORT_KEYS))
+    return value
+
+
+def without_order_conf(body: bytes | None) -> Any:
+    return {k: v for k, v in sorted_lists(fastjson.loads(body or b"{}")).items() if k != "orderTopicConf"}
+
+
+def without_broker(body: bytes | None, broker_name: str) -> Any:
+    """A ClusterInfo without one broker name, nor clusters that have only that."""
+    fields = sorted_lists(fastjson.loads(body or b"{}"))
+    names = {c: [n for n in ns if n != broker_name] for c, ns in fields["clusterAddrTable"].items()}
+    return (
+        {n: data for n, data in fields["brokerAddrTable"].items() if n != broker_name},
+        {c: ns for c, ns in names.items() if ns},
+    )
+
+
+def reason_of(p: Played) -> str | None:
+    """Which of the expected differences this is; None for any other."""
+    topic = (p.request.ext_fields or {}).get("topic")
+    both_succeed = (p.ours.code, p.java.code) == (ResponseCode.SUCCESS, ResponseCode.SUCCESS)
+    match p.request.code:
+        case RequestCode.GET_ROUTEINFO_BY_TOPIC if both_succeed:
+            if unordered(p.ours.body) == without_order_conf(p.java.body):
+                return ORDER_CONF
+            ours, java = (fastjson.loads(a.body or b"") for a in (p.ours, p.java))
+            perms = [sorted((q["brokerName"], q["perm"]) for q in route["queueDatas"]) for route in (ours, java)]
+            if perms == [[("broker-a", 6), ("broker-b", 6)], [("broker-a", 6), ("broker-b", 4)]]:
+                return WIPED_PERM
+        case RequestCode.GET_ROUTEINFO_BY_TOPIC if p.part == "options":
+            if topic == "Topic-single-topic" and p.ours.code == ResponseCode.TOPIC_NOT_EXIST:
+                return TOPIC_REGISTERED
+            if topic == "Topic-compressed" and p.java.code == ResponseCode.TOPIC_NOT_EXIST:
+                return COMPRESSED
+        case RequestCode.REGISTER_BROKER if both_succeed:
+            if p.ours.body is None and p.java.body and p.ours.ext_fields == p.java.ext_fields:
+                return ORDER_TABLE
+        case RequestCode.REGISTER_BROKER if p.java.code == ResponseCode.SYSTEM_ERROR:
+            is_that = (p.request.ext_fields or {}).get("brokerName") == COMPRESSED_BROKER
+            if is_that and '"registerBrokerBody" is null' in (p.java.remark or ""):
+                return COMPRESSED
+        case RequestCode.GET_BROKER_CLUSTER_INFO if both_succeed:
+            if without_broker(p.ours.body, COMPRESSED_BROKER) == without_broker(p.java.body, ""):
+                return COMPRESSED
+    return None
+
+
+def test_every_answer_is_javas_but_for_the_listed_differences() -> None:
+    differing = [p for p in played() if p.differs]
+
+    assert [(p.part, p.at_s, p.request, p.ours, p.java) for p in differing if reason_of(p) is None] == []
+    assert Counter(reason_of(p) for p in differing) == EXPECTED_DIFFERENCES
+
+
+def test_all_answers_to_implemented_codes_are_compared() -> None:
+    assert Counter(RequestCode(p.request.code) for p in played()) == {
+        RequestCode.REGISTER_BROKER: 123,
+        RequestCode.UNREGISTER_BROKER: 4,
+        RequestCode.GET_ROUTEINFO_BY_TOPIC: 429,
+        RequestCode.GET_BROKER_CLUSTER_INFO: 128,
+        RequestCode.QUERY_DATA_VERSION: 6,
+        RequestCode.GET_BROKER_MEMBER_GROUP: 51,
+    }
+
+
+def test_bodies_have_the_same_bytes_as_javas_up_to_the_order_of_entries() -> None:
+    # So keys are quoted, characters escaped and nulls left out as Java does, in the form that each client asked for.
+    bodies = [(p.ours.body or b"", p.java.body or b"") for p in played() if not p.differs]
+
+    assert [(ours, java) for ours, java in bodies if sorted(ours) != sorted(java)] == []
+    assert sum(ours == java for ours, java in bodies if java) == 386
+
+
+def test_strict_routes_are_in_javas_order_but_for_the_lists() -> None:
+    # Strict maps are sorted, so a strict body with lists of one entry has one form only.
+    single = [
+        (p.ours.body, p.java.body)
+        for p in played()
+        if p.request.code == RequestCode.GET_ROUTEINFO_BY_TOPIC
+        and p.request.version >= 401
+        and not p.differs
+        and (p.java.body or b"").count(b'"perm"') == 1
+    ]
+
+    assert len(single) >= 50
+    assert [pair for pair in single if pair[0] != pair[1]] == []
+
+
+def test_both_forms_of_routes_are_among_the_answers() -> None:
+    bodies = [p.ours.body for p in played() if p.request.code == RequestCode.GET_ROUTEINFO_BY_TOPIC and p.ours.body]
+
+    assert any(b'"brokerAddrs":{"0":' in body for body in bodies)
+    assert any(b'"brokerAddrs":{0:' in body for body in bodies)
+
+
+def test_header_differs_from_javas_in_language_and_answers_binary_requests_in_binary() -> None:
+    # Java answers binary requests with a JSON header (nameserver.md §17); every peer reads both.
+    forms = Counter((p.request.serialize_type, p.ours.serialize_type, p.java.serialize_type) for p in played())
+    assert forms == {
+        (SerializeType.JSON, SerializeType.JSON, SerializeType.JSON): 734,
+        (SerializeType.ROCKETMQ, SerializeType.ROCKETMQ, SerializeType.JSON): 7,
+    }
+    assert all((p.ours.version, p.ours.flag, p.ours.opaque) == (p.java.version, p.java.flag, p.java.opaque)
+               for p in played())  # fmt: skip
+
+
+def test_every_answer_can_be_written() -> None:
+    assert all(len(encode_frame(p.ours)) > 8 for p in played())

@@ -1,0 +1,65 @@
+import json
+from typing import Any
+
+import pytest
+
+from namesrv_stream.remoting.fastjson import loads
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param('{"a":{"x":1},"b":{"$ref":"$.a"}}', {"a": {"x": 1}, "b": {"x": 1}}, id="property"),
+        pytest.param('{"b":{"$ref":"$.a"},"a":{"x":1}}', {"b": {"x": 1}, "a": {"x": 1}}, id="forward"),
+        pytest.param('[[1],{"$ref":"$[0]"}]', [[1], [1]], id="array item"),
+        pytest.param('{"a":[{"x":[2]}],"b":{"$ref":"$.a[0].x"}}', {"a": [{"x": [2]}], "b": [2]}, id="path"),
+        pytest.param(
+            '{"a":{0:{"x":1}},"b":{"$ref":"$.a[0]"}}', {"a": {"0": {"x": 1}}, "b": {"x": 1}}, id="integer key"
+        ),
+        pytest.param(
+            r'{"t":{"a.b-c":{"x":1}},"b":{"$ref":"$.t.a\\.b\\-c"}}',
+            {"t": {"a.b-c": {"x": 1}}, "b": {"x": 1}},
+            id="key with special characters",
+        ),
+        pytest.param("{a:'x',b:{$ref:'$.a'}}", {"a": "x", "b": "x"}, id="in the dialect"),
+        pytest.param('[[1],{"$ref":"$[0]"},{"$ref":"$[1]"}]', [[1], [1], [1]], id="to a reference already resolved"),
+    ],
+)
+def test_a_reference_is_replaced_by_what_it_names(text: str, expected: Any) -> None:
+    assert loads(text) == expected
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["$", "@", "..", "$.b", "$.c", "$.a.y", "$.a[0]", "$.l[7]", "$.l.x", "$x", "$.", "$.a.", "$[", "$[-1]", "", "a"],
+)
+def test_a_reference_to_nothing_or_to_its_own_outside_is_dropped(path: str) -> None:
+    text = json.dumps({"a": {"x": 1}, "l": [1], "b": {"$ref": path}})
+
+    assert loads(text) == {"a": {"x": 1}, "l": [1], "b": None}
+
+
+def test_a_reference_to_something_with_a_reference_inside_is_dropped() -> None:
+    assert loads('{"a":{"x":[1],"y":{"$ref":"$.a.x"}},"b":{"$ref":"$.a"}}') == {"a": {"x": [1], "y": [1]}, "b": None}
+
+
+def test_a_document_that_is_a_reference_is_null() -> None:
+    assert loads('{"$ref":"$"}') is None
+
+
+@pytest.mark.parametrize("text", ['{"a":{"$ref":1}}', '{"a":{"$ref":"$.b","c":1}}', '{"a":"\\"$ref\\""}'])
+def test_what_only_resembles_a_reference_is_left(text: str) -> None:
+    assert loads(text) == json.loads(text)
+
+
+def test_references_share_the_object() -> None:
+    document = loads('{"a":{"x":1},"b":{"$ref":"$.a"}}')
+
+    assert document["a"] is document["b"]
+
+
+def test_references_cannot_blow_a_document_up() -> None:
+    large = "[" + "0," * 10_000 + "0]"
+
+    with pytest.raises(ValueError, match="larger than its text"):
+        loads('{"a":' + large + ',"b":[' + '{"$ref":"$.a"},' * 10_000 + "]}")

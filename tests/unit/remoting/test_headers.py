@@ -1,0 +1,155 @@
+from collections.abc import Mapping
+from typing import Protocol, Self
+
+import pytest
+
+from namesrv_stream.remoting.codes import RequestCode
+from namesrv_stream.remoting.headers import (
+    AddWritePermOfBrokerRequestHeader,
+    BrokerHeartbeatRequestHeader,
+    DeleteKVConfigRequestHeader,
+    DeleteTopicFromNamesrvRequestHeader,
+    GetBrokerMemberGroupRequestHeader,
+    GetKVConfigRequestHeader,
+    GetKVListByNamespaceRequestHeader,
+    GetRouteInfoRequestHeader,
+    GetTopicsByClusterRequestHeader,
+    NotifyMinBrokerIdChangeRequestHeader,
+    PutKVConfigRequestHeader,
+    QueryDataVersionRequestHeader,
+    RegisterBrokerRequestHeader,
+    RegisterTopicRequestHeader,
+    UnRegisterBrokerRequestHeader,
+    WipeWritePermOfBrokerRequestHeader,
+)
+from tests.vectors.captured import captured_frames
+
+
+class CustomHeader(Protocol):
+    """What all headers can do."""
+
+    @classmethod
+    def from_ext_fields(cls, ext_fields: Mapping[str, str] | None) -> Self: ...
+
+    def to_ext_fields(self) -> dict[str, str]: ...
+
+
+HEADERS: dict[RequestCode, type[CustomHeader]] = {
+    RequestCode.PUT_KV_CONFIG: PutKVConfigRequestHeader,
+    RequestCode.GET_KV_CONFIG: GetKVConfigRequestHeader,
+    RequestCode.DELETE_KV_CONFIG: DeleteKVConfigRequestHeader,
+    RequestCode.REGISTER_BROKER: RegisterBrokerRequestHeader,
+    RequestCode.UNREGISTER_BROKER: UnRegisterBrokerRequestHeader,
+    RequestCode.GET_ROUTEINFO_BY_TOPIC: GetRouteInfoRequestHeader,
+    RequestCode.WIPE_WRITE_PERM_OF_BROKER: WipeWritePermOfBrokerRequestHeader,
+    RequestCode.DELETE_TOPIC_IN_NAMESRV: DeleteTopicFromNamesrvRequestHeader,
+    RequestCode.REGISTER_TOPIC_IN_NAMESRV: RegisterTopicRequestHeader,
+    RequestCode.GET_KVLIST_BY_NAMESPACE: GetKVListByNamespaceRequestHeader,
+    RequestCode.GET_TOPICS_BY_CLUSTER: GetTopicsByClusterRequestHeader,
+    RequestCode.QUERY_DATA_VERSION: QueryDataVersionRequestHeader,
+    RequestCode.ADD_WRITE_PERM_OF_BROKER: AddWritePermOfBrokerRequestHeader,
+    RequestCode.GET_BROKER_MEMBER_GROUP: GetBrokerMemberGroupRequestHeader,
+    RequestCode.BROKER_HEARTBEAT: BrokerHeartbeatRequestHeader,
+    RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE: NotifyMinBrokerIdChangeRequestHeader,
+}
+"""Every request with a custom header; the others have none."""
+
+CAPTURED_CODES = [100, 101, 102, 103, 104, 105, 205, 216, 217, 322, 327, 901, 904]
+
+
+@pytest.mark.parametrize("code", CAPTURED_CODES)
+def test_captured_headers_are_the_same_when_written_again(code: int) -> None:
+    requests = [each.command for each in captured_frames() if each.from_peer and each.command.code == code]
+
+    assert requests
+    for request in requests:
+        assert HEADERS[RequestCode(code)].from_ext_fields(request.ext_fields).to_ext_fields() == request.ext_fields
+
+
+def test_the_captured_requests_without_a_custom_header_have_no_ext_fields() -> None:
+    others = [each.command for each in captured_frames() if each.from_peer and each.command.code not in CAPTURED_CODES]
+
+    assert {command.code for command in others} == {106, 206}
+    assert {command.ext_fields is None for command in others} == {True}
+
+
+@pytest.mark.parametrize("header_class", HEADERS.values())
+def test_absent_ext_fields_leave_every_field_at_its_default(header_class: type[CustomHeader]) -> None:
+    assert header_class.from_ext_fields(None) == header_class()
+
+
+def test_a_registration_of_a_5x_broker_in_an_acting_master_group() -> None:
+    header = RegisterBrokerRequestHeader.from_ext_fields(
+        {
+            "brokerName": "broker-a",
+            "brokerAddr": "10.0.0.1:10911",
+            "clusterName": "C1",
+            "haServerAddr": "10.0.0.1:10912",
+            "brokerId": "1",
+            "heartbeatTimeoutMillis": "10000",
+            "enableActingMaster": "true",
+            "compressed": "false",
+            "bodyCrc32": "1038418621",
+            "__ZONE_NAME": "z1",
+        }
+    )
+
+    assert header == RegisterBrokerRequestHeader(
+        broker_name="broker-a",
+        broker_addr="10.0.0.1:10911",
+        cluster_name="C1",
+        ha_server_addr="10.0.0.1:10912",
+        broker_id=1,
+        heartbeat_timeout_millis=10_000,
+        enable_acting_master=True,
+        compressed=False,
+        body_crc32=1038418621,
+        zone_name="z1",
+    )
+
+
+def test_a_registration_of_a_4x_broker_says_nothing_of_acting_masters() -> None:
+    header = RegisterBrokerRequestHeader.from_ext_fields({"brokerName": "broker-a", "compressed": "true"})
+
+    assert header.enable_acting_master is None
+    assert header.compressed is True
+    assert header.body_crc32 == 0
+
+
+def test_a_route_request_may_name_a_zone() -> None:
+    header = GetRouteInfoRequestHeader.from_ext_fields({"topic": "T", "__ZONE_MODE": "True", "__ZONE_NAME": "z1"})
+
+    assert header == GetRouteInfoRequestHeader("T", accept_standard_json_only=False, zone_mode=True, zone_name="z1")
+
+
+def test_a_plain_route_request_is_written_as_clients_do() -> None:
+    assert GetRouteInfoRequestHeader(topic="T").to_ext_fields() == {"topic": "T"}
+
+
+@pytest.mark.parametrize(
+    ("header", "ext_fields"),
+    [
+        (GetKVListByNamespaceRequestHeader(namespace="n"), {"namespace": "n"}),
+        (GetTopicsByClusterRequestHeader(cluster="C1"), {"cluster": "C1"}),
+        (
+            NotifyMinBrokerIdChangeRequestHeader(min_broker_id=1, min_broker_addr="a:1", offline_broker_addr="a:2"),
+            {"minBrokerId": "1", "minBrokerAddr": "a:1", "offlineBrokerAddr": "a:2"},
+        ),
+    ],
+)
+def test_headers_that_were_not_captured_have_the_names_of_java(
+    header: CustomHeader, ext_fields: dict[str, str]
+) -> None:
+    assert header.to_ext_fields() == ext_fields
+    assert type(header).from_ext_fields(ext_fields) == header
+
+
+def test_a_heartbeat_spells_its_timeout_as_java_does() -> None:
+    header = BrokerHeartbeatRequestHeader(broker_name="b", epoch=3, max_offset=2**40, heartbeat_timeout_mills=9)
+
+    assert header.to_ext_fields() == {
+        "brokerName": "b",
+        "epoch": "3",
+        "maxOffset": "1099511627776",
+        "heartbeatTimeoutMills": "9",
+    }

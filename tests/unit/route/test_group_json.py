@@ -1,0 +1,23 @@
+"""A broker group survives the fold's host."""
+
+import orjson
+import pytest
+from hypothesis import given
+
+from namesrv_stream.route.group import BrokerGroup
+from namesrv_stream.route.group_json import decode_group, encode_group
+from tests.support.strategies_route import groups
+
+
+@given(groups())
+def test_any_group_survives(group: BrokerGroup) -> None:
+    found = decode_group(encode_group(group))
+    assert found == group
+    assert list(found.topics) == list(group.topics)
+    assert list(found.broker_addrs) == list(group.broker_addrs)
+
+
+def test_a_group_of_another_version_is_refused() -> None:
+    fields = orjson.loads(encode_group(BrokerGroup("a"))) | {"group_version": 0}
+    with pytest.raises(ValueError, match="version 0"):
+        decode_group(orjson.dumps(fields))

@@ -1,0 +1,54 @@
+import pytest
+from hypothesis import given
+
+from namesrv_stream.errors import EventDecodeError
+from namesrv_stream.route.model import Registration, TopicQueueMappingInfo
+from namesrv_stream.route.registration_json import (
+    decode_mapping,
+    decode_registration,
+    encode_mapping,
+    encode_registration,
+    mapping_fields,
+    mapping_from,
+    registration_fields,
+    registration_from,
+)
+from tests.support.builders import a_mapping, a_registration
+from tests.support.strategies_route import mappings, registrations
+
+
+@given(registrations())
+def test_a_registration_is_read_as_it_was_written(registration: Registration) -> None:
+    assert decode_registration(encode_registration(registration)) == registration
+
+
+@given(mappings())
+def test_a_static_mapping_is_read_as_it_was_written(info: TopicQueueMappingInfo) -> None:
+    assert decode_mapping(encode_mapping(info)) == info
+
+
+@pytest.mark.parametrize("name", ["cluster", "broker_name", "broker_addr", "broker_id", "data_version", "topics"])
+def test_a_missing_field_is_named(name: str) -> None:
+    fields = registration_fields(a_registration())
+    del fields[name]
+
+    with pytest.raises(EventDecodeError) as caught:
+        registration_from(fields)
+
+    assert name in caught.value.reason
+
+
+@pytest.mark.parametrize("queues", [{"a": 1}, {"0": 1.5}, {"0": "1"}, {"0": 2**31}, {str(2**31): 0}, {"0": None}])
+def test_queue_ids_are_small_numbers(queues: dict[str, object]) -> None:
+    with pytest.raises(EventDecodeError):
+        mapping_from(mapping_fields(a_mapping()) | {"curr_id_map": queues})
+
+
+def test_optional_fields_may_be_absent() -> None:
+    fields = registration_fields(a_registration())
+    for name in ("timeout_ms", "enable_acting_master", "zone_name", "filter_servers", "ha_server_addr"):
+        del fields[name]
+
+    registration = registration_from(fields)
+
+    assert (registration.timeout_ms, registration.enable_acting_master, registration.filter_servers) == (None,) * 3

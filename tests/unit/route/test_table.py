@@ -1,0 +1,96 @@
+from collections.abc import Mapping, Sequence
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from namesrv_stream.route.group import BrokerGroup, is_nothing
+from namesrv_stream.route.table import RouteTable
+from tests.support.builders import RW, a_mapping
+from tests.support.strategies_route import groups
+
+_HISTORIES = st.lists(groups(), max_size=5)
+
+
+def naive_route(newest: Mapping[str, BrokerGroup], topic: str) -> object:
+    """All that the answer for ``topic`` is made of, computed from the groups alone; None where nobody offers it."""
+    offering = {n: g for n, g in newest.items() if topic in g.topics}
+    if not offering:
+        return None
+    any_filter = any(live.filter_servers for g in newest.values() for live in g.lives.values())
+    return (
+        {n: g.topics[topic] for n, g in offering.items()},
+        {n: (g.cluster, dict(g.broker_addrs), g.zone_name, g.enable_acting_master) for n, g in offering.items()},
+        {(n, k): v.filter_servers for n, g in offering.items() for k, v in g.lives.items() if v.filter_servers},
+        any_filter,
+        {n: g.topic_mappings[topic] for n, g in newest.items() if topic in g.topic_mappings},
+    )
+
+
+def all_topics(groups: Sequence[BrokerGroup]) -> set[str]:
+    return {t for g in groups for t in (*g.topics, *g.topic_mappings)}
+
+
+@settings(max_examples=50)
+@given(_HISTORIES)
+def test_indexes_equal_a_naive_recomputation(history: list[BrokerGroup]) -> None:
+    table = RouteTable()
+    newest: dict[str, BrokerGroup] = {}
+    for group in history:
+        table.replace_group(group)
+        newest[group.broker_name] = group
+
+        assert table.groups == {n: g for n, g in newest.items() if not is_nothing(g)}
+        assert set(table.topics()) == {t for g in newest.values() for t in g.topics}
+        for topic in all_topics(history):
+            offers = {g.broker_name: q for g, q in table.queue_data_of(topic)}
+            assert offers == {n: g.topics[topic] for n, g in newest.items() if topic in g.topics}
+            mapping = [g.broker_name for g in table.groups_mapping(topic)]
+            assert mapping == sorted(n for n, g in newest.items() if topic in g.topic_mappings)
+        clusters = {c for g in newest.values() for c in g.clusters}
+        assert table.clusters() == {c: {n for n, g in newest.items() if c in g.clusters} for c in clusters}
+        assert {g.broker_name for g in table.registered_groups()} == {n for n, g in newest.items() if g.broker_addrs}
+        assert table.has_filter_servers() == any(v.filter_servers for g in newest.values() for v in g.lives.values())
+
+
+@settings(max_examples=50)
+@given(_HISTORIES)
+def test_every_topic_whose_route_changed_is_touched(history: list[BrokerGroup]) -> None:
+    table = RouteTable()
+    newest: dict[str, BrokerGroup] = {}
+    for group in history:
+        before = dict(newest)
+        newest[group.broker_name] = group
+
+        touched = table.replace_group(group)
+
+        changed = {t for t in all_topics(history) if naive_route(before, t) != naive_route(newest, t)}
+        assert changed <= touched
+
+
+@settings(max_examples=50)
+@given(_HISTORIES)
+def test_replacing_a_group_by_itself_touches_nothing(history: list[BrokerGroup]) -> None:
+    table = RouteTable()
+    for group in history:
+        table.replace_group(group)
+
+    assert all(table.replace_group(g) <= set(g.topic_mappings) for g in list(table.groups.values()))
+
+
+def test_brokers_of_a_topic_come_by_name() -> None:
+    table = RouteTable()
+    for name in ("b", "a", "c"):
+        table.replace_group(BrokerGroup(name, cluster="c0", broker_addrs={0: name}, topics={"t": RW}))
+
+    assert [g.broker_name for g, _ in table.queue_data_of("t")] == ["a", "b", "c"]
+
+
+def test_a_mapping_is_found_though_its_broker_is_gone() -> None:
+    table = RouteTable()
+    table.replace_group(BrokerGroup("a", topic_mappings={"static": a_mapping()}))
+
+    assert [g.broker_name for g in table.groups_mapping("static")] == ["a"]
+
+
+def test_an_unknown_name_is_an_empty_group() -> None:
+    assert RouteTable().group("x") == BrokerGroup("x")

@@ -1,0 +1,547 @@
+"""What one server sees: its own accepted events at once, on top of the rows of the fold."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import NamedTuple
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from namesrv_stream.route.changes import RouteChange
+from namesrv_stream.route.event_json import encode_event
+from namesrv_stream.route.events import (
+    BrokerDisconnected,
+    BrokerEvent,
+    BrokerHeartbeat,
+    BrokerRegistered,
+    BrokerUnregistered,
+    Origin,
+    Proof,
+    TopicRegistered,
+    WritePermChanged,
+)
+from namesrv_stream.route.group import BrokerGroup
+from namesrv_stream.route.model import DataVersion, LiveKey, QueueData, Registration
+from namesrv_stream.route.reducer import apply
+from namesrv_stream.route.table import RouteTable
+from namesrv_stream.route.topic_route import TopicRoute, pickup_topic_route
+from namesrv_stream.route.view import Pending, RouteView
+from tests.support.builders import NAME, READ_ONLY, RW, S1, S2, Log, a_key, a_mapping, a_registration, over
+
+MASTER = "10.0.0.1:10911"
+V2 = DataVersion(2, 2_000, 0)
+NEWER = a_registration(data_version=V2, topics={"TopicTest": READ_ONLY, "new": RW}, registration_hash="2")
+
+
+def registered(registration: Registration | None = None, connection: int = 1, server: Origin = S1) -> BrokerRegistered:
+    return BrokerRegistered(over(server, connection), registration or a_registration())
+
+
+def unregistered(connection: int = 1, server: Origin = S1) -> BrokerUnregistered:
+    return BrokerUnregistered(over(server, connection), NAME, a_key(), 0)
+
+
+def disconnected(connection: int = 1, server: Origin = S1) -> BrokerDisconnected:
+    return BrokerDisconnected(over(server, connection), NAME, a_key(), "closed by peer")
+
+
+def view_of(*events: BrokerEvent) -> RouteView:
+    view = RouteView()
+    for event in events:
+        view.accept(event)
+    return view
+
+
+def committed(*events: BrokerEvent) -> RouteView:
+    """A view of a table in which ``events`` are committed."""
+    view, log = RouteView(), Log()
+    for event in events:
+        log.say(event)
+    view.commit(log.output.changes, {0: len(log.records)})
+    return view
+
+
+def group_of(view: RouteView) -> BrokerGroup:
+    return view.table.group(NAME)
+
+
+def holders(view: RouteView) -> set[str]:
+    return set(group_of(view).lives[a_key()].holders)
+
+
+# ---- accepted events ----
+
+
+def test_accepted_registration_is_seen_at_once() -> None:
+    view = RouteView()
+
+    _, touched = view.accept(registered())
+
+    assert touched == {"TopicTest", "baseTopic"}
+    assert pickup_topic_route(view.table, "TopicTest") is not None
+    assert view.pending_count == 1
+
+
+def test_accepted_end_is_seen_at_once() -> None:
+    for event in (unregistered(), disconnected()):
+        view = committed(registered())
+
+        _, touched = view.accept(event)
+
+        assert touched == {"TopicTest", "baseTopic"}
+        assert not group_of(view).is_registered
+
+
+def test_accepted_permissions_and_topics_are_seen_at_once() -> None:
+    view = committed(registered())
+
+    touched = [
+        view.accept(WritePermChanged(S1, NAME, writable=False))[1],
+        view.accept(TopicRegistered(S1, NAME, "side", RW))[1],
+    ]
+
+    assert touched == [{"TopicTest", "baseTopic"}, {"side"}]
+    assert group_of(view).topics == {"TopicTest": READ_ONLY, "baseTopic": READ_ONLY, "side": RW}
+
+
+def test_heartbeat_changes_nothing() -> None:
+    view = committed(registered())
+    before = group_of(view)
+
+    _, touched = view.accept(BrokerHeartbeat(over(S1, 1), NAME, a_key(), Proof.HEARTBEAT))
+
+    assert touched == set()
+    assert group_of(view) is before
+
+
+def test_event_that_says_nothing_new_leaves_the_very_same_group() -> None:
+    view = committed(registered())
+    before = group_of(view)
+
+    _, touched = view.accept(registered())
+
+    assert touched == set()
+    assert group_of(view) is before
+
+
+def test_refused_registration_changes_nothing() -> None:
+    view = view_of(registered(a_registration(topics={"one": RW})))
+
+    assert not group_of(view).is_registered
+
+
+def test_absent_topics_go_where_the_committed_setting_says_so() -> None:
+    log = Log()
+    log.change_settings(delete_topic_with_broker_registration=True)
+    view = RouteView()
+    view.commit(log.output.changes, {0: 1})
+    view.accept(registered())
+
+    view.accept(registered(NEWER))
+
+    assert set(group_of(view).topics) == {"TopicTest", "new"}
+
+
+# ---- holders ----
+
+
+def test_broker_stays_while_another_server_holds_it() -> None:
+    for event in (unregistered(), disconnected()):
+        view = committed(registered(), registered(server=S2))
+
+        view.accept(event)
+
+        assert group_of(view).is_registered
+        assert holders(view) == {"s2"}
+
+
+def test_broker_goes_with_its_last_holder() -> None:
+    view = committed(registered(), registered(server=S2))
+
+    view.accept(disconnected(server=S2))
+    view.accept(disconnected())
+
+    assert not group_of(view).is_registered
+
+
+def test_late_end_of_an_older_connection_is_ignored() -> None:
+    for event in (unregistered(1), disconnected(1)):
+        view = committed(registered(connection=1), registered(connection=2))
+
+        _, touched = view.accept(event)
+
+        assert touched == set()
+        assert group_of(view).is_registered
+
+
+def test_unregister_over_a_newer_connection_than_the_registrations_ends_it() -> None:
+    view = committed(registered(connection=1))
+
+    view.accept(unregistered(connection=2))
+
+    assert not group_of(view).is_registered
+
+
+def test_disconnect_of_a_connection_that_registered_nothing_is_ignored() -> None:
+    view = committed(registered(connection=1))
+
+    view.accept(disconnected(connection=2))
+
+    assert group_of(view).is_registered
+
+
+def test_end_heard_by_a_server_that_does_not_hold_the_broker_is_ignored() -> None:
+    for event in (unregistered(server=S2), disconnected(server=S2)):
+        view = committed(registered())
+
+        view.accept(event)
+
+        assert holders(view) == {"s1"}
+
+
+def test_end_of_an_earlier_epochs_hold_is_ignored() -> None:
+    later = Origin("s1", 2)
+    view = committed(registered(connection=9), registered(connection=1, server=later))
+
+    for event in (unregistered(9), disconnected(9)):
+        view.accept(event)
+
+    assert group_of(view).is_registered
+
+
+def test_end_of_an_unknown_broker_is_ignored() -> None:
+    view = view_of(unregistered(), disconnected())
+
+    assert view.table.groups == {}
+
+
+# ---- commits ----
+
+
+def test_event_without_a_position_outlives_every_commit() -> None:
+    view = view_of(registered())
+
+    touched = view.commit([], {0: 1_000})
+
+    assert touched == set()
+    assert (group_of(view).is_registered, view.pending_count) == (True, 1)
+
+
+def test_event_is_dropped_when_its_offset_is_covered_and_not_before() -> None:
+    view, log = RouteView(), Log()
+    log.tick()
+    event = registered()
+    pending, _ = view.accept(event)
+    rows = log.say(event)
+    pending.position = (0, 1)
+
+    counts = []
+    for next_offset, changes in ((1, []), (2, rows)):
+        assert view.commit(changes, {0: next_offset}) == set()
+        counts.append(view.pending_count)
+
+    assert counts == [1, 0]
+    assert view.table.groups == log.groups.groups
+
+
+def test_offsets_of_other_partitions_cover_nothing() -> None:
+    view = RouteView()
+    pending, _ = view.accept(registered())
+    pending.position = (3, 0)
+
+    view.commit([], {0: 5, 2: 5})
+    assert view.pending_count == 1
+    view.commit([], {3: 1})
+    assert view.pending_count == 0
+
+
+def test_covered_event_that_the_fold_refused_is_taken_back() -> None:
+    # The fold had another server's later registration of the same id before it, say: its rows are what counts.
+    view = RouteView()
+    pending, _ = view.accept(registered())
+    pending.position = (0, 0)
+
+    touched = view.commit([], {0: 1})
+
+    assert touched == {"TopicTest", "baseTopic"}
+    assert view.table.groups == {}
+
+
+def test_later_events_stay_applied_when_earlier_ones_are_covered() -> None:
+    view, log = RouteView(), Log()
+    first, _ = view.accept(registered())
+    view.accept(registered(NEWER))
+    rows = log.say(registered())
+    first.position = (0, 0)
+
+    touched = view.commit(rows, {0: 1})
+
+    assert touched == set()
+    assert group_of(view).topics == {"TopicTest": READ_ONLY, "baseTopic": RW, "new": RW}
+    assert view.pending_count == 1
+
+
+def test_rows_of_others_arrive_beneath_pending_events() -> None:
+    view, log = RouteView(), Log()
+    view.accept(registered(NEWER))
+    # Another server's rows of the same broker name, in the log before ours.
+    slave = a_registration("10.0.0.2:10911", 1)
+    log.register(a_registration(), server=S2)
+    log.register(slave, server=S2, connection=2)
+
+    touched = view.commit(log.output.changes, {0: 2})
+
+    assert touched >= {"TopicTest", "baseTopic", "new"}
+    group = group_of(view)
+    assert group.broker_addrs == {0: MASTER, 1: "10.0.0.2:10911"}
+    assert group.topics == {"TopicTest": READ_ONLY, "baseTopic": RW, "new": RW}
+    assert holders(view) == {"s1", "s2"}
+
+
+def test_rows_of_other_broker_names_are_taken_over_directly() -> None:
+    view, log = view_of(registered()), Log()
+    rows = log.register(a_registration("9.9.9.9:9", broker_name="other", topics={"x": RW, "y": RW}))
+
+    assert view.commit(rows, {0: 1}) == {"x", "y"}
+    assert set(view.table.groups) == {NAME, "other"}
+
+
+def test_expiry_by_the_fold_reaches_the_view() -> None:
+    view, log = RouteView(), Log()
+    rows = log.register(a_registration(timeout_ms=3_000)) + log.pass_time(3_500)
+
+    view.commit(rows, {0: len(log.records)})
+
+    assert not group_of(view).is_registered
+
+
+def test_expiry_committed_beneath_a_pending_registration_does_not_show() -> None:
+    view, log = RouteView(), Log()
+    r = a_registration(timeout_ms=3_000)
+    view.commit(log.register(r), {0: 1})
+    view.accept(registered(r, connection=2))
+
+    view.commit(log.pass_time(3_500), {0: len(log.records)})
+
+    assert group_of(view).is_registered
+
+
+def test_kv_and_settings_are_committed_beside_pending_events() -> None:
+    view, log = view_of(registered()), Log()
+    rows = log.change_settings(default_timeout_ms=5_000)
+
+    view.commit(rows, {0: 1})
+
+    assert view.table.settings["effective", "default_timeout_ms"] == "5000"
+    assert group_of(view).is_registered
+
+
+# ---- drop ----
+
+
+def test_dropped_event_is_taken_back() -> None:
+    view = committed(registered())
+    pending, _ = view.accept(registered(NEWER))
+
+    touched = view.drop(pending)
+
+    assert touched == {"TopicTest", "new"}
+    assert group_of(view).topics == a_registration().topics
+    assert view.pending_count == 0
+
+
+def test_drop_leaves_the_other_events_in_order() -> None:
+    view = view_of(registered())
+    pending, _ = view.accept(WritePermChanged(S1, NAME, writable=False))
+    view.accept(TopicRegistered(S1, NAME, "side", RW))
+
+    view.drop(pending)
+
+    assert group_of(view).topics == {"TopicTest": RW, "baseTopic": RW, "side": RW}
+
+
+def test_dropping_twice_or_after_the_commit_does_nothing() -> None:
+    view = RouteView()
+    pending, _ = view.accept(registered())
+    view.drop(pending)
+
+    assert view.drop(pending) == set()
+    assert view.drop(Pending(registered())) == set()
+    assert view.table.groups == {}
+
+
+# ---- reload ----
+
+
+def test_reload_replaces_rows_and_keeps_pending_events() -> None:
+    view = committed(registered(a_registration("9.9.9.9:9", broker_name="old", topics={"x": RW, "y": RW})))
+    view.accept(TopicRegistered(S1, NAME, "side", READ_ONLY))
+    log = Log()
+    log.register(a_registration())
+    table = RouteTable()
+    apply(table, log.output.changes)
+
+    view.reload(table, {0: 7})
+
+    assert set(view.table.groups) == {NAME}
+    assert group_of(view).topics["side"] == READ_ONLY
+    assert (view.next_offsets, view.pending_count) == ({0: 7}, 1)
+
+
+def test_reload_drops_events_that_it_covers() -> None:
+    view = RouteView()
+    pending, _ = view.accept(registered())
+    pending.position = (0, 3)
+
+    view.reload(RouteTable(), {0: 4})
+
+    assert (view.table.groups, view.pending_count) == ({}, 0)
+
+
+def test_rows_after_a_reload_arrive_beneath_what_is_pending() -> None:
+    view, log = RouteView(), Log()
+    view.accept(TopicRegistered(S1, NAME, "side", READ_ONLY))
+    view.reload(RouteTable(), {})
+
+    view.commit(log.register(a_registration()), {0: 1})
+
+    assert set(group_of(view).topics) == {"TopicTest", "baseTopic", "side"}
+
+
+# ---- laws ----
+
+NAMES = st.sampled_from(("broker-a", "broker-b"))
+KEYS = st.builds(LiveKey, st.sampled_from(("c0", "c1")), st.sampled_from(("1.1.1.1:1", "2.2.2.2:2", "3.3.3.3:3")))
+TOPICS = st.sampled_from(("t1", "t2", "t3"))
+QUEUES = st.sampled_from((QueueData(1, 1, 6), QueueData(1, 1, 4), QueueData(2, 2, 7, 1)))
+ORIGINS = st.sampled_from([Origin("s1", 1, connection) for connection in (1, 2, 3)])
+REGISTRATIONS = st.builds(
+    Registration,
+    cluster=st.sampled_from(("c0", "c1")),
+    broker_name=NAMES,
+    broker_addr=st.sampled_from(("1.1.1.1:1", "2.2.2.2:2", "3.3.3.3:3")),
+    broker_id=st.sampled_from((0, 0, 1, 2)),
+    ha_server_addr=st.just("ha"),
+    data_version=st.builds(DataVersion, st.integers(1, 2), st.just(1), st.integers(0, 1)),
+    topics=st.dictionaries(TOPICS, QUEUES, max_size=3),
+    enable_acting_master=st.sampled_from((True, False, None)),
+    zone_name=st.sampled_from((None, "z1")),
+    topic_mappings=st.sampled_from((None, None, {"t1": a_mapping("t1")})),
+    filter_servers=st.sampled_from((None, (), ("f:1",))),
+    registration_hash=st.sampled_from(("h1", "h2")),
+)
+EVENTS: st.SearchStrategy[BrokerEvent] = st.one_of(
+    st.builds(BrokerRegistered, ORIGINS, REGISTRATIONS),
+    st.builds(BrokerRegistered, ORIGINS, REGISTRATIONS),
+    st.builds(BrokerUnregistered, ORIGINS, NAMES, KEYS, st.just(0)),
+    st.builds(BrokerDisconnected, ORIGINS, NAMES, KEYS, st.just("closed")),
+    st.builds(TopicRegistered, ORIGINS, NAMES, TOPICS, QUEUES),
+    st.builds(WritePermChanged, ORIGINS, NAMES, st.booleans()),
+)
+HEARTBEATS = st.builds(
+    BrokerHeartbeat, ORIGINS, NAMES, KEYS, st.just(Proof.REGISTRATION), st.sampled_from(("h1", "h2"))
+) | st.builds(BrokerHeartbeat, ORIGINS, NAMES, KEYS, st.just(Proof.HEARTBEAT))
+
+
+class Commit(NamedTuple):
+    """The job commits up to ``records`` of the log's records that are not committed yet."""
+
+    records: int
+
+
+class Reload(NamedTuple):
+    """The tables are opened anew, as far as they are committed."""
+
+
+COMMITS = st.builds(Commit, st.integers(0, 4))
+
+
+def routes(table: RouteTable) -> dict[str, TopicRoute | None]:
+    return {topic: pickup_topic_route(table, topic, support_acting_master=True) for topic in ("t1", "t2", "t3")}
+
+
+def sorted_routes(table: RouteTable) -> dict[str, TopicRoute | None]:
+    """Routes with their brokers by name: a table has them in order of first offer, which is history, not content."""
+    return {
+        topic: route and replace(route, broker_datas=tuple(sorted(route.broker_datas, key=lambda b: b.broker_name)))
+        for topic, route in routes(table).items()
+    }
+
+
+class World:
+    """One server's view, the fold of all that it accepted, and commits that lag behind."""
+
+    def __init__(self) -> None:
+        self.view = RouteView()
+        self.log = Log()
+        self._pendings: list[Pending] = []
+        self._committed = 0
+        self._rows: list[RouteChange] = []
+
+    def run(self, steps: Iterable[BrokerEvent | Commit | Reload]) -> None:
+        for step in steps:
+            before = routes(self.view.table)
+            touched = self._do(step)
+            changed = {t for t, route in routes(self.view.table).items() if route != before[t]}
+            assert touched is None or changed <= touched, step
+
+    def commit_all(self) -> None:
+        self.run([Commit(len(self.log.records))])
+
+    def table(self) -> RouteTable:
+        """The table of all rows, without any view."""
+        table = RouteTable()
+        apply(table, self.log.output.changes)
+        return table
+
+    def _do(self, step: BrokerEvent | Commit | Reload) -> set[str] | None:
+        if isinstance(step, Commit):
+            return self._commit(step.records)
+        if isinstance(step, Reload):
+            table = RouteTable()
+            apply(table, [r for r in self.log.output.changes if r.offset < self._committed])
+            self.view.reload(table, {0: self._committed})
+            return None
+        pending, touched = self.view.accept(step)
+        self.log.append(encode_event(step))
+        self._pendings.append(pending)
+        return touched
+
+    def _commit(self, records: int) -> set[str]:
+        begin = self._committed
+        self._committed = min(begin + records, len(self.log.records))
+        # The producer hears of a record's offset before or after its rows are committed; here a little before.
+        for offset in range(begin, min(self._committed + 2, len(self.log.records))):
+            self._pendings[offset].position = (0, offset)
+        rows = [r for r in self.log.output.changes if begin <= r.offset < self._committed]
+        return self.view.commit(rows, {0: self._committed})
+
+
+@settings(max_examples=150)
+@given(st.lists(EVENTS | HEARTBEATS | COMMITS | st.just(Reload()), max_size=30))
+def test_once_all_is_committed_the_view_is_the_table_of_the_folds_rows(
+    steps: list[BrokerEvent | Commit | Reload],
+) -> None:
+    # And at each step, the topics told to have changed are at least those that did: ``World.run`` checks that.
+    world = World()
+    world.run(steps)
+    world.commit_all()
+
+    assert world.log.dead_letters == []
+    assert world.view.table.groups == world.table().groups == world.log.groups.groups
+    assert sorted_routes(world.view.table) == sorted_routes(world.table())
+    assert world.view.table.clusters() == world.table().clusters()
+    assert world.view.pending_count == 0
+
+
+@settings(max_examples=150)
+@given(st.lists(EVENTS | COMMITS | st.just(Reload()), max_size=30))
+def test_what_one_server_accepted_shows_at_once_as_the_fold_will_decide(
+    steps: list[BrokerEvent | Commit | Reload],
+) -> None:
+    # While nobody else writes and no time passes; heartbeats aside, which the fold may take for a return.
+    world = World()
+    for step in steps:
+        world.run([step])
+
+        assert world.view.table.groups == world.log.groups.groups

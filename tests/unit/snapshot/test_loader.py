@@ -1,0 +1,68 @@
+"""The tables as the server finds them at its start."""
+
+from pathlib import Path
+
+import pytest
+from deltalake import write_deltalake
+
+from namesrv_stream.errors import TableSchemaMismatch
+from namesrv_stream.route.events import KvPut, TopicDeleted
+from namesrv_stream.snapshot import load_snapshot, read_tables
+from namesrv_stream.tables import ROUTE_CHANGES, table_path
+from tests.support.builders import S1, a_registration
+from tests.support.tables import TablesOfLog
+
+
+def test_without_tables_nothing_is_known(tmp_path: Path) -> None:
+    snapshot = load_snapshot(tmp_path)
+    assert (snapshot.version, snapshot.table.groups, snapshot.next_offsets) == (-1, {}, {})
+
+
+def test_changes_alone_make_the_table(tmp_path: Path) -> None:
+    tables = TablesOfLog(tmp_path)
+    tables.log.register(a_registration())
+    tables.log.say(KvPut(S1, "ns", "k", "v"))
+    tables.commit()
+    snapshot = load_snapshot(tables.dir)
+    assert snapshot.table.groups == tables.log.groups.groups
+    assert snapshot.table.kv == {"ns": {"k": "v"}}
+    assert (snapshot.version, snapshot.next_offsets) == (1, {0: 2})
+
+
+def test_state_and_the_changes_since_make_the_table(tmp_path: Path) -> None:
+    tables = TablesOfLog(tmp_path)
+    tables.log.register(a_registration())
+    tables.commit()
+    tables.compact()
+    tables.log.say(TopicDeleted(S1, "TopicTest", None))
+    tables.commit()
+    assert load_snapshot(tables.dir).table.groups == tables.log.groups.groups
+
+
+def test_files_that_the_state_covers_are_not_read(tmp_path: Path) -> None:
+    tables = TablesOfLog(tmp_path)
+    tables.log.register(a_registration())
+    tables.commit()
+    tables.compact()
+    tables.log.say(TopicDeleted(S1, "TopicTest", None))
+    tables.commit()
+    paths = sorted(table_path(tables.dir, ROUTE_CHANGES).glob("*.parquet"), key=lambda p: p.stat().st_mtime_ns)
+    paths[0].unlink()
+    assert load_snapshot(tables.dir).table.groups == tables.log.groups.groups
+
+
+def test_rows_of_one_kind_can_be_read_alone(tmp_path: Path) -> None:
+    tables = TablesOfLog(tmp_path)
+    tables.log.register(a_registration())
+    tables.log.change_settings(default_timeout_ms=5_000)
+    tables.commit()
+    rows = read_tables(tables.dir, kind="setting")
+    assert rows.changes["key"].to_pylist() == ["default_timeout_ms"]
+
+
+def test_a_table_of_another_shape_is_refused(tmp_path: Path) -> None:
+    tables = TablesOfLog(tmp_path)
+    rows = tables.rows_from(0).select(["partition", "offset"])
+    write_deltalake(table_path(tables.dir, ROUTE_CHANGES), rows, mode="overwrite", schema_mode="overwrite")
+    with pytest.raises(TableSchemaMismatch):
+        load_snapshot(tables.dir)

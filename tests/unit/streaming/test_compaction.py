@@ -1,0 +1,96 @@
+"""``route_state`` says what the changes say, however often it was rewritten; joining files changes nothing."""
+
+import tempfile
+from pathlib import Path
+
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from namesrv_stream.route.fold_state import encode_state
+from namesrv_stream.snapshot import load_snapshot, read_tables
+from namesrv_stream.streaming.compaction import clean_up, join_small_files
+from namesrv_stream.tables import ROUTE_CHANGES, ROUTE_STATE, decode_changes, table_path
+from tests.support.builders import Log, a_registration
+from tests.support.strategies_route import Entry, logs
+from tests.support.tables import TablesOfLog
+
+_DAY_MS = 86_400_000
+
+
+def _write(tables: TablesOfLog, entries: list[Entry], *, compact_each: int) -> None:
+    for number, entry in enumerate(entries, start=1):
+        tables.log.append(entry.value, entry.after_ms)
+        if number % compact_each == 0:
+            tables.commit()
+            tables.compact()
+    tables.commit()
+
+
+@settings(max_examples=15)
+@given(logs(), st.integers(3, 12))
+def test_state_and_changes_lead_to_the_folds_groups_wherever_it_was_compacted(
+    entries: list[Entry], compact_each: int
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        tables = TablesOfLog(Path(folder))
+        _write(tables, entries, compact_each=compact_each)
+        snapshot = load_snapshot(tables.dir)
+        assert snapshot.table.groups == tables.log.groups.groups
+        assert snapshot.next_offsets == {0: len(entries)}
+
+
+def _tables_with_history(folder: Path) -> TablesOfLog:
+    tables = TablesOfLog(folder)
+    for number in range(10):
+        tables.log.register(a_registration(registration_hash=f"hash {number}", timeout_ms=5_000 + number))
+        tables.commit()
+    return tables
+
+
+def test_route_state_has_one_row_a_live_key_and_the_fold_state(tmp_path: Path) -> None:
+    tables = _tables_with_history(tmp_path)
+    tables.compact()
+    rows = read_tables(tables.dir)
+    assert rows.fold_states[0].content == encode_state(tables.log.state)
+    assert rows.changes.num_rows == 0
+    kinds = rows.live["kind"].to_pylist()
+    assert kinds.count("broker_live") == 1
+    assert kinds.count("queue_data") == 2
+    assert not any(rows.live["gone"].to_pylist())
+
+
+def test_an_older_state_does_not_turn_back_a_newer_one(tmp_path: Path) -> None:
+    tables = _tables_with_history(tmp_path)
+    tables.compact()
+    newest = tables.log
+    tables.log = Log()
+    tables.compact()
+    assert read_tables(tables.dir).fold_states[0].next_offset == newest.state.next_offset
+
+
+def test_joined_files_hold_the_same_rows(tmp_path: Path) -> None:
+    tables = _tables_with_history(tmp_path)
+    join_small_files(tables.settings, 11)
+    table = DeltaTable(table_path(tables.dir, ROUTE_CHANGES))
+    assert len(table.file_uris()) == 10
+    join_small_files(tables.settings, 10)
+    table.update_incremental()
+    assert len(table.file_uris()) == 1
+    assert decode_changes(read_tables(tables.dir).changes) == tables.log.output.changes
+
+
+def test_rows_beyond_their_retention_go_and_the_routes_stay(tmp_path: Path) -> None:
+    tables = _tables_with_history(tmp_path)
+    tables.compact()
+    before = load_snapshot(tables.dir).table.groups
+    tables.log.tick(32 * _DAY_MS)
+    tables.log.change_settings(default_timeout_ms=7_000)
+    tables.commit()
+    tables.compact()
+    clean_up(tables.settings)
+    rows = DeltaTable(table_path(tables.dir, ROUTE_CHANGES)).to_pyarrow_table()
+    assert pc.min(rows["at_ms"]).as_py() == tables.log.now_ms
+    assert load_snapshot(tables.dir).table.groups.keys() == before.keys()
+    assert len(DeltaTable(table_path(tables.dir, ROUTE_STATE)).file_uris()) == 1

@@ -1,0 +1,29 @@
+"""An edited configuration is noticed, an unchanged one says nothing."""
+
+from namesrv_stream.settings import Settings
+from namesrv_stream.streaming.settings_log import changed_settings
+
+
+def _settings(**liveness: int | bool) -> Settings:
+    defaults = Settings()
+    return defaults.model_copy(update={"liveness": defaults.liveness.model_copy(update=liveness)})
+
+
+def test_defaults_that_were_never_logged_are_no_change() -> None:
+    assert changed_settings(Settings(), {}) == {}
+
+
+def test_a_first_start_logs_what_is_not_the_default() -> None:
+    settings = _settings(default_timeout_ms=5_000, delete_topic_with_broker_registration=True)
+    expected = {"default_timeout_ms": 5_000, "delete_topic_with_broker_registration": True}
+    assert changed_settings(settings, {}) == expected
+
+
+def test_what_was_logged_before_is_not_logged_again() -> None:
+    logged = {"default_timeout_ms": "5000", "delete_topic_with_broker_registration": "true"}
+    settings = _settings(default_timeout_ms=5_000, delete_topic_with_broker_registration=True)
+    assert changed_settings(settings, logged) == {}
+
+
+def test_going_back_to_the_default_is_a_change() -> None:
+    assert changed_settings(Settings(), {"default_timeout_ms": "5000"}) == {"default_timeout_ms": 120_000}

@@ -1,0 +1,103 @@
+"""Spark's processor without a JVM: it does what the fold does, however the log is cut into calls."""
+
+from collections.abc import Iterable
+
+import orjson
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyspark.sql import Row
+from pyspark.sql.streaming.tws_tester import TwsTester
+
+from namesrv_stream.route.changes import RouteChange
+from namesrv_stream.route.events import TopicDeleted
+from namesrv_stream.route.fold import Record
+from namesrv_stream.route.fold_state import decode_state, encode_state
+from namesrv_stream.route.group_json import encode_group
+from namesrv_stream.streaming.stateful import GROUPS_STATE, HOT_STATE, RouteStatefulProcessor
+from namesrv_stream.tables import changes_from_ipc, decode_changes
+from tests.support.builders import BEGIN_MS, S1, Log, a_registration
+from tests.support.strategies_route import Entry, logs
+
+_INTERVAL_MS = 60_000
+
+
+def _tester(initial: list[tuple[int, Row]] | None = None) -> TwsTester:
+    return TwsTester(RouteStatefulProcessor(1, _INTERVAL_MS), initialStateRow=initial)
+
+
+def _rows(records: Iterable[Record]) -> list[Row]:
+    return [Row(partition=r.partition, offset=r.offset, at_ms=r.at_ms, value=r.value) for r in records]
+
+
+def _changes(outputs: Iterable[Row]) -> list[RouteChange]:
+    return [c for o in outputs if o.changes is not None for c in decode_changes(changes_from_ipc(o.changes))]
+
+
+def _log(entries: list[Entry]) -> Log:
+    log = Log()
+    for entry in entries:
+        log.append(entry.value, entry.after_ms)
+    return log
+
+
+@settings(max_examples=50)
+@given(logs(), st.integers(0, 30))
+def test_any_log_cut_anywhere_gives_the_folds_rows_and_state(entries: list[Entry], cut: int) -> None:
+    log = _log(entries)
+    tester = _tester()
+    outputs = [o for part in (log.records[:cut], log.records[cut:]) if part for o in tester.test(0, _rows(part))]
+    assert _changes(outputs) == log.output.changes
+    assert outputs[-1].next_offset == len(log.records)
+    content, _ = tester.peekValueState(HOT_STATE, 0) or (b"", 0)
+    assert bytes(content) == encode_state(log.state)
+    stored = tester.peekMapState(GROUPS_STATE, 0)
+    assert {k[0]: bytes(v[0]) for k, v in stored.items()} == {n: encode_group(g) for n, g in log.groups.groups.items()}
+
+
+def test_records_are_folded_by_offset_whatever_their_order() -> None:
+    log = Log()
+    log.register(a_registration())
+    log.say(TopicDeleted(S1, "TopicTest", None))
+    assert _changes(_tester().test(0, _rows(reversed(log.records)))) == log.output.changes
+
+
+def test_the_hot_state_is_put_out_first_and_whenever_log_time_passes_the_interval() -> None:
+    log = Log(begin_ms=BEGIN_MS // _INTERVAL_MS * _INTERVAL_MS)
+    for _ in range(4):
+        log.tick(_INTERVAL_MS // 2)
+    tester = _tester()
+    outputs = [o for r in log.records for o in tester.test(0, _rows([r]))]
+    assert [o.state is not None for o in outputs] == [True, True, False, True]
+    assert decode_state(bytes(outputs[-1].state)).next_offset == outputs[-1].next_offset == 4
+
+
+def test_an_initial_state_is_continued_exactly() -> None:
+    log = Log()
+    log.register(a_registration())
+    hot, group = encode_state(log.state), log.groups.groups["broker-a"]
+    initial = [
+        (0, Row(partition=0, broker_name=None, content=hot)),
+        (0, Row(partition=0, broker_name="broker-a", content=encode_group(group))),
+    ]
+    before = len(log.output.changes)
+    log.say(TopicDeleted(S1, "TopicTest", None), after_ms=500)
+    assert _changes(_tester(initial).test(0, _rows(log.records[1:]))) == log.output.changes[before:]
+
+
+def test_a_dead_letter_names_record_and_reason() -> None:
+    log = Log()
+    log.append(b"{")
+    (output,) = _tester().test(0, _rows(log.records))
+    (letter,) = orjson.loads(output.dead_letters)
+    assert (letter["partition"], letter["offset"], letter["item"], letter["value_text"]) == (0, 0, -1, "{")
+    assert letter["reason"].startswith("not JSON")
+
+
+def test_many_changes_are_put_out_in_pieces() -> None:
+    log = Log()
+    topics = {f"topic-{n}": a_registration().topics["baseTopic"] for n in range(15_000)}
+    for name in ("a", "b"):
+        log.register(a_registration(broker_name=name, topics=topics))
+    outputs = _tester().test(0, _rows(log.records))
+    assert [o.next_offset for o in outputs] == [None, 2]
+    assert _changes(outputs) == log.output.changes

@@ -1,0 +1,42 @@
+"""Tables that this version would misread are refused by name."""
+
+import pyarrow as pa
+import pytest
+
+from namesrv_stream.errors import TableSchemaMismatch
+from namesrv_stream.tables import CHANGES_SCHEMA, app_id, check_table, partition_of_app_id
+
+_PATH = "tables/route_changes"
+
+
+def test_our_own_schema_is_accepted() -> None:
+    check_table(_PATH, (1, 2), [], CHANGES_SCHEMA, CHANGES_SCHEMA)
+
+
+@pytest.mark.parametrize(("protocol", "features"), [((3, 7), []), ((1, 4), []), ((1, 2), ["deletionVectors"])])
+def test_a_protocol_that_not_every_engine_reads_is_refused(protocol: tuple[int, int], features: list[str]) -> None:
+    with pytest.raises(TableSchemaMismatch) as refused:
+        check_table(_PATH, protocol, features, CHANGES_SCHEMA, CHANGES_SCHEMA)
+    assert refused.value.table == _PATH
+
+
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        (CHANGES_SCHEMA.remove(CHANGES_SCHEMA.get_field_index("topic")), "column topic is missing"),
+        (CHANGES_SCHEMA.append(pa.field("colour", pa.string())), "column colour is unknown"),
+        (
+            CHANGES_SCHEMA.set(CHANGES_SCHEMA.get_field_index("perm"), pa.field("perm", pa.string())),
+            "column perm is string, expected int32",
+        ),
+    ],
+)
+def test_other_columns_are_refused_by_name(found: pa.Schema, reason: str) -> None:
+    with pytest.raises(TableSchemaMismatch) as refused:
+        check_table(_PATH, (1, 2), [], found, CHANGES_SCHEMA)
+    assert refused.value.reason == reason
+
+
+def test_an_application_id_leads_back_to_its_partition() -> None:
+    assert partition_of_app_id(app_id("4c6f-11", 12)) == 12
+    assert partition_of_app_id("someone else's") is None

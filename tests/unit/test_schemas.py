@@ -1,0 +1,66 @@
+"""What ``schemas/`` says is what the code does."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from jsonschema import Draft202012Validator
+from kafka.partitioner.default import murmur2 as kafka_murmur2
+
+from namesrv_stream.route.changes import KEY_COLUMNS
+from namesrv_stream.route.event_json import HEARTBEATS_KIND, KIND_OF, encode_event
+from namesrv_stream.route.events import Event
+from namesrv_stream.route.partitioner import murmur2, partition_of
+from namesrv_stream.tables import ROUTE_CHANGES, ROUTE_STATE, ddl
+from tests.support.strategies_route import events
+
+_SCHEMAS = Path(__file__).resolve().parents[2] / "schemas"
+_EVENT = json.loads((_SCHEMAS / "broker_event.v1.json").read_text())
+_VALIDATOR = Draft202012Validator(_EVENT)
+_VECTORS = json.loads((_SCHEMAS / "partitioner.json").read_text())["vectors"]
+
+
+@given(events())
+def test_every_event_is_valid(event: Event) -> None:
+    _VALIDATOR.validate(json.loads(encode_event(event)))
+
+
+def test_the_event_schema_knows_every_kind_and_no_other() -> None:
+    Draft202012Validator.check_schema(_EVENT)
+    assert set(_EVENT["properties"]["kind"]["enum"]) == {*KIND_OF.values(), HEARTBEATS_KIND}
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"kind": "tick"},
+        {"schema_version": 2, "kind": "tick"},
+        {"schema_version": 1, "kind": "no such kind"},
+        {"schema_version": 1, "kind": "tick", "server_id": "s1"},
+        {"schema_version": 1, "kind": "kv_put", "namespace": "n", "key": "k"},
+        {"schema_version": 1, "kind": "broker_heartbeats", "items": [{"broker_name": "b"}]},
+    ],
+)
+def test_what_the_fold_refuses_is_invalid(record: dict[str, Any]) -> None:
+    assert not _VALIDATOR.is_valid(record)
+
+
+@pytest.mark.parametrize("vector", _VECTORS, ids=lambda v: v["key"][:12])
+def test_partitioner_vectors_hold_here_and_in_kafka_python(vector: dict[str, Any]) -> None:
+    key = vector["key"].encode()
+    assert murmur2(key) == vector["murmur2"] == kafka_murmur2(key) & 0xFFFFFFFF
+    for partitions in (4, 7):
+        assert partition_of(vector["key"], partitions) == vector[f"partition_of_{partitions}"]
+
+
+@pytest.mark.parametrize("table", [ROUTE_CHANGES, ROUTE_STATE])
+def test_ddl_is_that_of_the_code(table: str) -> None:
+    assert (_SCHEMAS / f"{table}.sql").read_text() == ddl(table)
+
+
+def test_the_readme_lists_every_kind_with_its_key() -> None:
+    text = (_SCHEMAS / "README.md").read_text()
+    for kind, columns in KEY_COLUMNS.items():
+        assert f"`{kind}` | {', '.join(columns)} |" in text

@@ -1,0 +1,174 @@
+"""Settings: layers, errors that name file and key, and the documentation of the defaults."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from namesrv_stream.errors import ConfigError
+from namesrv_stream.settings import Flag, Settings, load_settings, parse_set_flag, to_toml
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+def _conf(tmp_path: Path, text: str, name: str = "mine.toml") -> Path:
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def _refused(conf: Path | None = None, environ: dict[str, str] | None = None, flag: str | None = None) -> ConfigError:
+    with pytest.raises(ConfigError) as refusal:
+        load_settings(conf, environ or {}, [parse_set_flag(flag)] if flag else [])
+    return refusal.value
+
+
+def test_defaults_toml_documents_every_key_with_its_default() -> None:
+    documented = tomllib.loads((REPOSITORY / "conf" / "defaults.toml").read_text(encoding="utf-8"))
+    assert documented == Settings().model_dump(mode="json")
+
+
+def test_every_key_in_defaults_toml_that_has_a_unit_or_choice_is_explained() -> None:
+    lines = (REPOSITORY / "conf" / "defaults.toml").read_text(encoding="utf-8").splitlines()
+    self_evident = {"listen_host", "listen_port", "master", "driver_memory", "heap", "publish_queue_bytes"}
+    self_evident |= {"broker_events_topic", "dead_letter_topic", "poll_interval_ms", "spark_dir", "kafka_dir"}
+    settings_lines = [line for line in lines if " = " in line and not line.startswith("#")]
+    assert [line for line in settings_lines if "#" not in line and line.split(" = ")[0] not in self_evident] == []
+
+
+def test_each_layer_wins_over_the_one_before(tmp_path: Path) -> None:
+    conf = _conf(tmp_path, "[kafka]\npartitions = 2\n[http]\nlisten_port = 1\n[snapshot]\npoll_interval_ms = 7\n")
+    environ = {"NAMESRV_STREAM__KAFKA__PARTITIONS": "3", "NAMESRV_STREAM__HTTP__LISTEN_PORT": "2"}
+    settings = load_settings(conf, environ, [Flag("--http-port", "http.listen_port", "3")]).settings
+    assert (settings.http.listen_port, settings.kafka.partitions, settings.snapshot.poll_interval_ms) == (3, 3, 7)
+    assert settings.remoting.listen_port == 9876
+
+
+def test_sources_say_where_each_value_came_from(tmp_path: Path) -> None:
+    conf = _conf(tmp_path, "[kafka]\npartitions = 2\n")
+    sources = load_settings(
+        conf, {"NAMESRV_STREAM__LOGS__LEVEL": "DEBUG"}, [parse_set_flag("http.listen_port=0")]
+    ).sources
+    assert sources == {
+        "kafka.partitions": str(conf),
+        "logs.level": "environment variable NAMESRV_STREAM__LOGS__LEVEL",
+        "http.listen_port": "flag --set",
+    }
+
+
+def test_unknown_key_in_a_file_names_file_and_key_and_the_likely_one(tmp_path: Path) -> None:
+    conf = _conf(tmp_path, "[kafka]\npartition = 2\n")
+    error = _refused(conf)
+    assert (error.source, error.key, error.exit_code) == (str(conf), "kafka.partition", 2)
+    assert "kafka.partitions" in error.reason
+
+
+def test_unknown_environment_variable_of_ours_is_refused() -> None:
+    error = _refused(environ={"NAMESRV_STREAM__KAFKA__PARTITION": "2"})
+    assert (error.source, error.key) == ("environment variable NAMESRV_STREAM__KAFKA__PARTITION", "kafka.partition")
+
+
+def test_unknown_section_is_refused() -> None:
+    assert _refused(flag="kafak.partitions=2").key == "kafak"
+
+
+@pytest.mark.parametrize(
+    ("flag", "key"),
+    [
+        ("remoting.listen_port=70000", "remoting.listen_port"),
+        ("remoting.listen_port=x", "remoting.listen_port"),
+        ("kafka.partitions=0", "kafka.partitions"),
+        ("kafka.retention_ms=1000", "kafka.retention_ms"),
+        ("kafka.max_message_bytes=1000", "kafka.max_message_bytes"),
+        ("embedded_kafka.heap=lots", "embedded_kafka.heap"),
+        ("logs.level=LOUD", "logs.level"),
+        ("server.server_id=a b", "server.server_id"),
+    ],
+)
+def test_bad_value_names_its_key(flag: str, key: str) -> None:
+    error = _refused(flag=flag)
+    assert (error.source, error.key) == ("flag --set", key)
+
+
+def test_a_truth_value_is_not_a_number(tmp_path: Path) -> None:
+    assert _refused(_conf(tmp_path, "[remoting]\nlisten_port = true\n")).key == "remoting.listen_port"
+
+
+@pytest.mark.parametrize(
+    ("flag", "key"),
+    [
+        ("liveness.default_timeout_ms=500", "liveness.default_timeout_ms"),
+        ("liveness.max_gap_ms=900", "liveness.max_gap_ms"),
+        ("liveness.server_silent_ms=2000", "liveness.server_silent_ms"),
+        ("liveness.server_lost_ms=15000", "liveness.server_lost_ms"),
+        ("kafka.dead_letter_topic=namesrv.broker-events", "kafka.dead_letter_topic"),
+        ("kafka.replication_factor=3", "kafka.replication_factor"),
+        ("http.listen_port=9876", "http.listen_port"),
+        ("remoting.max_frame_bytes=33554432", "kafka.max_message_bytes"),
+    ],
+)
+def test_values_that_cannot_work_together_are_refused(flag: str, key: str) -> None:
+    assert _refused(flag=flag).key == key
+
+
+def test_replicas_are_fine_with_a_cluster_of_ones_own() -> None:
+    flags = [parse_set_flag("kafka.bootstrap_servers=a:1,b:1"), parse_set_flag("kafka.replication_factor=3")]
+    assert load_settings(None, {}, flags).settings.is_kafka_embedded is False
+
+
+def test_broken_toml_names_the_file(tmp_path: Path) -> None:
+    conf = _conf(tmp_path, "[kafka\n")
+    assert _refused(conf).source == str(conf)
+
+
+def test_missing_file_is_named(tmp_path: Path) -> None:
+    error = _refused(tmp_path / "absent.toml")
+    assert (error.source, error.key) == (str(tmp_path / "absent.toml"), "--conf")
+
+
+def test_file_of_another_kind_is_refused(tmp_path: Path) -> None:
+    assert _refused(_conf(tmp_path, "listenPort=9876\n", "mine.yaml")).key == "--conf"
+
+
+def test_set_flag_needs_section_key_and_value() -> None:
+    with pytest.raises(ConfigError):
+        parse_set_flag("listen_port=1")
+
+
+def test_options_passed_through_keep_dots_case_and_type(tmp_path: Path) -> None:
+    conf = _conf(tmp_path, '[streaming.extra]\nspark.ui.enabled = true\n"spark.x.maxY" = "5"\n')
+    flags = [parse_set_flag("kafka.extra.request_timeout_ms=5000"), parse_set_flag("kafka.extra.client_id=5.x")]
+    settings = load_settings(conf, {"NAMESRV_STREAM__STREAMING__EXTRA__spark__someName": "2.5"}, flags).settings
+    assert settings.streaming.extra == {"spark.ui.enabled": True, "spark.x.maxY": "5", "spark.someName": 2.5}
+    assert settings.kafka.extra == {"request_timeout_ms": 5000, "client_id": "5.x"}
+
+
+def test_printed_settings_are_read_back_the_same(tmp_path: Path) -> None:
+    flags = [
+        parse_set_flag('data.dir=/tmp/a "quoted" \\ ünï 😀'),
+        parse_set_flag("streaming.extra.spark.ui.enabled=true"),
+        parse_set_flag("server.server_id=ns-1"),
+    ]
+    loaded = load_settings(None, {}, flags)
+    for text in (to_toml(loaded.settings), to_toml(loaded.settings, loaded.sources)):
+        assert load_settings(_conf(tmp_path, text), {}).settings == loaded.settings
+
+
+def test_printed_settings_end_each_line_with_its_source() -> None:
+    loaded = load_settings(None, {}, [parse_set_flag("kafka.partitions=2")])
+    lines = to_toml(loaded.settings, loaded.sources).splitlines()
+    assert "partitions = 2  # flag --set" in lines
+    assert "listen_port = 9876  # default" in lines
+
+
+def test_paths_are_absolute_after_loading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NAMESRV_STREAM_HOME", "/opt/checkout")
+    settings = load_settings(None, {}, []).settings
+    assert settings.data.tables_dir == tmp_path / "data" / "tables"
+    assert settings.jars.spark_dir == Path("/opt/checkout/.jars/spark")
+
+
+def test_settings_cannot_be_changed() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        Settings().kafka.partitions = 2

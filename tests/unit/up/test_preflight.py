@@ -1,0 +1,84 @@
+"""What `up` refuses before it starts anything."""
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from namesrv_stream.errors import ConfigError
+from namesrv_stream.settings import Settings, load_settings, parse_set_flag
+from namesrv_stream.up.preflight import require_writable, with_fixed_ports, write_effective
+
+
+def _settings(tmp_path: Path, *flags: str) -> Settings:
+    ports_any = ["remoting.listen_port=0", "http.listen_port=0", "embedded_kafka.listen_port=0"]
+    texts = [f"data.dir={tmp_path}", "remoting.listen_host=127.0.0.1", *ports_any, *flags]
+    return load_settings(None, {}, [parse_set_flag(text) for text in texts]).settings
+
+
+def _ports(settings: Settings) -> tuple[int, int, int]:
+    return settings.remoting.listen_port, settings.http.listen_port, settings.embedded_kafka.listen_port
+
+
+@pytest.fixture
+def taken_port() -> Iterator[int]:
+    """A port that someone listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield int(listener.getsockname()[1])
+
+
+def test_ports_of_zero_become_free_ones_and_stay_the_same_at_the_next_start(tmp_path: Path) -> None:
+    first = _ports(with_fixed_ports(_settings(tmp_path)))
+    assert len({*first, 0}) == 4
+    assert _ports(with_fixed_ports(_settings(tmp_path))) == first
+
+
+def test_a_remembered_port_that_was_taken_meanwhile_is_replaced(tmp_path: Path) -> None:
+    first = with_fixed_ports(_settings(tmp_path))
+    with socket.create_server(("127.0.0.1", first.remoting.listen_port)):
+        second = with_fixed_ports(_settings(tmp_path))
+    assert second.remoting.listen_port != first.remoting.listen_port
+    assert second.http == first.http
+
+
+@pytest.mark.parametrize("section", ["remoting", "http", "embedded_kafka"])
+def test_a_port_in_use_is_named_with_its_key(tmp_path: Path, taken_port: int, section: str) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        with_fixed_ports(_settings(tmp_path, f"{section}.listen_port={taken_port}"))
+    assert (refusal.value.exit_code, refusal.value.key) == (2, f"{section}.listen_port")
+    assert f"127.0.0.1:{taken_port}" in refusal.value.reason
+
+
+def test_an_address_of_another_machine_is_named_with_its_key(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        with_fixed_ports(_settings(tmp_path, "http.listen_host=192.0.2.1", "http.listen_port=9880"))
+    assert refusal.value.key == "http.listen_host"
+
+
+def test_no_port_is_looked_for_when_kafka_is_elsewhere(tmp_path: Path, taken_port: int) -> None:
+    flags = ["kafka.bootstrap_servers=kafka.example:9092", f"embedded_kafka.listen_port={taken_port}"]
+    assert with_fixed_ports(_settings(tmp_path, *flags)).embedded_kafka.listen_port == taken_port
+
+
+def test_a_data_directory_is_made(tmp_path: Path) -> None:
+    require_writable(tmp_path / "a" / "b")
+    assert list((tmp_path / "a" / "b").iterdir()) == []
+
+
+def test_a_data_directory_below_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError) as refusal:
+        require_writable(tmp_path / "file" / "data")
+    assert (refusal.value.exit_code, refusal.value.key) == (2, "data.dir")
+
+
+def test_a_data_directory_on_a_read_only_file_system_is_refused() -> None:
+    with pytest.raises(ConfigError) as refusal:
+        require_writable(Path("/proc/namesrv-stream"))
+    assert refusal.value.key == "data.dir"
+
+
+def test_the_effective_configuration_is_read_back_the_same(tmp_path: Path) -> None:
+    settings = with_fixed_ports(_settings(tmp_path, "streaming.extra.spark.ui.enabled=true"))
+    assert load_settings(write_effective(settings), {}).settings == settings

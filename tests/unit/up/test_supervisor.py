@@ -1,0 +1,205 @@
+"""Supervision of real, small child processes."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from namesrv_stream.up.child import ChildSpec
+from namesrv_stream.up.processes import is_running
+from namesrv_stream.up.supervisor import Backoff, ChildFailure, Supervisor, describe_exit
+
+_QUICK = Backoff(first_s=0.02, most_s=0.08, healthy_s=60.0)
+_DEADLINE_S = 30.0
+_SLEEP = "import time; time.sleep(600)"
+_IGNORES_SIGTERM = """
+import signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print("progress: up", flush=True)
+time.sleep(600)
+"""
+_SAYS_ITS_END = """
+import signal, sys, time
+def end(*_):
+    with open({path!r}, "a") as ends:
+        ends.write("{name}\\n")
+    sys.exit(0)
+signal.signal(signal.SIGTERM, end)
+print("progress: up", flush=True)
+time.sleep(600)
+"""
+_LEAVES_A_GRANDCHILD = """
+import subprocess, sys
+left = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], process_group=0)
+print(f"progress: {left.pid}", flush=True)
+sys.exit(1)
+"""
+_WRITES_RUN_FILE = """
+import time
+from pathlib import Path
+from namesrv_stream.run_files import write_run_file
+write_run_file(Path({path!r}), {{"remoting": "fresh"}})
+time.sleep(600)
+"""
+
+
+class Told:
+    """The lines a person would see."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def __call__(self, text: str) -> None:
+        self.lines.append(text)
+
+
+def _python(name: str, code: str, stop_timeout_s: float = 5.0, run_file: Path | None = None) -> ChildSpec:
+    return ChildSpec(name, (sys.executable, "-c", code), stop_timeout_s, run_file)
+
+
+async def _until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(_DEADLINE_S):
+        while not condition():  # noqa: ASYNC110 - what is waited for happens in other processes
+            await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+async def told() -> Told:
+    return Told()
+
+
+@pytest.fixture
+async def supervisor(tmp_path: Path, told: Told) -> AsyncIterator[Supervisor]:
+    supervisor = Supervisor(tmp_path / "logs", {"PYTHONPATH": os.getcwd()}, told, backoff=_QUICK)
+    yield supervisor
+    await supervisor.stop()
+
+
+async def test_a_child_that_dies_is_started_again_later_and_later(supervisor: Supervisor, told: Told) -> None:
+    supervisor.start(_python("job", "raise SystemExit(1)"))
+    await _until(lambda: len(told.lines) >= 4)
+    waits = ["0.02", "0.04", "0.08", "0.08"]
+    assert told.lines[:4] == [f"job ended with exit code 1; starting it again in {wait} s" for wait in waits]
+
+
+async def test_a_healthy_run_makes_the_next_wait_short_again(tmp_path: Path, told: Told) -> None:
+    supervisor = Supervisor(tmp_path, {}, told, backoff=Backoff(first_s=0.01, most_s=60.0, healthy_s=0.0))
+    supervisor.start(_python("job", "raise SystemExit(1)"))
+    await _until(lambda: len(told.lines) >= 3)
+    await supervisor.stop()
+    assert all(line.endswith("again in 0.01 s") for line in told.lines)
+
+
+async def test_a_killed_child_is_started_again(supervisor: Supervisor, told: Told) -> None:
+    supervisor.start(_python("job", _SLEEP))
+    await _until(lambda: supervisor.pid("job"))
+    first = supervisor.pid("job") or 0
+    os.kill(first, signal.SIGKILL)
+    await _until(lambda: supervisor.pid("job") not in (None, first))
+    assert told.lines == ["job was ended by SIGKILL; starting it again in 0.02 s"]
+
+
+async def test_the_reason_is_the_last_words_of_the_child(supervisor: Supervisor, told: Told) -> None:
+    supervisor.start(_python("job", "raise ValueError('no such thing')"))
+    await _until(lambda: told.lines)
+    assert told.lines[0].startswith("job ended with exit code 1 (ValueError: no such thing);")
+
+
+@pytest.mark.parametrize("code", [2, 3])
+async def test_a_hopeless_end_before_the_start_has_succeeded_fails_it(
+    supervisor: Supervisor, told: Told, code: int
+) -> None:
+    supervisor.start(_python("serve", f"print('error: no Kafka', flush=True); print('x'); raise SystemExit({code})"))
+    async with asyncio.timeout(_DEADLINE_S):
+        failure = await supervisor.failure
+    assert failure == ChildFailure("serve", code, "no Kafka")
+    assert told.lines == []
+
+
+async def test_a_hopeless_end_afterwards_is_retried_like_any_other(supervisor: Supervisor, told: Told) -> None:
+    supervisor.is_settled = True
+    supervisor.start(_python("serve", "print('error: no Kafka', flush=True); raise SystemExit(3)"))
+    await _until(lambda: len(told.lines) >= 2)
+    assert told.lines[0] == "serve ended with exit code 3 (no Kafka); starting it again in 0.02 s"
+    assert not supervisor.failure.done()
+
+
+async def test_stop_ends_the_last_started_first(supervisor: Supervisor, told: Told, tmp_path: Path) -> None:
+    for name in ("kafka", "job", "serve"):
+        supervisor.start(_python(name, _SAYS_ITS_END.format(path=str(tmp_path / "ends"), name=name)))
+    await _until(lambda: len(told.lines) == 3)
+    await supervisor.stop()
+    assert (tmp_path / "ends").read_text().split() == ["serve", "job", "kafka"]
+
+
+async def test_stop_kills_what_does_not_end_in_time(supervisor: Supervisor, told: Told) -> None:
+    supervisor.start(_python("job", _IGNORES_SIGTERM, stop_timeout_s=0.1))
+    await _until(lambda: told.lines)
+    pid = supervisor.pid("job") or 0
+    await supervisor.stop()
+    assert not is_running(pid)
+
+
+async def test_a_second_signal_kills_without_waiting(supervisor: Supervisor, told: Told) -> None:
+    supervisor.start(_python("job", _IGNORES_SIGTERM, stop_timeout_s=600.0))
+    supervisor.start(_python("serve", _IGNORES_SIGTERM, stop_timeout_s=600.0))
+    await _until(lambda: len(told.lines) == 2)
+    stop = asyncio.ensure_future(supervisor.stop())
+    supervisor.hurry()
+    async with asyncio.timeout(_DEADLINE_S):
+        await stop
+
+
+async def test_stop_during_a_wait_for_the_next_start_ends_at_once(tmp_path: Path, told: Told) -> None:
+    supervisor = Supervisor(tmp_path, {}, told, backoff=Backoff(first_s=600.0, most_s=600.0))
+    supervisor.start(_python("job", "raise SystemExit(1)"))
+    await _until(lambda: told.lines)
+    async with asyncio.timeout(_DEADLINE_S):
+        await supervisor.stop()
+    assert supervisor.pid("job") is None
+
+
+async def test_what_a_child_left_behind_ends_with_it(supervisor: Supervisor, told: Told) -> None:
+    supervisor.start(_python("job", _LEAVES_A_GRANDCHILD))
+    await _until(lambda: any("starting it again" in line for line in told.lines))
+    grandchild = int(told.lines[0].removeprefix("job: "))
+    assert not is_running(grandchild)
+
+
+async def test_output_goes_to_the_log_and_progress_to_the_person(
+    supervisor: Supervisor, told: Told, tmp_path: Path
+) -> None:
+    code = (
+        "import sys; print('plain'); print('progress: half', flush=True); sys.stderr.write('no newline'); sys.exit(1)"
+    )
+    supervisor.start(_python("job", code))
+    await _until(lambda: len(told.lines) >= 2)
+    assert told.lines[0] == "job: half"
+    assert (tmp_path / "logs" / "job.log").read_text().startswith("plain\nprogress: half\nno newline\n")
+
+
+async def test_a_child_is_ready_when_its_own_run_file_appears(
+    supervisor: Supervisor, told: Told, tmp_path: Path
+) -> None:
+    run_file = tmp_path / "run" / "serve.json"
+    run_file.parent.mkdir()
+    run_file.write_text('{"remoting": "stale", "pid": 1}')
+    spec = _python("serve", _WRITES_RUN_FILE.format(path=str(run_file)), run_file=run_file)
+    supervisor.start(spec)
+    async with asyncio.timeout(_DEADLINE_S):
+        facts = await supervisor.wait_ready(spec)
+    assert facts == {"remoting": "fresh", "pid": supervisor.pid("serve")}
+    await supervisor.stop()
+    assert not run_file.exists()
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [(0, "ended with exit code 0"), (-9, "was ended by SIGKILL"), (-250, "was ended by signal 250")],
+)
+def test_exit_codes_are_put_in_words(code: int, words: str) -> None:
+    assert describe_exit(code) == words
