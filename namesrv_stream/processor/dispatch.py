@@ -12,6 +12,7 @@ PROCESSORS: Processors = {
     RequestCode.UNREGISTER_BROKER: broker.unregister_broker,
     RequestCode.GET_ROUTEINFO_BY_TOPIC: client.get_route_info_by_topic,
     RequestCode.GET_BROKER_CLUSTER_INFO: client.get_broker_cluster_info,
+    RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: client.get_all_topic_list,
     RequestCode.QUERY_DATA_VERSION: broker.query_data_version,
     RequestCode.GET_BROKER_MEMBER_GROUP: broker.get_broker_member_group,
     RequestCode.BROKER_HEARTBEAT: broker.broker_heartbeat,

@@ -1,6 +1,6 @@
 """Bodies that tell routes, as RocketMQ's classes are written by fastjson: properties in alphabetical order."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from namesrv_stream.remoting.fastjson import JavaMap, dumps_legacy, dumps_strict
@@ -58,6 +58,11 @@ def encode_data_version(data_version: DataVersion) -> bytes:
             "timestamp": data_version.timestamp,
         }
     )
+
+
+def encode_topic_list(topics: Sequence[str]) -> bytes:
+    """TopicList, in the legacy form."""
+    return dumps_legacy({"topicList": list(topics)})
 
 
 def encode_kv_table(entries: Mapping[str, str]) -> bytes:

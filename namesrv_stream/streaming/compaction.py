@@ -135,7 +135,7 @@ def clean_up(settings: Settings) -> None:
         changes.delete(f"at_ms < {cutoff_ms}", post_commithook_properties=_NO_HOOKS)
     for name in (ROUTE_CHANGES, ROUTE_STATE):
         table = DeltaTable(table_path(settings.data.tables_dir, name))
-        table.vacuum(retention_hours=-(-streaming.vacuum_retention_ms // _HOUR_MS), dry_run=False)
+        table.vacuum(retention_hours=-(-streaming.vacuum_retention_ms // _HOUR_MS), dry_run=False, full=True)
         table.create_checkpoint()
         table.cleanup_metadata()
 

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import tempfile
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +15,15 @@ _STREAMING: Final = "org.apache.spark.sql.execution.streaming"
 
 _FILE_MANAGER: Final = f"{_STREAMING}.checkpointing.FileSystemBasedCheckpointFileManager"
 
+_JAVA_OPTIONS: Final = (
+    "-Xss4m",  # a long class path makes a redaction expression of Spark's recurse deeply when the query stops
+    "-XX:+UseSerialGC",
+    # The driver plans small batches: optimising its code takes two cores for a minute and gains nothing measurable.
+    "-XX:TieredStopAtLevel=1",
+)
+# Longest folder for Unix domain sockets: their path has at most 107 bytes on Linux, and Spark's names have 42.
+_SOCKET_DIR_BYTES: Final = 64
+
 _FIXED: Final = {
     "spark.app.name": "namesrv-stream job",
     "spark.log.level": "WARN",
@@ -22,8 +32,6 @@ _FIXED: Final = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.session.timeZone": "UTC",
-    # A long class path makes a redaction expression of Spark's recurse deeply when the query stops.
-    "spark.driver.extraJavaOptions": "-Xss4m -XX:+UseSerialGC -XX:TieredStopAtLevel=1",
     # Two thirds of a batch was the TCP way to the Python worker.
     "spark.python.unix.domain.socket.enabled": "true",
     # Without Hadoop's native library the default manager starts chmod and readlink for each log file: 60 ms a batch.
@@ -54,12 +62,17 @@ def build_session(settings: Settings, extra: dict[str, str] | None = None) -> Sp
     streaming = settings.streaming
     # Else Spark starts the system's python3 for its workers, which lacks our packages.
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    scratch = scratch_dir(settings).absolute()
+    scratch.mkdir(parents=True, exist_ok=True)
     config = _FIXED | {
         "spark.master": streaming.master,
         "spark.driver.memory": streaming.driver_memory,
         "spark.driver.extraClassPath": os.pathsep.join(str(jar) for jar in spark_jars(settings)),
         "spark.sql.shuffle.partitions": str(shuffle_partitions(settings)),
-        "spark.local.dir": str(scratch_dir(settings).absolute()),
+        # All that Spark leaves behind when it is killed is in one place, which the next start empties.
+        "spark.local.dir": str(scratch),
+        "spark.driver.extraJavaOptions": " ".join([f'"-Djava.io.tmpdir={scratch}"', *_JAVA_OPTIONS]),
+        "spark.python.unix.domain.socket.dir": _socket_dir(scratch),
     }
     config |= {k: _text(v) for k, v in streaming.extra.items() if k.startswith("spark.")} | (extra or {})
     builder = SparkSession.builder
@@ -91,6 +104,10 @@ def spark_jars(settings: Settings) -> list[Path]:
             f"jars of Spark's Kafka source in {folder}", "run `make setup`, or set jars.spark_dir"
         )
     return jars
+
+
+def _socket_dir(scratch: Path) -> str:
+    return str(scratch) if len(os.fsencode(scratch)) <= _SOCKET_DIR_BYTES else tempfile.gettempdir()
 
 
 def _text(value: bool | int | float | str) -> str:

@@ -56,7 +56,7 @@ def find_start_point(settings: Settings, extent: TopicExtent, had_tables: bool) 
         start = StartPoint("checkpoint", offsets, [])
     else:
         if folder.exists():
-            _LOG.warning("the checkpoint %s %s: set aside", folder, "has no tables" if offsets else "has no batch")
+            _LOG.warning("the checkpoint %s %s: removed", folder, "has no tables" if offsets else "has no whole batch")
             shutil.rmtree(folder)
         start = _from_tables(settings, extent)
     for partition, offset in sorted(start.offsets.items()):

@@ -8,8 +8,10 @@ from typing import Any
 import polars
 import pytest
 from deltalake import DeltaTable
+from kafka import KafkaProducer
 from pyspark.sql import SparkSession
 
+from namesrv_stream.kafka import producer_config
 from namesrv_stream.route.changes import Cause, ChangeKind
 from namesrv_stream.route.events import (
     BrokerHeartbeat,
@@ -25,6 +27,9 @@ from namesrv_stream.route.events import (
 )
 from namesrv_stream.settings import Settings
 from namesrv_stream.snapshot import load_snapshot
+from namesrv_stream.streaming.delta_tables import ensure_tables
+from namesrv_stream.streaming.settings_log import log_changed_settings
+from namesrv_stream.streaming.topic import read_extent
 from namesrv_stream.tables import CHANGES_SCHEMA, ROUTE_CHANGES, ROUTE_STATE, decode_changes, in_log_order, table_path
 from tests.support.builders import RW, a_registration
 from tests.support.offline_fold import fold_offline
@@ -162,3 +167,21 @@ def test_route_changes_is_read_alike_by_spark_delta_rs_and_polars(
     assert [r["offset"] for r in by_polars.to_pylist()] == [c.offset for c in rows]
     scalar = [f.name for f in CHANGES_SCHEMA if f.name not in ("broker_addrs", "clusters", "filter_servers")]
     assert by_polars.select(scalar).to_pylist() == by_delta_rs.select(scalar).to_pylist()
+
+
+def test_an_edited_configuration_reaches_the_fold_once(
+    spark: SparkSession, kafka_settings: Settings, tmp_path: Path
+) -> None:
+    settings = own_settings(kafka_settings, tmp_path)
+    liveness = settings.liveness.model_copy(update={"default_timeout_ms": 5_000})
+    settings = settings.model_copy(update={"liveness": liveness})
+    ensure_tables(settings, read_extent(settings).topic_id)
+    producer = KafkaProducer(**producer_config(settings))
+    try:
+        assert log_changed_settings(settings, producer, 1) == {"default_timeout_ms": 5_000}
+        fold_available(spark, settings)
+        assert log_changed_settings(settings, producer, 2) == {}
+    finally:
+        producer.close()
+    logged = load_snapshot(settings.data.tables_dir).table.settings
+    assert logged["effective", "default_timeout_ms"] == logged["config", "default_timeout_ms"] == "5000"

@@ -39,7 +39,7 @@ def test_a_checkpoint_goes_on_after_its_last_whole_batch(tmp_path: Path) -> None
     assert (start.origin, start.offsets, start.initial_state) == ("checkpoint", {0: 110}, [])
 
 
-def test_a_checkpoint_whose_tables_are_gone_is_set_aside(tmp_path: Path) -> None:
+def test_a_checkpoint_whose_tables_are_gone_is_removed(tmp_path: Path) -> None:
     tables = TablesOfLog(tmp_path)
     folder = _checkpoint(tables, batches=3, committed=3)
     start = find_start_point(tables.settings, _extent(0, 500), False)
@@ -47,7 +47,7 @@ def test_a_checkpoint_whose_tables_are_gone_is_set_aside(tmp_path: Path) -> None
     assert not folder.exists()
 
 
-def test_a_checkpoint_without_a_whole_batch_is_set_aside(tmp_path: Path) -> None:
+def test_a_checkpoint_without_a_whole_batch_is_removed(tmp_path: Path) -> None:
     tables = TablesOfLog(tmp_path)
     folder = _checkpoint(tables, batches=1, committed=0)
     assert find_start_point(tables.settings, _extent(0, 500), True).origin == "log"
