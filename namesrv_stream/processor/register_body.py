@@ -9,6 +9,7 @@ import struct
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from sys import intern
 from typing import Any, Final
 
 from namesrv_stream.errors import BodyDecodeError
@@ -121,7 +122,7 @@ def _topic(config: Any, key: str) -> tuple[str, QueueData]:
     name = fields.get("topicName", key)
     if type(name) is not str:
         raise ValueError(f"topicConfigTable.{key}.topicName is not text")
-    return name, shared_queue_data(
+    return intern(name), shared_queue_data(
         _int(fields.get("readQueueNums"), _DEFAULT_QUEUE_NUMS),
         _int(fields.get("writeQueueNums"), _DEFAULT_QUEUE_NUMS),
         _int(fields.get("perm"), _DEFAULT_PERM),

@@ -6,6 +6,7 @@ newest row of each key in any order.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from sys import intern
 from typing import Any
 
 from namesrv_stream.route.changes import ChangeKind, RouteChange
@@ -59,7 +60,8 @@ def apply_to_group(group: BrokerGroup, rows: Iterable[RouteChange]) -> BrokerGro
     for row in rows:
         match row.kind:
             case ChangeKind.QUEUE_DATA:
-                _put(draft("topics"), row.topic, _queue_data(row))
+                # One string for a topic however many brokers offer it.
+                _put(draft("topics"), intern(row.topic or ""), _queue_data(row))
             case ChangeKind.BROKER_DATA:
                 fields |= _broker_data(row)
             case ChangeKind.BROKER_LIVE:

@@ -1,6 +1,7 @@
 """Registrations and static mappings as JSON: the same form in the event log, in the tables and in the fold's state."""
 
 from collections.abc import Mapping
+from sys import intern
 from typing import Any
 
 import orjson
@@ -64,7 +65,7 @@ def registration_from(fields: Mapping[str, Any]) -> Registration:
         enable_acting_master=_optional(fields, "enable_acting_master", bool),
         zone_name=_optional(fields, "zone_name", str),
         registration_hash=_optional(fields, "registration_hash", str) or "",
-        topics={t: queue_data_from(q, f"topics.{t}") for t, q in require(fields, "topics", dict).items()},
+        topics={intern(t): queue_data_from(q, f"topics.{t}") for t, q in require(fields, "topics", dict).items()},
         filter_servers=None if filter_servers is None else tuple(_texts(filter_servers, "filter_servers")),
         topic_mappings=None if mappings is None else {t: mapping_from(m) for t, m in mappings.items()},
     )

@@ -1,11 +1,13 @@
 """One TCP connection of a broker, client or tool: bytes in, answers out.
 
-All answers to what one read brought go out in one write. A frame that breaks the protocol closes this connection and
-nothing else; the sound frames before it are answered. No answer is ever written to a oneway request.
+Answers to what one read brought go out in few writes; a peer that does not read them gets no further ones, however
+many it asked for. A frame that breaks the protocol closes this connection and nothing else; the sound frames before it
+are answered. No answer is ever written to a oneway request.
 """
 
 import asyncio
 import logging
+from collections import deque
 from typing import Final, Protocol, cast
 
 from namesrv_stream.clock import Clock
@@ -22,6 +24,9 @@ from namesrv_stream.route.fold_state import LeaseKey
 from namesrv_stream.server.gateway import Gateway
 
 logger = logging.getLogger(__name__)
+
+#: Answers are gathered up to so many bytes before they are written.
+_GATHERED_BYTES: Final = 64 * 1024
 
 
 class ConnectionOwner(Protocol):
@@ -50,6 +55,7 @@ class RemotingConnection(asyncio.Protocol):
         owner: ConnectionOwner,
         clock: Clock,
         max_frame_bytes: int,
+        write_buffer_bytes: int,
         origin: Origin,
     ) -> None:
         self.connection_id = connection_id
@@ -63,6 +69,11 @@ class RemotingConnection(asyncio.Protocol):
         self._origin = origin._replace(connection_id=connection_id)
         self._buffer = FrameBuffer(max_frame_bytes)
         self._transport: asyncio.Transport | None = None
+        self._write_buffer_bytes = write_buffer_bytes
+        self._waiting: deque[bytes] = deque()  # frames to answer once the peer reads again
+        self._is_paused = False
+        self._is_broken = False  # no byte behind ``_waiting`` means anything
+        self._is_closing = False
         self._registered: dict[LeaseKey, None] = {}
         self._end = "closed by the peer"
 
@@ -71,42 +82,38 @@ class RemotingConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are no subclass of asyncio's.
         self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=self._write_buffer_bytes)
         address = transport.get_extra_info("peername")
         self.peer = f"{address[0]}:{address[1]}" if address else "?"
         if not self._owner.opened(self):
             self.close("too many connections")
 
     def data_received(self, data: bytes) -> None:
+        if self._is_closing or self._is_broken:
+            return
         self.active_ms = self._gateway.observed_ms
-        written: list[bytes] = []
         try:
-            for frame in self._buffer.feed(data):
-                self._answer(frame, written)
+            self._waiting.extend(self._buffer.feed(data))
         except RemotingError as error:
-            self._answer_before_error(written)
-            logger.warning(
-                "connection closed, its peer broke the protocol peer=%s reason=%s", self.peer, safe(str(error))
-            )
-            self._write(written)
-            self.close("protocol error")
-            return
-        except Exception:
-            logger.exception("connection closed, a request failed unexpectedly peer=%s", self.peer)
-            self._write(written)
-            self.close("internal error")
-            return
-        self._write(written)
+            self._waiting.extend(self._buffer.frames_before_error)
+            self._break(error)
+        self._work()
 
     def pause_writing(self) -> None:
-        # A peer that does not read its answers gets no further ones: stop reading its questions.
-        if self._transport is not None:
+        # Called from within a write, too. A peer that does not read its answers is not asked for further questions.
+        self._is_paused = True
+        if self._transport is not None and not self._transport.is_closing():
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
-        if self._transport is not None and not self._transport.is_closing():
+        self._is_paused = False
+        self._work()
+        if self._transport is not None and not (self._is_paused or self._transport.is_closing()):
             self._transport.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._is_closing = True
+        self._waiting.clear()
         self._owner.closed(self)
         reason = self._end if exc is None else f"{self._end}: {exc}"
         if self._registered:
@@ -118,32 +125,69 @@ class RemotingConnection(asyncio.Protocol):
     def close(self, reason: str) -> None:
         """Close from our side, once what is written has gone out."""
         self._end = reason
+        self._is_closing = True
         if self._transport is not None:
             self._transport.close()
 
-    def _answer_before_error(self, written: list[bytes]) -> None:
-        try:
-            for frame in self._buffer.frames_before_error:
-                self._answer(frame, written)
-        except RemotingError:
-            return  # a second error of the same peer: the first one is told
+    def abort(self, reason: str) -> None:
+        """Close from our side at once: its peer may never read what is written."""
+        self._end = reason
+        self._is_closing = True
+        if self._transport is not None:
+            self._transport.abort()
 
-    def _answer(self, frame: bytes, written: list[bytes]) -> None:
+    def _work(self) -> None:
+        """Answer what waits, as far as the peer reads."""
+        written: list[bytes] = []
+        size = 0
+        while self._waiting and not (self._is_paused or self._is_closing):
+            try:
+                answer = self._answer(self._waiting.popleft())
+            except RemotingError as error:
+                self._waiting.clear()
+                self._break(error)
+                break
+            if answer is not None:
+                written.append(answer)
+                size += len(answer)
+                if size >= _GATHERED_BYTES:
+                    self._write(written)
+                    written, size = [], 0
+        self._write(written)
+        if self._is_broken and not self._waiting and not self._is_closing:
+            self.close("protocol error")
+
+    def _break(self, error: RemotingError) -> None:
+        if not self._is_broken:  # a second error of the same peer: the first one is told
+            self._is_broken = True
+            logger.warning(
+                "connection closed, its peer broke the protocol peer=%s reason=%s", self.peer, safe(str(error))
+            )
+
+    def _answer(self, frame: bytes) -> bytes | None:
         ready = self._prepared.answer(frame)
         if ready is not None:
-            written.append(ready)
-            return
+            return ready
         request = decode_frame(frame)
         if request.is_response:
-            return  # we ask nobody, so this answers nothing
+            return None  # we ask nobody, so this answers nothing
+        try:
+            response = self._process(request)
+        except Exception:
+            # A fault of ours is no reason to close, which would count as the death of the peer's brokers.
+            logger.exception("request failed unexpectedly peer=%s code=%d", self.peer, request.code)
+            response = response_to(request, ResponseCode.SYSTEM_ERROR, "the request failed unexpectedly")
+        if request.is_oneway:
+            return None
+        self._prepared.keep(frame, request, response)
+        return _encoded(request, response)
+
+    def _process(self, request: RemotingCommand) -> RemotingCommand:
         answer = process(self._server, Call(request, self._origin, self._clock.monotonic_ms()))
         if answer.accepted:
-            self._gateway.accept(answer.accepted)
             self._remember(answer.accepted)
-        if request.is_oneway:
-            return
-        self._prepared.keep(frame, request, answer.response)
-        written.append(_encoded(request, answer.response))
+            self._gateway.accept(answer.accepted)
+        return answer.response
 
     def _remember(self, accepted: tuple[Accepted, ...]) -> None:
         for event, _ in accepted:

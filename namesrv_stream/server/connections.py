@@ -37,7 +37,7 @@ class Connections:
         """Close those without traffic for the idle timeout, by observed time: a stopped server closes nobody."""
         for connection in list(self._open.values()):
             if observed_ms - connection.active_ms > self._idle_timeout_ms:
-                connection.close(IDLE)
+                connection.abort(IDLE)  # whoever has not read its answers by now leaves them
 
     def close_all(self, reason: str) -> None:
         for connection in list(self._open.values()):

@@ -13,6 +13,7 @@ from namesrv_stream.route.events import (
 )
 from namesrv_stream.route.fold_state import LeaseKey
 from namesrv_stream.route.view import Pending
+from namesrv_stream.server.records import Item
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,16 +21,14 @@ class Fact:
     """What is to be said of one broker once the log is back.
 
     Attributes:
-        registered: Its last full registration, if that is not in the log either.
         last: The last event; tells life, or the end of it.
-        pendings: The view's tickets that saying it settles.
+        registered: Its last full registration, if that is not in the log either.
     """
 
-    last: BrokerEvent
-    registered: BrokerRegistered | None = None
-    pendings: tuple[Pending, ...] = ()
+    last: Item
+    registered: Item | None = None
 
-    def events(self) -> Iterator[BrokerEvent]:
+    def items(self) -> Iterator[Item]:
         """What to log, in order."""
         if self.registered is not None and self.registered is not self.last:
             yield self.registered
@@ -45,18 +44,21 @@ class Facts:
     def __len__(self) -> int:
         return len(self._facts)
 
-    def remember(self, event: BrokerEvent, pendings: Iterable[Pending] = ()) -> None:
-        """Take in a newer event of a broker."""
+    def remember(self, item: Item) -> list[Pending]:
+        """Take in a newer event of a broker; returns the tickets of events that will never be in the log."""
+        event = item.event
         key = _key(event)
         if key is None:
-            return
+            return [item.pending] if item.pending else []
         before = self._facts.get(key)
         if isinstance(event, BrokerHeartbeat) and event.proof is Proof.HEARTBEAT and before is not None:
-            # It refreshes and never creates: what was known says more.
-            self._facts[key] = replace(before, pendings=(*before.pendings, *pendings))
-            return
-        registered = event if isinstance(event, BrokerRegistered) else before.registered if before else None
-        self._facts[key] = Fact(event, registered, (*(before.pendings if before else ()), *pendings))
+            # It refreshes and never creates: what was known says more. The copy counts as not said yet.
+            self._facts[key] = replace(before)
+            return [item.pending] if item.pending else []
+        registered = item if isinstance(event, BrokerRegistered) else before.registered if before else None
+        after = self._facts[key] = Fact(item, registered)
+        kept = [id(i) for i in after.items()]
+        return [i.pending for i in before.items() if i.pending and id(i) not in kept] if before else []
 
     def all(self) -> list[Fact]:
         return list(self._facts.values())
@@ -64,7 +66,7 @@ class Facts:
     def forget(self, said: Iterable[Fact]) -> None:
         """Drop facts that are in the log by now; one that changed since is kept."""
         for fact in said:
-            key = _key(fact.last)
+            key = _key(fact.last.event)
             if key is not None and self._facts.get(key) is fact:
                 del self._facts[key]
 

@@ -1,4 +1,4 @@
-"""From accepted events to the log, and back from the tables into the view.
+"""From accepted events to the view and to the log.
 
 While Kafka takes records, each event-loop turn's events become one batch of records, ticks among them: a tick says that
 all heard before it is in the log. When a record is lost the gateway is *blind*: events still change the view, but only
@@ -7,22 +7,18 @@ again from age zero), then ticks again.
 """
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import groupby, islice
 from typing import Final
 
 from namesrv_stream.clock import Clock
 from namesrv_stream.logs import safe
-from namesrv_stream.processor.name_server import Accepted, NameServer
-from namesrv_stream.processor.prepared import PreparedAnswers
-from namesrv_stream.route.changes import ChangeKind, RouteChange
-from namesrv_stream.route.event_json import encode_event, encode_heartbeats, routing_key
+from namesrv_stream.processor.name_server import Accepted
+from namesrv_stream.route.event_json import encode_event, routing_key
 from namesrv_stream.route.events import (
     BrokerDisconnected,
-    BrokerEvent,
-    BrokerHeartbeat,
     Origin,
     ServerEvent,
     ServerResumed,
@@ -31,26 +27,25 @@ from namesrv_stream.route.events import (
     Tick,
 )
 from namesrv_stream.route.fold_state import LeaseKey
-from namesrv_stream.route.model import LiveKey
 from namesrv_stream.route.partitioner import partition_of
-from namesrv_stream.route.table import RouteTable
-from namesrv_stream.route.view import Pending
 from namesrv_stream.server.facts import Fact, Facts
 from namesrv_stream.server.identity import Identity
-from namesrv_stream.server.publisher import Acked, KafkaPublisher, OutRecord
+from namesrv_stream.server.loop_watch import LoopWatch
+from namesrv_stream.server.records import Acked, Item, OutRecord, Publisher, Unloggable, records_of
+from namesrv_stream.server.served_view import ServedView
 
 logger = logging.getLogger(__name__)
 
-_MAX_HEARTBEATS_A_RECORD: Final = 2_000
 _RETRY_AFTER_MS: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class GatewayLimits:
-    """Bounds on what waits for Kafka, and how long a silence is a blindness."""
+    """Bounds on what waits for Kafka and on one record, and how long a silence is a blindness."""
 
     queue_records: int
     queue_bytes: int
+    record_bytes: int
     max_gap_ms: int
 
 
@@ -59,21 +54,20 @@ class Gateway:
 
     def __init__(
         self,
-        server: NameServer,
-        prepared: PreparedAnswers,
+        view: ServedView,
         identity: Identity,
         partitions: int,
         limits: GatewayLimits,
         clock: Clock,
     ) -> None:
-        self._server = server
-        self._prepared = prepared
+        self._view = view
         self._identity = identity
         self._partitions = partitions
         self._limits = limits
         self._clock = clock
-        self._publisher: KafkaPublisher | None = None
-        self._outbox: dict[int, list[tuple[BrokerEvent, Pending | None]]] = {}
+        self._watch = LoopWatch(clock, limits.max_gap_ms)
+        self._publisher: Publisher | None = None
+        self._outbox: dict[int, list[Item]] = {}
         self._is_flush_due = False
         self._facts = Facts()
         self._said: list[Fact] = []
@@ -81,13 +75,9 @@ class Gateway:
         self._has_started = False
         self._is_stopping = False
         self._session_began_ms = 0
-        self._acked_ms = clock.monotonic_ms()
-        self._alive_ms = clock.monotonic_ms()
-        self._stalled_ms = -limits.max_gap_ms
-        self.observed_ms = 0
         self.talking = asyncio.Event()
 
-    def attach(self, publisher: KafkaPublisher) -> None:
+    def attach(self, publisher: Publisher) -> None:
         """Give the gateway its publisher and begin to talk."""
         self._publisher = publisher
         self._begin_session()
@@ -99,14 +89,13 @@ class Gateway:
         for item in accepted:
             pending = None
             if item.applied is not None:
-                pending, touched = self._server.view.accept(item.applied)
-                self._invalidate(touched)
-            self._log(item.logged, pending)
+                pending = self._view.accept(item.applied)
+            self._log(Item(item.logged, pending))
 
     def disconnected(self, connection_id: int, keys: Iterable[LeaseKey], reason: str) -> None:
         """A connection over which brokers registered is closed: evidence that they died, unless we were blind."""
         if self.is_blind:
-            for key in keys:
+            for key in () if self._is_stopping else keys:
                 logger.warning(
                     "close not taken as death, this server was blind broker=%s addr=%s",
                     safe(key.broker_name),
@@ -115,7 +104,7 @@ class Gateway:
             return
         origin = self._origin(connection_id)
         for key in keys:
-            live = self._server.table.group(key.broker_name).lives.get(key.live_key)
+            live = self._view.live(key)
             if live is None or live.holders.get(origin.server_id) != origin.holder:
                 continue
             event = BrokerDisconnected(origin, key.broker_name, key.live_key, reason)
@@ -124,15 +113,12 @@ class Gateway:
     @property
     def is_blind(self) -> bool:
         """Whether what this server did not hear lately proves nothing."""
-        now_ms = self._clock.monotonic_ms()
-        gap_ms = self._limits.max_gap_ms
-        return (
-            self._is_stopping
-            or not self._is_talking
-            or now_ms - self._alive_ms > gap_ms
-            or now_ms - self._stalled_ms < gap_ms
-            or (self._unacked > 0 and now_ms - self._acked_ms > gap_ms)
-        )
+        return self._is_stopping or not self._is_talking or self._watch.stood_still or self._is_kafka_slow
+
+    @property
+    def _is_kafka_slow(self) -> bool:
+        oldest_ms = self._publisher.oldest_ms if self._publisher else None
+        return oldest_ms is not None and self._clock.monotonic_ms() - oldest_ms > self._limits.max_gap_ms
 
     @property
     def is_talking(self) -> bool:
@@ -140,67 +126,42 @@ class Gateway:
         return self._is_talking
 
     @property
-    def _unacked(self) -> int:
-        return self._publisher.queued_records if self._publisher else 0
+    def observed_ms(self) -> int:
+        """For how long this server could listen."""
+        return self._watch.observed_ms
 
     # ---- time ----
 
     def beat(self) -> None:
         """Called each tick interval: moves observed time, logs a tick, tries again where Kafka was lost."""
-        now_ms = self._clock.monotonic_ms()
-        step_ms = now_ms - self._alive_ms
-        if step_ms > self._limits.max_gap_ms:
-            self._stalled_ms = now_ms
-            logger.warning("event loop stood still for %d ms", step_ms)
-        self._alive_ms = now_ms
-        self.observed_ms += min(step_ms, self._limits.max_gap_ms)
+        self._watch.beat()
         if self._is_talking:
-            if self._unacked == 0:
-                self._acked_ms = now_ms
             self._flush()
             self._broadcast(Tick(self._origin()))
         elif (
             self._publisher is not None
-            and not self._publisher.is_open
-            and now_ms - self._session_began_ms >= _RETRY_AFTER_MS
+            and self._publisher.can_begin
+            and self._clock.monotonic_ms() - self._session_began_ms >= _RETRY_AFTER_MS
         ):
             self._begin_session()
 
-    # ---- from the tables ----
-
-    def committed(self, changes: list[RouteChange], next_offsets: Mapping[int, int]) -> None:
-        """Rows and offsets of one commit of the job."""
-        for change in changes:
-            if change.kind == ChangeKind.REGISTRATION_WANTED and change.server_id == self._identity.server_id:
-                self._server.memory.wanted.add(_lease_key(change))
-            elif change.kind == ChangeKind.BROKER_LIVE and change.gone:
-                self._server.memory.forget(_lease_key(change))
-        self._invalidate(self._server.view.commit(changes, next_offsets))
-
-    def reloaded(self, table: RouteTable, next_offsets: Mapping[int, int]) -> None:
-        """The tables were opened anew."""
-        self._server.view.reload(table, next_offsets)
-        self._server.answers.clear()
-        self._prepared.clear()
-
-    def _invalidate(self, topics: set[str]) -> None:
-        if topics:
-            self._server.answers.invalidate(topics)
-            self._prepared.invalidate(topics)
-
     # ---- events out ----
 
-    def _log(self, event: BrokerEvent, pending: Pending | None) -> None:
+    def _log(self, item: Item) -> None:
         if self._is_talking and self._is_queue_full:
             self._publisher_or_fail().abort("the publish queue is full")
         if not self._is_talking:
-            self._facts.remember(event, [pending] if pending else [])
+            self._remember(item)
             return
-        partition = partition_of(routing_key(event) or "", self._partitions)
-        self._outbox.setdefault(partition, []).append((event, pending))
+        partition = partition_of(routing_key(item.event) or "", self._partitions)
+        self._outbox.setdefault(partition, []).append(item)
         if not self._is_flush_due:
             self._is_flush_due = True
             asyncio.get_running_loop().call_soon(self._flush)
+
+    def _remember(self, item: Item) -> None:
+        for pending in self._facts.remember(item):
+            self._view.drop(pending)
 
     @property
     def _is_queue_full(self) -> bool:
@@ -213,14 +174,20 @@ class Gateway:
         self._is_flush_due = False
         outbox, self._outbox = self._outbox, {}
         for partition, items in outbox.items():
-            for record in _records(partition, items):
+            self._publish_items(partition, items)
+
+    def _publish_items(self, partition: int, items: Iterable[Item]) -> None:
+        for record in records_of(partition, items, self._limits.record_bytes):
+            if isinstance(record, Unloggable):
+                name = safe(routing_key(record.item.event) or "")
+                logger.error("event cannot be logged, dropped broker=%s reason=%s", name, safe(record.reason))
+                if record.item.pending is not None:
+                    self._view.drop(record.item.pending)
+            else:
                 self._publish(record)
 
     def _publish(self, record: OutRecord) -> None:
-        publisher = self._publisher_or_fail()
-        if publisher.queued_records == 0:
-            self._acked_ms = self._clock.monotonic_ms()
-        publisher.publish(record)
+        self._publisher_or_fail().publish(record._replace(at_ms=self._clock.monotonic_ms()))
 
     def _broadcast(self, event: ServerEvent) -> None:
         value = encode_event(event)
@@ -230,25 +197,28 @@ class Gateway:
     # ---- sessions with Kafka ----
 
     def _begin_session(self) -> None:
-        """Open a session by saying what is not in the log; ``acked`` hears when all of it is."""
         self._session_began_ms = self._clock.monotonic_ms()
         self._publisher_or_fail().begin()
+
+    def opened(self) -> None:
+        """Kafka is there: say what is not in the log; ``acked`` hears when all of it is. Called by the publisher."""
         if not self._has_started:
             self._broadcast(ServerStarted(self._origin()))
         self._said = self._facts.all()
-        for fact in self._said:
-            for record in self._fact_records(fact):
-                self._publish(record)
+        self._publish_facts(self._said)
         if self._has_started:
             self._broadcast(ServerResumed(self._origin()))
 
     def acked(self, records: list[Acked]) -> None:
         """Records that are in the log; called by the publisher."""
-        self._acked_ms = self._clock.monotonic_ms()
+        is_covered = False
         for record, offset in records:
-            for pending in record.pendings:
-                pending.position = (record.partition, offset)
-        if not self._is_talking and self._unacked == 0:
+            for _, pending in record.items:
+                if pending is not None:
+                    is_covered |= self._view.settle(pending, (record.partition, offset))
+        if is_covered:
+            self._view.sweep()
+        if not self._is_talking and not self._publisher_or_fail().queued_records:
             self._talk()
 
     def _talk(self) -> None:
@@ -259,15 +229,16 @@ class Gateway:
         # What came while the session was being opened is said right behind it.
         later = self._facts.all()
         self._facts.forget(later)
-        for fact in later:
-            for record in self._fact_records(fact):
-                self._publish(record)
+        self._publish_facts(later)
         self.talking.set()
 
-    def _fact_records(self, fact: Fact) -> list[OutRecord]:
-        partition = partition_of(routing_key(fact.last) or "", self._partitions)
-        *before, last = _records(partition, [(event, None) for event in fact.events()])
-        return [*before, last._replace(pendings=fact.pendings)]
+    def _publish_facts(self, facts: Iterable[Fact]) -> None:
+        items: dict[int, list[Item]] = {}
+        for fact in facts:
+            partition = partition_of(routing_key(fact.last.event) or "", self._partitions)
+            items.setdefault(partition, []).extend(fact.items())
+        for partition, of_partition in items.items():
+            self._publish_items(partition, of_partition)
 
     def failed(self, reason: str, lost: Sequence[OutRecord]) -> None:
         """A session ended; called by the publisher."""
@@ -275,52 +246,38 @@ class Gateway:
             logger.warning("Kafka does not take records, queries go on from memory reason=%s", safe(reason))
         was_talking, self._is_talking = self._is_talking, False
         self.talking.clear()
+        self._said = []
         if not was_talking:
             return  # what the session said at its beginning is among the facts still
-        for record in lost:
-            for event in record.events:
-                self._facts.remember(event, record.pendings)
         outbox, self._outbox = self._outbox, {}
-        for items in outbox.values():
-            for event, pending in items:
-                self._facts.remember(event, [pending] if pending else [])
+        for items in (*(record.items for record in lost), *outbox.values()):
+            for item in items:
+                self._remember(item)
+
+    def begin_stop(self) -> None:
+        """From now on closes prove nothing."""
+        self._is_stopping = True
 
     async def stop(self, timeout_s: float) -> None:
-        """Say good-bye to the log; from now on closes prove nothing."""
-        self._is_stopping = True
-        if self._is_talking:
+        """Say good-bye to the log, in ``timeout_s`` or twice that where a session is just being opened."""
+        self.begin_stop()
+        publisher = self._publisher
+        if publisher is not None and publisher.queued_records and not self._is_talking:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.talking.wait(), timeout_s)
+        if publisher is not None and self._is_talking:
             self._flush()
             self._broadcast(ServerStopped(self._origin()))
-            if not await self._publisher_or_fail().close(timeout_s):
+            if not await publisher.close(timeout_s):
                 logger.warning("stopped before all records were in the log")
+            self._is_talking = False
+        if len(self._facts):
+            logger.warning("stopped while the last facts of brokers are not in the log brokers=%d", len(self._facts))
 
-    def _publisher_or_fail(self) -> KafkaPublisher:
+    def _publisher_or_fail(self) -> Publisher:
         if self._publisher is None:
             raise RuntimeError("the gateway has no publisher yet")
         return self._publisher
 
     def _origin(self, connection_id: int = 0) -> Origin:
         return Origin(self._identity.server_id, self._identity.server_epoch, connection_id)
-
-
-def _lease_key(change: RouteChange) -> LeaseKey:
-    return LeaseKey(change.broker_name or "", LiveKey(change.cluster or "", change.broker_addr or ""))
-
-
-def _records(partition: int, items: Iterable[tuple[BrokerEvent, Pending | None]]) -> Iterator[OutRecord]:
-    """Events as records, in order: runs of heartbeats share one."""
-    for batch in _batches(items):
-        events = [event for event, _ in batch]
-        heartbeats = [event for event in events if isinstance(event, BrokerHeartbeat)]
-        value = encode_heartbeats(heartbeats) if heartbeats else encode_event(events[0])
-        key = (routing_key(events[0]) or "").encode()
-        yield OutRecord(partition, key, value, events, [p for _, p in batch if p is not None])
-
-
-def _batches(
-    items: Iterable[tuple[BrokerEvent, Pending | None]],
-) -> Iterator[list[tuple[BrokerEvent, Pending | None]]]:
-    for is_run, run in groupby(items, lambda item: isinstance(item[0], BrokerHeartbeat)):
-        size = _MAX_HEARTBEATS_A_RECORD if is_run else 1
-        while batch := list(islice(run, size)):
-            yield batch

@@ -2,12 +2,15 @@
 
 import fcntl
 import json
+import logging
 import os
 import uuid
 from pathlib import Path
 from typing import NamedTuple
 
 from namesrv_stream.errors import ConfigError
+
+logger = logging.getLogger(__name__)
 
 
 class Identity(NamedTuple):
@@ -39,15 +42,34 @@ class IdentityFile:
             raise ConfigError(str(server_dir), "data.dir", "another server runs on this directory") from error
 
     def begin_epoch(self, configured_id: str, now_ms: int) -> Identity:
-        """The identity of this start; recorded before it is used, so that no two starts share an epoch."""
+        """The identity of this start; recorded before it is used, so that no two starts share an epoch.
+
+        Raises:
+            ConfigError: It cannot be recorded.
+        """
         stored = self._read()
         server_id = configured_id or str(stored.get("server_id", "")) or f"ns-{uuid.uuid4().hex[:12]}"
         last_epoch = stored.get("server_epoch", 0)
         identity = Identity(server_id, max(now_ms, (last_epoch if isinstance(last_epoch, int) else 0) + 1))
-        draft = self._path.with_suffix(".draft")
-        draft.write_text(json.dumps(identity._asdict()) + "\n", encoding="utf-8")
-        draft.replace(self._path)
+        try:
+            self._write(identity)
+        except OSError as error:
+            raise ConfigError(str(self._path), "data.dir", f"cannot be written: {error.strerror}") from error
         return identity
+
+    def _write(self, identity: Identity) -> None:
+        # Synced: a machine that loses power must not come back with an empty file, and so with another id.
+        draft = self._path.with_suffix(".draft")
+        with draft.open("w", encoding="utf-8") as file:
+            file.write(json.dumps(identity._asdict()) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(self._path)
+        folder = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
 
     def close(self) -> None:
         os.close(self._lock)
@@ -55,6 +77,9 @@ class IdentityFile:
     def _read(self) -> dict[str, object]:
         try:
             stored = json.loads(self._path.read_text(encoding="utf-8"))
-        except (FileNotFoundError, json.JSONDecodeError):
+        except FileNotFoundError:
+            return {}
+        except ValueError:  # no JSON, or no text at all
+            logger.warning("the server's identity cannot be read, it gets a new one path=%s", self._path)
             return {}
         return stored if isinstance(stored, dict) else {}

@@ -3,9 +3,11 @@
 import asyncio
 import gc
 import logging
+import resource
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Mapping
 from importlib.abc import MetaPathFinder
 from typing import Any, Final
@@ -27,10 +29,12 @@ from namesrv_stream.route.view import RouteView
 from namesrv_stream.run_files import write_run_file
 from namesrv_stream.server.connection import RemotingConnection
 from namesrv_stream.server.connections import Connections
+from namesrv_stream.server.failures import exit_code_of
 from namesrv_stream.server.gateway import Gateway, GatewayLimits
 from namesrv_stream.server.http import HttpServer
 from namesrv_stream.server.identity import IdentityFile
 from namesrv_stream.server.publisher import KafkaPublisher
+from namesrv_stream.server.served_view import ServedView
 from namesrv_stream.settings import Settings
 from namesrv_stream.snapshot import Snapshot, SnapshotFollower, load_snapshot
 
@@ -39,6 +43,12 @@ logger = logging.getLogger(__name__)
 #: Source: rocketmq 5.3.3, NettyServerConfig.serverSocketBacklog.
 _BACKLOG: Final = 1024
 _KAFKA_RETRY_S: Final = 1.0
+#: Files beside connections: listeners, Kafka, tables, logs, libraries.
+_OTHER_FILES: Final = 512
+#: What an event has around a registration in Kafka: batch and record header, key.
+_ENVELOPE_BYTES: Final = 64 * 1024
+#: For the follower to finish what it is reading; its thread does not keep the process.
+_FOLLOWER_STOP_S: Final = 1.0
 
 
 def serve(settings: Settings) -> int:
@@ -49,11 +59,25 @@ def serve(settings: Settings) -> int:
         KafkaUnreachable: No Kafka, and no tables from before to answer from.
     """
     sys.meta_path.insert(0, _WithoutPandas())
+    _allow_open_files(settings.remoting.max_connections)
     identity_file = IdentityFile(settings.data.server_dir)
     try:
         return uvloop.run(_Server(settings, identity_file).run())
+    except BaseExceptionGroup as failures:
+        return exit_code_of(failures)
     finally:
         identity_file.close()
+
+
+def _allow_open_files(connections: int) -> None:
+    """Raise the soft limit of open files, often 1,024, as far as the connections need and the hard one allows."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + _OTHER_FILES
+    if hard != resource.RLIM_INFINITY and hard < wanted:
+        logger.warning("open files are limited to %d, fewer than remoting.max_connections=%d", hard, connections)
+        wanted = hard
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 class _WithoutPandas(MetaPathFinder):
@@ -86,7 +110,8 @@ class _Server:
         options = Options(full_registration_interval_ms=settings.server.full_registration_interval_ms)
         answers = RouteAnswers(view, support_acting_master=options.support_acting_master)
         name_server = NameServer(view, answers, options)
-        gateway = self._gateway(name_server)
+        served = ServedView(name_server, self._prepared, self._identity.server_id)
+        gateway = self._gateway(served)
         # What was loaded lives as long as the process: keep the collector from walking it again and again.
         gc.collect()
         gc.freeze()
@@ -110,26 +135,33 @@ class _Server:
                 self._connections,
                 self._clock,
                 settings.remoting.max_frame_bytes,
+                settings.remoting.write_buffer_bytes,
                 origin,
             )
 
         remoting = await loop.create_server(connect, sock=listener, backlog=_BACKLOG)
-        follower = self._follow(snapshot, gateway, loop)
-        async with asyncio.TaskGroup() as tasks:
-            beat = tasks.create_task(self._beat(gateway), name="beat")
-            serving = tasks.create_task(http.run(), name="http")
-            talk = tasks.create_task(self._talk(gateway, loop, has_kafka), name="talk")
-            ready = tasks.create_task(self._tell_ready(gateway, http, listener), name="ready")
-            await stop.wait()
-            logger.info("stopping connections=%d", len(self._connections))
+        follower = self._follow(snapshot, served, loop)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                beat = tasks.create_task(self._beat(gateway), name="beat")
+                serving = tasks.create_task(http.run(), name="http")
+                talk = tasks.create_task(self._talk(gateway, loop, has_kafka), name="talk")
+                ready = tasks.create_task(self._tell_ready(gateway, http, listener), name="ready")
+                await stop.wait()
+                logger.info("stopping connections=%d", len(self._connections))
+                for task in (beat, talk, ready):
+                    task.cancel()
+                remoting.close()
+                # Closed before the last flush: nobody is told SUCCESS for what will not be logged.
+                gateway.begin_stop()
+                self._connections.close_all("the server stops")
+                await gateway.stop(settings.server.stop_timeout_ms / 1000)
+                http.stop()
+                await serving
+        finally:
+            gateway.begin_stop()
             remoting.close()
-            for task in (beat, talk, ready):
-                task.cancel()
-            await gateway.stop(settings.server.stop_timeout_ms / 1000)
-            self._connections.close_all("the server stops")
-            http.stop()
-            await serving
-        follower.stop()
+            _stop_follower(follower)
         return 0
 
     async def _ensure_topics(self, *, is_needed: bool) -> bool:
@@ -142,21 +174,22 @@ class _Server:
             return False
         return True
 
-    def _gateway(self, name_server: NameServer) -> Gateway:
+    def _gateway(self, served: ServedView) -> Gateway:
         settings = self._settings
         limits = GatewayLimits(
             settings.server.publish_queue_records,
             settings.server.publish_queue_bytes,
+            settings.kafka.max_message_bytes - _ENVELOPE_BYTES,
             settings.liveness.max_gap_ms,
         )
-        return Gateway(name_server, self._prepared, self._identity, settings.kafka.partitions, limits, self._clock)
+        return Gateway(served, self._identity, settings.kafka.partitions, limits, self._clock)
 
-    def _follow(self, snapshot: Snapshot, gateway: Gateway, loop: asyncio.AbstractEventLoop) -> SnapshotFollower:
+    def _follow(self, snapshot: Snapshot, served: ServedView, loop: asyncio.AbstractEventLoop) -> SnapshotFollower:
         def on_commit(changes: list[RouteChange], next_offsets: Mapping[int, int]) -> None:
-            loop.call_soon_threadsafe(gateway.committed, changes, next_offsets)
+            loop.call_soon_threadsafe(served.committed, changes, next_offsets)
 
         def on_reload(table: RouteTable, next_offsets: Mapping[int, int]) -> None:
-            loop.call_soon_threadsafe(gateway.reloaded, table, next_offsets)
+            loop.call_soon_threadsafe(served.reloaded, table, next_offsets)
 
         follower = SnapshotFollower(
             self._settings.data.tables_dir,
@@ -174,7 +207,7 @@ class _Server:
             has_kafka = await self._ensure_topics(is_needed=False)
         config: dict[str, Any] = producer_config(self._settings)
         topic = self._settings.kafka.broker_events_topic
-        gateway.attach(KafkaPublisher(loop, config, topic, gateway.acked, gateway.failed))
+        gateway.attach(KafkaPublisher(loop, config, topic, gateway.opened, gateway.acked, gateway.failed))
 
     async def _beat(self, gateway: Gateway) -> None:
         interval_s = self._settings.liveness.tick_interval_ms / 1000
@@ -191,7 +224,7 @@ class _Server:
 
 
 def _bind(host: str, port: int, key: str) -> socket.socket:
-    """A listening socket's predecessor: bound, so that a taken port is told before anything else happens.
+    """A listening socket, so that a taken port is told before anything else happens.
 
     Raises:
         ConfigError: The address cannot be bound; names the key.
@@ -201,10 +234,18 @@ def _bind(host: str, port: int, key: str) -> socket.socket:
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         bound.bind((host, port))
+        bound.listen(_BACKLOG)  # binding alone does not collide with another that is only bound
     except OSError as error:
         bound.close()
         raise ConfigError("settings", key, f"{host}:{port} cannot be listened on: {error.strerror}") from error
     return bound
+
+
+def _stop_follower(follower: SnapshotFollower) -> None:
+    # It may hang in a read of the tables, which must not keep the server from ending.
+    stopping = threading.Thread(target=follower.stop, name="stop-follower", daemon=True)
+    stopping.start()
+    stopping.join(_FOLLOWER_STOP_S)
 
 
 def _address(bound: socket.socket) -> str:

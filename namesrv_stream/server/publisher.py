@@ -2,8 +2,8 @@
 
 One thread calls ``KafkaProducer.send`` (which may block) and kafka-python's own thread tells the outcome; both reach
 the event loop by ``call_soon_threadsafe`` only. The first record that fails ends a *session*: nothing queued behind it
-is sent, the producer is thrown away, and the owner hears of it once. It then begins a new session, in which it first
-says again what was lost.
+is sent, the producer is thrown away, and the owner hears of it once. Once its last thread has ended, so that nothing of
+it can reach the log any more, the owner begins a new session, in which it first says again what was lost.
 """
 
 import asyncio
@@ -11,40 +11,32 @@ import logging
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable
+from typing import Any, Final
 
 from kafka import KafkaProducer
-from kafka.errors import KafkaError
 
-from namesrv_stream.route.events import BrokerEvent
-from namesrv_stream.route.view import Pending
+from namesrv_stream.server.records import Acked, OutRecord
 
 logger = logging.getLogger(__name__)
 
-_CLOSE_TIMEOUT_S: Final = 1.0
+#: For kafka-python's thread to end; it may be waiting for an answer to a request.
+_CLOSE_TIMEOUT_S: Final = 30.0
 
 
-class OutRecord(NamedTuple):
-    """One record on its way.
+class _Producer(KafkaProducer):  # type: ignore[misc]  # untyped
+    """A producer that can be ended at once; kafka-python's own ``close`` waits, and fails where Kafka is away."""
 
-    Attributes:
-        events: What it says of brokers; empty for ticks and the like.
-        pendings: The view's tickets that are settled once it is in the log.
-    """
+    _is_discarded = False
 
-    partition: int
-    key: bytes | None
-    value: bytes
-    events: Sequence[BrokerEvent] = ()
-    pendings: Sequence[Pending] = ()
+    def discard(self) -> None:
+        """Send nothing more, whatever is queued; may be called from any thread, kafka-python's own too."""
+        self._is_discarded = True
+        self._sender.force_close()
 
-
-class Acked(NamedTuple):
-    """A record that is in the log at ``offset``."""
-
-    record: OutRecord
-    offset: int
+    def flush(self, timeout: float | None = None) -> None:
+        if not self._is_discarded:
+            super().flush(timeout)
 
 
 class KafkaPublisher:
@@ -55,20 +47,23 @@ class KafkaPublisher:
         loop: asyncio.AbstractEventLoop,
         config: dict[str, Any],
         topic: str,
+        on_opened: Callable[[], None],
         on_acked: Callable[[list[Acked]], None],
         on_failed: Callable[[str, list[OutRecord]], None],
     ) -> None:
-        """Both callbacks run on ``loop``: acknowledged records in order; why a session ended, and what it lost."""
+        """The callbacks run on ``loop``: Kafka is there; records are in the log; a session ended, and what it lost."""
         self._loop = loop
         self._config = config
         self._topic = topic
+        self._on_opened = on_opened
         self._on_acked = on_acked
         self._on_failed = on_failed
         self._session: _Session | None = None
+        self._ending: set[_Session] = set()
 
     def begin(self) -> None:
-        """Begin a session; may be called when none is open."""
-        self._session = _Session(self._loop, self._config, self._topic, self._on_acked, self._end)
+        """Begin a session, if ``can_begin``; nothing may be published before it is opened."""
+        self._session = _Session(self, self._loop, self._config, self._topic)
 
     def publish(self, record: OutRecord) -> None:
         """Queue a record; never blocks. Without a session the record is lost, which the caller knows."""
@@ -76,8 +71,9 @@ class KafkaPublisher:
             self._session.put(record)
 
     @property
-    def is_open(self) -> bool:
-        return self._session is not None
+    def can_begin(self) -> bool:
+        """Whether no session is open, nor can anything of an earlier one still reach the log."""
+        return self._session is None and not self._ending
 
     @property
     def queued_records(self) -> int:
@@ -88,10 +84,16 @@ class KafkaPublisher:
     def queued_bytes(self) -> int:
         return self._session.unacked_bytes if self._session else 0
 
+    @property
+    def oldest_ms(self) -> int | None:
+        """When the oldest record that is not acknowledged was published; None without any."""
+        return self._session.oldest_ms if self._session else None
+
     def abort(self, reason: str) -> None:
         """End the session as if a record had failed."""
         if self._session is not None:
-            self._end(self._session, reason)
+            self._session.take_arrived()
+            self.ended(self._session, reason)
 
     async def close(self, timeout_s: float) -> bool:
         """Wait until all is acknowledged, at most ``timeout_s``; True if it is."""
@@ -99,47 +101,59 @@ class KafkaPublisher:
         if session is None:
             return False
         drained = await session.drain(timeout_s)
-        self._session = None
-        session.abandon()
+        if session is self._session:
+            self._session = None
+            session.abandon()
         return drained
 
-    def _end(self, session: "_Session", reason: str) -> None:
+    # ---- called by the sessions, on the event loop ----
+
+    def opened(self, session: "_Session") -> None:
+        if session is self._session:
+            self._on_opened()
+
+    def acked(self, records: list[Acked]) -> None:
+        self._on_acked(records)
+
+    def ended(self, session: "_Session", reason: str) -> None:
         if session is not self._session:
             return
         self._session = None
-        lost = session.abandon()
-        self._on_failed(reason, lost)
+        self._ending.add(session)
+        self._on_failed(reason, session.abandon())
+
+    def gone(self, session: "_Session") -> None:
+        self._ending.discard(session)
 
 
 class _Session:
-    """One producer's life. All methods but ``_run`` and the callbacks' first half run on the event loop."""
+    """One producer's life. All methods but ``_run`` and those said to run on other threads run on the event loop."""
 
     def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        config: dict[str, Any],
-        topic: str,
-        on_acked: Callable[[list[Acked]], None],
-        on_end: Callable[["_Session", str], None],
+        self, owner: KafkaPublisher, loop: asyncio.AbstractEventLoop, config: dict[str, Any], topic: str
     ) -> None:
+        self._owner = owner
         self._loop = loop
         self._config = config
         self._topic = topic
-        self._on_acked = on_acked
-        self._on_end = on_end
         self._queue: queue.SimpleQueue[OutRecord | None] = queue.SimpleQueue()
         self._unacked: dict[int, OutRecord] = {}
         self._arrived: deque[tuple[OutRecord, int]] = deque()
         self._wake_lock = threading.Lock()
         self._is_waking = False
         self._failed = threading.Event()
-        self._drained: asyncio.Future[None] | None = None
+        self._producer: _Producer | None = None
+        self._drained: asyncio.Future[bool] | None = None
         self.unacked_bytes = 0
         threading.Thread(target=self._run, name="kafka-publisher", daemon=True).start()
 
     @property
     def unacked_count(self) -> int:
         return len(self._unacked)
+
+    @property
+    def oldest_ms(self) -> int | None:
+        return next(iter(self._unacked.values())).at_ms if self._unacked else None
 
     def put(self, record: OutRecord) -> None:
         self._unacked[id(record)] = record
@@ -151,34 +165,43 @@ class _Session:
             return True
         self._drained = self._loop.create_future()
         try:
-            await asyncio.wait_for(self._drained, timeout_s)
+            return await asyncio.wait_for(self._drained, timeout_s)
         except TimeoutError:
             return False
-        return True
 
     def abandon(self) -> list[OutRecord]:
         """Stop sending; returns what was not acknowledged, in order."""
         self._failed.set()
+        if self._unacked and self._producer is not None:
+            self._producer.discard()
         self._queue.put(None)
         lost = list(self._unacked.values())
         self._unacked.clear()
+        self.unacked_bytes = 0
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(False)
         return lost
 
     def _run(self) -> None:
         try:
-            producer = KafkaProducer(**self._config)
-        except (KafkaError, OSError) as error:
+            producer = self._producer = _Producer(**self._config)
+        except Exception as error:  # not KafkaError alone: a dead thread would leave the session open for ever
             self._fail(f"{type(error).__name__}: {error}")
+            self._call(self._owner.gone, self)
             return
+        self._call(self._owner.opened, self)
         try:
             while (record := self._queue.get()) is not None and not self._failed.is_set():
                 future = producer.send(self._topic, value=record.value, key=record.key, partition=record.partition)
                 future.add_callback(self._sent, record)
                 future.add_errback(self._not_sent)
-        except (KafkaError, OSError) as error:
+        except Exception as error:
             self._fail(f"{type(error).__name__}: {error}")
-        finally:
+        try:
             producer.close(timeout=_CLOSE_TIMEOUT_S)
+        except Exception:
+            logger.exception("Kafka producer did not end well")
+        self._call(self._owner.gone, self)
 
     def _sent(self, record: OutRecord, metadata: Any) -> None:
         """On kafka-python's thread."""
@@ -187,9 +210,9 @@ class _Session:
             if self._is_waking:
                 return
             self._is_waking = True
-        self._call(self._take_arrived)
+        self._call(self.take_arrived)
 
-    def _take_arrived(self) -> None:
+    def take_arrived(self) -> None:
         with self._wake_lock:
             self._is_waking = False
         acked: list[Acked] = []
@@ -199,23 +222,26 @@ class _Session:
                 self.unacked_bytes -= len(record.value)
                 acked.append(Acked(record, offset))
         if acked:
-            self._on_acked(acked)
+            self._owner.acked(acked)
         if not self._unacked and self._drained is not None and not self._drained.done():
-            self._drained.set_result(None)
+            self._drained.set_result(True)
 
     def _not_sent(self, error: BaseException) -> None:
         """On kafka-python's thread."""
         self._fail(f"{type(error).__name__}: {error}")
 
     def _fail(self, reason: str) -> None:
+        """On any thread. What is queued behind the lost record, a tick above all, must not reach the log without it."""
         if not self._failed.is_set():
             self._failed.set()
+            if self._producer is not None:
+                self._producer.discard()
             self._queue.put(None)
             self._call(self._ended, reason)
 
     def _ended(self, reason: str) -> None:
-        self._take_arrived()
-        self._on_end(self, reason)
+        self.take_arrived()
+        self._owner.ended(self, reason)
 
     def _call(self, callback: Callable[..., None], *args: Any) -> None:
         try:

@@ -1,0 +1,118 @@
+"""The publisher with a real Kafka that stands still: what is behind a lost record never reaches the log."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from namesrv_stream.kafka import producer_config
+from namesrv_stream.server.publisher import KafkaPublisher
+from namesrv_stream.server.records import Acked, OutRecord
+from tests.support.kafka import KafkaProcess, settings_for
+from tests.support.offline_fold import read_records
+
+pytestmark = [pytest.mark.kafka, pytest.mark.integration]
+
+_DEADLINE_S = 60.0
+_POLL_S = 0.01
+_DELIVERY_TIMEOUT_MS = 3_000
+
+
+@pytest.fixture
+def kafka(tmp_path: Path) -> Iterator[KafkaProcess]:
+    process = KafkaProcess(settings_for(tmp_path / "data", kafka__delivery_timeout_ms=_DELIVERY_TIMEOUT_MS))
+    try:
+        process.wait_ready()
+        yield process
+    finally:
+        _signal(process, signal.SIGCONT)
+        process.stop()
+
+
+def _signal(kafka: KafkaProcess, number: signal.Signals) -> None:
+    """To Kafka itself, whether it is the child or a child of it."""
+    pids = [kafka.process.pid]
+    for pid in pids:
+        children = Path(f"/proc/{pid}/task/{pid}/children")
+        if children.exists():
+            pids += [int(child) for child in children.read_text().split()]
+    for pid in pids:
+        os.kill(pid, number)
+
+
+async def _until(condition: Callable[[], object]) -> None:
+    for _ in range(round(_DEADLINE_S / _POLL_S)):
+        if condition():
+            return
+        await asyncio.sleep(_POLL_S)
+    pytest.fail(f"not so after {_DEADLINE_S} s")
+
+
+async def test_what_is_queued_behind_a_lost_record_never_reaches_the_log(kafka: KafkaProcess) -> None:
+    acked: list[Acked] = []
+    failed: list[list[OutRecord]] = []
+    opened: list[bool] = []
+    publisher = KafkaPublisher(
+        asyncio.get_running_loop(),
+        producer_config(kafka.settings),
+        kafka.settings.kafka.broker_events_topic,
+        lambda: opened.append(True),
+        acked.extend,
+        lambda _, lost: failed.append(lost),
+    )
+    publisher.begin()
+    await _until(lambda: opened)
+    publisher.publish(OutRecord(0, None, b"first"))
+    await _until(lambda: acked)
+    _signal(kafka, signal.SIGSTOP)
+    publisher.publish(OutRecord(0, None, b"lost"))
+    # As a tick is: it has time left when the first record's is over. Time itself is the condition here.
+    await asyncio.sleep(_DELIVERY_TIMEOUT_MS / 2_000)
+    publisher.publish(OutRecord(0, None, b"behind"))
+    await _until(lambda: failed)
+    assert [r.value for r in failed[0]] == [b"lost", b"behind"]
+    _signal(kafka, signal.SIGCONT)
+    await _until(lambda: publisher.can_begin)
+    publisher.begin()
+    await _until(lambda: len(opened) == 2)
+    publisher.publish(OutRecord(0, None, b"again"))
+    await _until(lambda: len(acked) == 2)
+    assert await publisher.close(10)
+    values = [r.value for r in await asyncio.to_thread(read_records, kafka.settings)]
+    # The lost one was on its way when Kafka stopped; it may have arrived.
+    assert [v for v in values if v != b"lost"] == [b"first", b"again"]
+    assert values[-1] == b"again"
+
+
+async def test_what_an_aborted_session_had_queued_never_reaches_the_log(kafka: KafkaProcess) -> None:
+    acked: list[Acked] = []
+    opened: list[bool] = []
+    publisher = KafkaPublisher(
+        asyncio.get_running_loop(),
+        producer_config(kafka.settings),
+        kafka.settings.kafka.broker_events_topic,
+        lambda: opened.append(True),
+        acked.extend,
+        lambda _, lost: None,
+    )
+    publisher.begin()
+    await _until(lambda: opened)
+    publisher.publish(OutRecord(0, None, b"first"))
+    await _until(lambda: acked)
+    _signal(kafka, signal.SIGSTOP)
+    for value in (b"on its way", b"queued"):
+        publisher.publish(OutRecord(0, None, value))
+        await asyncio.sleep(_DELIVERY_TIMEOUT_MS / 10_000)  # until kafka-python has it, of which nothing tells
+    publisher.abort("the queue is full")
+    _signal(kafka, signal.SIGCONT)
+    await _until(lambda: publisher.can_begin)
+    publisher.begin()
+    await _until(lambda: len(opened) == 2)
+    publisher.publish(OutRecord(0, None, b"again"))
+    await _until(lambda: len(acked) == 2)
+    assert await publisher.close(10)
+    values = [r.value for r in await asyncio.to_thread(read_records, kafka.settings)]
+    assert [v for v in values if v != b"on its way"] == [b"first", b"again"]

@@ -1,0 +1,262 @@
+"""A whole server without sockets and Kafka: real connections, gateway and view between memory on both sides."""
+
+import asyncio
+from collections.abc import Sequence
+
+import orjson
+
+from namesrv_stream.clock import ManualClock
+from namesrv_stream.processor.name_server import NameServer, Options
+from namesrv_stream.processor.prepared import PreparedAnswers
+from namesrv_stream.processor.route_answers import RouteAnswers
+from namesrv_stream.remoting.command import RemotingCommand
+from namesrv_stream.remoting.frame import FrameBuffer, decode_frame, encode_frame
+from namesrv_stream.route.events import Origin
+from namesrv_stream.route.view import RouteView
+from namesrv_stream.server.connection import RemotingConnection
+from namesrv_stream.server.connections import Connections
+from namesrv_stream.server.gateway import Gateway, GatewayLimits
+from namesrv_stream.server.identity import Identity
+from namesrv_stream.server.records import Acked, OutRecord
+from namesrv_stream.server.served_view import ServedView
+
+MAX_GAP_MS = 2_000
+TICK_MS = 500
+
+
+class LeapingClock(ManualClock):
+    """A clock whose wall part also moves alone, as after a suspended machine."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._leap_ms = 0
+
+    def now_ms(self) -> int:
+        return super().now_ms() + self._leap_ms
+
+    def leap(self, duration_ms: int) -> None:
+        self._leap_ms += duration_ms
+
+
+class MemoryPublisher:
+    """A log in memory; nothing reaches it before ``open`` and ``ack``.
+
+    Attributes:
+        log: What is in the log, by arrival.
+        unacked: What was published in this session and is not in the log.
+        is_ending: Whether a former session could still reach the log.
+    """
+
+    def __init__(self) -> None:
+        self.gateway: Gateway | None = None
+        self.log: list[OutRecord] = []
+        self.unacked: list[OutRecord] = []
+        self.sessions = 0
+        self.is_begun = False
+        self.is_ending = False
+        self.acks_at_close = True
+        self._next_offsets: dict[int, int] = {}
+
+    # ---- what the gateway calls ----
+
+    @property
+    def can_begin(self) -> bool:
+        return not self.is_begun and not self.is_ending
+
+    @property
+    def queued_records(self) -> int:
+        return len(self.unacked)
+
+    @property
+    def queued_bytes(self) -> int:
+        return sum(len(r.value) for r in self.unacked)
+
+    @property
+    def oldest_ms(self) -> int | None:
+        return self.unacked[0].at_ms if self.unacked else None
+
+    def begin(self) -> None:
+        assert self.can_begin
+        self.sessions += 1
+        self.is_begun = True
+
+    def publish(self, record: OutRecord) -> None:
+        if self.is_begun:
+            self.unacked.append(record)
+
+    def abort(self, reason: str) -> None:
+        self.fail(reason)
+
+    async def close(self, timeout_s: float) -> bool:
+        if self.acks_at_close:
+            self.ack()
+        self.is_begun = False
+        return not self.unacked
+
+    # ---- what Kafka does ----
+
+    def open(self) -> None:
+        self._gateway.opened()
+
+    def ack(self, partition: int | None = None) -> None:
+        """All that was published is in the log, or what was published to one partition."""
+        taken = [r for r in self.unacked if partition in (None, r.partition)]
+        self.unacked = [r for r in self.unacked if partition not in (None, r.partition)]
+        acked = []
+        for record in taken:
+            offset = self._next_offsets.get(record.partition, 0)
+            self._next_offsets[record.partition] = offset + 1
+            self.log.append(record)
+            acked.append(Acked(record, offset))
+        self._gateway.acked(acked)
+
+    def fail(self, reason: str = "gone") -> None:
+        if not self.is_begun:
+            return
+        lost, self.unacked = self.unacked, []
+        self.is_begun = False
+        self._gateway.failed(reason, lost)
+
+    # ---- what tests ask ----
+
+    @property
+    def next_offsets(self) -> dict[int, int]:
+        return dict(self._next_offsets)
+
+    def kinds(self, records: Sequence[OutRecord] | None = None) -> list[str]:
+        return [orjson.loads(r.value)["kind"] for r in (self.log if records is None else records)]
+
+    @property
+    def _gateway(self) -> Gateway:
+        assert self.gateway is not None
+        return self.gateway
+
+
+class MemoryTransport(asyncio.Transport):
+    """A peer that reads at once, or, once ``is_stuck``, nothing until ``read_all``."""
+
+    def __init__(self, peer: tuple[str, int] = ("10.9.9.9", 4711)) -> None:
+        super().__init__({"peername": peer})
+        self.protocol: RemotingConnection | None = None
+        self.received = b""
+        self.buffered = b""
+        self.high = 64 * 1024
+        self.is_stuck = False
+        self.is_reading_paused = False
+        self.is_aborted = False
+        self._is_closed = False
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self.high = high or 0
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if self.is_stuck:
+            self.buffered += bytes(data)
+            if len(self.buffered) > self.high and self.protocol is not None:
+                self.protocol.pause_writing()
+        else:
+            self.received += bytes(data)
+
+    def read_all(self) -> None:
+        """The peer reads; it may become stuck again by what comes then."""
+        self.received += self.buffered
+        was_paused = len(self.buffered) > self.high
+        self.buffered = b""
+        if was_paused and self.protocol is not None:
+            self.protocol.resume_writing()
+
+    def pause_reading(self) -> None:
+        self.is_reading_paused = True
+
+    def resume_reading(self) -> None:
+        self.is_reading_paused = False
+
+    def is_closing(self) -> bool:
+        return self._is_closed
+
+    def close(self) -> None:
+        if not self._is_closed:
+            self._is_closed = True
+            if not self.buffered:
+                self._lose()
+
+    def abort(self) -> None:
+        self._is_closed = self.is_aborted = True
+        self._lose()
+
+    def _lose(self) -> None:
+        protocol, self.protocol = self.protocol, None
+        if protocol is not None:
+            protocol.connection_lost(None)
+
+    def answers(self) -> list[RemotingCommand]:
+        return [decode_frame(frame) for frame in FrameBuffer(1 << 30).feed(self.received)]
+
+
+class Rig:
+    """One server; connections are opened by ``connect``."""
+
+    def __init__(
+        self,
+        *,
+        partitions: int = 1,
+        queue_records: int = 10_000,
+        record_bytes: int = 1 << 20,
+        write_buffer_bytes: int = 1 << 20,
+        max_connections: int = 100,
+        gateway_type: type[Gateway] = Gateway,
+        options: Options | None = None,
+    ) -> None:
+        self.clock = LeapingClock()
+        self.view = RouteView()
+        options = options or Options()
+        self.server = NameServer(self.view, RouteAnswers(self.view), options)
+        self.prepared = PreparedAnswers()
+        self.identity = Identity("s1", 7)
+        self.served = ServedView(self.server, self.prepared, self.identity.server_id)
+        limits = GatewayLimits(queue_records, 64 << 20, record_bytes, MAX_GAP_MS)
+        self.gateway = gateway_type(self.served, self.identity, partitions, limits, self.clock)
+        self.publisher = MemoryPublisher()
+        self.publisher.gateway = self.gateway
+        self.connections = Connections(max_connections, 120_000)
+        self._write_buffer_bytes = write_buffer_bytes
+
+    def talk(self) -> None:
+        """Let the server reach Kafka for the first time."""
+        self.gateway.attach(self.publisher)
+        self.publisher.open()
+        self.publisher.ack()
+
+    def connect(self) -> MemoryTransport:
+        transport = MemoryTransport()
+        connection = RemotingConnection(
+            self.connections.next_id(),
+            self.server,
+            self.prepared,
+            self.gateway,
+            self.connections,
+            self.clock,
+            16 << 20,
+            self._write_buffer_bytes,
+            Origin(*self.identity),
+        )
+        transport.protocol = connection
+        connection.connection_made(transport)
+        return transport
+
+    def ask(self, transport: MemoryTransport, request: RemotingCommand) -> RemotingCommand:
+        """Send one request and return its answer."""
+        assert transport.protocol is not None
+        before = len(transport.answers())
+        transport.protocol.data_received(encode_frame(request))
+        return transport.answers()[before]
+
+    def beat(self, count: int = 1) -> None:
+        for _ in range(count):
+            self.clock.advance(TICK_MS)
+            self.gateway.beat()
+
+
+async def turn() -> None:
+    """One turn of the event loop: what is due is flushed."""
+    await asyncio.sleep(0)

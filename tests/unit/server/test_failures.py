@@ -1,0 +1,52 @@
+"""A server of which a part fails ends, and says why."""
+
+import logging
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from namesrv_stream.errors import ConfigError
+from namesrv_stream.server.failures import exit_code_of
+from tests.support.kafka import REPOSITORY
+
+_FAILING = """
+import logging, sys
+from pathlib import Path
+from namesrv_stream.server import main
+from tests.support.kafka import settings_for
+
+class Failing(main._Server):
+    async def _ensure_topics(self, *, is_needed):
+        return False
+
+    async def _beat(self, gateway):
+        raise {error}
+
+main._Server = Failing
+logging.basicConfig()
+sys.exit(main.serve(settings_for(Path(sys.argv[1]))))
+"""
+
+
+def test_a_failure_of_ours_is_raised() -> None:
+    error = ConfigError("file", "key", "reason")
+    with pytest.raises(ConfigError, match="reason"):
+        exit_code_of(BaseExceptionGroup("parts", [ExceptionGroup("inner", [error])]))
+
+
+def test_a_bug_is_logged_with_its_trace(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.CRITICAL):
+        assert exit_code_of(BaseExceptionGroup("parts", [ValueError("a bug")])) == 1
+    assert "a bug" in caplog.text
+
+
+def test_a_server_whose_part_fails_exits_with_an_error(tmp_path: Path) -> None:
+    code = _FAILING.format(error="ValueError('a bug')")
+    run = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], cwd=REPOSITORY, timeout=60, capture_output=True, check=False
+    )
+    assert run.returncode == 1
+    assert b"a part of it failed" in run.stderr
+    assert b"a bug" in run.stderr

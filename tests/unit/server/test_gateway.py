@@ -1,0 +1,416 @@
+"""The gateway: what is in the log, in which order, and what a blind server does not claim."""
+
+import logging
+
+import orjson
+import pytest
+
+from namesrv_stream.remoting.codes import RequestCode, ResponseCode
+from namesrv_stream.remoting.command import RemotingCommand
+from namesrv_stream.route.changes import ChangeKind, RouteChange
+from namesrv_stream.route.fold_state import LeaseKey
+from namesrv_stream.route.model import LiveKey
+from namesrv_stream.route.partitioner import partition_of
+from namesrv_stream.route.table import RouteTable
+from tests.support.name_server import MASTER, SLAVE, a_body, a_broker_header, a_registration_request, a_topic
+from tests.support.server_rig import MAX_GAP_MS, TICK_MS, Rig, turn
+
+KEY = LeaseKey("broker-a", LiveKey("c0", MASTER))
+
+
+def a_goodbye(addr: str = MASTER, **changes: str | None) -> RemotingCommand:
+    return RemotingCommand(RequestCode.UNREGISTER_BROKER, ext_fields=a_broker_header(addr, **changes))
+
+
+def a_heartbeat(addr: str = MASTER, **changes: str | None) -> RemotingCommand:
+    return RemotingCommand(RequestCode.BROKER_HEARTBEAT, ext_fields=a_broker_header(addr, **changes))
+
+
+def a_changed_registration(topics: int) -> RemotingCommand:
+    return a_registration_request(body=a_body({f"T{i}": a_topic() for i in range(topics + 2)}, counter=topics + 2))
+
+
+def name_in(partition: int, partitions: int) -> str:
+    return next(n for n in (f"b{i}" for i in range(1000)) if partition_of(n, partitions) == partition)
+
+
+async def test_a_registration_is_logged_before_the_next_tick() -> None:
+    rig = Rig()
+    rig.talk()
+    rig.ask(rig.connect(), a_registration_request())
+    rig.beat()
+    rig.publisher.ack()
+    assert rig.publisher.kinds() == ["server_started", "broker_registered", "tick"]
+
+
+async def test_nothing_is_said_before_kafka_is_there() -> None:
+    rig = Rig()
+    rig.gateway.attach(rig.publisher)
+    rig.ask(rig.connect(), a_registration_request())
+    rig.beat(5)
+    assert (rig.publisher.sessions, rig.publisher.queued_records) == (1, 0)
+
+
+async def test_what_came_before_kafka_is_said_once_it_is_there() -> None:
+    rig = Rig()
+    rig.ask(rig.connect(), a_registration_request())
+    rig.talk()
+    assert rig.publisher.kinds() == ["server_started", "broker_registered"]
+
+
+async def test_a_lost_record_is_said_again_and_no_tick_comes_before_server_resumed() -> None:
+    rig = Rig()
+    rig.talk()
+    rig.ask(rig.connect(), a_registration_request())
+    rig.beat()
+    rig.publisher.fail()
+    rig.beat(3)
+    rig.publisher.open()
+    rig.beat()
+    rig.publisher.ack()
+    rig.beat()
+    rig.publisher.ack()
+    assert rig.publisher.kinds() == ["server_started", "broker_registered", "server_resumed", "tick"]
+
+
+async def test_a_session_begins_only_when_nothing_of_the_former_can_reach_the_log() -> None:
+    rig = Rig()
+    rig.talk()
+    rig.publisher.fail()
+    rig.publisher.is_ending = True
+    rig.beat(20)
+    assert rig.publisher.sessions == 1
+    rig.publisher.is_ending = False
+    rig.beat()
+    assert rig.publisher.sessions == 2
+
+
+async def test_what_was_being_said_when_a_session_failed_is_said_by_the_next() -> None:
+    rig = Rig()
+    rig.talk()
+    broker = rig.connect()
+    rig.publisher.fail()
+    rig.ask(broker, a_registration_request())
+    rig.beat(3)
+    rig.publisher.open()
+    rig.publisher.fail()
+    rig.ask(broker, a_registration_request(SLAVE, 1))
+    rig.beat(3)
+    rig.publisher.open()
+    rig.publisher.ack()
+    kinds = rig.publisher.kinds()
+    assert kinds == ["server_started", "broker_registered", "broker_registered", "server_resumed"]
+
+
+async def test_what_comes_while_a_session_opens_is_said_behind_it_and_before_a_tick() -> None:
+    rig = Rig()
+    rig.talk()
+    rig.publisher.fail()
+    rig.beat(3)
+    rig.publisher.open()
+    rig.ask(rig.connect(), a_registration_request())
+    rig.publisher.ack()
+    rig.beat()
+    rig.publisher.ack()
+    assert rig.publisher.kinds()[1:] == ["server_resumed", "broker_registered", "tick"]
+
+
+async def test_only_the_last_fact_of_a_broker_is_said() -> None:
+    rig = Rig()
+    rig.talk()
+    broker = rig.connect()
+    rig.publisher.fail()
+    for topics in range(3):
+        rig.ask(broker, a_changed_registration(topics))
+    rig.ask(broker, a_goodbye())
+    rig.beat(3)
+    rig.publisher.open()
+    rig.publisher.ack()
+    assert rig.publisher.kinds()[1:] == ["broker_registered", "broker_unregistered", "server_resumed"]
+    assert len(orjson.loads(rig.publisher.log[1].value)["topics"]) == 4
+
+
+async def test_a_long_outage_does_not_fill_the_view() -> None:
+    rig = Rig()
+    rig.talk()
+    broker = rig.connect()
+    rig.publisher.fail()
+    for topics in range(50):
+        rig.ask(broker, a_changed_registration(topics))
+    assert rig.view.pending_count == 1
+    assert len(rig.view.table.group("broker-a").topics) == 51
+
+
+async def test_all_tickets_of_an_outage_are_settled_by_their_commit() -> None:
+    rig = Rig()
+    rig.talk()
+    broker = rig.connect()
+    for addr, broker_id in ((MASTER, 0), (SLAVE, 1)):
+        rig.ask(broker, a_registration_request(addr, broker_id))
+        rig.ask(broker, a_registration_request(addr, broker_id))
+    rig.publisher.fail()
+    rig.beat(3)
+    rig.publisher.open()
+    rig.publisher.ack()
+    rig.served.committed([], rig.publisher.next_offsets)
+    assert rig.view.pending_count == 0
+
+
+async def test_a_ticket_is_settled_by_its_own_record_only() -> None:
+    """Else another broker's record would end it, and the broker would vanish until its own commit."""
+    rig = Rig()
+    rig.talk()
+    broker = rig.connect()
+    rig.ask(broker, a_registration_request())
+    rig.ask(broker, a_registration_request("10.0.0.3:1", brokerName="broker-b"))
+    await turn()
+    rig.publisher.fail()
+    rig.beat(3)
+    rig.publisher.open()
+    rig.publisher.ack()
+    records = [r for r in rig.publisher.log if r.items]
+    assert [len(r.items) for r in records] == [1, 1]
+    assert [i.pending.position for r in records for i in r.items if i.pending] == [(0, 1), (0, 2)]
+
+
+async def test_an_acknowledgement_behind_its_commit_settles_the_ticket() -> None:
+    rig = Rig()
+    rig.talk()
+    rig.ask(rig.connect(), a_registration_request())
+    await turn()
+    rig.served.committed([], {0: 2})
+    assert rig.view.pending_count == 1
+    rig.publisher.ack()
+    assert rig.view.pending_count == 0
+
+
+async def test_a_registration_too_large_for_kafka_is_dropped_and_stops_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It would fail each session anew, and no broker would be heard of any more."""
+    rig = Rig(record_bytes=2_000)
+    rig.talk()
+    broker = rig.connect()
+    rig.ask(broker, a_changed_registration(200))
+    rig.ask(broker, a_registration_request("10.0.0.3:1", brokerName="broker-b"))
+    with caplog.at_level(logging.ERROR):
+        await turn()
+    rig.publisher.ack()
+    assert rig.publisher.kinds() == ["server_started", "broker_registered"]
+    assert rig.gateway.is_talking
+    assert "broker-a" not in rig.view.table.groups
+    assert rig.view.pending_count == 1  # broker-b's, until it is committed
+    assert "cannot be logged" in caplog.text
+
+
+async def test_a_full_queue_ends_the_session_and_loses_nothing() -> None:
+    rig = Rig(queue_records=2)
+    rig.talk()
+    broker = rig.connect()
+    for i in range(2):
+        rig.ask(broker, a_registration_request(f"10.0.0.{i}:1", brokerName=f"b{i}"))
+    await turn()
+    rig.ask(broker, a_registration_request("10.0.0.7:1", brokerName="b7"))
+    assert not rig.gateway.is_talking
+    await turn()
+    rig.beat(3)
+    rig.publisher.open()
+    rig.publisher.ack()
+    names = [orjson.loads(r.value).get("broker_name") for r in rig.publisher.log]
+    assert names == [None, "b0", "b1", "b7", None]
+
+
+async def test_an_abort_while_a_flush_is_due_keeps_what_is_not_flushed() -> None:
+    rig = Rig()
+    rig.talk()
+    rig.ask(rig.connect(), a_registration_request())
+    rig.publisher.abort("test")
+    await turn()
+    rig.beat(3)
+    rig.publisher.open()
+    rig.publisher.ack()
+    assert rig.publisher.kinds() == ["server_started", "broker_registered", "server_resumed"]
+
+
+async def test_failing_twice_is_failing_once() -> None:
+    rig = Rig()
+    rig.talk()
+    rig.ask(rig.connect(), a_registration_request())
+    await turn()
+    rig.publisher.fail()
+    rig.gateway.failed("again", [])
+    rig.beat(3)
+    rig.publisher.open()
+    rig.publisher.ack()
+    assert rig.publisher.kinds()[1:] == ["broker_registered", "server_resumed"]
+
+
+async def test_a_closed_connection_ends_its_broker() -> None:
+    rig = Rig()
+    rig.talk()
+    broker = rig.connect()
+    rig.ask(broker, a_registration_request())
+    broker.close()
+    await turn()
+    rig.publisher.ack()
+    assert rig.publisher.kinds()[1:] == ["broker_registered", "broker_disconnected"]
+    assert not rig.view.table.group("broker-a").is_registered
+
+
+async def test_the_close_of_a_superseded_connection_ends_nothing() -> None:
+    rig = Rig()
+    rig.talk()
+    old, new = rig.connect(), rig.connect()
+    rig.ask(old, a_registration_request())
+    rig.ask(new, a_registration_request())
+    old.close()
+    assert rig.view.table.group("broker-a").is_registered
+
+
+async def test_a_close_found_after_a_standstill_is_no_death() -> None:
+    rig = Rig()
+    rig.talk()
+    broker = rig.connect()
+    rig.ask(broker, a_registration_request())
+    rig.clock.advance(MAX_GAP_MS + 1)
+    broker.close()
+    assert rig.view.table.group("broker-a").is_registered
+
+
+async def test_a_close_found_after_the_machine_was_suspended_is_no_death() -> None:
+    """The monotonic clock does not tell of it."""
+    rig = Rig()
+    rig.talk()
+    broker = rig.connect()
+    rig.ask(broker, a_registration_request())
+    rig.beat()
+    rig.publisher.ack()
+    rig.clock.leap(3_600_000)
+    assert rig.gateway.is_blind
+    rig.beat()
+    rig.publisher.ack()
+    broker.close()
+    assert rig.view.table.group("broker-a").is_registered
+
+
+async def test_blindness_ends_one_gap_after_a_standstill() -> None:
+    rig = Rig()
+    rig.talk()
+    rig.clock.advance(60_000)
+    for _ in range(MAX_GAP_MS // TICK_MS + 1):
+        rig.beat()
+        rig.publisher.ack()
+    assert not rig.gateway.is_blind
+
+
+async def test_a_stuck_partition_blinds_while_others_are_acknowledged() -> None:
+    rig = Rig(partitions=2)
+    rig.talk()
+    broker = rig.connect()
+    name = name_in(1, 2)
+    rig.ask(broker, a_registration_request(brokerName=name))
+    for _ in range(6):
+        rig.beat()
+        rig.publisher.ack(partition=0)
+    assert rig.gateway.is_blind
+    broker.close()
+    assert rig.view.table.group(name).is_registered
+
+
+async def test_observed_time_leaves_standstills_out() -> None:
+    rig = Rig()
+    rig.beat(2)
+    rig.clock.advance(60_000)
+    rig.gateway.beat()
+    assert rig.gateway.observed_ms == 2 * TICK_MS + MAX_GAP_MS
+
+
+async def test_a_mere_heartbeat_in_an_outage_does_not_hide_what_is_known() -> None:
+    rig = Rig()
+    rig.talk()
+    broker = rig.connect()
+    rig.publisher.fail()
+    rig.ask(broker, a_registration_request())
+    rig.ask(broker, a_heartbeat())
+    rig.beat(3)
+    rig.publisher.open()
+    rig.publisher.ack()
+    assert rig.publisher.kinds()[1:] == ["broker_registered", "server_resumed"]
+
+
+async def test_stop_says_good_bye_behind_everything_heard() -> None:
+    rig = Rig()
+    rig.talk()
+    rig.ask(rig.connect(), a_registration_request())
+    await rig.gateway.stop(1)
+    assert rig.publisher.kinds() == ["server_started", "broker_registered", "server_stopped"]
+
+
+async def test_closes_of_a_stopping_server_are_no_deaths() -> None:
+    rig = Rig()
+    rig.talk()
+    rig.ask(rig.connect(), a_registration_request())
+    rig.gateway.begin_stop()
+    rig.connections.close_all("the server stops")
+    await rig.gateway.stop(1)
+    assert "broker_disconnected" not in rig.publisher.kinds()
+
+
+async def test_stop_without_kafka_ends_and_says_what_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    rig = Rig()
+    rig.talk()
+    rig.publisher.fail()
+    rig.ask(rig.connect(), a_registration_request())
+    await rig.gateway.stop(0.01)
+    assert "brokers=1" in caplog.text
+
+
+async def test_stop_with_a_session_that_never_opens_ends_in_time() -> None:
+    rig = Rig()
+    rig.ask(rig.connect(), a_registration_request())
+    rig.gateway.attach(rig.publisher)
+    rig.publisher.open()
+    await rig.gateway.stop(0.01)
+    assert not rig.gateway.is_talking
+
+
+async def test_stop_that_kafka_does_not_acknowledge_ends() -> None:
+    rig = Rig()
+    rig.talk()
+    rig.publisher.acks_at_close = False
+    await rig.gateway.stop(0.01)
+    assert not rig.gateway.is_talking
+
+
+async def test_wanted_registrations_of_this_server_only_are_logged_in_full() -> None:
+    rig = Rig()
+    rows = [
+        RouteChange(0, 0, 0, 0, ChangeKind.REGISTRATION_WANTED, False, "x", None, "c0", name, MASTER, server_id=server)
+        for name, server in (("broker-a", "s1"), ("broker-b", "s2"))
+    ]
+    rig.served.committed(rows, {0: 1})
+    assert rig.server.memory.wanted == {KEY}
+
+
+async def test_a_reload_forgets_what_was_remembered_of_gone_brokers() -> None:
+    rig = Rig()
+    rig.talk()
+    broker = rig.connect()
+    for _ in range(3):
+        assert rig.ask(broker, a_registration_request()).code == ResponseCode.SUCCESS
+    assert rig.server.memory.settled
+    await turn()
+    rig.publisher.ack()
+    rig.served.reloaded(RouteTable(), {0: 99})
+    assert not rig.server.memory.settled
+    assert not rig.server.memory.full_due_ms
+
+
+async def test_a_reload_keeps_what_is_not_committed_yet() -> None:
+    rig = Rig()
+    rig.talk()
+    rig.ask(rig.connect(), a_registration_request())
+    await turn()
+    rig.publisher.ack()
+    rig.served.reloaded(RouteTable(), {0: 1})
+    assert rig.view.table.group("broker-a").is_registered

@@ -1,0 +1,59 @@
+"""The server's identity: stable, exclusive, and with an epoch that only grows."""
+
+from pathlib import Path
+
+import pytest
+
+from namesrv_stream.errors import ConfigError
+from namesrv_stream.server.identity import IdentityFile
+
+
+def begin(folder: Path, now_ms: int, configured_id: str = "") -> tuple[str, int]:
+    file = IdentityFile(folder)
+    try:
+        return file.begin_epoch(configured_id, now_ms)
+    finally:
+        file.close()
+
+
+def test_the_id_survives_a_restart(tmp_path: Path) -> None:
+    assert begin(tmp_path, 1)[0] == begin(tmp_path, 2)[0]
+
+
+def test_a_configured_id_is_taken(tmp_path: Path) -> None:
+    begin(tmp_path, 1)
+    assert begin(tmp_path, 2, "ns-1") == ("ns-1", 2)
+
+
+@pytest.mark.parametrize("now_ms", [1_000, 999, 0])
+def test_each_start_has_a_later_epoch_even_if_the_clock_went_back(tmp_path: Path, now_ms: int) -> None:
+    begin(tmp_path, 1_000)
+    assert begin(tmp_path, now_ms)[1] == 1_001
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"[]", b'{"server_id":"","server_epoch":"x"}'])
+def test_a_damaged_file_is_replaced(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "identity.json").write_bytes(content)
+    first = begin(tmp_path, 5)
+    assert first[0].startswith("ns-")
+    assert begin(tmp_path, 6)[0] == first[0]
+
+
+def test_two_servers_on_one_directory_are_refused(tmp_path: Path) -> None:
+    file = IdentityFile(tmp_path)
+    with pytest.raises(ConfigError, match="another server runs"):
+        IdentityFile(tmp_path)
+    file.close()
+    IdentityFile(tmp_path).close()
+
+
+def test_an_epoch_that_cannot_be_recorded_is_not_begun(tmp_path: Path) -> None:
+    (tmp_path / "identity.draft").mkdir()
+    with pytest.raises(ConfigError, match="cannot be written"):
+        begin(tmp_path, 1)
+
+
+def test_a_directory_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="cannot be written"):
+        IdentityFile(tmp_path / "file" / "server")

@@ -1,0 +1,73 @@
+"""The publisher where there is no Kafka: it says so once and can begin anew."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from namesrv_stream.server.publisher import KafkaPublisher
+from namesrv_stream.server.records import Acked, OutRecord
+from tests.support.processes import free_port
+
+_DEADLINE_S = 20.0
+_POLL_S = 0.01
+
+
+class Heard:
+    """What a publisher told its owner."""
+
+    def __init__(self) -> None:
+        self.opened = 0
+        self.failed: list[tuple[str, list[OutRecord]]] = []
+
+    def on_opened(self) -> None:
+        self.opened += 1
+
+    def on_acked(self, records: list[Acked]) -> None:
+        raise AssertionError("nothing can be acknowledged without Kafka")
+
+    def on_failed(self, reason: str, lost: list[OutRecord]) -> None:
+        self.failed.append((reason, lost))
+
+
+def a_publisher(heard: Heard, config: dict[str, Any]) -> KafkaPublisher:
+    return KafkaPublisher(asyncio.get_running_loop(), config, "topic", heard.on_opened, heard.on_acked, heard.on_failed)
+
+
+async def until_it_can_begin(publisher: KafkaPublisher) -> None:
+    for _ in range(round(_DEADLINE_S / _POLL_S)):
+        if publisher.can_begin:
+            return
+        await asyncio.sleep(_POLL_S)
+    pytest.fail(f"no session can begin after {_DEADLINE_S} s")
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        pytest.param({"bootstrap_timeout_ms": 200}, id="Kafka unreachable"),
+        pytest.param({"no_such_setting": 1}, id="setting unknown"),
+    ],
+)
+async def test_a_session_that_cannot_open_fails_once_and_another_can_begin(config: dict[str, Any]) -> None:
+    heard = Heard()
+    publisher = a_publisher(heard, {"bootstrap_servers": f"127.0.0.1:{free_port()}", **config})
+    for count in (1, 2):
+        publisher.begin()
+        assert not publisher.can_begin
+        await until_it_can_begin(publisher)
+        assert (heard.opened, len(heard.failed)) == (0, count)
+
+
+async def test_a_session_aborted_while_it_opens_fails_once() -> None:
+    heard = Heard()
+    publisher = a_publisher(heard, {"bootstrap_servers": f"127.0.0.1:{free_port()}", "bootstrap_timeout_ms": 200})
+    publisher.begin()
+    publisher.abort("test")
+    assert [reason for reason, _ in heard.failed] == ["test"]
+    await until_it_can_begin(publisher)
+    assert len(heard.failed) == 1
+
+
+async def test_closing_without_a_session_is_not_drained() -> None:
+    assert not await a_publisher(Heard(), {}).close(0.01)

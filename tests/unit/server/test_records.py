@@ -1,0 +1,48 @@
+"""Events as records: order, sharing, and what no record can hold."""
+
+import orjson
+import pytest
+
+from namesrv_stream.route.events import BrokerEvent, BrokerHeartbeat, BrokerUnregistered, Origin, Proof
+from namesrv_stream.route.model import LiveKey
+from namesrv_stream.server.records import Item, OutRecord, Unloggable, records_of
+
+ORIGIN = Origin("s1", 1, 1)
+LIVE = LiveKey("c0", "10.0.0.1:1")
+
+
+def heartbeat(name: str) -> Item:
+    return Item(BrokerHeartbeat(ORIGIN, name, LIVE, Proof.HEARTBEAT), None)
+
+
+def goodbye(name: str) -> Item:
+    event: BrokerEvent = BrokerUnregistered(ORIGIN, name, LIVE, 0)
+    return Item(event, None)
+
+
+def test_runs_of_heartbeats_share_a_record_and_order_is_kept() -> None:
+    items = [heartbeat("a"), heartbeat("b"), goodbye("a"), heartbeat("c")]
+    records = list(records_of(0, items, 1 << 20))
+    assert all(isinstance(r, OutRecord) for r in records)
+    assert [[i for i in r.items] for r in records if isinstance(r, OutRecord)] == [items[:2], items[2:3], items[3:]]
+
+
+def test_a_run_is_cut_at_two_thousand() -> None:
+    records = list(records_of(0, [heartbeat(str(i)) for i in range(4_001)], 1 << 20))
+    assert [len(r.items) for r in records if isinstance(r, OutRecord)] == [2_000, 2_000, 1]
+
+
+def test_heartbeats_too_large_together_are_split() -> None:
+    items = [heartbeat(str(i) * 300) for i in range(8)]
+    records = list(records_of(0, items, 1_000))
+    assert [i for r in records if isinstance(r, OutRecord) for i in r.items] == items
+    assert all(len(r.value) <= 1_000 for r in records if isinstance(r, OutRecord))
+
+
+@pytest.mark.parametrize("name", [pytest.param("x" * 2_000, id="large"), pytest.param("\ud800", id="no text")])
+def test_what_no_record_can_hold_is_told_and_stops_no_other(name: str) -> None:
+    items = [heartbeat("a"), heartbeat(name), heartbeat("b")]
+    records = list(records_of(0, items, 1_000))
+    assert [r.item for r in records if isinstance(r, Unloggable)] == [items[1]]
+    names = [h["broker_name"] for r in records if isinstance(r, OutRecord) for h in orjson.loads(r.value)["items"]]
+    assert names == ["a", "b"]
