@@ -145,18 +145,24 @@ class LogTruncated(NamesrvStreamError):
         partition: Kafka partition.
         wanted: The next offset to fold.
         earliest: The first offset that Kafka still has.
+        end: The offset of the next record that Kafka will get.
     """
 
     exit_code = 2
 
-    def __init__(self, partition: int, wanted: int, earliest: int) -> None:
+    def __init__(self, partition: int, wanted: int, earliest: int, end: int) -> None:
+        if wanted > end:
+            found = f"ends at {end}: Kafka has lost records that were folded already; bring its log back, or"
+        else:
+            found = f"begins at {earliest}: records were removed before they were folded;"
         super().__init__(
-            f"partition {partition}: offset {wanted} is to be folded next but Kafka's log begins at {earliest};"
-            " run `namesrv-stream rebuild`"
+            f"partition {partition}: offset {wanted} is to be folded next but Kafka's log {found} stop all parts and"
+            " move the folders `tables` and `checkpoint` of the data directory away to begin anew with what Kafka has"
         )
         self.partition = partition
         self.wanted = wanted
         self.earliest = earliest
+        self.end = end
 
 
 class PrerequisiteMissing(NamesrvStreamError):

@@ -31,6 +31,7 @@ _LOG = logging.getLogger(__name__)
 
 _RETRY_S: Final = 1.0  # between attempts to load tables that cannot be read
 _LIST_INTERVAL_S: Final = 1.0  # without a commit for so long, look whether the log went on without us
+_EXPECTED: Final = (TableSchemaMismatch, DeltaError, OSError, pa.ArrowException)
 _COMMIT_FILE: Final = re.compile(r"(\d{20})\.json")
 
 OnReload = Callable[[RouteTable, Mapping[int, int]], None]
@@ -96,10 +97,11 @@ class SnapshotFollower:
         while not self._stop.is_set():
             try:
                 snapshot = load_snapshot(self._tables_dir)
-            except (TableSchemaMismatch, DeltaError, OSError, pa.ArrowException) as error:
-                if str(error) != self.failure:
-                    _LOG.error("the tables cannot be read: %s", error)
-                self.failure = str(error)
+            except Exception as error:  # whatever is wrong with the tables, what is in memory is still served
+                failure = str(error) if isinstance(error, _EXPECTED) else f"{type(error).__name__}: {error}"
+                if failure != self.failure:
+                    _LOG.error("the tables cannot be read: %s", failure)
+                self.failure = failure
                 self._stop.wait(_RETRY_S)
                 continue
             self.failure = ""
@@ -125,8 +127,8 @@ class SnapshotFollower:
                 if commit.needs_reload:
                     return
                 changes = self._read_changes(commit.paths)
-            except (OSError, orjson.JSONDecodeError, pa.ArrowException) as error:
-                _LOG.warning("version %d cannot be read (%s): loading again", self.version + 1, error)
+            except Exception as error:
+                _LOG.warning("version %d cannot be read (%r): loading again", self.version + 1, error)
                 self._stop.wait(self._poll_s)
                 return
             self.version += 1

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -40,6 +40,9 @@ class FoldStateRow:
     next_offset: int
     at_ms: int
     content: bytes
+
+
+_NO_FOLD_STATE: Final = FoldStateRow(0, 0, b"")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +101,7 @@ def read_tables(tables_dir: Path, kind: str | None = None) -> TableRows:
         return TableRows()
     properties = changes.metadata().configuration
     topic_id = str(properties[TOPIC_ID_PROPERTY])
-    covered = {p: fold_states[p].next_offset if p in fold_states else 0 for p in range(_partitions(properties))}
+    covered = {p: fold_states.get(p, _NO_FOLD_STATE) for p in range(int(properties[PARTITIONS_PROPERTY]))}
     committed = {p: changes.transaction_version(app_id(topic_id, p)) or 0 for p in covered}
     rows = _read_changes(changes, tables_dir, covered)
     if kind is not None:
@@ -107,14 +110,20 @@ def read_tables(tables_dir: Path, kind: str | None = None) -> TableRows:
         live=in_log_order(live),
         fold_states=fold_states,
         changes=in_log_order(rows),
-        next_offsets={p: max(covered[p], committed[p]) for p in covered},
+        next_offsets={p: max(covered[p].next_offset, committed[p]) for p in covered},
         version=changes.version(),
         topic_id=topic_id,
     )
 
 
-def _partitions(properties: Mapping[str, Any]) -> int:
-    return int(properties[PARTITIONS_PROPERTY])
+def read_fold_states(tables_dir: Path) -> dict[int, FoldStateRow]:
+    """What the newest ``route_state`` covers: partition → its fold state; blocks.
+
+    Raises:
+        TableSchemaMismatch: The table is not as this version of the code expects.
+    """
+    state = open_table(table_path(tables_dir, ROUTE_STATE), STATE_SCHEMA)
+    return _read_state(state, tables_dir)[1] if state else {}
 
 
 def _read_state(table: DeltaTable, tables_dir: Path) -> tuple[pa.Table, dict[int, FoldStateRow]]:
@@ -128,23 +137,32 @@ def _read_state(table: DeltaTable, tables_dir: Path) -> tuple[pa.Table, dict[int
     return rows.filter(pc.invert(is_state)), states
 
 
-def _read_changes(table: DeltaTable, tables_dir: Path, covered: Mapping[int, int]) -> pa.Table:
+def _read_changes(table: DeltaTable, tables_dir: Path, covered: Mapping[int, FoldStateRow]) -> pa.Table:
     """Rows at or above the covered offset of their partition; files that can have none are not read."""
     actions = pa.table(table.get_add_actions(flatten=True)).to_pylist()
     paths = [a["path"] for a in actions if _may_have(a, covered)]
     rows = _read_files(table_path(tables_dir, ROUTE_CHANGES), paths, CHANGES_SCHEMA)
     wanted = pc.scalar(False)
-    for partition, offset in covered.items():
-        wanted = wanted | ((pc.field("partition") == partition) & (pc.field("offset") >= offset))
+    for partition, state in covered.items():
+        wanted = wanted | ((pc.field("partition") == partition) & (pc.field("offset") >= state.next_offset))
     return rows.filter(wanted)
 
 
-def _may_have(action: Mapping[str, Any], covered: Mapping[int, int]) -> bool:
+def _may_have(action: Mapping[str, Any], covered: Mapping[int, FoldStateRow]) -> bool:
+    """Whether a file may have rows that are not covered, by its statistics.
+
+    Offsets alone would not do: a file holds rows of several partitions, of which one may be millions of records ahead
+    of another. ``at_ms`` never falls within a partition, and all are near the same moment.
+    """
     lowest, highest = action.get("min.partition"), action.get("max.partition")
-    max_offset = action.get("max.offset")
-    if lowest is None or highest is None or max_offset is None:
+    offset, at_ms = action.get("max.offset"), action.get("max.at_ms")
+    if lowest is None or highest is None or offset is None or at_ms is None:
         return True
-    return any(max_offset >= offset for p, offset in covered.items() if lowest <= p <= highest)
+    return any(
+        offset >= state.next_offset and at_ms >= state.at_ms
+        for partition, state in covered.items()
+        if lowest <= partition <= highest
+    )
 
 
 def _read_files(folder: Path, paths: list[str], schema: pa.Schema) -> pa.Table:

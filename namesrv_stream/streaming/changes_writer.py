@@ -4,6 +4,7 @@ Progress is in the table itself: a commit carries, per partition, the offset bel
 id decides nothing, for a lost checkpoint starts those again at 0.
 """
 
+import contextlib
 import json
 import os
 import time
@@ -15,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties
+from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction, RemoveAction, Transaction
 
 from namesrv_stream.tables import CHANGES_SCHEMA, ROUTE_CHANGES, app_id, table_path
@@ -76,25 +78,41 @@ class ChangesWriter:
         actions: list[AddAction | RemoveAction] = [self._write_file(rows, batch_id)] if rows.num_rows else []
         advanced = {p: o for p, o in self._reached.items() if o != self.committed[p]}
         transactions = [Transaction(self._app_ids[p], o) for p, o in sorted(advanced.items())]
-        self._table.create_write_transaction(
-            actions,
-            mode="append",
-            schema=CHANGES_SCHEMA,
-            commit_properties=CommitProperties(app_transactions=transactions),
-            post_commithook_properties=_NO_HOOKS,
-        )
+        try:
+            self._table.create_write_transaction(
+                actions,
+                mode="append",
+                schema=CHANGES_SCHEMA,
+                commit_properties=CommitProperties(app_transactions=transactions),
+                post_commithook_properties=_NO_HOOKS,
+            )
+        except Exception:
+            self._remove_uncommitted(actions)
+            raise
         # The handle stays at the version it committed on; without this the next commit would conflict with this one.
         self._table.update_incremental()
         self.files_since_join += len(actions)
         self.committed.update(advanced)
         self._committed_s = time.monotonic()
 
+    def _remove_uncommitted(self, files: list[AddAction | RemoveAction]) -> None:
+        """Remove the file of a commit that failed: on a full disk each attempt would leave one, for a day."""
+        with contextlib.suppress(DeltaError, OSError):  # a table that cannot be read may have the file: vacuum knows
+            used = {a["path"] for a in pa.table(DeltaTable(self._folder).get_add_actions()).to_pylist()}
+            for file in files:
+                if file.path not in used:
+                    (self._folder / file.path).unlink()
+
     def _write_file(self, rows: pa.Table, batch_id: int) -> AddAction:
         name = f"changes-{uuid.uuid4()}.parquet"
         path = self._folder / name
         batch_ids = pa.repeat(pa.scalar(batch_id, pa.int64()), rows.num_rows)
         whole = rows.append_column(CHANGES_SCHEMA.field("batch_id"), batch_ids).cast(CHANGES_SCHEMA)
-        pq.write_table(whole, path, compression="zstd", store_schema=False)
+        try:
+            pq.write_table(whole, path, compression="zstd", store_schema=False)
+        except OSError:
+            path.unlink(missing_ok=True)
+            raise
         status = os.stat(path)
         return AddAction(name, status.st_size, {}, int(status.st_mtime * 1000), True, _statistics(whole))
 

@@ -2,8 +2,9 @@
 
 ``route_state`` is rewritten whenever a batch brings fold states. Then small files of ``route_changes`` are joined
 (its rows do not change, so followers pay no attention), its log gets a checkpoint each 100 versions, and once an hour
-what is older than a day goes: log entries, files that belong to no version, rows beyond their retention. A commit here
-and one of a batch may meet; delta-rs puts the later one on top of the other, for neither reads what the other writes.
+what is older than a day goes: log entries, files that belong to no version, rows beyond their retention that
+``route_state`` covers. A commit here and one of a batch may meet; delta-rs puts the later one on top of the other, for
+neither reads what the other writes.
 """
 
 import logging
@@ -18,7 +19,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable, PostCommitHookProperties, write_deltalake
 
 from namesrv_stream.settings import Settings
-from namesrv_stream.snapshot.table_reader import FoldStateRow, read_tables
+from namesrv_stream.snapshot.table_reader import FoldStateRow, read_fold_states, read_tables
 from namesrv_stream.streaming.state_rows import next_state, with_fold_states
 from namesrv_stream.tables import ROUTE_CHANGES, ROUTE_STATE, table_path
 
@@ -27,8 +28,12 @@ _LOG = logging.getLogger(__name__)
 _CHECKPOINT_VERSIONS: Final = 100  # delta.checkpointInterval
 #: A commit costs 2 ms with 20 live files and 40 ms with 600, so they are joined early …
 FILES_TO_JOIN: Final = 64
-_JOINED_BYTES: Final = 16 << 20  # … and a file of this size is left alone
+# … into files that are left alone until the hourly clean-up joins those: what was joined stays on disk for a day,
+# so a growing file must not be written anew with every few commits.
+_JOINED_BYTES: Final = 1 << 20
+_HOURLY_BYTES: Final = 16 << 20
 _CLEAN_UP_INTERVAL_S: Final = 3_600.0
+_FIRST_CLEAN_UP_S: Final = 300.0  # a job that never runs for an hour cleans up too
 _HOUR_MS: Final = 3_600_000
 _DAY_MS: Final = 24 * _HOUR_MS
 _NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
@@ -61,7 +66,7 @@ class Compactor:
         self._is_stopping = False
         self._thread = threading.Thread(target=self._run, name="compaction", daemon=True)
         self._checkpointed = -1
-        self._cleaned_s = time.monotonic()
+        self._cleaned_s = time.monotonic() + _FIRST_CLEAN_UP_S - _CLEAN_UP_INTERVAL_S
 
     def start(self) -> None:
         """Begin."""
@@ -95,7 +100,7 @@ class Compactor:
                 states, self._states, self._is_asked_to_join = self._states, {}, False
             if states:
                 self._attempt("route_state", partial(write_route_state, self._settings, states))
-            self._attempt("small files", partial(join_small_files, self._settings, FILES_TO_JOIN))
+            self._attempt("small files", partial(join_small_files, self._settings, FILES_TO_JOIN, _JOINED_BYTES))
             self._attempt("checkpoint", self._checkpoint)
             if time.monotonic() - self._cleaned_s >= _CLEAN_UP_INTERVAL_S:
                 self._cleaned_s = time.monotonic()
@@ -118,21 +123,27 @@ class Compactor:
             self._checkpointed = table.version()
 
 
-def join_small_files(settings: Settings, files: int) -> None:
-    """Join the files of ``route_changes`` where there are at least ``files``; blocks."""
+def join_small_files(settings: Settings, files: int, joined_bytes: int) -> None:
+    """Join the files of ``route_changes`` below ``joined_bytes`` where there are at least ``files``; blocks."""
     table = DeltaTable(table_path(settings.data.tables_dir, ROUTE_CHANGES))
-    if len(table.file_uris()) >= files:
-        table.optimize.compact(target_size=_JOINED_BYTES, max_concurrent_tasks=1, post_commithook_properties=_NO_HOOKS)
+    sizes = pa.table(table.get_add_actions(flatten=True))["size_bytes"]
+    if (pc.sum(pc.less(sizes, joined_bytes)).as_py() or 0) >= files:
+        table.optimize.compact(target_size=joined_bytes, max_concurrent_tasks=1, post_commithook_properties=_NO_HOOKS)
 
 
 def clean_up(settings: Settings) -> None:
     """Remove what is past its retention from both tables; blocks."""
     streaming = settings.streaming
+    # First of all the state: what it covers now, it and those after it cover for good.
+    covered = read_fold_states(settings.data.tables_dir)
+    join_small_files(settings, 2, _HOURLY_BYTES)
     changes = DeltaTable(table_path(settings.data.tables_dir, ROUTE_CHANGES))
     newest_at_ms, oldest_at_ms = _extent_ms(changes)
     cutoff_ms = newest_at_ms - streaming.changes_retention_ms
-    if oldest_at_ms < cutoff_ms - _DAY_MS:  # followers load again after it, so once a day is enough
-        changes.delete(f"at_ms < {cutoff_ms}", post_commithook_properties=_NO_HOOKS)
+    if covered and oldest_at_ms < cutoff_ms - _DAY_MS:  # followers load again after it, so once a day is enough
+        # A row that no route_state covers is the only place of what it says, however old it is.
+        below = " OR ".join(f'(partition = {p} AND "offset" < {s.next_offset})' for p, s in covered.items())
+        changes.delete(f"at_ms < {cutoff_ms} AND ({below})", post_commithook_properties=_NO_HOOKS)
     for name in (ROUTE_CHANGES, ROUTE_STATE):
         table = DeltaTable(table_path(settings.data.tables_dir, name))
         table.vacuum(retention_hours=-(-streaming.vacuum_retention_ms // _HOUR_MS), dry_run=False, full=True)

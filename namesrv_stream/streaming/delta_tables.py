@@ -20,32 +20,27 @@ from namesrv_stream.tables import (
 )
 
 
-def ensure_tables(settings: Settings, topic_id: str) -> bool:
+def ensure_tables(settings: Settings, topic_id: str) -> None:
     """Create ``route_changes`` and ``route_state`` where absent; verify their protocol, columns and topic.
-
-    Returns:
-        Whether ``route_changes`` was there before.
 
     Raises:
         TableSchemaMismatch: A table is not as this version of the code expects.
         ConfigError: A table was made from another topic.
     """
     properties = table_properties(topic_id, settings.kafka.partitions)
-    was_there = _ensure(table_path(settings.data.tables_dir, ROUTE_CHANGES), CHANGES_SCHEMA, properties, settings)
+    _ensure(table_path(settings.data.tables_dir, ROUTE_CHANGES), CHANGES_SCHEMA, properties, settings)
     _ensure(table_path(settings.data.tables_dir, ROUTE_STATE), STATE_SCHEMA, properties, settings)
-    return was_there
 
 
-def _ensure(path: Path, schema: pa.Schema, properties: dict[str, str], settings: Settings) -> bool:
+def _ensure(path: Path, schema: pa.Schema, properties: dict[str, str], settings: Settings) -> None:
     table = open_table(path, schema)
     if table is None:
         path.mkdir(parents=True, exist_ok=True)
         DeltaTable.create(path, schema, configuration=properties, raise_if_key_not_exists=False)
-        return False
+        return
     found = table.metadata().configuration
     for name in (TOPIC_ID_PROPERTY, PARTITIONS_PROPERTY):
         if found.get(name) != properties[name]:
             topic = settings.kafka.broker_events_topic
             reason = f"is {found.get(name)}, but Kafka's topic {topic} has {properties[name]}: the log is another one"
             raise ConfigError(str(path), name, f"{reason}; move the data directory away, or bring that topic back")
-    return True

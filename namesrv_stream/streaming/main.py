@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from namesrv_stream.clock import SystemClock
-from namesrv_stream.errors import ConfigError, KafkaUnreachable
+from namesrv_stream.errors import ConfigError, KafkaUnreachable, NamesrvStreamError
 from namesrv_stream.kafka import bootstrap_servers, ensure_topics, producer_config
 from namesrv_stream.logs import progress, report_error, safe
 from namesrv_stream.run_files import write_run_file
@@ -26,6 +26,7 @@ from namesrv_stream.settings import Settings
 from namesrv_stream.streaming.changes_writer import ChangesWriter
 from namesrv_stream.streaming.compaction import FILES_TO_JOIN, Compactor
 from namesrv_stream.streaming.delta_tables import ensure_tables
+from namesrv_stream.streaming.failure import failure_line
 from namesrv_stream.streaming.query import start_query
 from namesrv_stream.streaming.session import build_session, scratch_dir
 from namesrv_stream.streaming.settings_log import log_changed_settings
@@ -44,7 +45,7 @@ def run_job(settings: Settings) -> int:
     """Fold until SIGTERM or SIGINT; blocks.
 
     Returns:
-        1 where the query failed; a signal ends the process itself, with exit 0.
+        1 where it failed; a signal ends the process itself, with exit 0.
 
     Raises:
         NamesrvStreamError: The job cannot start here, and why.
@@ -55,6 +56,12 @@ def run_job(settings: Settings) -> int:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, job.on_signal)
         return job.run()
+    except NamesrvStreamError:
+        raise
+    except Exception as error:
+        _LOG.exception("the job failed")
+        report_error(f"the job failed: {type(error).__name__}: {safe(failure_line(str(error)))}")
+        return 1
     finally:
         os.close(lock)
 
@@ -77,13 +84,14 @@ class _Job:
         shutil.rmtree(scratch_dir(settings), ignore_errors=True)
         ensure_topics(settings)
         extent = read_extent(settings)
-        had_tables = ensure_tables(settings, extent.topic_id)
-        start = find_start_point(settings, extent, had_tables)
+        ensure_tables(settings, extent.topic_id)
+        start = find_start_point(settings, extent)
+        producer = self._producer()
+        # Before Spark, which takes seconds: what brokers say meanwhile is to be folded under the new settings.
+        self._log_settings(producer, server_epoch)
         self._say(f"goes on from its {start.origin} at {dict(start.offsets)}; starting Spark")
         self._spark = build_session(settings)
         self._say("Spark has started; the first batch warms it up")
-        producer = self._producer()
-        log_changed_settings(settings, producer, server_epoch)
         writer = ChangesWriter(
             settings.data.tables_dir,
             extent.topic_id,
@@ -118,6 +126,12 @@ class _Job:
         except (KafkaError, OSError) as error:
             raise KafkaUnreachable(bootstrap_servers(self._settings), str(error)) from None
 
+    def _log_settings(self, producer: KafkaProducer, server_epoch: int) -> None:
+        try:
+            log_changed_settings(self._settings, producer, server_epoch)
+        except KafkaError as error:
+            raise KafkaUnreachable(bootstrap_servers(self._settings), str(error)) from None
+
     def _wait(self, query: StreamingQuery) -> int:
         # On a thread: a signal is handled at once here, and not only when the JVM answers.
         ended = threading.Event()
@@ -135,7 +149,7 @@ class _Job:
         ended.wait()
         for failure in failures:
             _LOG.error("the query failed: %s", failure)
-            report_error(f"the query failed: {safe(str(failure).strip().splitlines()[-1])}")
+            report_error(f"the query failed: {safe(failure_line(str(failure)))}")
         _kill_jvm(self._spark)
         return 1
 
@@ -146,7 +160,7 @@ class _Job:
             self._say("first batch done")
 
     def _say(self, text: str) -> None:
-        progress(f"job: {text} ({time.monotonic() - self._began_s:.1f} s)")
+        progress(f"{text} ({time.monotonic() - self._began_s:.1f} s)")
 
 
 def _acquire_lock(path: Path) -> int:

@@ -1,7 +1,8 @@
 """Where the fold goes on: its checkpoint, else ``route_state``, else the beginning of the log.
 
 Whichever it is, the changes are the same: the fold is exact at each of the three, and rows that the table already has
-are dropped by the offset that each commit carries.
+are dropped by the offset that each commit carries. Only where none is left (the log is cut, too) is the state rebuilt
+from the tables, with every broker at age zero.
 """
 
 import json
@@ -11,12 +12,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+
 from namesrv_stream.errors import LogTruncated
+from namesrv_stream.route.fold_state import encode_state
 from namesrv_stream.route.group_json import encode_group
+from namesrv_stream.route.table import RouteTable
 from namesrv_stream.settings import Settings
 from namesrv_stream.snapshot import TableRows, read_tables
 from namesrv_stream.snapshot.loader import route_table
+from namesrv_stream.streaming.rebuilt_state import rebuilt_state
 from namesrv_stream.streaming.topic import TopicExtent
+from namesrv_stream.tables import ROUTE_CHANGES, app_id, table_path
 
 _LOG = logging.getLogger(__name__)
 
@@ -29,7 +38,7 @@ class StartPoint:
     """Where to begin.
 
     Attributes:
-        origin: "checkpoint", "route_state" or "log", for people.
+        origin: "checkpoint", "route_state", "log" or that it was rebuilt, for people.
         offsets: partition → first offset to fold. Of a checkpoint: as it has it.
         initial_state: The fold's state there, where no checkpoint has it.
     """
@@ -39,52 +48,89 @@ class StartPoint:
     initial_state: InitialState
 
 
-def find_start_point(settings: Settings, extent: TopicExtent, had_tables: bool) -> StartPoint:
+def find_start_point(settings: Settings, extent: TopicExtent) -> StartPoint:
     """Decide, and remove a checkpoint that nothing can be continued from; blocks.
 
     Args:
         settings: Ours.
         extent: What Kafka holds.
-        had_tables: Whether the tables existed before this start.
 
     Raises:
         LogTruncated: Kafka does not hold the next record.
     """
     folder = settings.data.checkpoint_dir
     offsets = checkpoint_offsets(folder, settings.kafka.broker_events_topic)
-    if offsets is not None and had_tables:
+    if offsets is not None and has_progress(settings, extent.topic_id):
         start = StartPoint("checkpoint", offsets, [])
     else:
         if folder.exists():
-            _LOG.warning("the checkpoint %s %s: removed", folder, "has no tables" if offsets else "has no whole batch")
-            shutil.rmtree(folder)
+            reason = "has no whole batch" if offsets is None else "is of other tables than these, which are empty"
+            _LOG.warning("the checkpoint %s %s: removed", folder, reason)
+            _remove(folder)
         start = _from_tables(settings, extent)
     for partition, offset in sorted(start.offsets.items()):
         if not extent.earliest[partition] <= offset <= extent.end[partition]:
-            raise LogTruncated(partition, offset, extent.earliest[partition])
+            raise LogTruncated(partition, offset, extent.earliest[partition], extent.end[partition])
     return start
+
+
+def has_progress(settings: Settings, topic_id: str) -> bool:
+    """Whether anything was ever committed to ``route_changes``.
+
+    That the table exists says nothing: a start may have been killed just after it made the table anew.
+    """
+    table = DeltaTable(table_path(settings.data.tables_dir, ROUTE_CHANGES))
+    return any(table.transaction_version(app_id(topic_id, p)) for p in range(settings.kafka.partitions))
+
+
+def _remove(folder: Path) -> None:
+    """Away at once: of a half removed checkpoint, Spark would go on with what is left."""
+    away = folder.with_name(f"{folder.name}.removed")
+    shutil.rmtree(away, ignore_errors=True)
+    folder.rename(away)
+    shutil.rmtree(away)
 
 
 def _from_tables(settings: Settings, extent: TopicExtent) -> StartPoint:
     rows = read_tables(settings.data.tables_dir)
     offsets: dict[int, int] = {}
+    initial: InitialState = []
+    origins: set[str] = set()
     for partition in range(settings.kafka.partitions):
-        if partition in rows.fold_states:
-            offsets[partition] = rows.fold_states[partition].next_offset
-        elif rows.next_offsets.get(partition):
-            offsets[partition] = 0  # only a fold of the whole log yields these rows again
-        else:
+        state = rows.fold_states.get(partition)
+        committed = rows.next_offsets.get(partition, 0)
+        if state is not None and state.next_offset >= extent.earliest[partition]:
+            offsets[partition] = state.next_offset
+            initial += _initial_state(partition, state.content, route_table(TableRows(live=_of(partition, rows.live))))
+            origins.add("route_state")
+        elif not committed:
             offsets[partition] = extent.earliest[partition]
-    return StartPoint("route_state" if rows.fold_states else "log", offsets, _initial_state(rows))
+        elif not extent.earliest[partition]:
+            offsets[partition] = 0  # a fold of the whole log yields all again, exactly
+        else:
+            offsets[partition] = committed
+            initial += _rebuilt(partition, settings.kafka.partitions, committed, rows)
+            origins.add("tables, every broker at age zero")
+    return StartPoint(" and ".join(sorted(origins)) or "log", offsets, initial)
 
 
-def _initial_state(rows: TableRows) -> InitialState:
-    covered = TableRows(live=rows.live)
-    partition_of_name = dict(zip(rows.live["broker_name"].to_pylist(), rows.live["partition"].to_pylist(), strict=True))
-    initial: InitialState = [(p, None, state.content) for p, state in rows.fold_states.items()]
-    for name, group in route_table(covered).groups.items():
-        initial.append((partition_of_name[name], name, encode_group(group)))
-    return initial
+def _rebuilt(partition: int, partitions: int, next_offset: int, rows: TableRows) -> InitialState:
+    """From the tables' rows alone, where neither a fold state can be continued nor the log be folded again."""
+    _LOG.warning("partition %d: no fold state is left for offset %d: rebuilt from the tables", partition, next_offset)
+    live, changes = _of(partition, rows.live), _of(partition, rows.changes)
+    table = route_table(TableRows(live=live, changes=changes))
+    at_ms = max(pc.max(part["at_ms"]).as_py() or 0 for part in (live, changes))
+    state = rebuilt_state(partition, partitions, next_offset, at_ms, table)
+    return _initial_state(partition, encode_state(state), table)
+
+
+def _of(partition: int, rows: pa.Table) -> pa.Table:
+    return rows.filter(pc.field("partition") == partition)
+
+
+def _initial_state(partition: int, content: bytes, table: RouteTable) -> InitialState:
+    groups = [(partition, name, encode_group(group)) for name, group in table.groups.items()]
+    return [(partition, None, content), *groups]
 
 
 def checkpoint_offsets(folder: Path, topic: str) -> dict[int, int] | None:
@@ -93,5 +139,10 @@ def checkpoint_offsets(folder: Path, topic: str) -> dict[int, int] | None:
     if not done:
         return None
     # Spark's offset log: a version line, a metadata line, then one line of JSON a source.
-    line = (folder / "offsets" / str(max(done))).read_text().splitlines()[2]
-    return {int(partition): int(offset) for partition, offset in json.loads(line)[topic].items()}
+    try:
+        line = (folder / "offsets" / str(max(done))).read_text().splitlines()[2]
+        return {int(partition): int(offset) for partition, offset in json.loads(line)[topic].items()}
+    except (OSError, LookupError, ValueError) as error:
+        # Spark writes it without fsync: a power cut may leave it empty.
+        _LOG.warning("batch %d of the checkpoint %s cannot be read: %r", max(done), folder, error)
+        return None

@@ -85,8 +85,8 @@ def event_producer(settings: Settings) -> Iterator[EventProducer]:
 def fold_available(spark: SparkSession, settings: Settings) -> StartPoint:
     """Start the job's query as the job does, let it fold all that is in the topic, stop it; says where it began."""
     extent = read_extent(settings)
-    had_tables = ensure_tables(settings, extent.topic_id)
-    start = find_start_point(settings, extent, had_tables)
+    ensure_tables(settings, extent.topic_id)
+    start = find_start_point(settings, extent)
     writer = ChangesWriter(settings.data.tables_dir, extent.topic_id, settings.kafka.partitions, 0)
     producer = KafkaProducer(**producer_config(settings))
 

@@ -1,6 +1,7 @@
 """The follower tells each commit once, in order, and loads again where the log no longer tells."""
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -123,7 +124,7 @@ def test_joining_files_is_no_change(tmp_path: Path, follow: Follow) -> None:
     tables.commit()
     follower, told = follow(tables.dir)
     told.wait_for(tables.log)
-    join_small_files(tables.settings, 1)
+    join_small_files(tables.settings, 1, 1 << 20)
     new = tables.log.register(a_registration("10.0.0.2:1", broker_name="b2"))
     tables.commit()
     told.wait_for(tables.log)
@@ -168,3 +169,19 @@ def test_rows_removed_by_retention_make_it_load_again(tmp_path: Path, follow: Fo
     DeltaTable(table_path(tables.dir, ROUTE_CHANGES)).delete("at_ms > 0")
     told.wait(lambda: told.reloads == 2)
     assert told.table.groups == tables.log.groups.groups
+
+
+def test_a_commit_that_makes_no_sense_does_not_end_it(tmp_path: Path, follow: Follow) -> None:
+    tables = TablesOfLog(tmp_path)
+    known = load_snapshot(tables.dir)
+    commit = table_path(tables.dir, ROUTE_CHANGES) / "_delta_log" / f"{1:020d}.json"
+    commit.write_text('{"add":{}}')
+    follower, told = follow(tables.dir, known)
+    deadline = time.monotonic() + _DEADLINE_S
+    while not follower.failure:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    commit.unlink()
+    tables.log.register(a_registration())
+    tables.commit()
+    told.wait_for(tables.log)

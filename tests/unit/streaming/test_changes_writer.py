@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
+import pytest
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
 from namesrv_stream.route.events import TopicDeleted
 from namesrv_stream.snapshot import read_tables
@@ -64,3 +66,13 @@ def test_commits_go_on_beside_a_compaction(tmp_path: Path) -> None:
     rows = read_tables(tables.dir)
     assert decode_changes(rows.changes) == tables.log.output.changes
     assert rows.next_offsets == {0: 6}
+
+
+def test_two_writers_cannot_both_commit_and_the_loser_leaves_no_file(tmp_path: Path) -> None:
+    tables = TablesOfLog(tmp_path)
+    tables.log.register(a_registration())
+    assert tables.new_writer().write(tables.rows_from(0), {0: 1}, 9) > 0
+    with pytest.raises(DeltaError, match="Concurrent transaction"):
+        tables.commit()
+    assert len(list(table_path(tables.dir, ROUTE_CHANGES).glob("*.parquet"))) == 1
+    assert decode_changes(read_tables(tables.dir).changes) == tables.log.output.changes

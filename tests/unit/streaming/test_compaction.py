@@ -72,10 +72,10 @@ def test_an_older_state_does_not_turn_back_a_newer_one(tmp_path: Path) -> None:
 
 def test_joined_files_hold_the_same_rows(tmp_path: Path) -> None:
     tables = _tables_with_history(tmp_path)
-    join_small_files(tables.settings, 11)
+    join_small_files(tables.settings, 11, 1 << 20)
     table = DeltaTable(table_path(tables.dir, ROUTE_CHANGES))
     assert len(table.file_uris()) == 10
-    join_small_files(tables.settings, 10)
+    join_small_files(tables.settings, 10, 1 << 20)
     table.update_incremental()
     assert len(table.file_uris()) == 1
     assert decode_changes(read_tables(tables.dir).changes) == tables.log.output.changes
@@ -94,3 +94,32 @@ def test_rows_beyond_their_retention_go_and_the_routes_stay(tmp_path: Path) -> N
     assert pc.min(rows["at_ms"]).as_py() == tables.log.now_ms
     assert load_snapshot(tables.dir).table.groups.keys() == before.keys()
     assert len(DeltaTable(table_path(tables.dir, ROUTE_STATE)).file_uris()) == 1
+
+
+def test_rows_that_no_route_state_covers_stay_however_old(tmp_path: Path) -> None:
+    tables = _tables_with_history(tmp_path)
+    tables.compact()
+    tables.log.register(a_registration("10.0.9.9:1", broker_name="uncovered"))
+    tables.commit()
+    tables.log.tick(40 * _DAY_MS)
+    tables.log.change_settings(default_timeout_ms=7_000)
+    tables.commit()
+    clean_up(tables.settings)
+    snapshot = load_snapshot(tables.dir)
+    assert "uncovered" in snapshot.table.groups
+    assert snapshot.table.groups == tables.log.groups.groups
+
+
+def test_without_a_route_state_no_row_is_removed(tmp_path: Path) -> None:
+    tables = _tables_with_history(tmp_path)
+    tables.log.tick(40 * _DAY_MS)
+    tables.log.change_settings(default_timeout_ms=7_000)
+    tables.commit()
+    clean_up(tables.settings)
+    assert decode_changes(read_tables(tables.dir).changes) == tables.log.output.changes
+
+
+def test_files_of_the_joined_size_do_not_count_as_small(tmp_path: Path) -> None:
+    tables = _tables_with_history(tmp_path)
+    join_small_files(tables.settings, 10, 1)
+    assert len(DeltaTable(table_path(tables.dir, ROUTE_CHANGES)).file_uris()) == 10

@@ -1,5 +1,8 @@
 """An edited configuration is noticed, an unchanged one says nothing."""
 
+from dataclasses import asdict
+
+from namesrv_stream.route.settings import FoldSettings
 from namesrv_stream.settings import Settings
 from namesrv_stream.streaming.settings_log import changed_settings
 
@@ -27,3 +30,10 @@ def test_what_was_logged_before_is_not_logged_again() -> None:
 
 def test_going_back_to_the_default_is_a_change() -> None:
     assert changed_settings(Settings(), {"default_timeout_ms": "5000"}) == {"default_timeout_ms": 120_000}
+
+
+def test_the_fold_knows_every_liveness_setting_with_the_same_default() -> None:
+    fold = asdict(FoldSettings())
+    configured = Settings().liveness.model_dump()
+    assert configured.pop("tick_interval_ms")
+    assert configured == {name: fold[name] for name in configured}
