@@ -105,10 +105,12 @@ class Gateway:
         origin = self._origin(connection_id)
         for key in keys:
             live = self._view.live(key)
-            if live is None or live.holders.get(origin.server_id) != origin.holder:
-                continue
+            held = live.holders.get(origin.server_id) if live else None
+            if held is None:
+                continue  # it said good-bye, or has expired
             event = BrokerDisconnected(origin, key.broker_name, key.live_key, reason)
-            self.accept([Accepted(event, event)])
+            # The close of a superseded connection ends nothing; it is logged for the row that says so.
+            self.accept([Accepted(event, event if held == origin.holder else None)])
 
     @property
     def is_blind(self) -> bool:

@@ -257,14 +257,29 @@ async def test_a_closed_connection_ends_its_broker() -> None:
     assert not rig.view.table.group("broker-a").is_registered
 
 
-async def test_the_close_of_a_superseded_connection_ends_nothing() -> None:
+async def test_the_close_of_a_superseded_connection_ends_nothing_and_is_logged() -> None:
     rig = Rig()
     rig.talk()
     old, new = rig.connect(), rig.connect()
     rig.ask(old, a_registration_request())
     rig.ask(new, a_registration_request())
     old.close()
+    rig.beat()
+    rig.publisher.ack()
     assert rig.view.table.group("broker-a").is_registered
+    assert rig.publisher.kinds().count("broker_disconnected") == 1
+
+
+async def test_the_close_after_a_goodbye_is_not_logged() -> None:
+    rig = Rig()
+    rig.talk()
+    broker = rig.connect()
+    rig.ask(broker, a_registration_request())
+    rig.ask(broker, a_goodbye())
+    broker.close()
+    rig.beat()
+    rig.publisher.ack()
+    assert "broker_disconnected" not in rig.publisher.kinds()
 
 
 async def test_a_close_found_after_a_standstill_is_no_death() -> None:
