@@ -64,7 +64,7 @@ spark: setup ## Tests with a local SparkSession
 	$(PYTEST) tests/spark $(ARGS)
 
 .PHONY: integration
-integration: setup ## Tests of our parts together, with a real Kafka
+integration: setup .jars/rocketmq/.copied ## Tests of our parts together, with a real Kafka
 	$(PYTEST) tests/integration $(ARGS)
 
 .PHONY: e2e

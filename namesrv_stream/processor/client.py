@@ -8,7 +8,7 @@ from dataclasses import replace
 from namesrv_stream.errors import TopicNotExist
 from namesrv_stream.processor.broker import ORDER_TOPIC_CONFIG
 from namesrv_stream.processor.name_server import Answer, Call, NameServer
-from namesrv_stream.processor.route_body import encode_topic_list, encode_topic_route
+from namesrv_stream.processor.route_body import encode_topic_route
 from namesrv_stream.remoting.codes import V4_9_4, ResponseCode
 from namesrv_stream.remoting.command import response_to
 from namesrv_stream.remoting.headers import GetRouteInfoRequestHeader
@@ -43,12 +43,6 @@ def get_route_info_by_topic(server: NameServer, call: Call) -> Answer:
 def get_broker_cluster_info(server: NameServer, call: Call) -> Answer:
     """106."""
     return Answer(response_to(call.request, ResponseCode.SUCCESS, body=server.answers.cluster_info_body()))
-
-
-def get_all_topic_list(server: NameServer, call: Call) -> Answer:
-    """206: every topic that some broker offers, by name."""
-    body = encode_topic_list(sorted(server.table.topics()))
-    return Answer(response_to(call.request, ResponseCode.SUCCESS, body=body))
 
 
 def _with_order(server: NameServer, topic: str, route: TopicRoute | None) -> TopicRoute | None:

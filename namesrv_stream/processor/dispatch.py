@@ -1,7 +1,7 @@
 """From request code to processor."""
 
 from namesrv_stream.errors import NamesrvStreamError
-from namesrv_stream.processor import broker, client
+from namesrv_stream.processor import broker, client, topics
 from namesrv_stream.processor.name_server import Answer, Call, NameServer, Processors
 from namesrv_stream.processor.response import error_response
 from namesrv_stream.remoting.codes import RequestCode, ResponseCode
@@ -12,7 +12,12 @@ PROCESSORS: Processors = {
     RequestCode.UNREGISTER_BROKER: broker.unregister_broker,
     RequestCode.GET_ROUTEINFO_BY_TOPIC: client.get_route_info_by_topic,
     RequestCode.GET_BROKER_CLUSTER_INFO: client.get_broker_cluster_info,
-    RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: client.get_all_topic_list,
+    RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: topics.get_all_topic_list,
+    RequestCode.GET_TOPICS_BY_CLUSTER: topics.get_topics_by_cluster,
+    RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: topics.get_system_topic_list,
+    RequestCode.GET_UNIT_TOPIC_LIST: topics.get_unit_topic_list,
+    RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: topics.get_has_unit_sub_topic_list,
+    RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: topics.get_has_unit_sub_un_unit_topic_list,
     RequestCode.QUERY_DATA_VERSION: broker.query_data_version,
     RequestCode.GET_BROKER_MEMBER_GROUP: broker.get_broker_member_group,
     RequestCode.BROKER_HEARTBEAT: broker.broker_heartbeat,

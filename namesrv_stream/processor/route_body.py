@@ -60,9 +60,9 @@ def encode_data_version(data_version: DataVersion) -> bytes:
     )
 
 
-def encode_topic_list(topics: Sequence[str]) -> bytes:
+def encode_topic_list(topics: Sequence[str], broker_addr: str | None = None) -> bytes:
     """TopicList, in the legacy form."""
-    return dumps_legacy({"topicList": list(topics)})
+    return dumps_legacy({"brokerAddr": broker_addr, "topicList": list(topics)})
 
 
 def encode_kv_table(entries: Mapping[str, str]) -> bytes:

@@ -33,6 +33,7 @@ def test_mqadmin_shows_the_broker_and_its_topics(stack: Stack, broker: Broker, m
     route = mqadmin.topic_route(stack.remoting, OWN_TOPIC)
     assert route is not None
     assert [b["brokerAddrs"] for b in route["brokerDatas"]] == [{"0": broker.addr}]
+    assert OWN_TOPIC in mqadmin.topic_list(stack.remoting)
 
 
 def test_producer_and_consumer_exchange_messages(

@@ -63,13 +63,13 @@ class Serve:
 @pytest.fixture(scope="module")
 def serve(kafka_settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serve]:
     work_dir = tmp_path_factory.mktemp("serve")
-    server = Serve(_beside(kafka_settings, work_dir, "served-events"), work_dir)
+    server = Serve(beside(kafka_settings, work_dir, "served-events"), work_dir)
     server.start()
     yield server
     server.process.close()
 
 
-def _beside(kafka: Settings, work_dir: Path, topic: str) -> Settings:
+def beside(kafka: Settings, work_dir: Path, topic: str) -> Settings:
     """Settings of a server on a topic of its own in the running Kafka."""
     port = kafka.embedded_kafka.listen_port
     return settings_for(
@@ -189,7 +189,7 @@ def test_second_server_on_the_directory_is_refused(serve: Serve, tmp_path: Path)
 
 def test_taken_port_is_named(serve: Serve, kafka_settings: Settings, tmp_path: Path) -> None:
     taken = int(serve.addr.split(":")[1])
-    settings = _beside(kafka_settings, tmp_path, "served-events")
+    settings = beside(kafka_settings, tmp_path, "served-events")
     remoting = settings.remoting.model_copy(update={"listen_port": taken})
     other = Serve(settings.model_copy(update={"remoting": remoting}), tmp_path)
     other.process.start()

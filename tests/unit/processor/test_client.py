@@ -269,12 +269,3 @@ def test_unknown_code_is_not_supported_in_javas_words(code: int) -> None:
     assert answer.response.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
     assert (answer.response.remark, answer.response.opaque) == (f" request type {code} not supported", 9)
     assert answer.accepted == ()
-
-
-def test_topic_list_has_every_offered_topic_once() -> None:
-    server = a_pair()
-
-    response = server.send(RemotingCommand(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, opaque=4)).response
-
-    assert response.code == ResponseCode.SUCCESS
-    assert fastjson.loads(response.body or b"") == {"topicList": sorted(server.view.table.group("broker-a").topics)}

@@ -1,0 +1,63 @@
+"""Lists of topics, for tools and dashboards: all, of a cluster, of the system, of units.
+
+Source: rocketmq 5.3.3, DefaultRequestProcessor and RouteInfoManager; nameserver.md §5.4. Lists are sorted here, which
+Java's are not.
+"""
+
+from collections.abc import Callable, Iterable
+
+from namesrv_stream.processor.name_server import Answer, Call, NameServer
+from namesrv_stream.processor.route_body import encode_topic_list
+from namesrv_stream.remoting.codes import ResponseCode
+from namesrv_stream.remoting.command import response_to
+from namesrv_stream.remoting.headers import GetTopicsByClusterRequestHeader
+
+#: Bits of topicSysFlag. Source: rocketmq 5.3.3, TopicSysFlag.
+FLAG_UNIT = 0x1 << 0
+FLAG_UNIT_SUB = 0x1 << 1
+
+
+def get_all_topic_list(server: NameServer, call: Call) -> Answer:
+    """206: every topic that some broker offers."""
+    return _topic_list(call, server.table.topics())
+
+
+def get_topics_by_cluster(server: NameServer, call: Call) -> Answer:
+    """224: topics that a broker of the cluster offers; none for a cluster that is unknown."""
+    cluster = GetTopicsByClusterRequestHeader.from_ext_fields(call.request.ext_fields).cluster or ""
+    names = server.table.clusters().get(cluster, ())
+    return _topic_list(call, {topic for name in names for topic in server.table.group(name).topics})
+
+
+def get_system_topic_list(server: NameServer, call: Call) -> Answer:
+    """304: cluster and broker names, which are topics on brokers, and a broker to ask for more."""
+    table = server.table
+    names = {*table.clusters(), *(name for names in table.clusters().values() for name in names)}
+    addrs = [addr for group in table.registered_groups() for addr in group.broker_addrs.values()]
+    return _topic_list(call, names, broker_addr=min(addrs, default=None))
+
+
+def get_unit_topic_list(server: NameServer, call: Call) -> Answer:
+    """311: topics of a unit."""
+    return _topic_list(call, _topics_where(server, lambda flag: bool(flag & FLAG_UNIT)))
+
+
+def get_has_unit_sub_topic_list(server: NameServer, call: Call) -> Answer:
+    """312: topics with subscriptions of a unit."""
+    return _topic_list(call, _topics_where(server, lambda flag: bool(flag & FLAG_UNIT_SUB)))
+
+
+def get_has_unit_sub_un_unit_topic_list(server: NameServer, call: Call) -> Answer:
+    """313: topics with subscriptions of a unit that are of no unit."""
+    return _topic_list(call, _topics_where(server, lambda flag: flag & (FLAG_UNIT | FLAG_UNIT_SUB) == FLAG_UNIT_SUB))
+
+
+def _topics_where(server: NameServer, is_wanted: Callable[[int], bool]) -> set[str]:
+    """Topics by the flag of one of their brokers: the first by name, where Java takes the first in hash order."""
+    table = server.table
+    return {topic for topic in table.topics() if is_wanted(next(table.queue_data_of(topic))[1].topic_sys_flag)}
+
+
+def _topic_list(call: Call, topics: Iterable[str], broker_addr: str | None = None) -> Answer:
+    body = encode_topic_list(sorted(topics), broker_addr)
+    return Answer(response_to(call.request, ResponseCode.SUCCESS, body=body))
