@@ -18,8 +18,9 @@ from namesrv_stream.remoting.codes import V3_0_11, V5_0_0, RequestCode
 from namesrv_stream.remoting.headers import RegisterBrokerRequestHeader
 from namesrv_stream.route.model import DataVersion, QueueData, TopicQueueMappingInfo, shared_queue_data
 
-#: Most bytes that a compressed body may inflate to: 8 times the largest frame, where 10,000 topics shrink 8-fold.
-MAX_INFLATED_BYTES: Final = 128 << 20
+#: Most bytes that a compressed body may inflate to: as many as an uncompressed one could have, some 300,000 topics.
+#: What is decoded from it, written as an event, then fits Kafka's largest record (kafka.max_message_bytes, 20 MiB).
+MAX_INFLATED_BYTES: Final = 16 << 20
 
 #: 5.x brokers stamp it anew with each sending, so two bodies that say the same differ in it and nothing else. Exactly
 #: as fastjson writes it: a topic of that name has other properties, and so is not taken for it.

@@ -200,7 +200,7 @@ def test_topic_text_may_lack_attributes_or_have_any() -> None:
 
 
 def test_zlib_bomb_is_refused_with_bounded_memory() -> None:
-    # 129 MiB of zeros; only the inflater's own limit keeps more from being built.
+    # 129 MiB of zeros, far beyond what is allowed; only the inflater's own limit keeps more from being built.
     bomb = zlib.compressobj(1)
     body = b"".join([bomb.compress(bytes(1 << 20)) for _ in range(129)]) + bomb.flush()
 
