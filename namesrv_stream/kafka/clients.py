@@ -7,7 +7,8 @@ from namesrv_stream.ports import reachable_host
 from namesrv_stream.run_files import read_run_file
 from namesrv_stream.settings import Settings
 
-_ENVELOPE_BYTES: Final = 64 * 1024  # what kafka-python counts beside key and value: batch header, record header
+#: What Kafka and kafka-python count beside a record's value: batch header, record header, key.
+ENVELOPE_BYTES: Final = 64 * 1024
 _FETCH_WAIT_MS: Final = 100  # an idle consumer asks this often
 
 # Keys that one kind of client knows and another refuses; `kafka.extra` holds keys for all of them.
@@ -54,7 +55,7 @@ def producer_config(settings: Settings) -> dict[str, Any]:
         "compression_type": "lz4",
         "linger_ms": 0,
         "batch_size": 256 * 1024,
-        "max_request_size": kafka.max_message_bytes + _ENVELOPE_BYTES,
+        "max_request_size": kafka.max_message_bytes + ENVELOPE_BYTES,
         "request_timeout_ms": max(1_000, kafka.delivery_timeout_ms // 2),
         "delivery_timeout_ms": kafka.delivery_timeout_ms,
         "max_block_ms": kafka.connect_timeout_ms,
@@ -70,8 +71,8 @@ def consumer_config(settings: Settings) -> dict[str, Any]:
         "enable_auto_commit": False,
         "auto_offset_reset": "earliest",
         "fetch_max_wait_ms": _FETCH_WAIT_MS,
-        "max_partition_fetch_bytes": kafka.max_message_bytes + _ENVELOPE_BYTES,
-        "fetch_max_bytes": max(kafka.max_message_bytes + _ENVELOPE_BYTES, 50 << 20),
+        "max_partition_fetch_bytes": kafka.max_message_bytes + ENVELOPE_BYTES,
+        "fetch_max_bytes": max(kafka.max_message_bytes + ENVELOPE_BYTES, 50 << 20),
         "allow_auto_create_topics": False,
     } | _shared(settings, without=_PRODUCER_ONLY)
 

@@ -16,7 +16,7 @@ import uvloop
 
 from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import ConfigError, KafkaUnreachable
-from namesrv_stream.kafka import ensure_topics, producer_config
+from namesrv_stream.kafka import ENVELOPE_BYTES, ensure_topics, producer_config
 from namesrv_stream.logs import progress
 from namesrv_stream.ports import reachable_host
 from namesrv_stream.processor.name_server import NameServer, Options
@@ -45,8 +45,6 @@ _BACKLOG: Final = 1024
 _KAFKA_RETRY_S: Final = 1.0
 #: Files beside connections: listeners, Kafka, tables, logs, libraries.
 _OTHER_FILES: Final = 512
-#: What an event has around a registration in Kafka: batch and record header, key.
-_ENVELOPE_BYTES: Final = 64 * 1024
 #: For the follower to finish what it is reading; its thread does not keep the process.
 _FOLLOWER_STOP_S: Final = 1.0
 
@@ -179,7 +177,7 @@ class _Server:
         limits = GatewayLimits(
             settings.server.publish_queue_records,
             settings.server.publish_queue_bytes,
-            settings.kafka.max_message_bytes - _ENVELOPE_BYTES,
+            settings.kafka.max_message_bytes - ENVELOPE_BYTES,
             settings.liveness.max_gap_ms,
         )
         return Gateway(served, self._identity, settings.kafka.partitions, limits, self._clock)

@@ -22,6 +22,7 @@ from namesrv_stream.tables import (
     TOPIC_ID_PROPERTY,
     app_id,
     check_table,
+    from_offsets,
     in_log_order,
     table_path,
 )
@@ -142,10 +143,7 @@ def _read_changes(table: DeltaTable, tables_dir: Path, covered: Mapping[int, Fol
     actions = pa.table(table.get_add_actions(flatten=True)).to_pylist()
     paths = [a["path"] for a in actions if _may_have(a, covered)]
     rows = _read_files(table_path(tables_dir, ROUTE_CHANGES), paths, CHANGES_SCHEMA)
-    wanted = pc.scalar(False)
-    for partition, state in covered.items():
-        wanted = wanted | ((pc.field("partition") == partition) & (pc.field("offset") >= state.next_offset))
-    return rows.filter(wanted)
+    return from_offsets(rows, {partition: state.next_offset for partition, state in covered.items()})
 
 
 def _may_have(action: Mapping[str, Any], covered: Mapping[int, FoldStateRow]) -> bool:

@@ -19,7 +19,7 @@ from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties
 from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction, RemoveAction, Transaction
 
-from namesrv_stream.tables import CHANGES_SCHEMA, ROUTE_CHANGES, app_id, table_path
+from namesrv_stream.tables import CHANGES_SCHEMA, ROUTE_CHANGES, app_id, from_offsets, table_path
 
 _STATISTICS = ("partition", "offset", "seq", "at_ms")
 # Checkpoints and clean-up are the compaction thread's: they must not hold up a batch.
@@ -58,21 +58,13 @@ class ChangesWriter:
         Returns:
             Number of rows written.
         """
-        fresh = self._without_committed(rows)
+        fresh = from_offsets(rows, self.committed) if rows.num_rows else rows
         for partition, offset in next_offsets.items():
             self._reached[partition] = max(self._reached[partition], offset)
         is_due = time.monotonic() - self._committed_s >= self._progress_interval_s
         if fresh.num_rows or (is_due and self._reached != self.committed):
             self._commit(fresh, batch_id)
         return int(fresh.num_rows)
-
-    def _without_committed(self, rows: pa.Table) -> pa.Table:
-        if not rows.num_rows:
-            return rows
-        is_fresh = pc.scalar(False)
-        for partition, offset in self.committed.items():
-            is_fresh = is_fresh | ((pc.field("partition") == partition) & (pc.field("offset") >= offset))
-        return rows.filter(is_fresh)
 
     def _commit(self, rows: pa.Table, batch_id: int) -> None:
         actions: list[AddAction | RemoveAction] = [self._write_file(rows, batch_id)] if rows.num_rows else []

@@ -19,11 +19,11 @@ from deltalake import DeltaTable
 from namesrv_stream.errors import LogTruncated
 from namesrv_stream.route.fold_state import encode_state
 from namesrv_stream.route.group_json import encode_group
+from namesrv_stream.route.rebuilt_state import rebuilt_state
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.settings import Settings
 from namesrv_stream.snapshot import TableRows, read_tables
 from namesrv_stream.snapshot.loader import route_table
-from namesrv_stream.streaming.rebuilt_state import rebuilt_state
 from namesrv_stream.streaming.topic import TopicExtent
 from namesrv_stream.tables import ROUTE_CHANGES, app_id, table_path
 

@@ -19,6 +19,7 @@ from namesrv_stream.tables.rows import (
     changes_to_ipc,
     decode_changes,
     encode_changes,
+    from_offsets,
     in_log_order,
 )
 
@@ -37,6 +38,7 @@ __all__ = [
     "ddl",
     "decode_changes",
     "encode_changes",
+    "from_offsets",
     "in_log_order",
     "partition_of_app_id",
     "table_path",

@@ -1,10 +1,11 @@
 """``RouteChange`` rows as Arrow columns and back; whole columns at a time: 80,000 rows in a fraction of a second."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import repeat
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.tables.columns import ROW_SCHEMA
@@ -56,3 +57,11 @@ def changes_from_ipc(data: bytes) -> pa.Table:
 def in_log_order(rows: pa.Table) -> pa.Table:
     """The rows ordered by (partition, offset, seq)."""
     return rows.sort_by(_LOG_ORDER)
+
+
+def from_offsets(rows: pa.Table, offsets: Mapping[int, int]) -> pa.Table:
+    """The rows at or above the offset of their partition; none of partitions that have no offset here."""
+    wanted = pc.scalar(False)
+    for partition, offset in offsets.items():
+        wanted = wanted | ((pc.field("partition") == partition) & (pc.field("offset") >= offset))
+    return rows.filter(wanted)

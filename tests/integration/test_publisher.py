@@ -51,68 +51,75 @@ async def _until(condition: Callable[[], object]) -> None:
     pytest.fail(f"not so after {_DEADLINE_S} s")
 
 
+class Session:
+    """A publisher on a real Kafka, and what it told."""
+
+    def __init__(self, kafka: KafkaProcess) -> None:
+        self.opened = 0
+        self.acked: list[Acked] = []
+        self.failed: list[list[OutRecord]] = []
+        self._kafka = kafka
+        self.publisher = KafkaPublisher(
+            asyncio.get_running_loop(),
+            producer_config(kafka.settings),
+            kafka.settings.kafka.broker_events_topic,
+            self._on_opened,
+            self.acked.extend,
+            lambda _, lost: self.failed.append(lost),
+        )
+
+    def _on_opened(self) -> None:
+        self.opened += 1
+
+    def publish(self, value: bytes) -> None:
+        self.publisher.publish(OutRecord(0, None, value))
+
+    async def begin_and_publish(self, value: bytes) -> None:
+        """Begin a session once that is possible, and wait until its first record is in the log."""
+        before, acked = self.opened, len(self.acked)
+        await _until(lambda: self.publisher.can_begin)
+        self.publisher.begin()
+        await _until(lambda: self.opened > before)
+        self.publish(value)
+        await _until(lambda: len(self.acked) > acked)
+
+    async def close_and_read(self) -> list[bytes]:
+        """Close it drained; the values in the log."""
+        assert await self.publisher.close(10)
+        return [r.value for r in await asyncio.to_thread(read_records, self._kafka.settings)]
+
+
 async def test_what_is_queued_behind_a_lost_record_never_reaches_the_log(kafka: KafkaProcess) -> None:
-    acked: list[Acked] = []
-    failed: list[list[OutRecord]] = []
-    opened: list[bool] = []
-    publisher = KafkaPublisher(
-        asyncio.get_running_loop(),
-        producer_config(kafka.settings),
-        kafka.settings.kafka.broker_events_topic,
-        lambda: opened.append(True),
-        acked.extend,
-        lambda _, lost: failed.append(lost),
-    )
-    publisher.begin()
-    await _until(lambda: opened)
-    publisher.publish(OutRecord(0, None, b"first"))
-    await _until(lambda: acked)
+    session = Session(kafka)
+    await session.begin_and_publish(b"first")
     _signal(kafka, signal.SIGSTOP)
-    publisher.publish(OutRecord(0, None, b"lost"))
+    session.publish(b"lost")
     # As a tick is: it has time left when the first record's is over. Time itself is the condition here.
     await asyncio.sleep(_DELIVERY_TIMEOUT_MS / 2_000)
-    publisher.publish(OutRecord(0, None, b"behind"))
-    await _until(lambda: failed)
-    assert [r.value for r in failed[0]] == [b"lost", b"behind"]
+    session.publish(b"behind")
+    await _until(lambda: session.failed)
+    assert [r.value for r in session.failed[0]] == [b"lost", b"behind"]
     _signal(kafka, signal.SIGCONT)
-    await _until(lambda: publisher.can_begin)
-    publisher.begin()
-    await _until(lambda: len(opened) == 2)
-    publisher.publish(OutRecord(0, None, b"again"))
-    await _until(lambda: len(acked) == 2)
-    assert await publisher.close(10)
-    values = [r.value for r in await asyncio.to_thread(read_records, kafka.settings)]
+    await session.begin_and_publish(b"again")
+    assert session.opened == 2
+    assert len(session.acked) == 2
+    values = await session.close_and_read()
     # The lost one was on its way when Kafka stopped; it may have arrived.
     assert [v for v in values if v != b"lost"] == [b"first", b"again"]
     assert values[-1] == b"again"
 
 
 async def test_what_an_aborted_session_had_queued_never_reaches_the_log(kafka: KafkaProcess) -> None:
-    acked: list[Acked] = []
-    opened: list[bool] = []
-    publisher = KafkaPublisher(
-        asyncio.get_running_loop(),
-        producer_config(kafka.settings),
-        kafka.settings.kafka.broker_events_topic,
-        lambda: opened.append(True),
-        acked.extend,
-        lambda _, lost: None,
-    )
-    publisher.begin()
-    await _until(lambda: opened)
-    publisher.publish(OutRecord(0, None, b"first"))
-    await _until(lambda: acked)
+    session = Session(kafka)
+    await session.begin_and_publish(b"first")
     _signal(kafka, signal.SIGSTOP)
     for value in (b"on its way", b"queued"):
-        publisher.publish(OutRecord(0, None, value))
+        session.publish(value)
         await asyncio.sleep(_DELIVERY_TIMEOUT_MS / 10_000)  # until kafka-python has it, of which nothing tells
-    publisher.abort("the queue is full")
+    session.publisher.abort("the queue is full")
     _signal(kafka, signal.SIGCONT)
-    await _until(lambda: publisher.can_begin)
-    publisher.begin()
-    await _until(lambda: len(opened) == 2)
-    publisher.publish(OutRecord(0, None, b"again"))
-    await _until(lambda: len(acked) == 2)
-    assert await publisher.close(10)
-    values = [r.value for r in await asyncio.to_thread(read_records, kafka.settings)]
+    await session.begin_and_publish(b"again")
+    assert session.opened == 2
+    assert len(session.acked) == 2
+    values = await session.close_and_read()
     assert [v for v in values if v != b"on its way"] == [b"first", b"again"]
