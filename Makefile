@@ -68,22 +68,33 @@ integration: setup .jars/rocketmq/.copied ## Tests of our parts together, with a
 	$(PYTEST) tests/integration $(ARGS)
 
 .PHONY: e2e
-e2e: setup .jars/rocketmq/.copied ## Unmodified RocketMQ brokers, clients and tools against the whole product
+e2e: setup .jars/rocketmq/.copied .jars/rocketmq4/.copied ## Unmodified RocketMQ brokers, clients and tools against the whole product
 	$(PYTEST) tests/e2e $(ARGS)
+
+.PHONY: differential
+differential: setup .jars/rocketmq/.copied ## The Java name server and ours side by side: scenarios and random sequences
+	$(PYTEST) tests/differential $(ARGS)
+
+.PHONY: fuzz
+fuzz: setup ## Damaged frames and bodies, and the dearest ones: at the wire, at the rules, and at the whole product
+	$(PYTEST) tests/fuzz $(ARGS)
 
 # Every part runs even if one before it failed, so that one run shows all there is to mend.
 .PHONY: test
-test: setup .jars/rocketmq/.copied ## Everything: check, spark, integration, e2e
+test: setup .jars/rocketmq/.copied .jars/rocketmq4/.copied ## Everything: check, spark, integration, differential, e2e, fuzz
 	@failed=""; \
-	for part in lint types layers unit spark integration e2e; do \
+	for part in lint types layers unit spark integration differential e2e fuzz; do \
 		echo "== make $$part"; \
 		$(MAKE) --no-print-directory $$part || failed="$$failed $$part"; \
 	done; \
 	if [ -n "$$failed" ]; then echo "failed:$$failed" >&2; exit 1; fi
 
 .PHONY: test-extra
-test-extra: setup .jars/rocketmq/.copied ## Slower than `test`: property tests with many more examples
-	HYPOTHESIS_PROFILE=long $(PYTEST) tests/unit --timeout 3600 $(ARGS)
+test-extra: setup .jars/rocketmq/.copied .jars/rocketmq4/.copied ## Slower than `test`: more examples of properties, a Go client (needs Go), slow replicas
+	@command -v go >/dev/null || { echo "error: no Go for \`make test-extra\`; on Debian: apt-get install golang-go" >&2; exit 3; }
+	HYPOTHESIS_PROFILE=long $(PYTEST) tests/unit tests/fuzz --timeout 3600 $(ARGS)
+	DIFFERENTIAL_SEEDS="$$(seq -s' ' 11 60)" $(PYTEST) tests/differential/test_random_sequences.py --timeout 3600 $(ARGS)
+	$(PYTEST) tests/extra $(ARGS)
 
 .PHONY: bench
 bench: setup .jars/rocketmq/.copied ## Measure latency, throughput and memory, side by side with the Java name server
@@ -131,4 +142,8 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 
 .jars/rocketmq/.copied: tests/e2e/pom.xml | prerequisites
 	$(call step,fetching the jars of RocketMQ for the tests,$(call copy_jars,.jars/rocketmq,$<))
+	@touch $@
+
+.jars/rocketmq4/.copied: tests/e2e/rocketmq4/pom.xml | prerequisites
+	$(call step,fetching the jars of a RocketMQ 4.9 broker for the tests,$(call copy_jars,.jars/rocketmq4,$<))
 	@touch $@

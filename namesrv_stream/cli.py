@@ -4,6 +4,7 @@ Parts are imported inside their command: the job's Spark must not slow down or b
 Exit codes: 0 fine, 1 refused or not found, 2 bad configuration or usage, 3 a prerequisite is missing.
 """
 
+import logging
 import sys
 from pathlib import Path
 from typing import Annotated, Final
@@ -20,9 +21,14 @@ from namesrv_stream.logs import configure_logging, report_error
 from namesrv_stream.settings import Flag, LoadedSettings, Settings, load_settings, parse_set_flag, to_toml
 from namesrv_stream.up.parent_death import die_with_parent
 
+logger = logging.getLogger(__name__)
+
 _EXIT_INTERRUPTED: Final = 130  # the shell's 128 + SIGINT
 
-ConfOption = Annotated[Path | None, typer.Option("--conf", "-c", help="Configuration file (TOML).", metavar="FILE")]
+ConfOption = Annotated[
+    Path | None,
+    typer.Option("--conf", "-c", help="Configuration file: TOML, or RocketMQ's .properties.", metavar="FILE"),
+]
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", help="One setting; may be repeated.", metavar="SECTION.KEY=VALUE")
 ]
@@ -160,6 +166,8 @@ def _load(
         _print(loaded)
         raise Exit(0)
     configure_logging(loaded.settings.logs.level, loaded.settings.logs.format)
+    for warning in loaded.warnings:
+        logger.warning("%s", warning)
     return loaded.settings
 
 
@@ -178,4 +186,7 @@ def _layers(
 
 
 def _print(loaded: LoadedSettings) -> None:
+    # Not among the settings on stdout, which can be saved and read back.
+    for warning in loaded.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
     sys.stdout.write(to_toml(loaded.settings, loaded.sources))

@@ -6,6 +6,8 @@
     ├── RemotingError                  the peer broke the wire: its connection is closed, nothing else
     │   ├── FrameTooLarge
     │   ├── HeaderDecodeError
+    │   ├── ProxyProtocolError
+    │   ├── TlsNotServed
     │   └── BodyDecodeError            the frame is fine, its body is not: answered, the connection stays
     ├── RequestError                   the wire is fine, the request is not: answered with a code and a remark
     ├── EventDecodeError               a record of the log cannot be read: to the dead-letter topic
@@ -58,6 +60,20 @@ class HeaderDecodeError(RemotingError):
         self.reason = reason
 
 
+class ProxyProtocolError(RemotingError):
+    """A connection begins as if with a PROXY preamble, and it is none."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"PROXY preamble is malformed: {reason}")
+
+
+class TlsNotServed(RemotingError):
+    """A connection begins with a TLS handshake."""
+
+    def __init__(self) -> None:
+        super().__init__("it begins with a TLS handshake, and TLS is not served here")
+
+
 class BodyDecodeError(RemotingError):
     """A request's body cannot be decoded; the frame around it is sound.
 
@@ -90,6 +106,18 @@ class TopicNotExist(RequestError):
 
 class RequestRefused(RequestError):
     """A request that Java's NameServer answers with SYSTEM_ERROR; the text is the remark, as Java words it."""
+
+
+class QueryNotFound(RequestError):
+    """No such KV entry or namespace; the text is the remark, as Java words it."""
+
+
+class NoPermission(RequestError):
+    """The peer may not ask this; the text says what would be needed."""
+
+
+class SystemBusy(RequestError):
+    """Cannot be done now: the log does not take the change, or its outcome is unknown; the text says which."""
 
 
 class EventDecodeError(NamesrvStreamError):

@@ -1,27 +1,89 @@
-"""A client of name servers: connections, fail-over between servers, the decoded answers."""
+"""A client of RocketMQ name servers, the Java one or ours: routes, queues, and what operators ask and change.
 
+``docs/client.md`` shows how to use it. Most need only `Client`, `client_for` or `BlockingClient`.
+"""
+
+from namesrv_stream.client.admin import (
+    ORDER_TOPIC_CONFIG,
+    Imported,
+    add_write_perm,
+    delete_kv,
+    delete_topic,
+    import_kv,
+    name_server_config,
+    put_kv,
+    update_name_server_config,
+    wipe_write_perm,
+)
 from namesrv_stream.client.back_off import BackOff
+from namesrv_stream.client.blocking import BlockingClient
+from namesrv_stream.client.client import Client, ClientOptions
 from namesrv_stream.client.connection import RemotingConnection
-from namesrv_stream.client.errors import ConnectionLost, NameServersUnreachable, RequestTimedOut, UnexpectedAnswer
-from namesrv_stream.client.name_servers import NameServers, parse_name_servers
-from namesrv_stream.client.queries import cluster_info, topic_list, topic_route, topics_of_cluster
-from namesrv_stream.client.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
+from namesrv_stream.client.errors import (
+    AddressServerUnreachable,
+    ClientClosed,
+    ConnectionLost,
+    NameServersUnreachable,
+    NoQueue,
+    NotOnAllServers,
+    RequestTimedOut,
+    RequestTooLarge,
+    UnexpectedAnswer,
+)
+from namesrv_stream.client.instances import client_for
+from namesrv_stream.client.name_servers import NameServers, Outcome, parse_name_servers
+from namesrv_stream.client.queries import cluster_info, kv_table, kv_value, topic_list, topic_route, topics_of_cluster
+from namesrv_stream.client.queues import MessageQueue, readable_queues, writable_queues
+from namesrv_stream.client.route import BrokerData, ClusterInfo, QueueData, TopicQueueMapping, TopicRouteData
+from namesrv_stream.client.route_cache import TopicRoute
+from namesrv_stream.errors import QueryNotFound, TopicNotExist
+from namesrv_stream.remoting.acl import AclCredentials
 
 __all__ = [
+    "ORDER_TOPIC_CONFIG",
+    "AclCredentials",
+    "AddressServerUnreachable",
     "BackOff",
+    "BlockingClient",
     "BrokerData",
+    "Client",
+    "ClientClosed",
+    "ClientOptions",
     "ClusterInfo",
     "ConnectionLost",
+    "Imported",
+    "MessageQueue",
     "NameServers",
     "NameServersUnreachable",
+    "NoQueue",
+    "NotOnAllServers",
+    "Outcome",
+    "QueryNotFound",
     "QueueData",
     "RemotingConnection",
     "RequestTimedOut",
+    "RequestTooLarge",
+    "TopicNotExist",
+    "TopicQueueMapping",
+    "TopicRoute",
     "TopicRouteData",
     "UnexpectedAnswer",
+    "add_write_perm",
+    "client_for",
     "cluster_info",
+    "delete_kv",
+    "delete_topic",
+    "import_kv",
+    "kv_table",
+    "kv_value",
+    "name_server_config",
     "parse_name_servers",
+    "put_kv",
+    "readable_queues",
     "topic_list",
     "topic_route",
     "topics_of_cluster",
+    "update_name_server_config",
+    "wipe_write_perm",
+    "writable_queues",
 ]

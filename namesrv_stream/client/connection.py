@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final, Self, cast
 
-from namesrv_stream.client.errors import ConnectionLost, RequestTimedOut
+from namesrv_stream.client.errors import ConnectionLost, RequestTimedOut, RequestTooLarge
 from namesrv_stream.errors import ConfigError, RemotingError
 from namesrv_stream.logs import safe
 from namesrv_stream.remoting.codes import ONEWAY_FLAG, ResponseCode
@@ -21,6 +21,7 @@ logger = logging.getLogger(__name__)
 # names one request; cut to 31 bits, the field being a signed int.
 _OPAQUES: Final[Iterator[int]] = itertools.count(1)
 _OPAQUE_MASK: Final = 0x7FFFFFFF
+_FLUSH_TIMEOUT_S: Final = 1.0
 
 
 class RemotingConnection(asyncio.Protocol):
@@ -60,14 +61,17 @@ class RemotingConnection(asyncio.Protocol):
             ConfigError: ``addr`` is not ``host:port``.
         """
         host, port = split_addr(addr)
-        loop = asyncio.get_running_loop()
+        connection = cls(addr)
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                _, connection = await loop.create_connection(lambda: cls(addr), host, port)
-        except TimeoutError:
-            raise ConnectionLost(addr, f"no connection within {timeout_ms} ms") from None
-        except OSError as error:
-            raise ConnectionLost(addr, _reason_of(error)) from None
+                await asyncio.get_running_loop().create_connection(lambda: connection, host, port)
+        except BaseException as error:
+            connection.abort()  # it may have been made at the very moment of the timeout
+            if isinstance(error, TimeoutError):
+                raise ConnectionLost(addr, f"no connection within {timeout_ms} ms") from None
+            if isinstance(error, OSError | UnicodeError):  # UnicodeError: IDNA cannot encode the host
+                raise ConnectionLost(addr, _reason_of(error)) from None
+            raise
         return connection
 
     @property
@@ -88,6 +92,7 @@ class RemotingConnection(asyncio.Protocol):
         Raises:
             ConnectionLost: The connection ended before.
             RequestTimedOut: It did not come in time; the connection stays, and the late response will be dropped.
+            RequestTooLarge: No frame can hold the request.
         """
         opaque = next(_OPAQUES) & _OPAQUE_MASK
         answer: asyncio.Future[RemotingCommand] = self._loop.create_future()
@@ -100,22 +105,28 @@ class RemotingConnection(asyncio.Protocol):
             raise RequestTimedOut(self.addr, command.code, timeout_ms) from None
         finally:
             self._waiting.pop(opaque, None)
+            if answer.done() and not answer.cancelled():
+                answer.exception()  # the end of the connection, told while the request still waited to be sent
 
     async def invoke_oneway(self, command: RemotingCommand) -> None:
         """Send a request that nobody answers; returns once it is handed to the operating system or its buffer.
 
         Raises:
             ConnectionLost: The connection has ended.
+            RequestTooLarge: No frame can hold the request.
         """
         flag = command.flag | ONEWAY_FLAG
         await self._send(replace(command, opaque=next(_OPAQUES) & _OPAQUE_MASK, flag=flag))
 
     async def close(self) -> None:
-        """Close after what was sent, and wait for the end."""
+        """Close after what was sent, and wait for the end; a peer that does not read is waited for one second."""
         if self._transport is not None and not self.closed.done():
             self._close_reason = self._close_reason or "closed here"
             self._transport.close()
-            await asyncio.wait([self.closed])
+            _, unread = await asyncio.wait([self.closed], timeout=_FLUSH_TIMEOUT_S)
+            if unread:
+                self._transport.abort()
+                await asyncio.wait([self.closed])
 
     def abort(self) -> None:
         """Close now; what is not sent yet is lost."""
@@ -124,7 +135,10 @@ class RemotingConnection(asyncio.Protocol):
             self._transport.abort()
 
     async def _send(self, command: RemotingCommand) -> None:
-        frame = encode_frame(command)
+        try:
+            frame = encode_frame(command)
+        except ValueError as error:
+            raise RequestTooLarge(command.code, str(error)) from error
         await self._writable.wait()
         if self._transport is None or self._transport.is_closing():
             raise ConnectionLost(self.addr, self.closed.result() if self.closed.done() else "closing")

@@ -2,14 +2,24 @@
 
 import asyncio
 import random
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
 
-from namesrv_stream.client.back_off import BackOff
-from namesrv_stream.client.connection import RemotingConnection, split_addr
-from namesrv_stream.client.errors import ConnectionLost, NameServersUnreachable, RequestTimedOut
-from namesrv_stream.errors import ConfigError
+from namesrv_stream.client.connection import split_addr
+from namesrv_stream.client.errors import ClientClosed, ConnectionLost, NameServersUnreachable, RequestTimedOut
+from namesrv_stream.client.server_link import ServerLink
+from namesrv_stream.errors import ConfigError, NamesrvStreamError
+from namesrv_stream.remoting.acl import AclCredentials, signed
 from namesrv_stream.remoting.command import RemotingCommand
+
+T = TypeVar("T")
+
+#: Source: rocketmq 5.3.3, NettyClientConfig.connectTimeoutMillis and ClientConfig.mqClientApiTimeout.
+CONNECT_TIMEOUT_MS: Final = 3_000
+REQUEST_TIMEOUT_MS: Final = 3_000
+
+_LEFT: Final = "no longer in the list"
 
 
 def parse_name_servers(text: str) -> tuple[str, ...]:
@@ -26,15 +36,19 @@ def parse_name_servers(text: str) -> tuple[str, ...]:
     return addrs
 
 
-@dataclass(slots=True)
-class _NameServer:
-    """One address, its connection if there is one, and when it may be tried again."""
+@dataclass(frozen=True, slots=True)
+class Outcome(Generic[T]):
+    """What became of one request at one of several name servers.
+
+    Attributes:
+        addr: The server.
+        value: Its answer; None if it gave none that could be used.
+        error: Why not; None if it did.
+    """
 
     addr: str
-    back_off: BackOff = field(default_factory=BackOff)
-    retry_at_s: float = 0.0  # on the event loop's clock
-    connection: RemotingConnection | None = None
-    connecting: asyncio.Lock = field(default_factory=asyncio.Lock)
+    value: T | None = None
+    error: NamesrvStreamError | None = None
 
 
 class NameServers:
@@ -43,34 +57,42 @@ class NameServers:
     A server that failed is asked again only after its back-off, or when every other one has failed too.
     """
 
-    def __init__(self, addrs: Iterable[str], connect_timeout_ms: int = 3_000) -> None:
+    def __init__(
+        self,
+        addrs: Iterable[str],
+        connect_timeout_ms: int = CONNECT_TIMEOUT_MS,
+        credentials: AclCredentials | None = None,
+    ) -> None:
         """Connect to none of them yet.
 
         Args:
             addrs: ``host:port`` each; at least one.
             connect_timeout_ms: Milliseconds to wait for a connection.
+            credentials: Signs every request; None for none.
         """
-        self._servers = [_NameServer(addr) for addr in addrs]
         self._connect_timeout_ms = connect_timeout_ms
+        self._credentials = credentials
+        self._is_closed = False
+        self._links = [ServerLink(addr, connect_timeout_ms) for addr in addrs]
         # Clients of one list should not all ask its first server. Source: rocketmq 5.3.3,
         # NettyRemotingClient.initValueIndex.
-        self._chosen = random.randrange(len(self._servers))
+        self._chosen = random.choice(self._links)
 
     @property
     def addrs(self) -> Sequence[str]:
         """All addresses."""
-        return [server.addr for server in self._servers]
+        return [link.addr for link in self._links]
 
     @property
     def chosen(self) -> str:
         """The address that is asked first."""
-        return self._servers[self._chosen].addr
+        return self._chosen.addr
 
-    async def invoke(self, command: RemotingCommand, timeout_ms: int = 3_000) -> RemotingCommand:
+    async def invoke(self, request: RemotingCommand, timeout_ms: int = REQUEST_TIMEOUT_MS) -> RemotingCommand:
         """Ask the chosen server, and if it fails the others, each once.
 
         Args:
-            command: The request; it must do no harm when two servers get it.
+            request: It must do no harm when two servers get it, or one gets it twice.
             timeout_ms: Milliseconds that each server has for its answer.
 
         Returns:
@@ -78,46 +100,107 @@ class NameServers:
 
         Raises:
             NameServersUnreachable: None of them answered.
+            ClientClosed: ``close`` was called.
         """
+        request = self._signed(request)
         reasons: dict[str, str] = {}
-        for index in self._order():
-            server = self._servers[index]
+        tried: set[ServerLink] = set()
+        # The list may be replaced meanwhile, so whom to ask next is looked up each time.
+        while untried := [link for link in self._order() if link not in tried]:
+            link = untried[0]
+            tried.add(link)
             try:
-                connection = await self._connection(server)
-                response = await connection.invoke(command, timeout_ms)
+                response = await link.invoke(request, timeout_ms)
             except (ConnectionLost, RequestTimedOut) as error:
-                reasons[server.addr] = error.reason
-                self._failed(server)
-                continue
-            server.back_off.reset()
-            server.retry_at_s = 0.0
-            self._chosen = index
-            return response
+                reasons[link.addr] = error.reason
+            except ClientClosed:
+                if self._is_closed:
+                    raise
+                reasons[link.addr] = _LEFT
+            else:
+                if link in self._links:
+                    self._chosen = link
+                return response
         raise NameServersUnreachable(reasons)
 
+    async def invoke_each(
+        self, request: RemotingCommand, decode: Callable[[RemotingCommand], T], timeout_ms: int = REQUEST_TIMEOUT_MS
+    ) -> list[Outcome[T]]:
+        """Ask every server the same, one after the other, as mqadmin does for an operator's change.
+
+        Args:
+            request: The request.
+            decode: What a response means; may raise a NamesrvStreamError.
+            timeout_ms: Milliseconds that each server has for its answer.
+
+        Returns:
+            One outcome a server, in the list's order.
+
+        Raises:
+            ClientClosed: ``close`` was called.
+        """
+        outcomes: list[Outcome[T]] = []
+        for addr in self.addrs:
+            try:
+                outcomes.append(Outcome(addr, value=decode(await self.invoke_at(addr, request, timeout_ms))))
+            except ClientClosed:
+                if self._is_closed:
+                    raise
+                outcomes.append(Outcome(addr, error=ConnectionLost(addr, _LEFT)))
+            except NamesrvStreamError as error:
+                outcomes.append(Outcome(addr, error=error))
+        return outcomes
+
+    async def invoke_at(
+        self, addr: str, request: RemotingCommand, timeout_ms: int = REQUEST_TIMEOUT_MS
+    ) -> RemotingCommand:
+        """Ask one server and no other.
+
+        Args:
+            addr: One of ``addrs``.
+            request: It must do no harm when the server gets it twice.
+            timeout_ms: Milliseconds to wait for the answer.
+
+        Returns:
+            The response, whatever its code.
+
+        Raises:
+            ConnectionLost: There is no connection to be had, or it ended before the answer.
+            RequestTimedOut: No answer in time.
+            ClientClosed: ``close`` was called, or the server is no longer in the list.
+        """
+        link = next((link for link in self._links if link.addr == addr), None)
+        if link is None:
+            raise ClientClosed
+        return await link.invoke(self._signed(request), timeout_ms)
+
+    async def replace_addrs(self, addrs: Iterable[str]) -> None:
+        """Use another list: connections to servers that stay in it stay, others are closed.
+
+        Args:
+            addrs: ``host:port`` each; at least one.
+        """
+        links = {link.addr: link for link in self._links}
+        self._links = [
+            links.pop(addr) if addr in links else ServerLink(addr, self._connect_timeout_ms) for addr in addrs
+        ]
+        if self._chosen not in self._links:
+            self._chosen = random.choice(self._links)
+        await asyncio.gather(*(link.close() for link in links.values()))
+
     async def close(self) -> None:
-        """Close all connections."""
-        for server in self._servers:
-            if server.connection is not None:
-                await server.connection.close()
-                server.connection = None
+        """Close all connections, for good; requests under way end with ClientClosed."""
+        self._is_closed = True
+        await asyncio.gather(*(link.close() for link in self._links))
 
-    def _order(self) -> list[int]:
-        """Indexes to try: the chosen one and those after it, servers in back-off last, the soonest of them first."""
+    def _order(self) -> list[ServerLink]:
+        """Whom to ask: the chosen one and those after it, servers in back-off last, the soonest of them first."""
         now_s = asyncio.get_running_loop().time()
-        count = len(self._servers)
-        turn = [(self._chosen + step) % count for step in range(count)]
-        return sorted(turn, key=lambda index: max(0.0, self._servers[index].retry_at_s - now_s))
+        start = self._links.index(self._chosen)
+        turn = [*self._links[start:], *self._links[:start]]
+        return sorted(turn, key=lambda link: max(0.0, link.retry_at_s - now_s))
 
-    async def _connection(self, server: _NameServer) -> RemotingConnection:
-        async with server.connecting:
-            if server.connection is None or not server.connection.is_open:
-                server.connection = await RemotingConnection.connect(server.addr, self._connect_timeout_ms)
-            return server.connection
-
-    def _failed(self, server: _NameServer) -> None:
-        if server.connection is not None:
-            # One that does not answer may be half dead: a fresh connection finds out.
-            server.connection.abort()
-            server.connection = None
-        server.retry_at_s = asyncio.get_running_loop().time() + server.back_off.next_delay_ms() / 1000
+    def _signed(self, request: RemotingCommand) -> RemotingCommand:
+        if self._is_closed:
+            raise ClientClosed
+        return request if self._credentials is None else signed(request, self._credentials)

@@ -1,4 +1,4 @@
-"""The questions that clients and operators ask a name server."""
+"""The questions that clients and operators ask a name server; any of several will do."""
 
 from namesrv_stream.client.errors import UnexpectedAnswer
 from namesrv_stream.client.name_servers import NameServers
@@ -6,13 +6,20 @@ from namesrv_stream.client.route import (
     ClusterInfo,
     TopicRouteData,
     decode_cluster_info,
+    decode_kv_entries,
     decode_topic_list,
     decode_topic_route,
 )
-from namesrv_stream.errors import TopicNotExist
+from namesrv_stream.errors import QueryNotFound, TopicNotExist
 from namesrv_stream.remoting.codes import MQ_VERSION, LanguageCode, RequestCode, ResponseCode
 from namesrv_stream.remoting.command import RemotingCommand
-from namesrv_stream.remoting.headers import GetRouteInfoRequestHeader, GetTopicsByClusterRequestHeader
+from namesrv_stream.remoting.headers import (
+    GetKVConfigRequestHeader,
+    GetKVListByNamespaceRequestHeader,
+    GetRouteInfoRequestHeader,
+    GetTopicsByClusterRequestHeader,
+)
+from namesrv_stream.remoting.response_headers import GetKVConfigResponseHeader
 
 
 def request(code: int, ext_fields: dict[str, str] | None = None, body: bytes | None = None) -> RemotingCommand:
@@ -73,7 +80,66 @@ async def topics_of_cluster(servers: NameServers, cluster: str, timeout_ms: int 
     return decode_topic_list(code, _body(code, response))
 
 
-def _body(request_code: int, response: RemotingCommand) -> bytes | None:
+async def kv_value(servers: NameServers, namespace: str, key: str, timeout_ms: int = 3_000) -> str:
+    """One entry of the key-value table.
+
+    Raises:
+        QueryNotFound: There is none.
+        UnexpectedAnswer: The server refused, or its answer cannot be read.
+        NameServersUnreachable: No server answered.
+    """
+    code = RequestCode.GET_KV_CONFIG
+    header = GetKVConfigRequestHeader(namespace=namespace, key=key)
+    response = await servers.invoke(request(code, header.to_ext_fields()), timeout_ms)
+    if response.code == ResponseCode.QUERY_NOT_FOUND:
+        raise QueryNotFound(response.remark or f"no entry {key} in namespace {namespace}")
+    expect_success(code, response)
+    value = GetKVConfigResponseHeader.from_ext_fields(response.ext_fields).value
+    if value is None:
+        raise UnexpectedAnswer(code, 0, "no value")
+    return value
+
+
+async def kv_table(servers: NameServers, namespace: str, timeout_ms: int = 3_000) -> dict[str, str]:
+    """All entries of a namespace, by key in order.
+
+    Raises:
+        QueryNotFound: There is no such namespace.
+        UnexpectedAnswer: The server refused, or its answer cannot be read.
+        NameServersUnreachable: No server answered.
+    """
+    return decode_kv_table(namespace, await servers.invoke(kv_table_request(namespace), timeout_ms))
+
+
+def kv_table_request(namespace: str) -> RemotingCommand:
+    """219 GET_KVLIST_BY_NAMESPACE."""
+    header = GetKVListByNamespaceRequestHeader(namespace=namespace)
+    return request(RequestCode.GET_KVLIST_BY_NAMESPACE, header.to_ext_fields())
+
+
+def decode_kv_table(namespace: str, response: RemotingCommand) -> dict[str, str]:
+    """The answer to 219.
+
+    Raises:
+        QueryNotFound: There is no such namespace.
+        UnexpectedAnswer: The server refused, or its answer cannot be read.
+    """
+    code = RequestCode.GET_KVLIST_BY_NAMESPACE
+    if response.code == ResponseCode.QUERY_NOT_FOUND:
+        raise QueryNotFound(response.remark or f"no namespace {namespace}")
+    return decode_kv_entries(code, _body(code, response))
+
+
+def expect_success(request_code: int, response: RemotingCommand) -> None:
+    """Pass over an answer that says nothing but that it was done.
+
+    Raises:
+        UnexpectedAnswer: The server refused.
+    """
     if response.code != ResponseCode.SUCCESS:
         raise UnexpectedAnswer(request_code, response.code, response.remark or "without a remark")
+
+
+def _body(request_code: int, response: RemotingCommand) -> bytes | None:
+    expect_success(request_code, response)
     return response.body

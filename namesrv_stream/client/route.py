@@ -1,4 +1,4 @@
-"""What name servers answer about routes and clusters, decoded; free of I/O."""
+"""What name servers answer, decoded; free of I/O."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -57,10 +57,30 @@ class BrokerData:
 
 
 @dataclass(frozen=True, slots=True)
+class TopicQueueMapping:
+    """What one broker says of a static topic, whose logical queues stay when they move between brokers.
+
+    Attributes:
+        scope: Where the logical queues are numbered; None in what is no mapping.
+        epoch: Of two brokers that claim a queue, the higher one has it.
+        total_queues: Logical queues of the topic.
+        logical_queue_ids: Those that this broker holds.
+    """
+
+    broker_name: str
+    scope: str | None
+    epoch: int
+    total_queues: int
+    logical_queue_ids: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
 class TopicRouteData:
     """The route of a topic: queues by broker name, brokers by name, both in order of the name.
 
     Attributes:
+        order_topic_conf: ``broker:count;…`` of an ordered topic.
+        queue_mappings: Of a static topic, by broker name; None for others.
         raw: The whole answer as decoded JSON, for fields that have no attribute here.
     """
 
@@ -69,6 +89,7 @@ class TopicRouteData:
     broker_datas: tuple[BrokerData, ...]
     order_topic_conf: str | None
     raw: Mapping[str, Any]
+    queue_mappings: tuple[TopicQueueMapping, ...] | None = None
 
     @property
     def broker_names(self) -> frozenset[str]:
@@ -117,6 +138,7 @@ def decode_topic_route(topic: str, body: bytes | None) -> TopicRouteData:
             broker_datas=tuple(sorted(map(_broker_data, answer.get("brokerDatas") or ()), key=lambda b: b.broker_name)),
             order_topic_conf=answer.get("orderTopicConf"),
             raw=answer,
+            queue_mappings=_queue_mappings(answer.get("topicQueueMappingByBroker")),
         )
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise UnexpectedAnswer(code, 0, f"no TopicRouteData: {error!r}") from None
@@ -152,6 +174,18 @@ def decode_topic_list(request_code: int, body: bytes | None) -> tuple[str, ...]:
     return tuple(sorted(topics))
 
 
+def decode_kv_entries(request_code: int, body: bytes | None) -> dict[str, str]:
+    """The body of an answer to 219, a KVTable: its entries, by key in order.
+
+    Raises:
+        UnexpectedAnswer: It is no KVTable.
+    """
+    table = _object(request_code, body).get("table") or {}
+    if not isinstance(table, dict) or any(not isinstance(value, str) for value in table.values()):
+        raise UnexpectedAnswer(request_code, 0, "no KVTable")
+    return dict(sorted(table.items()))
+
+
 def _object(request_code: int, body: bytes | None) -> dict[str, Any]:
     try:
         answer = loads(body or b"")
@@ -181,4 +215,19 @@ def _broker_data(fields: Mapping[str, Any]) -> BrokerData:
         broker_addrs=dict(sorted(addrs.items())),
         zone_name=fields.get("zoneName"),
         enable_acting_master=bool(fields.get("enableActingMaster")),
+    )
+
+
+def _queue_mappings(by_broker: Mapping[str, Any] | None) -> tuple[TopicQueueMapping, ...] | None:
+    if not by_broker:
+        return None
+    return tuple(
+        TopicQueueMapping(
+            broker_name=str(fields.get("bname") or name),
+            scope=fields.get("scope"),
+            epoch=int(fields.get("epoch") or 0),
+            total_queues=int(fields.get("totalQueues") or 0),
+            logical_queue_ids=frozenset(map(int, fields.get("currIdMap") or ())),
+        )
+        for name, fields in sorted(by_broker.items())
     )

@@ -7,7 +7,13 @@ import zlib
 
 from namesrv_stream.errors import RequestRefused
 from namesrv_stream.processor.name_server import Accepted, Answer, Call, NameServer, Settled
-from namesrv_stream.processor.register_body import decode_data_version, decode_register_body, registration_hash
+from namesrv_stream.processor.register_body import (
+    RegisterBrokerBody,
+    decode_data_version,
+    decode_register_body,
+    registration_hash,
+)
+from namesrv_stream.processor.route_answers import ORDER_TOPIC_CONFIG
 from namesrv_stream.processor.route_body import encode_data_version, encode_kv_table, encode_member_group
 from namesrv_stream.remoting.codes import ResponseCode
 from namesrv_stream.remoting.command import response_to
@@ -25,17 +31,13 @@ from namesrv_stream.route.group import BrokerGroup, master_of, register
 from namesrv_stream.route.model import LiveKey, Registration
 from namesrv_stream.route.partitioner import murmur2
 
-#: KV namespace of order topics. Source: rocketmq 5.3.3, NamesrvUtil.NAMESPACE_ORDER_TOPIC_CONFIG.
-ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
-
-_INT64_MAX = (1 << 63) - 1
-
 
 def register_broker(server: NameServer, call: Call) -> Answer:
     """103. An unchanged registration is neither decoded nor logged in full: its hash stands for it.
 
     Raises:
-        RequestRefused: Wrong checksum, a missing field, or one topic before any full registration.
+        RequestRefused: Wrong checksum, a missing field, no release's version, or one topic before any full
+            registration.
         BodyDecodeError: The body cannot be read.
     """
     header = RegisterBrokerRequestHeader.from_ext_fields(call.request.ext_fields)
@@ -45,37 +47,24 @@ def register_broker(server: NameServer, call: Call) -> Answer:
     key = _lease_key(header.broker_name, header.cluster_name, header.broker_addr)
     if header.broker_id is None:
         raise RequestRefused("brokerId is missing or no number")
+    if call.request.version < 0:
+        raise RequestRefused("version is negative")
     digest = registration_hash(header, body)
     group = server.table.group(key.broker_name)
     heartbeat = BrokerHeartbeat(call.origin, key.broker_name, key.live_key, Proof.REGISTRATION, digest)
-    settled = server.memory.settled.get(key)
-    if (
-        settled == Settled(group, digest, call.origin.holder)
-        and settled.group is group
-        and not _is_due(server, call, key)
-    ):
+    if _is_settled(server.memory.settled.get(key), group, digest, call.origin) and not _is_due(server, call, key):
         return _registered(server, call, header, group, (Accepted(heartbeat, None),))
 
     decoded = decode_register_body(body, compressed=header.compressed, version=call.request.version)
-    registration = Registration(
-        cluster=key.live_key.cluster,
-        broker_name=key.broker_name,
-        broker_addr=key.live_key.broker_addr,
-        broker_id=header.broker_id,
-        ha_server_addr=header.ha_server_addr or "",
-        data_version=decoded.data_version,
-        topics=decoded.topics,
-        timeout_ms=None
-        if header.heartbeat_timeout_millis is None
-        else min(header.heartbeat_timeout_millis, _INT64_MAX),
-        enable_acting_master=header.enable_acting_master,
-        zone_name=header.zone_name,
-        topic_mappings=decoded.topic_mappings or None,
-        filter_servers=decoded.filter_servers,
-        registration_hash=digest,
-    )
+    registration = _registration(key, header, header.broker_id, decoded, digest)
     registered = BrokerRegistered(call.origin, registration)
-    outcome = register(group, registration, call.origin.server_id, call.origin.holder)
+    outcome = register(
+        group,
+        registration,
+        call.origin.server_id,
+        call.origin.holder,
+        delete_topic_with_broker_registration=bool(server.drops_absent_topics),
+    )
     if outcome.refused:
         raise RequestRefused("register broker failed")
     if outcome.group is group:
@@ -154,6 +143,36 @@ def _lease_key(broker_name: str | None, cluster: str | None, broker_addr: str | 
         if not value:
             raise RequestRefused(f"{name} is missing")
     return LeaseKey(broker_name or "", LiveKey(cluster or "", broker_addr or ""))
+
+
+def _is_settled(settled: Settled | None, group: BrokerGroup, digest: str, origin: Origin) -> bool:
+    # The very same group: to compare two of them takes as long as they have topics.
+    return (
+        settled is not None
+        and settled.group is group
+        and settled.registration_hash == digest
+        and settled.holder == origin.holder
+    )
+
+
+def _registration(
+    key: LeaseKey, header: RegisterBrokerRequestHeader, broker_id: int, body: RegisterBrokerBody, digest: str
+) -> Registration:
+    return Registration(
+        cluster=key.live_key.cluster,
+        broker_name=key.broker_name,
+        broker_addr=key.live_key.broker_addr,
+        broker_id=broker_id,
+        ha_server_addr=header.ha_server_addr or "",
+        data_version=body.data_version,
+        topics=body.topics,
+        timeout_ms=header.heartbeat_timeout_millis,
+        enable_acting_master=header.enable_acting_master,
+        zone_name=header.zone_name,
+        topic_mappings=body.topic_mappings or None,
+        filter_servers=body.filter_servers,
+        registration_hash=digest,
+    )
 
 
 def _heartbeat(server: NameServer, origin: Origin, key: LeaseKey) -> tuple[Accepted, ...]:

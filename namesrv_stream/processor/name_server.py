@@ -1,13 +1,14 @@
 """What a processor may look at, and what it gives back."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 from namesrv_stream.processor.route_answers import RouteAnswers
 from namesrv_stream.remoting.codes import RequestCode
 from namesrv_stream.remoting.command import RemotingCommand
-from namesrv_stream.route.events import BrokerEvent, Origin
+from namesrv_stream.route.events import AcceptedEvent, Origin
 from namesrv_stream.route.fold_state import LeaseKey
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.model import Holder
@@ -22,7 +23,18 @@ class Options:
     support_acting_master: bool = False
     order_message_enable: bool = False
     return_order_topic_config_to_broker: bool = True
+    enable_all_topic_list: bool = True
+    enable_topic_list: bool = True
+    need_wait_for_service: bool = False
+    wait_seconds_for_service: int = 45
+    notify_min_broker_id_changed: bool = False
     full_registration_interval_ms: int = 86_400_000
+
+
+#: Fields of ``Options`` to their new values. Not a whole ``Options``: by the time that a change is in the log, another
+#: one may have changed the rest.
+OptionChanges = Mapping[str, int | bool]
+_NO_CHANGES: Final[OptionChanges] = MappingProxyType({})
 
 
 class Settled(NamedTuple):
@@ -54,18 +66,67 @@ class RegistrationMemory:
         self.wanted.discard(key)
 
 
+class Peer(NamedTuple):
+    """Who sent a request.
+
+    Attributes:
+        host: IP address of the socket's other end, without port; "" where unknown.
+        is_proxied: The connection began with a PROXY preamble, so that ``host`` is a proxy's.
+    """
+
+    host: str
+    is_proxied: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Who may change what an operator changes, and which of it at all.
+
+    Attributes:
+        trusted_networks: Peers in these need no signature, unless they come through a proxy; CIDR notation.
+        accounts: RocketMQ ACL accounts: AccessKey to secret.
+        enable_config_update: Whether UPDATE_NAMESRV_CONFIG is served.
+    """
+
+    trusted_networks: tuple[str, ...] = ("127.0.0.0/8", "::1/128")
+    accounts: Mapping[str, str] = field(default_factory=dict, repr=False)
+    enable_config_update: bool = False
+
+
 @dataclass(slots=True)
 class NameServer:
-    """The state behind all answers of one server."""
+    """The state behind all answers of one server.
+
+    Attributes:
+        options: Changed by ``reconfigure`` only.
+        started_ms: Monotonic time of the server's start.
+        config: RocketMQ's keys to their configured values, as far as they have a meaning here; what can change at run
+            time comes from ``options`` and the table instead (``namesrv_config.effective_config``).
+    """
 
     view: RouteView
     answers: RouteAnswers
     options: Options
     memory: RegistrationMemory = field(default_factory=RegistrationMemory)
+    access: Access = field(default_factory=Access)
+    started_ms: int = 0
+    config: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def table(self) -> RouteTable:
         return self.view.table
+
+    @property
+    def drops_absent_topics(self) -> bool | None:
+        """Whether a registration deletes the topics that it does not list; None where the log says nothing of it."""
+        value = self.table.settings.get(("effective", "delete_topic_with_broker_registration"))
+        return None if value is None else value == "true"
+
+    def reconfigure(self, changes: OptionChanges) -> None:
+        """Answer by other options from now on, and forget the answers that this makes wrong."""
+        self.options = replace(self.options, **changes)  # type: ignore[arg-type] # names and types are OPTION_OF's
+        self.answers.support_acting_master = self.options.support_acting_master
+        self.answers.clear()
 
 
 class Call(NamedTuple):
@@ -74,20 +135,30 @@ class Call(NamedTuple):
     request: RemotingCommand
     origin: Origin
     now_ms: int
+    peer: Peer = Peer("", False)
 
 
 class Accepted(NamedTuple):
     """An event to act on: ``applied`` changes the view at once (None: nothing to change), ``logged`` goes to Kafka."""
 
-    logged: BrokerEvent
-    applied: BrokerEvent | None
+    logged: AcceptedEvent
+    applied: AcceptedEvent | None
 
 
 class Answer(NamedTuple):
-    """A processor's result; the events apply after the response was made."""
+    """A processor's result; the events apply after the response was made.
+
+    Attributes:
+        is_logged_first: An operator's change: ``response`` goes out once all events are in the log, and SYSTEM_BUSY
+            instead where the log does not take them (DESIGN §2.6).
+        options: Changes of the server's options; they hold once all events are in the log. Where SYSTEM_BUSY was
+            answered instead they never do, even if the log gets the events in the end: 318 is to be sent again.
+    """
 
     response: RemotingCommand
     accepted: tuple[Accepted, ...] = ()
+    is_logged_first: bool = False
+    options: OptionChanges = _NO_CHANGES
 
 
 Processor = Callable[[NameServer, Call], Answer]

@@ -13,20 +13,21 @@ from sys import intern
 from typing import Any, Final
 
 from namesrv_stream.errors import BodyDecodeError
+from namesrv_stream.processor.body_fields import as_boolean, as_int, as_long, as_object, as_text, as_texts
+from namesrv_stream.processor.loggable import MAX_ENTRIES, require_loggable
 from namesrv_stream.remoting import fastjson
 from namesrv_stream.remoting.codes import V3_0_11, V5_0_0, RequestCode
 from namesrv_stream.remoting.headers import RegisterBrokerRequestHeader
 from namesrv_stream.route.model import DataVersion, QueueData, TopicQueueMappingInfo, shared_queue_data
 
 #: Most bytes that a compressed body may inflate to: as many as an uncompressed one could have, some 300,000 topics.
-#: What is decoded from it, written as an event, then fits Kafka's largest record (kafka.max_message_bytes, 20 MiB).
 MAX_INFLATED_BYTES: Final = 16 << 20
+_MAX_REASON_CHARS: Final = 300
 
 #: 5.x brokers stamp it anew with each sending, so two bodies that say the same differ in it and nothing else. Exactly
 #: as fastjson writes it: a topic of that name has other properties, and so is not taken for it.
-_MAPPING_DATA_VERSION: Final = re.compile(
-    rb'"mappingDataVersion":\{"counter":[0-9]++,"stateVersion":[0-9]++,"timestamp":[0-9]++\}'
-)
+_STAMP_KEY: Final = b'"mappingDataVersion":{'
+_STAMP: Final = re.compile(re.escape(_STAMP_KEY) + rb'"counter":[0-9]++,"stateVersion":[0-9]++,"timestamp":[0-9]++\}')
 
 # Defaults of rocketmq 5.3.3, TopicConfig.
 _DEFAULT_QUEUE_NUMS: Final = 16
@@ -61,9 +62,25 @@ def registration_hash(header: RegisterBrokerRequestHeader, body: bytes) -> str:
         header.compressed,
     )
     digest = hashlib.blake2b(repr(said).encode("utf-8", "backslashreplace"), digest_size=16)
-    # With single quotes, which fastjson reads but never writes, what looks like the stamp may be text.
-    digest.update(body if b"'" in body else _MAPPING_DATA_VERSION.sub(b'"mappingDataVersion":{}', body))
-    return digest.hexdigest()
+    with memoryview(body) as view:
+        # With single quotes, which fastjson reads but never writes, what looks like the stamp may be text.
+        for start, end in [(0, len(body))] if b"'" in body else _between_stamps(body):
+            digest.update(view[start:end])
+        return digest.hexdigest()
+
+
+def _between_stamps(body: bytes) -> Iterator[tuple[int, int]]:
+    """Starts and ends of all that is no stamp; its key up to the brace counts as that."""
+    start = 0
+    at = body.find(_STAMP_KEY)
+    while at >= 0:
+        match = _STAMP.match(body, at)
+        at += len(_STAMP_KEY)
+        if match is not None:
+            yield start, at
+            start = at = match.end() - 1
+        at = body.find(_STAMP_KEY, at)
+    yield start, len(body)
 
 
 def decode_register_body(body: bytes, *, compressed: bool, version: int) -> RegisterBrokerBody:
@@ -72,24 +89,26 @@ def decode_register_body(body: bytes, *, compressed: bool, version: int) -> Regi
     Differs from RocketMQ: a body that is a zlib stream is inflated even where the header denies it, as brokers of 5.x
     with compressedRegister=true do (ADR 0006).
 
+    Differs from RocketMQ: a body with too many entries, or too large to be logged, is refused (``loggable``).
+
     Raises:
-        BodyDecodeError: It cannot be read; the text says where.
+        BodyDecodeError: It cannot be read, or is too large; the text says where.
     """
     try:
-        if not body:
-            return RegisterBrokerBody()
-        if version < V3_0_11:
-            return _from_wrapper(_object(fastjson.loads(body), "body"), filter_servers=None)
-        if compressed or body[:1] == b"\x78":
-            return _from_compressed(_inflate(body), has_mappings=version >= V5_0_0)
-        fields = _object(fastjson.loads(body), "body")
-        filter_servers = fields.get("filterServerList")
-        return _from_wrapper(
-            _object(fields.get("topicConfigSerializeWrapper") or {}, "topicConfigSerializeWrapper"),
-            None if filter_servers is None else _texts(filter_servers),
-        )
+        decoded = _decoded(body, compressed, version)
+        require_loggable(decoded.topics, decoded.topic_mappings, decoded.filter_servers or ())
     except (ValueError, TypeError, KeyError, struct.error, zlib.error, RecursionError) as error:
-        raise BodyDecodeError(RequestCode.REGISTER_BROKER, f"{type(error).__name__}: {error}") from error
+        raise BodyDecodeError(RequestCode.REGISTER_BROKER, _reason(error)) from error
+    return decoded
+
+
+def _reason(error: Exception) -> str:
+    """What is wrong, for people. Keys of the body are quoted in it, so it is cut."""
+    if isinstance(error, zlib.error):
+        return "not a zlib stream, or a broken one"
+    if isinstance(error, struct.error):
+        return "ends within a length"
+    return str(error)[:_MAX_REASON_CHARS]
 
 
 def decode_data_version(body: bytes | None) -> DataVersion | None:
@@ -106,50 +125,91 @@ def decode_data_version(body: bytes | None) -> DataVersion | None:
         raise BodyDecodeError(RequestCode.QUERY_DATA_VERSION, f"DataVersion: {error}") from error
 
 
-def _from_wrapper(wrapper: Mapping[str, Any], filter_servers: tuple[str, ...] | None) -> RegisterBrokerBody:
-    table = _object(wrapper.get("topicConfigTable") or {}, "topicConfigTable")
-    mappings = _object(wrapper.get("topicQueueMappingInfoMap") or {}, "topicQueueMappingInfoMap")
+def _decoded(body: bytes, compressed: bool, version: int) -> RegisterBrokerBody:
+    if version < V3_0_11:  # this form has no filter servers: those known stay
+        if not body:
+            return RegisterBrokerBody(filter_servers=None)
+        return _from_wrapper(as_object(fastjson.loads(body), "body"), body, filter_servers=None)
+    if not body:
+        return RegisterBrokerBody()
+    if compressed or body[:1] == b"\x78":
+        return _from_compressed(_inflate(body), has_mappings=version >= V5_0_0)
+    fields = as_object(fastjson.loads(body), "body")
+    # Absent, it is empty in Java too: those known go. Only null leaves them.
+    filter_servers = fields.get("filterServerList", [])
+    return _from_wrapper(
+        as_object(fields.get("topicConfigSerializeWrapper") or {}, "topicConfigSerializeWrapper"),
+        body,
+        None if filter_servers is None else as_texts(filter_servers, "filterServerList"),
+    )
+
+
+def _from_wrapper(
+    wrapper: Mapping[str, Any], body: bytes, filter_servers: tuple[str, ...] | None
+) -> RegisterBrokerBody:
+    shapes: dict[tuple[Any, ...], QueueData] = {}
+    mappings = _table(wrapper, "topicQueueMappingInfoMap")
     return RegisterBrokerBody(
-        data_version=_data_version(wrapper.get("dataVersion")),
-        topics=dict(_topic(config, key) for key, config in table.items()),
+        data_version=_data_version(wrapper.get("dataVersion"), body),
+        topics=dict(_topic(config, key, shapes) for key, config in _table(wrapper, "topicConfigTable").items()),
         topic_mappings={topic: _mapping(info, topic) for topic, info in mappings.items()},
         filter_servers=filter_servers,
     )
 
 
-def _topic(config: Any, key: str) -> tuple[str, QueueData]:
-    fields = _object(config, f"topicConfigTable.{key}")
+def _table(fields: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    table = as_object(fields.get(name) or {}, name)
+    if len(table) > MAX_ENTRIES:
+        raise ValueError(f"{name} has {len(table)} entries, which exceeds {MAX_ENTRIES}")
+    return table
+
+
+def _topic(config: Any, key: str, shapes: dict[tuple[Any, ...], QueueData]) -> tuple[str, QueueData]:
+    """Name and queues of one topic; ``shapes`` holds the queues by the numbers as they were written."""
+    if type(config) is not dict:
+        raise ValueError(f"topicConfigTable.{key} is not an object")
+    fields = config.get
     # The name inside counts, not the key. Source: rocketmq 5.3.3, RouteInfoManager.createAndUpdateQueueData.
-    name = fields.get("topicName", key)
+    name = fields("topicName", key)
     if type(name) is not str:
         raise ValueError(f"topicConfigTable.{key}.topicName is not text")
-    return intern(name), shared_queue_data(
-        _int(fields.get("readQueueNums"), _DEFAULT_QUEUE_NUMS),
-        _int(fields.get("writeQueueNums"), _DEFAULT_QUEUE_NUMS),
-        _int(fields.get("perm"), _DEFAULT_PERM),
-        _int(fields.get("topicSysFlag"), 0),
-    )
+    written = fields("readQueueNums"), fields("writeQueueNums"), fields("perm"), fields("topicSysFlag")
+    shape = shapes.get(written)
+    if shape is None:
+        read, write, perm, flag = written
+        shape = shapes[written] = shared_queue_data(
+            as_int(read, _DEFAULT_QUEUE_NUMS),
+            as_int(write, _DEFAULT_QUEUE_NUMS),
+            as_int(perm, _DEFAULT_PERM),
+            as_int(flag, 0),
+        )
+    return intern(name), shape
 
 
 def _mapping(value: Any, topic: str) -> TopicQueueMappingInfo:
-    fields = _object(value, f"topicQueueMappingInfoMap.{topic}")
+    fields = as_object(value, f"topicQueueMappingInfoMap.{topic}")
     return TopicQueueMappingInfo(
-        topic=str(fields.get("topic", topic)),
-        bname=str(fields.get("bname", "")),
-        total_queues=_int(fields.get("totalQueues"), 0),
-        epoch=_long(fields.get("epoch"), 0),
-        scope=str(fields.get("scope", "__global__")),
-        dirty=bool(fields.get("dirty", False)),
-        curr_id_map={_int(k): _int(v) for k, v in _object(fields.get("currIdMap") or {}, "currIdMap").items()},
+        topic=as_text(fields.get("topic"), topic, "topic"),
+        bname=as_text(fields.get("bname"), "", "bname"),
+        total_queues=as_int(fields.get("totalQueues"), 0),
+        epoch=as_long(fields.get("epoch"), 0),
+        scope=as_text(fields.get("scope"), "__global__", "scope"),
+        dirty=as_boolean(fields.get("dirty"), False, "dirty"),
+        curr_id_map={as_int(k): as_int(v) for k, v in _table(fields, "currIdMap").items()},
     )
 
 
-def _data_version(value: Any) -> DataVersion:
-    if value is None:
-        return DataVersion()
-    fields = _object(value, "dataVersion")
+def _data_version(value: Any, said: bytes = b"") -> DataVersion:
+    """A DataVersion; where it has no time, a number made of all that was ``said``, so that a change of it is seen.
+
+    Differs from RocketMQ: it takes the present time there, so that every such registration is a change.
+    """
+    fields = {} if value is None else as_object(value, "dataVersion")
+    stamp = fields.get("timestamp")
     return DataVersion(
-        _long(fields.get("counter"), 0), _long(fields.get("timestamp"), 0), _long(fields.get("stateVersion"), 0)
+        as_long(fields.get("counter"), 0),
+        zlib.crc32(said) if stamp is None else as_long(stamp, 0),
+        as_long(fields.get("stateVersion"), 0),
     )
 
 
@@ -162,23 +222,24 @@ def _inflate(body: bytes) -> bytes:
 
 
 def _from_compressed(data: bytes, *, has_mappings: bool) -> RegisterBrokerBody:
+    fastjson.require_few_values(data)
     chunks = _Chunks(data)
-    data_version = _data_version(fastjson.loads(chunks.take()))
+    data_version = _data_version(fastjson.loads_written(chunks.take()))
     topics = dict(_topic_text(chunks.take().decode()) for _ in chunks.counted())
-    filter_servers = _texts(fastjson.loads(chunks.take()))
+    filter_servers = as_texts(fastjson.loads_written(chunks.take()), "filterServerList")
     mappings: dict[str, TopicQueueMappingInfo] = {}
     if has_mappings:
-        infos = [_mapping(fastjson.loads(chunks.take()), "") for _ in chunks.counted()]
+        infos = [_mapping(fastjson.loads_written(chunks.take()), "") for _ in chunks.counted()]
         mappings = {info.topic: info for info in infos}
     return RegisterBrokerBody(data_version, topics, mappings, filter_servers)
 
 
 def _topic_text(text: str) -> tuple[str, QueueData]:
     # name readQ writeQ perm filterType [attributes]; order and topicSysFlag are not carried.
-    parts = text.split(" ")
+    parts = text.split(" ", 5)
     if len(parts) < 5:
         raise ValueError(f"topic {text[:200]!r} has {len(parts)} of 5 parts")
-    return parts[0], shared_queue_data(_int(parts[1]), _int(parts[2]), _int(parts[3]), 0)
+    return parts[0], shared_queue_data(as_int(parts[1]), as_int(parts[2]), as_int(parts[3]), 0)
 
 
 class _Chunks:
@@ -204,32 +265,8 @@ class _Chunks:
         return part
 
     def counted(self) -> Iterator[int]:
-        return iter(range(self.number()))
-
-
-def _object(value: Any, where: str) -> Mapping[str, Any]:
-    if not isinstance(value, dict):
-        raise ValueError(f"{where} is not an object")
-    return value
-
-
-def _texts(value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list):
-        raise ValueError("filterServerList is not a list")
-    return tuple(str(v) for v in value)
-
-
-def _int(value: Any, default: int | None = None) -> int:
-    """A Java int, which the tables' columns hold too; null leaves a Java field at its default."""
-    return _signed(default if value is None else value, 31)
-
-
-def _long(value: Any, default: int) -> int:
-    return _signed(default if value is None else value, 63)
-
-
-def _signed(value: Any, bits: int) -> int:
-    number = int(value)
-    if not -(1 << bits) <= number < 1 << bits:
-        raise ValueError(f"{str(number)[:30]} does not fit {bits + 1} bits")
-    return number
+        """As many steps as the next number says; parts that are not there end them with an error."""
+        number = self.number()
+        if number > MAX_ENTRIES:
+            raise ValueError(f"{number} entries exceed {MAX_ENTRIES}")
+        return iter(range(number))

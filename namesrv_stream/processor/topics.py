@@ -1,11 +1,12 @@
 """Lists of topics, for tools and dashboards: all, of a cluster, of the system, of units.
 
 Source: rocketmq 5.3.3, DefaultRequestProcessor and RouteInfoManager; nameserver.md §5.4. Lists are sorted here, which
-Java's are not.
+Java's are not. Two options switch off the lists that are long where there are many topics; 304 is never one.
 """
 
 from collections.abc import Callable, Iterable
 
+from namesrv_stream.errors import RequestRefused
 from namesrv_stream.processor.name_server import Answer, Call, NameServer
 from namesrv_stream.processor.route_body import encode_topic_list
 from namesrv_stream.remoting.codes import ResponseCode
@@ -18,12 +19,22 @@ FLAG_UNIT_SUB = 0x1 << 1
 
 
 def get_all_topic_list(server: NameServer, call: Call) -> Answer:
-    """206: every topic that some broker offers."""
+    """206: every topic that some broker offers.
+
+    Raises:
+        RequestRefused: enableAllTopicList is off.
+    """
+    _require(server.options.enable_all_topic_list)
     return _topic_list(call, server.table.topics())
 
 
 def get_topics_by_cluster(server: NameServer, call: Call) -> Answer:
-    """224: topics that a broker of the cluster offers; none for a cluster that is unknown."""
+    """224: topics that a broker of the cluster offers; none for a cluster that is unknown.
+
+    Raises:
+        RequestRefused: enableTopicList is off, as for 311 to 313.
+    """
+    _require(server.options.enable_topic_list)
     cluster = GetTopicsByClusterRequestHeader.from_ext_fields(call.request.ext_fields).cluster or ""
     names = server.table.clusters().get(cluster, ())
     return _topic_list(call, {topic for name in names for topic in server.table.group(name).topics})
@@ -39,17 +50,25 @@ def get_system_topic_list(server: NameServer, call: Call) -> Answer:
 
 def get_unit_topic_list(server: NameServer, call: Call) -> Answer:
     """311: topics of a unit."""
+    _require(server.options.enable_topic_list)
     return _topic_list(call, _topics_where(server, lambda flag: bool(flag & FLAG_UNIT)))
 
 
 def get_has_unit_sub_topic_list(server: NameServer, call: Call) -> Answer:
     """312: topics with subscriptions of a unit."""
+    _require(server.options.enable_topic_list)
     return _topic_list(call, _topics_where(server, lambda flag: bool(flag & FLAG_UNIT_SUB)))
 
 
 def get_has_unit_sub_un_unit_topic_list(server: NameServer, call: Call) -> Answer:
     """313: topics with subscriptions of a unit that are of no unit."""
+    _require(server.options.enable_topic_list)
     return _topic_list(call, _topics_where(server, lambda flag: flag & (FLAG_UNIT | FLAG_UNIT_SUB) == FLAG_UNIT_SUB))
+
+
+def _require(enabled: bool) -> None:
+    if not enabled:
+        raise RequestRefused("disable")
 
 
 def _topics_where(server: NameServer, is_wanted: Callable[[int], bool]) -> set[str]:

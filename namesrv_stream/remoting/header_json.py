@@ -5,7 +5,6 @@ Writing is exact: property order, omission of nulls, escapes. Reading follows fa
 Source: rocketmq 5.3.3, RemotingSerializable and RemotingCommand; fastjson 1.2.83, TypeUtils.castToInt, StringCodec.
 """
 
-import re
 from typing import Any, Final, NoReturn
 
 import orjson
@@ -14,13 +13,13 @@ from namesrv_stream.errors import HeaderDecodeError
 from namesrv_stream.remoting.codes import LanguageCode, SerializeType
 from namesrv_stream.remoting.command import RemotingCommand
 from namesrv_stream.remoting.fastjson import loads, loads_lenient, quote_legacy
+from namesrv_stream.remoting.fastjson.casts import as_integer
 
 # fastjson's dialect takes a microsecond a token, on the server's loop; no real header comes near this size.
 MAX_LENIENT_BYTES: Final = 64 * 1024
 
 _INT_MIN: Final = -(2**31)
 _INT_MAX: Final = 2**31 - 1
-_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,32}(?:\.0*)?")
 _LANGUAGES: Final[dict[str, LanguageCode]] = {language.name: language for language in LanguageCode}
 
 
@@ -96,18 +95,12 @@ def _lenient_properties(header: bytes) -> Any:
 
 def _int(name: str, value: object) -> int:
     """``value`` cast to a Java int as fastjson does it: texts are parsed, fractions cut off, null is 0."""
-    if type(value) is not int:
-        if value is None or value in ("", "null"):
-            return 0
-        if isinstance(value, str) and _INTEGER.fullmatch(value):
-            value = int(value.partition(".")[0])
-        elif isinstance(value, bool | float):
-            value = int(value)
-        else:
-            _fail(f"{name} is not a number")
-    if not _INT_MIN <= value <= _INT_MAX:
-        _fail(f"{name} does not fit 32 bits")
-    return value
+    if type(value) is int and _INT_MIN <= value <= _INT_MAX:
+        return value
+    try:
+        return as_integer(value, 32) or 0
+    except ValueError as error:
+        _fail(f"{name} {error}")
 
 
 def _language(value: object) -> LanguageCode | None:

@@ -162,5 +162,7 @@ class Tick:
 BrokerEvent = (
     BrokerRegistered | BrokerHeartbeat | BrokerUnregistered | BrokerDisconnected | TopicRegistered | WritePermChanged
 )
+#: What a server takes in from others: it changes the view at once.
+AcceptedEvent = BrokerEvent | TopicDeleted | KvPut | KvDeleted | SettingsChanged
 ServerEvent = ServerStarted | ServerResumed | ServerStopped | Tick
-Event = BrokerEvent | TopicDeleted | KvPut | KvDeleted | SettingsChanged | ServerEvent
+Event = AcceptedEvent | ServerEvent

@@ -31,16 +31,24 @@ GROUP_KINDS = frozenset(
 def apply(table: RouteTable, changes: Iterable[RouteChange]) -> set[str]:
     """Apply rows in order; returns the topics whose route may have changed."""
     rows_of_name: dict[str, list[RouteChange]] = {}
+    settings_of: dict[int, list[RouteChange]] = {}
     touched: set[str] = set()
     for change in changes:
         if change.kind in GROUP_KINDS:
             rows_of_name.setdefault(change.broker_name or "", []).append(change)
         elif change.kind == ChangeKind.KV:
-            touched |= _apply_kv(table, change)
+            namespace = change.namespace or ""
+            entries = apply_to_namespace(table.kv.get(namespace), change)
+            if entries is not None:
+                table.kv[namespace] = entries
+                if change.key is not None:
+                    touched.add(change.key)
         elif change.kind == ChangeKind.SETTING:
-            table.put_setting(change.partition, change.namespace or "", change.key or "", change.value or "")
+            settings_of.setdefault(change.partition, []).append(change)
         elif change.kind == ChangeKind.SERVER:
             table.servers[change.partition, change.server_id or ""] = (change.server_epoch or 0, change.value or "")
+    for partition, rows in settings_of.items():
+        table.replace_settings(partition, apply_to_settings(table.settings_of(partition), rows))
     for name, rows in rows_of_name.items():
         touched |= table.replace_group(apply_to_group(table.group(name), rows))
     return touched
@@ -132,13 +140,21 @@ def _with_holder(live: BrokerLive | None, row: RouteChange) -> BrokerLive:
     return replace(live, holders=holders)
 
 
-def _apply_kv(table: RouteTable, change: RouteChange) -> set[str]:
-    # A namespace outlives its last key, as in Java's KVConfigManager: its own row has no key.
-    namespace = change.namespace or ""
-    if change.gone and namespace not in table.kv:
-        return set()
-    entries = table.kv.setdefault(namespace, {})
-    if change.key is None:
-        return set()
-    _put(entries, change.key, None if change.gone else change.value or "")
-    return {change.key}
+def apply_to_namespace(entries: dict[str, str] | None, row: RouteChange) -> dict[str, str] | None:
+    """The entries of a KV namespace after a row, changed in place; None for a namespace that nobody ever wrote to.
+
+    A namespace outlives its last key, as in Java's KVConfigManager: its own row has no key.
+    """
+    if row.gone and entries is None:
+        return None
+    entries = {} if entries is None else entries
+    if row.key is not None:
+        _put(entries, row.key, None if row.gone else row.value or "")
+    return entries
+
+
+def apply_to_settings(
+    settings: Mapping[tuple[str, str], str], rows: Iterable[RouteChange]
+) -> Mapping[tuple[str, str], str]:
+    """One partition's settings after its rows."""
+    return {**settings, **{(r.namespace or "", r.key or ""): r.value or "" for r in rows}}

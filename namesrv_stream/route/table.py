@@ -27,7 +27,7 @@ class RouteTable:
         self.settings: dict[tuple[str, str], str] = {}
         self.servers: dict[tuple[int, str], tuple[int, str]] = {}
         self.brokers_version = 0
-        self._partition_of_setting: dict[tuple[str, str], int] = {}
+        self._settings_of: dict[int, dict[tuple[str, str], str]] = {}
         self._names_of_topic: dict[str, dict[str, None]] = {}
         self._names_of_cluster: dict[str, set[str]] = {}
         self._names_with_mapping: dict[str, set[str]] = {}
@@ -62,12 +62,16 @@ class RouteTable:
     def registered_groups(self) -> Iterator[BrokerGroup]:
         return (g for g in self.groups.values() if g.is_registered)
 
-    def put_setting(self, partition: int, namespace: str, key: str, value: str) -> None:
-        """Take over a partition's value of a setting, unless a lower partition has one."""
-        name = (namespace, key)
-        if partition <= self._partition_of_setting.get(name, partition):
-            self._partition_of_setting[name] = partition
-            self.settings[name] = value
+    def settings_of(self, partition: int) -> Mapping[tuple[str, str], str]:
+        """The settings as one partition has them."""
+        return self._settings_of.get(partition, {})
+
+    def replace_settings(self, partition: int, values: Mapping[tuple[str, str], str]) -> None:
+        """Take over all of a partition's settings; a lower partition's values go before those of a higher one."""
+        self._settings_of[partition] = dict(values)
+        self.settings = {}
+        for _, of_partition in sorted(self._settings_of.items(), reverse=True):
+            self.settings |= of_partition
 
     def replace_group(self, new: BrokerGroup) -> set[str]:
         """Put a group in the place of its older self; returns the topics whose route may have changed."""

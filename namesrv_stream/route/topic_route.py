@@ -76,7 +76,7 @@ def in_zone(route: TopicRoute, zone_name: str) -> TopicRoute:
     kept = tuple(
         b
         for b in route.broker_datas
-        if MASTER_ID not in b.broker_addrs or (b.zone_name or "").casefold() == zone_name.casefold()
+        if MASTER_ID not in b.broker_addrs or _folded(b.zone_name or "") == _folded(zone_name)
     )
     names = {b.broker_name for b in kept}
     removed = {b.broker_name for b in route.broker_datas} - names
@@ -97,3 +97,13 @@ def _with_acting_master(broker: BrokerData, queue_data: QueueData) -> BrokerData
     lowest = min(broker.broker_addrs)
     rest = {i: a for i, a in broker.broker_addrs.items() if i != lowest}
     return replace(broker, broker_addrs={MASTER_ID: broker.broker_addrs[lowest], **rest})
+
+
+def _folded(text: str) -> str:
+    """Equal for texts that are equal to Java's String.equalsIgnoreCase, which maps one char to one: "ß" is no "SS"."""
+    return "".join(map(_folded_char, text))
+
+
+def _folded_char(char: str) -> str:
+    upper = char.upper() if len(char.upper()) == 1 else char
+    return upper.lower() if len(upper.lower()) == 1 else upper

@@ -1,46 +1,37 @@
 """What one server sees: the committed table, and on top of it the events it accepted that are not committed yet.
 
-So a broker reads its own writes at once, before Kafka, Spark and Delta have caught up. An accepted event is applied to
-its broker group by the same rules as the fold's; with each commit the touched groups are rebuilt from the committed
-rows plus the events still pending, in the order in which they were accepted. A view never expires anything: time is
-the fold's.
+So a broker, or an operator, reads its own writes at once, before Kafka, Spark and Delta have caught up. An accepted
+event is applied to what it touches by the same rules as the fold's; with each commit the touched groups, KV namespaces
+and settings are rebuilt from the committed rows plus the events still pending, in the order in which they were
+accepted. A view never expires anything: time is the fold's.
+
+An event that goes to every partition of the log is pending in each of them by itself. In a partition it is pending on
+all groups that it changes, on those that have events pending already, and on those that get rows meanwhile: of these
+the log may have a part before it and another behind.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
 
-from namesrv_stream.route import group as rules
-from namesrv_stream.route.changes import RouteChange
+from namesrv_stream.route.changes import ChangeKind, RouteChange
 from namesrv_stream.route.event_json import routing_key
-from namesrv_stream.route.events import (
-    BrokerDisconnected,
-    BrokerEvent,
-    BrokerHeartbeat,
-    BrokerRegistered,
-    BrokerUnregistered,
-    TopicRegistered,
-    WritePermChanged,
-)
+from namesrv_stream.route.events import AcceptedEvent, KvDeleted, KvPut, TopicDeleted
 from namesrv_stream.route.group import BrokerGroup
-from namesrv_stream.route.model import LiveKey
-from namesrv_stream.route.reducer import GROUP_KINDS, apply, apply_to_group
+from namesrv_stream.route.overlay import Overlay, Pending
+from namesrv_stream.route.partitioner import partition_of
+from namesrv_stream.route.reducer import GROUP_KINDS, apply, apply_to_group, apply_to_namespace, apply_to_settings
 from namesrv_stream.route.table import RouteTable
+from namesrv_stream.route.view_rules import Settings, group_after, namespace_after, settings_after
+
+__all__ = ["Pending", "RouteView"]
 
 
-@dataclass(slots=True, eq=False)
-class Pending:
-    """An accepted event on its way into the table.
+class _Stale(NamedTuple):
+    """What is to be rebuilt after a commit."""
 
-    Attributes:
-        position: (partition, offset) once it is in the log; None before.
-    """
-
-    event: BrokerEvent
-    position: tuple[int, int] | None = None
-
-    def is_covered(self, next_offsets: Mapping[int, int]) -> bool:
-        """Whether the committed rows include it."""
-        return self.position is not None and self.position[1] < next_offsets.get(self.position[0], 0)
+    partitions: list[int]
+    names: list[str]
+    namespaces: list[str]
 
 
 class RouteView:
@@ -49,108 +40,221 @@ class RouteView:
     Attributes:
         table: Committed rows plus pending events.
         next_offsets: Kafka partition to the first offset that the committed rows do not cover.
+        on_group_changed: Told of a group before and after it got other broker addresses, unless by a reload.
     """
 
-    def __init__(self, table: RouteTable | None = None, next_offsets: Mapping[int, int] | None = None) -> None:
+    def __init__(
+        self,
+        table: RouteTable | None = None,
+        next_offsets: Mapping[int, int] | None = None,
+        *,
+        partitions: int = 1,
+    ) -> None:
         self.table = table or RouteTable()
         self.next_offsets = dict(next_offsets or {})
-        self._pending: dict[str, list[Pending]] = {}
-        # The committed self of each group that has pending events; all other groups of ``table`` are committed.
-        self._committed: dict[str, BrokerGroup] = {}
+        self.on_group_changed: Callable[[BrokerGroup, BrokerGroup], None] | None = None
+        self._partitions = partitions
+        self._groups: Overlay[str, BrokerGroup] = Overlay()
+        self._namespaces: Overlay[str, dict[str, str] | None] = Overlay()
+        self._settings: Overlay[int, Settings] = Overlay()
+        # What is pending in a whole partition; the groups on which it is pending have it as well.
+        self._broadcasts: dict[int, list[Pending]] = {}
 
     @property
     def pending_count(self) -> int:
-        return sum(map(len, self._pending.values()))
+        overlays = (self._groups, self._namespaces, self._settings)
+        tickets = {p for overlay in overlays for p in overlay.tickets()}
+        return len(tickets.union(*self._broadcasts.values()))
 
-    def accept(self, event: BrokerEvent) -> tuple[Pending, set[str]]:
-        """Apply an event at once; returns its ticket and the topics whose route may have changed."""
-        name = routing_key(event) or ""
-        group = self.table.group(name)
-        self._committed.setdefault(name, group)
+    def committed_group(self, name: str) -> BrokerGroup:
+        """A group as the committed rows have it."""
+        return self._groups[name].committed if name in self._groups else self.table.group(name)
+
+    def accept(self, event: AcceptedEvent) -> tuple[list[Pending], set[str]]:
+        """Apply an event at once.
+
+        Returns:
+            Its tickets, one for each partition it goes to: a single one, or those of all partitions in their order; and
+            the topics whose route may have changed.
+        """
+        key = routing_key(event)
+        if key is None:
+            return self._accept_everywhere(event)
         pending = Pending(event)
-        self._pending.setdefault(name, []).append(pending)
-        return pending, self.table.replace_group(self._applied(group, event))
+        if isinstance(event, KvPut | KvDeleted):
+            entries = self.table.kv.get(key)
+            self._namespaces.lay(key, entries, [pending])
+            return [pending], self._show_namespace(key, namespace_after(entries, [event]))
+        group = self.table.group(key)
+        self._enter(key)
+        self._groups.lay(key, group, [pending])
+        settings = self.table.settings_of(self._partition_of(key))
+        return [pending], self._show_group(group_after(group, [event], settings))
 
     def drop(self, pending: Pending) -> set[str]:
         """Forget an accepted event that will never be in the log; returns the topics that may have changed."""
-        name = routing_key(pending.event) or ""
-        events = self._pending.get(name, [])
-        if pending not in events:
-            return set()
-        events.remove(pending)
-        return self._rebuild(name)
+        key = routing_key(pending.event)
+        if key is None:
+            return self._drop_broadcast(pending)
+        if isinstance(pending.event, KvPut | KvDeleted):
+            return self._rebuild_namespace(key) if self._namespaces.remove(key, pending) else set()
+        return self._rebuild_group(key) if self._groups.remove(key, pending) else set()
 
     def commit(self, changes: Iterable[RouteChange], next_offsets: Mapping[int, int]) -> set[str]:
         """Take over committed rows; returns the topics whose route may have changed."""
-        direct: list[RouteChange] = []
-        beneath: dict[str, list[RouteChange]] = {}
-        for change in changes:
-            under = change.kind in GROUP_KINDS and change.broker_name in self._pending
-            (beneath.setdefault(change.broker_name or "", []) if under else direct).append(change)
         self.next_offsets.update(next_offsets)
-        touched = apply(self.table, direct)
-        for name, rows in beneath.items():
-            self._committed[name] = apply_to_group(self._committed[name], rows)
-        for name in list(self._pending):
-            if name in beneath or any(p.is_covered(self.next_offsets) for p in self._pending[name]):
-                touched |= self._rebuild(name)
+        touched, stale = self._take_over(changes)
+        self._settle_broadcasts()
+        for partition in dict.fromkeys([*stale.partitions, *self._settings.settle(self.next_offsets)]):
+            self._rebuild_settings(partition)
+        for name in dict.fromkeys([*stale.names, *self._groups.settle(self.next_offsets)]):
+            touched |= self._rebuild_group(name)
+        for namespace in dict.fromkeys([*stale.namespaces, *self._namespaces.settle(self.next_offsets)]):
+            touched |= self._rebuild_namespace(namespace)
         return touched
 
     def reload(self, table: RouteTable, next_offsets: Mapping[int, int]) -> None:
         """Replace all committed rows; pending events are applied anew."""
         self.table = table
         self.next_offsets = dict(next_offsets)
-        self._committed = {name: table.group(name) for name in self._pending}
-        for name in list(self._pending):
-            self._rebuild(name)
+        self._settle_broadcasts()
+        for overlay in (self._settings, self._groups, self._namespaces):
+            overlay.settle(self.next_offsets)
+        for partition in self._settings:
+            self._settings[partition].committed = table.settings_of(partition)
+            self._rebuild_settings(partition)
+        for name in self._groups:
+            self._groups[name].committed = table.group(name)
+        for topic in {
+            p.event.topic for ps in self._broadcasts.values() for p in ps if isinstance(p.event, TopicDeleted)
+        }:
+            for group, _ in table.queue_data_of(topic):
+                self._enter(group.broker_name)
+        for name in self._groups:
+            table.replace_group(self._rebuilt_group(name))
+        for namespace in self._namespaces:
+            self._namespaces[namespace].committed = table.kv.get(namespace)
+            self._rebuild_namespace(namespace)
 
-    def _rebuild(self, name: str) -> set[str]:
-        rest = [p for p in self._pending[name] if not p.is_covered(self.next_offsets)]
-        group = self._committed[name]
-        for pending in rest:
-            group = self._applied(group, pending.event)
-        if rest:
-            self._pending[name] = rest
+    # ---- events that go to every partition ----
+
+    def _accept_everywhere(self, event: AcceptedEvent) -> tuple[list[Pending], set[str]]:
+        tickets = [Pending(event) for _ in range(self._partitions)]
+        for name in self._groups:
+            self._groups[name].pending.append(tickets[self._partition_of(name)])
+        for partition, pending in enumerate(tickets):
+            self._broadcasts.setdefault(partition, []).append(pending)
+        touched: set[str] = set()
+        if isinstance(event, TopicDeleted):
+            for group, _ in list(self.table.queue_data_of(event.topic)):
+                self._enter(group.broker_name)
+                touched |= self._show_group(group_after(group, [event], {}))
         else:
-            del self._pending[name], self._committed[name]
-        return self.table.replace_group(group)
+            for partition, pending in enumerate(tickets):
+                settings = self.table.settings_of(partition)
+                self._settings.lay(partition, settings, [pending])
+                self.table.replace_settings(partition, settings_after(settings, [event]))
+        return tickets, touched
 
-    def _applied(self, group: BrokerGroup, event: BrokerEvent) -> BrokerGroup:
-        origin = event.origin
-        match event:
-            case BrokerRegistered():
-                drop_absent = self.table.settings.get(("effective", "delete_topic_with_broker_registration")) == "true"
-                return rules.register(
-                    group,
-                    event.registration,
-                    origin.server_id,
-                    origin.holder,
-                    delete_topic_with_broker_registration=drop_absent,
-                ).group
-            case BrokerUnregistered():
-                held = _holder(group, event.live_key, origin.server_id)
-                if held is None or origin.holder < held:
-                    return group
-                return _end(group, event.live_key, origin.server_id)
-            case BrokerDisconnected():
-                if _holder(group, event.live_key, origin.server_id) != origin.holder:
-                    return group
-                return _end(group, event.live_key, origin.server_id)
-            case TopicRegistered():
-                return rules.register_topic(group, event.topic, event.queue_data)
-            case WritePermChanged():
-                return rules.add_write_perm(group) if event.writable else rules.wipe_write_perm(group)
-            case BrokerHeartbeat():
-                return group
+    def _drop_broadcast(self, pending: Pending) -> set[str]:
+        for tickets in self._broadcasts.values():
+            if pending in tickets:
+                tickets.remove(pending)
+        self._settle_broadcasts()
+        for partition in self._settings:
+            if self._settings.remove(partition, pending):
+                self._rebuild_settings(partition)
+        touched: set[str] = set()
+        for name in self._groups:
+            if self._groups.remove(name, pending):
+                touched |= self._rebuild_group(name)
+        return touched
 
+    def _settle_broadcasts(self) -> None:
+        for partition, tickets in list(self._broadcasts.items()):
+            rest = [p for p in tickets if not p.is_covered(self.next_offsets)]
+            if rest:
+                self._broadcasts[partition] = rest
+            else:
+                del self._broadcasts[partition]
 
-def _holder(group: BrokerGroup, key: LiveKey, server_id: str) -> tuple[int, int] | None:
-    live = group.lives.get(key)
-    return live.holders.get(server_id) if live else None
+    def _enter(self, name: str) -> None:
+        """Lay what is pending in its whole partition over a group that has nothing pending yet."""
+        if self._broadcasts and name not in self._groups:
+            tickets = self._broadcasts.get(self._partition_of(name))
+            if tickets:
+                self._groups.lay(name, self.table.group(name), tickets)
 
+    # ---- rows ----
 
-def _end(group: BrokerGroup, key: LiveKey, server_id: str) -> BrokerGroup:
-    """End one server's hold; the broker stays while another server is known to hear it."""
-    if len(group.lives[key].holders) > 1:
-        return rules.end_holder(group, key, server_id)
-    return rules.unregister(group, key)
+    def _take_over(self, changes: Iterable[RouteChange]) -> tuple[set[str], "_Stale"]:
+        """Put rows into the table, or beneath what is pending; returns touched topics and what is to be rebuilt."""
+        rows_of_name: dict[str, list[RouteChange]] = {}
+        direct: list[RouteChange] = []
+        stale = _Stale([], [], [])
+        changed_settings: set[int] = set()
+        for row in changes:
+            if row.kind in GROUP_KINDS:
+                rows_of_name.setdefault(row.broker_name or "", []).append(row)
+            elif row.kind == ChangeKind.KV and (row.namespace or "") in self._namespaces:
+                namespace = self._namespaces[row.namespace or ""]
+                namespace.committed = apply_to_namespace(namespace.committed, row)
+                stale.namespaces.append(row.namespace or "")
+            elif row.kind == ChangeKind.SETTING and row.partition in self._settings:
+                settings = self._settings[row.partition]
+                settings.committed = apply_to_settings(settings.committed, [row])
+                stale.partitions.append(row.partition)
+            else:
+                direct.append(row)
+            if row.kind == ChangeKind.SETTING:
+                changed_settings.add(row.partition)
+        touched = apply(self.table, direct)
+        for name, rows in rows_of_name.items():
+            self._enter(name)
+            if name in self._groups:
+                group = self._groups[name]
+                group.committed = apply_to_group(group.committed, rows)
+                stale.names.append(name)
+            else:
+                touched |= self._show_group(apply_to_group(self.table.group(name), rows))
+        if changed_settings:
+            stale.names.extend(n for n in self._groups if self._partition_of(n) in changed_settings)
+        return touched, stale
+
+    # ---- what is shown ----
+
+    def _show_group(self, group: BrokerGroup) -> set[str]:
+        before = self.table.group(group.broker_name)
+        touched = self.table.replace_group(group)
+        if self.on_group_changed is not None and before.broker_addrs != group.broker_addrs:
+            self.on_group_changed(before, group)
+        return touched
+
+    def _show_namespace(self, namespace: str, entries: dict[str, str] | None) -> set[str]:
+        before = self.table.kv.get(namespace, {})
+        if entries is None:
+            self.table.kv.pop(namespace, None)
+        else:
+            self.table.kv[namespace] = entries
+        return {key for key, _ in before.items() ^ (entries or {}).items()}
+
+    def _rebuild_group(self, name: str) -> set[str]:
+        return self._show_group(self._rebuilt_group(name))
+
+    def _rebuilt_group(self, name: str) -> BrokerGroup:
+        layer = self._groups.take(name)
+        partition = self._partition_of(name)
+        is_changing = partition in self._settings
+        settings = self._settings[partition].committed if is_changing else self.table.settings_of(partition)
+        return group_after(layer.committed, layer.events, settings)
+
+    def _rebuild_namespace(self, namespace: str) -> set[str]:
+        layer = self._namespaces.take(namespace)
+        return self._show_namespace(namespace, namespace_after(layer.committed, layer.events))
+
+    def _rebuild_settings(self, partition: int) -> None:
+        layer = self._settings.take(partition)
+        self.table.replace_settings(partition, settings_after(layer.committed, layer.events))
+
+    def _partition_of(self, name: str) -> int:
+        return partition_of(name, self._partitions)

@@ -2,23 +2,27 @@
 
 Answers to what one read brought go out in few writes; a peer that does not read them gets no further ones, however
 many it asked for. A frame that breaks the protocol closes this connection and nothing else; the sound frames before it
-are answered. No answer is ever written to a oneway request.
+are answered. No answer is ever written to a oneway request. The answer to an operator's change waits until the change
+is in the log; others may overtake it, and a connection that we close ourselves stays until it is given.
 """
 
 import asyncio
 import logging
 from collections import deque
+from ipaddress import IPv6Address, ip_address
 from typing import Final, Protocol, cast
 
 from namesrv_stream.clock import Clock
-from namesrv_stream.errors import RemotingError
+from namesrv_stream.errors import NamesrvStreamError, RemotingError, RequestError, TlsNotServed
 from namesrv_stream.logs import safe
 from namesrv_stream.processor.dispatch import process
-from namesrv_stream.processor.name_server import Accepted, Call, NameServer
+from namesrv_stream.processor.name_server import Accepted, Answer, Call, NameServer, Peer
 from namesrv_stream.processor.prepared import PreparedAnswers
+from namesrv_stream.processor.response import error_response
 from namesrv_stream.remoting.codes import ResponseCode
 from namesrv_stream.remoting.command import RemotingCommand, response_to
 from namesrv_stream.remoting.frame import FrameBuffer, decode_frame, encode_frame
+from namesrv_stream.remoting.proxy_protocol import read_preamble
 from namesrv_stream.route.events import BrokerHeartbeat, BrokerRegistered, Origin, Proof
 from namesrv_stream.route.fold_state import LeaseKey
 from namesrv_stream.server.gateway import Gateway
@@ -27,6 +31,8 @@ logger = logging.getLogger(__name__)
 
 #: Answers are gathered up to so many bytes before they are written.
 _GATHERED_BYTES: Final = 64 * 1024
+#: First byte of a TLS handshake record; that of a frame is 0.
+_TLS_HANDSHAKE: Final = 0x16
 
 
 class ConnectionOwner(Protocol):
@@ -44,6 +50,7 @@ class RemotingConnection(asyncio.Protocol):
     Attributes:
         connection_id: Counted upwards from 1 since the server's start.
         active_ms: Observed time of the last traffic.
+        peer: For people: the other end's address and port, and those of the peer behind a proxy.
     """
 
     def __init__(
@@ -68,12 +75,16 @@ class RemotingConnection(asyncio.Protocol):
         self._clock = clock
         self._origin = origin._replace(connection_id=connection_id)
         self._buffer = FrameBuffer(max_frame_bytes)
+        self._feed = self._feed_first
+        self._first = b""  # bytes that may be a preamble
+        self._caller = Peer("", False)
         self._transport: asyncio.Transport | None = None
         self._write_buffer_bytes = write_buffer_bytes
         self._waiting: deque[bytes] = deque()  # frames to answer once the peer reads again
         self._is_paused = False
         self._is_broken = False  # no byte behind ``_waiting`` means anything
         self._is_closing = False
+        self._changes = 0  # of an operator, whose answers wait for the log
         self._registered: dict[LeaseKey, None] = {}
         self._end = "closed by the peer"
 
@@ -85,6 +96,7 @@ class RemotingConnection(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=self._write_buffer_bytes)
         address = transport.get_extra_info("peername")
         self.peer = f"{address[0]}:{address[1]}" if address else "?"
+        self._caller = Peer(_host(address[0]) if address else "", False)
         if not self._owner.opened(self):
             self.close("too many connections")
 
@@ -93,7 +105,7 @@ class RemotingConnection(asyncio.Protocol):
             return
         self.active_ms = self._gateway.observed_ms
         try:
-            self._waiting.extend(self._buffer.feed(data))
+            self._waiting.extend(self._feed(data))
         except RemotingError as error:
             self._waiting.extend(self._buffer.frames_before_error)
             self._break(error)
@@ -123,10 +135,10 @@ class RemotingConnection(asyncio.Protocol):
     # ---- ours ----
 
     def close(self, reason: str) -> None:
-        """Close from our side, once what is written has gone out."""
+        """Close from our side, once what is written has gone out and no operator's change waits for the log."""
         self._end = reason
         self._is_closing = True
-        if self._transport is not None:
+        if self._transport is not None and not self._changes:
             self._transport.close()
 
     def abort(self, reason: str) -> None:
@@ -135,6 +147,34 @@ class RemotingConnection(asyncio.Protocol):
         self._is_closing = True
         if self._transport is not None:
             self._transport.abort()
+
+    def broker_expired(self) -> None:
+        """A broker that registered over this connection has expired: close, unless one of the others is heard over it.
+
+        Differs from RocketMQ: it closes the connection whatever else came over it, and so ends all the brokers that
+        share it (a BrokerContainer's) with one of them.
+        """
+        if not any(self._gateway.view.is_held(key, self._origin.holder) for key in self._registered):
+            logger.info("connection closed, its brokers have expired peer=%s", self.peer)
+            self.close("expired")
+
+    def _feed_first(self, data: bytes) -> list[bytes]:
+        """The frames in ``data``, as long as the connection has not got beyond its first bytes."""
+        self._first += data
+        if not self._caller.is_proxied:
+            preamble = read_preamble(self._first)
+            if preamble is None:
+                return []
+            if preamble.size:
+                self._caller = self._caller._replace(is_proxied=True)
+                self.peer += f" for {preamble.source or 'itself'}"
+                self._first = self._first[preamble.size :]
+        if self._first:
+            if self._first[0] == _TLS_HANDSHAKE:
+                raise TlsNotServed
+            self._feed = self._buffer.feed
+        first, self._first = self._first, b""
+        return self._buffer.feed(first)
 
     def _work(self) -> None:
         """Answer what waits, as far as the peer reads."""
@@ -173,6 +213,8 @@ class RemotingConnection(asyncio.Protocol):
             return None  # we ask nobody, so this answers nothing
         try:
             response = self._process(request)
+            if response is None:
+                return None  # later
         except Exception:
             # A fault of ours is no reason to close, which would count as the death of the peer's brokers.
             logger.exception("request failed unexpectedly peer=%s code=%d", self.peer, request.code)
@@ -182,12 +224,36 @@ class RemotingConnection(asyncio.Protocol):
         self._prepared.keep(frame, request, response)
         return _encoded(request, response)
 
-    def _process(self, request: RemotingCommand) -> RemotingCommand:
-        answer = process(self._server, Call(request, self._origin, self._clock.monotonic_ms()))
+    def _process(self, request: RemotingCommand) -> RemotingCommand | None:
+        """The answer; None where it waits for the log."""
+        answer = process(self._server, Call(request, self._origin, self._clock.monotonic_ms(), self._caller))
         if answer.accepted:
+            if answer.is_logged_first:
+                return self._change(request, answer)
             self._remember(answer.accepted)
             self._gateway.accept(answer.accepted)
+        if answer.options:
+            self._gateway.view.reconfigure(answer.options)
         return answer.response
+
+    def _change(self, request: RemotingCommand, answer: Answer) -> RemotingCommand | None:
+        """Hand an operator's change to the log; an answer only where it takes none."""
+
+        def settled(error: NamesrvStreamError | None) -> None:
+            self._changes -= 1
+            if error is None and answer.options:
+                self._gateway.view.reconfigure(answer.options)
+            if not request.is_oneway:
+                self._write([_encoded(request, error_response(request, error) if error else answer.response)])
+            if self._is_closing:
+                self.close(self._end)
+
+        try:
+            self._gateway.change(answer.accepted, settled)
+        except RequestError as error:
+            return error_response(request, error)
+        self._changes += 1
+        return None
 
     def _remember(self, accepted: tuple[Accepted, ...]) -> None:
         for event, _ in accepted:
@@ -199,6 +265,15 @@ class RemotingConnection(asyncio.Protocol):
     def _write(self, written: list[bytes]) -> None:
         if written and self._transport is not None:
             self._transport.write(b"".join(written) if len(written) > 1 else written[0])
+
+
+def _host(address: str) -> str:
+    """An address without the form that IPv4 has on a socket of both families."""
+    try:
+        host = ip_address(address)
+    except ValueError:
+        return address
+    return str(host.ipv4_mapped or host) if isinstance(host, IPv6Address) else str(host)
 
 
 def _encoded(request: RemotingCommand, response: RemotingCommand) -> bytes:

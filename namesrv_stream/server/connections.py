@@ -39,6 +39,12 @@ class Connections:
             if observed_ms - connection.active_ms > self._idle_timeout_ms:
                 connection.abort(IDLE)  # whoever has not read its answers by now leaves them
 
+    def close_expired(self, connection_id: int) -> None:
+        """A broker that registered over the connection has expired: it closes, unless others over it live."""
+        connection = self._open.get(connection_id)
+        if connection is not None:
+            connection.broker_expired()
+
     def close_all(self, reason: str) -> None:
         for connection in list(self._open.values()):
             connection.close(reason)

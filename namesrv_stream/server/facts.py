@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from namesrv_stream.route.events import (
+    AcceptedEvent,
     BrokerDisconnected,
-    BrokerEvent,
     BrokerHeartbeat,
     BrokerRegistered,
     BrokerUnregistered,
@@ -71,7 +71,7 @@ class Facts:
                 del self._facts[key]
 
 
-def _key(event: BrokerEvent) -> LeaseKey | None:
+def _key(event: AcceptedEvent) -> LeaseKey | None:
     match event:
         case BrokerRegistered():
             return LeaseKey(event.registration.broker_name, event.registration.live_key)

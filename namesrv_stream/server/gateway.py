@@ -3,7 +3,8 @@
 While Kafka takes records, each event-loop turn's events become one batch of records, ticks among them: a tick says that
 all heard before it is in the log. When a record is lost the gateway is *blind*: events still change the view, but only
 the last fact of each broker is kept; once Kafka is back these are published, then ``server_resumed`` (its brokers start
-again from age zero), then ticks again.
+again from age zero), then ticks again. An operator's change is not accepted while blind; one that was on its way when
+the record was lost has an unknown outcome.
 """
 
 import asyncio
@@ -11,16 +12,18 @@ import contextlib
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Final
 
 from namesrv_stream.clock import Clock
+from namesrv_stream.errors import SystemBusy
 from namesrv_stream.logs import safe
 from namesrv_stream.processor.name_server import Accepted
-from namesrv_stream.route.event_json import encode_event, routing_key
+from namesrv_stream.route.event_json import routing_key
 from namesrv_stream.route.events import (
+    AcceptedEvent,
     BrokerDisconnected,
     Origin,
-    ServerEvent,
     ServerResumed,
     ServerStarted,
     ServerStopped,
@@ -28,11 +31,13 @@ from namesrv_stream.route.events import (
 )
 from namesrv_stream.route.fold_state import LeaseKey
 from namesrv_stream.route.partitioner import partition_of
-from namesrv_stream.server.facts import Fact, Facts
 from namesrv_stream.server.identity import Identity
 from namesrv_stream.server.loop_watch import LoopWatch
-from namesrv_stream.server.records import Acked, Item, OutRecord, Publisher, Unloggable, records_of
+from namesrv_stream.server.outbox import Outbox
+from namesrv_stream.server.receipts import NOT_TAKEN, UNKNOWN, Outcome, Receipt, Receipts
+from namesrv_stream.server.records import Acked, Item, OutRecord, Publisher, check_loggable
 from namesrv_stream.server.served_view import ServedView
+from namesrv_stream.server.unsaid import Unsaid
 
 logger = logging.getLogger(__name__)
 
@@ -41,16 +46,28 @@ _RETRY_AFTER_MS: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class GatewayLimits:
-    """Bounds on what waits for Kafka and on one record, and how long a silence is a blindness."""
+    """Bounds on what waits for Kafka and on one record.
+
+    Attributes:
+        max_gap_ms: A longer silence of Kafka's is a blindness.
+        change_timeout_ms: An operator's change that Kafka has not acknowledged by then is answered all the same;
+            below the 5 s for which mqadmin waits.
+    """
 
     queue_records: int
     queue_bytes: int
     record_bytes: int
     max_gap_ms: int
+    change_timeout_ms: int = 4_000
 
 
 class Gateway:
-    """One server's way into the log. All methods run on the event loop and never block."""
+    """One server's way into the log. All methods run on the event loop and never block.
+
+    Attributes:
+        view: What is changed by all that comes in.
+        talking: Set while Kafka takes this server's records.
+    """
 
     def __init__(
         self,
@@ -60,17 +77,16 @@ class Gateway:
         limits: GatewayLimits,
         clock: Clock,
     ) -> None:
-        self._view = view
+        self.view = view
         self._identity = identity
         self._partitions = partitions
         self._limits = limits
         self._clock = clock
         self._watch = LoopWatch(clock, limits.max_gap_ms)
-        self._publisher: Publisher | None = None
-        self._outbox: dict[int, list[Item]] = {}
-        self._is_flush_due = False
-        self._facts = Facts()
-        self._said: list[Fact] = []
+        self._outbox = Outbox(view, partitions, limits.record_bytes, clock)
+        self._unsaid = Unsaid(partitions)
+        self._receipts = Receipts(limits.change_timeout_ms)
+        self._numbers = count(1)
         self._is_talking = False
         self._has_started = False
         self._is_stopping = False
@@ -79,18 +95,43 @@ class Gateway:
 
     def attach(self, publisher: Publisher) -> None:
         """Give the gateway its publisher and begin to talk."""
-        self._publisher = publisher
+        self._outbox.attach(publisher)
         self._begin_session()
 
     # ---- events in ----
 
     def accept(self, accepted: Iterable[Accepted]) -> None:
         """Apply events to the view at once and log them."""
-        for item in accepted:
-            pending = None
-            if item.applied is not None:
-                pending = self._view.accept(item.applied)
-            self._log(Item(item.logged, pending))
+        self._take_in(accepted, None)
+
+    def change(self, accepted: Sequence[Accepted], outcome: Outcome) -> None:
+        """Apply an operator's events to the view and log them; ``outcome`` hears once whether they are in the log.
+
+        It hears of ``SystemBusy`` where nobody knows. Then the events are taken out of the view again, but for those
+        that go to every partition: these are said again until all have them.
+
+        Raises:
+            SystemBusy: The log takes no change now; nothing was done.
+            RequestRefused: No record can hold an event; nothing was done.
+        """
+        if not self._is_talking or self._is_stopping or self._is_kafka_slow or self._is_queue_full:
+            raise SystemBusy(NOT_TAKEN)
+        for event, _ in accepted:
+            check_loggable(event, self._limits.record_bytes)
+        receipt = self._receipts.open(outcome, self._clock.monotonic_ms())
+        receipt.missing = sum(len(self._partitions_of(event)) for event, _ in accepted)
+        self._take_in(accepted, receipt)
+
+    def _take_in(self, accepted: Iterable[Accepted], receipt: Receipt | None) -> None:
+        for logged, applied in accepted:
+            partitions = self._partitions_of(logged)
+            tickets = [None] * len(partitions) if applied is None else self.view.accept(applied)
+            for partition, pending in zip(partitions, tickets, strict=True):
+                self._log(partition, Item(logged, pending, next(self._numbers), receipt))
+
+    def _partitions_of(self, event: AcceptedEvent) -> Sequence[int]:
+        key = routing_key(event)
+        return range(self._partitions) if key is None else (partition_of(key, self._partitions),)
 
     def disconnected(self, connection_id: int, keys: Iterable[LeaseKey], reason: str) -> None:
         """A connection over which brokers registered is closed: evidence that they died, unless we were blind."""
@@ -104,7 +145,7 @@ class Gateway:
             return
         origin = self._origin(connection_id)
         for key in keys:
-            live = self._view.live(key)
+            live = self.view.live(key)
             held = live.holders.get(origin.server_id) if live else None
             if held is None:
                 continue  # it said good-bye, or has expired
@@ -119,7 +160,7 @@ class Gateway:
 
     @property
     def _is_kafka_slow(self) -> bool:
-        oldest_ms = self._publisher.oldest_ms if self._publisher else None
+        oldest_ms = self._outbox.publisher.oldest_ms if self._outbox.is_attached else None
         return oldest_ms is not None and self._clock.monotonic_ms() - oldest_ms > self._limits.max_gap_ms
 
     @property
@@ -137,110 +178,76 @@ class Gateway:
     def beat(self) -> None:
         """Called each tick interval: moves observed time, logs a tick, tries again where Kafka was lost."""
         self._watch.beat()
+        self._receipts.expire(self._clock.monotonic_ms())
         if self._is_talking:
-            self._flush()
-            self._broadcast(Tick(self._origin()))
+            self._outbox.flush()
+            self._outbox.broadcast(Tick(self._origin()))
         elif (
-            self._publisher is not None
-            and self._publisher.can_begin
+            self._outbox.is_attached
+            and self._outbox.publisher.can_begin
             and self._clock.monotonic_ms() - self._session_began_ms >= _RETRY_AFTER_MS
         ):
             self._begin_session()
 
     # ---- events out ----
 
-    def _log(self, item: Item) -> None:
+    def _log(self, partition: int, item: Item) -> None:
         if self._is_talking and self._is_queue_full:
-            self._publisher_or_fail().abort("the publish queue is full")
-        if not self._is_talking:
+            self._outbox.publisher.abort("the publish queue is full")
+        if self._is_talking:
+            self._outbox.put(partition, item)
+        else:
             self._remember(item)
-            return
-        partition = partition_of(routing_key(item.event) or "", self._partitions)
-        self._outbox.setdefault(partition, []).append(item)
-        if not self._is_flush_due:
-            self._is_flush_due = True
-            asyncio.get_running_loop().call_soon(self._flush)
 
     def _remember(self, item: Item) -> None:
-        for pending in self._facts.remember(item):
-            self._view.drop(pending)
+        for pending in self._unsaid.remember(item):
+            self.view.drop(pending)
 
     @property
     def _is_queue_full(self) -> bool:
-        publisher = self._publisher_or_fail()
-        return (
-            publisher.queued_records >= self._limits.queue_records or publisher.queued_bytes >= self._limits.queue_bytes
-        )
-
-    def _flush(self) -> None:
-        self._is_flush_due = False
-        outbox, self._outbox = self._outbox, {}
-        for partition, items in outbox.items():
-            self._publish_items(partition, items)
-
-    def _publish_items(self, partition: int, items: Iterable[Item]) -> None:
-        for record in records_of(partition, items, self._limits.record_bytes):
-            if isinstance(record, Unloggable):
-                name = safe(routing_key(record.item.event) or "")
-                logger.error("event cannot be logged, dropped broker=%s reason=%s", name, safe(record.reason))
-                if record.item.pending is not None:
-                    self._view.drop(record.item.pending)
-            else:
-                self._publish(record)
-
-    def _publish(self, record: OutRecord) -> None:
-        self._publisher_or_fail().publish(record._replace(at_ms=self._clock.monotonic_ms()))
-
-    def _broadcast(self, event: ServerEvent) -> None:
-        value = encode_event(event)
-        for partition in range(self._partitions):
-            self._publish(OutRecord(partition, None, value))
+        publisher, limits = self._outbox.publisher, self._limits
+        return publisher.queued_records >= limits.queue_records or publisher.queued_bytes >= limits.queue_bytes
 
     # ---- sessions with Kafka ----
 
     def _begin_session(self) -> None:
         self._session_began_ms = self._clock.monotonic_ms()
-        self._publisher_or_fail().begin()
+        self._outbox.publisher.begin()
 
     def opened(self) -> None:
         """Kafka is there: say what is not in the log; ``acked`` hears when all of it is. Called by the publisher."""
         if not self._has_started:
-            self._broadcast(ServerStarted(self._origin()))
-        self._said = self._facts.all()
-        self._publish_facts(self._said)
+            self._outbox.broadcast(ServerStarted(self._origin()))
+        self._outbox.publish(self._unsaid.say())
         if self._has_started:
-            self._broadcast(ServerResumed(self._origin()))
+            self._outbox.broadcast(ServerResumed(self._origin()))
 
     def acked(self, records: list[Acked]) -> None:
         """Records that are in the log; called by the publisher."""
         is_covered = False
+        receipts: list[Receipt] = []
         for record, offset in records:
-            for _, pending in record.items:
-                if pending is not None:
-                    is_covered |= self._view.settle(pending, (record.partition, offset))
+            for item in record.items:
+                if item.pending is not None:
+                    is_covered |= self.view.settle(item.pending, (record.partition, offset))
+                if item.receipt is not None:
+                    receipts.append(item.receipt)
+            self._unsaid.acked(record.items)
         if is_covered:
-            self._view.sweep()
-        if not self._is_talking and not self._publisher_or_fail().queued_records:
+            self.view.sweep()
+        if not self._is_talking and not self._outbox.publisher.queued_records:
             self._talk()
+        for receipt in receipts:
+            self._receipts.acked(receipt)
 
     def _talk(self) -> None:
         self._is_talking = self._has_started = True
-        self._facts.forget(self._said)
-        self._said = []
+        self._unsaid.was_said()
         logger.info("talking to Kafka server_id=%s epoch=%d", *self._identity)
         # What came while the session was being opened is said right behind it.
-        later = self._facts.all()
-        self._facts.forget(later)
-        self._publish_facts(later)
+        self._outbox.publish(self._unsaid.say())
+        self._unsaid.was_said()
         self.talking.set()
-
-    def _publish_facts(self, facts: Iterable[Fact]) -> None:
-        items: dict[int, list[Item]] = {}
-        for fact in facts:
-            partition = partition_of(routing_key(fact.last.event) or "", self._partitions)
-            items.setdefault(partition, []).extend(fact.items())
-        for partition, of_partition in items.items():
-            self._publish_items(partition, of_partition)
 
     def failed(self, reason: str, lost: Sequence[OutRecord]) -> None:
         """A session ended; called by the publisher."""
@@ -248,13 +255,24 @@ class Gateway:
             logger.warning("Kafka does not take records, queries go on from memory reason=%s", safe(reason))
         was_talking, self._is_talking = self._is_talking, False
         self.talking.clear()
-        self._said = []
         if not was_talking:
-            return  # what the session said at its beginning is among the facts still
-        outbox, self._outbox = self._outbox, {}
-        for items in (*(record.items for record in lost), *outbox.values()):
+            return  # what the session said at its beginning is unsaid still
+        remarks: dict[Receipt, str] = {}
+        for record in lost:
+            for item in record.items:
+                if routing_key(item.event) is None:
+                    self._unsaid.keep(record.partition, item)
+                else:
+                    self._remember(item)
+                if item.receipt is not None:
+                    remarks[item.receipt] = UNKNOWN
+        for items in self._outbox.take().values():
             for item in items:
                 self._remember(item)
+                if item.receipt is not None:
+                    remarks.setdefault(item.receipt, NOT_TAKEN)
+        for receipt, remark in remarks.items():
+            self._receipts.fail(receipt, remark)
 
     def begin_stop(self) -> None:
         """From now on closes prove nothing."""
@@ -263,23 +281,20 @@ class Gateway:
     async def stop(self, timeout_s: float) -> None:
         """Say good-bye to the log, in ``timeout_s`` or twice that where a session is just being opened."""
         self.begin_stop()
-        publisher = self._publisher
+        publisher = self._outbox.publisher if self._outbox.is_attached else None
         if publisher is not None and publisher.queued_records and not self._is_talking:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.talking.wait(), timeout_s)
         if publisher is not None and self._is_talking:
-            self._flush()
-            self._broadcast(ServerStopped(self._origin()))
+            self._outbox.flush()
+            self._outbox.broadcast(ServerStopped(self._origin()))
             if not await publisher.close(timeout_s):
                 logger.warning("stopped before all records were in the log")
             self._is_talking = False
-        if len(self._facts):
-            logger.warning("stopped while the last facts of brokers are not in the log brokers=%d", len(self._facts))
-
-    def _publisher_or_fail(self) -> Publisher:
-        if self._publisher is None:
-            raise RuntimeError("the gateway has no publisher yet")
-        return self._publisher
+        self._receipts.fail_all()
+        unsaid = (self._unsaid.brokers, self._unsaid.changes)
+        if any(unsaid):
+            logger.warning("stopped while last facts are not in the log brokers=%d changes=%d", *unsaid)
 
     def _origin(self, connection_id: int = 0) -> Origin:
         return Origin(self._identity.server_id, self._identity.server_epoch, connection_id)

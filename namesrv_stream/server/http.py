@@ -14,6 +14,7 @@ from starlette.routing import Route
 from namesrv_stream.processor.name_server import NameServer
 from namesrv_stream.server.connections import Connections
 from namesrv_stream.server.gateway import Gateway
+from namesrv_stream.server.listener import NameServerAddrs
 
 
 class HttpServer:
@@ -26,13 +27,13 @@ class HttpServer:
         gateway: Gateway,
         connections: Connections,
         *,
-        nsaddr: str,
+        name_server_addrs: NameServerAddrs,
     ) -> None:
         self._bound = bound
         self._server = server
         self._gateway = gateway
         self._connections = connections
-        self._nsaddr = nsaddr
+        self._name_server_addrs = name_server_addrs
         host, port = bound.getsockname()[:2]
         self.address = f"{host}:{port}"
         app = Starlette(
@@ -41,7 +42,11 @@ class HttpServer:
                 Route("/readyz", self._ready),
                 Route("/routes/{topic:path}", self._route),
                 Route("/clusters", self._clusters),
+                Route("/kv", self._kv),
+                Route("/kv/{namespace:path}", self._kv_namespace),
+                # A client with a unit name asks for nsaddr-UNIT?nofix=1: one list for all units.
                 Route("/rocketmq/nsaddr", self._name_servers),
+                Route("/rocketmq/nsaddr-{unit}", self._name_servers),
             ]
         )
         config = uvicorn.Config(app, lifespan="off", access_log=False, log_config=None, timeout_graceful_shutdown=1)
@@ -89,9 +94,20 @@ class HttpServer:
         }
         return JSONResponse(clusters)
 
-    async def _name_servers(self, _: Request) -> Response:
+    async def _kv(self, _: Request) -> Response:
+        return JSONResponse(self._server.table.kv)
+
+    async def _kv_namespace(self, request: Request) -> Response:
+        namespace = request.path_params["namespace"]
+        entries = self._server.table.kv.get(namespace)
+        if entries is None:
+            return JSONResponse({"error": f"no KV namespace {namespace}"}, 404)
+        return JSONResponse(entries)
+
+    async def _name_servers(self, request: Request) -> Response:
         """Source: rocketmq 5.3.3, DefaultTopAddressing: the first line of the body is the list."""
-        return PlainTextResponse(self._nsaddr + "\n")
+        reached_host, _ = request.scope["server"]
+        return PlainTextResponse(self._name_server_addrs.reached_by(reached_host) + "\n")
 
 
 class _QuietServer(uvicorn.Server):

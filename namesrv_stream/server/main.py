@@ -3,23 +3,19 @@
 import asyncio
 import gc
 import logging
-import resource
 import signal
 import socket
-import sys
 import threading
-from collections.abc import Mapping
-from importlib.abc import MetaPathFinder
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
 import uvloop
 
 from namesrv_stream.clock import SystemClock
-from namesrv_stream.errors import ConfigError, KafkaUnreachable
+from namesrv_stream.errors import KafkaUnreachable
 from namesrv_stream.kafka import ENVELOPE_BYTES, ensure_topics, producer_config
 from namesrv_stream.logs import progress
-from namesrv_stream.ports import reachable_host
-from namesrv_stream.processor.name_server import NameServer, Options
+from namesrv_stream.processor.name_server import Access, NameServer, Options
 from namesrv_stream.processor.prepared import PreparedAnswers
 from namesrv_stream.processor.route_answers import RouteAnswers
 from namesrv_stream.route.changes import RouteChange
@@ -33,18 +29,18 @@ from namesrv_stream.server.failures import exit_code_of
 from namesrv_stream.server.gateway import Gateway, GatewayLimits
 from namesrv_stream.server.http import HttpServer
 from namesrv_stream.server.identity import IdentityFile
+from namesrv_stream.server.kv_log import log_kv_table
+from namesrv_stream.server.listener import BACKLOG, NameServerAddrs, address, bind
+from namesrv_stream.server.min_broker_notifier import MinBrokerNotifier
+from namesrv_stream.server.process import prepare_process
 from namesrv_stream.server.publisher import KafkaPublisher
 from namesrv_stream.server.served_view import ServedView
-from namesrv_stream.settings import Settings
+from namesrv_stream.settings import Settings, read_accounts, rocketmq_config
 from namesrv_stream.snapshot import Snapshot, SnapshotFollower, load_snapshot
 
 logger = logging.getLogger(__name__)
 
-#: Source: rocketmq 5.3.3, NettyServerConfig.serverSocketBacklog.
-_BACKLOG: Final = 1024
 _KAFKA_RETRY_S: Final = 1.0
-#: Files beside connections: listeners, Kafka, tables, logs, libraries.
-_OTHER_FILES: Final = 512
 #: For the follower to finish what it is reading; its thread does not keep the process.
 _FOLLOWER_STOP_S: Final = 1.0
 
@@ -56,8 +52,7 @@ def serve(settings: Settings) -> int:
         ConfigError: A port is taken, or the data directory cannot be used.
         KafkaUnreachable: No Kafka, and no tables from before to answer from.
     """
-    sys.meta_path.insert(0, _WithoutPandas())
-    _allow_open_files(settings.remoting.max_connections)
+    prepare_process(settings.remoting.max_connections)
     identity_file = IdentityFile(settings.data.server_dir)
     try:
         return uvloop.run(_Server(settings, identity_file).run())
@@ -67,25 +62,6 @@ def serve(settings: Settings) -> int:
         identity_file.close()
 
 
-def _allow_open_files(connections: int) -> None:
-    """Raise the soft limit of open files, often 1,024, as far as the connections need and the hard one allows."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = connections + _OTHER_FILES
-    if hard != resource.RLIM_INFINITY and hard < wanted:
-        logger.warning("open files are limited to %d, fewer than remoting.max_connections=%d", hard, connections)
-        wanted = hard
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
-class _WithoutPandas(MetaPathFinder):
-    """Hides pandas from this process: pyarrow imports it, if it can, with the first array it makes, for 45 MB."""
-
-    def find_spec(self, fullname: str, path: object = None, target: object = None) -> None:
-        if fullname == "pandas":
-            raise ModuleNotFoundError("the server does without pandas", name=fullname)
-
-
 class _Server:
     def __init__(self, settings: Settings, identity_file: IdentityFile) -> None:
         self._settings = settings
@@ -93,6 +69,7 @@ class _Server:
         self._identity = identity_file.begin_epoch(settings.server.server_id, self._clock.now_ms())
         self._connections = Connections(settings.remoting.max_connections, settings.remoting.idle_timeout_ms)
         self._prepared = PreparedAnswers()
+        self._access = _access(settings)
 
     async def run(self) -> int:
         settings = self._settings
@@ -102,26 +79,84 @@ class _Server:
             loop.add_signal_handler(number, stop.set)
         snapshot = await asyncio.to_thread(load_snapshot, settings.data.tables_dir)
         progress(f"tables opened: {len(snapshot.table.groups)} broker names")
-        has_kafka = await self._ensure_topics(is_needed=not snapshot.table.groups)
+        has_kafka = await self._ensure_topics(is_needed=not (snapshot.table.groups or snapshot.table.kv))
 
-        view = RouteView(snapshot.table, snapshot.next_offsets)
-        options = Options(full_registration_interval_ms=settings.server.full_registration_interval_ms)
-        answers = RouteAnswers(view, support_acting_master=options.support_acting_master)
-        name_server = NameServer(view, answers, options)
-        served = ServedView(name_server, self._prepared, self._identity.server_id)
-        gateway = self._gateway(served)
+        listener = bind(settings.remoting.listen_host, settings.remoting.listen_port, "remoting.listen_port")
+        name_server = self._name_server(snapshot, listener)
+        notifier = MinBrokerNotifier(
+            lambda: name_server.options.notify_min_broker_id_changed, own_port=listener.getsockname()[1]
+        )
+        gateway = self._gateway(name_server, notifier)
         # What was loaded lives as long as the process: keep the collector from walking it again and again.
         gc.collect()
         gc.freeze()
 
-        listener = _bind(settings.remoting.listen_host, settings.remoting.listen_port, "remoting.listen_port")
         http = HttpServer(
-            _bind(settings.http.listen_host, settings.http.listen_port, "http.listen_port"),
+            bind(settings.http.listen_host, settings.http.listen_port, "http.listen_port"),
             name_server,
             gateway,
             self._connections,
-            nsaddr=_address(listener),
+            name_server_addrs=NameServerAddrs(settings.http.nsaddr, *listener.getsockname()[:2]),
         )
+        connect = self._connect(name_server, gateway)
+        remoting = await loop.create_server(connect, sock=listener, backlog=BACKLOG)
+        follower = self._follow(snapshot, gateway.view, loop)
+        parts = {
+            "beat": self._beat(gateway),
+            "talk": self._talk(gateway, loop, has_kafka),
+            "ready": self._tell_ready(gateway, http, listener),
+            "kv-log": self._log_kv(name_server),
+            "notify": notifier.run(),
+        }
+        try:
+            await self._run_parts(parts, remoting, http, gateway, stop)
+        finally:
+            gateway.begin_stop()
+            remoting.close()
+            _stop_follower(follower)
+        return 0
+
+    async def _run_parts(
+        self,
+        parts: Mapping[str, Coroutine[Any, Any, None]],
+        remoting: asyncio.Server,
+        http: HttpServer,
+        gateway: Gateway,
+        stop: asyncio.Event,
+    ) -> None:
+        """Run the parts beside the two listeners until ``stop`` is set; then end all in order."""
+        async with asyncio.TaskGroup() as tasks:
+            serving = tasks.create_task(http.run(), name="http")
+            running = [tasks.create_task(part, name=name) for name, part in parts.items()]
+            await stop.wait()
+            logger.info("stopping connections=%d", len(self._connections))
+            for task in running:
+                task.cancel()
+            remoting.close()
+            # Closed before the last flush: nobody is told SUCCESS for what will not be logged.
+            gateway.begin_stop()
+            self._connections.close_all("the server stops")
+            await gateway.stop(self._settings.server.stop_timeout_ms / 1000)
+            http.stop()
+            await serving
+
+    def _name_server(self, snapshot: Snapshot, listener: socket.socket) -> NameServer:
+        settings = self._settings
+        view = RouteView(snapshot.table, snapshot.next_offsets, partitions=settings.kafka.partitions)
+        switches = settings.name_server.model_dump(exclude={"kv_log_interval_ms"})
+        options = Options(**switches, full_registration_interval_ms=settings.server.full_registration_interval_ms)
+        return NameServer(
+            view,
+            RouteAnswers(view, support_acting_master=options.support_acting_master),
+            options,
+            access=self._access,
+            started_ms=self._clock.monotonic_ms(),
+            config=rocketmq_config(settings) | {"listenPort": str(listener.getsockname()[1])},
+        )
+
+    def _connect(self, name_server: NameServer, gateway: Gateway) -> Callable[[], RemotingConnection]:
+        """What makes the connection of a peer that has just arrived."""
+        remoting = self._settings.remoting
         origin = Origin(self._identity.server_id, self._identity.server_epoch)
 
         def connect() -> RemotingConnection:
@@ -132,35 +167,12 @@ class _Server:
                 gateway,
                 self._connections,
                 self._clock,
-                settings.remoting.max_frame_bytes,
-                settings.remoting.write_buffer_bytes,
+                remoting.max_frame_bytes,
+                remoting.write_buffer_bytes,
                 origin,
             )
 
-        remoting = await loop.create_server(connect, sock=listener, backlog=_BACKLOG)
-        follower = self._follow(snapshot, served, loop)
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                beat = tasks.create_task(self._beat(gateway), name="beat")
-                serving = tasks.create_task(http.run(), name="http")
-                talk = tasks.create_task(self._talk(gateway, loop, has_kafka), name="talk")
-                ready = tasks.create_task(self._tell_ready(gateway, http, listener), name="ready")
-                await stop.wait()
-                logger.info("stopping connections=%d", len(self._connections))
-                for task in (beat, talk, ready):
-                    task.cancel()
-                remoting.close()
-                # Closed before the last flush: nobody is told SUCCESS for what will not be logged.
-                gateway.begin_stop()
-                self._connections.close_all("the server stops")
-                await gateway.stop(settings.server.stop_timeout_ms / 1000)
-                http.stop()
-                await serving
-        finally:
-            gateway.begin_stop()
-            remoting.close()
-            _stop_follower(follower)
-        return 0
+        return connect
 
     async def _ensure_topics(self, *, is_needed: bool) -> bool:
         try:
@@ -172,13 +184,21 @@ class _Server:
             return False
         return True
 
-    def _gateway(self, served: ServedView) -> Gateway:
+    def _gateway(self, name_server: NameServer, notifier: MinBrokerNotifier) -> Gateway:
         settings = self._settings
+        served = ServedView(
+            name_server,
+            self._prepared,
+            self._identity,
+            on_expired=self._connections.close_expired,
+            on_group_changed=notifier.group_changed,
+        )
         limits = GatewayLimits(
             settings.server.publish_queue_records,
             settings.server.publish_queue_bytes,
             settings.kafka.max_message_bytes - ENVELOPE_BYTES,
             settings.liveness.max_gap_ms,
+            settings.server.change_timeout_ms,
         )
         return Gateway(served, self._identity, settings.kafka.partitions, limits, self._clock)
 
@@ -214,29 +234,24 @@ class _Server:
             self._connections.close_idle(gateway.observed_ms)
             await asyncio.sleep(interval_s)
 
+    async def _log_kv(self, name_server: NameServer) -> None:
+        while True:
+            log_kv_table(name_server.table.kv)
+            await asyncio.sleep(self._settings.name_server.kv_log_interval_ms / 1000)
+
     async def _tell_ready(self, gateway: Gateway, http: HttpServer, listener: socket.socket) -> None:
         await gateway.talking.wait()
-        facts: dict[str, str | int] = {"remoting": _address(listener), "http": http.address}
+        facts: dict[str, str | int] = {"remoting": address(listener), "http": http.address}
         write_run_file(self._settings.data.run_dir / "serve.json", facts)
         logger.info("listening remoting=%s http=%s server_id=%s", *facts.values(), self._identity.server_id)
 
 
-def _bind(host: str, port: int, key: str) -> socket.socket:
-    """A listening socket, so that a taken port is told before anything else happens.
-
-    Raises:
-        ConfigError: The address cannot be bound; names the key.
-    """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    bound = socket.socket(family, socket.SOCK_STREAM)
-    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        bound.bind((host, port))
-        bound.listen(_BACKLOG)  # binding alone does not collide with another that is only bound
-    except OSError as error:
-        bound.close()
-        raise ConfigError("settings", key, f"{host}:{port} cannot be listened on: {error.strerror}") from error
-    return bound
+def _access(settings: Settings) -> Access:
+    admin = settings.admin
+    accounts = read_accounts(admin)
+    for warning in accounts.warnings:
+        logger.warning("%s", warning)
+    return Access(admin.trusted_networks, accounts.secrets, admin.enable_config_update)
 
 
 def _stop_follower(follower: SnapshotFollower) -> None:
@@ -244,8 +259,3 @@ def _stop_follower(follower: SnapshotFollower) -> None:
     stopping = threading.Thread(target=follower.stop, name="stop-follower", daemon=True)
     stopping.start()
     stopping.join(_FOLLOWER_STOP_S)
-
-
-def _address(bound: socket.socket) -> str:
-    host, port = bound.getsockname()[:2]
-    return f"{reachable_host(host)}:{port}"

@@ -4,18 +4,28 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, islice
 from typing import Final, NamedTuple, Protocol
 
+from namesrv_stream.errors import RequestRefused
 from namesrv_stream.route.event_json import encode_event, encode_heartbeats, routing_key
-from namesrv_stream.route.events import BrokerEvent, BrokerHeartbeat
+from namesrv_stream.route.events import AcceptedEvent, BrokerHeartbeat
 from namesrv_stream.route.view import Pending
+from namesrv_stream.server.receipts import Receipt
 
 _MAX_HEARTBEATS_A_RECORD: Final = 2_000
 
 
 class Item(NamedTuple):
-    """An event on its way, and the view's ticket that is settled once it is in the log."""
+    """An event on its way to one partition.
 
-    event: BrokerEvent
+    Attributes:
+        pending: The view's ticket, which is settled once the event is in the log.
+        number: Counts the items in the order in which their events were accepted.
+        receipt: Of the operator's change that waits for it.
+    """
+
+    event: AcceptedEvent
     pending: Pending | None
+    number: int = 0
+    receipt: Receipt | None = None
 
 
 class OutRecord(NamedTuple):
@@ -80,26 +90,44 @@ def records_of(partition: int, items: Iterable[Item], max_bytes: int) -> Iterato
     for is_run, run in groupby(items, lambda item: isinstance(item.event, BrokerHeartbeat)):
         size = _MAX_HEARTBEATS_A_RECORD if is_run else 1
         while batch := list(islice(run, size)):
-            yield from _encoded(partition, batch, max_bytes)
+            yield from _records(partition, batch, max_bytes)
 
 
-def _encoded(partition: int, batch: list[Item], max_bytes: int) -> Iterator[OutRecord | Unloggable]:
+def check_loggable(event: AcceptedEvent, max_bytes: int) -> None:
+    """Refuse an operator's event that no record can hold.
+
+    Raises:
+        RequestRefused: It is such an event; the text says why.
+    """
     try:
-        value = _value(batch)
-        key = (routing_key(batch[0].event) or "").encode()
-        reason = f"{len(value)} bytes exceed {max_bytes}" if len(value) > max_bytes else ""
-    except (ValueError, TypeError) as error:  # text or a number that JSON cannot carry
-        reason = f"{type(error).__name__}: {error}"
-    if not reason:
-        yield OutRecord(partition, key, value, batch)
-    elif len(batch) == 1:
-        yield Unloggable(batch[0], reason)
+        _encoded([event], max_bytes)
+    except ValueError as error:
+        raise RequestRefused(f"the change cannot be logged: {error}") from error
+
+
+def _records(partition: int, batch: list[Item], max_bytes: int) -> Iterator[OutRecord | Unloggable]:
+    try:
+        key, value = _encoded([item.event for item in batch], max_bytes)
+    except ValueError as error:
+        if len(batch) == 1:
+            yield Unloggable(batch[0], str(error))
+        else:
+            middle = len(batch) // 2
+            yield from _records(partition, batch[:middle], max_bytes)
+            yield from _records(partition, batch[middle:], max_bytes)
     else:
-        middle = len(batch) // 2
-        yield from _encoded(partition, batch[:middle], max_bytes)
-        yield from _encoded(partition, batch[middle:], max_bytes)
+        yield OutRecord(partition, key, value, batch)
 
 
-def _value(batch: list[Item]) -> bytes:
-    heartbeats = [item.event for item in batch if isinstance(item.event, BrokerHeartbeat)]
-    return encode_heartbeats(heartbeats) if heartbeats else encode_event(batch[0].event)
+def _encoded(events: Sequence[AcceptedEvent], max_bytes: int) -> tuple[bytes | None, bytes]:
+    """Key and value of a record."""
+    try:
+        heartbeats = [event for event in events if isinstance(event, BrokerHeartbeat)]
+        value = encode_heartbeats(heartbeats) if heartbeats else encode_event(events[0])
+        name = routing_key(events[0])
+        key = None if name is None else name.encode()
+    except (ValueError, TypeError) as error:  # text or a number that JSON cannot carry
+        raise ValueError(f"{type(error).__name__}: {error}") from error
+    if len(value) > max_bytes:
+        raise ValueError(f"{len(value)} bytes exceed {max_bytes}")
+    return key, value

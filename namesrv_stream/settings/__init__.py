@@ -1,13 +1,16 @@
 """Typed, frozen settings; the only reader of configuration files and of NAMESRV_STREAM__ variables."""
 
+from namesrv_stream.settings.accounts import Accounts, read_accounts
 from namesrv_stream.settings.layers import (
-    ENVIRONMENT_PREFIX,
     Flag,
     LoadedSettings,
     load_settings,
     parse_set_flag,
 )
+from namesrv_stream.settings.rocketmq_keys import rocketmq_config
+from namesrv_stream.settings.secrets import ENVIRONMENT_PREFIX, account_secrets, passed_through_secrets
 from namesrv_stream.settings.sections import (
+    AdminSettings,
     DataSettings,
     EmbeddedKafkaSettings,
     HttpSettings,
@@ -15,6 +18,7 @@ from namesrv_stream.settings.sections import (
     KafkaSettings,
     LivenessSettings,
     LogsSettings,
+    NameServerSettings,
     RemotingSettings,
     ServerSettings,
     Settings,
@@ -26,6 +30,8 @@ from namesrv_stream.settings.toml_text import to_toml
 
 __all__ = [
     "ENVIRONMENT_PREFIX",
+    "Accounts",
+    "AdminSettings",
     "DataSettings",
     "EmbeddedKafkaSettings",
     "Flag",
@@ -35,13 +41,18 @@ __all__ = [
     "LivenessSettings",
     "LoadedSettings",
     "LogsSettings",
+    "NameServerSettings",
     "RemotingSettings",
     "ServerSettings",
     "Settings",
     "SnapshotSettings",
     "StreamingSettings",
+    "account_secrets",
     "load_settings",
     "parse_set_flag",
+    "passed_through_secrets",
     "project_home",
+    "read_accounts",
+    "rocketmq_config",
     "to_toml",
 ]

@@ -6,8 +6,8 @@ that is why the layers are read here and not by pydantic-settings, which skips e
 
 import difflib
 import os
-import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -17,15 +17,12 @@ from pydantic_core import ErrorDetails
 
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.settings.checks import check_together
+from namesrv_stream.settings.conf_file import read_conf
+from namesrv_stream.settings.layer import Layer, key_path, scalar
+from namesrv_stream.settings.secrets import ENVIRONMENT_PREFIX, is_secret
 from namesrv_stream.settings.sections import Settings, project_home
 
-ENVIRONMENT_PREFIX: Final = "NAMESRV_STREAM__"
-DEFAULT_SOURCE: Final = "default"
-
-# (section, key), or (section, "extra", name) for the tables that are passed through.
-_KeyPath = tuple[str, ...]
-# The value as its layer spells it, and the layer's name for error messages.
-_Layer = dict[_KeyPath, tuple[Any, str]]
+_SOURCELESS: Final = "settings"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +47,12 @@ class LoadedSettings:
     Attributes:
         settings: Checked; paths in it are absolute.
         sources: ``section.key`` → a file, an environment variable or a flag; a key at its default is absent.
+        warnings: What the writer of a file should know, a line each; they name file and key.
     """
 
     settings: Settings
     sources: Mapping[str, str]
+    warnings: tuple[str, ...] = ()
 
 
 def parse_set_flag(text: str) -> Flag:
@@ -64,7 +63,8 @@ def parse_set_flag(text: str) -> Flag:
     """
     key, equals, value = text.partition("=")
     if not equals or "." not in key:
-        raise ConfigError("flag --set", text, "expected section.key=value")
+        # What follows the key may be a secret behind another separator.
+        raise ConfigError("flag --set", re.split(r"[^\w.-]", text)[0], "expected section.key=value")
     return Flag("--set", key.strip(), value.strip())
 
 
@@ -81,25 +81,26 @@ def load_settings(
     Raises:
         ConfigError: Naming the layer and the key.
     """
-    layer: _Layer = {}
+    layer: Layer = {}
+    warnings: list[str] = []
     if conf is not None:
-        layer |= _read_conf(conf)
+        layer, warnings = read_conf(conf)
     layer |= _read_environment(os.environ if environ is None else environ)
     for flag in flags:
-        path = tuple(flag.key.split(".", 2))
-        layer[path] = (_scalar(flag.value) if len(path) > 2 else flag.value, f"flag {flag.name}")
-    return _resolve(layer)
+        path = key_path(flag.key)
+        layer[path] = (scalar(path, flag.value), f"flag {flag.name}")
+    return _resolve(layer, warnings)
 
 
-def _resolve(layer: _Layer) -> LoadedSettings:
+def _resolve(layer: Layer, warnings: Iterable[str]) -> LoadedSettings:
     try:
         settings = Settings.model_validate(_nested(layer))
     except ValidationError as error:
         raise _config_error(error.errors()[0], layer) from None
     sources = {".".join(path): source for path, (_, source) in layer.items()}
     for key, reason in check_together(settings):
-        raise ConfigError(sources.get(key, "settings"), key, reason)
-    return LoadedSettings(_with_absolute_paths(settings), sources)
+        raise ConfigError(sources.get(key, _SOURCELESS), key, reason)
+    return LoadedSettings(_with_absolute_paths(settings), sources, tuple(warnings))
 
 
 def _with_absolute_paths(settings: Settings) -> Settings:
@@ -111,10 +112,13 @@ def _with_absolute_paths(settings: Settings) -> Settings:
             "kafka_dir": home / settings.jars.kafka_dir.expanduser(),
         }
     )
-    return settings.model_copy(update={"data": data, "jars": jars})
+    admin = settings.admin
+    if admin.accounts_file:
+        admin = admin.model_copy(update={"accounts_file": str(Path(admin.accounts_file).expanduser().absolute())})
+    return settings.model_copy(update={"data": data, "jars": jars, "admin": admin})
 
 
-def _nested(layer: _Layer) -> dict[str, Any]:
+def _nested(layer: Layer) -> dict[str, Any]:
     tables: dict[str, Any] = {}
     for path, (value, _) in layer.items():
         table = tables
@@ -128,70 +132,40 @@ def _nested(layer: _Layer) -> dict[str, Any]:
     return tables
 
 
-def _read_toml(path: Path) -> _Layer:
-    try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(str(path), "TOML", str(error)) from None
-    except UnicodeDecodeError as error:
-        raise ConfigError(str(path), "TOML", f"not UTF-8: {error.reason}") from None
-    return {key: (value, str(path)) for key, value in _flatten((), tables)}
-
-
-def _flatten(path: _KeyPath, value: object) -> Iterable[tuple[_KeyPath, Any]]:
-    if not isinstance(value, dict) or (not value and len(path) > 1):
-        yield path, value
-        return
-    for key, inner in value.items():
-        # Below an `extra` table the dots belong to the name: `spark.ui.enabled` is one option.
-        inner_path = (*path[:2], f"{path[2]}.{key}") if len(path) > 2 else (*path, str(key))
-        yield from _flatten(inner_path, inner)
-
-
-# How each kind of file is read, by its suffix.
-_READERS: Final[dict[str, Callable[[Path], _Layer]]] = {".toml": _read_toml}
-
-
-def _read_conf(path: Path) -> _Layer:
-    reader = _READERS.get(path.suffix)
-    if reader is None and path.exists():
-        raise ConfigError(str(path), "--conf", f"cannot read a {path.suffix or 'nameless'} file, only .toml")
-    try:
-        return (reader or _read_toml)(path)
-    except OSError as error:
-        raise ConfigError(str(path), "--conf", error.strerror or str(error)) from None
-
-
-def _read_environment(environ: Mapping[str, str]) -> _Layer:
-    layer: _Layer = {}
+def _read_environment(environ: Mapping[str, str]) -> Layer:
+    layer: Layer = {}
     for name in sorted(environ):
         if not name.startswith(ENVIRONMENT_PREFIX):
             continue
         section, *rest = name.removeprefix(ENVIRONMENT_PREFIX).split("__", 2)
-        # Names of passed-through options keep their case; a dot in them is written as two underscores.
-        path = (section.lower(), *(part.lower() for part in rest[:1]), *(part.replace("__", ".") for part in rest[1:]))
-        text = environ[name]
-        layer[path] = (_scalar(text) if len(path) > 2 else text, f"environment variable {name}")
+        path = (section.lower(), *(part.lower() for part in rest[:1]), *rest[1:])
+        if path[1:2] == ("extra",):
+            # Names of passed-through options keep their case; a dot in them may be written as two underscores.
+            path = (*path[:2], *(part.replace("__", ".") for part in path[2:]))
+        layer[path] = (scalar(path, environ[name]), f"environment variable {name}")
     return layer
 
 
-def _scalar(text: str) -> Any:
-    """``text`` as TOML would read it (true, 5, 1.5), else as it is; for options whose type is not known here."""
-    try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return text
-    return value if isinstance(value, bool | int | float | str) else text
-
-
-def _config_error(problem: ErrorDetails, layer: _Layer) -> ConfigError:
-    location = tuple(str(part) for part in problem["loc"])
+def _config_error(problem: ErrorDetails, layer: Layer) -> ConfigError:
+    location = tuple(str(part) for part in problem["loc"])[:3]
     source = next((found for path, (_, found) in layer.items() if path == location[: len(path)]), "")
     if not source:  # the fault is a whole section: name a layer that sets something in it
-        source = next((found for path, (_, found) in layer.items() if path[: len(location)] == location), "settings")
+        source = next((found for path, (_, found) in layer.items() if path[: len(location)] == location), _SOURCELESS)
     if problem["type"] == "extra_forbidden":
         return ConfigError(source, ".".join(location), f"unknown key{_hint(location)}")
-    return ConfigError(source, ".".join(location[:3]), f"{problem['msg']}, not {problem['input']!r}")
+    reason = problem["msg"].removeprefix("Value error, ")
+    if problem["type"] != "value_error" and not _may_hold_secrets(location):
+        reason += f", not {problem['input']!r}"
+    return ConfigError(source, ".".join(location), reason)
+
+
+def _may_hold_secrets(location: Sequence[str]) -> bool:
+    # A whole section or a table of accounts that is something else may be a secret put in the wrong place.
+    return (
+        location in (("admin",), ("kafka",), ("streaming",))
+        or location[:2] == ("admin", "accounts")
+        or (location[1:2] == ("extra",) and (len(location) < 3 or is_secret(location[-1], "")))
+    )
 
 
 def _hint(location: Sequence[str]) -> str:

@@ -8,19 +8,19 @@ import os
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
-
-def _no_bool(value: object) -> object:
-    if isinstance(value, bool):  # a bool is an int to Python, never to a person who writes a configuration
-        raise ValueError("Input should be a number")
-    return value
-
-
-Number = Annotated[int, BeforeValidator(_no_bool)]
-Port = Annotated[Number, Field(ge=0, le=65535)]  # 0: any free one
-PositiveInt = Annotated[Number, Field(gt=0)]
-NonEmptyStr = Annotated[str, Field(min_length=1)]
+from namesrv_stream.settings.values import (
+    AccessKey,
+    Addrs,
+    Names,
+    Networks,
+    NonEmptyStr,
+    Number,
+    Port,
+    PositiveInt,
+    Secret,
+)
 
 DAY_MS: Final = 86_400_000
 MIB: Final = 1 << 20
@@ -44,10 +44,11 @@ class RemotingSettings(Section):
 
 
 class HttpSettings(Section):
-    """The HTTP port: health, metrics, JSON queries."""
+    """The HTTP port: health, metrics, JSON queries, the name servers' addresses for clients."""
 
     listen_host: NonEmptyStr = "127.0.0.1"
     listen_port: Port = 9880
+    nsaddr: Addrs = ()
 
 
 class ServerSettings(Section):
@@ -57,7 +58,32 @@ class ServerSettings(Section):
     publish_queue_records: PositiveInt = 10_000
     publish_queue_bytes: PositiveInt = 64 * MIB
     full_registration_interval_ms: PositiveInt = DAY_MS
+    change_timeout_ms: PositiveInt = 4_000
     stop_timeout_ms: PositiveInt = 2_000
+
+
+class NameServerSettings(Section):
+    """Behaviour that RocketMQ's operators switch; each is a setting of RocketMQ's NamesrvConfig but the last."""
+
+    support_acting_master: bool = False
+    order_message_enable: bool = False
+    return_order_topic_config_to_broker: bool = True
+    enable_all_topic_list: bool = True
+    enable_topic_list: bool = True
+    need_wait_for_service: bool = False
+    wait_seconds_for_service: Annotated[Number, Field(ge=0)] = 45
+    notify_min_broker_id_changed: bool = False
+    kv_log_interval_ms: PositiveInt = 600_000
+
+
+class AdminSettings(Section):
+    """Who may change what an operator changes."""
+
+    trusted_networks: Networks = ("127.0.0.0/8", "::1/128")
+    accounts_file: str = ""
+    enable_config_update: bool = False
+    config_black_list: Names = ("configBlackList", "configStorePath", "kvConfigPath")
+    accounts: dict[AccessKey, Secret] = {}
 
 
 class KafkaSettings(Section):
@@ -174,6 +200,8 @@ class Settings(Section):
     remoting: RemotingSettings = RemotingSettings()
     http: HttpSettings = HttpSettings()
     server: ServerSettings = ServerSettings()
+    name_server: NameServerSettings = NameServerSettings()
+    admin: AdminSettings = AdminSettings()
     kafka: KafkaSettings = KafkaSettings()
     embedded_kafka: EmbeddedKafkaSettings = EmbeddedKafkaSettings()
     liveness: LivenessSettings = LivenessSettings()
@@ -187,6 +215,15 @@ class Settings(Section):
     def is_kafka_embedded(self) -> bool:
         """Whether ``up`` starts a Kafka of its own."""
         return not self.kafka.bootstrap_servers
+
+
+def is_known(path: tuple[str, ...]) -> bool:
+    """Whether ``section.key``, or ``section.table.name`` of a table with free names, is a setting."""
+    section = Settings.model_fields.get(path[0])
+    fields = type(section.default).model_fields if section else {}
+    if len(path) < 2 or path[1] not in fields:
+        return False
+    return len(path) == 2 or isinstance(fields[path[1]].default, dict)
 
 
 def project_home() -> Path:

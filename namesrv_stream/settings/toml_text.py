@@ -1,15 +1,18 @@
-"""Settings as TOML text, as ``-p``, ``config show`` and ``up``'s effective configuration print them."""
+"""Settings as TOML text without secrets, as ``-p``, ``config show`` and ``up``'s effective configuration have them."""
 
 import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from namesrv_stream.settings.secrets import is_secret
 from namesrv_stream.settings.sections import Settings
 
 
 def to_toml(settings: Settings, sources: Mapping[str, str] | None = None) -> str:
-    """``settings`` as a TOML document that :func:`load_settings` reads back to the same.
+    """``settings`` as a TOML document that :func:`load_settings` reads back to the same, but for secrets.
+
+    A secret's place is a comment that says so: a mask in its place would be read back as a secret that anyone knows.
 
     Args:
         settings: What to write; every key is.
@@ -23,16 +26,18 @@ def to_toml(settings: Settings, sources: Mapping[str, str] | None = None) -> str
             if isinstance(value, dict):
                 passed_through[key] = value
             else:
-                lines.append(_line(key, value, f"{section}.{key}", sources))
+                lines.append(_line(key, _literal(value), f"{section}.{key}", sources))
         for key, options in passed_through.items():
             lines += ["", f"[{section}.{key}]"] if options else []
-            lines += [_line(name, value, f"{section}.{key}.{name}", sources) for name, value in options.items()]
+            for name, value in options.items():
+                shown = None if is_secret(name, value) else _literal(value)
+                lines.append(_line(name, shown, f"{section}.{key}.{name}", sources))
     return "\n".join(lines[1:]) + "\n"
 
 
-def _line(key: str, value: object, dotted: str, sources: Mapping[str, str] | None) -> str:
+def _line(key: str, shown: str | None, dotted: str, sources: Mapping[str, str] | None) -> str:
     name = key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _quoted(key)
-    line = f"{name} = {_literal(value)}"
+    line = f"# {name} is set, and not shown" if shown is None else f"{name} = {shown}"
     return line if sources is None else f"{line}  # {_one_line(sources.get(dotted, 'default'))}"
 
 
@@ -43,6 +48,8 @@ def _literal(value: object) -> str:
         return repr(value)
     if isinstance(value, str | Path):
         return _quoted(str(value))
+    if isinstance(value, tuple):
+        return f"[{', '.join(_literal(item) for item in value)}]"
     raise TypeError(f"no setting has the type {type(value).__name__}")
 
 

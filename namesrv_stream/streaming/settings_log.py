@@ -9,6 +9,7 @@ from namesrv_stream.route.changes import ChangeKind
 from namesrv_stream.route.event_json import encode_event
 from namesrv_stream.route.events import JOB, Origin, SettingsChanged
 from namesrv_stream.route.settings import FoldSettings
+from namesrv_stream.route.table import RouteTable
 from namesrv_stream.settings import Settings
 from namesrv_stream.snapshot import read_tables
 from namesrv_stream.snapshot.loader import route_table
@@ -19,7 +20,9 @@ SOURCE = "config"
 
 
 def log_changed_settings(settings: Settings, producer: KafkaProducer, server_epoch: int) -> dict[str, int | bool]:
-    """Log what the configuration says otherwise than it did when it was logged last, to every partition; blocks.
+    """Log what the configuration says otherwise than it did when it was logged last; blocks.
+
+    Each partition is asked for itself: an earlier start may have reached some of them only.
 
     Returns:
         The settings logged, with their new values.
@@ -27,17 +30,27 @@ def log_changed_settings(settings: Settings, producer: KafkaProducer, server_epo
     Raises:
         kafka.errors.KafkaError: Kafka did not take them.
     """
-    rows = read_tables(settings.data.tables_dir, kind=ChangeKind.SETTING)
-    logged = {key: text for (namespace, key), text in route_table(rows).settings.items() if namespace == SOURCE}
-    changed = changed_settings(settings, logged)
-    if changed:
-        _LOG.info("the configuration has changed: %s", changed)
-        event = SettingsChanged(Origin(JOB, server_epoch), SOURCE, tuple(sorted(changed.items())))
-        value, topic = encode_event(event), settings.kafka.broker_events_topic
-        sent = [producer.send(topic, value=value, partition=p) for p in range(settings.kafka.partitions)]
-        for future in sent:
-            future.get(timeout=settings.kafka.delivery_timeout_ms / 1000)
-    return changed
+    table = route_table(read_tables(settings.data.tables_dir, kind=ChangeKind.SETTING))
+    changed_in = {
+        partition: changed_settings(settings, configured_settings(table, partition))
+        for partition in range(settings.kafka.partitions)
+    }
+    sent = []
+    for partition, changed in changed_in.items():
+        if changed:
+            _LOG.info("the configuration has changed partition=%d settings=%s", partition, changed)
+            event = SettingsChanged(Origin(JOB, server_epoch), SOURCE, tuple(sorted(changed.items())))
+            topic = settings.kafka.broker_events_topic
+            sent.append(producer.send(topic, value=encode_event(event), partition=partition))
+    for future in sent:
+        future.get(timeout=settings.kafka.delivery_timeout_ms / 1000)
+    return {name: value for changed in changed_in.values() for name, value in changed.items()}
+
+
+def configured_settings(table: RouteTable, partition: int) -> dict[str, str]:
+    """Name → JSON text of what one partition was last told as the configuration's."""
+    settings = table.settings_of(partition)
+    return {name: text for (namespace, name), text in settings.items() if namespace == SOURCE}
 
 
 def changed_settings(settings: Settings, logged: dict[str, str]) -> dict[str, int | bool]:

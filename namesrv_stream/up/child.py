@@ -5,7 +5,7 @@ import contextlib
 import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -27,12 +27,14 @@ class ChildSpec:
         argv: Command line.
         stop_timeout_s: From SIGTERM to SIGKILL.
         run_file: File that the child writes once it is ready; None if it has none.
+        secrets: Variables of its environment beside those of all children.
     """
 
     name: str
     argv: Sequence[str | Path]
     stop_timeout_s: float = 3.0
     run_file: Path | None = None
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 class Child:
@@ -96,7 +98,7 @@ async def spawn(
 
     Args:
         spec: What to run.
-        environ: Its whole environment.
+        environ: Its environment, but for its secrets.
         inherited_fds: Descriptors that stay open in it.
         log: Where its output goes, stdout and stderr together.
         on_progress: Told the text of each ``progress:`` line.
@@ -110,7 +112,7 @@ async def spawn(
             stdout=write_end,
             stderr=write_end,
             start_new_session=True,
-            env=dict(environ),
+            env={**environ, **spec.secrets},
             pass_fds=tuple(inherited_fds),
         )
     except BaseException:

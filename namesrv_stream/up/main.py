@@ -16,7 +16,14 @@ from namesrv_stream.errors import KafkaUnreachable
 from namesrv_stream.kafka import bootstrap_servers, ensure_topics
 from namesrv_stream.logs import report_error
 from namesrv_stream.ports import reachable_host
-from namesrv_stream.settings import ENVIRONMENT_PREFIX, Settings, project_home
+from namesrv_stream.settings import (
+    ENVIRONMENT_PREFIX,
+    Settings,
+    account_secrets,
+    passed_through_secrets,
+    project_home,
+    read_accounts,
+)
 from namesrv_stream.up.child import ChildSpec
 from namesrv_stream.up.parent_death import PARENT_PID_VARIABLE
 from namesrv_stream.up.preflight import require_prerequisites, require_writable, with_fixed_ports, write_effective
@@ -38,15 +45,21 @@ class _Parts:
 
     command_line: CommandLine
     effective: Path
-    run_dir: Path
+    settings: Settings
 
     def spec(self, command: str, has_run_file: bool = True) -> ChildSpec:
         return ChildSpec(
             name=command,
             argv=self.command_line(command, self.effective),
             stop_timeout_s=_STOP_TIMEOUT_S[command],
-            run_file=self.run_dir / f"{command}.json" if has_run_file else None,
+            run_file=self.settings.data.run_dir / f"{command}.json" if has_run_file else None,
+            secrets=self._secrets(command),
         )
+
+    def _secrets(self, command: str) -> dict[str, str]:
+        # They are not in the effective configuration, nor in arguments, which everybody on the machine can read.
+        accounts = account_secrets(self.settings) if command == "serve" else {}
+        return passed_through_secrets(self.settings) | accounts
 
 
 class Story:
@@ -80,6 +93,7 @@ def run_up(settings: Settings, command_line: CommandLine = command_line) -> int:
     """
     story = Story()
     require_prerequisites(settings)
+    read_accounts(settings.admin)  # by the server only, but a mistake in the file is told at once
     require_writable(settings.data.dir)
     lock = acquire_run_lock(settings.data.run_dir / "up.lock", story.say)
     try:
@@ -92,7 +106,7 @@ def run_up(settings: Settings, command_line: CommandLine = command_line) -> int:
 
 async def _run(settings: Settings, story: Story, lock: int, command_line: CommandLine) -> int:
     loop = asyncio.get_running_loop()
-    parts = _Parts(command_line, write_effective(settings), settings.data.run_dir)
+    parts = _Parts(command_line, write_effective(settings), settings)
     supervisor = Supervisor(
         settings.data.logs_dir,
         _child_environment(os.environ),

@@ -74,7 +74,7 @@ def with_fixed_ports(settings: Settings) -> Settings:
 
 
 def write_effective(settings: Settings) -> Path:
-    """Write the settings that all children run with; returns the file."""
+    """Write the settings that all children run with, but for secrets; returns the file."""
     path = settings.data.run_dir / "effective.toml"
     header = "# Written at each start of `up`; not read at the next one.\n"
     path.write_text(header + to_toml(settings), encoding="utf-8")

@@ -13,9 +13,10 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from tests.support.java_client import JavaClient
 from tests.support.processes import wait_until
 from tests.support.rocketmq import Broker, JavaNameServer
-from tests.support.rocketmq_peers import JavaClient, Mqadmin, RocketmqPeers
+from tests.support.rocketmq_peers import Mqadmin, RocketmqPeers
 
 TOPIC = "made-by-mqadmin"
 _WAIT_S = 30

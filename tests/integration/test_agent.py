@@ -166,7 +166,7 @@ def test_the_agent_unregisters_at_ctrl_c(agent_process: Process) -> None:
 def test_commands_print_tables_and_json(name_servers: tuple[JavaNameServer, JavaNameServer]) -> None:
     addrs = f"{name_servers[0].addr};{name_servers[1].addr}"
     table = command("route", "CliTopic", "-n", addrs).stdout.splitlines()
-    assert table[1].split() == ["cli", "cli-broker", "0:127.0.0.1:10911", "8", "8", "6"]
+    assert table[1].split() == ["cli", "cli-broker", "{0=127.0.0.1:10911}", "8", "8", "6"]
     assert command("topicRoute", "-t", "CliTopic", "-l", "-n", addrs).stdout.splitlines() == table
     assert (
         command("topicRoute", "-t", "CliTopic", "-n", addrs).stdout

@@ -14,12 +14,16 @@ import orjson
 import pytest
 
 from namesrv_stream.remoting.codes import RequestCode, ResponseCode
+from namesrv_stream.route.events import KvPut
 from namesrv_stream.run_files import read_run_file
 from namesrv_stream.settings import Settings, to_toml
+from tests.support.builders import S1
 from tests.support.kafka import REPOSITORY, KafkaProcess, settings_for
 from tests.support.offline_fold import read_records
 from tests.support.processes import Process, free_port, wait_until
 from tests.support.remoting_client import RemotingClient, encode_request
+from tests.support.rocketmq import is_listening
+from tests.support.tables import TablesOfLog
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 
@@ -56,6 +60,17 @@ class Serve:
     def connect(self) -> RemotingClient:
         return RemotingClient(self.addr)
 
+    def get(self, path: str, method: str = "GET", host: str = "127.0.0.1") -> tuple[int, str, str]:
+        """Ask over HTTP at one of its addresses: status, content type and body."""
+        port = str(self._facts()["http"]).rpartition(":")[2]
+        request = urllib.request.Request(f"http://{host}:{port}{path}", method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=10) as answer:
+                return answer.status, answer.headers["content-type"], answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.headers["content-type"], error.read().decode()
+
     def _facts(self) -> dict[str, str | int]:
         return read_run_file(self.settings.data.run_dir / "serve.json") or {}
 
@@ -77,6 +92,7 @@ def beside(kafka: Settings, work_dir: Path, topic: str) -> Settings:
         kafka__bootstrap_servers=f"127.0.0.1:{port}",
         kafka__broker_events_topic=topic,
         kafka__delivery_timeout_ms=3000,
+        name_server__kv_log_interval_ms=1000,
     )
 
 
@@ -180,6 +196,43 @@ def test_registration_is_read_at_once_and_ends_with_its_connection(serve: Serve)
         wait_until(lambda: b"broker-now" not in client.ask(106).body, 5, "the broker is gone with its connection")
 
 
+@pytest.mark.parametrize(
+    "path", ["/rocketmq/nsaddr", "/rocketmq/nsaddr-unit?nofix=1", "/rocketmq/nsaddr-u?nofix=1&k=v"]
+)
+def test_clients_learn_the_name_servers_over_http(serve: Serve, path: str) -> None:
+    status, content_type, body = serve.get(path)
+    assert (status, body) == (200, serve.addr + "\n")
+    assert content_type.startswith("text/plain")
+
+
+def test_a_head_request_for_the_name_servers_has_no_body(serve: Serve) -> None:
+    assert serve.get("/rocketmq/nsaddr", method="HEAD")[::2] == (200, "")
+
+
+def test_kv_entries_are_read_over_http(serve: Serve) -> None:
+    with serve.connect() as client:
+        put = client.ask(RequestCode.PUT_KV_CONFIG, {"namespace": "a/b", "key": "k", "value": "v"})
+    assert put.code == ResponseCode.SUCCESS
+    assert json.loads(serve.get("/kv")[2])["a/b"] == {"k": "v"}
+    assert json.loads(serve.get("/kv/a/b")[2]) == {"k": "v"}
+    assert serve.get("/kv/absent")[0] == 404
+
+
+def test_effective_configuration_is_told_to_mqadmin(serve: Serve) -> None:
+    with serve.connect() as client:
+        text = client.ask(RequestCode.GET_NAMESRV_CONFIG).body.decode()
+    assert f"listenPort={serve.addr.split(':')[1]}\n" in text
+    assert "bindAddress=127.0.0.1\n" in text
+
+
+def test_kv_table_is_logged_at_the_start_and_again_and_again(serve: Serve) -> None:
+    assert "kv table namespaces=0 entries=0" in serve.process.log_text()
+    with serve.connect() as client:
+        client.ask(RequestCode.PUT_KV_CONFIG, {"namespace": "logged", "key": "k", "value": "v"})
+    line = "kv namespace=logged key=k chars=1 value=v"
+    wait_until(lambda: serve.process.log_text().count(line) > 1, 30, "the entry is logged twice")
+
+
 def test_second_server_on_the_directory_is_refused(serve: Serve, tmp_path: Path) -> None:
     other = Serve(serve.settings, tmp_path)
     other.process.start()
@@ -207,6 +260,26 @@ def test_unreachable_kafka_ends_the_first_start(tmp_path: Path) -> None:
     assert server.process.wait(60) == 3
     assert "does not answer" in server.process.log_text()
     assert "Traceback" not in server.process.log_text()
+
+
+def test_tables_that_hold_key_values_alone_are_served_without_kafka(tmp_path: Path) -> None:
+    tables = TablesOfLog(tmp_path / "data")
+    tables.log.say(KvPut(S1, "ORDER_TOPIC_CONFIG", "Orders", "broker-a:4"))
+    tables.commit()
+    settings = settings_for(
+        tmp_path / "data", kafka__bootstrap_servers=f"127.0.0.1:{free_port()}", kafka__connect_timeout_ms=500
+    )
+    addr = f"127.0.0.1:{settings.remoting.listen_port}"
+    server = Serve(settings, tmp_path)
+    server.process.start()
+    try:
+        wait_until(lambda: is_listening(addr) or not server.process.is_alive, _START_TIMEOUT_S, "serve listens")
+        assert server.process.is_alive, server.process.log_text()
+        with RemotingClient(addr) as client:
+            answer = client.ask(RequestCode.GET_KV_CONFIG, {"namespace": "ORDER_TOPIC_CONFIG", "key": "Orders"})
+        assert answer.ext_fields == {"value": "broker-a:4"}
+    finally:
+        server.process.close()
 
 
 def test_lost_kafka_is_survived_and_facts_are_logged_on_its_return(tmp_path: Path) -> None:

@@ -195,6 +195,32 @@ def test_a_child_that_refuses_its_configuration_ends_the_start_with_its_reason(
     assert up.out == ""
 
 
+def test_secrets_reach_the_parts_that_need_them_and_no_file_and_no_command_line(
+    tmp_path: Path, start_up: Callable[..., Up]
+) -> None:
+    account, password = "Tr0ub4dor-account", "Tr0ub4dor-password"
+    variables = {
+        "NAMESRV_STREAM__ADMIN__ACCOUNTS__RocketMQ_Ops": account,
+        "NAMESRV_STREAM__STREAMING__EXTRA__spark.x.password": password,
+    }
+    data_dir = tmp_path / "data"
+    up = start_up(data_dir, **variables)
+    up.wait_ready()
+    up.until(lambda: read_run_file(data_dir / "run" / "job.json"), "the job is ready")
+    environ = {}
+    for part in ("serve", "job"):
+        facts = read_run_file(data_dir / "run" / f"{part}.json")
+        assert facts is not None
+        environ[part] = Path(f"/proc/{facts['pid']}/environ").read_bytes().decode()
+    assert (account in environ["serve"], password in environ["serve"]) == (True, True)
+    assert (account in environ["job"], password in environ["job"]) == (False, True)
+    for pid in up.pids():
+        assert b"Tr0ub4dor" not in Path(f"/proc/{pid}/cmdline").read_bytes()
+    for path in data_dir.rglob("*"):
+        assert not path.is_file() or b"Tr0ub4dor" not in path.read_bytes(), path
+    assert "Tr0ub4dor" not in up.out + up.err
+
+
 def test_a_second_up_on_the_same_directory_is_refused(tmp_path: Path, start_up: Callable[..., Up]) -> None:
     up = start_up(tmp_path)
     up.wait_ready()

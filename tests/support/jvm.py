@@ -7,20 +7,22 @@ from pathlib import Path
 from tests.support.processes import Process
 
 JARS = Path(__file__).parents[2] / ".jars" / "rocketmq"
+#: RocketMQ 4.9.7: only its broker.
+JARS_4 = JARS.with_name("rocketmq4")
 JAVA_SOURCES = Path(__file__).parent / "java"
 
 # Tests start many short-lived JVMs on few cores: the second compiler and a parallel collector cost more than they gain.
 _FAST_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Xshare:auto")
 
 
-def rocketmq_jars() -> list[Path]:
-    """The jars of RocketMQ 5.3.3 and what it needs, in a fixed order.
+def rocketmq_jars(jars_dir: Path = JARS) -> list[Path]:
+    """The jars of a RocketMQ release (5.3.3) and what it needs, in a fixed order.
 
     Raises:
         AssertionError: They are not there.
     """
-    jars = sorted(JARS.glob("*.jar"))
-    assert jars, f"no jars in {JARS}: run `make setup`"
+    jars = sorted(jars_dir.glob("*.jar"))
+    assert jars, f"no jars in {jars_dir}: `make e2e` fetches them"
     return jars
 
 
@@ -42,6 +44,8 @@ def rocketmq_jvm(
     extra_classes: Path | None = None,
     piped: bool = False,
     fast_start: bool = True,
+    jars_dir: Path = JARS,
+    jvm_flags: Sequence[str] = (),
 ) -> Process:
     """Describe a JVM that runs a class of RocketMQ, or one of ours beside it.
 
@@ -56,6 +60,8 @@ def rocketmq_jvm(
         extra_classes: Directory of further classes.
         piped: See `Process`.
         fast_start: Compile quickly, and use a collector that needs no threads. Off: the JVM's own choice.
+        jars_dir: Directory of the release's jars.
+        jvm_flags: Further flags of the JVM.
 
     Returns:
         The process, not started.
@@ -70,13 +76,14 @@ def rocketmq_jvm(
         "tests.log.level": log_level,
         **(properties or {}),
     }
-    classpath = [*rocketmq_jars(), *([extra_classes] if extra_classes else [])]
+    classpath = [*rocketmq_jars(jars_dir), *([extra_classes] if extra_classes else [])]
     return Process(
         name,
         [
             java_tool("java"),
             f"-Xmx{heap_mb}m",
             *(_FAST_START if fast_start else ()),
+            *jvm_flags,
             *(f"-D{key}={value}" for key, value in system.items()),
             main_class,
             *args,

@@ -7,13 +7,13 @@ from typing import Any
 import orjson
 
 from namesrv_stream.processor.dispatch import process
-from namesrv_stream.processor.name_server import Accepted, Answer, Call, NameServer, Options
+from namesrv_stream.processor.name_server import Accepted, Answer, Call, NameServer, Options, Peer
 from namesrv_stream.processor.route_answers import RouteAnswers
 from namesrv_stream.remoting.codes import RequestCode
 from namesrv_stream.remoting.command import RemotingCommand
 from namesrv_stream.route.events import (
+    AcceptedEvent,
     BrokerDisconnected,
-    BrokerEvent,
     BrokerHeartbeat,
     BrokerRegistered,
     Origin,
@@ -34,6 +34,7 @@ class Exchange:
     Attributes:
         now_ms: The server's monotonic time.
         logged: What went to the event log.
+        peer: Who sends; an operator on the same machine.
     """
 
     def __init__(self, options: Options | None = None, *, server_id: str = "s1", server_epoch: int = 1) -> None:
@@ -42,7 +43,8 @@ class Exchange:
         answers = RouteAnswers(view, support_acting_master=options.support_acting_master)
         self.server = NameServer(view, answers, options)
         self.now_ms = 0
-        self.logged: list[BrokerEvent] = []
+        self.logged: list[AcceptedEvent] = []
+        self.peer = Peer("127.0.0.1", False)
         self._origin = Origin(server_id, server_epoch)
         self._registered: dict[int, dict[LeaseKey, None]] = {}
 
@@ -52,8 +54,11 @@ class Exchange:
 
     def send(self, request: RemotingCommand, connection: int = 1) -> Answer:
         """Answer a request as it came over ``connection``, and apply what was accepted."""
-        answer = process(self.server, Call(request, self._origin._replace(connection_id=connection), self.now_ms))
+        origin = self._origin._replace(connection_id=connection)
+        answer = process(self.server, Call(request, origin, self.now_ms, self.peer))
         self.apply(answer.accepted, connection)
+        if answer.options:
+            self.server.reconfigure(answer.options)
         return answer
 
     def apply(self, accepted: tuple[Accepted, ...], connection: int) -> None:
@@ -65,7 +70,7 @@ class Exchange:
             if key is not None:
                 self._registered.setdefault(connection, {})[key] = None
 
-    def accept(self, event: BrokerEvent) -> None:
+    def accept(self, event: AcceptedEvent) -> None:
         """Apply an event to the view, and forget the answers that it touches."""
         self.server.answers.invalidate(self.view.accept(event)[1])
 
@@ -76,7 +81,7 @@ class Exchange:
             self.accept(BrokerDisconnected(origin, key.broker_name, key.live_key, "closed by peer"))
 
 
-def _registered_key(event: BrokerEvent) -> LeaseKey | None:
+def _registered_key(event: AcceptedEvent) -> LeaseKey | None:
     if isinstance(event, BrokerRegistered):
         return LeaseKey(event.registration.broker_name, event.registration.live_key)
     if isinstance(event, BrokerHeartbeat) and event.proof is Proof.REGISTRATION:

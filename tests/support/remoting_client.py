@@ -59,12 +59,22 @@ class RemotingClient:
             AssertionError: It answered another request.
         """
         opaque = next(self._opaques)
-        self._socket.sendall(encode_request(code, opaque, ext_fields, body))
-        answer = self._read_answer()
+        self.send(encode_request(code, opaque, ext_fields, body))
+        answer = self.receive()
         assert answer.opaque == opaque, f"asked {opaque}, answered {answer.opaque}"
         return answer
 
-    def _read_answer(self) -> Answer:
+    def send(self, data: bytes) -> None:
+        """Send bytes, whatever they mean."""
+        self._socket.sendall(data)
+
+    def receive(self) -> Answer:
+        """Wait for the next response.
+
+        Raises:
+            ConnectionError: The peer closed the connection.
+            TimeoutError: None came.
+        """
         (total,) = struct.unpack(">I", self._read(4))
         payload = self._read(total)
         header_bytes = int.from_bytes(payload[1:4], "big")

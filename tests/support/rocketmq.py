@@ -18,11 +18,10 @@ START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
 REGISTRATION_TIMEOUT_S = 30.0
 
+BROKER_MAIN = "org.apache.rocketmq.broker.BrokerStartup"
+
 # RequestCode.UPDATE_BROKER_CONFIG; AdminBrokerProcessor registers anew when brokerPermission is among the keys.
 _UPDATE_BROKER_CONFIG = 25
-# BrokerOuterAPI.registerBrokerAll logs it for each name server that answered with code 0.
-_REGISTERED = "Registering current broker to name server completed"
-
 # A broker listens on two more ports: "fast remoting" on listenPort - 2 (BrokerController) and replication on
 # haListenPort, which BrokerStartup sets to listenPort + 1.
 _FAST_REMOTING_OFFSET = -2
@@ -133,7 +132,7 @@ class JavaNameServer(_RocketmqServer):
 
 
 class Broker(_RocketmqServer):
-    """A RocketMQ broker with a small store.
+    """A RocketMQ 5.3.3 broker with a small store.
 
     Started again after ``stop`` or ``kill`` it has the same address and messages.
 
@@ -146,6 +145,9 @@ class Broker(_RocketmqServer):
         port: ``listenPort``; if not given, one whose neighbours are free too.
         properties: Further keys of its configuration file, such as ``enableSlaveActingMaster``; they win.
     """
+
+    # BrokerOuterAPI.registerBrokerAll logs it for each name server that answered with code 0.
+    _registered = "Registering current broker to name server completed"
 
     def __init__(
         self,
@@ -174,15 +176,7 @@ class Broker(_RocketmqServer):
             **_LIGHT_BROKER,
             **(properties or {}),
         }
-        process = rocketmq_jvm(
-            name,
-            "org.apache.rocketmq.broker.BrokerStartup",
-            ["-c", str(_write_properties(work_dir / "broker.properties", config))],
-            work_dir,
-            heap_mb=384,
-            # It logs its registrations at this level.
-            log_level="INFO",
-        )
+        process = self._jvm(name, _write_properties(work_dir / "broker.properties", config), work_dir)
         super().__init__(process, port)
         self.name = name
         self.cluster = cluster
@@ -217,12 +211,16 @@ class Broker(_RocketmqServer):
             answer = client.ask(_UPDATE_BROKER_CONFIG, body=b"brokerPermission=6")
         assert answer.code == 0, answer
 
+    def _jvm(self, name: str, properties: Path, work_dir: Path) -> Process:
+        # It logs its registrations at INFO.
+        return rocketmq_jvm(name, BROKER_MAIN, ["-c", str(properties)], work_dir, heap_mb=384, log_level="INFO")
+
     def _is_registered(self) -> bool:
-        if _REGISTERED in self.process.log_text():
+        if self._registered in self.process.log_text():
             return True
         # At start it often looks before it is connected to a name server, and then waits for 10 s.
         self.register()
-        return _REGISTERED in self.process.log_text()
+        return self._registered in self.process.log_text()
 
 
 _LIGHT_BROKER = {

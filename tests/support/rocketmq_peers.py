@@ -1,4 +1,4 @@
-"""Unmodified mqadmin, producers and consumers of RocketMQ 5.3.3, run in one JVM that lives as long as the tests.
+"""One JVM that lives as long as the tests and runs unmodified parts of RocketMQ 5.3.3 in it; of these here: mqadmin.
 
 Every name-server address is an argument, so that the same command can be given to the Java NameServer and to ours.
 """
@@ -8,17 +8,21 @@ import queue
 import re
 import subprocess
 import threading
-import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from tests.support.jvm import JAVA_SOURCES, java_tool, rocketmq_jars, rocketmq_jvm
+from tests.support.processes import Process
 
 START_TIMEOUT_S = 60.0
 COMMAND_TIMEOUT_S = 60.0
+
+# Of a Java stack trace: neither its frames nor how many more there are.
+_TELLS = re.compile(r"(?!\s+at |\s+\.\.\. \d+ (?:common frames|more)).*\S")
 
 
 class MqadminError(Exception):
@@ -52,15 +56,6 @@ class ClusterRow:
     """Empty if the broker itself did not answer mqadmin."""
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """Where a message was stored or came from."""
-
-    broker_name: str
-    queue_id: int
-    queue_offset: int
-
-
 class RocketmqPeers:
     """The JVM; a context manager. Compiles its program first. One command at a time.
 
@@ -69,6 +64,7 @@ class RocketmqPeers:
     """
 
     def __init__(self, work_dir: Path) -> None:
+        self.work_dir = work_dir
         self._classes = work_dir / "classes"
         self._process = rocketmq_jvm(
             "rocketmq-peers",
@@ -77,6 +73,8 @@ class RocketmqPeers:
             work_dir,
             heap_mb=192,
             log_level="OFF",
+            # Some commands leave files there.
+            properties={"java.io.tmpdir": str(work_dir)},
             extra_classes=self._classes,
             piped=True,
         )
@@ -86,11 +84,8 @@ class RocketmqPeers:
         """Compile and start."""
         self._classes.mkdir(parents=True, exist_ok=True)
         classpath = ":".join(map(str, rocketmq_jars()))
-        source = JAVA_SOURCES / "RocketmqPeers.java"
-        subprocess.run(
-            [java_tool("javac"), "-nowarn", "-proc:none", "-cp", classpath, "-d", str(self._classes), str(source)],
-            check=True,
-        )
+        javac = [java_tool("javac"), "-nowarn", "-proc:none", "-cp", classpath, "-sourcepath", str(JAVA_SOURCES)]
+        subprocess.run([*javac, "-d", str(self._classes), str(JAVA_SOURCES / "RocketmqPeers.java")], check=True)
         self._process.start()
         threading.Thread(target=self._collect_answers, name="rocketmq-peers-answers", daemon=True).start()
         self._next_answer(START_TIMEOUT_S)
@@ -158,6 +153,30 @@ class Mqadmin:
             raise MqadminError(args, output + errors)
         return output
 
+    def command_names(self) -> frozenset[str]:
+        """Every sub-command that this mqadmin has, by its own list."""
+        return frozenset(self._peers.ask({"do": "commands"})["names"])
+
+    def outcome(self, *args: str) -> str:
+        """Run one sub-command, whatever comes of it.
+
+        Returns:
+            What it prints, and of each stack trace the lines that say what was wrong.
+        """
+        output, errors = self._run(args)
+        return output + "".join(f"! {line}\n" for line in errors.splitlines() if _TELLS.match(line))
+
+    @contextmanager
+    def signing(self, access_key: str, secret_key: str) -> Iterator[None]:
+        """Have mqadmin sign its requests, by the file that its users would write."""
+        path = self._peers.work_dir / "conf" / "tools.yml"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"accessKey: {access_key}\nsecretKey: {secret_key}\n")
+        try:
+            yield
+        finally:
+            path.unlink()
+
     def _run(self, args: Sequence[str]) -> tuple[str, str]:
         answer = self._peers.ask({"do": "mqadmin", "args": list(args)})
         return answer["output"], answer["errors"]
@@ -210,77 +229,14 @@ class Mqadmin:
         self.run("updateTopic", "-n", namesrv_addr, "-b", broker_addr, "-t", topic, *counts)
 
 
-class JavaClient:
-    """A producer and a consumer of rocketmq-client."""
-
-    def __init__(self, peers: RocketmqPeers) -> None:
-        self._peers = peers
-
-    def produce(
-        self, namesrv_addr: str, topic: str, bodies: Sequence[str], *, send_timeout_s: float = 3
-    ) -> tuple[Placed, ...]:
-        """Send messages, one after the other.
-
-        Raises:
-            PeerError: One was not stored.
-        """
-        answer = self._peers.ask(
-            {
-                "do": "produce",
-                "namesrv_addr": namesrv_addr,
-                "topic": topic,
-                "bodies": list(bodies),
-                "send_timeout_ms": int(send_timeout_s * 1000),
-            }
-        )
-        if bad := [sent for sent in answer["sent"] if sent["status"] != "SEND_OK"]:
-            raise PeerError(f"not stored well: {bad}")
-        return tuple(_placed(sent) for sent in answer["sent"])
-
-    def consume(
-        self, namesrv_addr: str, topic: str, bodies: Collection[str], *, group: str = "", timeout_s: float = 30
-    ) -> dict[str, Placed]:
-        """Subscribe and receive until certain messages have come or the time has passed.
-
-        Args:
-            namesrv_addr: Name servers.
-            topic: Topic to subscribe to, from its first message.
-            bodies: Messages to wait for.
-            group: Consumer group; a new one if not given.
-            timeout_s: Seconds to wait for them.
-
-        Returns:
-            Where each message was, by body; others of the topic included, some missing if the time has passed.
-        """
-        answer = self._peers.ask(
-            {
-                "do": "consume",
-                "namesrv_addr": namesrv_addr,
-                "topic": topic,
-                "group": group or f"tests_{uuid.uuid4().hex}",
-                "bodies": list(bodies),
-                "timeout_ms": int(timeout_s * 1000),
-            },
-            COMMAND_TIMEOUT_S + timeout_s,
-        )
-        return {received["body"]: _placed(received) for received in answer["received"]}
-
-    def exchange(self, namesrv_addr: str, topic: str, count: int = 20, *, timeout_s: float = 30) -> frozenset[str]:
-        """Send new messages and receive every one of them.
-
-        Returns:
-            Names of the brokers they went through.
-
-        Raises:
-            PeerError: One could not be sent.
-            AssertionError: One did not arrive in time.
-        """
-        bodies = [str(uuid.uuid4()) for _ in range(count)]
-        sent = self.produce(namesrv_addr, topic, bodies)
-        missing = set(bodies) - self.consume(namesrv_addr, topic, bodies, timeout_s=timeout_s).keys()
-        assert not missing, f"{len(missing)} of {count} messages did not arrive within {timeout_s:g} s"
-        return frozenset(placed.broker_name for placed in sent)
-
-
-def _placed(message: Mapping[str, Any]) -> Placed:
-    return Placed(message["broker_name"], message["queue_id"], message["queue_offset"])
+def mqadmin_process(args: Sequence[str], work_dir: Path) -> Process:
+    """A sub-command that does not end by itself, in a JVM of its own whose log has what it prints; not started."""
+    return rocketmq_jvm(
+        "mqadmin",
+        "org.apache.rocketmq.tools.command.MQAdminStartup",
+        args,
+        work_dir,
+        heap_mb=128,
+        log_level="INFO",
+        properties={"java.io.tmpdir": str(work_dir)},
+    )

@@ -46,6 +46,11 @@ class ScriptedNameServer:
         """``host:port`` it listens on, the same after ``stop`` and ``start``."""
         return f"127.0.0.1:{self.port}"
 
+    @property
+    def open_connections(self) -> int:
+        """Connections that neither side has closed."""
+        return len(self._writers)
+
     def codes(self) -> list[int]:
         """Codes of all requests so far."""
         return [request.code for request in self.requests]

@@ -1,17 +1,18 @@
 """A whole server without sockets and Kafka: real connections, gateway and view between memory on both sides."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import orjson
 
 from namesrv_stream.clock import ManualClock
-from namesrv_stream.processor.name_server import NameServer, Options
+from namesrv_stream.processor.name_server import Access, NameServer, Options
 from namesrv_stream.processor.prepared import PreparedAnswers
 from namesrv_stream.processor.route_answers import RouteAnswers
 from namesrv_stream.remoting.command import RemotingCommand
 from namesrv_stream.remoting.frame import FrameBuffer, decode_frame, encode_frame
 from namesrv_stream.route.events import Origin
+from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.view import RouteView
 from namesrv_stream.server.connection import RemotingConnection
 from namesrv_stream.server.connections import Connections
@@ -206,19 +207,28 @@ class Rig:
         max_connections: int = 100,
         gateway_type: type[Gateway] = Gateway,
         options: Options | None = None,
+        access: Access | None = None,
+        on_group_changed: Callable[[BrokerGroup, BrokerGroup], None] | None = None,
     ) -> None:
         self.clock = LeapingClock()
-        self.view = RouteView()
+        self.view = RouteView(partitions=partitions)
         options = options or Options()
-        self.server = NameServer(self.view, RouteAnswers(self.view), options)
+        answers = RouteAnswers(self.view, support_acting_master=options.support_acting_master)
+        self.server = NameServer(self.view, answers, options, access=access or Access())
         self.prepared = PreparedAnswers()
         self.identity = Identity("s1", 7)
-        self.served = ServedView(self.server, self.prepared, self.identity.server_id)
+        self.connections = Connections(max_connections, 120_000)
+        self.served = ServedView(
+            self.server,
+            self.prepared,
+            self.identity,
+            on_expired=self.connections.close_expired,
+            on_group_changed=on_group_changed,
+        )
         limits = GatewayLimits(queue_records, 64 << 20, record_bytes, MAX_GAP_MS)
         self.gateway = gateway_type(self.served, self.identity, partitions, limits, self.clock)
         self.publisher = MemoryPublisher()
         self.publisher.gateway = self.gateway
-        self.connections = Connections(max_connections, 120_000)
         self._write_buffer_bytes = write_buffer_bytes
 
     def talk(self) -> None:
@@ -227,8 +237,8 @@ class Rig:
         self.publisher.open()
         self.publisher.ack()
 
-    def connect(self) -> MemoryTransport:
-        transport = MemoryTransport()
+    def connect(self, host: str = "10.9.9.9") -> MemoryTransport:
+        transport = MemoryTransport((host, 4711))
         connection = RemotingConnection(
             self.connections.next_id(),
             self.server,

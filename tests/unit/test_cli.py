@@ -59,6 +59,46 @@ def test_conf_and_c_are_the_same_flag(run: Run, tmp_path: Path) -> None:
     assert f"partitions = 4  # {conf}" in run("config", "show", "-c", str(conf))[1]
 
 
+@pytest.mark.parametrize("command", ["up", "serve", "job", "kafka"])
+def test_p_prints_what_a_properties_file_comes_to_and_its_warnings_beside(
+    run: Run, tmp_path: Path, command: str
+) -> None:
+    conf = tmp_path / "namesrv.properties"
+    conf.write_text("listenPort=19876\nserverWorkerThreads=16\n")
+    code, out, err = run(command, "-c", str(conf), "-p")
+    assert code == 0
+    assert f"listen_port = 19876  # {conf} (listenPort)" in out
+    assert err.startswith(f"warning: {conf}: serverWorkerThreads: has no effect here")
+    assert err.count("\n") == 1
+    assert "warning" not in out
+
+
+def test_config_show_tells_the_same_warnings(run: Run, tmp_path: Path) -> None:
+    conf = tmp_path / "namesrv.properties"
+    conf.write_text("serverWorkerThreads=16\n")
+    assert "serverWorkerThreads" in run("config", "show", "-c", str(conf))[2]
+
+
+def test_a_command_that_runs_logs_the_warnings_of_its_file(
+    run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))  # ends it at its first step
+    conf = tmp_path / "namesrv.properties"
+    conf.write_text("serverWorkerThreads=16\n")
+    assert run("up", "-c", str(conf), "--data-dir", str(tmp_path / "data"))[0] == 3
+    assert [record.levelname for record in caplog.records if "serverWorkerThreads" in record.message] == ["WARNING"]
+
+
+def test_no_secret_is_printed(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NAMESRV_STREAM__ADMIN__ACCOUNTS__ops", "Tr0ub4dor-1")
+    conf = tmp_path / "mine.toml"
+    conf.write_text('[kafka.extra]\nsasl_plain_password = "Tr0ub4dor-2"\n')
+    for arguments in (["serve", "-p"], ["up", "-p"], ["config", "show"], ["serve", "--set", "logs.level=LOUD"]):
+        code, out, err = run(*arguments, "-c", str(conf))
+        assert code == (2 if "--set" in arguments else 0)
+        assert "Tr0ub4dor" not in out + err
+
+
 def test_short_flags_stand_for_settings(run: Run) -> None:
     lines = run("config", "show", "--listen-port", "0", "--http-port", "1")[1].splitlines()
     assert "listen_port = 0  # flag --listen-port" in lines

@@ -1,15 +1,27 @@
 """JSON as fastjson 1.2.83 reads and writes it, which is more than JSON in both directions."""
 
-from namesrv_stream.remoting.fastjson.reader import MAX_DEPTH, loads, loads_lenient
+from namesrv_stream.remoting.fastjson.reader import (
+    MAX_DEPTH,
+    MAX_LENIENT_BYTES,
+    MAX_VALUES,
+    loads,
+    loads_lenient,
+    loads_written,
+    require_few_values,
+)
 from namesrv_stream.remoting.fastjson.writer import JavaMap, dumps_legacy, dumps_strict, quote_legacy, quote_strict
 
 __all__ = [
     "MAX_DEPTH",
+    "MAX_LENIENT_BYTES",
+    "MAX_VALUES",
     "JavaMap",
     "dumps_legacy",
     "dumps_strict",
     "loads",
     "loads_lenient",
+    "loads_written",
     "quote_legacy",
     "quote_strict",
+    "require_few_values",
 ]

@@ -2,7 +2,8 @@
 
 Three ways, tried in order of price: orjson for real JSON; orjson after bare integer keys were quoted, which is all
 that fastjson itself writes wrongly; and a reader of our own for the rest of the dialect: bare keys, single quotes,
-trailing commas, comments, a byte order mark, raw controls in strings, Java's number suffixes, ``$ref``.
+trailing commas, comments, a byte order mark, raw controls in strings, Java's number suffixes. The last one is a
+hundred times slower, so only what is short gets so far. ``$ref`` is understood in all three.
 """
 
 import re
@@ -11,10 +12,16 @@ from typing import Any, Final, NoReturn
 
 import orjson
 
-from namesrv_stream.remoting.fastjson.references import Reference, References
+from namesrv_stream.remoting.fastjson.references import resolve_references
 
 # Deep enough for every body (5 levels), shallow enough for recursion, ours and our callers'. orjson's own is 1024.
 MAX_DEPTH: Final = 64
+#: Our own reader takes up to 3 microseconds a character, in which the caller's event loop stands still.
+MAX_LENIENT_BYTES: Final = 512 * 1024
+#: Most values of one document; 115,000 topics, which fill the largest frame, have 1,200,000. A value that takes two
+#: bytes of text can take a hundred times that in memory.
+MAX_VALUES: Final = 2_000_000
+_MAX_INTEGER_KEYS: Final = 300_000
 _MAX_NUMBER_CHARS: Final = 400  # the largest double has 309 digits; conversion is quadratic
 
 _BARE_INTEGER_KEY: Final = re.compile(rb"([{,][ \t\r\n]*+)(-?[0-9]++)(?=[ \t\r\n]*+:)")
@@ -44,21 +51,44 @@ def loads(data: bytes | str) -> Any:
         names, see ``references``.
 
     Raises:
-        ValueError: It is neither, is not UTF-8, or is nested too deeply.
+        ValueError: It is neither, is not UTF-8, is nested too deeply, has too many values, or is in the dialect and
+            larger than ``MAX_LENIENT_BYTES``.
     """
     raw = data.encode("utf-8", "replace") if isinstance(data, str) else data
-    if b'"$ref"' not in raw:
-        try:
-            return orjson.loads(raw)
-        except ValueError:
-            pass
-        quoted = _quote_integer_keys(raw)
-        if quoted is not None:
-            try:
-                return orjson.loads(quoted)
-            except ValueError:
-                pass
+    try:
+        return loads_written(raw)
+    except ValueError as error:
+        if len(raw) > MAX_LENIENT_BYTES:
+            raise ValueError(f"{error} ({len(raw)} bytes are too many for reading them leniently)") from error
     return loads_lenient(raw)
+
+
+def loads_written(raw: bytes) -> Any:
+    """Like ``loads``, of what fastjson itself writes: JSON but for bare integer keys.
+
+    Raises:
+        ValueError: It is not that, is nested too deeply, or has too many values.
+    """
+    require_few_values(raw)
+    try:
+        value = orjson.loads(raw)
+    except ValueError:
+        quoted = _quote_integer_keys(raw)
+        if quoted is None:
+            raise
+        value = orjson.loads(quoted)
+    return resolve_references(value, len(raw), MAX_DEPTH) if b'"$ref"' in raw else value
+
+
+def require_few_values(raw: bytes) -> None:
+    """Accept a text whose values cannot be more than ``MAX_VALUES``; commas and brackets in strings count, too.
+
+    Raises:
+        ValueError: There may be more.
+    """
+    # A value is the first of its container or follows a comma; a shorter text has no room for too many.
+    if len(raw) > MAX_VALUES and raw.count(b",") + raw.count(b"{") + raw.count(b"[") > MAX_VALUES:
+        raise ValueError(f"more than {MAX_VALUES} values")
 
 
 def loads_lenient(data: bytes | str, *, numbers_as_text: bool = False) -> Any:
@@ -72,11 +102,12 @@ def loads_lenient(data: bytes | str, *, numbers_as_text: bool = False) -> Any:
         ValueError: The text is malformed, is not UTF-8, or is nested more than ``MAX_DEPTH`` levels deep.
     """
     text = data if isinstance(data, str) else data.decode("utf-8")
-    return _Reader(text.removeprefix("\ufeff"), numbers_as_text).document()
+    value = _Reader(text.removeprefix("\ufeff"), numbers_as_text).document()
+    return resolve_references(value, len(text), MAX_DEPTH) if "$ref" in text else value
 
 
 def _quote_integer_keys(raw: bytes) -> bytes | None:
-    """``raw`` with quotes around its bare integer keys; None if it has none.
+    """``raw`` with quotes around its bare integer keys; None if it has none, or too many.
 
     A key is told from text that looks like one by the number of quotes before it, escaped ones aside. Single-quoted
     strings and comments may mislead that count, but the first of them makes orjson refuse the result anyway.
@@ -91,6 +122,8 @@ def _quote_integer_keys(raw: bytes) -> bytes | None:
         parts.append(raw[position:key_at])
         parts.append(match[2] if inside_string else b'"' + match[2] + b'"')
         position = key_end
+        if len(parts) > 2 * _MAX_INTEGER_KEYS:
+            return None
     if not parts:
         return None
     parts.append(raw[position:])
@@ -104,15 +137,11 @@ class _Reader:
         self._text = text
         self._numbers_as_text = numbers_as_text
         self._position = 0
-        self._references = References(budget=len(text))
 
     def document(self) -> Any:
         value = self._value(0)
         if self._next_char():
             self._fail("text after the value")
-        if isinstance(value, Reference):
-            return None
-        self._references.resolve(value)
         return value
 
     def _next_char(self) -> str:
@@ -134,45 +163,31 @@ class _Reader:
             return self._number()
         return self._word()
 
-    def _object(self, depth: int) -> dict[str, Any] | Reference:
+    def _object(self, depth: int) -> dict[str, Any]:
         members: dict[str, Any] = {}
-        self._enter(members, depth)
+        self._enter(depth)
         while self._next_char() != "}":
             key = self._key()
             if self._next_char() != ":":
                 self._fail("expected a colon")
             self._position += 1
-            value = self._value(depth)
-            if isinstance(value, Reference):
-                self._references.note(members, key, value)
-                value = None
-            members[key] = value
+            members[key] = self._value(depth)
             self._end_of_item("}")
-        self._leave()
-        path = members.get("$ref")
-        return Reference(path) if isinstance(path, str) and len(members) == 1 else members
+        self._position += 1
+        return members
 
     def _array(self, depth: int) -> list[Any]:
         items: list[Any] = []
-        self._enter(items, depth)
+        self._enter(depth)
         while self._next_char() != "]":
-            value = self._value(depth)
-            if isinstance(value, Reference):
-                self._references.note(items, len(items), value)
-                value = None
-            items.append(value)
+            items.append(self._value(depth))
             self._end_of_item("]")
-        self._leave()
+        self._position += 1
         return items
 
-    def _enter(self, container: dict[str, Any] | list[Any], depth: int) -> None:
+    def _enter(self, depth: int) -> None:
         if depth > MAX_DEPTH:
             self._fail(f"nested more than {MAX_DEPTH} levels deep")
-        self._references.enter(container)
-        self._position += 1
-
-    def _leave(self) -> None:
-        self._references.leave()
         self._position += 1
 
     def _end_of_item(self, closing: str) -> None:

@@ -2,64 +2,75 @@
 
 A reference is replaced by the very object that it names. Two kinds are dropped, leaving None, because nobody writes
 them and walking the result would not end: those that name something they are inside of, and those that name something
-with a reference in it. What the references of a document name is limited in sum to the document's own length, so that
-walking the result stays linear.
+with a reference in it. What the references of a document name is limited in sum, texts counted by their length, so
+that whatever is made of the result stays in proportion to the document.
 
 Source: fastjson 1.2.83, SerialContext.toString for the paths, verified in its output for keys with special characters.
 """
 
 import re
-from dataclasses import dataclass
 from typing import Any, Final
+
+# Several times the document: a small one may name the same object often.
+_FREE_CHARS: Final = 64 * 1024
+_CHARS_A_CHAR: Final = 4
+_CHARS_A_VALUE: Final = 16  # of the budget: values cost time
 
 # `.name`, in which a backslash makes any character part of the name, or `[index]`, also written for integer keys.
 _STEP: Final = re.compile(r"\.((?:[^.\[\]\\]|\\.)++)|\[([0-9]{1,10})\]", re.DOTALL)
 _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class Reference:
-    """An object that consists of ``$ref`` alone.
+def resolve_references(document: Any, size: int, max_depth: int) -> Any:
+    """The document with the targets in the places of their references; it is changed in place.
 
-    Attributes:
-        path: The path it holds, from ``$``, the document.
+    Args:
+        document: What was read: dict, list, or a plain value.
+        size: Length of the text that it was read from.
+        max_depth: Most levels of nesting.
+
+    Raises:
+        ValueError: The targets are many times larger than the text, or the document is nested too deeply.
     """
+    if _path_of(document) is not None:
+        return None
+    references = _References(_FREE_CHARS + _CHARS_A_CHAR * size, max_depth)
+    if isinstance(document, dict | list):
+        references.collect(document)
+        references.resolve(document)
+    return document
 
-    path: str
 
+class _References:
+    """The references of one document."""
 
-class References:
-    """The references of one document while it is read."""
-
-    def __init__(self, budget: int) -> None:
-        """Expect references whose targets hold at most ``budget`` values in sum."""
+    def __init__(self, budget: int, max_depth: int) -> None:
+        """Expect references whose targets hold at most ``budget`` values and characters in sum."""
         self._budget = budget
-        self._open: list[dict[str, Any] | list[Any]] = []
-        self._noted: list[tuple[Any, str | int, str]] = []
-        # Containers with a reference somewhere inside, by id; holding them keeps the ids theirs.
-        self._referring: dict[int, object] = {}
+        self._max_depth = max_depth
+        self._open: list[Any] = []
+        self._found: list[tuple[Any, Any, str]] = []
+        self._referring: set[int] = set()  # ids of containers with a reference somewhere inside
 
-    def enter(self, container: dict[str, Any] | list[Any]) -> None:
-        """Reading of ``container`` begins, inside of the one entered last."""
+    def collect(self, container: Any) -> None:
+        """Note what is to be replaced in ``container``, and put None there until it is."""
+        if len(self._open) >= self._max_depth:
+            raise ValueError(f"nested more than {self._max_depth} levels deep")
         self._open.append(container)
-
-    def leave(self) -> None:
-        """Reading of the container entered last has ended."""
+        for key, value in container.items() if isinstance(container, dict) else enumerate(container):
+            if isinstance(value, dict | list):
+                path = _path_of(value)
+                if path is None:
+                    self.collect(value)
+                else:
+                    container[key] = None
+                    self._found.append((container, key, path))
+                    self._referring.update(map(id, self._open))
         self._open.pop()
 
-    def note(self, container: dict[str, Any] | list[Any], key: str | int, reference: Reference) -> None:
-        """A reference is the value of ``key`` in ``container``, which is open; None holds its place."""
-        self._noted.append((container, key, reference.path))
-        for outer in self._open:
-            self._referring[id(outer)] = outer
-
     def resolve(self, document: Any) -> None:
-        """Put the targets in their places.
-
-        Raises:
-            ValueError: The targets are larger than the budget.
-        """
-        for container, key, path in self._noted:
+        """Put the targets in their places."""
+        for container, key, path in self._found:
             target = _find(document, path)
             if id(target) not in self._referring:
                 self._spend_on(target)
@@ -69,13 +80,24 @@ class References:
         unvisited = [target]
         while unvisited:
             value = unvisited.pop()
-            self._budget -= 1
-            if self._budget < 0:
-                raise ValueError("references make the document larger than its text")
+            self._budget -= _CHARS_A_VALUE
             if isinstance(value, dict):
+                self._budget -= sum(map(len, value))
                 unvisited += value.values()
             elif isinstance(value, list):
                 unvisited += value
+            elif isinstance(value, str):
+                self._budget -= len(value)
+            if self._budget < 0:
+                raise ValueError("references make the document many times larger than its text")
+
+
+def _path_of(value: Any) -> str | None:
+    """The path that an object of ``$ref`` alone holds; None for all else."""
+    if isinstance(value, dict) and len(value) == 1:
+        path = value.get("$ref")
+        return path if isinstance(path, str) else None
+    return None
 
 
 def _find(document: Any, path: str) -> Any:

@@ -6,23 +6,29 @@ import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.io.PrintWriter;
 import java.io.StringWriter;
+import java.lang.reflect.Field;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Collection;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.locks.LockSupport;
+import java.util.stream.Collectors;
 import org.apache.rocketmq.client.ClientConfig;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendResult;
+import org.apache.rocketmq.common.MixAll;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageClientExt;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.remoting.netty.NettyRemotingClient;
 import org.apache.rocketmq.tools.command.MQAdminStartup;
+import org.apache.rocketmq.tools.command.SubCommand;
 
 /**
  * Runs unmodified mqadmin commands, producers and consumers for the tests, many in one JVM because starting one takes
@@ -30,6 +36,7 @@ import org.apache.rocketmq.tools.command.MQAdminStartup;
  */
 public final class RocketmqPeers {
     private static final PrintStream ANSWERS = System.out;
+    private static ClientFlow flow;
 
     private RocketmqPeers() {
     }
@@ -65,12 +72,26 @@ public final class RocketmqPeers {
             case "consume":
                 consume(request, answer);
                 break;
+            case "commands":
+                answer.put("names", commandNames());
+                break;
+            case "publish_queues":
+                answer.put("queues", publishQueues(request));
+                break;
+            case "start_flow":
+                flow = new ClientFlow(request);
+                break;
+            case "stop_flow":
+                flow.stop(answer, request.getLongValue("timeout_ms"));
+                break;
             default:
                 throw new IllegalArgumentException(request.getString("do"));
         }
     }
 
-    private static void mqadmin(String[] args, JSONObject answer) {
+    private static void mqadmin(String[] args, JSONObject answer) throws ReflectiveOperationException {
+        // main adds all of them again, behind those of before, some of which have served their only time.
+        commands().clear();
         ByteArrayOutputStream output = new ByteArrayOutputStream();
         ByteArrayOutputStream errors = new ByteArrayOutputStream();
         PrintStream processErrors = System.err;
@@ -95,14 +116,45 @@ public final class RocketmqPeers {
             List<Map<String, Object>> sent = new ArrayList<>();
             for (Object body : request.getJSONArray("bodies")) {
                 byte[] bytes = ((String) body).getBytes(StandardCharsets.UTF_8);
-                SendResult result = producer.send(new Message(request.getString("topic"), bytes));
+                Message message = new Message(request.getString("topic"), "", request.getString("key"), bytes);
+                SendResult result = producer.send(message);
                 sent.add(Map.of(
                     "status", result.getSendStatus().name(),
                     "broker_name", result.getMessageQueue().getBrokerName(),
                     "queue_id", result.getMessageQueue().getQueueId(),
-                    "queue_offset", result.getQueueOffset()));
+                    "queue_offset", result.getQueueOffset(),
+                    "msg_id", result.getMsgId(),
+                    "offset_msg_id", result.getOffsetMsgId()));
             }
             answer.put("sent", sent);
+        } finally {
+            producer.shutdown();
+        }
+    }
+
+    /** What mqadmin itself knows as its sub-commands. */
+    private static List<String> commandNames() throws ReflectiveOperationException {
+        commands().clear();
+        MQAdminStartup.initCommand();
+        return commands().stream().map(SubCommand::commandName).collect(Collectors.toList());
+    }
+
+    @SuppressWarnings("unchecked")
+    private static Collection<SubCommand> commands() throws ReflectiveOperationException {
+        Field commands = MQAdminStartup.class.getDeclaredField("SUB_COMMANDS");
+        commands.setAccessible(true);
+        return (Collection<SubCommand>) commands.get(null);
+    }
+
+    /** Where a producer would send to: the route as the client library understands it, its order configuration too. */
+    private static List<Map<String, Object>> publishQueues(JSONObject request) throws Exception {
+        DefaultMQProducer producer = new DefaultMQProducer("tests_producer");
+        configure(producer, request);
+        producer.start();
+        try {
+            return producer.fetchPublishMessageQueues(request.getString("topic")).stream()
+                .map(queue -> Map.<String, Object>of("broker_name", queue.getBrokerName(), "queue_id", queue.getQueueId()))
+                .collect(Collectors.toList());
         } finally {
             producer.shutdown();
         }
@@ -127,7 +179,9 @@ public final class RocketmqPeers {
                         "body", body,
                         "broker_name", message.getBrokerName(),
                         "queue_id", message.getQueueId(),
-                        "queue_offset", message.getQueueOffset()));
+                        "queue_offset", message.getQueueOffset(),
+                        "msg_id", message.getMsgId(),
+                        "offset_msg_id", ((MessageClientExt) message).getOffsetMsgId()));
                 }
             }
             answer.put("received", received);
@@ -159,8 +213,15 @@ public final class RocketmqPeers {
     }
 
     /** A client of its own, not one that shares connections and routes with the one before. */
-    private static void configure(ClientConfig client, JSONObject request) {
-        client.setNamesrvAddr(request.getString("namesrv_addr"));
+    static void configure(ClientConfig client, JSONObject request) {
+        if (request.containsKey("namesrv_domain")) {
+            // As started with -Drocketmq.namesrv.domain and nothing else; mqadmin leaves its -n in the other property.
+            System.clearProperty(MixAll.NAMESRV_ADDR_PROPERTY);
+            System.setProperty("rocketmq.namesrv.domain", request.getString("namesrv_domain"));
+            client.setNamesrvAddr(null);
+        } else {
+            client.setNamesrvAddr(request.getString("namesrv_addr"));
+        }
         client.setInstanceName("tests-" + System.nanoTime());
         client.setClientIP("127.0.0.1");
         client.setVipChannelEnabled(false);

@@ -1,10 +1,11 @@
 """One connection: matching answers to requests, and every way in which it ends."""
 
 import asyncio
+import gc
 
 import pytest
 
-from namesrv_stream.client import ConnectionLost, RemotingConnection, RequestTimedOut
+from namesrv_stream.client import ConnectionLost, RemotingConnection, RequestTimedOut, RequestTooLarge
 from namesrv_stream.client.connection import split_addr
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.ports import choose_port
@@ -123,3 +124,39 @@ def test_anything_else_is_no_address(addr: str) -> None:
     with pytest.raises(ConfigError) as caught:
         split_addr(addr)
     assert caught.value.key == addr
+
+
+async def test_a_request_that_no_frame_can_hold_is_refused_before_it_is_sent() -> None:
+    async with ScriptedNameServer() as server:
+        connection = await RemotingConnection.connect(server.addr)
+        with pytest.raises(RequestTooLarge, match="105"):
+            await connection.invoke(RemotingCommand(105, ext_fields={"topic": "x" * 600_000}), 3_000)
+        assert (await connection.invoke(RemotingCommand(106), 3_000)).code == 0
+        await connection.close()
+
+
+async def test_requests_that_still_wait_to_be_sent_end_quietly_with_the_connection() -> None:
+    """No "Future exception was never retrieved" in the log of a program that has handled the error."""
+    told: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    release = asyncio.Event()
+
+    async def do_not_read(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await release.wait()
+        writer.close()
+
+    listener = await asyncio.start_server(do_not_read, "127.0.0.1", 0, limit=1024)
+    connection = await RemotingConnection.connect(f"127.0.0.1:{listener.sockets[0].getsockname()[1]}")
+    large = RemotingCommand(106, body=b"x" * 15_000_000)
+    calls = [asyncio.ensure_future(connection.invoke(large, 30_000)) for _ in range(3)]
+    for _ in range(3):
+        await asyncio.sleep(0)
+    connection.abort()
+    outcomes = await asyncio.gather(*calls, return_exceptions=True)
+    del calls
+    gc.collect()
+    release.set()
+    listener.close()
+
+    assert [type(outcome) for outcome in outcomes] == [ConnectionLost] * 3
+    assert told == []

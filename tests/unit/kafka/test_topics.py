@@ -2,8 +2,9 @@
 
 import pytest
 
-from namesrv_stream.kafka.topics import topic_configs, topic_faults
-from namesrv_stream.settings import Settings
+from namesrv_stream.errors import ConfigError
+from namesrv_stream.kafka.topics import ensure_topics, topic_configs, topic_faults
+from namesrv_stream.settings import Settings, load_settings, parse_set_flag
 
 _DAY_MS = 86_400_000
 
@@ -36,3 +37,10 @@ def test_a_fault_names_kafkas_setting_and_both_values(name: str, value: str) -> 
 )
 def test_more_than_needed_is_no_fault(name: str, value: str) -> None:
     assert topic_faults({**topic_configs(Settings()), name: value}, Settings()) == []
+
+
+def test_an_option_that_kafka_python_does_not_know_is_named_without_its_value() -> None:
+    flags = [parse_set_flag("kafka.extra.sasl_plain_pasword=Tr0ub4dor")]
+    with pytest.raises(ConfigError, match="sasl_plain_pasword") as refusal:
+        ensure_topics(load_settings(None, {}, flags).settings)
+    assert "Tr0ub4dor" not in str(refusal.value)

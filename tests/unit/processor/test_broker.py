@@ -165,6 +165,7 @@ REFUSALS = {
     "no cluster": (a_registration_request(clusterName=None), "clusterName is missing"),
     "no id": (a_registration_request(brokerId=None), "brokerId is missing or no number"),
     "id is a word": (a_registration_request(brokerId="x"), "brokerId is missing or no number"),
+    "no release's version": (a_registration_request(version=-1), "version is negative"),
     "no fields": (RemotingCommand(RequestCode.REGISTER_BROKER), "brokerName is missing"),
     "malformed body": (a_registration_request(body=b"{"), "body of request 103 cannot be decoded: "),
 }
@@ -180,7 +181,8 @@ def test_refused_registration_is_answered_system_error_and_leaves_nothing(case: 
     assert answer.response.code == ResponseCode.SYSTEM_ERROR
     assert remark_of(answer).startswith(remark)
     assert answer.accepted == ()
-    assert answer.response.ext_fields is None
+    # Java refuses with an empty response header, but where it could not read the body.
+    assert answer.response.ext_fields == (None if case == "malformed body" else {})
     assert server.server.memory.settled == {}
 
 
@@ -251,6 +253,19 @@ def test_settled_registration_is_not_decoded() -> None:
 
     assert answer.response.code == ResponseCode.SUCCESS
     assert (is_full(answer), was_decoded(answer)) == (False, False)
+
+
+@pytest.mark.parametrize("drops", [True, False])
+def test_an_unchanged_registration_deletes_topics_that_it_lacks_only_where_the_log_says_so(drops: bool) -> None:
+    server = with_registered()
+    setting = ("effective", "delete_topic_with_broker_registration")
+    server.view.table.replace_settings(0, {setting: str(drops).lower()})
+    server.accept(TopicRegistered(Origin("s1", 1), "broker-a", "other", QueueData(1, 1, 6, 0)))
+
+    server.send(a_registration_request())
+
+    assert ("other" in server.view.table.group("broker-a").topics) is not drops
+    assert (KEY in server.server.memory.settled) is not drops  # another registration finds nothing to delete
 
 
 def test_wrong_crc_of_a_settled_registration_is_still_refused() -> None:

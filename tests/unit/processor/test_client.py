@@ -1,5 +1,8 @@
 """What clients and tools ask. Source of the rules: nameserver.md §5.2, §5.4, §5.5."""
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from namesrv_stream.processor.name_server import Options
@@ -119,6 +122,48 @@ def test_binary_request_is_answered_in_binary() -> None:
     assert (response.serialize_type, response.body) == (SerializeType.ROCKETMQ, STRICT)
 
 
+# ---- 105: readiness ----
+
+
+def a_waiting_server(**options: Any) -> Exchange:
+    """A server that started at 10 s and has a route."""
+    server = a_pair(Options(need_wait_for_service=True, **options))
+    server.server.started_ms = server.now_ms = 10_000
+    return server
+
+
+def test_right_after_the_start_no_route_is_told_where_that_is_wanted() -> None:
+    server = a_waiting_server()
+
+    for server.now_ms in (10_000, 54_999):
+        for topic in ("TopicTest", "NoSuchTopic"):
+            response = server.send(a_route_request(topic)).response
+            assert (response.code, response.remark) == (ResponseCode.SYSTEM_ERROR, "name server not ready")
+            assert (response.ext_fields, response.body) == (None, None)
+
+
+def test_after_the_wait_routes_are_told_again_and_again() -> None:
+    server = a_waiting_server()
+    server.now_ms = 55_000
+
+    # 5.1.0 to 5.3.1 were "not ready" for ever after the first (nameserver.md §5.2).
+    assert [server.send(a_route_request()).response.body for _ in range(3)] == [STRICT] * 3
+
+
+@pytest.mark.parametrize("options", [{"wait_seconds_for_service": 0}, {"need_wait_for_service": False}])
+def test_without_a_wait_routes_are_told_at_once(options: dict[str, Any]) -> None:
+    server = a_waiting_server()
+    server.server.options = replace(server.server.options, **options)
+
+    assert server.send(a_route_request()).response.body == STRICT
+
+
+def test_brokers_register_while_routes_wait() -> None:
+    server = a_waiting_server()
+
+    assert server.send(a_registration_request()).response.code == ResponseCode.SUCCESS
+
+
 # ---- 105: order topics ----
 
 
@@ -137,6 +182,27 @@ def test_topic_without_order_conf_has_none() -> None:
     server.view.table.kv["ORDER_TOPIC_CONFIG"] = {"Other": "x"}
 
     assert server.send(a_route_request()).response.body == STRICT
+
+
+def test_an_order_conf_that_is_put_or_deleted_is_told_or_not_from_then_on() -> None:
+    server = a_pair(Options(order_message_enable=True))
+    entry = {"namespace": "ORDER_TOPIC_CONFIG", "key": "TopicTest"}
+    bodies = [server.send(a_route_request()).response.body]
+    for code in (RequestCode.PUT_KV_CONFIG, RequestCode.DELETE_KV_CONFIG):
+        server.send(RemotingCommand(code, ext_fields={**entry, "value": "broker-a:4"}))
+        bodies.append(server.send(a_route_request()).response.body)
+
+    told = STRICT.replace(b'"queueDatas"', b'"orderTopicConf":"broker-a:4","queueDatas"')
+    assert bodies == [STRICT, told, STRICT]
+
+
+def test_switching_order_confs_on_leaves_no_answer_without_one() -> None:
+    server = a_pair()
+    server.view.table.kv["ORDER_TOPIC_CONFIG"] = {"TopicTest": "x"}
+    server.send(a_route_request())
+    server.server.options = Options(order_message_enable=True)
+
+    assert b"orderTopicConf" in (server.send(a_route_request()).response.body or b"")
 
 
 def test_order_conf_makes_no_route() -> None:
@@ -262,7 +328,7 @@ def test_cluster_info_follows_brokers_and_is_kept_otherwise() -> None:
 # ---- other codes ----
 
 
-@pytest.mark.parametrize("code", [0, -1, 7, 99_999, RequestCode.PUT_KV_CONFIG])
+@pytest.mark.parametrize("code", [0, -1, 7, 99_999, RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE, 1001])
 def test_unknown_code_is_not_supported_in_javas_words(code: int) -> None:
     answer = Exchange().send(RemotingCommand(code, opaque=9))
 

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from namesrv_stream.errors import BodyDecodeError
+from namesrv_stream.processor.loggable import MAX_ENTRIES
 from namesrv_stream.processor.register_body import (
     MAX_INFLATED_BYTES,
     RegisterBrokerBody,
@@ -123,7 +124,21 @@ def test_release_3_0_11_sends_the_full_body() -> None:
     "body", [b"{}", b'{"topicConfigSerializeWrapper":null}', b'{"topicConfigSerializeWrapper":{}}']
 )
 def test_absent_parts_are_empty(body: bytes) -> None:
-    assert decoded(body) == RegisterBrokerBody(DataVersion(0, 0, 0), {}, {}, None)
+    assert decoded(body) == RegisterBrokerBody(DataVersion(0, zlib.crc32(body), 0), {}, {}, ())
+
+
+@pytest.mark.parametrize("version", ["", '"dataVersion":null,', '"dataVersion":{},', '"dataVersion":{"counter":0},'])
+def test_without_a_data_version_another_content_is_another_version(version: str) -> None:
+    bodies = [wrapped(f'{{{version}"topicConfigTable":{{"t":{{"perm":{perm}}}}}}}') for perm in (4, 6, 6)]
+
+    first, second, same = [decoded(body).data_version for body in bodies]
+
+    assert first != second
+    assert second == same
+
+
+def test_filter_servers_that_are_null_leave_those_known() -> None:
+    assert decoded(b'{"filterServerList":null}').filter_servers is None
 
 
 @pytest.mark.parametrize(
@@ -471,3 +486,52 @@ def test_hash_takes_linear_time_on_hostile_bodies() -> None:
         registration_hash(HEADER, piece * (size // len(piece)))
     registration_hash(HEADER, b'"mappingDataVersion":{"counter":' + b"1" * size)
     assert time.perf_counter() - began < 3.0
+
+
+# ---- what would cost too much ----
+
+
+@pytest.mark.parametrize("field", ["bname", "scope", "topic"])
+def test_a_text_of_a_static_topic_is_no_container(field: str) -> None:
+    with pytest.raises(BodyDecodeError, match=f"{field} is not a text"):
+        decoded(wrapped(f'{{"topicQueueMappingInfoMap":{{"t":{{"{field}":{{"a":1}}}}}}}}'))
+
+
+def test_null_leaves_the_texts_of_a_static_topic_at_their_defaults() -> None:
+    body = decoded(wrapped('{"topicQueueMappingInfoMap":{"t":{"topic":null,"bname":null,"scope":null,"dirty":null}}}'))
+
+    assert body.topic_mappings == {"t": TopicQueueMappingInfo("t", "", 0, 0, "__global__", False, {})}
+
+
+def test_a_text_named_again_and_again_is_refused() -> None:
+    members = ",".join(f'"{number}":{{"bname":{{"$ref":"$.x"}}}}' for number in range(1_000))
+    body = f'{{"x":"{"x" * 100_000}","topicConfigSerializeWrapper":{{"topicQueueMappingInfoMap":{{{members}}}}}}}'
+
+    with pytest.raises(BodyDecodeError, match="references make the document many times larger"):
+        decoded(body.encode())
+
+
+def test_an_error_quotes_only_the_beginning_of_a_long_name() -> None:
+    with pytest.raises(BodyDecodeError) as raised:
+        decoded(wrapped('{"topicConfigTable":{"' + "t" * 100_000 + '":[]}}'))
+
+    assert len(str(raised.value)) < 500
+
+
+def test_a_count_beyond_the_limit_is_refused_before_its_parts_are_read() -> None:
+    data = chunk(b"{}") + struct.pack(">i", MAX_ENTRIES + 1) + chunk(b"T 1 1 1 ") * 10
+
+    with pytest.raises(BodyDecodeError, match=f"{MAX_ENTRIES + 1} entries exceed"):
+        decoded(zlib.compress(data), compressed=True)
+
+
+def test_a_table_with_too_many_entries_is_refused() -> None:
+    table = ",".join(f'"{number:x}":{{}}' for number in range(MAX_ENTRIES + 1))
+
+    with pytest.raises(BodyDecodeError, match=f"topicConfigTable has {MAX_ENTRIES + 1} entries"):
+        decoded(wrapped('{"topicConfigTable":{' + table + "}}"))
+
+
+def test_parts_of_a_deflated_body_are_not_read_leniently() -> None:
+    with pytest.raises(BodyDecodeError):
+        decoded(zlib.compress(inflated(mappings=(b"{'topic':'t'}",))), compressed=True)

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from namesrv_stream.processor.name_server import Options
 from namesrv_stream.remoting import fastjson
 from namesrv_stream.remoting.codes import RequestCode, ResponseCode
 from namesrv_stream.remoting.command import RemotingCommand
@@ -20,6 +21,15 @@ def two_clusters() -> Exchange:
     body = a_body({**flagged, "TopicTest": a_topic()})
     server.send(a_registration_request(SLAVE, 0, body=body, brokerName="broker-b", clusterName="c1"), connection=2)
     return server
+
+
+ALL = RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
+GATED = (
+    RequestCode.GET_TOPICS_BY_CLUSTER,
+    RequestCode.GET_UNIT_TOPIC_LIST,
+    RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST,
+    RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST,
+)
 
 
 def asked(server: Exchange, code: RequestCode, **fields: str) -> Any:
@@ -65,3 +75,25 @@ def test_without_brokers_there_is_none_to_ask() -> None:
 )
 def test_unit_topics_are_chosen_by_their_flags(code: RequestCode, topics: list[str]) -> None:
     assert asked(two_clusters(), code) == {"topicList": topics}
+
+
+@pytest.mark.parametrize(
+    ("options", "off"),
+    [
+        (Options(enable_all_topic_list=False), (ALL,)),
+        (Options(enable_topic_list=False), GATED),
+    ],
+)
+def test_lists_that_are_switched_off_are_refused_in_javas_words_and_no_others(
+    options: Options, off: tuple[RequestCode, ...]
+) -> None:
+    server = two_clusters()
+    server.server.options = options
+
+    for code in (ALL, *GATED, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS):
+        response = server.send(RemotingCommand(code, opaque=4)).response
+        if code in off:
+            assert (response.code, response.remark) == (ResponseCode.SYSTEM_ERROR, "disable")
+            assert (response.ext_fields, response.body) == (None, None)
+        else:
+            assert response.code == ResponseCode.SUCCESS

@@ -10,7 +10,13 @@ from hypothesis import given, settings
 from namesrv_stream.errors import FrameTooLarge, HeaderDecodeError, RemotingError
 from namesrv_stream.remoting.codes import LanguageCode, RequestCode, SerializeType
 from namesrv_stream.remoting.command import RemotingCommand
-from namesrv_stream.remoting.frame import MAX_FRAME_BYTES, FrameBuffer, decode_frame, encode_frame
+from namesrv_stream.remoting.frame import (
+    MAX_FRAME_BYTES,
+    MAX_HEADER_BYTES,
+    FrameBuffer,
+    decode_frame,
+    encode_frame,
+)
 from tests.support.strategies_remoting import chunks, commands, mutations, streams
 from tests.vectors.captured import CapturedFrame, captured_frames
 
@@ -234,8 +240,8 @@ def test_all_24_bits_of_the_header_length_count() -> None:
     assert decode_frame(encode_frame(command)[4:]) == command
 
 
-def test_a_header_longer_than_24_bits_can_say_is_not_written() -> None:
-    with pytest.raises(ValueError, match="does not fit a frame"):
+def test_a_header_longer_than_is_read_is_not_written() -> None:
+    with pytest.raises(ValueError, match="exceeds"):
         encode_frame(replace(ROUTE_REQUEST, remark="x" * 0x1000000))
 
 
@@ -294,3 +300,13 @@ def _read(pieces: Sequence[bytes]) -> tuple[list[bytes], str]:
     except RemotingError as error:
         return frames + buffer.frames_before_error, str(error)
     return frames, ""
+
+
+def test_the_longest_header_is_read_and_one_byte_more_is_refused() -> None:
+    bare = len(encode_frame(RemotingCommand(105, remark=""))) - 8
+    longest = RemotingCommand(105, remark="x" * (MAX_HEADER_BYTES - bare))
+    raw = encode_frame(longest)
+
+    assert decode_frame(raw[4:]) == longest
+    with pytest.raises(HeaderDecodeError, match=f"{MAX_HEADER_BYTES + 1} bytes exceed"):
+        decode_frame((MAX_HEADER_BYTES + 1).to_bytes(4, "big") + b" " + raw[8:])

@@ -228,6 +228,12 @@ def test_brokers_of_other_zones_go_with_queues_and_filter_servers(zone: str) -> 
     assert route.filter_server_table == {"1.1.1.1:1": ("f:1",)}
 
 
+def test_zones_are_compared_char_by_char_as_java_does() -> None:
+    table = table_of(a_registration("1.1.1.1:1", broker_name="b1", zone_name="straße"))
+    assert in_zone(route_of(table), "STRAßE").broker_datas
+    assert not in_zone(route_of(table), "STRASSE").broker_datas
+
+
 def test_broker_without_a_zone_goes() -> None:
     route = in_zone(route_of(table_of(a_registration())), "z1")
 

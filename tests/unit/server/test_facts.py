@@ -1,6 +1,7 @@
 """Facts: the last of each broker, in order, bounded."""
 
 from namesrv_stream.route.events import (
+    AcceptedEvent,
     BrokerDisconnected,
     BrokerEvent,
     BrokerHeartbeat,
@@ -33,7 +34,7 @@ def item(event: BrokerEvent) -> Item:
     return Item(event, Pending(event))
 
 
-def said(facts: Facts) -> list[BrokerEvent]:
+def said(facts: Facts) -> list[AcceptedEvent]:
     return [i.event for fact in facts.all() for i in fact.items()]
 
 

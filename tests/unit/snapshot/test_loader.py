@@ -6,7 +6,7 @@ import pytest
 from deltalake import write_deltalake
 
 from namesrv_stream.errors import TableSchemaMismatch
-from namesrv_stream.route.events import KvPut, TopicDeleted
+from namesrv_stream.route.events import KvDeleted, KvPut, TopicDeleted
 from namesrv_stream.snapshot import load_snapshot, read_tables
 from namesrv_stream.tables import ROUTE_CHANGES, table_path
 from tests.support.builders import S1, a_registration
@@ -37,6 +37,17 @@ def test_state_and_the_changes_since_make_the_table(tmp_path: Path) -> None:
     tables.log.say(TopicDeleted(S1, "TopicTest", None))
     tables.commit()
     assert load_snapshot(tables.dir).table.groups == tables.log.groups.groups
+
+
+def test_a_namespace_outlives_its_last_key(tmp_path: Path) -> None:
+    tables = TablesOfLog(tmp_path)
+    tables.log.say(KvPut(S1, "ns", "k", "v"))
+    tables.log.say(KvDeleted(S1, "ns", "k"))
+    tables.log.say(KvDeleted(S1, "never", "k"))
+    tables.commit()
+    assert load_snapshot(tables.dir).table.kv == {"ns": {}}
+    tables.compact()
+    assert load_snapshot(tables.dir).table.kv == {"ns": {}}
 
 
 def test_files_that_the_state_covers_are_not_read(tmp_path: Path) -> None:

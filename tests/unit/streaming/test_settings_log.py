@@ -3,8 +3,9 @@
 from dataclasses import asdict
 
 from namesrv_stream.route.settings import FoldSettings
+from namesrv_stream.route.table import RouteTable
 from namesrv_stream.settings import Settings
-from namesrv_stream.streaming.settings_log import changed_settings
+from namesrv_stream.streaming.settings_log import changed_settings, configured_settings
 
 
 def _settings(**liveness: int | bool) -> Settings:
@@ -37,3 +38,18 @@ def test_the_fold_knows_every_liveness_setting_with_the_same_default() -> None:
     configured = Settings().liveness.model_dump()
     assert configured.pop("tick_interval_ms")
     assert configured == {name: fold[name] for name in configured}
+
+
+def test_a_partition_that_an_earlier_start_did_not_reach_is_told_now() -> None:
+    table = RouteTable()
+    table.replace_settings(0, {("config", "default_timeout_ms"): "5000", ("effective", "default_timeout_ms"): "5000"})
+
+    assert configured_settings(table, 0) == {"default_timeout_ms": "5000"}
+    assert configured_settings(table, 1) == {}
+
+
+def test_what_was_changed_at_run_time_is_not_the_configurations() -> None:
+    table = RouteTable()
+    table.replace_settings(0, {("effective", "delete_topic_with_broker_registration"): "true"})
+
+    assert changed_settings(Settings(), configured_settings(table, 0)) == {}

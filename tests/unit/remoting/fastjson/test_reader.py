@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from namesrv_stream.remoting.fastjson import MAX_DEPTH, dumps_legacy, loads, loads_lenient
+from namesrv_stream.remoting.fastjson import (
+    MAX_DEPTH,
+    MAX_LENIENT_BYTES,
+    MAX_VALUES,
+    dumps_legacy,
+    loads,
+    loads_lenient,
+    loads_written,
+)
 from tests.support.strategies_remoting import mutations
 from tests.vectors.captured import captured_frames
 
@@ -157,7 +165,7 @@ def test_numbers_can_be_kept_as_they_were_written() -> None:
 @pytest.mark.parametrize(
     "hostile",
     [
-        pytest.param("{0:" * 200_000, id="keys that open objects"),
+        pytest.param("{0:" * 150_000, id="keys that open objects"),
         pytest.param('{"' + "\\" * 400_001, id="backslashes"),
         pytest.param("[" + "/*" * 200_000, id="comments that open"),
         pytest.param("[" + "/**/" * 100_000, id="comments"),
@@ -237,3 +245,27 @@ def _with_text_keys(value: Any) -> Any:
     if isinstance(value, list):
         return [_with_text_keys(item) for item in value]
     return value
+
+
+def test_a_document_of_too_many_values_is_refused_before_it_is_read() -> None:
+    with pytest.raises(ValueError, match=f"more than {MAX_VALUES} values"):
+        loads(b"[" + b"0," * MAX_VALUES + b"0]")
+
+
+def test_only_what_is_short_is_read_leniently() -> None:
+    assert len(loads(b"['a'" + b" " * (MAX_LENIENT_BYTES - 5) + b"]")) == 1
+
+    with pytest.raises(ValueError, match="too many for reading them leniently"):
+        loads(b"['a'" + b" " * MAX_LENIENT_BYTES + b"]")
+
+
+def test_what_fastjson_writes_is_told_from_what_it_reads() -> None:
+    assert loads_written(b'{0:{"a":1},"b":{"$ref":"$[0]"}}') == {"0": {"a": 1}, "b": {"a": 1}}
+
+    with pytest.raises(ValueError, match="expected"):
+        loads_written(b"{a:1}")
+
+
+def test_too_many_integer_keys_are_not_quoted() -> None:
+    with pytest.raises(ValueError, match="too many for reading them leniently"):
+        loads(b"{" + b",".join(b"%d:0" % number for number in range(300_002)) + b"}")

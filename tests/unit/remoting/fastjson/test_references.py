@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from namesrv_stream.remoting.fastjson import loads
+from namesrv_stream.remoting.fastjson import MAX_DEPTH, MAX_LENIENT_BYTES, loads
 
 
 @pytest.mark.parametrize(
@@ -61,5 +61,36 @@ def test_references_share_the_object() -> None:
 def test_references_cannot_blow_a_document_up() -> None:
     large = "[" + "0," * 10_000 + "0]"
 
-    with pytest.raises(ValueError, match="larger than its text"):
+    with pytest.raises(ValueError, match="many times larger than its text"):
         loads('{"a":' + large + ',"b":[' + '{"$ref":"$.a"},' * 10_000 + "]}")
+
+
+@pytest.mark.parametrize("large", ['"' + "x" * 100_000 + '"', '{"' + "x" * 100_000 + '":1}'], ids=["text", "key"])
+def test_references_cannot_repeat_a_long_text_without_end(large: str) -> None:
+    text = '{"a":' + large + ',"b":[' + '{"$ref":"$.a"},' * 1_000 + "0]}"
+
+    with pytest.raises(ValueError, match="many times larger than its text"):
+        loads(text)
+
+
+def test_an_object_may_be_named_often() -> None:
+    assert (
+        loads('{"a":{"x":"' + "x" * 200 + '"},"b":[' + '{"$ref":"$.a"},' * 99 + '{"$ref":"$.a"}]}')["b"]
+        == [{"x": "x" * 200}] * 100
+    )
+
+
+def test_the_last_of_two_members_of_one_name_counts_though_the_first_is_a_reference() -> None:
+    assert loads("{a:{x:1},b:{$ref:'$.a'},b:2}") == {"a": {"x": 1}, "b": 2}
+
+
+def test_references_of_a_large_document_are_read_as_fast_as_the_rest() -> None:
+    topics = ",".join(f'"t{i}":{{"x":{i},"a":{{"$ref":"$.none"}}}}' for i in range(50_000))
+    assert len(topics) > MAX_LENIENT_BYTES
+
+    assert loads('{"a":{"x":1},"none":{},"t":{' + topics + "}}")["t"]["t49999"] == {"x": 49999, "a": {}}
+
+
+def test_a_document_with_references_is_nested_no_deeper_than_others() -> None:
+    with pytest.raises(ValueError, match="nested more than"):
+        loads("[" * (MAX_DEPTH + 1) + '{"$ref":"$"}' + "]" * (MAX_DEPTH + 1))

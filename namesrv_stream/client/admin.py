@@ -1,0 +1,262 @@
+"""What operators change: at every name server of the list, as mqadmin does, since Java's never talk to each other.
+
+Each change can be repeated without harm, so after NotOnAllServers the same call again completes it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from namesrv_stream.client.errors import (
+    ConnectionLost,
+    NameServersUnreachable,
+    NotOnAllServers,
+    RequestTimedOut,
+    UnexpectedAnswer,
+)
+from namesrv_stream.client.name_servers import NameServers, Outcome
+from namesrv_stream.client.queries import decode_kv_table, expect_success, kv_table_request, request
+from namesrv_stream.errors import NamesrvStreamError, QueryNotFound
+from namesrv_stream.remoting.codes import RequestCode
+from namesrv_stream.remoting.command import RemotingCommand
+from namesrv_stream.remoting.headers import (
+    AddWritePermOfBrokerRequestHeader,
+    DeleteKVConfigRequestHeader,
+    DeleteTopicFromNamesrvRequestHeader,
+    PutKVConfigRequestHeader,
+    WipeWritePermOfBrokerRequestHeader,
+)
+from namesrv_stream.remoting.response_headers import (
+    AddWritePermOfBrokerResponseHeader,
+    WipeWritePermOfBrokerResponseHeader,
+)
+
+T = TypeVar("T")
+
+#: Namespace of ordered topics' ``broker:count;…``. Source: rocketmq 5.3.3, NamesrvUtil.NAMESPACE_ORDER_TOPIC_CONFIG.
+ORDER_TOPIC_CONFIG: Final = "ORDER_TOPIC_CONFIG"
+
+
+async def put_kv(
+    servers: NameServers, namespace: str, key: str, value: str, timeout_ms: int = 3_000
+) -> tuple[str, ...]:
+    """Set one entry of the key-value table.
+
+    Returns:
+        The servers, all of them.
+
+    Raises:
+        NameServersUnreachable: No server answered.
+        NotOnAllServers: Some servers refused or did not answer.
+        UnexpectedAnswer: The only server refused.
+    """
+    header = PutKVConfigRequestHeader(namespace=namespace, key=key, value=value)
+    return await _change(servers, RequestCode.PUT_KV_CONFIG, header.to_ext_fields(), timeout_ms)
+
+
+async def delete_kv(servers: NameServers, namespace: str, key: str, timeout_ms: int = 3_000) -> tuple[str, ...]:
+    """Remove one entry of the key-value table, if it is there.
+
+    Returns:
+        The servers, all of them.
+
+    Raises:
+        NameServersUnreachable: No server answered.
+        NotOnAllServers: Some servers refused or did not answer.
+        UnexpectedAnswer: The only server refused.
+    """
+    header = DeleteKVConfigRequestHeader(namespace=namespace, key=key)
+    return await _change(servers, RequestCode.DELETE_KV_CONFIG, header.to_ext_fields(), timeout_ms)
+
+
+async def delete_topic(
+    servers: NameServers, topic: str, cluster: str | None = None, timeout_ms: int = 3_000
+) -> tuple[str, ...]:
+    """Forget a topic's route; brokers that still have the topic bring it back with their next registration.
+
+    Args:
+        servers: Where.
+        topic: The topic.
+        cluster: Only the brokers of this cluster; None for all.
+        timeout_ms: Milliseconds that each server has for its answer.
+
+    Returns:
+        The servers, all of them.
+
+    Raises:
+        NameServersUnreachable: No server answered.
+        NotOnAllServers: Some servers refused or did not answer.
+        UnexpectedAnswer: The only server refused.
+    """
+    header = DeleteTopicFromNamesrvRequestHeader(topic=topic, cluster_name=cluster)
+    return await _change(servers, RequestCode.DELETE_TOPIC_IN_NAMESRV, header.to_ext_fields(), timeout_ms)
+
+
+async def wipe_write_perm(servers: NameServers, broker_name: str, timeout_ms: int = 3_000) -> list[Outcome[int]]:
+    """Take a broker's write permission away from all its topics, until it changes one of them.
+
+    Returns:
+        How many topics it has, at each server.
+    """
+    header = WipeWritePermOfBrokerRequestHeader(broker_name=broker_name)
+    code = RequestCode.WIPE_WRITE_PERM_OF_BROKER
+
+    def count(response: RemotingCommand) -> int | None:
+        return WipeWritePermOfBrokerResponseHeader.from_ext_fields(response.ext_fields).wipe_topic_count
+
+    return await servers.invoke_each(request(code, header.to_ext_fields()), _counted(code, count), timeout_ms)
+
+
+async def add_write_perm(servers: NameServers, broker_name: str, timeout_ms: int = 3_000) -> list[Outcome[int]]:
+    """Give it back.
+
+    Returns:
+        How many topics it has, at each server.
+    """
+    header = AddWritePermOfBrokerRequestHeader(broker_name=broker_name)
+    code = RequestCode.ADD_WRITE_PERM_OF_BROKER
+
+    def count(response: RemotingCommand) -> int | None:
+        return AddWritePermOfBrokerResponseHeader.from_ext_fields(response.ext_fields).add_topic_count
+
+    return await servers.invoke_each(request(code, header.to_ext_fields()), _counted(code, count), timeout_ms)
+
+
+async def name_server_config(servers: NameServers, timeout_ms: int = 3_000) -> list[Outcome[dict[str, str]]]:
+    """The configuration of each server."""
+    code = RequestCode.GET_NAMESRV_CONFIG
+
+    def decode(response: RemotingCommand) -> dict[str, str]:
+        expect_success(code, response)
+        if response.body is None:
+            raise UnexpectedAnswer(code, 0, "no body")
+        # The server writes the values as they are, without the escapes that Java's properties have.
+        pairs = (line.partition("=") for line in response.body.decode("utf-8", "replace").split("\n") if line)
+        return {key: value for key, _, value in pairs}
+
+    return await servers.invoke_each(request(code), decode, timeout_ms)
+
+
+async def update_name_server_config(
+    servers: NameServers, values: Mapping[str, str], timeout_ms: int = 3_000
+) -> tuple[str, ...]:
+    """Change settings at run time; servers of RocketMQ pass over keys that they do not know.
+
+    Returns:
+        The servers, all of them.
+
+    Raises:
+        NameServersUnreachable: No server answered.
+        NotOnAllServers: Some servers refused or did not answer.
+        UnexpectedAnswer: The only server refused.
+    """
+    body = "".join(f"{_escaped(key)}={_escaped(value)}\n" for key, value in values.items()).encode("ascii")
+    return await _change(servers, RequestCode.UPDATE_NAMESRV_CONFIG, None, timeout_ms, body)
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What one server got of an import: entries put because they were not there, or differed; and left alone."""
+
+    added: int
+    changed: int
+    unchanged: int
+
+
+async def import_kv(
+    servers: NameServers, tables: Mapping[str, Mapping[str, str]], timeout_ms: int = 3_000
+) -> list[Outcome[Imported]]:
+    """Put the entries that a server does not have as they are here; others of its own stay.
+
+    Args:
+        servers: Where.
+        tables: Namespace to key to value.
+        timeout_ms: Milliseconds for each answer.
+    """
+    return [await _import_at(servers, addr, tables, timeout_ms) for addr in servers.addrs]
+
+
+async def _import_at(
+    servers: NameServers, addr: str, tables: Mapping[str, Mapping[str, str]], timeout_ms: int
+) -> Outcome[Imported]:
+    added = changed = unchanged = 0
+    try:
+        for namespace, entries in tables.items():
+            try:
+                response = await servers.invoke_at(addr, kv_table_request(namespace), timeout_ms)
+                there = decode_kv_table(namespace, response)
+            except QueryNotFound:
+                there = {}
+            for key, value in entries.items():
+                if there.get(key) == value:
+                    unchanged += 1
+                    continue
+                header = PutKVConfigRequestHeader(namespace=namespace, key=key, value=value)
+                put = request(RequestCode.PUT_KV_CONFIG, header.to_ext_fields())
+                expect_success(RequestCode.PUT_KV_CONFIG, await servers.invoke_at(addr, put, timeout_ms))
+                added, changed = (added, changed + 1) if key in there else (added + 1, changed)
+    except NamesrvStreamError as error:
+        return Outcome(addr, error=error)
+    return Outcome(addr, value=Imported(added, changed, unchanged))
+
+
+async def _change(
+    servers: NameServers,
+    code: RequestCode,
+    ext_fields: dict[str, str] | None,
+    timeout_ms: int,
+    body: bytes | None = None,
+) -> tuple[str, ...]:
+    def decode(response: RemotingCommand) -> bool:
+        expect_success(code, response)
+        return True
+
+    outcomes = await servers.invoke_each(request(code, ext_fields, body), decode, timeout_ms)
+    check(outcomes)
+    return tuple(outcome.addr for outcome in outcomes)
+
+
+def check(outcomes: Sequence[Outcome[T]]) -> None:
+    """Pass over outcomes that are all good.
+
+    Raises:
+        NameServersUnreachable: No server answered.
+        NotOnAllServers: Some servers refused or did not answer.
+        UnexpectedAnswer: The only server refused.
+    """
+    errors = {outcome.addr: outcome.error for outcome in outcomes if outcome.error is not None}
+    if not errors:
+        return
+    reasons = {addr: _reason(error) for addr, error in errors.items()}
+    if len(errors) == len(outcomes) and all(isinstance(e, ConnectionLost | RequestTimedOut) for e in errors.values()):
+        raise NameServersUnreachable(reasons)
+    if len(outcomes) == 1:
+        raise errors[outcomes[0].addr]
+    raise NotOnAllServers([outcome.addr for outcome in outcomes if outcome.error is None], reasons)
+
+
+def _reason(error: NamesrvStreamError) -> str:
+    return error.reason if isinstance(error, ConnectionLost | RequestTimedOut) else str(error)
+
+
+def _counted(code: RequestCode, count: Callable[[RemotingCommand], int | None]) -> Callable[[RemotingCommand], int]:
+    def decode(response: RemotingCommand) -> int:
+        expect_success(code, response)
+        topics = count(response)
+        if topics is None:
+            raise UnexpectedAnswer(code, 0, "no topic count")
+        return topics
+
+    return decode
+
+
+def _escaped(text: str) -> str:
+    """``text`` as a key or a value of a Java properties file. Source: java.util.Properties."""
+    special = {"\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f"}
+    units = text.encode("utf-16-be", "surrogatepass")
+    chars = (chr(int.from_bytes(units[i : i + 2])) for i in range(0, len(units), 2))
+    return "".join(
+        special.get(char)
+        or (f"\\{char}" if char in "\\ =:#!" else char if " " <= char <= "~" else f"\\u{ord(char):04x}")
+        for char in chars
+    )

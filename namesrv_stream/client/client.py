@@ -1,0 +1,239 @@
+"""The client: routes and queues of topics, from whichever name server answers."""
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from namesrv_stream.client import queries
+from namesrv_stream.client.address_server import fetch_name_servers, is_address_server
+from namesrv_stream.client.client_id import default_client_id
+from namesrv_stream.client.errors import AddressServerUnreachable, ClientClosed, NoQueue
+from namesrv_stream.client.name_servers import (
+    CONNECT_TIMEOUT_MS,
+    REQUEST_TIMEOUT_MS,
+    NameServers,
+    parse_name_servers,
+)
+from namesrv_stream.client.queues import MessageQueue, next_queue
+from namesrv_stream.client.route import ClusterInfo, TopicRouteData
+from namesrv_stream.client.route_cache import RouteCache, TopicRoute
+from namesrv_stream.logs import safe
+from namesrv_stream.remoting.acl import AclCredentials
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ClientOptions:
+    """How a client behaves; all durations are milliseconds.
+
+    Attributes:
+        connect_timeout_ms: For a connection to be made.
+        request_timeout_ms: For each name server's answer.
+        poll_name_server_interval_ms: Between two refreshes of all routes.
+        missing_topic_interval_ms: Between two questions for a topic that has no route, or no queue to write to.
+        unused_topic_ms: Nobody asked for a topic for so long: it is forgotten.
+        address_server_interval_ms: Between two questions to the HTTP address server, if one is used.
+
+    Source: the defaults are those of rocketmq 5.3.3 (NettyClientConfig, ClientConfig, MQClientInstance), which knows no
+    bound for missing and unused topics.
+    """
+
+    connect_timeout_ms: int = CONNECT_TIMEOUT_MS
+    request_timeout_ms: int = REQUEST_TIMEOUT_MS
+    poll_name_server_interval_ms: int = 30_000
+    missing_topic_interval_ms: int = 1_000
+    unused_topic_ms: int = 600_000
+    address_server_interval_ms: int = 120_000
+
+
+class Client:
+    """A client of name servers; an async context manager. It belongs to the event loop that started it."""
+
+    def __init__(
+        self,
+        name_servers: str,
+        *,
+        client_id: str | None = None,
+        credentials: AclCredentials | None = None,
+        options: ClientOptions | None = None,
+    ) -> None:
+        """Connect to nothing yet.
+
+        Args:
+            name_servers: ``host:port;host:port``, or ``http://host/rocketmq/nsaddr``, which is asked for such a list.
+            client_id: For people who read logs; ``ip@pid`` if not given.
+            credentials: Signs every request; None for none.
+            options: Durations.
+
+        Raises:
+            ConfigError: ``name_servers`` is neither.
+        """
+        self.client_id = client_id or default_client_id()
+        self.options = options or ClientOptions()
+        self._credentials = credentials
+        self._address_server = name_servers.strip() if is_address_server(name_servers) else None
+        self._addrs = () if self._address_server else parse_name_servers(name_servers)
+        self._servers: NameServers | None = None
+        self._turns: dict[str, int] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        self._routes = RouteCache(
+            self._fetch_route, self.options.missing_topic_interval_ms, self.options.unused_topic_ms
+        )
+
+    async def start(self) -> None:
+        """Begin to keep routes fresh; asks the address server, if there is one, for its first list.
+
+        Raises:
+            AddressServerUnreachable: It gave no list.
+        """
+        if self._servers is not None:
+            return
+        if self._address_server is not None:
+            self._addrs = await fetch_name_servers(self._address_server, self.options.connect_timeout_ms)
+        self._servers = NameServers(self._addrs, self.options.connect_timeout_ms, self._credentials)
+        self._every("routes", self.options.poll_name_server_interval_ms, self._refresh_routes)
+        if self._address_server is not None:
+            self._every("name servers", self.options.address_server_interval_ms, self._refresh_name_servers)
+
+    async def close(self) -> None:
+        """End the background work and close all connections; whoever still waits for an answer gets ClientClosed."""
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        self._tasks.clear()
+        await self._routes.close()
+        if self._servers is not None:
+            await self._servers.close()
+
+    async def __aenter__(self) -> Self:
+        """Start it."""
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it."""
+        await self.close()
+
+    @property
+    def name_servers(self) -> NameServers:
+        """The name servers, for all that ``queries`` and ``admin`` can ask and change.
+
+        Raises:
+            ClientClosed: The client has not been started.
+        """
+        if self._servers is None:
+            raise ClientClosed
+        return self._servers
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """The topics whose routes are kept fresh."""
+        return self._routes.topics
+
+    async def route(self, topic: str) -> TopicRoute:
+        """The route of a topic: from memory if it was asked for before.
+
+        Raises:
+            TopicNotExist: No broker serves it.
+            UnexpectedAnswer: The name server refused, or its answer cannot be read.
+            NameServersUnreachable: No name server answered.
+            ClientClosed: The client is not started, or closed.
+        """
+        if self._servers is None:
+            raise ClientClosed
+        return await self._routes.get(topic)
+
+    async def select_queue(self, topic: str, exclude: Collection[str] = ()) -> MessageQueue:
+        """The queue to write to next: one after the other, beginning anywhere.
+
+        Args:
+            topic: The topic.
+            exclude: Names of brokers that failed just now; one of them is chosen only if there is no other.
+
+        Returns:
+            A queue whose ``broker_addr`` is a master's.
+
+        Raises:
+            NoQueue: There is a route, and no queue in it that can be written.
+            TopicNotExist: No broker serves the topic.
+            UnexpectedAnswer: The name server refused, or its answer cannot be read.
+            NameServersUnreachable: No name server answered.
+            ClientClosed: The client is not started, or closed.
+        """
+        avoided = {exclude} if isinstance(exclude, str) else exclude
+        queue = self._next_queue(await self.route(topic), avoided)
+        if queue is None:
+            queue = self._next_queue(await self._routes.renew(topic), avoided)
+        if queue is None:
+            raise NoQueue(topic)
+        return queue
+
+    async def readable_queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        """The queues that consumers share.
+
+        Raises:
+            TopicNotExist: No broker serves the topic.
+            UnexpectedAnswer: The name server refused, or its answer cannot be read.
+            NameServersUnreachable: No name server answered.
+            ClientClosed: The client is not started, or closed.
+        """
+        return (await self.route(topic)).readable_queues
+
+    async def cluster_info(self) -> ClusterInfo:
+        """All clusters and brokers, as a name server knows them now."""
+        return await queries.cluster_info(self.name_servers, self.options.request_timeout_ms)
+
+    async def topic_list(self, cluster: str | None = None) -> tuple[str, ...]:
+        """All topics now, or those of one cluster, sorted."""
+        if cluster is None:
+            return await queries.topic_list(self.name_servers, self.options.request_timeout_ms)
+        return await queries.topics_of_cluster(self.name_servers, cluster, self.options.request_timeout_ms)
+
+    def _next_queue(self, route: TopicRoute, avoided: Collection[str]) -> MessageQueue | None:
+        turn = self._turns.get(route.topic)
+        if turn is None:
+            turn = random.randrange(max(1, len(route.writable_queues)))
+        queue, self._turns[route.topic] = next_queue(route.writable_queues, turn, avoided)
+        return queue
+
+    async def _fetch_route(self, topic: str) -> TopicRouteData:
+        return await queries.topic_route(self.name_servers, topic, self.options.request_timeout_ms)
+
+    def _every(self, what: str, interval_ms: int, work: Callable[[], Awaitable[None]]) -> None:
+        async def repeat() -> None:
+            while True:
+                await asyncio.sleep(interval_ms / 1000)
+                try:
+                    await work()
+                except ClientClosed:
+                    return
+                except Exception:
+                    # A defect of ours must not end the refreshes of a client that serves on.
+                    logger.exception("refresh failed what=%s client_id=%s", what, safe(self.client_id))
+
+        name = f"{self.client_id} {what}"
+        self._tasks.append(asyncio.get_running_loop().create_task(repeat(), name=name))
+
+    async def _refresh_routes(self) -> None:
+        await self._routes.refresh()
+        known = self._routes.topics
+        self._turns = {topic: turn for topic, turn in self._turns.items() if topic in known}
+
+    async def _refresh_name_servers(self) -> None:
+        assert self._address_server is not None
+        try:
+            addrs = await fetch_name_servers(self._address_server, self.options.connect_timeout_ms)
+        except AddressServerUnreachable as error:
+            logger.warning("name servers not refreshed, the old list stays reason=%s", safe(str(error)))
+            return
+        if set(addrs) != set(self.name_servers.addrs):
+            logger.info("name servers changed now=%s", safe(";".join(addrs)))
+            await self.name_servers.replace_addrs(addrs)

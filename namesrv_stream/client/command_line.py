@@ -1,0 +1,141 @@
+"""What all commands that talk to name servers have in common: whom to ask, as whom, and how answers are printed."""
+
+import asyncio
+import inspect
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Final, TypeVar
+
+import orjson
+import typer
+
+from namesrv_stream.client.address_server import fetch_name_servers, is_address_server
+from namesrv_stream.client.name_servers import NameServers, parse_name_servers
+from namesrv_stream.errors import ConfigError
+from namesrv_stream.remoting.acl import AclCredentials
+from namesrv_stream.settings import load_settings
+
+T = TypeVar("T")
+
+TIMEOUT_MS: Final = 5_000  # mqadmin's
+
+_SECRET_KEY_VARIABLE: Final = "NAMESRV_SECRET_KEY"
+_SECURITY_TOKEN_VARIABLE: Final = "NAMESRV_SECURITY_TOKEN"
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the answer as JSON, for scripts.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Whom a command asks.
+
+    Attributes:
+        name_servers: ``-n`` as given, or its default.
+        credentials: Signs the requests; None for none.
+    """
+
+    name_servers: str
+    credentials: AclCredentials | None
+
+    def ask(self, question: Callable[[NameServers], Awaitable[T]]) -> T:
+        """Connect, ask, close."""
+
+        async def ask() -> T:
+            is_http = is_address_server(self.name_servers)
+            addrs = await fetch_name_servers(self.name_servers) if is_http else parse_name_servers(self.name_servers)
+            servers = NameServers(addrs, credentials=self.credentials)
+            try:
+                return await question(servers)
+            finally:
+                await servers.close()
+
+        return asyncio.run(ask())
+
+
+def asks(command: Callable[..., None]) -> Callable[..., None]:
+    """``command(target, …)`` as a command whose flags say what the target is, besides those of its own."""
+
+    def run(
+        *,
+        name_servers: Annotated[
+            str,
+            typer.Option(
+                "--name-servers",
+                "-n",
+                envvar="NAMESRV_ADDR",
+                help="Name servers, or http://host/rocketmq/nsaddr. Default: the configured port on this machine.",
+                metavar="'HOST:PORT;…'",
+                show_default=False,
+            ),
+        ] = "",
+        access_key: Annotated[
+            str | None,
+            typer.Option(
+                "--access-key", envvar="NAMESRV_ACCESS_KEY", help="Sign requests as this account.", metavar="KEY"
+            ),
+        ] = None,
+        secret_key_file: Annotated[
+            Path | None,
+            typer.Option(
+                "--secret-key-file", help=f"Its secret; or set {_SECRET_KEY_VARIABLE}.", metavar="FILE", dir_okay=False
+            ),
+        ] = None,
+        **own: Any,
+    ) -> None:
+        for name, value in own.items():
+            if isinstance(value, str) and not value.isascii():
+                _check_text(name, value)
+        target = Target(name_servers or default_name_servers(), _credentials(access_key, secret_key_file))
+        command(target, **own)
+
+    own_parameters = list(inspect.signature(command).parameters.values())[1:]
+    shared = [p for p in inspect.signature(run).parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
+    parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in (*own_parameters, *shared)]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined] # what typer reads
+    run.__annotations__ = {p.name: p.annotation for p in parameters}
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    return run
+
+
+def default_name_servers() -> str:
+    """The server of the configuration, on this machine."""
+    return f"127.0.0.1:{load_settings().settings.remoting.listen_port or 9876}"
+
+
+def json_text(value: object) -> str:
+    """Indented, keys in order."""
+    return orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS).decode() + "\n"
+
+
+def emit(text: str) -> None:
+    """Print an answer."""
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def _check_text(name: str, value: str) -> None:
+    """Refuse what the terminal gave and UTF-8 cannot carry."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise ConfigError("command line", name.upper(), "is no UTF-8 text") from None
+
+
+def _credentials(access_key: str | None, secret_key_file: Path | None) -> AclCredentials | None:
+    secret = os.environ.get(_SECRET_KEY_VARIABLE)
+    if secret_key_file is not None:
+        try:
+            secret = secret_key_file.read_text(encoding="utf-8").strip()
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "is no text"
+            raise ConfigError(str(secret_key_file), "--secret-key-file", str(reason)) from None
+    if not access_key and secret_key_file is None:
+        return None
+    if not access_key:
+        raise ConfigError("command line", "--access-key", "is missing beside --secret-key-file")
+    if not secret:
+        raise ConfigError("command line", "--secret-key-file", f"is missing or empty; or set {_SECRET_KEY_VARIABLE}")
+    return AclCredentials(access_key, secret, os.environ.get(_SECURITY_TOKEN_VARIABLE) or None)

@@ -1,0 +1,139 @@
+"""Which queues of a topic can be written and read, and where: a function of its route; free of I/O.
+
+Source: rocketmq 5.3.3, MQClientInstance.topicRouteData2TopicPublishInfo and topicRouteData2TopicSubscribeInfo,
+ClientMetadata.topicRouteData2EndpointsForStaticTopic.
+"""
+
+from collections.abc import Collection, Sequence
+from typing import Final, NamedTuple
+
+from namesrv_stream.client.errors import UnexpectedAnswer
+from namesrv_stream.client.route import TopicQueueMapping, TopicRouteData
+from namesrv_stream.remoting.codes import RequestCode
+
+_MOCK_BROKER_PREFIX: Final = "__syslo__"  # MixAll.LOGICAL_QUEUE_MOCK_BROKER_PREFIX
+_GLOBAL_SCOPE: Final = "__global__"  # MixAll.METADATA_SCOPE_GLOBAL
+# A configuration that asks for more is a mistake, and would be carried out in memory.
+_MAX_QUEUES: Final = 65_536
+
+
+class MessageQueue(NamedTuple):
+    """One queue of a topic.
+
+    Attributes:
+        broker_name: Of a static topic, the name that stands for all its brokers, as in Java: ``__syslo__global__``.
+        broker_addr: Who holds it, ``host:port``: the master; None while nobody known does.
+    """
+
+    topic: str
+    broker_name: str
+    queue_id: int
+    broker_addr: str | None
+
+
+def writable_queues(route: TopicRouteData) -> tuple[MessageQueue, ...]:
+    """The queues that a producer chooses from.
+
+    An ordered topic's configuration wins, so that a key keeps its queue although a broker is away; such a queue, as one
+    of a static topic that no broker claims, has no address.
+
+    Raises:
+        UnexpectedAnswer: The order configuration is not ``broker:count;…``, or a count is absurd.
+    """
+    masters = {broker.broker_name: addr for broker in route.broker_datas if (addr := broker.master_addr) is not None}
+    if route.order_topic_conf:
+        counts = _order_conf(route.order_topic_conf)
+        return tuple(
+            MessageQueue(route.topic, name, queue_id, masters.get(name))
+            for name, count in counts
+            for queue_id in range(count)
+        )
+    # Java looks at the mappings only where there is no configuration at all, not even an empty one.
+    if route.order_topic_conf is None and route.queue_mappings:
+        return _static_queues(route, route.queue_mappings)
+    return tuple(
+        MessageQueue(route.topic, queue.broker_name, queue_id, masters[queue.broker_name])
+        for queue in route.queue_datas
+        if queue.is_writeable and queue.broker_name in masters
+        for queue_id in range(_bounded(queue.write_queue_nums))
+    )
+
+
+def readable_queues(route: TopicRouteData) -> tuple[MessageQueue, ...]:
+    """The queues that the consumers of a group share: of every broker with read permission, master or not.
+
+    Without a master the address is that of the slave with the lowest id.
+
+    Raises:
+        UnexpectedAnswer: A count is absurd.
+    """
+    if route.queue_mappings:
+        return _static_queues(route, route.queue_mappings)
+    addrs = {broker.broker_name: next(iter(broker.broker_addrs.values()), None) for broker in route.broker_datas}
+    return tuple(
+        MessageQueue(route.topic, queue.broker_name, queue_id, addrs.get(queue.broker_name))
+        for queue in route.queue_datas
+        if queue.is_readable
+        for queue_id in range(_bounded(queue.read_queue_nums))
+    )
+
+
+def next_queue(queues: Sequence[MessageQueue], turn: int, exclude: Collection[str]) -> tuple[MessageQueue | None, int]:
+    """The queue whose turn it is, passing over those without an address, and over brokers to avoid if others are left.
+
+    Args:
+        queues: To choose from.
+        turn: Turns taken so far.
+        exclude: Broker names to avoid.
+
+    Returns:
+        The queue, None if none has an address; and the turns taken then.
+
+    Source: rocketmq 5.3.3, TopicPublishInfo.selectOneMessageQueue.
+    """
+    fallback: tuple[MessageQueue | None, int] = (None, turn)
+    for step in range(len(queues)):
+        queue = queues[(turn + step) % len(queues)]
+        if queue.broker_addr is None:
+            continue
+        if queue.broker_name not in exclude:
+            return queue, turn + step + 1
+        if fallback[0] is None:
+            fallback = queue, turn + step + 1
+    return fallback
+
+
+def _static_queues(route: TopicRouteData, mappings: Sequence[TopicQueueMapping]) -> tuple[MessageQueue, ...]:
+    masters = {broker.broker_name: broker.master_addr for broker in route.broker_datas}
+    queues = []
+    for scope in sorted({mapping.scope for mapping in mappings if mapping.scope is not None}):
+        holders: dict[int, TopicQueueMapping] = {}
+        scoped = [mapping for mapping in mappings if mapping.scope == scope]
+        for mapping in sorted(scoped, key=lambda mapping: mapping.epoch):
+            holders |= dict.fromkeys(mapping.logical_queue_ids, mapping)
+        name = _MOCK_BROKER_PREFIX + (scope.removeprefix("__") if scope == _GLOBAL_SCOPE else scope)
+        for queue_id in range(_bounded(max(mapping.total_queues for mapping in scoped))):
+            holder = holders.get(queue_id)
+            addr = None if holder is None else masters.get(holder.broker_name)
+            queues.append(MessageQueue(route.topic, name, queue_id, addr))
+    return tuple(sorted(queues, key=lambda queue: queue.queue_id))
+
+
+def _order_conf(conf: str) -> list[tuple[str, int]]:
+    counts = []
+    for part in filter(None, conf.split(";")):
+        name, _, count = part.partition(":")
+        if not name or not count.strip().isdecimal():
+            raise _unexpected(f"orderTopicConf {conf!r}: expected broker:count, several separated by ;")
+        counts.append((name, _bounded(int(count))))
+    return counts
+
+
+def _bounded(count: int) -> int:
+    if count > _MAX_QUEUES:
+        raise _unexpected(f"{count} queues at one broker, more than {_MAX_QUEUES}")
+    return count
+
+
+def _unexpected(reason: str) -> UnexpectedAnswer:
+    return UnexpectedAnswer(RequestCode.GET_ROUTEINFO_BY_TOPIC, 0, reason)

@@ -1,0 +1,200 @@
+"""Routes of the topics that were asked for, kept fresh in the background.
+
+A route stays when a refresh fails, as in Java's client: brokers serve on while name servers are away. What has failed
+is told with the route.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+from namesrv_stream.client.errors import ClientClosed, NameServersUnreachable
+from namesrv_stream.client.queues import MessageQueue, readable_queues, writable_queues
+from namesrv_stream.client.route import TopicRouteData
+from namesrv_stream.errors import NamesrvStreamError
+from namesrv_stream.logs import safe
+
+logger = logging.getLogger(__name__)
+
+_REFRESHES_AT_ONCE: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRoute:
+    """A route as the cache has it at the moment it was asked.
+
+    Attributes:
+        data: What a name server told.
+        age_ms: Milliseconds since it told so; more than the poll interval if refreshes fail.
+        last_error: Why the newest refresh failed, TopicNotExist if no broker serves the topic any more; None if it
+            did not fail.
+        writable_queues: For producers.
+        readable_queues: For consumers.
+    """
+
+    data: TopicRouteData
+    age_ms: int
+    last_error: NamesrvStreamError | None
+    writable_queues: tuple[MessageQueue, ...]
+    readable_queues: tuple[MessageQueue, ...]
+
+    @property
+    def topic(self) -> str:
+        return self.data.topic
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    data: TopicRouteData
+    writable_queues: tuple[MessageQueue, ...]
+    readable_queues: tuple[MessageQueue, ...]
+    at_s: float
+
+
+@dataclass(slots=True, eq=False)
+class _Entry:
+    """One topic; times are on the event loop's clock."""
+
+    topic: str
+    used_at_s: float
+    known: _Known | None = None
+    error: NamesrvStreamError | None = None
+    answered_at_s: float | None = None  # or failed at; None before the first answer
+    refreshing: asyncio.Task[None] | None = None
+
+
+class RouteCache:
+    """Fetches a route once for all who ask for it at the same time, and again for as long as anyone asks for it."""
+
+    def __init__(
+        self, fetch: Callable[[str], Awaitable[TopicRouteData]], missing_interval_ms: int, unused_ms: int
+    ) -> None:
+        """Know nothing yet.
+
+        Args:
+            fetch: Asks a name server; raises a NamesrvStreamError.
+            missing_interval_ms: Milliseconds between two questions for a topic that has no route, or none of use.
+            unused_ms: Milliseconds after which a topic is forgotten that nobody asked for.
+        """
+        self._fetch = fetch
+        self._missing_interval_s = missing_interval_ms / 1000
+        self._unused_s = unused_ms / 1000
+        self._entries: dict[str, _Entry] = {}
+        self._is_closed = False
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """The topics that are kept fresh."""
+        return frozenset(self._entries)
+
+    async def get(self, topic: str) -> TopicRoute:
+        """The route, at once if there is one; otherwise a name server is asked, but not too often.
+
+        Raises:
+            TopicNotExist: No broker serves it.
+            UnexpectedAnswer: The name server refused, or its answer cannot be read.
+            NameServersUnreachable: No name server answered.
+            ClientClosed: ``close`` was called.
+        """
+        entry = self._entry(topic)
+        if entry.known is None:
+            await self._refresh_if_due(entry)
+        return self._told(entry)
+
+    async def renew(self, topic: str) -> TopicRoute:
+        """The route when the known one is of no use: asked for again, but not too often.
+
+        Raises:
+            NamesrvStreamError: As ``get``.
+        """
+        entry = self._entry(topic)
+        await self._refresh_if_due(entry)
+        return self._told(entry)
+
+    async def refresh(self) -> None:
+        """Ask for every topic again, and forget those that nobody wants; never fails."""
+        now_s = _now_s()
+        for entry in [entry for entry in self._entries.values() if now_s - entry.used_at_s >= self._unused_s]:
+            if entry.refreshing is None:
+                del self._entries[entry.topic]
+        waiting = iter(list(self._entries.values()))
+        unreachable: NameServersUnreachable | None = None
+
+        async def work() -> None:
+            nonlocal unreachable
+            for entry in waiting:
+                if unreachable is None:
+                    await self._refresh(entry)
+                    if isinstance(entry.error, NameServersUnreachable):
+                        unreachable = entry.error
+                else:
+                    # Each question would wait for every name server in vain; the next round asks again.
+                    self._failed(entry, unreachable)
+
+        await asyncio.gather(*(work() for _ in range(min(_REFRESHES_AT_ONCE, len(self._entries)))))
+
+    async def close(self) -> None:
+        """End the questions under way; who waits for one gets ClientClosed."""
+        self._is_closed = True
+        tasks = [entry.refreshing for entry in self._entries.values() if entry.refreshing is not None]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def _entry(self, topic: str) -> _Entry:
+        if self._is_closed:
+            raise ClientClosed
+        entry = self._entries.get(topic)
+        if entry is None:
+            entry = self._entries[topic] = _Entry(topic, 0.0)
+        entry.used_at_s = _now_s()
+        return entry
+
+    def _told(self, entry: _Entry) -> TopicRoute:
+        known = entry.known
+        if known is None:
+            assert entry.error is not None
+            raise entry.error.with_traceback(None)
+        age_ms = int((_now_s() - known.at_s) * 1000)
+        return TopicRoute(known.data, age_ms, entry.error, known.writable_queues, known.readable_queues)
+
+    async def _refresh_if_due(self, entry: _Entry) -> None:
+        if entry.answered_at_s is None or _now_s() - entry.answered_at_s >= self._missing_interval_s:
+            await self._refresh(entry)
+
+    async def _refresh(self, entry: _Entry) -> None:
+        """Ask a name server for this topic, or wait for the answer that someone else waits for already."""
+        if entry.refreshing is None:
+            name = f"route of {safe(entry.topic)}"
+            entry.refreshing = asyncio.get_running_loop().create_task(self._ask(entry), name=name)
+        refreshing = entry.refreshing
+        await asyncio.wait([refreshing])  # which goes on when this caller gives up: others may wait for it
+        if refreshing.cancelled():
+            raise ClientClosed
+        refreshing.result()  # of no use, but that it tells of a defect
+
+    async def _ask(self, entry: _Entry) -> None:
+        try:
+            data = await self._fetch(entry.topic)
+            entry.known = _Known(data, writable_queues(data), readable_queues(data), _now_s())
+        except NamesrvStreamError as error:
+            self._failed(entry, error)
+        else:
+            if entry.error is not None and entry.known is not None:
+                logger.info("route refreshed again topic=%s", safe(entry.topic))
+            entry.error = None
+        finally:
+            entry.answered_at_s = _now_s()
+            entry.refreshing = None
+
+    def _failed(self, entry: _Entry, error: NamesrvStreamError) -> None:
+        if entry.known is not None and entry.error is None:
+            logger.warning("route not refreshed, the old one stays topic=%s reason=%s", safe(entry.topic), error)
+        entry.error = error
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()

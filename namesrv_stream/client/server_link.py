@@ -1,0 +1,122 @@
+"""One name server and the connection to it, which is made when it is needed and shared by all who ask."""
+
+import asyncio
+
+from namesrv_stream.client.back_off import BackOff
+from namesrv_stream.client.connection import RemotingConnection
+from namesrv_stream.client.errors import ClientClosed, ConnectionLost, RequestTimedOut
+from namesrv_stream.remoting.command import RemotingCommand
+
+
+class ServerLink:
+    """At most one connection, or one attempt to make it, however many requests wait for it."""
+
+    def __init__(self, addr: str, connect_timeout_ms: int) -> None:
+        """Connect to nothing yet.
+
+        Args:
+            addr: ``host:port``.
+            connect_timeout_ms: Milliseconds to wait for a connection.
+        """
+        self.addr = addr
+        #: On the event loop's clock; until then other servers are to be preferred.
+        self.retry_at_s = 0.0
+        self._connect_timeout_ms = connect_timeout_ms
+        self._back_off = BackOff()
+        self._connection: RemotingConnection | None = None
+        self._connecting: asyncio.Task[RemotingConnection] | None = None
+        self._has_answered = False  # over this connection
+        self._is_closed = False
+
+    async def invoke(self, request: RemotingCommand, timeout_ms: int) -> RemotingCommand:
+        """Ask this server.
+
+        Args:
+            request: It must do no harm when the server gets it twice.
+            timeout_ms: Milliseconds to wait for the answer, a connection not included.
+
+        Returns:
+            The response, whatever its code.
+
+        Raises:
+            ConnectionLost: There is no connection to be had, or it ended before the answer.
+            RequestTimedOut: No answer in time; the connection is closed, since it may be half dead.
+            ClientClosed: This link was closed.
+        """
+        deadline_s = asyncio.get_running_loop().time() + timeout_ms / 1000
+        connection, was_good = await self._connected()
+        try:
+            return await self._ask(connection, request, timeout_ms)
+        except ConnectionLost:
+            if not was_good:
+                raise
+        # The server closes connections that were idle for two minutes, and may have done so this very moment.
+        connection, _ = await self._connected()
+        left_ms = int((deadline_s - asyncio.get_running_loop().time()) * 1000)
+        return await self._ask(connection, request, max(1, left_ms))
+
+    async def close(self) -> None:
+        """Close the connection; requests under way end with ClientClosed or ConnectionLost."""
+        self._is_closed = True
+        if self._connecting is not None:
+            self._connecting.cancel()
+            await asyncio.wait([self._connecting])
+        if self._connection is not None:
+            await self._connection.close()
+            self._connection = None
+
+    async def _ask(self, connection: RemotingConnection, request: RemotingCommand, timeout_ms: int) -> RemotingCommand:
+        try:
+            response = await connection.invoke(request, timeout_ms)
+        except (ConnectionLost, RequestTimedOut):
+            self._give_up(connection)
+            if self._is_closed:
+                raise ClientClosed from None
+            raise
+        if connection is self._connection:
+            self._has_answered = True
+            self.retry_at_s = 0.0
+            self._back_off.reset()
+        return response
+
+    async def _connected(self) -> tuple[RemotingConnection, bool]:
+        """The connection, and whether a request was answered over it before."""
+        if self._is_closed:
+            raise ClientClosed
+        if self._connection is not None and self._connection.is_open:
+            return self._connection, self._has_answered
+        if self._connecting is None:
+            self._connecting = asyncio.get_running_loop().create_task(self._connect(), name=f"connect to {self.addr}")
+            self._connecting.add_done_callback(_retrieve)
+        connecting = self._connecting
+        await asyncio.wait([connecting])  # which goes on when this caller gives up: others may wait for it
+        if connecting.cancelled():
+            raise ClientClosed
+        return connecting.result(), False
+
+    async def _connect(self) -> RemotingConnection:
+        try:
+            connection = await RemotingConnection.connect(self.addr, self._connect_timeout_ms)
+        except ConnectionLost:
+            self._count_failure()
+            raise
+        finally:
+            self._connecting = None
+        self._connection, self._has_answered = connection, False
+        return connection
+
+    def _give_up(self, connection: RemotingConnection) -> None:
+        """Close it and count one failure, of however many requests that failed with it."""
+        connection.abort()
+        if connection is self._connection:
+            self._connection = None
+            self._count_failure()
+
+    def _count_failure(self) -> None:
+        self.retry_at_s = asyncio.get_running_loop().time() + self._back_off.next_delay_ms() / 1000
+
+
+def _retrieve(connecting: asyncio.Task[RemotingConnection]) -> None:
+    """Look at the outcome, which nobody may wait for any more."""
+    if not connecting.cancelled():
+        connecting.exception()

@@ -1,0 +1,96 @@
+"""Who may change what an operator changes.
+
+RocketMQ's NameServer lets everybody; here a request of ``ADMIN_CODES`` must come from a trusted network, or be signed
+as RocketMQ's own tools sign theirs (``remoting.acl``). Networks say nothing about a peer behind a proxy.
+
+A signature covers the values of the ext fields and the body: neither their names, nor the request code, nor the moment.
+Who gets to see a signed request, be it a question, can send an admin request that says the same (ADR 0011).
+"""
+
+import hmac
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Final
+
+from namesrv_stream.errors import NoPermission, RequestRefused
+from namesrv_stream.processor.name_server import Access, Call, Peer
+from namesrv_stream.remoting.acl import ACCESS_KEY, SIGNATURE, sign
+from namesrv_stream.remoting.codes import RequestCode
+from namesrv_stream.remoting.command import RemotingCommand
+
+ADMIN_CODES = frozenset(
+    {
+        RequestCode.PUT_KV_CONFIG,
+        RequestCode.DELETE_KV_CONFIG,
+        RequestCode.WIPE_WRITE_PERM_OF_BROKER,
+        RequestCode.DELETE_TOPIC_IN_NAMESRV,
+        RequestCode.UPDATE_NAMESRV_CONFIG,
+        RequestCode.ADD_WRITE_PERM_OF_BROKER,
+    }
+)
+
+#: Of an admin request. Only 318 has one, and all of RocketMQ's keys with their values take 2 KiB.
+MAX_BODY_BYTES: Final = 64 * 1024
+
+# Source: rocketmq 5.3.3, DynamicalExtFieldRPCHook, which MQClientAPIImpl registers after the hook that signs.
+_ZONE_FIELDS = frozenset({"__ZONE_NAME", "__ZONE_MODE"})
+
+Networks = tuple[IPv4Network | IPv6Network, ...]
+
+
+def authorise(access: Access, call: Call) -> None:
+    """Let an admin request pass.
+
+    Raises:
+        RequestRefused: Its body is larger than any that a tool sends, so that nobody has it hashed or parsed.
+        NoPermission: It comes from elsewhere and is not signed by one of the accounts.
+    """
+    size = len(call.request.body or b"")
+    if size > MAX_BODY_BYTES:
+        raise RequestRefused(f"a body of {size} bytes exceeds {MAX_BODY_BYTES}")
+    if _is_trusted(call.peer, networks_of(access.trusted_networks)) or _is_signed(access, call.request):
+        return
+    name = RequestCode(call.request.code).name
+    origin = f"{call.peer.host or 'an unknown address'}{' through a proxy' if call.peer.is_proxied else ''}"
+    raise NoPermission(
+        f"{name} from {origin} needs a peer within admin.trusted_networks that comes without a proxy, or a valid"
+        " AccessKey and Signature of one of admin.accounts"
+    )
+
+
+@lru_cache(maxsize=8)
+def networks_of(texts: tuple[str, ...]) -> Networks:
+    """Networks by their CIDR notation; a lone address is a network of one.
+
+    Raises:
+        ValueError: One is none; the text names it.
+    """
+    return tuple(ip_network(text, strict=False) for text in texts)
+
+
+def _is_trusted(peer: Peer, networks: Networks) -> bool:
+    if peer.is_proxied:
+        return False
+    try:
+        address = ip_address(peer.host)
+    except ValueError:
+        return False
+    return any(_plain(address) in network for network in networks)
+
+
+def _plain(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
+    """A socket that listens on both families shows IPv4 peers as ``::ffff:a.b.c.d``."""
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return mapped or address
+
+
+def _is_signed(access: Access, request: RemotingCommand) -> bool:
+    ext_fields = request.ext_fields or {}
+    signature = ext_fields.get(SIGNATURE)
+    secret = access.accounts.get(ext_fields.get(ACCESS_KEY, ""))
+    if not signature or not secret:
+        return False
+    # A Java client in a zone adds these two behind its signature. They mean nothing to an admin request.
+    unzoned = {name: value for name, value in ext_fields.items() if name not in _ZONE_FIELDS}
+    given = signature.encode(errors="replace")
+    return any(hmac.compare_digest(sign(f, request.body, secret).encode(), given) for f in (ext_fields, unzoned))

@@ -1,0 +1,77 @@
+"""The key-value table: an operator's notes to brokers and clients, such as the order of a topic's queues.
+
+Source: rocketmq 5.3.3, DefaultRequestProcessor and KVConfigManager; nameserver.md §5.4.
+"""
+
+from namesrv_stream.errors import QueryNotFound, RequestRefused
+from namesrv_stream.processor.name_server import Accepted, Answer, Call, NameServer
+from namesrv_stream.processor.route_body import encode_kv_table
+from namesrv_stream.remoting.codes import ResponseCode
+from namesrv_stream.remoting.command import response_to
+from namesrv_stream.remoting.headers import (
+    DeleteKVConfigRequestHeader,
+    GetKVConfigRequestHeader,
+    GetKVListByNamespaceRequestHeader,
+    PutKVConfigRequestHeader,
+)
+from namesrv_stream.remoting.response_headers import GetKVConfigResponseHeader
+from namesrv_stream.route.events import KvDeleted, KvPut
+
+
+def put_kv_config(_: NameServer, call: Call) -> Answer:
+    """100. Blank texts are texts like others.
+
+    Differs from RocketMQ: a missing value is refused. Java stores a null that no question ever shows.
+
+    Raises:
+        RequestRefused: A field is missing.
+    """
+    header = PutKVConfigRequestHeader.from_ext_fields(call.request.ext_fields)
+    if header.namespace is None or header.key is None:
+        raise RequestRefused("namespace or key is null")
+    if header.value is None:
+        raise RequestRefused("value is null")
+    event = KvPut(call.origin, header.namespace, header.key, header.value)
+    return Answer(response_to(call.request, ResponseCode.SUCCESS), (Accepted(event, event),), is_logged_first=True)
+
+
+def get_kv_config(server: NameServer, call: Call) -> Answer:
+    """101.
+
+    Raises:
+        QueryNotFound: There is no such entry.
+    """
+    header = GetKVConfigRequestHeader.from_ext_fields(call.request.ext_fields)
+    value = server.table.kv.get(header.namespace or "", {}).get(header.key or "")
+    if value is None or header.namespace is None or header.key is None:
+        raise QueryNotFound(f"No config item, Namespace: {_java(header.namespace)} Key: {_java(header.key)}")
+    fields = GetKVConfigResponseHeader(value).to_ext_fields()
+    return Answer(response_to(call.request, ResponseCode.SUCCESS, ext_fields=fields))
+
+
+def delete_kv_config(_: NameServer, call: Call) -> Answer:
+    """102: always SUCCESS; the namespace survives empty. Without namespace or key nothing can be meant."""
+    header = DeleteKVConfigRequestHeader.from_ext_fields(call.request.ext_fields)
+    response = response_to(call.request, ResponseCode.SUCCESS)
+    if header.namespace is None or header.key is None:
+        return Answer(response)
+    event = KvDeleted(call.origin, header.namespace, header.key)
+    return Answer(response, (Accepted(event, event),), is_logged_first=True)
+
+
+def get_kv_list_by_namespace(server: NameServer, call: Call) -> Answer:
+    """219.
+
+    Raises:
+        QueryNotFound: Nothing was ever put into the namespace.
+    """
+    header = GetKVListByNamespaceRequestHeader.from_ext_fields(call.request.ext_fields)
+    entries = None if header.namespace is None else server.table.kv.get(header.namespace)
+    if entries is None:
+        raise QueryNotFound(f"No config item, Namespace: {_java(header.namespace)}")
+    return Answer(response_to(call.request, ResponseCode.SUCCESS, body=encode_kv_table(entries)))
+
+
+def _java(text: str | None) -> str:
+    """``text`` as Java writes it into a remark."""
+    return "null" if text is None else text

@@ -1,0 +1,150 @@
+"""The server's configuration as RocketMQ's operators ask for it and change it, under RocketMQ's own keys.
+
+What can be changed at run time is what cannot hurt: switches of this server, which hold until it starts anew, and
+deleteTopicWithBrokerRegistration, which the fold depends on and which therefore goes through the log. No path is ever
+taken from a request, and nothing is written or run (CVE-2023-33246, CVE-2023-37582).
+
+Source: rocketmq 5.3.3, DefaultRequestProcessor, Configuration, NamesrvConfig, NettyServerConfig; nameserver.md §5.4.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from namesrv_stream.errors import NoPermission, RequestRefused
+from namesrv_stream.processor.name_server import Accepted, Answer, Call, NameServer
+from namesrv_stream.remoting import java_properties
+from namesrv_stream.remoting.codes import ResponseCode
+from namesrv_stream.remoting.command import response_to
+from namesrv_stream.route.events import SettingsChanged
+
+#: What the keys that mean nothing here have in a RocketMQ that nobody configured. There are no files, so no paths.
+ROCKETMQ_DEFAULTS: Final[Mapping[str, str]] = {
+    "bindAddress": "0.0.0.0",
+    "clientRequestThreadPoolNums": "8",
+    "clientRequestThreadPoolQueueCapacity": "50000",
+    "clusterTest": "false",
+    "configBlackList": "configBlackList;configStorePath;kvConfigPath",
+    "configStorePath": "",
+    "defaultThreadPoolNums": "16",
+    "defaultThreadPoolQueueCapacity": "10000",
+    "enableControllerInNamesrv": "false",
+    "enableShutdownGracefully": "false",
+    "kvConfigPath": "",
+    "listenPort": "9876",
+    "productEnvName": "center",
+    "rocketmqHome": "",
+    "scanNotActiveBrokerInterval": "5000",
+    "serverAsyncSemaphoreValue": "64",
+    "serverCallbackExecutorThreads": "0",
+    "serverChannelMaxIdleTimeSeconds": "120",
+    "serverNettyWorkerGroupEnable": "true",
+    "serverOnewaySemaphoreValue": "256",
+    "serverPooledByteBufAllocatorEnable": "true",
+    "serverSelectorThreads": "3",
+    "serverSocketBacklog": "1024",
+    "serverSocketRcvBufSize": "0",
+    "serverSocketSndBufSize": "0",
+    "serverWorkerThreads": "8",
+    "shutdownWaitTimeSeconds": "30",
+    "unRegisterBrokerQueueCapacity": "3000",
+    "useEpollNativeSelector": "false",
+    "writeBufferHighWaterMark": "0",
+    "writeBufferLowWaterMark": "0",
+}
+
+#: Keys that are fields of ``Options``.
+OPTION_OF: Final[Mapping[str, str]] = {
+    "enableAllTopicList": "enable_all_topic_list",
+    "enableTopicList": "enable_topic_list",
+    "needWaitForService": "need_wait_for_service",
+    "notifyMinBrokerIdChanged": "notify_min_broker_id_changed",
+    "orderMessageEnable": "order_message_enable",
+    "returnOrderTopicConfigToBroker": "return_order_topic_config_to_broker",
+    "supportActingMaster": "support_acting_master",
+    "waitSecondsForService": "wait_seconds_for_service",
+}
+#: The key that is a setting of the fold, and that setting.
+_DELETE_TOPIC: Final = "deleteTopicWithBrokerRegistration"
+_DELETE_TOPIC_SETTING: Final = "delete_topic_with_broker_registration"
+
+# Source: rocketmq 5.3.3, DefaultRequestProcessor's constructor; the rest is configBlackList's own value.
+_BLACK_LIST: Final = frozenset({"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"})
+
+_NUMBERS: Final = frozenset({"waitSecondsForService"})
+_DIGITS: Final = re.compile(r"\+?[0-9]{1,9}")
+
+
+def effective_config(server: NameServer) -> dict[str, str]:
+    """Every key of RocketMQ's name server with its value, sorted: defaults, what was configured, what holds now."""
+    now = {key: _text(getattr(server.options, name)) for key, name in OPTION_OF.items()}
+    drops = server.drops_absent_topics
+    if drops is not None or _DELETE_TOPIC not in server.config:
+        now[_DELETE_TOPIC] = _text(bool(drops))
+    return dict(sorted({**ROCKETMQ_DEFAULTS, **server.config, **now}.items()))
+
+
+def get_namesrv_config(server: NameServer, call: Call) -> Answer:
+    """319: a line ``key=value`` each, which Java does not escape either."""
+    text = "".join(f"{key}={value}\n" for key, value in effective_config(server).items())
+    return Answer(response_to(call.request, ResponseCode.SUCCESS, body=text.encode()))
+
+
+def update_namesrv_config(server: NameServer, call: Call) -> Answer:
+    """318: all of the named keys change, or none; unless the log does not tell whether it has the setting of the fold.
+    Then SYSTEM_BUSY says so, that setting may have changed, and the switches have not.
+
+    Differs from RocketMQ: off unless configured, other keys than the safe ones are refused, and so are values that
+    cannot be read. Java takes any key that it knows, and skips the rest in silence.
+
+    Raises:
+        NoPermission: It is off, or a key may not be changed.
+        RequestRefused: The body is no properties text, or a value is none of its key's.
+    """
+    if not server.access.enable_config_update:
+        raise NoPermission(
+            "UPDATE_NAMESRV_CONFIG is off: admin.enable_config_update=true in the configuration allows it"
+        )
+    response = response_to(call.request, ResponseCode.SUCCESS)
+    wanted = _properties(call.request.body)
+    _refuse_unsafe(wanted, effective_config(server)["configBlackList"])
+    values = {key: _value(key, text) for key, text in wanted.items()}
+    changed = {OPTION_OF[key]: value for key, value in values.items() if key in OPTION_OF}
+    accepted: tuple[Accepted, ...] = ()
+    if _DELETE_TOPIC in values:
+        source = f"updateNamesrvConfig from {call.peer.host or 'an unknown address'}"
+        event = SettingsChanged(call.origin, source, ((_DELETE_TOPIC_SETTING, values[_DELETE_TOPIC]),))
+        accepted = (Accepted(event, event),)
+    return Answer(response, accepted, is_logged_first=bool(accepted), options=changed)
+
+
+def _properties(body: bytes | None) -> Mapping[str, str]:
+    try:
+        return java_properties.loads(body or b"")
+    except ValueError as error:
+        raise RequestRefused("string2Properties error") from error
+
+
+def _refuse_unsafe(keys: Mapping[str, str], configured_black_list: str) -> None:
+    if not keys.keys().isdisjoint(_BLACK_LIST.union(configured_black_list.split(";"))):
+        raise NoPermission("Can not update config in black list.")
+    others = sorted(keys.keys() - OPTION_OF.keys() - {_DELETE_TOPIC})
+    if others:
+        raise NoPermission(f"Can not update config at run time: {', '.join(others)[:1000]}")
+
+
+def _value(key: str, text: str) -> int | bool:
+    value = text.strip()
+    if key in _NUMBERS:
+        if _DIGITS.fullmatch(value):
+            return int(value)
+        expected = "a whole number of at most nine digits"
+    elif value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    else:
+        expected = "true or false"
+    raise RequestRefused(f"{key}: {text[:100]!r} is not {expected}")
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

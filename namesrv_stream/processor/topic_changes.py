@@ -1,0 +1,89 @@
+"""Topics that appear and go without a registration: 216 from an operator, 217 from a broker.
+
+Source: rocketmq 5.3.3, DefaultRequestProcessor and RouteInfoManager.deleteTopic, registerTopic; nameserver.md §5.4.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from namesrv_stream.errors import BodyDecodeError, RequestRefused
+from namesrv_stream.processor.body_fields import as_int, as_object, as_text
+from namesrv_stream.processor.name_server import Accepted, Answer, Call, NameServer
+from namesrv_stream.remoting import fastjson
+from namesrv_stream.remoting.codes import RequestCode, ResponseCode
+from namesrv_stream.remoting.command import response_to
+from namesrv_stream.remoting.headers import DeleteTopicFromNamesrvRequestHeader, RegisterTopicRequestHeader
+from namesrv_stream.route.events import TopicDeleted, TopicRegistered
+from namesrv_stream.route.model import QueueData, shared_queue_data
+
+#: Brokers let a name have 127 characters, and put a prefix before a group's name of 255 at most. Source: rocketmq
+#: 5.3.3, TopicValidator.TOPIC_MAX_LENGTH, Validators.CHARACTER_MAX_LENGTH, MixAll.getRetryTopic.
+_MAX_TOPIC_CHARS: Final = 1_024
+#: One for each broker name; a frame has room for a million, which take seconds to read.
+_MAX_QUEUE_DATAS: Final = 10_000
+
+
+def delete_topic_in_namesrv(_: NameServer, call: Call) -> Answer:
+    """216: in the brokers of one cluster, or without one in all. Always SUCCESS; static mappings stay."""
+    header = DeleteTopicFromNamesrvRequestHeader.from_ext_fields(call.request.ext_fields)
+    response = response_to(call.request, ResponseCode.SUCCESS)
+    if header.topic is None:
+        return Answer(response)
+    event = TopicDeleted(call.origin, header.topic, header.cluster_name or None)
+    return Answer(response, (Accepted(event, event),), is_logged_first=True)
+
+
+def register_topic_in_namesrv(server: NameServer, call: Call) -> Answer:
+    """217: the topic is offered by each broker of the body's queueDatas. SUCCESS whether anything was stored or not.
+
+    Raises:
+        RequestRefused: The topic is missing; Java files it under null, where no peer can ask for it. Or its name is
+            far longer than any: it would go to the log once for each broker.
+        BodyDecodeError: The body is no TopicRouteData, or an entry of its queueDatas is none.
+    """
+    topic = RegisterTopicRequestHeader.from_ext_fields(call.request.ext_fields).topic
+    if topic is None:
+        raise RequestRefused("topic is missing")
+    if len(topic) > _MAX_TOPIC_CHARS:
+        raise RequestRefused(f"a topic of {len(topic)} characters exceeds {_MAX_TOPIC_CHARS}")
+    registered = dict(_known(server, topic, list(_queue_datas(call.request.body))))
+    events = [TopicRegistered(call.origin, name, topic, queue_data) for name, queue_data in registered.items()]
+    return Answer(
+        response_to(call.request, ResponseCode.SUCCESS),
+        tuple(Accepted(event, event) for event in events),
+        is_logged_first=bool(events),
+    )
+
+
+def _known(server: NameServer, topic: str, told: list[tuple[str, QueueData]]) -> list[tuple[str, QueueData]]:
+    """The entries before the first of an unknown broker; for a new topic, all or none."""
+    known = next((i for i, (name, _) in enumerate(told) if not server.table.group(name).is_registered), len(told))
+    if known < len(told) and next(server.table.queue_data_of(topic), None) is None:
+        return []
+    return told[:known]
+
+
+def _queue_datas(body: bytes | None) -> Iterator[tuple[str, QueueData]]:
+    """Broker name and queues of each entry, absent numbers being 0 as in Java's QueueData."""
+    if not body:
+        return
+    try:
+        entries = as_object(fastjson.loads(body), "TopicRouteData").get("queueDatas")
+        if isinstance(entries, dict):
+            entries = [entries]  # as fastjson takes it
+        if not isinstance(entries, list | None):
+            raise ValueError("queueDatas is not a list")
+        entries = entries or []
+        if len(entries) > _MAX_QUEUE_DATAS:
+            raise ValueError(f"{len(entries)} queueDatas exceed {_MAX_QUEUE_DATAS}")
+        for entry in entries:
+            yield _queue_data(entry)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise BodyDecodeError(RequestCode.REGISTER_TOPIC_IN_NAMESRV, str(error)) from error
+
+
+def _queue_data(entry: Any) -> tuple[str, QueueData]:
+    fields = as_object(entry, "an entry of queueDatas")
+    numbers = (as_int(fields.get(key), 0) for key in ("readQueueNums", "writeQueueNums", "perm", "topicSysFlag"))
+    # A broker without a name is one that nobody knows.
+    return as_text(fields.get("brokerName"), "", "brokerName"), shared_queue_data(*numbers)

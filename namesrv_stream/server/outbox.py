@@ -1,0 +1,78 @@
+"""What one turn of the event loop brings for the log, gathered into one batch of records."""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+
+from namesrv_stream.clock import Clock
+from namesrv_stream.logs import safe
+from namesrv_stream.route.event_json import encode_event, routing_key
+from namesrv_stream.route.events import ServerEvent
+from namesrv_stream.server.records import Item, OutRecord, Publisher, Unloggable, records_of
+from namesrv_stream.server.served_view import ServedView
+
+logger = logging.getLogger(__name__)
+
+
+class Outbox:
+    """Items by partition, on their way to the publisher in the order in which they came."""
+
+    def __init__(self, view: ServedView, partitions: int, record_bytes: int, clock: Clock) -> None:
+        self._publisher: Publisher | None = None
+        self._view = view
+        self._partitions = partitions
+        self._record_bytes = record_bytes
+        self._clock = clock
+        self._items: dict[int, list[Item]] = {}
+        self._is_flush_due = False
+
+    @property
+    def publisher(self) -> Publisher:
+        if self._publisher is None:
+            raise RuntimeError("there is no publisher yet")
+        return self._publisher
+
+    @property
+    def is_attached(self) -> bool:
+        return self._publisher is not None
+
+    def attach(self, publisher: Publisher) -> None:
+        """Give the box its publisher, without which nothing can be put into it."""
+        self._publisher = publisher
+
+    def put(self, partition: int, item: Item) -> None:
+        """Take in an item; it is published at the end of this turn of the loop."""
+        self._items.setdefault(partition, []).append(item)
+        if not self._is_flush_due:
+            self._is_flush_due = True
+            asyncio.get_running_loop().call_soon(self.flush)
+
+    def flush(self) -> None:
+        self._is_flush_due = False
+        self.publish(self.take())
+
+    def take(self) -> Mapping[int, list[Item]]:
+        """Empty the box; returns what was not published."""
+        items, self._items = self._items, {}
+        return items
+
+    def publish(self, items: Mapping[int, Iterable[Item]]) -> None:
+        """Publish items at once; what no record can hold is dropped, for it would fail every session anew."""
+        for partition, of_partition in items.items():
+            for record in records_of(partition, of_partition, self._record_bytes):
+                if isinstance(record, Unloggable):
+                    name = safe(routing_key(record.item.event) or "")
+                    logger.error("event cannot be logged, dropped broker=%s reason=%s", name, safe(record.reason))
+                    if record.item.pending is not None:
+                        self._view.drop(record.item.pending)
+                else:
+                    self._publish(record)
+
+    def broadcast(self, event: ServerEvent) -> None:
+        """Publish what this server says of itself, to every partition."""
+        value = encode_event(event)
+        for partition in range(self._partitions):
+            self._publish(OutRecord(partition, None, value))
+
+    def _publish(self, record: OutRecord) -> None:
+        self.publisher.publish(record._replace(at_ms=self._clock.monotonic_ms()))

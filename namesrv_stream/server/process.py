@@ -1,0 +1,41 @@
+"""What the process of a server needs of its machine and of its interpreter."""
+
+import gc
+import logging
+import resource
+import sys
+from importlib.abc import MetaPathFinder
+from typing import Final
+
+logger = logging.getLogger(__name__)
+
+#: Files beside connections: listeners, Kafka, tables, logs, libraries.
+_OTHER_FILES: Final = 512
+
+
+def prepare_process(max_connections: int) -> None:
+    """Make room for ``max_connections`` and keep out what only costs memory; before tables are opened."""
+    sys.meta_path.insert(0, _WithoutPandas())
+    # A large registration makes hundreds of thousands of objects that stay; Python's 700 has the collector walk the
+    # young ones hundreds of times meanwhile, an eighth of the time that the registration takes.
+    gc.set_threshold(50_000, 20, 100)
+    _allow_open_files(max_connections)
+
+
+def _allow_open_files(connections: int) -> None:
+    """Raise the soft limit of open files, often 1,024, as far as the connections need and the hard one allows."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + _OTHER_FILES
+    if hard != resource.RLIM_INFINITY and hard < wanted:
+        logger.warning("open files are limited to %d, fewer than remoting.max_connections=%d", hard, connections)
+        wanted = hard
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+class _WithoutPandas(MetaPathFinder):
+    """Hides pandas from this process: pyarrow imports it, if it can, with the first array it makes, for 45 MB."""
+
+    def find_spec(self, fullname: str, path: object = None, target: object = None) -> None:
+        if fullname == "pandas":
+            raise ModuleNotFoundError("the server does without pandas", name=fullname)

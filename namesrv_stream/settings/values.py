@@ -1,0 +1,59 @@
+"""The kinds of values that settings have, with what each refuses."""
+
+import contextlib
+import ipaddress
+import re
+import tomllib
+from typing import Annotated, Final
+
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
+
+# A host name, an IPv4 address or an IPv6 address in brackets, and a port.
+_ADDR: Final = re.compile(r"(?:[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})")
+
+
+def _no_bool(value: object) -> object:
+    if isinstance(value, bool):  # a bool is an int to Python, never to a person who writes a configuration
+        raise ValueError(f"Input should be a number, not {value}")
+    return value
+
+
+def _split(value: object) -> object:
+    """A list where a layer has only text: environment, flags, ``.properties`` files; as TOML writes one, or parted."""
+    if not isinstance(value, str):
+        return value
+    with contextlib.suppress(tomllib.TOMLDecodeError):
+        read: object = tomllib.loads(f"value = {value}")["value"]
+        if isinstance(read, list):
+            return read
+    return [part.strip() for part in re.split("[;,]", value) if part.strip()]
+
+
+def _check_addrs(addrs: tuple[str, ...]) -> tuple[str, ...]:
+    for addr in addrs:
+        found = _ADDR.fullmatch(addr)
+        if found is None or not 0 < int(found[1]) <= 65535:
+            raise ValueError(f"{addr!r} is no host:port")
+    return addrs
+
+
+def _check_networks(networks: tuple[str, ...]) -> tuple[str, ...]:
+    checked = []
+    for network in networks:
+        try:
+            checked.append(str(ipaddress.ip_network(network)))
+        except ValueError as error:
+            raise ValueError(f"{network!r} is no network in CIDR notation: {error}") from None
+    return tuple(checked)
+
+
+Number = Annotated[int, BeforeValidator(_no_bool)]
+Port = Annotated[Number, Field(ge=0, le=65535)]  # 0: any free one
+PositiveInt = Annotated[Number, Field(gt=0)]
+NonEmptyStr = Annotated[str, Field(min_length=1)]
+Names = Annotated[tuple[NonEmptyStr, ...], BeforeValidator(_split)]
+Addrs = Annotated[tuple[str, ...], BeforeValidator(_split), AfterValidator(_check_addrs)]
+Networks = Annotated[tuple[str, ...], BeforeValidator(_split), AfterValidator(_check_networks)]
+# As it can stand in an environment variable's name: printable ASCII without a blank or `=`.
+AccessKey = Annotated[str, Field(pattern=r"^[!-<>-~]+$")]
+Secret = Annotated[SecretStr, Field(min_length=1)]

@@ -1,0 +1,98 @@
+"""An operator's changes with a real Kafka: answered when its log has them, and honestly when it is frozen."""
+
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import orjson
+import pytest
+
+from namesrv_stream.remoting.codes import ResponseCode
+from namesrv_stream.settings import Settings
+from tests.integration.test_server import Serve
+from tests.support.kafka import KafkaProcess, settings_for
+from tests.support.offline_fold import read_records
+from tests.support.processes import wait_until
+from tests.support.remoting_client import RemotingClient, encode_request
+
+pytestmark = [pytest.mark.kafka, pytest.mark.integration]
+
+_KAFKA_TIMEOUT_S = 90.0
+#: For which mqadmin waits.
+_MQADMIN_TIMEOUT_S = 5.0
+PUT, GET, DELETE_TOPIC = 100, 101, 216
+PARTITIONS = 3
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> Iterator[tuple[KafkaProcess, Serve]]:
+    settings = settings_for(tmp_path / "data", kafka__delivery_timeout_ms=8000, kafka__partitions=PARTITIONS)
+    kafka = KafkaProcess(settings)
+    server = Serve(settings, tmp_path)
+    try:
+        kafka.wait_ready()
+        server.start()
+        yield kafka, server
+    finally:
+        if kafka.process.poll() is None:
+            kafka.process.send_signal(signal.SIGCONT)
+        server.process.close()
+        kafka.stop()
+
+
+def an_entry(key: str) -> dict[str, str]:
+    return {"namespace": "n", "key": key, "value": "v"}
+
+
+def logged(settings: Settings) -> Counter[str]:
+    return Counter(orjson.loads(r.value)["kind"] for r in read_records(settings))
+
+
+def is_taken(operator: RemotingClient) -> bool:
+    return operator.ask(PUT, an_entry("probe")).code == ResponseCode.SUCCESS
+
+
+def test_a_change_that_is_answered_is_in_the_log(stack: tuple[KafkaProcess, Serve]) -> None:
+    _, server = stack
+    with server.connect() as operator:
+        for i in range(3):
+            assert operator.ask(PUT, an_entry(f"k{i}")).code == ResponseCode.SUCCESS
+            assert logged(server.settings)["kv_put"] == i + 1
+        assert operator.ask(DELETE_TOPIC, {"topic": "T"}).code == ResponseCode.SUCCESS
+        assert logged(server.settings)["topic_deleted"] == PARTITIONS
+
+
+def test_a_frozen_kafka_is_told_in_time_and_a_deletion_gets_everywhere_once_it_thaws(
+    stack: tuple[KafkaProcess, Serve],
+) -> None:
+    kafka, server = stack
+    with server.connect() as operator:
+        assert is_taken(operator)
+        kafka.process.send_signal(signal.SIGSTOP)
+        begin_s = time.monotonic()
+        answer = operator.ask(DELETE_TOPIC, {"topic": "T"})
+        assert time.monotonic() - begin_s < _MQADMIN_TIMEOUT_S
+        assert (answer.code, "unknown" in (answer.remark or "")) == (ResponseCode.SYSTEM_BUSY, True)
+        answer = operator.ask(PUT, an_entry("k"))
+        assert (answer.code, "nothing was changed" in (answer.remark or "")) == (ResponseCode.SYSTEM_BUSY, True)
+        wait_until(lambda: not server.is_ready(), _KAFKA_TIMEOUT_S, "the server has given up the session")
+
+        kafka.process.send_signal(signal.SIGCONT)
+        wait_until(lambda: is_taken(operator), _KAFKA_TIMEOUT_S, "changes are taken again")
+
+    records = [(r.partition, orjson.loads(r.value)["kind"]) for r in read_records(server.settings)]
+    assert {p for p, kind in records if kind == "topic_deleted"} == set(range(PARTITIONS))
+
+
+def test_a_server_that_is_stopped_answers_what_waits(stack: tuple[KafkaProcess, Serve]) -> None:
+    kafka, server = stack
+    with server.connect() as operator, server.connect() as other:
+        assert is_taken(operator)
+        kafka.process.send_signal(signal.SIGSTOP)
+        operator.send(encode_request(PUT, 7, an_entry("k")))
+        wait_until(lambda: other.ask(GET, an_entry("k")).code == ResponseCode.SUCCESS, 30, "the change is in view")
+        server.process.signal(signal.SIGTERM)
+        assert operator.receive().code == ResponseCode.SYSTEM_BUSY
+    assert server.process.wait(60) == 0

@@ -1,0 +1,300 @@
+"""Notifications of a new smallest brokerId: those of the Java NameServer 5.3.3, and what real brokers do with ours."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import pytest
+
+from namesrv_stream.remoting.codes import ONEWAY_FLAG, RequestCode
+from namesrv_stream.remoting.command import RemotingCommand
+from tests.support.broker_listener import BrokerListener
+from tests.support.name_server import a_body, a_registration_request, a_topic
+from tests.support.processes import wait_until
+from tests.support.remoting_client import RemotingClient
+from tests.support.rocketmq import Broker, JavaNameServer
+from tests.support.stack import Stack
+
+pytestmark = [pytest.mark.kafka, pytest.mark.integration]
+
+# Java looks for expired brokers each 5 s.
+_GONE_WITHIN_S = 60.0
+_TOLD_WITHIN_S = 30.0
+#: Smaller than all ids of the scenarios, so that all members are told of it: what was told before has arrived by then.
+_FENCE_ID = -99
+_FENCE = "fence"
+
+
+@dataclass(frozen=True)
+class Join:
+    """A member registers; ``fields`` changes the request."""
+
+    member: str
+    broker_id: int
+    fields: Mapping[str, str | None] = field(default_factory=dict)
+    body: bytes | None = None
+
+
+@dataclass(frozen=True)
+class Leave:
+    """A member unregisters."""
+
+    member: str
+
+
+@dataclass(frozen=True)
+class Close:
+    """A member's connection closes."""
+
+    member: str
+    is_missed: bool = True
+
+
+@dataclass(frozen=True)
+class Expire:
+    """A member's time runs out."""
+
+    member: str
+
+
+Step = Join | Leave | Close | Expire
+
+_PLAIN = {"enableActingMaster": "false"}
+_OLD = {"enableActingMaster": None}
+_ONE_TOPIC = a_body({"TopicTest": a_topic()})
+_SHORT_LIVED = {"heartbeatTimeoutMillis": "2000"}
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """Steps of one group, and the smallest ids that each member is told, by member."""
+
+    name: str
+    steps: tuple[Step, ...]
+    told: Mapping[str, list[int]] = field(default_factory=dict)
+
+
+SCENARIOS = [
+    Scenario("master joins its slave", (Join("B", 1), Join("A", 0)), {"B": [0]}),
+    Scenario("master joins its slaves", (Join("B", 1), Join("C", 2), Join("A", 0)), {"B": [0], "C": [0]}),
+    Scenario("master joins without acting master", (Join("B", 1, _PLAIN), Join("A", 0, _PLAIN)), {"B": [0]}),
+    Scenario("master older than 5.0 joins", (Join("B", 1), Join("A", 0, _OLD)), {"B": [0]}),
+    Scenario("master without HA address joins", (Join("B", 1), Join("A", 0, {"haServerAddr": None})), {"B": [0]}),
+    Scenario("slaves join their master", (Join("A", 0), Join("B", 1), Join("C", 2))),
+    Scenario("slaves join downwards", (Join("D", 3), Join("C", 2), Join("B", 1)), {"D": [2, 1], "C": [1]}),
+    Scenario("one topic is refused", (Join("B", 1), Join("A", 0, body=_ONE_TOPIC))),
+    Scenario("node before its election alone", (Join("A", -1),), {"A": [-1]}),
+    Scenario(
+        "node before its election joins and is elected", (Join("B", 0), Join("A", -1), Leave("A")), {"B": [-1, 0]}
+    ),
+    Scenario("master leaves", (Join("A", 0), Join("B", 1), Join("C", 2), Leave("A")), {"B": [1], "C": [1]}),
+    Scenario("master closes", (Join("A", 0), Join("B", 1), Join("C", 2), Close("A")), {"B": [1], "C": [1]}),
+    Scenario("master expires", (Join("A", 0, _SHORT_LIVED), Join("B", 1), Expire("A")), {"B": [1]}),
+    Scenario("master leaves without acting master", (Join("A", 0, _PLAIN), Join("B", 1, _PLAIN), Leave("A"))),
+    Scenario(
+        "slave turns acting master off, then the master leaves",
+        (Join("A", 0), Join("B", 1), Join("C", 2, _OLD), Leave("A")),
+    ),
+    Scenario("slave leaves", (Join("A", 0), Join("B", 1), Join("C", 2), Leave("B"))),
+    Scenario("last member leaves and a slave comes", (Join("A", 0), Leave("A"), Join("B", 1))),
+    Scenario(
+        "all leave one after another",
+        (Join("A", 0), Join("B", 1), Join("C", 2), Leave("A"), Leave("B"), Leave("C")),
+        {"B": [1], "C": [1, 2]},
+    ),
+    Scenario(
+        "master leaves and comes back twice",
+        (Join("A", 0), Join("B", 1), Leave("A"), Join("A", 0), Close("A"), Join("A", 0)),
+        {"B": [1, 0, 1, 0]},
+    ),
+    Scenario(
+        "ids with gaps", (Join("D", 40), Join("C", 17), Join("B", 5), Leave("B")), {"D": [17, 5, 17], "C": [5, 17]}
+    ),
+    Scenario("only slave becomes master", (Join("A", 1), Join("A", 0)), {"A": [0]}),
+    Scenario("slave becomes master", (Join("A", 1), Join("B", 2), Join("A", 0)), {"B": [0]}),
+    Scenario("master becomes slave", (Join("A", 0), Join("B", 1), Join("A", 2))),
+    Scenario("master takes the id of its slave", (Join("A", 0), Join("B", 1), Join("A", 1))),
+    Scenario(
+        "address of the master is replaced, then the old one closes",
+        (Join("A", 0), Join("B", 1), Join("C", 0), Close("A", is_missed=False)),
+    ),
+]
+
+
+class Group:
+    """A broker name of its own at one name server, its members with a listener and a connection each.
+
+    Args:
+        addr: The name server.
+        name: The broker name.
+    """
+
+    def __init__(self, addr: str, name: str) -> None:
+        self._addr = addr
+        self._name = name
+        self._parts = ExitStack()
+        self._listeners: dict[str, BrokerListener] = {}
+        self._connections: dict[str, RemotingClient] = {}
+        self._ids: dict[str, int] = {}
+
+    def play(self, steps: tuple[Step, ...]) -> None:
+        """Take the steps one by one, and see that all that was to be told is told."""
+        for step in steps:
+            self._take(step)
+        self._take(Join(_FENCE, _FENCE_ID))
+        alone = {_FENCE} if len(self._ids) == 1 else set()
+        for member in self._ids.keys() - {_FENCE} | alone:
+            requests = self._listeners[member]
+            wait_until(lambda: _is_fenced(requests.requests), _TOLD_WITHIN_S, f"{member} was told all")  # noqa: B023
+
+    def told(self) -> dict[str, list[dict[str, str]]]:
+        """What each member that ever was has been told, addresses replaced by their owners."""
+        names = {listener.addr: member for member, listener in self._listeners.items()}
+        names |= {_ha_addr(listener.addr): f"{member}'s HA" for member, listener in self._listeners.items()}
+        return {
+            member: [
+                {key: names.get(text, text) for key, text in (request.ext_fields or {}).items()}
+                for request in listener.requests
+            ]
+            for member, listener in self._listeners.items()
+        }
+
+    def requests(self) -> list[RemotingCommand]:
+        """All that was sent to any member."""
+        return [request for listener in self._listeners.values() for request in listener.requests]
+
+    def _take(self, step: Step) -> None:
+        match step:
+            case Join():
+                self._join(step)
+            case Leave():
+                fields = self._request(step.member, self._ids[step.member]).ext_fields
+                assert self._connections[step.member].ask(RequestCode.UNREGISTER_BROKER, fields).code == 0
+                self._wait_gone(step.member)
+            case Close():
+                self._connections.pop(step.member).close()
+                if step.is_missed:
+                    self._wait_gone(step.member)
+            case Expire():
+                self._wait_gone(step.member)
+
+    def _join(self, step: Join) -> None:
+        if step.member not in self._listeners:
+            self._listeners[step.member] = self._parts.enter_context(BrokerListener())
+        if step.member not in self._connections:
+            self._connections[step.member] = self._parts.enter_context(RemotingClient(self._addr))
+        request = self._request(step.member, step.broker_id, step.fields, step.body)
+        answer = self._connections[step.member].ask(request.code, request.ext_fields, request.body or b"")
+        if answer.code == 0:
+            self._ids = {m: i for m, i in self._ids.items() if i != step.broker_id} | {step.member: step.broker_id}
+
+    def _request(
+        self, member: str, broker_id: int, fields: Mapping[str, str | None] | None = None, body: bytes | None = None
+    ) -> RemotingCommand:
+        addr = self._listeners[member].addr
+        request = a_registration_request(addr, broker_id, body=body, brokerName=self._name)
+        changes = {"haServerAddr": _ha_addr(addr), "enableActingMaster": "true", **(fields or {})}
+        ext_fields = {key: text for key, text in {**(request.ext_fields or {}), **changes}.items() if text is not None}
+        return replace(request, ext_fields=ext_fields)
+
+    def _wait_gone(self, member: str) -> None:
+        addr = self._listeners[member].addr.encode()
+        fields = {"brokerName": self._name, "clusterName": "c0"}
+        with RemotingClient(self._addr) as client:
+            wait_until(
+                lambda: addr not in client.ask(RequestCode.GET_BROKER_MEMBER_GROUP, fields).body,
+                _GONE_WITHIN_S,
+                f"{member} is gone",
+            )
+        del self._ids[member]
+
+    def __enter__(self) -> Self:
+        """Nothing yet."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close all connections and listeners."""
+        self._parts.close()
+
+
+def _ha_addr(addr: str) -> str:
+    return f"{addr}-ha"
+
+
+def _is_fenced(requests: list[RemotingCommand]) -> bool:
+    return any((request.ext_fields or {}).get("minBrokerId") == str(_FENCE_ID) for request in requests)
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    with Stack(tmp_path_factory.mktemp("stack") / "data", name_server__notify_min_broker_id_changed="true") as running:
+        running.wait_job()  # brokers expire by it
+        yield running
+
+
+@pytest.fixture(scope="module")
+def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaNameServer]:
+    properties = {"notifyMinBrokerIdChanged": "true"}
+    with JavaNameServer(tmp_path_factory.mktemp("java"), properties=properties) as running:
+        yield running
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+def test_brokers_are_told_what_java_tells_them(stack: Stack, java: JavaNameServer, scenario: Scenario) -> None:
+    name = f"group of {scenario.name}"
+    with Group(java.addr, name) as theirs, Group(stack.remoting, name) as ours:
+        theirs.play(scenario.steps)
+        ours.play(scenario.steps)
+
+        assert ours.told() == theirs.told()
+        assert _min_ids(ours) == scenario.told
+        assert {(r.code, r.flag, r.body) for r in ours.requests() + theirs.requests()} == {
+            (RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE, ONEWAY_FLAG, None)
+        }
+
+
+def _min_ids(group: Group) -> dict[str, list[int]]:
+    told = {m: [int(fields["minBrokerId"]) for fields in notices] for m, notices in group.told().items()}
+    return {m: [i for i in ids if i != _FENCE_ID] for m, ids in told.items() if any(i != _FENCE_ID for i in ids)}
+
+
+# ---- real brokers ----
+
+_ACTING_MASTER = {
+    "enableSlaveActingMaster": "true",
+    # A broker asks for its group one second after its start, and then not again: what it knows later it was told.
+    "syncBrokerMemberGroupPeriod": "3600000",
+    "brokerHeartbeatInterval": "1000",
+}
+
+
+def test_a_real_slave_acts_for_its_killed_master_and_yields_to_the_next_without_asking(
+    stack: Stack, tmp_path: Path
+) -> None:
+    slave = Broker(tmp_path / "slave", stack.remoting, broker_id=1, properties=_ACTING_MASTER)
+    master = Broker(tmp_path / "master", stack.remoting, properties=_ACTING_MASTER)
+    successor = Broker(tmp_path / "successor", stack.remoting, properties=_ACTING_MASTER)
+    with slave:
+        wait_until(lambda: _has_asked(slave), _TOLD_WITHIN_S, "the slave has asked for its group")
+        with master:
+            slave.register()  # the answer tells whom to synchronise with
+            slave.process.wait_for_log(f"Update master address from null to {master.addr}", _TOLD_WITHIN_S)
+            master.kill()
+
+        slave.process.wait_for_log(f", new 1-{slave.addr}", _TOLD_WITHIN_S)
+        # Done where the broker that is told to be offline is the one it synchronises with.
+        slave.process.wait_for_log(f"Update master address from {master.addr} to null", _TOLD_WITHIN_S)
+
+        with successor:
+            expected = f"Min broker changed, old: 1-{slave.addr}, new 0-{successor.addr}"
+            slave.process.wait_for_log(expected, _TOLD_WITHIN_S)
+
+
+def _has_asked(broker: Broker) -> bool:
+    log = broker.process.log_text()
+    return "Couldn't find any broker member" in log or "Min broker changed" in log

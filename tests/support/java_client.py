@@ -1,0 +1,175 @@
+"""Unmodified producers and consumers of rocketmq-client 5.3.3."""
+
+import uuid
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.support.rocketmq_peers import COMMAND_TIMEOUT_S, PeerError, RocketmqPeers
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Where a message was stored or came from."""
+
+    broker_name: str
+    queue_id: int
+    queue_offset: int
+    msg_id: str
+    offset_msg_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A send or a route query that failed; times as ``time.monotonic()``."""
+
+    begun_s: float
+    ended_s: float
+    error: str
+
+
+@dataclass(slots=True)
+class Flow:
+    """What a producer and a consumer saw while they were at it; filled when they end."""
+
+    sent: int = 0
+    missing: int = 0
+    """Sent, acknowledged, and not received."""
+    queries: int = 0
+    slowest_query_s: float = 0.0
+    send_failures: list[Failure] = field(default_factory=list)
+    query_failures: list[Failure] = field(default_factory=list)
+
+
+class JavaClient:
+    """A producer and a consumer; new ones for each call."""
+
+    def __init__(self, peers: RocketmqPeers) -> None:
+        self._peers = peers
+
+    def produce(
+        self, namesrv_addr: str, topic: str, bodies: Sequence[str], *, key: str = "", send_timeout_s: float = 3
+    ) -> tuple[Placed, ...]:
+        """Send messages, one after the other, all with the same key.
+
+        Raises:
+            PeerError: One was not stored.
+        """
+        answer = self._peers.ask(
+            {
+                "do": "produce",
+                "namesrv_addr": namesrv_addr,
+                "topic": topic,
+                "bodies": list(bodies),
+                "key": key,
+                "send_timeout_ms": int(send_timeout_s * 1000),
+            }
+        )
+        if bad := [sent for sent in answer["sent"] if sent["status"] != "SEND_OK"]:
+            raise PeerError(f"not stored well: {bad}")
+        return tuple(_placed(sent) for sent in answer["sent"])
+
+    def consume(
+        self, namesrv_addr: str, topic: str, bodies: Collection[str], *, group: str = "", timeout_s: float = 30
+    ) -> dict[str, Placed]:
+        """Subscribe and receive until certain messages have come or the time has passed.
+
+        Args:
+            namesrv_addr: Name servers.
+            topic: Topic to subscribe to, from its first message.
+            bodies: Messages to wait for.
+            group: Consumer group; a new one if not given.
+            timeout_s: Seconds to wait for them.
+
+        Returns:
+            Where each message was, by body; others of the topic included, some missing if the time has passed.
+        """
+        answer = self._peers.ask(
+            {
+                "do": "consume",
+                "namesrv_addr": namesrv_addr,
+                "topic": topic,
+                "group": group or f"tests_{uuid.uuid4().hex}",
+                "bodies": list(bodies),
+                "timeout_ms": int(timeout_s * 1000),
+            },
+            COMMAND_TIMEOUT_S + timeout_s,
+        )
+        return {received["body"]: _placed(received) for received in answer["received"]}
+
+    def exchange(self, namesrv_addr: str, topic: str, count: int = 20, *, timeout_s: float = 30) -> frozenset[str]:
+        """Send new messages and receive every one of them.
+
+        Returns:
+            Names of the brokers they went through.
+
+        Raises:
+            PeerError: One could not be sent.
+            AssertionError: One did not arrive in time.
+        """
+        bodies = [str(uuid.uuid4()) for _ in range(count)]
+        sent = self.produce(namesrv_addr, topic, bodies)
+        missing = set(bodies) - self.consume(namesrv_addr, topic, bodies, timeout_s=timeout_s).keys()
+        assert not missing, f"{len(missing)} of {count} messages did not arrive within {timeout_s:g} s"
+        return frozenset(placed.broker_name for placed in sent)
+
+    def publish_queues(
+        self, topic: str, *, namesrv_addr: str | None = None, namesrv_domain: str | None = None
+    ) -> list[tuple[str, int]]:
+        """Where a producer would send to: broker names and queue ids, in its order.
+
+        Args:
+            topic: The topic.
+            namesrv_addr: Name servers.
+            namesrv_domain: Instead: host and port of an HTTP server that names them (``rocketmq.namesrv.domain``).
+
+        Raises:
+            PeerError: It found no route.
+        """
+        where = {"namesrv_domain": namesrv_domain} if namesrv_domain else {"namesrv_addr": namesrv_addr}
+        answer = self._peers.ask({"do": "publish_queues", "topic": topic, **where})
+        return [(queue["broker_name"], queue["queue_id"]) for queue in answer["queues"]]
+
+    @contextmanager
+    def flow(
+        self, namesrv_addr: str, topic: str, *, group: str = "", interval_s: float = 0.05, timeout_s: float = 30
+    ) -> Iterator[Flow]:
+        """Send, receive and ask for the route on and on, until the block ends.
+
+        Args:
+            namesrv_addr: Name servers.
+            topic: An existing topic.
+            group: Consumer group; a new one if not given.
+            interval_s: Between two messages, and between two queries; 0 for clients that only stay connected.
+            timeout_s: Seconds that all that was sent may take to arrive after the block.
+        """
+        self._peers.ask(
+            {
+                "do": "start_flow",
+                "namesrv_addr": namesrv_addr,
+                "topic": topic,
+                "group": group or f"tests_{uuid.uuid4().hex}",
+                "interval_ms": int(interval_s * 1000),
+            }
+        )
+        flow = Flow()
+        try:
+            yield flow
+        finally:
+            answer = self._peers.ask(
+                {"do": "stop_flow", "timeout_ms": int(timeout_s * 1000)}, COMMAND_TIMEOUT_S + timeout_s
+            )
+            flow.sent, flow.missing, flow.queries = answer["sent"], answer["missing"], answer["queries"]
+            flow.slowest_query_s = answer["slowest_query_ms"] / 1000
+            flow.send_failures = [_failure(each) for each in answer["send_failures"]]
+            flow.query_failures = [_failure(each) for each in answer["query_failures"]]
+
+
+def _failure(answer: Mapping[str, Any]) -> Failure:
+    return Failure(answer["begun_ms"] / 1000, answer["ended_ms"] / 1000, answer["error"])
+
+
+def _placed(message: Mapping[str, Any]) -> Placed:
+    where = message["broker_name"], message["queue_id"], message["queue_offset"]
+    return Placed(*where, message["msg_id"], message["offset_msg_id"])

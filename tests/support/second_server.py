@@ -1,0 +1,93 @@
+"""A second name server beside a running `up`: same Kafka, same tables, an identity and a data directory of its own."""
+
+import sys
+import urllib.request
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from namesrv_stream.ports import choose_port
+from namesrv_stream.run_files import read_run_file
+from tests.support.kafka import REPOSITORY
+from tests.support.processes import Process, wait_until
+from tests.support.stack import Stack
+
+READY_TIMEOUT_S = 60.0
+
+
+class SecondServer:
+    """`namesrv-stream serve`; a context manager. Started again it has the same address and identity.
+
+    Args:
+        data_dir: Its data directory.
+        stack: Whose Kafka and tables it shares.
+        flags: Further settings, ``section__key="value"``.
+    """
+
+    def __init__(self, data_dir: Path, stack: Stack, **flags: str | int) -> None:
+        settings = stack.settings
+        port = choose_port("127.0.0.1")
+        self.remoting = f"127.0.0.1:{port}"
+        self._run_file = data_dir / "run" / "serve.json"
+        sets = {
+            "remoting.listen_host": "127.0.0.1",
+            "remoting.listen_port": port,
+            "http.listen_port": choose_port("127.0.0.1", taken=[port]),
+            "kafka.bootstrap_servers": f"127.0.0.1:{settings.embedded_kafka.listen_port}",
+            "data.tables": settings.data.tables_dir,
+            "server.server_id": "second",
+            **{name.replace("__", ".", 1): value for name, value in flags.items()},
+        }
+        self.process = Process(
+            "second-server",
+            [
+                *(sys.executable, "-m", "namesrv_stream", "serve", "--data-dir", data_dir),
+                *(part for key, value in sets.items() for part in ("--set", f"{key}={value}")),
+            ],
+            data_dir.parent / f"{data_dir.name}.log",
+            cwd=REPOSITORY,
+        )
+        self._http = sets["http.listen_port"]
+
+    def start(self) -> None:
+        """Start it and wait until it serves.
+
+        Raises:
+            AssertionError: It does not come up; shows the end of its log.
+        """
+        self._run_file.unlink(missing_ok=True)
+        self.process.start()
+        wait_until(
+            lambda: read_run_file(self._run_file) or not self.process.is_alive,
+            READY_TIMEOUT_S,
+            f"the second server is ready; see {self.process.log_path}",
+        )
+        assert self.process.is_alive, self.process.log_text()
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.process.kill()
+
+    def get_text(self, path: str) -> str:
+        """Text of its HTTP port."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self._http}{path}", timeout=10) as answer:
+            return str(answer.read().decode())
+
+    def __enter__(self) -> Self:
+        """Start it."""
+        try:
+            self.start()
+        except BaseException:
+            self.process.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop it, as an operator would."""
+        try:
+            if self.process.is_alive:
+                self.process.terminate()
+        finally:
+            self.process.close()

@@ -1,0 +1,90 @@
+"""The client for programs without asyncio."""
+
+import asyncio
+import signal
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from namesrv_stream.client import BlockingClient, ClientClosed, TopicNotExist, kv_value
+from namesrv_stream.client.errors import AddressServerUnreachable
+from namesrv_stream.ports import choose_port
+from tests.support.scripted_name_server import ScriptedNameServer
+from tests.support.scripted_routes import ScriptedRoutes
+
+
+@pytest.fixture
+def name_server() -> Iterator[ScriptedNameServer]:
+    """A scripted server on a loop in another thread."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    server = ScriptedNameServer(ScriptedRoutes({"t": {"a": 4}}))
+    asyncio.run_coroutine_threadsafe(server.start(), loop).result()
+    yield server
+    asyncio.run_coroutine_threadsafe(server.stop(), loop).result()
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
+
+
+def test_calls_wait_for_their_answers(name_server: ScriptedNameServer) -> None:
+    with BlockingClient(name_server.addr) as client:
+        assert client.topic_list() == ("t",)
+        assert client.select_queue("t").broker_addr == "a:10911"
+        assert len(client.readable_queues("t")) == 4
+        with pytest.raises(TopicNotExist):
+            client.route("none")
+        with pytest.raises(Exception, match="no value"):
+            client.run(lambda client: kv_value(client.name_servers, "ns", "k"))
+
+
+def test_threads_may_share_it(name_server: ScriptedNameServer) -> None:
+    with BlockingClient(name_server.addr) as client, ThreadPoolExecutor(8) as threads:
+        chosen = list(threads.map(lambda _: client.select_queue("t").queue_id, range(400)))
+    assert [chosen.count(queue_id) for queue_id in range(4)] == [100] * 4
+    assert name_server.connections == 1
+
+
+def test_outside_the_block_it_is_closed(name_server: ScriptedNameServer) -> None:
+    client = BlockingClient(name_server.addr)
+    with pytest.raises(ClientClosed):
+        client.topic_list()
+    with client:
+        client.topic_list()
+    with pytest.raises(ClientClosed):
+        client.topic_list()
+    assert not [thread for thread in threading.enumerate() if thread.name == "name-server-client"]
+
+
+def test_a_start_that_fails_leaves_no_thread() -> None:
+    client = BlockingClient(f"http://127.0.0.1:{choose_port('127.0.0.1')}/rocketmq/nsaddr")
+    with pytest.raises(AddressServerUnreachable), client:
+        pass
+    assert not [thread for thread in threading.enumerate() if thread.name == "name-server-client"]
+
+
+def test_the_end_is_told_to_every_thread_that_goes_on_asking(name_server: ScriptedNameServer) -> None:
+    def ask(client: BlockingClient) -> BaseException | None:
+        try:
+            while True:
+                client.topic_list()
+        except Exception as error:
+            return error
+
+    with ThreadPoolExecutor(8) as threads:
+        for _ in range(10):
+            with BlockingClient(name_server.addr) as client:
+                asking = [threads.submit(ask, client) for _ in range(8)]
+                client.topic_list()
+            assert [type(future.result(30)) for future in asking] == [ClientClosed] * 8
+
+
+def test_an_interrupted_call_does_not_hold_up_the_end(name_server: ScriptedNameServer) -> None:
+    interrupt = threading.Timer(0.2, signal.pthread_kill, [threading.get_ident(), signal.SIGINT])
+    with BlockingClient(name_server.addr) as client:
+        interrupt.start()
+        with pytest.raises(KeyboardInterrupt):
+            client.run(lambda _: asyncio.sleep(3_600))

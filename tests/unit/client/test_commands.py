@@ -1,0 +1,156 @@
+"""The command line against scripted name servers: flags, exit codes, one line for each failure."""
+
+import asyncio
+import json
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from namesrv_stream.cli import main
+from namesrv_stream.ports import choose_port
+from namesrv_stream.remoting.acl import SIGNATURE
+from namesrv_stream.remoting.command import response_to
+from tests.support.address_server import an_address_server
+from tests.support.scripted_name_server import ScriptedNameServer
+from tests.support.scripted_routes import ScriptedRoutes
+from tests.unit.client.test_admin import KvScript, refuse
+
+Run = Callable[..., Awaitable[tuple[int, str, str]]]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs the command line in a thread; returns (exit code, stdout, stderr)."""
+    for name in ("NAMESRV_ADDR", "NAMESRV_ACCESS_KEY", "NAMESRV_SECRET_KEY", "NAMESRV_SECURITY_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+
+    async def run_main(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["namesrv-stream", *arguments])
+        code = await asyncio.to_thread(main)
+        streams = capsys.readouterr()
+        return code, streams.out, streams.err
+
+    return run_main
+
+
+async def test_name_servers_come_from_a_flag_a_variable_or_an_address_server(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with ScriptedNameServer(ScriptedRoutes({"t": {"a": 1}})) as server:
+        away = f"127.0.0.1:{choose_port('127.0.0.1')}"
+        assert await run("topics", "-n", f"{away};{server.addr}") == (0, "t\n", "")
+        monkeypatch.setenv("NAMESRV_ADDR", server.addr)
+        assert await run("topicList") == (0, "t\n", "")
+        async with an_address_server(f"HTTP/1.1 200 OK\r\n\r\n{server.addr}\n".encode()) as (url, _):
+            assert await run("topics", "--json", "-n", url) == (0, '[\n  "t"\n]\n', "")
+
+
+@pytest.mark.parametrize("alias", [["route", "t"], ["route", "-t", "t"], ["topicRoute", "-l", "-t", "t"]])
+async def test_a_route_is_a_table(run: Run, alias: list[str]) -> None:
+    async with ScriptedNameServer(ScriptedRoutes({"t": {"a": 2}})) as server:
+        code, out, _ = await run(*alias, "-n", server.addr)
+    assert code == 0
+    assert out.splitlines()[1].split() == ["c0", "a", "{0=a:10911}", "2", "2", "6"]
+
+
+async def test_mqadmins_route_is_json_unless_a_table_is_wanted(run: Run) -> None:
+    async with ScriptedNameServer(ScriptedRoutes({"t": {"a": 2}})) as server:
+        assert json.loads((await run("topicRoute", "-t", "t", "-n", server.addr))[1])["queueDatas"][0]["perm"] == 6
+        assert (await run("topicClusterList", "-t", "t", "-n", server.addr))[1] == "c0\n"
+        assert json.loads((await run("topicList", "-c", "--json", "-n", server.addr))[1]) == {"t": "c0"}
+
+
+async def test_a_topic_without_a_route_is_exit_code_1_and_one_line(run: Run) -> None:
+    async with ScriptedNameServer(ScriptedRoutes()) as server:
+        assert await run("route", "t", "-n", server.addr) == (1, "", "error: no route for topic t\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["route"], 2, "TOPIC: is missing"),
+        (["topics", "-n", "nonsense"], 2, "expected host:port"),
+        (["topics", "-n", "http://h:x/"], 2, "expected http://host"),
+        (["kv", "get", "ns"], 2, "Missing argument 'KEY'"),
+        (["updateOrderConf", "-t", "t", "-m", "put"], 2, "-v: is missing"),
+        (["updateOrderConf", "-t", "t", "-m", "steal"], 2, "expected put, get or delete"),
+        (["topics", "--access-key", "k"], 2, "--secret-key-file: is missing or empty"),
+        (
+            ["topics", "--secret-key-file", "/absent", "--access-key", "k"],
+            2,
+            "/absent: --secret-key-file: No such file",
+        ),
+        (["kv", "import", "/absent.json"], 2, "/absent.json: FILE: No such file"),
+        (["kv", "put", "ns", "\udcff", "v", "-n", "127.0.0.1:1"], 2, "no UTF-8"),
+    ],
+)
+async def test_a_mistake_is_one_line(run: Run, arguments: list[str], code: int, words: str) -> None:
+    found, out, err = await run(*arguments)
+    assert (found, out, err.count("\n")) == (code, "", 1)
+    assert words in err
+
+
+async def test_no_server_is_exit_code_3(run: Run) -> None:
+    code, out, err = await run("clusters", "-n", f"127.0.0.1:{choose_port('127.0.0.1')}")
+    assert (code, out, err.count("\n")) == (3, "", 1)
+    assert "connection refused" in err
+
+
+async def test_requests_are_signed_with_a_secret_from_a_file_or_a_variable(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "secret").write_text("secret\n")
+    async with ScriptedNameServer() as server:
+        target = ("-n", server.addr, "--access-key", "operator")
+        assert (await run("kv", "put", "ns", "k", "v", *target, "--secret-key-file", str(tmp_path / "secret")))[0] == 0
+        monkeypatch.setenv("NAMESRV_SECRET_KEY", "secret")
+        assert (await run("kv", "put", "ns", "k", "v", *target))[0] == 0
+    first, second = [(request.ext_fields or {})[SIGNATURE] for request in server.requests]
+    assert first == second
+
+
+async def test_the_key_value_table_can_be_read_and_changed(run: Run, tmp_path: Path) -> None:
+    async with ScriptedNameServer(KvScript()) as server:
+        target = ("-n", server.addr)
+        put = f"put k in namespace ns at {server.addr}\n"
+        assert await run("kv", "put", "ns", "k", "v", *target) == (0, put, "")
+        assert await run("kv", "get", "ns", "k", *target) == (0, "v\n", "")
+        assert json.loads((await run("kv", "list", "ns", "--json", *target))[1]) == {"k": "v"}
+        assert (await run("kv", "get", "ns", "none", *target))[::2] == (1, "error: No config item\n")
+        (tmp_path / "kvConfig.json").write_text('{"configTable":{"ns":{"k":"v","k2":"x"}}}')
+        imported = f"{server.addr}: 1 added, 0 changed, 1 unchanged\n"
+        assert await run("kv", "import", str(tmp_path / "kvConfig.json"), *target) == (0, imported, "")
+
+
+@pytest.mark.parametrize("content", ["nonsense", "[]", '{"table":{}}', '{"configTable":{"ns":{"k":1}}}'])
+async def test_a_file_that_is_no_key_value_file_is_refused(run: Run, tmp_path: Path, content: str) -> None:
+    (tmp_path / "kvConfig.json").write_text(content)
+    code, out, err = await run("kv", "import", str(tmp_path / "kvConfig.json"))
+    assert (code, out, err.count("\n")) == (2, "", 1)
+
+
+async def test_a_change_that_is_refused_is_exit_code_1(run: Run) -> None:
+    async with ScriptedNameServer(refuse) as server:
+        told = "error: PUT_KV_CONFIG (100) was answered NO_PERMISSION (16): not you\n"
+        assert await run("kv", "put", "ns", "k", "v", "-n", server.addr) == (1, "", told)
+
+
+async def test_write_permission_tells_each_server(run: Run) -> None:
+    async with ScriptedNameServer(lambda request: [response_to(request, 0, ext_fields={"wipeTopicCount": "7"})]) as a:
+        line = f"wipe write perm of broker[b] in name server[{a.addr}] OK, 7\n"
+        assert await run("perm", "wipe", "b", "-n", a.addr) == (0, line, "")
+        assert await run("wipeWritePerm", "-b", "b", "-n", a.addr) == (0, line, "")
+        away = f"127.0.0.1:{choose_port('127.0.0.1')}"
+        code, out, err = await run("perm", "wipe", "b", "--json", "-n", f"{a.addr};{away}")
+    assert code == 1
+    assert json.loads(out) == {a.addr: {"topics": 7}, away: {"error": f"{away}: connection refused"}}
+    assert err.startswith("error: not changed at 1 of 2 name servers")
+
+
+async def test_one_setting_can_be_asked_for(run: Run) -> None:
+    async with ScriptedNameServer(lambda request: [response_to(request, 0, body=b"a=1\nb=2\n")]) as server:
+        code, out, _ = await run("name-server", "config", "get", "b", "--json", "-n", server.addr)
+        assert (code, json.loads(out)) == (0, {server.addr: {"b": "2"}})
+        assert (await run("name-server", "config", "get", "c", "-n", server.addr))[0] == 1

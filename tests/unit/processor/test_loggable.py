@@ -1,0 +1,45 @@
+"""What a registration may say at most."""
+
+from dataclasses import replace
+
+import pytest
+
+from namesrv_stream.processor.loggable import MAX_ENTRIES, MAX_EVENT_BYTES, require_loggable
+from namesrv_stream.route.model import QueueData, TopicQueueMappingInfo
+
+SHAPE = QueueData(8, 8, 6)
+MAPPING = TopicQueueMappingInfo("t", "b", 1, 1, "s", False, {})
+
+
+def test_topics_of_the_largest_real_body_are_loggable() -> None:
+    require_loggable({f"a-topic-of-some-team-{number:06}": SHAPE for number in range(115_000)}, {}, ())
+
+
+def test_too_many_topics_are_refused_whatever_their_size() -> None:
+    topics = {f"{number:x}": SHAPE for number in range(MAX_ENTRIES)}
+    require_loggable(topics, {}, ())
+
+    with pytest.raises(ValueError, match=f"{MAX_ENTRIES + 1} topics with 0 static queues exceed"):
+        require_loggable(topics, {}, ("f:1",))
+
+
+def test_too_many_static_queues_are_refused() -> None:
+    half = dict.fromkeys(range(MAX_ENTRIES // 2 + 1), 0)
+    mappings = {"t": replace(MAPPING, curr_id_map=half), "u": replace(MAPPING, curr_id_map=half)}
+
+    with pytest.raises(ValueError, match=f"2 topics with {MAX_ENTRIES + 2} static queues exceed"):
+        require_loggable({}, mappings, ())
+
+
+def test_many_static_topics_are_refused_for_what_they_become() -> None:
+    with pytest.raises(ValueError, match="as an event it has"):
+        require_loggable({}, {f"{number:x}": MAPPING for number in range(200_000)}, ())
+
+
+@pytest.mark.parametrize(("char", "bytes_a_char"), [("x", 1), ("é", 2), ("\x01", 6)])
+def test_names_count_as_they_are_written(char: str, bytes_a_char: int) -> None:
+    name = char * (MAX_EVENT_BYTES // bytes_a_char // 2)
+    require_loggable({name[:-100]: SHAPE}, {}, (name[:-100],))
+
+    with pytest.raises(ValueError, match="as an event it has"):
+        require_loggable({name: SHAPE}, {}, (name,))

@@ -1,0 +1,253 @@
+"""318 and 319. Source of the rules: nameserver.md §5.4, §12, §17."""
+
+from dataclasses import replace
+
+import pytest
+
+from namesrv_stream.processor.name_server import Access, Answer, Options, Peer
+from namesrv_stream.processor.namesrv_config import effective_config
+from namesrv_stream.remoting.codes import RequestCode, ResponseCode
+from namesrv_stream.remoting.command import RemotingCommand
+from namesrv_stream.route.events import Origin, SettingsChanged
+from tests.support.name_server import Exchange
+
+#: The keys that a Java NameServer 5.3.3 answers to 319, in its order.
+JAVAS_KEYS = [
+    "bindAddress",
+    "clientRequestThreadPoolNums",
+    "clientRequestThreadPoolQueueCapacity",
+    "clusterTest",
+    "configBlackList",
+    "configStorePath",
+    "defaultThreadPoolNums",
+    "defaultThreadPoolQueueCapacity",
+    "deleteTopicWithBrokerRegistration",
+    "enableAllTopicList",
+    "enableControllerInNamesrv",
+    "enableShutdownGracefully",
+    "enableTopicList",
+    "kvConfigPath",
+    "listenPort",
+    "needWaitForService",
+    "notifyMinBrokerIdChanged",
+    "orderMessageEnable",
+    "productEnvName",
+    "returnOrderTopicConfigToBroker",
+    "rocketmqHome",
+    "scanNotActiveBrokerInterval",
+    "serverAsyncSemaphoreValue",
+    "serverCallbackExecutorThreads",
+    "serverChannelMaxIdleTimeSeconds",
+    "serverNettyWorkerGroupEnable",
+    "serverOnewaySemaphoreValue",
+    "serverPooledByteBufAllocatorEnable",
+    "serverSelectorThreads",
+    "serverSocketBacklog",
+    "serverSocketRcvBufSize",
+    "serverSocketSndBufSize",
+    "serverWorkerThreads",
+    "shutdownWaitTimeSeconds",
+    "supportActingMaster",
+    "unRegisterBrokerQueueCapacity",
+    "useEpollNativeSelector",
+    "waitSecondsForService",
+    "writeBufferHighWaterMark",
+    "writeBufferLowWaterMark",
+]
+
+
+def a_server(enable_config_update: bool = True) -> Exchange:
+    server = Exchange()
+    server.server.access = Access(enable_config_update=enable_config_update)
+    return server
+
+
+def shown(server: Exchange) -> dict[str, str]:
+    response = server.send(RemotingCommand(RequestCode.GET_NAMESRV_CONFIG, opaque=5)).response
+    assert (response.code, response.remark, response.ext_fields) == (ResponseCode.SUCCESS, None, None)
+    body = (response.body or b"").decode()
+    assert body.endswith("\n")
+    return dict(line.split("=", 1) for line in body.splitlines())
+
+
+def update(server: Exchange, body: bytes | None) -> Answer:
+    """The answer to 318."""
+    return server.send(RemotingCommand(RequestCode.UPDATE_NAMESRV_CONFIG, opaque=5, body=body))
+
+
+def said(answer: Answer) -> tuple[int, str | None]:
+    return answer.response.code, answer.response.remark
+
+
+# ---- 319 ----
+
+
+def test_all_keys_of_the_java_server_are_shown_in_its_order() -> None:
+    assert list(shown(Exchange())) == JAVAS_KEYS
+
+
+def test_defaults_are_rocketmqs_and_no_path_is_told() -> None:
+    config = shown(Exchange())
+
+    assert (config["listenPort"], config["serverChannelMaxIdleTimeSeconds"], config["productEnvName"]) == (
+        "9876",
+        "120",
+        "center",
+    )
+    assert [config[key] for key in ("rocketmqHome", "kvConfigPath", "configStorePath")] == ["", "", ""]
+
+
+def test_what_was_configured_is_shown() -> None:
+    server = Exchange(Options(support_acting_master=True, wait_seconds_for_service=7))
+    server.server.config = {"listenPort": "10911", "deleteTopicWithBrokerRegistration": "true"}
+
+    config = shown(server)
+
+    assert [config[k] for k in ("listenPort", "supportActingMaster", "waitSecondsForService")] == ["10911", "true", "7"]
+    assert config["deleteTopicWithBrokerRegistration"] == "true"
+
+
+def test_what_the_log_says_of_a_setting_counts_more_than_the_configuration() -> None:
+    server = Exchange()
+    server.server.config = {"deleteTopicWithBrokerRegistration": "true"}
+    server.view.table.replace_settings(0, {("effective", "delete_topic_with_broker_registration"): "false"})
+
+    assert shown(server)["deleteTopicWithBrokerRegistration"] == "false"
+
+
+# ---- 318 ----
+
+
+def test_it_is_off_unless_configured() -> None:
+    answer = update(a_server(enable_config_update=False), b"enableTopicList=false\n")
+
+    assert said(answer) == (
+        ResponseCode.NO_PERMISSION,
+        "UPDATE_NAMESRV_CONFIG is off: admin.enable_config_update=true in the configuration allows it",
+    )
+    assert (answer.options, answer.accepted) == ({}, ())
+
+
+def test_switches_change_at_once_and_are_shown() -> None:
+    server = a_server()
+
+    answer = update(
+        server, b"# by mqadmin\nenableTopicList=false\nwaitSecondsForService : +9\nsupportActingMaster TRUE\n"
+    )
+
+    assert said(answer) == (ResponseCode.SUCCESS, None)
+    assert answer.options == {
+        "enable_topic_list": False,
+        "wait_seconds_for_service": 9,
+        "support_acting_master": True,
+    }
+    assert (answer.accepted, answer.is_logged_first) == ((), False)
+    config = shown(server)
+    assert (config["enableTopicList"], config["waitSecondsForService"]) == ("false", "9")
+
+
+def test_every_switch_can_be_changed_and_changed_back() -> None:
+    server = a_server()
+    before = effective_config(server.server)
+    switches = [k for k in JAVAS_KEYS if k in _SWITCHES]
+
+    assert said(update(server, "".join(f"{k}={_flipped(before[k])}\n" for k in switches).encode()))[0] == 0
+    assert {k: v for k, v in shown(server).items() if v != before[k]} == {k: _flipped(before[k]) for k in switches}
+    assert said(update(server, "".join(f"{k}={before[k]}\n" for k in switches).encode()))[0] == 0
+    assert effective_config(server.server) == before
+
+
+_SWITCHES = {
+    "enableAllTopicList",
+    "enableTopicList",
+    "needWaitForService",
+    "notifyMinBrokerIdChanged",
+    "orderMessageEnable",
+    "returnOrderTopicConfigToBroker",
+    "supportActingMaster",
+}
+
+
+def _flipped(value: str) -> str:
+    return {"true": "false", "false": "true"}[value]
+
+
+def test_the_setting_of_the_fold_changes_through_the_log() -> None:
+    server = a_server()
+    server.peer = Peer("127.0.0.1", False)
+
+    answer = update(server, b"deleteTopicWithBrokerRegistration=true\nenableTopicList=false\n")
+
+    event = SettingsChanged(
+        Origin("s1", 1, 1), "updateNamesrvConfig from 127.0.0.1", (("delete_topic_with_broker_registration", True),)
+    )
+    assert said(answer) == (ResponseCode.SUCCESS, None)
+    assert (answer.accepted, answer.is_logged_first) == (((event, event),), True)
+    assert answer.options == {"enable_topic_list": False}
+    assert shown(server)["deleteTopicWithBrokerRegistration"] == "true"
+
+
+@pytest.mark.parametrize("body", [None, b"", b"# nothing\n\n"])
+def test_nothing_to_change_is_a_success(body: bytes | None) -> None:
+    answer = update(a_server(), body)
+
+    assert (said(answer), answer.options, answer.accepted) == ((ResponseCode.SUCCESS, None), {}, ())
+
+
+@pytest.mark.parametrize("key", ["configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"])
+def test_black_listed_keys_are_refused_in_javas_words_and_nothing_changes(key: str) -> None:
+    answer = update(a_server(), f"enableTopicList=false\n{key}=/tmp/x\n".encode())
+
+    assert said(answer) == (ResponseCode.NO_PERMISSION, "Can not update config in black list.")
+    assert answer.options == {}
+
+
+def test_a_key_hidden_behind_escapes_is_that_key() -> None:
+    answer = update(a_server(), b"kv\\u0043onfigPath=/tmp/x\n")
+
+    assert said(answer) == (ResponseCode.NO_PERMISSION, "Can not update config in black list.")
+
+
+def test_keys_of_the_configured_black_list_are_refused() -> None:
+    server = a_server()
+    server.server.config = {"configBlackList": "configBlackList;enableTopicList"}
+
+    assert said(update(server, b"enableTopicList=false"))[1] == "Can not update config in black list."
+
+
+@pytest.mark.parametrize("key", ["listenPort", "serverWorkerThreads", "fullRegistrationIntervalMs", "unknown", ""])
+def test_any_other_key_is_refused_by_name_and_nothing_changes(key: str) -> None:
+    answer = update(a_server(), f"enableTopicList=false\n{key}=1\n".encode())
+
+    assert said(answer) == (ResponseCode.NO_PERMISSION, f"Can not update config at run time: {key}")
+    assert answer.options == {}
+
+
+@pytest.mark.parametrize(
+    ("line", "remark"),
+    [
+        (b"enableTopicList=yes", "enableTopicList: 'yes' is not true or false"),
+        (b"deleteTopicWithBrokerRegistration=1", "deleteTopicWithBrokerRegistration: '1' is not true or false"),
+        (b"waitSecondsForService=-1", "waitSecondsForService: '-1' is not a whole number of at most nine digits"),
+        (b"waitSecondsForService=", "waitSecondsForService: '' is not a whole number of at most nine digits"),
+        (
+            b"waitSecondsForService=\\u0665",
+            "waitSecondsForService: '\u0665' is not a whole number of at most nine digits",
+        ),
+        (b"a=\\u00zz", "string2Properties error"),
+    ],
+)
+def test_what_cannot_be_read_is_named_and_nothing_changes(line: bytes, remark: str) -> None:
+    answer = update(a_server(), b"orderMessageEnable=true\n" + line)
+
+    assert said(answer) == (ResponseCode.SYSTEM_ERROR, remark)
+    assert (answer.options, answer.accepted) == ({}, ())
+
+
+def test_no_other_option_changes() -> None:
+    server = a_server()
+    server.server.options = replace(server.server.options, full_registration_interval_ms=7)
+
+    update(server, b"enableTopicList=false")
+
+    assert server.server.options == Options(enable_topic_list=False, full_registration_interval_ms=7)

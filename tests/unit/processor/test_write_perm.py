@@ -1,0 +1,68 @@
+"""205 and 327. Source of the rules: nameserver.md §7.7; each answer is the Java server's."""
+
+import pytest
+
+from namesrv_stream.processor.name_server import Answer
+from namesrv_stream.remoting import fastjson
+from namesrv_stream.remoting.codes import RequestCode, ResponseCode
+from namesrv_stream.remoting.command import RemotingCommand
+from namesrv_stream.route.events import Origin, WritePermChanged
+from tests.support.name_server import Exchange, a_body, a_registration_request, a_route_request, a_topic
+
+WIPE, ADD = RequestCode.WIPE_WRITE_PERM_OF_BROKER, RequestCode.ADD_WRITE_PERM_OF_BROKER
+
+
+def a_server() -> Exchange:
+    server = Exchange()
+    server.send(a_registration_request(body=a_body({"all": a_topic(perm=7), "readable": a_topic(perm=4)})))
+    return server
+
+
+def ask(server: Exchange, code: RequestCode, broker_name: str = "broker-a") -> Answer:
+    return server.send(RemotingCommand(code, opaque=5, ext_fields={"brokerName": broker_name}))
+
+
+def perm(server: Exchange, topic: str) -> int:
+    body = server.send(a_route_request(topic)).response.body
+    return int(fastjson.loads(body or b"")["queueDatas"][0]["perm"])
+
+
+@pytest.mark.parametrize(("code", "field", "writable"), [(WIPE, "wipeTopicCount", False), (ADD, "addTopicCount", True)])
+def test_all_topics_of_the_broker_are_counted_and_the_change_is_logged_first(
+    code: RequestCode, field: str, writable: bool
+) -> None:
+    answer = ask(a_server(), code)
+
+    event = WritePermChanged(Origin("s1", 1, 1), "broker-a", writable)
+    assert (answer.response.code, answer.response.remark) == (ResponseCode.SUCCESS, None)
+    assert answer.response.ext_fields == {field: "2"}
+    assert (answer.accepted, answer.is_logged_first) == (((event, event),), True)
+
+
+def test_wiping_takes_the_write_bit_only() -> None:
+    server = a_server()
+    ask(server, WIPE)
+
+    assert (perm(server, "all"), perm(server, "readable")) == (5, 4)
+
+
+def test_topics_that_were_wiped_count_again() -> None:
+    server = a_server()
+    ask(server, WIPE)
+
+    assert ask(server, WIPE).response.ext_fields == {"wipeTopicCount": "2"}
+
+
+def test_adding_grants_reading_and_writing_and_no_more() -> None:
+    server = a_server()
+    ask(server, ADD)
+
+    assert (perm(server, "all"), perm(server, "readable")) == (6, 6)
+
+
+@pytest.mark.parametrize(("code", "field"), [(WIPE, "wipeTopicCount"), (ADD, "addTopicCount")])
+def test_an_unknown_broker_has_no_topics_and_nothing_is_logged(code: RequestCode, field: str) -> None:
+    answer = ask(a_server(), code, "broker-z")
+
+    assert (answer.response.code, answer.response.ext_fields) == (ResponseCode.SUCCESS, {field: "0"})
+    assert (answer.accepted, answer.is_logged_first) == ((), False)

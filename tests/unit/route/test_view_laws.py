@@ -1,0 +1,279 @@
+"""Whatever happens in whatever order: in the end the view is what the fold made of the log."""
+
+from collections import Counter, deque
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from namesrv_stream.route.event_json import encode_event, routing_key
+from namesrv_stream.route.events import (
+    AcceptedEvent,
+    BrokerDisconnected,
+    BrokerHeartbeat,
+    BrokerRegistered,
+    BrokerUnregistered,
+    KvDeleted,
+    KvPut,
+    Origin,
+    Proof,
+    SettingsChanged,
+    TopicDeleted,
+    TopicRegistered,
+    WritePermChanged,
+)
+from namesrv_stream.route.model import DataVersion, LiveKey, QueueData, Registration
+from namesrv_stream.route.partitioner import partition_of
+from namesrv_stream.route.reducer import apply
+from namesrv_stream.route.table import RouteTable
+from namesrv_stream.route.topic_route import TopicRoute, pickup_topic_route
+from namesrv_stream.route.view import Pending, RouteView
+from namesrv_stream.route.view_rules import group_after, namespace_after, settings_after
+from tests.support.builders import Log, a_mapping, a_registration
+
+#: Both have a broker name and a KV namespace.
+PARTITIONS = 2
+NAMES = st.sampled_from(("broker-a", "broker-b"))
+KEYS = st.builds(LiveKey, st.sampled_from(("c0", "c1")), st.sampled_from(("1.1.1.1:1", "2.2.2.2:2", "3.3.3.3:3")))
+TOPICS = st.sampled_from(("t1", "t2", "t3"))
+TOPIC_TABLE = {topic: QueueData(1, 1, 6) for topic in ("t1", "t2", "t3")}
+QUEUES = st.sampled_from((QueueData(1, 1, 6), QueueData(1, 1, 4), QueueData(2, 2, 7, 1)))
+NAMESPACES = st.sampled_from(("ORDER_TOPIC_CONFIG", "n2"))
+SETTINGS = st.booleans().map(lambda drops: (("delete_topic_with_broker_registration", drops),))
+ORIGINS = st.sampled_from([Origin("s1", 1, connection) for connection in (1, 2, 3)])
+REGISTRATIONS = st.builds(
+    Registration,
+    cluster=st.sampled_from(("c0", "c1")),
+    broker_name=NAMES,
+    broker_addr=st.sampled_from(("1.1.1.1:1", "2.2.2.2:2", "3.3.3.3:3")),
+    broker_id=st.sampled_from((0, 0, 1, 2)),
+    ha_server_addr=st.just("ha"),
+    data_version=st.builds(DataVersion, st.integers(1, 2), st.just(1), st.integers(0, 1)),
+    topics=st.dictionaries(TOPICS, QUEUES, max_size=3),
+    enable_acting_master=st.sampled_from((True, False, None)),
+    zone_name=st.sampled_from((None, "z1")),
+    topic_mappings=st.sampled_from((None, None, {"t1": a_mapping("t1")})),
+    filter_servers=st.sampled_from((None, (), ("f:1",))),
+    registration_hash=st.sampled_from(("h1", "h2")),
+)
+EVENTS: st.SearchStrategy[AcceptedEvent] = st.one_of(
+    st.builds(BrokerRegistered, ORIGINS, REGISTRATIONS),
+    st.builds(BrokerRegistered, ORIGINS, REGISTRATIONS),
+    st.builds(BrokerUnregistered, ORIGINS, NAMES, KEYS, st.just(0)),
+    st.builds(BrokerDisconnected, ORIGINS, NAMES, KEYS, st.just("closed")),
+    st.builds(TopicRegistered, ORIGINS, NAMES, TOPICS, QUEUES),
+    st.builds(WritePermChanged, ORIGINS, NAMES, st.booleans()),
+    st.builds(TopicDeleted, ORIGINS, TOPICS, st.sampled_from((None, "c0", "c1"))),
+    st.builds(SettingsChanged, ORIGINS, st.sampled_from(("ada", "config")), SETTINGS),
+    st.builds(KvPut, ORIGINS, NAMESPACES, TOPICS, st.sampled_from(("v1", "v2"))),
+    st.builds(KvDeleted, ORIGINS, NAMESPACES, TOPICS),
+)
+HEARTBEATS = st.builds(
+    BrokerHeartbeat, ORIGINS, NAMES, KEYS, st.just(Proof.REGISTRATION), st.sampled_from(("h1", "h2"))
+) | st.builds(BrokerHeartbeat, ORIGINS, NAMES, KEYS, st.just(Proof.HEARTBEAT))
+
+
+class Commit(NamedTuple):
+    """The job commits up to ``records`` of a partition's records that are not committed yet."""
+
+    partition: int
+    records: int
+
+
+class Reload(NamedTuple):
+    """The tables are opened anew, as far as they are committed."""
+
+
+class Publish(NamedTuple):
+    """The next ``records`` of what was accepted for a partition reach the log."""
+
+    partition: int
+    records: int
+
+
+class Lose(NamedTuple):
+    """A session with Kafka fails: what has not reached the log will not, but for changes some partitions have."""
+
+
+class Foreign(NamedTuple):
+    """Another server's event gets into the log."""
+
+    event: AcceptedEvent
+
+
+Step = AcceptedEvent | Commit | Reload | Publish | Lose | Foreign
+
+COMMITS = st.builds(Commit, st.integers(0, PARTITIONS - 1), st.integers(0, 4))
+OUTAGES = st.builds(Publish, st.integers(0, PARTITIONS - 1), st.integers(1, 4)) | st.builds(Lose)
+FOREIGN = EVENTS.map(Foreign)
+#: Something to lose for each event that ends anything.
+REGISTERED: list[Step] = [
+    BrokerRegistered(Origin("s1", 1, 1), a_registration(addr, broker_name=name, topics=TOPIC_TABLE))
+    for name, addr in (("broker-a", "1.1.1.1:1"), ("broker-b", "2.2.2.2:2"))
+]
+
+
+def routes(table: RouteTable) -> dict[str, TopicRoute | None]:
+    return {topic: pickup_topic_route(table, topic, support_acting_master=True) for topic in ("t1", "t2", "t3")}
+
+
+def order_conf(table: RouteTable, topic: str) -> str | None:
+    return table.kv.get("ORDER_TOPIC_CONFIG", {}).get(topic)
+
+
+class World:
+    """One server's view, the fold of all that reached the log, and commits that lag behind."""
+
+    def __init__(self) -> None:
+        self.view = RouteView(partitions=PARTITIONS)
+        self.logs = [Log(partition=p, partitions=PARTITIONS) for p in range(PARTITIONS)]
+        self._outboxes: list[deque[Pending]] = [deque() for _ in range(PARTITIONS)]
+        self._tickets: list[list[Pending]] = [[] for _ in range(PARTITIONS)]
+        self._logged: list[dict[int, Pending]] = [{} for _ in range(PARTITIONS)]  # by offset
+        self._committed = [0] * PARTITIONS
+
+    def run(self, steps: Iterable[Step]) -> None:
+        for step in steps:
+            before, kv = routes(self.view.table), {t: order_conf(self.view.table, t) for t in ("t1", "t2", "t3")}
+            touched = self._do(step)
+            changed = {t for t, route in routes(self.view.table).items() if route != before[t]}
+            changed |= {t for t, value in kv.items() if order_conf(self.view.table, t) != value}
+            assert touched is None or changed <= touched, step
+
+    def publish_all(self) -> None:
+        self.run(Publish(p, len(outbox)) for p, outbox in enumerate(self._outboxes))
+
+    def commit_all(self) -> None:
+        self.publish_all()
+        self.run(Commit(p, len(log.records)) for p, log in enumerate(self.logs))
+
+    def table(self) -> RouteTable:
+        """The table of all rows, without any view."""
+        table = RouteTable()
+        apply(table, [row for log in self.logs for row in log.output.changes])
+        return table
+
+    def expected(self) -> RouteTable:
+        """The rows that are committed, and on them each event that is pending, without any overlay."""
+        table = self._committed_table()
+        for partition, tickets in enumerate(self._tickets):
+            pending = [p.event for p in tickets if not p.is_covered(self.view.next_offsets)]
+            before = table.settings_of(partition)
+            for event in pending:
+                if isinstance(event, KvPut | KvDeleted):
+                    entries = namespace_after(table.kv.get(event.namespace), [event])
+                    table.kv |= {} if entries is None else {event.namespace: entries}
+            for name in [n for n in ("broker-a", "broker-b") if partition_of(n, PARTITIONS) == partition]:
+                events = [e for e in pending if routing_key(e) in (None, name)]
+                table.replace_group(group_after(table.group(name), events, before))
+            table.replace_settings(partition, settings_after(before, pending))
+        return table
+
+    def _do(self, step: Step) -> set[str] | None:
+        match step:
+            case Commit():
+                return self._commit(step.partition, step.records)
+            case Reload():
+                self._reload()
+                return None
+            case Publish():
+                return self._publish(step.partition, step.records)
+            case Lose():
+                return self._lose()
+            case Foreign(event=event):
+                for partition in partitions_of(event):
+                    self.logs[partition].append(encode_event(event))
+                return set()
+        event = replace(step)  # told from an equal one by its identity
+        tickets, touched = self.view.accept(event)
+        for partition, pending in zip(partitions_of(step), tickets, strict=True):
+            self._outboxes[partition].append(pending)
+            self._tickets[partition].append(pending)
+        return touched
+
+    def _publish(self, partition: int, records: int) -> set[str]:
+        for _ in range(min(records, len(self._outboxes[partition]))):
+            pending = self._outboxes[partition].popleft()
+            log = self.logs[partition]
+            self._logged[partition][len(log.records)] = pending
+            log.append(encode_event(pending.event))
+        return set()
+
+    def _lose(self) -> set[str]:
+        touched: set[str] = set()
+        waiting = Counter(id(p.event) for outbox in self._outboxes for p in outbox)
+        for partition, outbox in enumerate(self._outboxes):
+            for pending in list(outbox):
+                if waiting[id(pending.event)] == len(partitions_of(pending.event)):
+                    outbox.remove(pending)
+                    self._tickets[partition].remove(pending)
+                    touched |= self.view.drop(pending)
+        return touched
+
+    def _commit(self, partition: int, records: int) -> set[str]:
+        log, begin = self.logs[partition], self._committed[partition]
+        end = self._committed[partition] = min(begin + records, len(log.records))
+        # The producer hears of a record's offset before or after its rows are committed; here a little before.
+        for offset in range(begin, min(end + 2, len(log.records))):
+            if offset in self._logged[partition]:
+                self._logged[partition][offset].position = (partition, offset)
+        rows = [r for r in log.output.changes if begin <= r.offset < end]
+        return self.view.commit(rows, {partition: end})
+
+    def _reload(self) -> None:
+        self.view.reload(self._committed_table(), dict(enumerate(self._committed)))
+
+    def _committed_table(self) -> RouteTable:
+        table = RouteTable()
+        for log, committed in zip(self.logs, self._committed, strict=True):
+            apply(table, [row for row in log.output.changes if row.offset < committed])
+        return table
+
+
+def partitions_of(event: AcceptedEvent) -> Sequence[int]:
+    key = routing_key(event)
+    return range(PARTITIONS) if key is None else (partition_of(key, PARTITIONS),)
+
+
+def content(table: RouteTable) -> object:
+    """All of a table that answers are made of, its indexes too."""
+    return (table.groups, table.kv, table.settings, routes(table), table.clusters(), set(table.topics()))
+
+
+@settings(max_examples=300)
+@given(st.lists(EVENTS | HEARTBEATS | FOREIGN | COMMITS | OUTAGES | st.just(Reload()), max_size=30))
+def test_once_all_is_committed_the_view_is_the_table_of_the_folds_rows(steps: list[Step]) -> None:
+    # And at each step, the topics told to have changed are at least those that did: ``World.run`` checks that.
+    world = World()
+    world.run(steps)
+    world.commit_all()
+
+    assert [log.dead_letters for log in world.logs] == [[], []]
+    assert content(world.view.table) == content(world.table())
+    assert world.view.pending_count == 0
+
+
+@settings(max_examples=300)
+@given(st.lists(EVENTS | COMMITS | st.just(Reload()), max_size=30))
+def test_what_one_server_accepted_shows_at_once_as_the_fold_will_decide(steps: list[Step]) -> None:
+    # While nobody else writes and no time passes; heartbeats aside, which the fold may take for a return.
+    world = World()
+    for step in steps:
+        world.run([step])
+        world.publish_all()
+
+        assert content(world.view.table) == content(world.table())
+
+
+@settings(max_examples=300)
+@given(st.lists(EVENTS | FOREIGN | COMMITS | OUTAGES | st.just(Reload()), max_size=20))
+def test_the_view_is_the_committed_table_with_all_that_is_pending_applied_in_order(steps: list[Step]) -> None:
+    world = World()
+    world.run(REGISTERED)
+    world.commit_all()
+    for step in steps:
+        world.run([step])
+
+        assert content(world.view.table) == content(world.expected())

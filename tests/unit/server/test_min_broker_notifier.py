@@ -1,0 +1,289 @@
+"""Notifying brokers, over real sockets: what arrives, and that no peer can hold or break the server."""
+
+import asyncio
+import logging
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+
+import pytest
+
+from namesrv_stream.ports import choose_port
+from namesrv_stream.remoting.codes import MQ_VERSION, ONEWAY_FLAG, RequestCode
+from namesrv_stream.route.group import BrokerGroup, register, unregister
+from namesrv_stream.server.min_broker_notifier import MinBrokerNotifier, _BrokerConnection
+from tests.support.builders import HOLDER, NAME, a_key, a_registration
+from tests.support.scripted_name_server import ScriptedNameServer, until
+
+MASTER = "10.0.0.1:10911"
+OWN_PORT = 9
+
+
+def a_group(members: dict[int, str], *, name: str = NAME) -> BrokerGroup:
+    group = BrokerGroup(name)
+    for broker_id, addr in members.items():
+        registration = a_registration(addr, broker_id, broker_name=name, enable_acting_master=True)
+        group = register(group, registration, "s1", HOLDER).group
+    return group
+
+
+def master_leaves(notifier: MinBrokerNotifier, *slaves: str) -> None:
+    group = a_group({0: MASTER, **dict(enumerate(slaves, 1))})
+    notifier.group_changed(group, unregister(group, a_key(MASTER)))
+
+
+def master_comes(notifier: MinBrokerNotifier, slave: str) -> None:
+    notifier.group_changed(a_group({1: slave}), a_group({1: slave, 0: MASTER}))
+
+
+@asynccontextmanager
+async def running(
+    *, own_port: int = OWN_PORT, timeout_ms: int = 5_000, idle_ms: int = 60_000
+) -> AsyncIterator[MinBrokerNotifier]:
+    notifier = MinBrokerNotifier(lambda: True, own_port, timeout_ms=timeout_ms, idle_ms=idle_ms)
+    async with asyncio.TaskGroup() as tasks:
+        run = tasks.create_task(notifier.run())
+        yield notifier
+        assert not run.done()
+        run.cancel()
+
+
+@contextmanager
+def a_deaf_listener() -> Iterator[str]:
+    """Accepts nothing: its queue is full, so that a connection to it is never made."""
+    with socket.socket() as listener, socket.socket() as first:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        first.connect(listener.getsockname())
+        blocked = [socket.socket() for _ in range(3)]
+        for each in blocked:
+            each.setblocking(False)
+            with suppress(BlockingIOError):
+                each.connect(listener.getsockname())
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+        for each in blocked:
+            each.close()
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
+
+
+class _TransportBetween(asyncio.Transport):
+    def __init__(self, here: tuple[str, int], there: tuple[str, int]) -> None:
+        super().__init__({"sockname": here, "peername": there})
+
+
+def _received(listener: socket.socket) -> bytes:
+    """What the first connection brought until its end."""
+    peer, _ = listener.accept()
+    with peer, suppress(ConnectionResetError):
+        peer.settimeout(10)
+        return peer.recv(1)
+    return b""
+
+
+# ---- what arrives ----
+
+
+async def test_those_left_behind_learn_who_left_and_who_is_first_now() -> None:
+    async with ScriptedNameServer() as slave, ScriptedNameServer() as other, running() as notifier:
+        master_leaves(notifier, slave.addr, other.addr)
+        await until(lambda: slave.requests and other.requests, "both were told")
+
+    fields = {"minBrokerId": "1", "minBrokerAddr": slave.addr, "offlineBrokerAddr": MASTER}
+    assert [r.ext_fields for r in slave.requests + other.requests] == [fields, fields]
+    request = slave.requests[0]
+    assert (request.code, request.flag) == (RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE, ONEWAY_FLAG)
+    assert (request.version, request.body) == (MQ_VERSION, None)
+
+
+async def test_the_others_learn_of_a_returned_master_and_where_it_replicates_from() -> None:
+    async with ScriptedNameServer() as slave, running() as notifier:
+        master_comes(notifier, slave.addr)
+        await until(lambda: slave.requests, "the slave was told")
+
+    assert slave.requests[0].ext_fields == {
+        "minBrokerId": "0",
+        "minBrokerAddr": MASTER,
+        "haBrokerAddr": MASTER.replace(":10911", ":10912"),
+    }
+
+
+async def test_changes_arrive_in_order_over_one_connection() -> None:
+    async with ScriptedNameServer() as slave, running() as notifier:
+        for _ in range(4):
+            master_leaves(notifier, slave.addr)
+            master_comes(notifier, slave.addr)
+        await until(lambda: len(slave.requests) == 8, "all changes")
+
+    assert [(r.ext_fields or {})["minBrokerId"] for r in slave.requests] == ["1", "0"] * 4
+    assert slave.connections == 1
+
+
+async def test_nothing_is_sent_while_switched_off_and_the_switch_holds_for_the_next_change() -> None:
+    is_enabled = False
+    notifier = MinBrokerNotifier(lambda: is_enabled, OWN_PORT)
+    async with ScriptedNameServer() as slave, asyncio.TaskGroup() as tasks:
+        run = tasks.create_task(notifier.run())
+        master_leaves(notifier, slave.addr)
+        is_enabled = True
+        master_comes(notifier, slave.addr)
+        await until(lambda: slave.requests, "the second change")
+        run.cancel()
+
+    assert [(r.ext_fields or {})["minBrokerId"] for r in slave.requests] == ["0"]
+
+
+async def test_a_change_before_the_start_is_delivered_after_it() -> None:
+    notifier = MinBrokerNotifier(lambda: True, OWN_PORT)
+    async with ScriptedNameServer() as slave, asyncio.TaskGroup() as tasks:
+        master_leaves(notifier, slave.addr)
+        run = tasks.create_task(notifier.run())
+        await until(lambda: slave.requests, "the slave was told")
+        run.cancel()
+
+
+# ---- connections ----
+
+
+async def test_a_connection_that_the_broker_closed_is_made_anew_for_the_next_change() -> None:
+    async with ScriptedNameServer(lambda _: [None]) as slave, running() as notifier:
+        for number in range(1, 4):
+            master_leaves(notifier, slave.addr)
+            await until(lambda: len(slave.requests) >= number, f"change {number}")  # noqa: B023 - awaited at once
+            await until(lambda: not slave.open_connections, "the broker closed it")
+
+    assert slave.connections == 3
+
+
+async def test_an_idle_connection_is_closed_and_the_next_change_opens_another() -> None:
+    async with ScriptedNameServer() as slave, running(idle_ms=20) as notifier:
+        master_leaves(notifier, slave.addr)
+        await until(lambda: slave.requests and not slave.open_connections, "idle connection closed")
+        master_comes(notifier, slave.addr)
+        await until(lambda: len(slave.requests) == 2, "the second change")
+
+    assert slave.connections == 2
+
+
+async def test_the_end_closes_all_connections() -> None:
+    async with ScriptedNameServer() as slave:
+        async with running() as notifier:
+            master_leaves(notifier, slave.addr)
+            await until(lambda: slave.requests, "the slave was told")
+        await until(lambda: not slave.open_connections, "closed by the end")
+
+
+# ---- peers that are not there, or not what they seem ----
+
+
+async def test_a_broker_that_refuses_is_logged_once_until_it_was_reached(caplog: pytest.LogCaptureFixture) -> None:
+    slave = ScriptedNameServer(port=choose_port("127.0.0.1"))
+    async with running() as notifier:
+        for _ in range(3):
+            master_leaves(notifier, slave.addr)
+            await until(lambda: not notifier.recipients, "given up")
+        assert warnings(caplog) == [
+            f"a broker was not notified addr={slave.addr} reason={slave.addr}: connection refused"
+        ]
+
+        async with slave:
+            master_leaves(notifier, slave.addr)
+            await until(lambda: slave.requests, "the slave was told")
+        await until(lambda: not notifier.recipients, "its connection ended")
+        master_leaves(notifier, slave.addr)
+        await until(lambda: len(warnings(caplog)) == 2, "logged anew")
+
+
+async def test_a_broker_that_hangs_holds_no_other_up(caplog: pytest.LogCaptureFixture) -> None:
+    with a_deaf_listener() as deaf:
+        async with ScriptedNameServer() as slave, running(timeout_ms=200) as notifier:
+            master_leaves(notifier, deaf, slave.addr)
+            await until(lambda: slave.requests, "the other was told")
+            await until(lambda: warnings(caplog), "given up")
+
+    assert warnings(caplog) == [f"a broker was not notified addr={deaf} reason={deaf}: no connection within 200 ms"]
+
+
+async def test_of_what_waits_for_a_broker_the_newest_is_kept() -> None:
+    async with ScriptedNameServer() as slave, asyncio.TaskGroup() as tasks:
+        notifier = MinBrokerNotifier(lambda: True, OWN_PORT)
+        for _ in range(100):
+            master_leaves(notifier, slave.addr)
+        master_comes(notifier, slave.addr)
+        run = tasks.create_task(notifier.run())
+        await until(lambda: slave.requests and (slave.requests[-1].ext_fields or {})["minBrokerId"] == "0", "newest")
+        run.cancel()
+
+    assert len(slave.requests) == 16
+
+
+@pytest.mark.parametrize(
+    "addr",
+    [
+        "",
+        "nobody",
+        "10.0.0.1",
+        ":1",
+        "a b:1",
+        "a/b:1",
+        "a:1:2",
+        "10.0.0.1:x",
+        "\u0661:\u0661",
+        "a\n:1",
+        "x" * 300 + ":1",
+    ],
+)
+async def test_text_that_is_no_address_is_never_called(addr: str, caplog: pytest.LogCaptureFixture) -> None:
+    async with running() as notifier:
+        notifier.group_changed(a_group({1: addr}), a_group({1: addr, 0: MASTER}))
+
+        assert not notifier.recipients
+    assert [w.rpartition("=")[2] for w in warnings(caplog)] == ["not host:port"]
+
+
+@pytest.mark.parametrize("addr", ["127.0.0.1:0", "127.0.0.1:99999", "..:1", "a" * 64 + ".test:1", "[::1::]:1"])
+async def test_an_address_that_leads_nowhere_is_given_up(addr: str, caplog: pytest.LogCaptureFixture) -> None:
+    async with running() as notifier:
+        notifier.group_changed(a_group({1: addr}), a_group({1: addr, 0: MASTER}))
+        await until(lambda: warnings(caplog), "given up")
+
+        assert not notifier.recipients
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "localhost", "0.0.0.0"])
+async def test_this_server_itself_is_not_told(host: str, caplog: pytest.LogCaptureFixture) -> None:
+    with socket.create_server(("0.0.0.0", 0)) as listener:
+        own_port = listener.getsockname()[1]
+        async with running(own_port=own_port) as notifier:
+            master_leaves(notifier, f"{host}:{own_port}")
+            await until(lambda: warnings(caplog), "given up")
+
+        assert [w.rpartition(": ")[2] for w in warnings(caplog)] == ["it is this server itself"]
+        assert _received(listener) == b""
+
+
+async def test_a_broker_at_the_servers_port_of_another_machine_is_told() -> None:
+    connection = _BrokerConnection("10.0.0.1:9876")
+    connection.connection_made(_TransportBetween(("10.0.0.2", 50_000), ("10.0.0.1", 9876)))
+
+    assert not connection.leads_here(9876)
+    assert not _BrokerConnection("never made").leads_here(9876)
+
+
+async def test_brokers_beyond_the_limit_are_not_told(caplog: pytest.LogCaptureFixture) -> None:
+    notifier = MinBrokerNotifier(lambda: True, OWN_PORT)
+
+    master_leaves(notifier, *(f"10.1.{n // 256}.{n % 256}:10911" for n in range(1_030)))
+
+    assert len(notifier.recipients) == 1_024
+    assert len(warnings(caplog)) == 6
+
+
+async def test_a_peer_that_speaks_garbage_is_called_anew_at_the_next_change() -> None:
+    async with ScriptedNameServer(lambda _: [b"HTTP/1.1 400 Bad Request\r\n\r\n"]) as slave, running() as notifier:
+        master_leaves(notifier, slave.addr)
+        await until(lambda: slave.requests and not notifier.recipients, "the connection ended")
+        master_comes(notifier, slave.addr)
+        await until(lambda: len(slave.requests) == 2, "the second change")

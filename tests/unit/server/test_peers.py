@@ -1,0 +1,185 @@
+"""Who is at the other end of a connection: itself, or somebody behind a proxy; and who of them has expired."""
+
+import logging
+import struct
+
+import pytest
+
+from namesrv_stream.remoting.codes import RequestCode, ResponseCode
+from namesrv_stream.remoting.command import RemotingCommand
+from namesrv_stream.remoting.frame import encode_frame
+from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange
+from namesrv_stream.route.events import Origin
+from tests.support.builders import Log, a_registration
+from tests.support.name_server import MASTER, a_broker_header, a_registration_request
+from tests.support.server_rig import MemoryTransport, Rig, turn
+
+CLUSTER_INFO = RemotingCommand(RequestCode.GET_BROKER_CLUSTER_INFO, opaque=1)
+#: Refused to whom the server does not trust; needs no log, for nobody knows the broker.
+WIPE = RemotingCommand(RequestCode.WIPE_WRITE_PERM_OF_BROKER, opaque=2, ext_fields={"brokerName": "nobody"})
+V1 = b"PROXY TCP4 192.0.2.7 198.51.100.2 56324 9876\r\n"
+V2 = b"\r\n\r\n\x00\r\nQUIT\n\x21\x11" + struct.pack(">H", 12) + bytes([192, 0, 2, 7, 1, 2, 3, 4]) + b"\xdc\x04\x26\x94"
+V2_LOCAL = b"\r\n\r\n\x00\r\nQUIT\n\x20\x00\x00\x00"
+
+
+def a_talking_rig() -> Rig:
+    rig = Rig()
+    rig.talk()
+    return rig
+
+
+def receive(transport: MemoryTransport, data: bytes) -> None:
+    assert transport.protocol is not None
+    transport.protocol.data_received(data)
+
+
+def codes(transport: MemoryTransport) -> list[int]:
+    return [a.code for a in transport.answers()]
+
+
+# ---- peers ----
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"])
+async def test_an_operator_on_the_same_machine_is_trusted(host: str) -> None:
+    rig = a_talking_rig()
+    assert rig.ask(rig.connect(host), WIPE).code == ResponseCode.SUCCESS
+
+
+@pytest.mark.parametrize("host", ["10.9.9.9", "::ffff:10.9.9.9", "2001:db8::1", ""])
+async def test_anybody_else_is_not(host: str) -> None:
+    rig = a_talking_rig()
+    assert rig.ask(rig.connect(host), WIPE).code == ResponseCode.NO_PERMISSION
+
+
+@pytest.mark.parametrize("preamble", [V1, V2, V2_LOCAL, b"PROXY UNKNOWN\r\n"])
+async def test_nobody_behind_a_proxy_is_trusted(preamble: bytes) -> None:
+    rig = a_talking_rig()
+    peer = rig.connect("127.0.0.1")
+    receive(peer, preamble + encode_frame(CLUSTER_INFO) + encode_frame(WIPE))
+    assert codes(peer) == [ResponseCode.SUCCESS, ResponseCode.NO_PERMISSION]
+
+
+@pytest.mark.parametrize("preamble", [V1, V2])
+async def test_a_preamble_in_single_bytes_is_consumed(preamble: bytes) -> None:
+    rig = a_talking_rig()
+    peer = rig.connect()
+    for byte in preamble + encode_frame(CLUSTER_INFO):
+        receive(peer, bytes([byte]))
+    receive(peer, encode_frame(CLUSTER_INFO))
+    assert codes(peer) == [ResponseCode.SUCCESS] * 2
+
+
+async def test_a_preamble_behind_the_first_frame_breaks_the_protocol() -> None:
+    rig = a_talking_rig()
+    peer = rig.connect()
+    receive(peer, encode_frame(CLUSTER_INFO) + V1)
+    assert codes(peer) == [ResponseCode.SUCCESS]
+    assert peer.is_closing()
+
+
+@pytest.mark.parametrize("preamble", [V1, V2])
+async def test_the_log_names_the_peer_behind_the_proxy(preamble: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    rig = a_talking_rig()
+    peer = rig.connect()
+    with caplog.at_level(logging.WARNING):
+        receive(peer, preamble + b"\xff\xff\xff\xff")
+    assert "peer=10.9.9.9:4711 for 192.0.2.7:56324" in caplog.text
+
+
+async def test_the_log_says_that_tls_is_not_served(caplog: pytest.LogCaptureFixture) -> None:
+    rig = a_talking_rig()
+    with caplog.at_level(logging.WARNING):
+        receive(rig.connect(), b"\x16\x03\x01")
+    assert "TLS is not served" in caplog.text
+
+
+# ---- expired brokers ----
+
+
+def an_expiry(offset: int, addr: str = MASTER, name: str = "broker-a", server: str = "s1") -> RouteChange:
+    """The hold of one broker ends as its last: the row of its life, and the one of the hold."""
+    return RouteChange(
+        0,
+        offset,
+        0,
+        0,
+        ChangeKind.HOLDER,
+        True,
+        Cause.EXPIRED,
+        cluster="c0",
+        broker_name=name,
+        broker_addr=addr,
+        server_id=server,
+    )
+
+
+async def a_rig_with_brokers(*names: str) -> tuple[Rig, MemoryTransport]:
+    """Brokers registered over one connection, all of it committed."""
+    rig = a_talking_rig()
+    broker = rig.connect()
+    for name in names:
+        rig.ask(broker, a_registration_request(brokerName=name))
+    await turn()
+    rig.publisher.ack()
+    log = Log()
+    rows = [row for record in rig.publisher.log for row in log.append(record.value)]
+    rig.served.committed(rows, {0: len(log.records)})
+    assert rig.view.pending_count == 0
+    return rig, broker
+
+
+async def test_the_connection_of_an_expired_broker_is_closed() -> None:
+    rig, broker = await a_rig_with_brokers("broker-a")
+    rig.served.committed(expiry_of(rig, "broker-a"), {0: 100})
+    assert broker.is_closing()
+    rig.beat()
+    rig.publisher.ack()
+    assert "broker_disconnected" not in rig.publisher.kinds()
+
+
+async def test_a_connection_over_which_another_broker_lives_stays() -> None:
+    rig, container = await a_rig_with_brokers("broker-a", "broker-b")
+    rig.served.committed(expiry_of(rig, "broker-a"), {0: 100})
+    assert not container.is_closing()
+    rig.served.committed(expiry_of(rig, "broker-b"), {0: 101})
+    assert container.is_closing()
+
+
+async def test_a_broker_that_has_registered_again_meanwhile_keeps_its_connection() -> None:
+    rig, broker = await a_rig_with_brokers("broker-a")
+    other = rig.connect()
+    rows = expiry_of(rig, "broker-a")
+    rig.ask(other, a_registration_request(body=None))
+    rig.served.committed(rows, {0: 100})
+    assert not other.is_closing()
+    assert broker.is_closing()
+
+
+async def test_an_expiry_at_another_server_or_of_an_earlier_start_closes_nothing() -> None:
+    rig, broker = await a_rig_with_brokers("broker-a")
+    rig.served.committed([an_expiry(50, server="s2")], {0: 51})
+    assert not broker.is_closing()
+
+    log = Log()
+    earlier = log.register(a_registration(broker_name="old"), server=Origin("s1", 6))
+    rig.served.committed(earlier, {0: 52})
+    rig.served.committed([an_expiry(53, name="old")], {0: 54})
+    assert not broker.is_closing()
+
+
+async def test_the_end_of_a_broker_that_has_not_expired_closes_nothing() -> None:
+    rig, broker = await a_rig_with_brokers("broker-a")
+    rig.ask(broker, RemotingCommand(RequestCode.UNREGISTER_BROKER, ext_fields=a_broker_header()))
+    await turn()
+    rig.publisher.ack()
+    rows = [r._replace(cause=Cause.UNREGISTERED) for r in expiry_of(rig, "broker-a")]
+    rig.served.committed(rows, {0: 100})
+    assert not broker.is_closing()
+
+
+def expiry_of(rig: Rig, name: str) -> list[RouteChange]:
+    row = an_expiry(99, name=name)
+    life = row._replace(kind=ChangeKind.BROKER_LIVE, server_id=None)
+    data = row._replace(kind=ChangeKind.BROKER_DATA, server_id=None, broker_addr=None, cluster=None)
+    return [data, life, row]
