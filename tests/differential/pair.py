@@ -1,0 +1,120 @@
+"""The Java NameServer and ours side by side: every request goes to both."""
+
+import itertools
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tests.differential.wire import Answer, Connection, Frame
+from tests.support.rocketmq import JavaNameServer
+from tests.support.stack import Stack
+
+#: The fold's rows are here once the server holds no accepted event any more.
+_FOLD_TIMEOUT_S: Final = 120.0
+_POLL_S: Final = 0.01
+#: Label of the connections that ask what no step asks.
+OBSERVER: Final = "observer"
+
+#: Long enough that nothing expires and no connection counts as idle while the tests run: expiry is another test's.
+_IDLE_S: Final = 3_600
+#: What an operator may change at run time is switched on, as it always is in Java.
+_OURS: Final[Mapping[str, str | int]] = {"admin__enable_config_update": "true"}
+
+
+class Both(NamedTuple):
+    """What the two servers answered to one request."""
+
+    java: Answer
+    ours: Answer
+
+
+class Session:
+    """Connections to both servers under one label, opened at first use, for one scenario.
+
+    Args:
+        java_addr: ``host:port`` of the Java NameServer.
+        our_addr: ``host:port`` of ours.
+    """
+
+    def __init__(self, java_addr: str, our_addr: str) -> None:
+        self._addrs = (java_addr, our_addr)
+        self._connections: dict[str, tuple[Connection, Connection]] = {}
+
+    def connect(self, label: str, preamble: bytes = b"") -> tuple[Connection, Connection]:
+        """The connections under a label."""
+        if label not in self._connections:
+            java, ours = self._addrs
+            self._connections[label] = (Connection(java, preamble=preamble), Connection(ours, preamble=preamble))
+        return self._connections[label]
+
+    def ask(self, label: str, frames: Sequence[Frame]) -> list[Both]:
+        """Send frames to both at once; their answers in order, none for oneway frames."""
+        connections = self.connect(label)
+        for connection in connections:
+            connection.send(frames)
+        java, ours = (connection.receive() for connection in connections)
+        return [Both(*both) for both in zip(java, ours, strict=True)]
+
+    def close(self, label: str) -> None:
+        """Close the connections under a label, if there are any."""
+        for connection in self._connections.pop(label, ()):
+            connection.close()
+
+    def close_all(self) -> None:
+        for label in list(self._connections):
+            self.close(label)
+
+
+class Pair:
+    """Both servers.
+
+    Args:
+        java_addr: ``host:port`` of the Java NameServer.
+        our_addr: ``host:port`` of ours.
+        pending_events: How many events our server has accepted that are not in the tables yet.
+    """
+
+    def __init__(self, java_addr: str, our_addr: str, pending_events: Callable[[], int]) -> None:
+        self._addrs = (java_addr, our_addr)
+        self._pending_events = pending_events
+        self._numbers = itertools.count(1)
+
+    def session(self) -> Session:
+        """Connections of a scenario's own."""
+        return Session(*self._addrs)
+
+    def new_prefix(self) -> str:
+        """What sets the names of one scenario apart from all others."""
+        return f"s{next(self._numbers)}_"
+
+    def wait_for_fold(self) -> None:
+        """Wait until our server answers from the tables alone: all it accepted has come back from the fold.
+
+        Raises:
+            AssertionError: It has not within two minutes.
+        """
+        until(lambda: self._pending_events() == 0, _FOLD_TIMEOUT_S, "the fold has all accepted events")
+
+
+def until(condition: Callable[[], bool], timeout_s: float, what: str) -> None:
+    """Poll until ``condition`` holds.
+
+    Raises:
+        AssertionError: It did not in time.
+    """
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {timeout_s:g} s: {what}"
+        time.sleep(_POLL_S)
+
+
+def java_server(work_dir: Path) -> JavaNameServer:
+    """A Java NameServer that expires nothing by itself while the tests run."""
+    properties: Mapping[str, str] = {"serverChannelMaxIdleTimeSeconds": str(_IDLE_S)}
+    return JavaNameServer(work_dir, heap_mb=256, properties=properties)
+
+
+def our_stack(data_dir: Path) -> Stack:
+    """The whole product, as patient as the Java server."""
+    return Stack(data_dir, remoting__idle_timeout_ms=_IDLE_S * 1_000, **_OURS)

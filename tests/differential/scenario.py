@@ -1,0 +1,93 @@
+"""Scenarios: short lists of steps, each to be done at both servers."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tests.differential.broker_requests import Broker
+from tests.differential.request import Request
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Send requests over a connection, all before the first answer is read, and compare the answers.
+
+    Attributes:
+        differs: Name of the listed difference that must show in each answer, be it a little later.
+        has: Ask until the Java server's answer contains this text.
+    """
+
+    requests: tuple[Request, ...]
+    over: str
+    differs: str = ""
+    has: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """Close connections; waits until both servers have forgotten the brokers that are ``gone``."""
+
+    labels: tuple[str, ...]
+    gone: tuple[Broker, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SendRaw:
+    """Send bytes after which both servers must close the connection without an answer."""
+
+    data: bytes
+    over: str
+
+
+@dataclass(frozen=True, slots=True)
+class Connect:
+    """Open a connection that begins with some bytes."""
+
+    preamble: bytes
+    over: str
+
+
+Step = Ask | Close | SendRaw | Connect
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """What is done, and whether all that can be asked is compared after each step.
+
+    Attributes:
+        name: Unique; says the behaviour.
+        restore: Done at the end, whatever happened: options that a step switched.
+        is_observed: False where the servers' states differ on purpose: then only the steps' answers are compared.
+        spoils_java: What Java keeps of it nothing removes, and some lists of all end there: it runs after all others.
+    """
+
+    name: str
+    steps: tuple[Step, ...]
+    restore: tuple[Request, ...] = ()
+    is_observed: bool = True
+    spoils_java: bool = False
+
+
+def scenario(
+    name: str,
+    *steps: Step,
+    restore: Sequence[Request] = (),
+    is_observed: bool = True,
+    spoils_java: bool = False,
+) -> Scenario:
+    return Scenario(name, steps, tuple(restore), is_observed, spoils_java)
+
+
+def ask(*requests: Request, over: str = "x", differs: str = "", has: str = "") -> Ask:
+    return Ask(requests, over, differs, has)
+
+
+def close(*labels: str, gone: Iterable[Broker] = ()) -> Close:
+    return Close(labels, tuple(gone))
+
+
+def closed_after(data: bytes, *, over: str = "broken") -> SendRaw:
+    return SendRaw(data, over)
+
+
+def connect(preamble: bytes, *, over: str) -> Connect:
+    return Connect(preamble, over)

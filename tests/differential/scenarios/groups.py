@@ -1,0 +1,207 @@
+"""Acting masters: who leads a group without a master, and what it may do. Source: nameserver.md §7.2, §7.4, §7.6."""
+
+from typing import Final
+
+from tests.differential.broker_requests import (
+    Broker,
+    data_version,
+    heartbeat,
+    member_group,
+    register,
+    topic,
+    unregister,
+)
+from tests.differential.client_requests import add_write_perm, route, update_config
+from tests.differential.scenario import Scenario, ask, close, scenario
+
+A: Final = Broker("~a", "10.0.0.1:10911", acting=True)
+S: Final = A.slave()
+S2: Final = A.slave(2, "10.0.0.3:10911")
+B: Final = Broker("~b", "10.0.0.9:10911", acting=True)
+PLAIN: Final = A.but(acting=False)
+_ON: Final = update_config(supportActingMaster="true")
+_OFF: Final = (update_config(supportActingMaster="false"),)
+_SYNC: Final = "rmq_sys_SYNC_BROKER_MEMBER_~a"
+_TOPICS: Final = {"~T": topic(), "~U": topic(4, perm=4), _SYNC: topic(1, perm=1)}
+
+SCENARIOS: Final[tuple[Scenario, ...]] = (
+    scenario(
+        "acting: the master leaves, its topics lose the write bit",
+        ask(register(A, _TOPICS), over="a"),
+        ask(register(S, _TOPICS), over="s"),
+        ask(unregister(A), over="a"),
+    ),
+    scenario(
+        "acting: the master's connection closes",
+        ask(register(A, _TOPICS), over="a"),
+        ask(register(S, _TOPICS), over="s"),
+        close("a", gone=[A]),
+    ),
+    scenario(
+        "not acting: the master leaves, its topics stay writable",
+        ask(register(PLAIN), over="a"),
+        ask(register(PLAIN.slave()), over="s"),
+        ask(unregister(PLAIN), over="a"),
+    ),
+    scenario(
+        "4.x: the master leaves, its topics stay writable",
+        ask(register(A.but(acting=None)), over="a"),
+        ask(register(S.but(acting=None)), over="s"),
+        ask(unregister(A), over="a"),
+    ),
+    scenario(
+        "acting: a slave leads, as id 0",
+        ask(_ON),
+        ask(register(A, _TOPICS), over="a"),
+        ask(register(S, _TOPICS), over="s"),
+        ask(unregister(A), over="a"),
+        restore=_OFF,
+    ),
+    scenario(
+        "acting: the lowest of two slaves leads",
+        ask(_ON),
+        ask(register(A, _TOPICS), over="a"),
+        ask(register(S2, _TOPICS), over="s2"),
+        ask(register(S, _TOPICS), over="s"),
+        ask(unregister(A), over="a"),
+        restore=_OFF,
+    ),
+    scenario(
+        "acting: the leading slave leaves, the next leads",
+        ask(_ON),
+        ask(register(A, _TOPICS), over="a"),
+        ask(register(S2, _TOPICS), over="s2"),
+        ask(register(S, _TOPICS), over="s"),
+        ask(unregister(A), over="a"),
+        ask(unregister(S), over="s"),
+        restore=_OFF,
+    ),
+    scenario(
+        "acting: the master comes back",
+        ask(_ON),
+        ask(register(A, _TOPICS), over="a"),
+        ask(register(S, _TOPICS), over="s"),
+        ask(unregister(A), over="a"),
+        ask(register(A, _TOPICS), over="a"),
+        ask(register(S, _TOPICS), over="s"),
+        restore=_OFF,
+    ),
+    scenario(
+        "acting: the master comes back with a new version",
+        ask(_ON),
+        ask(register(A, _TOPICS), over="a"),
+        ask(register(S, _TOPICS), over="s"),
+        ask(unregister(A), over="a"),
+        ask(register(A, _TOPICS, data_version(2)), over="a"),
+        restore=_OFF,
+    ),
+    scenario("acting: a lone slave registers, read only", ask(_ON), ask(register(S, _TOPICS), over="s"), restore=_OFF),
+    scenario(
+        "acting: a prime slave registers anew while it leads",
+        ask(_ON),
+        ask(register(A, _TOPICS), over="a"),
+        ask(register(S, _TOPICS), over="s"),
+        ask(unregister(A), over="a"),
+        ask(register(S, _TOPICS, data_version(3)), over="s"),
+        restore=_OFF,
+    ),
+    scenario(
+        "acting: switched on while a slave is alone",
+        ask(register(A, _TOPICS), over="a"),
+        ask(register(S, _TOPICS), over="s"),
+        ask(unregister(A), over="a"),
+        ask(_ON),
+        ask(route("~T")),
+        ask(*_OFF),
+        ask(route("~T")),
+        restore=_OFF,
+    ),
+    scenario(
+        "acting: a group that does not act is shown as it is",
+        ask(_ON),
+        ask(register(PLAIN), over="a"),
+        ask(register(PLAIN.slave()), over="s"),
+        ask(unregister(PLAIN), over="a"),
+        restore=_OFF,
+    ),
+    scenario(
+        "acting: a group of each kind in one route",
+        ask(_ON),
+        ask(register(A), over="a"),
+        ask(register(S), over="s"),
+        ask(register(B.but(acting=False)), over="b"),
+        ask(register(B.but(acting=False, broker_id=1, addr="10.0.0.8:10911")), over="bs"),
+        ask(unregister(A), over="a"),
+        ask(unregister(B), over="b"),
+        restore=_OFF,
+    ),
+    scenario(
+        "acting: a master beside a group without",
+        ask(_ON),
+        ask(register(A), over="a"),
+        ask(register(S), over="s"),
+        ask(register(B), over="b"),
+        ask(unregister(A), over="a"),
+        restore=_OFF,
+    ),
+    scenario(
+        "acting: the topic of the member group shows true ids",
+        ask(_ON),
+        ask(register(A, _TOPICS), over="a"),
+        ask(register(S, _TOPICS), over="s"),
+        ask(unregister(A), over="a"),
+        ask(route(_SYNC), member_group("~a")),
+        restore=_OFF,
+    ),
+    scenario(
+        "acting: a group that ceases to act keeps what it lost",
+        ask(register(A, _TOPICS), over="a"),
+        ask(register(S, _TOPICS), over="s"),
+        ask(unregister(A), over="a"),
+        ask(register(S.but(acting=False), _TOPICS), over="s"),
+    ),
+    scenario(
+        "acting: a heartbeat of a slave changes nothing",
+        ask(register(A, _TOPICS), over="a"),
+        ask(register(S, _TOPICS), over="s"),
+        ask(heartbeat(S).oneway(), over="s"),
+        ask(unregister(A), over="a"),
+        ask(heartbeat(S), over="s"),
+    ),
+    scenario(
+        "acting: a slave with a lower id comes",
+        ask(_ON),
+        ask(register(S2, _TOPICS), over="s2"),
+        ask(register(S, _TOPICS, data_version(2)), over="s"),
+        restore=_OFF,
+    ),
+    scenario(
+        "acting: the slave leaves, the master stays",
+        ask(register(A, _TOPICS), over="a"),
+        ask(register(S, _TOPICS), over="s"),
+        ask(unregister(S), over="s"),
+    ),
+    scenario(
+        "acting: a stranger says goodbye to a group without a master",
+        ask(register(A), over="a"),
+        ask(register(S), over="s"),
+        ask(unregister(A), over="a"),
+        ask(add_write_perm("~a"), over="a"),
+        ask(unregister(S2), over="a"),
+        ask(route("~T"), differs="goodbye-of-nobody"),
+        is_observed=False,
+    ),
+    scenario(
+        "acting: all leave, the master last",
+        ask(register(A, _TOPICS), over="a"),
+        ask(register(S, _TOPICS), over="s"),
+        ask(unregister(S), over="s"),
+        ask(unregister(A), over="a"),
+    ),
+    scenario(
+        "acting: all leave at once",
+        ask(register(A, _TOPICS), over="a"),
+        ask(register(S, _TOPICS), over="a"),
+        ask(unregister(A), unregister(S), over="a"),
+    ),
+)

@@ -1,0 +1,52 @@
+"""The lists are complete: differences are shown, justified and told to people; each request code has scenarios."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from namesrv_stream.remoting.codes import RequestCode
+from tests.differential.differences import DIFFERENCES, EVERYWHERE, Difference
+from tests.differential.scenario import Ask
+from tests.differential.scenarios import ALL
+
+_DOCS = Path(__file__).parents[2] / "docs"
+_LISTED = [*EVERYWHERE, *DIFFERENCES.values()]
+
+every_difference = pytest.mark.parametrize("difference", [pytest.param(d, id=d.name) for d in _LISTED])
+
+
+@every_difference
+def test_a_listed_difference_is_told_with_its_decision(difference: Difference) -> None:
+    rows = [row for row in _rows() if row.startswith(f"| `{difference.name}` |")]
+    assert rows, f"docs/differences.md has no row for {difference.name}"
+    assert any(f"adr/{difference.adr}-" in row for row in rows), (
+        f"no row of {difference.name} names ADR {difference.adr}"
+    )
+    assert list(_DOCS.glob(f"adr/{difference.adr}-*.md"))
+
+
+def test_the_listed_differences_are_those_that_scenarios_show() -> None:
+    shown = {step.differs for told in ALL for step in told.steps if isinstance(step, Ask) and step.differs}
+    assert shown == DIFFERENCES.keys()
+
+
+def test_links_of_the_page_lead_to_decisions() -> None:
+    linked = set(re.findall(r"\]\((adr/[^)]+)\)", (_DOCS / "differences.md").read_text(encoding="utf-8")))
+    assert [link for link in linked if not (_DOCS / link).is_file()] == []
+
+
+def test_scenarios_are_many_and_told_apart() -> None:
+    names = [told.name for told in ALL]
+    assert len(names) == len(set(names))
+    assert len(names) >= 120
+
+
+def test_each_request_code_is_asked_in_a_scenario() -> None:
+    asked = {request.code for told in ALL for step in told.steps if isinstance(step, Ask) for request in step.requests}
+    served = {code.value for code in RequestCode} - {RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE}  # sent by the server
+    assert served <= asked
+
+
+def _rows() -> list[str]:
+    return (_DOCS / "differences.md").read_text(encoding="utf-8").splitlines()

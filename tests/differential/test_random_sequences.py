@@ -1,0 +1,34 @@
+"""Seeded random sequences: whatever brokers and operators do in whatever order, both servers tell the same."""
+
+import os
+from collections.abc import Sequence
+
+import pytest
+
+from tests.differential.pair import Pair
+from tests.differential.random_walk import Step, describe, steps
+from tests.differential.walker import Walker, shrunk
+
+_STEPS = 500
+#: More in `make test-extra`, or one alone: DIFFERENTIAL_SEEDS="7 8 9".
+_SEEDS = [int(seed) for seed in os.environ.get("DIFFERENTIAL_SEEDS", "1 2 3 4 5 6 7 8 9 10").split()]
+
+
+@pytest.mark.parametrize("seed", _SEEDS)
+def test_state_is_javas_after_each_random_step(pair: Pair, seed: int) -> None:
+    walk = steps(seed, _STEPS)
+    walker = Walker(pair)
+    try:
+        walker.walk(walk)
+    except AssertionError as error:
+        shortest = shrunk(walk[: walker.done + 1], lambda fewer: _fails(pair, fewer))
+        shown = "\n".join(f"  {describe(step)}" for step in shortest)
+        pytest.fail(f"seed {seed}: {error}\nfails with these steps alone:\n{shown}")
+
+
+def _fails(pair: Pair, walk: Sequence[Step]) -> bool:
+    try:
+        Walker(pair).walk(walk)
+    except AssertionError:
+        return True
+    return False

@@ -1,0 +1,28 @@
+"""Scripted scenarios: for each request code and each rule, the Java NameServer and ours answer alike."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.differential.pair import Pair
+from tests.differential.runner import Confirmations, Runner
+from tests.differential.scenario import Scenario
+from tests.differential.scenarios import ALL
+
+
+@pytest.fixture(scope="module")
+def confirmations(pair: Pair) -> Iterator[Confirmations]:
+    waiting = Confirmations(pair)
+    yield waiting
+    waiting.confirm()
+
+
+@pytest.mark.parametrize("told", [pytest.param(told, id=told.name) for told in ALL])
+def test_answers_are_javas(pair: Pair, confirmations: Confirmations, told: Scenario) -> None:
+    runner = Runner(pair, told)
+    try:
+        runner.run()
+    except BaseException:
+        runner.close()
+        raise
+    confirmations.add(runner)
