@@ -1,29 +1,83 @@
-"""One running product and one JVM of RocketMQ tools for all end-to-end tests."""
+"""One running product, one Java name server beside it, and one JVM of RocketMQ tools for all end-to-end tests."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.support.rocketmq import Broker
-from tests.support.rocketmq_peers import JavaClient, Mqadmin, RocketmqPeers
+from tests.support.java_client import JavaClient
+from tests.support.rocketmq import Broker, JavaNameServer
+from tests.support.rocketmq_peers import Mqadmin, RocketmqPeers
+from tests.support.second_server import SecondServer
 from tests.support.stack import Stack
+
+ACCESS_KEY, SECRET_KEY = "operator", "0123456789"
+
+Measured = Callable[[str], None]
+_measured: list[str] = []
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark all, and leave for the end, whatever the random order, what the others' time counts for."""
     for item in items:
         item.add_marker(pytest.mark.e2e)
+    items.sort(key=lambda item: item.path.name == "test_zz_periodic.py")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Show what was measured, of passed tests too."""
+    if _measured:
+        terminalreporter.section("measured")
+        for line in _measured:
+            terminalreporter.write_line(line)
+
+
+@pytest.fixture
+def measured() -> Measured:
+    """Keeps a line for the end of the run's output."""
+    return _measured.append
 
 
 @pytest.fixture(scope="session")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    with Stack(tmp_path_factory.mktemp("stack") / "data") as running:
+    """As operators with acting masters and ordered topics have it; the Java name server is set up the same way."""
+    with Stack(
+        tmp_path_factory.mktemp("stack") / "data",
+        name_server__support_acting_master="true",
+        name_server__order_message_enable="true",
+        admin__enable_config_update="true",
+    ) as running:
         yield running
 
 
 @pytest.fixture(scope="session")
-def periodic_broker(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """A broker that nobody disturbs: its registrations each 10 s are counted at the end."""
-    with Broker(tmp_path_factory.mktemp("periodic"), stack.remoting, name="broker-periodic") as broker:
+def java_name_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaNameServer]:
+    properties = {"supportActingMaster": "true", "orderMessageEnable": "true"}
+    with JavaNameServer(tmp_path_factory.mktemp("java-name-server"), properties=properties) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def second_server(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecondServer]:
+    """A second server of ours, of an operator who trusts nobody but who signs."""
+    with SecondServer(
+        tmp_path_factory.mktemp("second") / "data",
+        stack,
+        admin__trusted_networks="",
+        **{f"admin__accounts.{ACCESS_KEY}": SECRET_KEY},
+    ) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def periodic_broker(
+    stack: Stack, java_name_server: JavaNameServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Broker]:
+    """A broker that nobody disturbs: its registrations each 10 s are counted at the end.
+
+    It is registered with the Java name server too, whose answers are compared with ours.
+    """
+    name_servers = f"{stack.remoting};{java_name_server.addr}"
+    with Broker(tmp_path_factory.mktemp("periodic"), name_servers, name="broker-periodic") as broker:
         yield broker
 
 

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.java_client import JavaClient
 from tests.support.processes import wait_until
 from tests.support.rocketmq import Broker
-from tests.support.rocketmq_peers import JavaClient, Mqadmin
+from tests.support.rocketmq_peers import Mqadmin
 from tests.support.stack import Stack
 
 #: A topic that every broker registers under its own name.

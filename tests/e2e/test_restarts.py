@@ -3,6 +3,7 @@
 import time
 from pathlib import Path
 
+from tests.e2e.conftest import Measured
 from tests.support.offline_fold import as_row, fold_offline
 from tests.support.processes import wait_until
 from tests.support.remoting_client import RemotingClient
@@ -44,7 +45,7 @@ def test_killed_job_loses_nothing_and_writes_nothing_twice(
     _assert_equal_to_offline_fold(stack)
 
 
-def test_second_start_continues(tmp_path: Path) -> None:
+def test_second_start_continues(measured: Measured, tmp_path: Path) -> None:
     stack = Stack(tmp_path / "data")
     with stack:
         stack.wait_job()
@@ -56,7 +57,7 @@ def test_second_start_continues(tmp_path: Path) -> None:
             with stack:
                 seconds = time.monotonic() - began
                 assert _route_code(stack, "broker-again") == 0
-                print(f"second start to READY: {seconds:.1f} s")
+                measured(f"second start to READY: {seconds:.1f} s")
 
 
 def _assert_equal_to_offline_fold(stack: Stack) -> None:

@@ -1,0 +1,155 @@
+"""Every sub-command of mqadmin that asks a name server: the same from ours as from the Java one.
+
+One broker is registered with both servers, so whatever differs in the output is the name server's.
+"""
+
+import itertools
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import pytest
+
+from tests.e2e.mqadmin_cases import CASES, ENDLESS, LEFT_OUT, OWN_TESTS, Case, command_of
+from tests.support.java_client import JavaClient
+from tests.support.processes import wait_until
+from tests.support.rocketmq import Broker, JavaNameServer
+from tests.support.rocketmq_peers import Mqadmin, mqadmin_process
+from tests.support.stack import Stack
+
+KEY = "a-key"
+SETTLE_S = 40.0
+ENDLESS_S = 60.0
+
+# Times and ids.
+_MASKS = (
+    (re.compile(r"\d{4}-\d\d-\d\d[ #]\d\d:\d\d:\d\d[,.:]\d{3}"), "<time>"),
+    (re.compile(r"(?<!\d)1\d{12}(?!\d)"), "<ms>"),
+    (re.compile(r"\b[0-9A-F]{32,}\b"), "<id>"),
+)
+# Columns move with the numbers in them.
+_NUMBER_MASKS = ((re.compile(r"\d+(\.\d+)?"), "<n>"), (re.compile(r"[ \t]+"), " "))
+
+
+@dataclass(frozen=True, slots=True)
+class Twins:
+    """Both name servers, and what the commands of a case are about."""
+
+    servers: Mapping[str, str]
+    """``ours`` and ``java``: ``host:port``."""
+    names: Mapping[str, str]
+    mqadmin: Mqadmin
+
+    def output_of(self, case: Case, server: str) -> str:
+        """What a case prints with one of them, without what differs from run to run."""
+        names = {**self.names, "static": f"Static-{next(_serial):04}"}
+        lines = [[word.format(**names) for word in line.split()] for line in case.lines]
+        output = "".join(self.mqadmin.outcome(*line, "-n", self.servers[server]) for line in lines)
+        if case.makes:
+            topic = case.makes.format(**names)
+            self.mqadmin.run(
+                *("deleteTopic", "-n", ";".join(self.servers.values()), "-c", names["cluster"], "-t", topic)
+            )
+        return self.masked(output.replace(names["static"], "<static>"), case)
+
+    def masked(self, text: str, case: Case) -> str:
+        """Without what differs from run to run: the servers' addresses, times, ids, what brokers count."""
+        for addr in self.servers.values():
+            text = text.replace(addr, "<name server>")
+        for pattern, mask in _MASKS if case.has_numbers else (*_MASKS, *_NUMBER_MASKS):
+            text = pattern.sub(mask, text)
+        return text if case.is_ordered else "\n".join(sorted(text.splitlines()))
+
+
+_AUTH = "org.apache.rocketmq.auth"
+# What its administration needs: deleting a topic asks the timer store, users have a store of their own.
+_BROKER = {
+    "timerWheelEnable": "true",
+    "traceTopicEnable": "true",
+    "authenticationMetadataProvider": f"{_AUTH}.authentication.provider.LocalAuthenticationMetadataProvider",
+    "authorizationMetadataProvider": f"{_AUTH}.authorization.provider.LocalAuthorizationMetadataProvider",
+}
+
+#: A static topic's mapping outlives its deletion at the Java server, so each has a name of its own.
+_serial = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def twins(
+    stack: Stack,
+    java_name_server: JavaNameServer,
+    periodic_broker: Broker,
+    mqadmin: Mqadmin,
+    java_client: JavaClient,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Twins]:
+    files = tmp_path_factory.mktemp("mqadmin")
+    (files / "topics.json").write_text(
+        json.dumps([{"topicName": "Listed", "readQueueNums": 5, "writeQueueNums": 5, "perm": 6}])
+    )
+    (files / "groups.json").write_text(json.dumps([{"groupName": "ListedGroup"}]))
+    servers = {"ours": stack.remoting, "java": java_name_server.addr}
+    with Broker(
+        tmp_path_factory.mktemp("twin"), ";".join(servers.values()), name="twin", cluster="twins", properties=_BROKER
+    ) as broker:
+        wait_until(
+            lambda: all(mqadmin.topic_route(addr, broker.name) for addr in servers.values()),
+            SETTLE_S,
+            "both servers route the broker",
+        )
+        topic, group = "Administered", "AdministeredGroup"
+        mqadmin.create_topic(stack.remoting, broker.addr, topic)
+        mqadmin.run("updateSubGroup", "-n", stack.remoting, "-b", broker.addr, "-g", group)
+        # In each of its four queues.
+        message = java_client.produce(stack.remoting, topic, [f"message {number}" for number in range(8)], key=KEY)[0]
+        names = {
+            **{"cluster": broker.cluster, "broker": broker.name, "addr": broker.addr, "topic": topic, "group": group},
+            **{"dir": str(files), "key": KEY, "msg_id": message.msg_id, "offset_msg_id": message.offset_msg_id},
+        }
+        with java_client.flow(stack.remoting, topic, group=group, interval_s=0):
+            wait_until(
+                lambda: topic in mqadmin.outcome("consumerProgress", "-g", group, "-n", stack.remoting),
+                SETTLE_S,
+                "the consumer has consumed",
+            )
+            # Brokers of other tests, dead by now, were registered with ours alone.
+            wait_until(
+                lambda: mqadmin.topic_list(servers["ours"]) == mqadmin.topic_list(servers["java"]),
+                SETTLE_S,
+                "both servers have the same topics",
+            )
+            yield Twins(servers, names, mqadmin)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_command_prints_the_same_for_both_servers(twins: Twins, case: Case) -> None:
+    ours, java = (twins.output_of(case, server) for server in ("ours", "java"))
+    assert twins.masked(case.shows.format(**twins.names), case) in ours, ours
+    assert ours == java
+
+
+def test_name_server_configuration_has_no_key_that_java_has_not(twins: Twins) -> None:
+    ours, java = (_configuration(twins.mqadmin.outcome("getNamesrvConfig", "-n", a)) for a in twins.servers.values())
+    assert ours.keys() <= java.keys()
+    assert ours["supportActingMaster"] == java["supportActingMaster"] == "true"
+    assert ours["listenPort"] == twins.servers["ours"].partition(":")[2]
+
+
+@pytest.mark.parametrize("command", ENDLESS)
+def test_endless_command_works_with_ours(twins: Twins, command: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    args, shows = ENDLESS[command]
+    line = [command, *args.format(**twins.names).split(), "-n", twins.servers["ours"]]
+    with mqadmin_process(line, tmp_path_factory.mktemp(command)) as process:
+        process.wait_for_log(shows.format(**twins.names), ENDLESS_S)
+
+
+def test_every_command_is_covered_or_left_out_for_a_reason(mqadmin: Mqadmin) -> None:
+    covered = {command_of(line) for case in CASES for line in case.lines} | ENDLESS.keys() | OWN_TESTS
+    assert not covered & LEFT_OUT.keys()
+    assert covered | LEFT_OUT.keys() == mqadmin.command_names()
+
+
+def _configuration(output: str) -> dict[str, str]:
+    pairs = (line.split("=", 1) for line in output.splitlines() if " = " in line)
+    return {key.strip(): value.strip() for key, value in pairs}

@@ -1,0 +1,61 @@
+"""An unmodified RocketMQ 4.9.7 broker, whose registrations lack all that 5.x added."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.conftest import Measured
+from tests.support.java_client import JavaClient
+from tests.support.processes import wait_until
+from tests.support.rocketmq import Broker
+from tests.support.rocketmq4 import Rocketmq4Broker
+from tests.support.rocketmq_peers import Mqadmin
+from tests.support.stack import Stack
+
+NAME = "broker-4"
+LISTED_WITHIN_S = 20.0
+GONE_WITHIN_S = 2.0
+# It closes its own servers, some seconds long, before it unregisters.
+STOPPED_WITHIN_S = 30.0
+
+
+@pytest.fixture
+def broker(stack: Stack, periodic_broker: Broker, tmp_path: Path) -> Iterator[Rocketmq4Broker]:
+    with Rocketmq4Broker(tmp_path, stack.remoting, name=NAME) as running:
+        yield running
+
+
+def _gone_after_s(stack: Stack, mqadmin: Mqadmin, timeout_s: float) -> float:
+    began = time.monotonic()
+    wait_until(lambda: mqadmin.topic_route(stack.remoting, NAME) is None, timeout_s, "the route is gone")
+    return time.monotonic() - began
+
+
+def test_old_broker_is_routed_serves_clients_and_unregisters(
+    stack: Stack, broker: Rocketmq4Broker, mqadmin: Mqadmin, java_client: JavaClient, measured: Measured
+) -> None:
+    mqadmin.create_topic(stack.remoting, broker.addr, "OldExchanged")
+    # A push consumer: a 4.x broker does not know the request of the 5.x client's lite pull consumer.
+    with java_client.flow(stack.remoting, "OldExchanged") as flow:
+        wait_until(
+            lambda: (broker.addr, "V4_9_7") in {(r.addr, r.version) for r in mqadmin.cluster_list(stack.remoting)},
+            LISTED_WITHIN_S,
+            "mqadmin lists the broker with its version",
+        )
+    assert flow.sent > 0
+    assert (flow.missing, flow.send_failures, flow.query_failures) == (0, [], [])
+    broker.begin_stop()
+    measured(f"4.9.7 stopped: route gone after {_gone_after_s(stack, mqadmin, STOPPED_WITHIN_S):.2f} s")
+    stack.wait_job()
+    stack.wait_change(kind="broker_live", broker_addr=broker.addr, cause="unregistered", gone=True)
+
+
+def test_killed_old_broker_is_gone_by_its_closed_connection(
+    stack: Stack, broker: Rocketmq4Broker, mqadmin: Mqadmin, measured: Measured
+) -> None:
+    broker.kill()
+    measured(f"4.9.7 killed: route gone after {_gone_after_s(stack, mqadmin, GONE_WITHIN_S):.2f} s")
+    stack.wait_job()
+    stack.wait_change(kind="broker_live", broker_addr=broker.addr, cause="disconnected", gone=True)

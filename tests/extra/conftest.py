@@ -1,0 +1,23 @@
+"""The same running product and RocketMQ tools as the end-to-end tests have."""
+
+from tests.e2e.conftest import (
+    _peers,
+    java_client,
+    java_name_server,
+    measured,
+    mqadmin,
+    periodic_broker,
+    pytest_terminal_summary,
+    stack,
+)
+
+__all__ = [
+    "_peers",
+    "java_client",
+    "java_name_server",
+    "measured",
+    "mqadmin",
+    "periodic_broker",
+    "pytest_terminal_summary",
+    "stack",
+]
