@@ -36,9 +36,13 @@ T = TypeVar("T")
 #: Namespace of ordered topics' ``broker:count;…``. Source: rocketmq 5.3.3, NamesrvUtil.NAMESPACE_ORDER_TOPIC_CONFIG.
 ORDER_TOPIC_CONFIG: Final = "ORDER_TOPIC_CONFIG"
 
+#: mqadmin's. Ours answers within 4 s (server.change_timeout_ms) that it does not know whether a change is in the log.
+#: Source: rocketmq 5.3.3, DefaultMQAdminExt.timeoutMillis.
+ADMIN_TIMEOUT_MS: Final = 5_000
+
 
 async def put_kv(
-    servers: NameServers, namespace: str, key: str, value: str, timeout_ms: int = 3_000
+    servers: NameServers, namespace: str, key: str, value: str, timeout_ms: int = ADMIN_TIMEOUT_MS
 ) -> tuple[str, ...]:
     """Set one entry of the key-value table.
 
@@ -54,7 +58,9 @@ async def put_kv(
     return await _change(servers, RequestCode.PUT_KV_CONFIG, header.to_ext_fields(), timeout_ms)
 
 
-async def delete_kv(servers: NameServers, namespace: str, key: str, timeout_ms: int = 3_000) -> tuple[str, ...]:
+async def delete_kv(
+    servers: NameServers, namespace: str, key: str, timeout_ms: int = ADMIN_TIMEOUT_MS
+) -> tuple[str, ...]:
     """Remove one entry of the key-value table, if it is there.
 
     Returns:
@@ -70,7 +76,7 @@ async def delete_kv(servers: NameServers, namespace: str, key: str, timeout_ms: 
 
 
 async def delete_topic(
-    servers: NameServers, topic: str, cluster: str | None = None, timeout_ms: int = 3_000
+    servers: NameServers, topic: str, cluster: str | None = None, timeout_ms: int = ADMIN_TIMEOUT_MS
 ) -> tuple[str, ...]:
     """Forget a topic's route; brokers that still have the topic bring it back with their next registration.
 
@@ -92,7 +98,9 @@ async def delete_topic(
     return await _change(servers, RequestCode.DELETE_TOPIC_IN_NAMESRV, header.to_ext_fields(), timeout_ms)
 
 
-async def wipe_write_perm(servers: NameServers, broker_name: str, timeout_ms: int = 3_000) -> list[Outcome[int]]:
+async def wipe_write_perm(
+    servers: NameServers, broker_name: str, timeout_ms: int = ADMIN_TIMEOUT_MS
+) -> list[Outcome[int]]:
     """Take a broker's write permission away from all its topics, until it changes one of them.
 
     Returns:
@@ -107,7 +115,9 @@ async def wipe_write_perm(servers: NameServers, broker_name: str, timeout_ms: in
     return await servers.invoke_each(request(code, header.to_ext_fields()), _counted(code, count), timeout_ms)
 
 
-async def add_write_perm(servers: NameServers, broker_name: str, timeout_ms: int = 3_000) -> list[Outcome[int]]:
+async def add_write_perm(
+    servers: NameServers, broker_name: str, timeout_ms: int = ADMIN_TIMEOUT_MS
+) -> list[Outcome[int]]:
     """Give it back.
 
     Returns:
@@ -122,7 +132,7 @@ async def add_write_perm(servers: NameServers, broker_name: str, timeout_ms: int
     return await servers.invoke_each(request(code, header.to_ext_fields()), _counted(code, count), timeout_ms)
 
 
-async def name_server_config(servers: NameServers, timeout_ms: int = 3_000) -> list[Outcome[dict[str, str]]]:
+async def name_server_config(servers: NameServers, timeout_ms: int = ADMIN_TIMEOUT_MS) -> list[Outcome[dict[str, str]]]:
     """The configuration of each server."""
     code = RequestCode.GET_NAMESRV_CONFIG
 
@@ -138,7 +148,7 @@ async def name_server_config(servers: NameServers, timeout_ms: int = 3_000) -> l
 
 
 async def update_name_server_config(
-    servers: NameServers, values: Mapping[str, str], timeout_ms: int = 3_000
+    servers: NameServers, values: Mapping[str, str], timeout_ms: int = ADMIN_TIMEOUT_MS
 ) -> tuple[str, ...]:
     """Change settings at run time; servers of RocketMQ pass over keys that they do not know.
 
@@ -164,7 +174,7 @@ class Imported:
 
 
 async def import_kv(
-    servers: NameServers, tables: Mapping[str, Mapping[str, str]], timeout_ms: int = 3_000
+    servers: NameServers, tables: Mapping[str, Mapping[str, str]], timeout_ms: int = ADMIN_TIMEOUT_MS
 ) -> list[Outcome[Imported]]:
     """Put the entries that a server does not have as they are here; others of its own stay.
 

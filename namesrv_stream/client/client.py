@@ -104,12 +104,14 @@ class Client:
         """End the background work and close all connections; whoever still waits for an answer gets ClientClosed."""
         for task in self._tasks:
             task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
-        self._tasks.clear()
-        await self._routes.close()
-        if self._servers is not None:
-            await self._servers.close()
+        try:
+            if self._tasks:
+                await asyncio.wait(self._tasks)
+            self._tasks.clear()
+            await self._routes.close()
+        finally:  # whoever closes may be cancelled meanwhile, which must not leave a connection open
+            if self._servers is not None:
+                await self._servers.close()
 
     async def __aenter__(self) -> Self:
         """Start it."""

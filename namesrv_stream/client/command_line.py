@@ -13,6 +13,7 @@ import orjson
 import typer
 
 from namesrv_stream.client.address_server import fetch_name_servers, is_address_server
+from namesrv_stream.client.admin import ADMIN_TIMEOUT_MS
 from namesrv_stream.client.name_servers import NameServers, parse_name_servers
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.remoting.acl import AclCredentials
@@ -20,7 +21,7 @@ from namesrv_stream.settings import load_settings
 
 T = TypeVar("T")
 
-TIMEOUT_MS: Final = 5_000  # mqadmin's
+TIMEOUT_MS: Final = ADMIN_TIMEOUT_MS
 
 _SECRET_KEY_VARIABLE: Final = "NAMESRV_SECRET_KEY"
 _SECURITY_TOKEN_VARIABLE: Final = "NAMESRV_SECURITY_TOKEN"

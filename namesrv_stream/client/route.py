@@ -136,7 +136,7 @@ def decode_topic_route(topic: str, body: bytes | None) -> TopicRouteData:
             topic=topic,
             queue_datas=tuple(sorted(map(_queue_data, answer.get("queueDatas") or ()), key=lambda q: q.broker_name)),
             broker_datas=tuple(sorted(map(_broker_data, answer.get("brokerDatas") or ()), key=lambda b: b.broker_name)),
-            order_topic_conf=answer.get("orderTopicConf"),
+            order_topic_conf=_text(answer.get("orderTopicConf")),
             raw=answer,
             queue_mappings=_queue_mappings(answer.get("topicQueueMappingByBroker")),
         )
@@ -210,10 +210,10 @@ def _queue_data(fields: Mapping[str, Any]) -> QueueData:
 def _broker_data(fields: Mapping[str, Any]) -> BrokerData:
     addrs = {int(broker_id): str(addr) for broker_id, addr in (fields.get("brokerAddrs") or {}).items()}
     return BrokerData(
-        cluster=fields.get("cluster") or "",
+        cluster=_text(fields.get("cluster")) or "",
         broker_name=str(fields["brokerName"]),
         broker_addrs=dict(sorted(addrs.items())),
-        zone_name=fields.get("zoneName"),
+        zone_name=_text(fields.get("zoneName")),
         enable_acting_master=bool(fields.get("enableActingMaster")),
     )
 
@@ -224,10 +224,16 @@ def _queue_mappings(by_broker: Mapping[str, Any] | None) -> tuple[TopicQueueMapp
     return tuple(
         TopicQueueMapping(
             broker_name=str(fields.get("bname") or name),
-            scope=fields.get("scope"),
+            scope=_text(fields.get("scope")),
             epoch=int(fields.get("epoch") or 0),
             total_queues=int(fields.get("totalQueues") or 0),
             logical_queue_ids=frozenset(map(int, fields.get("currIdMap") or ())),
         )
         for name, fields in sorted(by_broker.items())
     )
+
+
+def _text(value: Any) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise ValueError(f"{type(value).__name__} where a text is expected")
+    return value

@@ -179,15 +179,14 @@ class RouteCache:
     async def _ask(self, entry: _Entry) -> None:
         try:
             data = await self._fetch(entry.topic)
-            entry.known = _Known(data, writable_queues(data), readable_queues(data), _now_s())
+            known = _Known(data, writable_queues(data), readable_queues(data), _now_s())
+            if entry.known is not None and entry.error is not None:
+                logger.info("route refreshed again topic=%s", safe(entry.topic))
+            entry.known, entry.error, entry.answered_at_s = known, None, known.at_s
         except NamesrvStreamError as error:
             self._failed(entry, error)
-        else:
-            if entry.error is not None and entry.known is not None:
-                logger.info("route refreshed again topic=%s", safe(entry.topic))
-            entry.error = None
-        finally:
             entry.answered_at_s = _now_s()
+        finally:
             entry.refreshing = None
 
     def _failed(self, entry: _Entry, error: NamesrvStreamError) -> None:

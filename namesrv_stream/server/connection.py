@@ -29,6 +29,8 @@ from namesrv_stream.server.gateway import Gateway
 
 logger = logging.getLogger(__name__)
 
+#: Why ``Connections`` closes one on which nothing moves.
+IDLE: Final = "idle for too long"
 #: Answers are gathered up to so many bytes before they are written.
 _GATHERED_BYTES: Final = 64 * 1024
 #: First byte of a TLS handshake record; that of a frame is 0.
@@ -282,6 +284,3 @@ def _encoded(request: RemotingCommand, response: RemotingCommand) -> bytes:
     except ValueError as error:
         remark = f"the answer cannot be written: {error}"
         return encode_frame(response_to(request, ResponseCode.SYSTEM_ERROR, remark))
-
-
-IDLE: Final = "idle for too long"

@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import count
 from typing import Final
 
@@ -33,7 +32,7 @@ from namesrv_stream.route.fold_state import LeaseKey
 from namesrv_stream.route.partitioner import partition_of
 from namesrv_stream.server.identity import Identity
 from namesrv_stream.server.loop_watch import LoopWatch
-from namesrv_stream.server.outbox import Outbox
+from namesrv_stream.server.outbox import GatewayLimits, Outbox
 from namesrv_stream.server.receipts import NOT_TAKEN, UNKNOWN, Outcome, Receipt, Receipts
 from namesrv_stream.server.records import Acked, Item, OutRecord, Publisher, check_loggable
 from namesrv_stream.server.served_view import ServedView
@@ -42,23 +41,6 @@ from namesrv_stream.server.unsaid import Unsaid
 logger = logging.getLogger(__name__)
 
 _RETRY_AFTER_MS: Final = 1_000
-
-
-@dataclass(frozen=True, slots=True)
-class GatewayLimits:
-    """Bounds on what waits for Kafka and on one record.
-
-    Attributes:
-        max_gap_ms: A longer silence of Kafka's is a blindness.
-        change_timeout_ms: An operator's change that Kafka has not acknowledged by then is answered all the same;
-            below the 5 s for which mqadmin waits.
-    """
-
-    queue_records: int
-    queue_bytes: int
-    record_bytes: int
-    max_gap_ms: int
-    change_timeout_ms: int = 4_000
 
 
 class Gateway:
@@ -83,7 +65,7 @@ class Gateway:
         self._limits = limits
         self._clock = clock
         self._watch = LoopWatch(clock, limits.max_gap_ms)
-        self._outbox = Outbox(view, partitions, limits.record_bytes, clock)
+        self._outbox = Outbox(view, partitions, limits, clock)
         self._unsaid = Unsaid(partitions)
         self._receipts = Receipts(limits.change_timeout_ms)
         self._numbers = count(1)
@@ -107,14 +89,14 @@ class Gateway:
     def change(self, accepted: Sequence[Accepted], outcome: Outcome) -> None:
         """Apply an operator's events to the view and log them; ``outcome`` hears once whether they are in the log.
 
-        It hears of ``SystemBusy`` where nobody knows. Then the events are taken out of the view again, but for those
-        that go to every partition: these are said again until all have them.
+        It hears of ``SystemBusy`` where nobody knows. Events that take too long stay on their way. Events that are lost
+        are taken out of the view again, but for those that go to every partition: these are said until all have them.
 
         Raises:
             SystemBusy: The log takes no change now; nothing was done.
             RequestRefused: No record can hold an event; nothing was done.
         """
-        if not self._is_talking or self._is_stopping or self._is_kafka_slow or self._is_queue_full:
+        if not self._is_talking or self._is_stopping or self._outbox.is_slow or self._outbox.is_half_full:
             raise SystemBusy(NOT_TAKEN)
         for event, _ in accepted:
             check_loggable(event, self._limits.record_bytes)
@@ -156,12 +138,7 @@ class Gateway:
     @property
     def is_blind(self) -> bool:
         """Whether what this server did not hear lately proves nothing."""
-        return self._is_stopping or not self._is_talking or self._watch.stood_still or self._is_kafka_slow
-
-    @property
-    def _is_kafka_slow(self) -> bool:
-        oldest_ms = self._outbox.publisher.oldest_ms if self._outbox.is_attached else None
-        return oldest_ms is not None and self._clock.monotonic_ms() - oldest_ms > self._limits.max_gap_ms
+        return self._is_stopping or not self._is_talking or self._watch.stood_still or self._outbox.is_slow
 
     @property
     def is_talking(self) -> bool:
@@ -192,7 +169,7 @@ class Gateway:
     # ---- events out ----
 
     def _log(self, partition: int, item: Item) -> None:
-        if self._is_talking and self._is_queue_full:
+        if self._is_talking and self._outbox.is_full:
             self._outbox.publisher.abort("the publish queue is full")
         if self._is_talking:
             self._outbox.put(partition, item)
@@ -202,11 +179,6 @@ class Gateway:
     def _remember(self, item: Item) -> None:
         for pending in self._unsaid.remember(item):
             self.view.drop(pending)
-
-    @property
-    def _is_queue_full(self) -> bool:
-        publisher, limits = self._outbox.publisher, self._limits
-        return publisher.queued_records >= limits.queue_records or publisher.queued_bytes >= limits.queue_bytes
 
     # ---- sessions with Kafka ----
 

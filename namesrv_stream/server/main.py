@@ -26,12 +26,13 @@ from namesrv_stream.run_files import write_run_file
 from namesrv_stream.server.connection import RemotingConnection
 from namesrv_stream.server.connections import Connections
 from namesrv_stream.server.failures import exit_code_of
-from namesrv_stream.server.gateway import Gateway, GatewayLimits
+from namesrv_stream.server.gateway import Gateway
 from namesrv_stream.server.http import HttpServer
 from namesrv_stream.server.identity import IdentityFile
 from namesrv_stream.server.kv_log import log_kv_table
 from namesrv_stream.server.listener import BACKLOG, NameServerAddrs, address, bind
 from namesrv_stream.server.min_broker_notifier import MinBrokerNotifier
+from namesrv_stream.server.outbox import GatewayLimits
 from namesrv_stream.server.process import prepare_process
 from namesrv_stream.server.publisher import KafkaPublisher
 from namesrv_stream.server.served_view import ServedView

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from namesrv_stream.clock import Clock
 from namesrv_stream.logs import safe
@@ -14,14 +15,31 @@ from namesrv_stream.server.served_view import ServedView
 logger = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class GatewayLimits:
+    """Bounds on what waits for Kafka and on one record.
+
+    Attributes:
+        max_gap_ms: A longer silence of Kafka's is a blindness.
+        change_timeout_ms: An operator's change that Kafka has not acknowledged by then is answered all the same;
+            below the 5 s for which mqadmin waits.
+    """
+
+    queue_records: int
+    queue_bytes: int
+    record_bytes: int
+    max_gap_ms: int
+    change_timeout_ms: int = 4_000
+
+
 class Outbox:
     """Items by partition, on their way to the publisher in the order in which they came."""
 
-    def __init__(self, view: ServedView, partitions: int, record_bytes: int, clock: Clock) -> None:
+    def __init__(self, view: ServedView, partitions: int, limits: GatewayLimits, clock: Clock) -> None:
         self._publisher: Publisher | None = None
         self._view = view
         self._partitions = partitions
-        self._record_bytes = record_bytes
+        self._limits = limits
         self._clock = clock
         self._items: dict[int, list[Item]] = {}
         self._is_flush_due = False
@@ -35,6 +53,27 @@ class Outbox:
     @property
     def is_attached(self) -> bool:
         return self._publisher is not None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether as much waits for Kafka as may."""
+        return self._fill >= 1
+
+    @property
+    def is_half_full(self) -> bool:
+        """Whether no more changes are taken: the rest is for brokers, whose events end the session at a full queue."""
+        return self._fill >= 1 / 2
+
+    @property
+    def _fill(self) -> float:
+        publisher, limits = self.publisher, self._limits
+        return max(publisher.queued_records / limits.queue_records, publisher.queued_bytes / limits.queue_bytes)
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether Kafka keeps a record waiting for longer than a gap may be."""
+        oldest_ms = None if self._publisher is None else self._publisher.oldest_ms
+        return oldest_ms is not None and self._clock.monotonic_ms() - oldest_ms > self._limits.max_gap_ms
 
     def attach(self, publisher: Publisher) -> None:
         """Give the box its publisher, without which nothing can be put into it."""
@@ -59,7 +98,7 @@ class Outbox:
     def publish(self, items: Mapping[int, Iterable[Item]]) -> None:
         """Publish items at once; what no record can hold is dropped, for it would fail every session anew."""
         for partition, of_partition in items.items():
-            for record in records_of(partition, of_partition, self._record_bytes):
+            for record in records_of(partition, of_partition, self._limits.record_bytes):
                 if isinstance(record, Unloggable):
                     name = safe(routing_key(record.item.event) or "")
                     logger.error("event cannot be logged, dropped broker=%s reason=%s", name, safe(record.reason))

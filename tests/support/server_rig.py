@@ -16,8 +16,9 @@ from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.view import RouteView
 from namesrv_stream.server.connection import RemotingConnection
 from namesrv_stream.server.connections import Connections
-from namesrv_stream.server.gateway import Gateway, GatewayLimits
+from namesrv_stream.server.gateway import Gateway
 from namesrv_stream.server.identity import Identity
+from namesrv_stream.server.outbox import GatewayLimits
 from namesrv_stream.server.records import Acked, OutRecord
 from namesrv_stream.server.served_view import ServedView
 

@@ -20,11 +20,12 @@ from namesrv_stream.client import (
     update_name_server_config,
     wipe_write_perm,
 )
-from namesrv_stream.client.admin import Imported
+from namesrv_stream.client.admin import ADMIN_TIMEOUT_MS, Imported
 from namesrv_stream.errors import QueryNotFound
 from namesrv_stream.ports import choose_port
 from namesrv_stream.remoting.codes import RequestCode, ResponseCode
 from namesrv_stream.remoting.command import RemotingCommand, response_to
+from namesrv_stream.settings import load_settings
 from tests.support.scripted_name_server import Answers, ScriptedNameServer
 
 
@@ -158,3 +159,8 @@ async def test_settings_are_escaped_as_java_reads_them() -> None:
         await update_name_server_config(servers, {"k:1": " a\\b\n=ü\U0001f600"})
         await servers.close()
     assert server.requests[0].body == b"k\\:1=\\ a\\\\b\\n\\=\\u00fc\\ud83d\\ude00\n"
+
+
+def test_a_change_is_waited_for_until_our_server_has_said_that_its_outcome_is_unknown() -> None:
+    settings = load_settings(environ={}).settings
+    assert settings.server.change_timeout_ms + settings.liveness.tick_interval_ms < ADMIN_TIMEOUT_MS

@@ -172,3 +172,17 @@ async def test_nothing_is_left_of_a_closed_client() -> None:
         await until(lambda: server.open_connections == 0, "all connections are closed")
         assert len(os.listdir("/proc/self/fd")) <= files
     assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_nothing_is_left_where_the_close_itself_is_cancelled() -> None:
+    async with ScriptedNameServer(ScriptedRoutes({"t": {"a": 1}})) as server:
+        client = Client(server.addr)
+        await client.start()
+        await client.route("t")
+        closing = asyncio.ensure_future(client.close())
+        await asyncio.sleep(0)
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        await until(lambda: server.open_connections == 0, "the connection is closed")
+    assert asyncio.all_tasks() == {asyncio.current_task()}

@@ -69,7 +69,21 @@ def test_topics_are_sorted() -> None:
     assert decode_topic_list(206, b'{"topicList":["b","a"]}') == ("a", "b")
 
 
-@pytest.mark.parametrize("body", [None, b"", b"[]", b"nonsense", b'{"brokerDatas":[{}]}', b'{"queueDatas":[7]}'])
+@pytest.mark.parametrize(
+    "body",
+    [
+        None,
+        b"",
+        b"[]",
+        b"nonsense",
+        b'{"brokerDatas":[{}]}',
+        b'{"brokerDatas":[{"brokerName":"a","cluster":[]}]}',
+        b'{"brokerDatas":[{"brokerName":"a","zoneName":7}]}',
+        b'{"queueDatas":[7]}',
+        b'{"orderTopicConf":{}}',
+        b'{"topicQueueMappingByBroker":{"a":{"scope":[1]}}}',
+    ],
+)
 def test_what_is_no_route_is_an_unexpected_answer(body: bytes | None) -> None:
     with pytest.raises(UnexpectedAnswer) as caught:
         decode_topic_route("t", body)

@@ -157,6 +157,16 @@ async def test_topics_that_nobody_asks_for_are_forgotten() -> None:
     assert cache.topics == frozenset()
 
 
+async def test_a_defect_is_told_to_every_caller() -> None:
+    async def fetch(topic: str) -> TopicRouteData:
+        raise RuntimeError(topic)
+
+    cache = RouteCache(fetch, NEVER_MS, NEVER_MS)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="t"):
+            await cache.get("t")
+
+
 async def a_question_under_way() -> tuple[RouteCache, asyncio.Future[TopicRoute]]:
     """A cache, and a caller whose question is never answered."""
     answers = Answers()

@@ -219,6 +219,20 @@ async def test_a_change_at_a_full_queue_is_refused_and_ends_no_session() -> None
     assert rig.gateway.is_talking
 
 
+async def test_changes_leave_room_for_what_brokers_say() -> None:
+    rig = a_talking_rig(queue_records=4)
+    operator = rig.connect(LOOPBACK)
+    for i in range(6):
+        send(operator, a_put(f"k{i}", opaque=i))
+        await turn()
+    assert [a.code for a in operator.answers()] == [ResponseCode.SYSTEM_BUSY] * 4
+
+    rig.ask(rig.connect(), a_registration_request())
+    await turn()
+
+    assert rig.gateway.is_talking
+
+
 async def test_a_change_at_a_stopping_server_is_refused() -> None:
     rig = a_talking_rig()
     rig.gateway.begin_stop()
