@@ -133,12 +133,14 @@ class Walker:
             case Leaves(broker):
                 if self._seen(broker)[0]:  # else Java may take write permissions away (ADR 0005)
                     self._ask(unregister(broker), broker.addr)
+                    self._wait_until_forgotten(broker)
                     self._settle()
             case Closes(broker):
                 is_live, is_member = self._seen(broker)
                 if is_member:  # else Java would keep its live entry for ever (ADR 0005)
                     self._session.close(broker.addr)
-                    until(lambda: not is_live or not self._seen(broker)[0], _SETTLE_S, f"both forget {broker}")
+                    if is_live:
+                        self._wait_until_forgotten(broker)
                     self._settle()
 
     def _ask(self, request: Request, over: str) -> None:
@@ -152,6 +154,10 @@ class Walker:
         version, group = self._session.ask(OBSERVER, [r.frame(self._prefix) for r in asked])
         is_live = bool(version.java.body or version.ours.body)
         return is_live, any(f'"{broker.addr}"'.encode() in answer.body for answer in group)
+
+    def _wait_until_forgotten(self, broker: Broker) -> None:
+        # Java does it behind its answer, and of an address that lost its id nothing but 322 shows it.
+        until(lambda: not self._seen(broker)[0], _SETTLE_S, f"both forget {broker}")
 
     def _settle(self) -> None:
         last: list[Complaint | None] = []
