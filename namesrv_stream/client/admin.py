@@ -17,6 +17,7 @@ from namesrv_stream.client.errors import (
 from namesrv_stream.client.name_servers import NameServers, Outcome
 from namesrv_stream.client.queries import decode_kv_table, expect_success, kv_table_request, request
 from namesrv_stream.errors import NamesrvStreamError, QueryNotFound
+from namesrv_stream.remoting import java_properties
 from namesrv_stream.remoting.codes import RequestCode
 from namesrv_stream.remoting.command import RemotingCommand
 from namesrv_stream.remoting.headers import (
@@ -106,13 +107,12 @@ async def wipe_write_perm(
     Returns:
         How many topics it has, at each server.
     """
-    header = WipeWritePermOfBrokerRequestHeader(broker_name=broker_name)
-    code = RequestCode.WIPE_WRITE_PERM_OF_BROKER
+    ext_fields = WipeWritePermOfBrokerRequestHeader(broker_name=broker_name).to_ext_fields()
 
-    def count(response: RemotingCommand) -> int | None:
-        return WipeWritePermOfBrokerResponseHeader.from_ext_fields(response.ext_fields).wipe_topic_count
+    def count(ext_fields: Mapping[str, str] | None) -> int | None:
+        return WipeWritePermOfBrokerResponseHeader.from_ext_fields(ext_fields).wipe_topic_count
 
-    return await servers.invoke_each(request(code, header.to_ext_fields()), _counted(code, count), timeout_ms)
+    return await _change_perm(servers, RequestCode.WIPE_WRITE_PERM_OF_BROKER, ext_fields, count, timeout_ms)
 
 
 async def add_write_perm(
@@ -123,13 +123,12 @@ async def add_write_perm(
     Returns:
         How many topics it has, at each server.
     """
-    header = AddWritePermOfBrokerRequestHeader(broker_name=broker_name)
-    code = RequestCode.ADD_WRITE_PERM_OF_BROKER
+    ext_fields = AddWritePermOfBrokerRequestHeader(broker_name=broker_name).to_ext_fields()
 
-    def count(response: RemotingCommand) -> int | None:
-        return AddWritePermOfBrokerResponseHeader.from_ext_fields(response.ext_fields).add_topic_count
+    def count(ext_fields: Mapping[str, str] | None) -> int | None:
+        return AddWritePermOfBrokerResponseHeader.from_ext_fields(ext_fields).add_topic_count
 
-    return await servers.invoke_each(request(code, header.to_ext_fields()), _counted(code, count), timeout_ms)
+    return await _change_perm(servers, RequestCode.ADD_WRITE_PERM_OF_BROKER, ext_fields, count, timeout_ms)
 
 
 async def name_server_config(servers: NameServers, timeout_ms: int = ADMIN_TIMEOUT_MS) -> list[Outcome[dict[str, str]]]:
@@ -160,8 +159,7 @@ async def update_name_server_config(
         NotOnAllServers: Some servers refused or did not answer.
         UnexpectedAnswer: The only server refused.
     """
-    body = "".join(f"{_escaped(key)}={_escaped(value)}\n" for key, value in values.items()).encode("ascii")
-    return await _change(servers, RequestCode.UPDATE_NAMESRV_CONFIG, None, timeout_ms, body)
+    return await _change(servers, RequestCode.UPDATE_NAMESRV_CONFIG, None, timeout_ms, java_properties.dumps(values))
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,24 +247,18 @@ def _reason(error: NamesrvStreamError) -> str:
     return error.reason if isinstance(error, ConnectionLost | RequestTimedOut) else str(error)
 
 
-def _counted(code: RequestCode, count: Callable[[RemotingCommand], int | None]) -> Callable[[RemotingCommand], int]:
+async def _change_perm(
+    servers: NameServers,
+    code: RequestCode,
+    ext_fields: dict[str, str],
+    count: Callable[[Mapping[str, str] | None], int | None],
+    timeout_ms: int,
+) -> list[Outcome[int]]:
     def decode(response: RemotingCommand) -> int:
         expect_success(code, response)
-        topics = count(response)
+        topics = count(response.ext_fields)
         if topics is None:
             raise UnexpectedAnswer(code, 0, "no topic count")
         return topics
 
-    return decode
-
-
-def _escaped(text: str) -> str:
-    """``text`` as a key or a value of a Java properties file. Source: java.util.Properties."""
-    special = {"\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f"}
-    units = text.encode("utf-16-be", "surrogatepass")
-    chars = (chr(int.from_bytes(units[i : i + 2])) for i in range(0, len(units), 2))
-    return "".join(
-        special.get(char)
-        or (f"\\{char}" if char in "\\ =:#!" else char if " " <= char <= "~" else f"\\u{ord(char):04x}")
-        for char in chars
-    )
+    return await servers.invoke_each(request(code, ext_fields), decode, timeout_ms)

@@ -8,9 +8,7 @@ swallows whatever goes wrong with a field and leaves it at its default, even if 
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Final, TypeVar
-
-_Header = TypeVar("_Header")
+from typing import Any, Final, Self
 
 _JAVA_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,32}")
 _METADATA_KEY: Final = "namesrv_stream.wire_field"
@@ -34,6 +32,34 @@ class WireField:
     always_written: bool
 
 
+class CommandCustomHeader:
+    """What all custom headers can do. Source: rocketmq 5.3.3, CommandCustomHeader."""
+
+    __slots__ = ()
+
+    @classmethod
+    def from_ext_fields(cls, ext_fields: Mapping[str, str] | None) -> Self:
+        """The header that these ext fields make; what is absent or cannot be parsed is at its default."""
+        if not ext_fields:
+            return cls()
+        values: list[Any] = []
+        for _, wire_field in wire_fields(cls):
+            written = ext_fields.get(wire_field.wire_name)
+            value = None if written is None else wire_field.parse(written)
+            values.append(wire_field.default if value is None else value)
+        return cls(*values)
+
+    def to_ext_fields(self) -> dict[str, str]:
+        """The ext fields that make this header, those that Java would leave null left out."""
+        ext_fields: dict[str, str] = {}
+        for name, wire_field in wire_fields(type(self)):
+            value = getattr(self, name)
+            if value is None or (value == wire_field.default and not wire_field.always_written):
+                continue
+            ext_fields[wire_field.wire_name] = ("true" if value else "false") if isinstance(value, bool) else str(value)
+        return ext_fields
+
+
 def text(wire_name: str) -> Any:
     """A ``String``: str | None."""
     return _declare(WireField(wire_name, str, None, always_written=False))
@@ -52,29 +78,6 @@ def long(wire_name: str, default: int | None = None, *, primitive: bool = False)
 def boolean(wire_name: str, default: bool | None = None, *, primitive: bool = False) -> Any:
     """A ``boolean`` if primitive, else a ``Boolean``: bool | None. Any text but "true" is false, as in Java."""
     return _declare(WireField(wire_name, _parse_boolean, default, primitive))
-
-
-def read_header(header_class: type[_Header], ext_fields: Mapping[str, str] | None) -> _Header:
-    """A header filled from ``ext_fields``; what is absent or cannot be parsed is at its default."""
-    if not ext_fields:
-        return header_class()
-    values: list[Any] = []
-    for _, wire_field in wire_fields(header_class):
-        written = ext_fields.get(wire_field.wire_name)
-        value = None if written is None else wire_field.parse(written)
-        values.append(wire_field.default if value is None else value)
-    return header_class(*values)
-
-
-def write_header(header: Any) -> dict[str, str]:
-    """The ext fields of ``header``, those that Java would leave null left out."""
-    ext_fields: dict[str, str] = {}
-    for name, wire_field in wire_fields(type(header)):
-        value = getattr(header, name)
-        if value is None or (value == wire_field.default and not wire_field.always_written):
-            continue
-        ext_fields[wire_field.wire_name] = ("true" if value else "false") if isinstance(value, bool) else str(value)
-    return ext_fields
 
 
 def wire_fields(header_class: type[Any]) -> tuple[tuple[str, WireField], ...]:

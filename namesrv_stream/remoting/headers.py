@@ -5,15 +5,13 @@ could not be parsed. ``from_ext_fields`` never fails. Source: rocketmq 5.3.3,
 package ``org.apache.rocketmq.remoting.protocol.header``.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self
 
-from namesrv_stream.remoting.ext_fields import boolean, integer, long, read_header, text, write_header
+from namesrv_stream.remoting.ext_fields import CommandCustomHeader, boolean, integer, long, text
 
 
 @dataclass(frozen=True, slots=True)
-class RegisterBrokerRequestHeader:
+class RegisterBrokerRequestHeader(CommandCustomHeader):
     """103 REGISTER_BROKER.
 
     Attributes:
@@ -36,16 +34,9 @@ class RegisterBrokerRequestHeader:
     body_crc32: int = integer("bodyCrc32", default=0, primitive=True)
     zone_name: str | None = text("__ZONE_NAME")
 
-    @classmethod
-    def from_ext_fields(cls, ext_fields: Mapping[str, str] | None) -> Self:
-        return read_header(cls, ext_fields)
-
-    def to_ext_fields(self) -> dict[str, str]:
-        return write_header(self)
-
 
 @dataclass(frozen=True, slots=True)
-class UnRegisterBrokerRequestHeader:
+class UnRegisterBrokerRequestHeader(CommandCustomHeader):
     """104 UNREGISTER_BROKER."""
 
     broker_name: str | None = text("brokerName")
@@ -53,16 +44,9 @@ class UnRegisterBrokerRequestHeader:
     cluster_name: str | None = text("clusterName")
     broker_id: int | None = long("brokerId")
 
-    @classmethod
-    def from_ext_fields(cls, ext_fields: Mapping[str, str] | None) -> Self:
-        return read_header(cls, ext_fields)
-
-    def to_ext_fields(self) -> dict[str, str]:
-        return write_header(self)
-
 
 @dataclass(frozen=True, slots=True)
-class GetRouteInfoRequestHeader:
+class GetRouteInfoRequestHeader(CommandCustomHeader):
     """105 GET_ROUTEINFO_BY_TOPIC.
 
     Attributes:
@@ -75,16 +59,9 @@ class GetRouteInfoRequestHeader:
     zone_mode: bool = boolean("__ZONE_MODE", default=False)
     zone_name: str | None = text("__ZONE_NAME")
 
-    @classmethod
-    def from_ext_fields(cls, ext_fields: Mapping[str, str] | None) -> Self:
-        return read_header(cls, ext_fields)
-
-    def to_ext_fields(self) -> dict[str, str]:
-        return write_header(self)
-
 
 @dataclass(frozen=True, slots=True)
-class QueryDataVersionRequestHeader:
+class QueryDataVersionRequestHeader(CommandCustomHeader):
     """322 QUERY_DATA_VERSION, which as oneway is a heartbeat."""
 
     broker_name: str | None = text("brokerName")
@@ -92,16 +69,9 @@ class QueryDataVersionRequestHeader:
     cluster_name: str | None = text("clusterName")
     broker_id: int | None = long("brokerId")
 
-    @classmethod
-    def from_ext_fields(cls, ext_fields: Mapping[str, str] | None) -> Self:
-        return read_header(cls, ext_fields)
-
-    def to_ext_fields(self) -> dict[str, str]:
-        return write_header(self)
-
 
 @dataclass(frozen=True, slots=True)
-class BrokerHeartbeatRequestHeader:
+class BrokerHeartbeatRequestHeader(CommandCustomHeader):
     """904 BROKER_HEARTBEAT; only the first three fields matter to a NameServer."""
 
     broker_name: str | None = text("brokerName")
@@ -114,162 +84,85 @@ class BrokerHeartbeatRequestHeader:
     heartbeat_timeout_mills: int | None = long("heartbeatTimeoutMills")
     election_priority: int | None = integer("electionPriority")
 
-    @classmethod
-    def from_ext_fields(cls, ext_fields: Mapping[str, str] | None) -> Self:
-        return read_header(cls, ext_fields)
-
-    def to_ext_fields(self) -> dict[str, str]:
-        return write_header(self)
-
 
 @dataclass(frozen=True, slots=True)
-class GetBrokerMemberGroupRequestHeader:
+class GetBrokerMemberGroupRequestHeader(CommandCustomHeader):
     """901 GET_BROKER_MEMBER_GROUP."""
 
     broker_name: str | None = text("brokerName")
     cluster_name: str | None = text("clusterName")
 
-    @classmethod
-    def from_ext_fields(cls, ext_fields: Mapping[str, str] | None) -> Self:
-        return read_header(cls, ext_fields)
-
-    def to_ext_fields(self) -> dict[str, str]:
-        return write_header(self)
-
 
 @dataclass(frozen=True, slots=True)
-class PutKVConfigRequestHeader:
+class PutKVConfigRequestHeader(CommandCustomHeader):
     """100 PUT_KV_CONFIG."""
 
     namespace: str | None = text("namespace")
     key: str | None = text("key")
     value: str | None = text("value")
 
-    @classmethod
-    def from_ext_fields(cls, ext_fields: Mapping[str, str] | None) -> Self:
-        return read_header(cls, ext_fields)
-
-    def to_ext_fields(self) -> dict[str, str]:
-        return write_header(self)
-
 
 @dataclass(frozen=True, slots=True)
-class GetKVConfigRequestHeader:
+class GetKVConfigRequestHeader(CommandCustomHeader):
     """101 GET_KV_CONFIG."""
 
     namespace: str | None = text("namespace")
     key: str | None = text("key")
 
-    @classmethod
-    def from_ext_fields(cls, ext_fields: Mapping[str, str] | None) -> Self:
-        return read_header(cls, ext_fields)
-
-    def to_ext_fields(self) -> dict[str, str]:
-        return write_header(self)
-
 
 @dataclass(frozen=True, slots=True)
-class DeleteKVConfigRequestHeader:
+class DeleteKVConfigRequestHeader(CommandCustomHeader):
     """102 DELETE_KV_CONFIG."""
 
     namespace: str | None = text("namespace")
     key: str | None = text("key")
 
-    @classmethod
-    def from_ext_fields(cls, ext_fields: Mapping[str, str] | None) -> Self:
-        return read_header(cls, ext_fields)
-
-    def to_ext_fields(self) -> dict[str, str]:
-        return write_header(self)
-
 
 @dataclass(frozen=True, slots=True)
-class GetKVListByNamespaceRequestHeader:
+class GetKVListByNamespaceRequestHeader(CommandCustomHeader):
     """219 GET_KVLIST_BY_NAMESPACE."""
 
     namespace: str | None = text("namespace")
 
-    @classmethod
-    def from_ext_fields(cls, ext_fields: Mapping[str, str] | None) -> Self:
-        return read_header(cls, ext_fields)
-
-    def to_ext_fields(self) -> dict[str, str]:
-        return write_header(self)
-
 
 @dataclass(frozen=True, slots=True)
-class WipeWritePermOfBrokerRequestHeader:
+class WipeWritePermOfBrokerRequestHeader(CommandCustomHeader):
     """205 WIPE_WRITE_PERM_OF_BROKER."""
 
     broker_name: str | None = text("brokerName")
 
-    @classmethod
-    def from_ext_fields(cls, ext_fields: Mapping[str, str] | None) -> Self:
-        return read_header(cls, ext_fields)
-
-    def to_ext_fields(self) -> dict[str, str]:
-        return write_header(self)
-
 
 @dataclass(frozen=True, slots=True)
-class AddWritePermOfBrokerRequestHeader:
+class AddWritePermOfBrokerRequestHeader(CommandCustomHeader):
     """327 ADD_WRITE_PERM_OF_BROKER."""
 
     broker_name: str | None = text("brokerName")
 
-    @classmethod
-    def from_ext_fields(cls, ext_fields: Mapping[str, str] | None) -> Self:
-        return read_header(cls, ext_fields)
-
-    def to_ext_fields(self) -> dict[str, str]:
-        return write_header(self)
-
 
 @dataclass(frozen=True, slots=True)
-class DeleteTopicFromNamesrvRequestHeader:
+class DeleteTopicFromNamesrvRequestHeader(CommandCustomHeader):
     """216 DELETE_TOPIC_IN_NAMESRV; without a cluster, in all of them."""
 
     topic: str | None = text("topic")
     cluster_name: str | None = text("clusterName")
 
-    @classmethod
-    def from_ext_fields(cls, ext_fields: Mapping[str, str] | None) -> Self:
-        return read_header(cls, ext_fields)
-
-    def to_ext_fields(self) -> dict[str, str]:
-        return write_header(self)
-
 
 @dataclass(frozen=True, slots=True)
-class RegisterTopicRequestHeader:
+class RegisterTopicRequestHeader(CommandCustomHeader):
     """217 REGISTER_TOPIC_IN_NAMESRV."""
 
     topic: str | None = text("topic")
 
-    @classmethod
-    def from_ext_fields(cls, ext_fields: Mapping[str, str] | None) -> Self:
-        return read_header(cls, ext_fields)
-
-    def to_ext_fields(self) -> dict[str, str]:
-        return write_header(self)
-
 
 @dataclass(frozen=True, slots=True)
-class GetTopicsByClusterRequestHeader:
+class GetTopicsByClusterRequestHeader(CommandCustomHeader):
     """224 GET_TOPICS_BY_CLUSTER."""
 
     cluster: str | None = text("cluster")
 
-    @classmethod
-    def from_ext_fields(cls, ext_fields: Mapping[str, str] | None) -> Self:
-        return read_header(cls, ext_fields)
-
-    def to_ext_fields(self) -> dict[str, str]:
-        return write_header(self)
-
 
 @dataclass(frozen=True, slots=True)
-class NotifyMinBrokerIdChangeRequestHeader:
+class NotifyMinBrokerIdChangeRequestHeader(CommandCustomHeader):
     """905 NOTIFY_MIN_BROKER_ID_CHANGE, from the NameServer to brokers."""
 
     min_broker_id: int | None = long("minBrokerId")
@@ -277,10 +170,3 @@ class NotifyMinBrokerIdChangeRequestHeader:
     min_broker_addr: str | None = text("minBrokerAddr")
     offline_broker_addr: str | None = text("offlineBrokerAddr")
     ha_broker_addr: str | None = text("haBrokerAddr")
-
-    @classmethod
-    def from_ext_fields(cls, ext_fields: Mapping[str, str] | None) -> Self:
-        return read_header(cls, ext_fields)
-
-    def to_ext_fields(self) -> dict[str, str]:
-        return write_header(self)

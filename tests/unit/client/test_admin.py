@@ -158,7 +158,7 @@ async def test_settings_are_escaped_as_java_reads_them() -> None:
         servers = NameServers([server.addr])
         await update_name_server_config(servers, {"k:1": " a\\b\n=ü\U0001f600"})
         await servers.close()
-    assert server.requests[0].body == b"k\\:1=\\ a\\\\b\\n\\=\\u00fc\\ud83d\\ude00\n"
+    assert server.requests[0].body == b"k\\:1=\\ a\\\\b\\n\\=\\u00FC\\uD83D\\uDE00\n"
 
 
 def test_a_change_is_waited_for_until_our_server_has_said_that_its_outcome_is_unknown() -> None:

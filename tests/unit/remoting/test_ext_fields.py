@@ -2,11 +2,11 @@ from dataclasses import dataclass
 
 import pytest
 
-from namesrv_stream.remoting.ext_fields import boolean, integer, long, read_header, text, wire_fields, write_header
+from namesrv_stream.remoting.ext_fields import CommandCustomHeader, boolean, integer, long, text, wire_fields
 
 
 @dataclass(frozen=True, slots=True)
-class SampleHeader:
+class SampleHeader(CommandCustomHeader):
     name: str | None = text("aName")
     count: int | None = integer("aCount")
     size: int | None = long("aSize")
@@ -31,21 +31,21 @@ FULL_EXT_FIELDS = {
 
 
 def test_every_field_has_its_name_on_the_wire() -> None:
-    assert read_header(SampleHeader, FULL_EXT_FIELDS) == FULL
-    assert write_header(FULL) == FULL_EXT_FIELDS
+    assert SampleHeader.from_ext_fields(FULL_EXT_FIELDS) == FULL
+    assert FULL.to_ext_fields() == FULL_EXT_FIELDS
 
 
 @pytest.mark.parametrize("ext_fields", [None, {}, {"unknown": "x"}])
 def test_absent_fields_are_at_their_defaults(ext_fields: dict[str, str] | None) -> None:
-    assert read_header(SampleHeader, ext_fields) == SampleHeader()
+    assert SampleHeader.from_ext_fields(ext_fields) == SampleHeader()
 
 
 def test_only_primitives_are_written_at_their_defaults() -> None:
-    assert write_header(SampleHeader()) == {"plainCount": "0", "plainSize": "0", "plainWanted": "false"}
+    assert SampleHeader().to_ext_fields() == {"plainCount": "0", "plainSize": "0", "plainWanted": "false"}
 
 
 def test_a_boxed_false_is_written() -> None:
-    assert write_header(SampleHeader(wanted=False))["isWanted"] == "false"
+    assert SampleHeader(wanted=False).to_ext_fields()["isWanted"] == "false"
 
 
 @pytest.mark.parametrize(
@@ -72,24 +72,24 @@ def test_a_boxed_false_is_written() -> None:
     ],
 )
 def test_numbers_are_parsed_as_java_does(written: str, count: int | None, size: int | None) -> None:
-    header = read_header(SampleHeader, {"aCount": written, "aSize": written})
+    header = SampleHeader.from_ext_fields({"aCount": written, "aSize": written})
 
     assert (header.count, header.size) == (count, size)
 
 
 def test_a_primitive_that_cannot_be_parsed_stays_at_its_default() -> None:
-    assert read_header(SampleHeader, {"plainCount": "many", "plainSize": "large"}) == SampleHeader()
+    assert SampleHeader.from_ext_fields({"plainCount": "many", "plainSize": "large"}) == SampleHeader()
 
 
 @pytest.mark.parametrize(
     ("written", "wanted"), [("true", True), ("TRUE", True), ("True", True), ("1", False), ("yes", False), ("", False)]
 )
 def test_only_the_word_true_is_true(written: str, wanted: bool) -> None:
-    assert read_header(SampleHeader, {"isWanted": written}).wanted is wanted
+    assert SampleHeader.from_ext_fields({"isWanted": written}).wanted is wanted
 
 
 def test_an_empty_text_is_not_absent() -> None:
-    assert read_header(SampleHeader, {"aName": ""}).name == ""
+    assert SampleHeader.from_ext_fields({"aName": ""}).name == ""
 
 
 def test_the_declaration_can_be_read() -> None:
