@@ -1,9 +1,8 @@
-"""Notifications of a new smallest brokerId: those of the Java NameServer 5.3.3, and what real brokers do with ours."""
+"""Notifications of a new smallest brokerId: equal to those of the Java NameServer 5.3.3."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -15,7 +14,7 @@ from tests.support.broker_listener import BrokerListener
 from tests.support.name_server import a_body, a_registration_request, a_topic
 from tests.support.processes import wait_until
 from tests.support.remoting_client import RemotingClient
-from tests.support.rocketmq import Broker, JavaNameServer
+from tests.support.rocketmq import JavaNameServer
 from tests.support.stack import Stack
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
@@ -261,40 +260,3 @@ def test_brokers_are_told_what_java_tells_them(stack: Stack, java: JavaNameServe
 def _min_ids(group: Group) -> dict[str, list[int]]:
     told = {m: [int(fields["minBrokerId"]) for fields in notices] for m, notices in group.told().items()}
     return {m: [i for i in ids if i != _FENCE_ID] for m, ids in told.items() if any(i != _FENCE_ID for i in ids)}
-
-
-# ---- real brokers ----
-
-_ACTING_MASTER = {
-    "enableSlaveActingMaster": "true",
-    # A broker asks for its group one second after its start, and then not again: what it knows later it was told.
-    "syncBrokerMemberGroupPeriod": "3600000",
-    "brokerHeartbeatInterval": "1000",
-}
-
-
-def test_a_real_slave_acts_for_its_killed_master_and_yields_to_the_next_without_asking(
-    stack: Stack, tmp_path: Path
-) -> None:
-    slave = Broker(tmp_path / "slave", stack.remoting, broker_id=1, properties=_ACTING_MASTER)
-    master = Broker(tmp_path / "master", stack.remoting, properties=_ACTING_MASTER)
-    successor = Broker(tmp_path / "successor", stack.remoting, properties=_ACTING_MASTER)
-    with slave:
-        wait_until(lambda: _has_asked(slave), _TOLD_WITHIN_S, "the slave has asked for its group")
-        with master:
-            slave.register()  # the answer tells whom to synchronise with
-            slave.process.wait_for_log(f"Update master address from null to {master.addr}", _TOLD_WITHIN_S)
-            master.kill()
-
-        slave.process.wait_for_log(f", new 1-{slave.addr}", _TOLD_WITHIN_S)
-        # Done where the broker that is told to be offline is the one it synchronises with.
-        slave.process.wait_for_log(f"Update master address from {master.addr} to null", _TOLD_WITHIN_S)
-
-        with successor:
-            expected = f"Min broker changed, old: 1-{slave.addr}, new 0-{successor.addr}"
-            slave.process.wait_for_log(expected, _TOLD_WITHIN_S)
-
-
-def _has_asked(broker: Broker) -> bool:
-    log = broker.process.log_text()
-    return "Couldn't find any broker member" in log or "Min broker changed" in log
