@@ -4,7 +4,6 @@
 """
 
 from namesrv_stream.client.admin import (
-    ORDER_TOPIC_CONFIG,
     Imported,
     add_write_perm,
     delete_kv,
@@ -38,6 +37,7 @@ from namesrv_stream.client.route import BrokerData, ClusterInfo, QueueData, Topi
 from namesrv_stream.client.route_cache import TopicRoute
 from namesrv_stream.errors import QueryNotFound, TopicNotExist
 from namesrv_stream.remoting.acl import AclCredentials
+from namesrv_stream.remoting.headers import ORDER_TOPIC_CONFIG
 
 __all__ = [
     "ORDER_TOPIC_CONFIG",

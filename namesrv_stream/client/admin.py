@@ -34,9 +34,6 @@ from namesrv_stream.remoting.response_headers import (
 
 T = TypeVar("T")
 
-#: Namespace of ordered topics' ``broker:count;…``. Source: rocketmq 5.3.3, NamesrvUtil.NAMESPACE_ORDER_TOPIC_CONFIG.
-ORDER_TOPIC_CONFIG: Final = "ORDER_TOPIC_CONFIG"
-
 #: mqadmin's. Ours answers within 4 s (server.change_timeout_ms) that it does not know whether a change is in the log.
 #: Source: rocketmq 5.3.3, DefaultMQAdminExt.timeoutMillis.
 ADMIN_TIMEOUT_MS: Final = 5_000

@@ -89,23 +89,13 @@ def kv_import(
 def perm_wipe(target: Target, broker: BrokerName, as_json: JsonOption = False) -> None:
     """Take a broker's write permission away: producers leave it, consumers drain it."""
     outcomes = target.ask(lambda servers: admin.wipe_write_perm(servers, broker, TIMEOUT_MS))
-    emit(
-        _json(outcomes, lambda count: {"topics": count})
-        if as_json
-        else mqadmin_tables.write_perm("wipe", broker, outcomes)
-    )
-    admin.check(outcomes)
+    _tell_write_perm("wipe", broker, outcomes, as_json)
 
 
 def perm_add(target: Target, broker: BrokerName, as_json: JsonOption = False) -> None:
     """Give a broker's write permission back."""
     outcomes = target.ask(lambda servers: admin.add_write_perm(servers, broker, TIMEOUT_MS))
-    emit(
-        _json(outcomes, lambda count: {"topics": count})
-        if as_json
-        else mqadmin_tables.write_perm("add", broker, outcomes)
-    )
-    admin.check(outcomes)
+    _tell_write_perm("add", broker, outcomes, as_json)
 
 
 def topic_delete(
@@ -167,6 +157,12 @@ def read_kv_config(file: Path) -> dict[str, dict[str, str]]:
 def _tell(what: str, addrs: Sequence[str], as_json: bool) -> None:
     done = {"name_servers": list(addrs)}
     emit(json_text(done) if as_json else f"{mqadmin_tables.printable(what)} at {', '.join(addrs)}\n")
+
+
+def _tell_write_perm(verb: str, broker: str, outcomes: Sequence[Outcome[int]], as_json: bool) -> None:
+    told = mqadmin_tables.write_perm(verb, broker, outcomes)
+    emit(_json(outcomes, lambda count: {"topics": count}) if as_json else told)
+    admin.check(outcomes)
 
 
 def _json(outcomes: Sequence[Outcome[T]], fields: Callable[[T], Mapping[str, object]]) -> str:

@@ -13,6 +13,7 @@ from namesrv_stream.client.command_line import TIMEOUT_MS, JsonOption, Target, a
 from namesrv_stream.client.mqadmin_tables import printable
 from namesrv_stream.client.name_servers import NameServers
 from namesrv_stream.errors import ConfigError, TopicNotExist
+from namesrv_stream.remoting.headers import ORDER_TOPIC_CONFIG
 
 _ROUTES_AT_ONCE = 64
 
@@ -97,7 +98,7 @@ def update_order_conf(
     as_json: JsonOption = False,
 ) -> None:
     """Read or change the queues of an ordered topic."""
-    topic, order_conf, namespace = topic.strip(), order_conf.strip(), admin.ORDER_TOPIC_CONFIG
+    topic, order_conf, namespace = topic.strip(), order_conf.strip(), ORDER_TOPIC_CONFIG
     if method == "get":
         conf = target.ask(lambda servers: queries.kv_value(servers, namespace, topic, TIMEOUT_MS))
         told = f"get orderConf success. topic=[{topic}], orderConf=[{conf}]"

@@ -13,11 +13,11 @@ from namesrv_stream.processor.register_body import (
     decode_register_body,
     registration_hash,
 )
-from namesrv_stream.processor.route_answers import ORDER_TOPIC_CONFIG
 from namesrv_stream.processor.route_body import encode_data_version, encode_kv_table, encode_member_group
 from namesrv_stream.remoting.codes import ResponseCode
 from namesrv_stream.remoting.command import response_to
 from namesrv_stream.remoting.headers import (
+    ORDER_TOPIC_CONFIG,
     BrokerHeartbeatRequestHeader,
     GetBrokerMemberGroupRequestHeader,
     QueryDataVersionRequestHeader,

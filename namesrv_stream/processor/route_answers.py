@@ -4,11 +4,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from namesrv_stream.processor import route_body
+from namesrv_stream.remoting.headers import ORDER_TOPIC_CONFIG
 from namesrv_stream.route.topic_route import TopicRoute, pickup_topic_route
 from namesrv_stream.route.view import RouteView
-
-#: KV namespace of order topics. Source: rocketmq 5.3.3, NamesrvUtil.NAMESPACE_ORDER_TOPIC_CONFIG.
-ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 
 
 class RouteAnswers:

@@ -6,8 +6,13 @@ package ``org.apache.rocketmq.remoting.protocol.header``.
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 from namesrv_stream.remoting.ext_fields import CommandCustomHeader, boolean, integer, long, text
+
+#: Namespace of KV requests in which ordered topics have their ``broker:count;…``. Source: rocketmq 5.3.3,
+#: NamesrvUtil.NAMESPACE_ORDER_TOPIC_CONFIG.
+ORDER_TOPIC_CONFIG: Final = "ORDER_TOPIC_CONFIG"
 
 
 @dataclass(frozen=True, slots=True)
