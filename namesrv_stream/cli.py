@@ -18,8 +18,11 @@ from namesrv_stream.client import commands as client_commands
 from namesrv_stream.demo.command import demo
 from namesrv_stream.errors import NamesrvStreamError
 from namesrv_stream.logs import configure_logging, report_error
+from namesrv_stream.operate import commands as operate_commands
+from namesrv_stream.replay import commands as replay_commands
 from namesrv_stream.settings import Flag, LoadedSettings, Settings, load_settings, parse_set_flag, to_toml
 from namesrv_stream.up.parent_death import die_with_parent
+from namesrv_stream.what_if import command as what_if_command
 
 logger = logging.getLogger(__name__)
 
@@ -48,11 +51,14 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-config_app = typer.Typer(help="Look at the configuration.", no_args_is_help=True)
+config_app = typer.Typer(help="Look at the configuration, and change what the fold goes by.", no_args_is_help=True)
 app.add_typer(config_app, name="config")
 app.command()(agent)
 app.command()(demo)
 client_commands.register(app)
+operate_commands.register(app, config_app)
+replay_commands.register(app)
+what_if_command.register(app)
 
 
 def main() -> int:
@@ -148,9 +154,17 @@ def config_show(
     listen_port: ListenPortOption = None,
     http_port: HttpPortOption = None,
     sets: SetOption = None,
+    running: Annotated[
+        bool, typer.Option("--running", help="The settings that change at run time, with what holds now.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="With --running: as JSON.")] = False,
 ) -> None:
     """Print every setting and where it came from."""
-    _print(_layers(conf, data_dir, listen_port, http_port, sets))
+    loaded = _layers(conf, data_dir, listen_port, http_port, sets)
+    if running:
+        operate_commands.show_running(loaded, as_json=as_json)
+    else:
+        _print(loaded)
 
 
 def _load(

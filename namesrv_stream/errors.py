@@ -14,6 +14,8 @@
     ├── ConfigError                    exit 2: names the file and the key
     ├── TableSchemaMismatch            exit 2: a Delta table is not as this version expects
     ├── LogTruncated                   exit 2: Kafka no longer holds what the fold needs next
+    ├── NoStartPoint                   exit 1: a replay has nothing to begin with
+    ├── RebuildRefused                 exit 1: the new tables would say less, or other things, than the old ones
     └── PrerequisiteMissing            exit 3: names what is missing and how to get it
         └── KafkaUnreachable
 """
@@ -180,17 +182,41 @@ class LogTruncated(NamesrvStreamError):
 
     def __init__(self, partition: int, wanted: int, earliest: int, end: int) -> None:
         if wanted > end:
-            found = f"ends at {end}: Kafka has lost records that were folded already; bring its log back, or"
+            found = f"ends at {end}: Kafka has lost records that were folded already; bring its log back, or run"
         else:
-            found = f"begins at {earliest}: records were removed before they were folded;"
+            found = f"begins at {earliest}: records were removed before they were folded; run"
         super().__init__(
-            f"partition {partition}: offset {wanted} is to be folded next but Kafka's log {found} stop all parts and"
-            " move the folders `tables` and `checkpoint` of the data directory away to begin anew with what Kafka has"
+            f"partition {partition}: offset {wanted} is to be folded next but Kafka's log {found}"
+            " `namesrv-stream rebuild --accept-loss` while the job is stopped, to go on with what Kafka has"
         )
         self.partition = partition
         self.wanted = wanted
         self.earliest = earliest
         self.end = end
+
+
+class NoStartPoint(NamesrvStreamError):
+    """The log no longer begins at offset 0, and no fold state from which it could be folded is kept.
+
+    Attributes:
+        partition: Kafka partition.
+        wanted: The offset to compare from; None for the earliest possible.
+        earliest: The first offset that Kafka still has.
+    """
+
+    def __init__(self, partition: int, wanted: int | None, earliest: int) -> None:
+        before = "" if wanted is None else f" at or before offset {wanted}"
+        super().__init__(
+            f"partition {partition}: Kafka's log begins at {earliest}, and route_state keeps no state{before} from"
+            " which it could be folded"
+        )
+        self.partition = partition
+        self.wanted = wanted
+        self.earliest = earliest
+
+
+class RebuildRefused(NamesrvStreamError):
+    """A rebuild would change what the tables say; nothing was changed, the text says which flag allows it."""
 
 
 class PrerequisiteMissing(NamesrvStreamError):

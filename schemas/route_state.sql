@@ -32,7 +32,7 @@ CREATE TABLE route_state (
   registration_hash STRING COMMENT 'Hash of the broker\'s last accepted registration',
   server_epoch BIGINT COMMENT 'holder, server: start of that server',
   connection_id BIGINT COMMENT 'holder: connection at that server',
-  `value` STRING COMMENT 'KV value, setting, standing of a server, or JSON of a registration or static mapping',
+  `value` STRING COMMENT 'KV value, setting, standing of a server, or JSON of a registration, mapping or hold',
   batch_id BIGINT NOT NULL COMMENT 'Micro-batch that wrote the row, for people; starts again at 0 with a new checkpoint',
   `state` BINARY COMMENT 'kind fold_state only: the fold\'s state of the partition before `offset`, JSON'
 )

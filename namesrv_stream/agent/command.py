@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from namesrv_stream.agent.config import AgentConfig
-from namesrv_stream.agent.durations import parse_duration_ms
+from namesrv_stream.durations import parse_duration_ms
 from namesrv_stream.logs import configure_logging
 
 _DURATION_OPTION = {"parser": parse_duration_ms, "metavar": "DURATION"}

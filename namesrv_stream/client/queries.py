@@ -20,6 +20,8 @@ from namesrv_stream.remoting.headers import (
     GetTopicsByClusterRequestHeader,
 )
 from namesrv_stream.remoting.response_headers import GetKVConfigResponseHeader
+from namesrv_stream.route.held_brokers import HELD_NAMESPACE
+from namesrv_stream.route.hold import Hold, decode_hold
 
 
 def request(code: int, ext_fields: dict[str, str] | None = None, body: bytes | None = None) -> RemotingCommand:
@@ -109,6 +111,27 @@ async def kv_table(servers: NameServers, namespace: str, timeout_ms: int = 3_000
         NameServersUnreachable: No server answered.
     """
     return decode_kv_table(namespace, await servers.invoke(kv_table_request(namespace), timeout_ms))
+
+
+async def held_brokers(servers: NameServers, timeout_ms: int = 3_000) -> dict[str, Hold]:
+    """The brokers that the mass-expiry guard holds, by ``held_brokers.held_key``; none at a Java name server.
+
+    Raises:
+        UnexpectedAnswer: The server refused, or its answer cannot be read.
+        NameServersUnreachable: No server answered.
+    """
+    try:
+        entries = await kv_table(servers, HELD_NAMESPACE, timeout_ms)
+        return {key: decode_hold(text) for key, text in entries.items()}
+    except QueryNotFound:
+        return {}
+    except (TypeError, ValueError):
+        raise UnexpectedAnswer(RequestCode.GET_KVLIST_BY_NAMESPACE, 0, "no holds of the guard") from None
+
+
+async def brokers_and_holds(servers: NameServers, timeout_ms: int = 3_000) -> tuple[ClusterInfo, dict[str, Hold]]:
+    """All brokers, and which of them are held; errors are those of ``cluster_info`` and ``held_brokers``."""
+    return await cluster_info(servers, timeout_ms), await held_brokers(servers, timeout_ms)
 
 
 def kv_table_request(namespace: str) -> RemotingCommand:

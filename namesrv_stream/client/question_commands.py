@@ -6,6 +6,7 @@ import typer
 
 from namesrv_stream.client import mqadmin_tables, queries
 from namesrv_stream.client.command_line import TIMEOUT_MS, JsonOption, Target, asks, emit, json_text
+from namesrv_stream.client.held_text import HeldBroker, held_in, held_json, held_lines
 from namesrv_stream.client.name_servers import NameServers
 from namesrv_stream.client.route import ClusterInfo
 from namesrv_stream.errors import ConfigError
@@ -48,17 +49,29 @@ def topics(target: Target, cluster: ClusterOption = None, as_json: JsonOption = 
 
 
 def clusters(target: Target, cluster: ClusterOption = None, as_json: JsonOption = False) -> None:
-    """List all clusters with their broker processes."""
-    info = _cluster_info(target, cluster)
-    emit(json_text(dict(info.raw)) if as_json else mqadmin_tables.cluster_list(info))
+    """List all clusters with their broker processes, and why some are held."""
+    info, held = _cluster_info(target, cluster)
+    if as_json:
+        # Java's answer, and more only where there is more to say.
+        emit(json_text(dict(info.raw) | ({"heldBrokers": held_json(held)} if held else {})))
+    else:
+        emit(mqadmin_tables.cluster_list(info) + held_lines(held))
 
 
 def brokers(target: Target, cluster: ClusterOption = None, as_json: JsonOption = False) -> None:
-    """List all broker names, with their master and how many slaves they have."""
-    info = _cluster_info(target, cluster)
-    emit(json_text(info.raw.get("brokerAddrTable") or {}) if as_json else mqadmin_tables.broker_list(info))
+    """List all broker names, with their master and how many slaves they have, and why some are held."""
+    info, held = _cluster_info(target, cluster)
+    if as_json:
+        table = {name: dict(fields) for name, fields in (info.raw.get("brokerAddrTable") or {}).items()}
+        for broker in held_json(held):
+            table[broker["broker_name"]].setdefault("held", []).append(broker)
+        emit(json_text(table))
+    else:
+        emit(mqadmin_tables.broker_list(info) + held_lines(held))
 
 
-def _cluster_info(target: Target, cluster: str | None) -> ClusterInfo:
-    info = target.ask(lambda servers: queries.cluster_info(servers, TIMEOUT_MS))
-    return info if cluster is None else info.of_cluster(cluster)
+def _cluster_info(target: Target, cluster: str | None) -> tuple[ClusterInfo, list[HeldBroker]]:
+    info, holds = target.ask(lambda servers: queries.brokers_and_holds(servers, TIMEOUT_MS))
+    if cluster is not None:
+        info = info.of_cluster(cluster)
+    return info, list(held_in(info, holds))

@@ -7,6 +7,15 @@ from namesrv_stream.kafka.clients import (
     consumer_config,
     producer_config,
 )
+from namesrv_stream.kafka.log_reader import LogReader
 from namesrv_stream.kafka.topics import ensure_topics
 
-__all__ = ["ENVELOPE_BYTES", "admin_config", "bootstrap_servers", "consumer_config", "ensure_topics", "producer_config"]
+__all__ = [
+    "ENVELOPE_BYTES",
+    "LogReader",
+    "admin_config",
+    "bootstrap_servers",
+    "consumer_config",
+    "ensure_topics",
+    "producer_config",
+]

@@ -16,6 +16,7 @@ from namesrv_stream.remoting.headers import (
 )
 from namesrv_stream.remoting.response_headers import GetKVConfigResponseHeader
 from namesrv_stream.route.events import KvDeleted, KvPut
+from namesrv_stream.route.held_brokers import HELD_NAMESPACE, held_entries
 
 
 def put_kv_config(_: NameServer, call: Call) -> Answer:
@@ -60,13 +61,15 @@ def delete_kv_config(_: NameServer, call: Call) -> Answer:
 
 
 def get_kv_list_by_namespace(server: NameServer, call: Call) -> Answer:
-    """219.
+    """219. While the mass-expiry guard holds brokers, they are a namespace of their own.
 
     Raises:
         QueryNotFound: Nothing was ever put into the namespace.
     """
     header = GetKVListByNamespaceRequestHeader.from_ext_fields(call.request.ext_fields)
     entries = None if header.namespace is None else server.table.kv.get(header.namespace)
+    if header.namespace == HELD_NAMESPACE and server.table.held:
+        entries = held_entries(server.table)
     if entries is None:
         raise QueryNotFound(f"No config item, Namespace: {_java(header.namespace)}")
     return Answer(response_to(call.request, ResponseCode.SUCCESS, body=encode_kv_table(entries)))

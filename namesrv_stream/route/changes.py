@@ -26,6 +26,7 @@ class ChangeKind(StrEnum):
     KV = "kv"  # namespace, key
     SETTING = "setting"  # namespace ("effective" or "config"), key
     SERVER = "server"  # server_id (per partition)
+    GUARD = "guard"  # broker_name, cluster, broker_addr: a broker that the mass-expiry guard keeps
     REGISTRATION_WANTED = "registration_wanted"  # no state: asks gateways for the full body
     IGNORED = "ignored"  # no state: an event that changed nothing, and why
 
@@ -43,6 +44,9 @@ class Cause(StrEnum):
     DISCONNECTED = "disconnected"
     UNREGISTERED = "unregistered"
     SERVER_LOST = "server_lost"
+    GUARD_HELD = "guard_held"  # would have gone, with too many others of its cluster
+    GUARD_RELEASED = "guard_released"  # by an operator
+    HEARD = "heard"
     TOPIC_REGISTERED = "topic_registered"
     TOPIC_DELETED = "topic_deleted"
     WRITE_PERM_WIPED = "write_perm_wiped"
@@ -71,7 +75,7 @@ class RouteChange(NamedTuple):
         at_ms: The highest LogAppendTime so far in the partition, epoch milliseconds.
         gone: Whether the key is no more.
         detail: For people: figures behind the cause.
-        value: KV value, setting, or JSON of a registration or static mapping.
+        value: KV value, setting, or JSON of a registration, static mapping or hold of the guard.
     """
 
     partition: int
@@ -121,6 +125,7 @@ KEY_COLUMNS: Mapping[ChangeKind, tuple[str, ...]] = {
     ChangeKind.KV: ("namespace", "key"),
     ChangeKind.SETTING: ("partition", "namespace", "key"),
     ChangeKind.SERVER: ("partition", "server_id"),
+    ChangeKind.GUARD: ("broker_name", "cluster", "broker_addr"),
 }
 
 

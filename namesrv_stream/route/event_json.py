@@ -17,6 +17,7 @@ from namesrv_stream.route.events import (
     BrokerRegistered,
     BrokerUnregistered,
     Event,
+    GuardReleased,
     KvDeleted,
     KvPut,
     Origin,
@@ -32,6 +33,7 @@ from namesrv_stream.route.events import (
 )
 from namesrv_stream.route.model import LiveKey
 from namesrv_stream.route.registration_json import queue_data_from, registration_fields, registration_from, require
+from namesrv_stream.route.settings import SettingValue
 
 SCHEMA_VERSION = 1
 
@@ -46,6 +48,7 @@ KIND_OF: Mapping[type[Event], str] = {
     KvPut: "kv_put",
     KvDeleted: "kv_deleted",
     SettingsChanged: "settings_changed",
+    GuardReleased: "guard_released",
     ServerStarted: "server_started",
     ServerResumed: "server_resumed",
     ServerStopped: "server_stopped",
@@ -150,6 +153,8 @@ def _payload(event: Event) -> dict[str, Any]:
             return {"namespace": event.namespace, "key": event.key}
         case SettingsChanged():
             return {"source": event.source, "values": dict(event.values)}
+        case GuardReleased():
+            return {"cluster": event.cluster, "source": event.source}
         case _:
             return {}
 
@@ -193,10 +198,16 @@ def _live_key(fields: Mapping[str, Any]) -> LiveKey:
 
 def _settings_changed(fields: Mapping[str, Any], origin: Origin) -> SettingsChanged:
     values = require(fields, "values", dict)
-    for name, value in values.items():
-        if not isinstance(value, int | bool):
-            raise EventDecodeError(f"values.{name}: expected a number or a truth value")
-    return SettingsChanged(origin, require(fields, "source", str), tuple(sorted(values.items())))
+    read = tuple(sorted((name, _setting_value(name, value)) for name, value in values.items()))
+    return SettingsChanged(origin, require(fields, "source", str), read)
+
+
+def _setting_value(name: str, value: Any) -> SettingValue:
+    if isinstance(value, int | bool):
+        return value
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return tuple(value)
+    raise EventDecodeError(f"values.{name}: expected a number, a truth value or a list of texts")
 
 
 _DECODERS: Mapping[str, Callable[[Mapping[str, Any], Origin], Event]] = {
@@ -219,6 +230,7 @@ _DECODERS: Mapping[str, Callable[[Mapping[str, Any], Origin], Event]] = {
     "kv_put": lambda f, o: KvPut(o, require(f, "namespace", str), require(f, "key", str), require(f, "value", str)),
     "kv_deleted": lambda f, o: KvDeleted(o, require(f, "namespace", str), require(f, "key", str)),
     "settings_changed": _settings_changed,
+    "guard_released": lambda f, o: GuardReleased(o, require(f, "cluster", str), require(f, "source", str)),
     "server_started": lambda _, o: ServerStarted(o),
     "server_resumed": lambda _, o: ServerResumed(o),
     "server_stopped": lambda _, o: ServerStopped(o),

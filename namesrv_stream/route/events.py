@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from namesrv_stream.route.model import Holder, LiveKey, QueueData, Registration
+from namesrv_stream.route.settings import SettingValue
 
 #: server_id of producers that publish by themselves.
 DIRECT = "direct"
@@ -132,7 +133,20 @@ class SettingsChanged:
 
     origin: Origin
     source: str
-    values: tuple[tuple[str, int | bool], ...]
+    values: tuple[tuple[str, SettingValue], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GuardReleased:
+    """An operator says that the brokers held in a cluster are dead indeed; sent to every partition.
+
+    Attributes:
+        source: Who says it.
+    """
+
+    origin: Origin
+    cluster: str
+    source: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +177,6 @@ BrokerEvent = (
     BrokerRegistered | BrokerHeartbeat | BrokerUnregistered | BrokerDisconnected | TopicRegistered | WritePermChanged
 )
 #: What a server takes in from others: it changes the view at once.
-AcceptedEvent = BrokerEvent | TopicDeleted | KvPut | KvDeleted | SettingsChanged
+AcceptedEvent = BrokerEvent | TopicDeleted | KvPut | KvDeleted | SettingsChanged | GuardReleased
 ServerEvent = ServerStarted | ServerResumed | ServerStopped | Tick
 Event = AcceptedEvent | ServerEvent

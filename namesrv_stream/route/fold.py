@@ -7,8 +7,11 @@ per record would cost more than the fold; an item that fails changes nothing and
 Order within a record: the clocks move, what that makes due expires, then the events apply one by one.
 """
 
+from dataclasses import asdict
+
 from namesrv_stream.errors import EventDecodeError
 from namesrv_stream.route import group as rules
+from namesrv_stream.route import guard
 from namesrv_stream.route.changes import Cause, ChangeKind
 from namesrv_stream.route.event_json import decode_record, routing_key
 from namesrv_stream.route.events import (
@@ -18,6 +21,7 @@ from namesrv_stream.route.events import (
     BrokerRegistered,
     BrokerUnregistered,
     Event,
+    GuardReleased,
     KvDeleted,
     KvPut,
     Origin,
@@ -31,12 +35,17 @@ from namesrv_stream.route.events import (
     TopicRegistered,
     WritePermChanged,
 )
-from namesrv_stream.route.fold_state import FoldState, Lease, LeaseHolder, LeaseKey
+from namesrv_stream.route.fencing import displaced, later_holder, superseded
+from namesrv_stream.route.fold_state import FoldState
 from namesrv_stream.route.fold_step import DeadLetter, FoldOutput, FoldStep, Record
 from namesrv_stream.route.group_store import GroupDict, GroupStore
-from namesrv_stream.route.liveness import advance_clocks, end_hold, retire
+from namesrv_stream.route.holders import held_by
+from namesrv_stream.route.lease import Lease, LeaseHolder, LeaseKey
+from namesrv_stream.route.liveness import advance_clocks, close, end_hold, heard, let_go, retire
 from namesrv_stream.route.model import Registration
 from namesrv_stream.route.partitioner import partition_of
+from namesrv_stream.route.setting_history import change_detail
+from namesrv_stream.route.settings import setting_text
 
 __all__ = ["DeadLetter", "FoldOutput", "GroupDict", "GroupStore", "Record", "fold"]
 
@@ -108,6 +117,8 @@ def _apply(step: FoldStep, event: Event) -> None:
             step.row(ChangeKind.KV, True, Cause.KV_DELETED, namespace=event.namespace, key=event.key)
         case SettingsChanged():
             _change_settings(step, event)
+        case GuardReleased():
+            _release_guard(step, event)
         case ServerStarted():
             step.server_row(event.origin.server_id, Cause.SERVER_STARTED, "talking")
         case ServerResumed():
@@ -138,7 +149,7 @@ def _heartbeat(step: FoldStep, event: BrokerHeartbeat) -> None:
     if event.proof is Proof.HEARTBEAT:
         # Refreshes and never creates, nor changes the connection.
         if lease is not None and held is not None:
-            state.refresh(key, lease, server_id)
+            heard(step, key, lease, server_id, Cause.HEARD)
         return
     if (
         lease is not None
@@ -147,7 +158,7 @@ def _heartbeat(step: FoldStep, event: BrokerHeartbeat) -> None:
         and lease.registration_hash == event.registration_hash
         and held.holder == event.origin.holder
     ):
-        state.refresh(key, lease, server_id)
+        heard(step, key, lease, server_id, Cause.HEARD)
         return
     group = step.group(event.broker_name)
     retained = group.registrations.get(event.live_key)
@@ -156,9 +167,9 @@ def _heartbeat(step: FoldStep, event: BrokerHeartbeat) -> None:
         return
     if lease is not None and held is not None:
         # Another hash still proves life, and over which connection.
-        step.change(group, rules.hold(group, event.live_key, server_id, event.origin.holder), Cause.REGISTERED)
-        held.holder = event.origin.holder
-        state.refresh(key, lease, server_id)
+        held.holder = later_holder(held, event.origin)
+        step.change(group, rules.hold(group, event.live_key, server_id, held.holder), Cause.REGISTERED)
+        heard(step, key, lease, server_id, Cause.HEARD)
     step.row(
         ChangeKind.REGISTRATION_WANTED,
         False,
@@ -174,36 +185,40 @@ def _register(step: FoldStep, origin: Origin, registration: Registration, cause:
     state = step.state
     key = LeaseKey(registration.broker_name, registration.live_key)
     lease = state.leases.get(key)
+    held = lease.holders.get(origin.server_id) if lease else None
+    holder = later_holder(held, origin)
     old = step.group(key.broker_name)
     outcome = rules.register(
         old,
         registration,
         origin.server_id,
-        origin.holder,
+        holder,
         delete_topic_with_broker_registration=state.settings.delete_topic_with_broker_registration,
     )
     if outcome.ignored is not None:
         step.ignored(key, origin, cause, outcome.ignored)
         step.change(old, outcome.group, cause, outcome.ignored)
         if lease is not None and key.live_key not in outcome.group.lives:
-            retire(state, key)
+            retire(step, key, cause, outcome.ignored)
         return
+    if held is not None and holder != origin.holder:
+        step.ignored(key, origin, cause, f"the connection only: it {superseded(origin, held)}")
     if lease is not None and outcome.group.topics is old.topics and cause is Cause.RETURNED:
         cause = Cause.REGISTERED  # Nothing returned: another connection, or another broker of the name moved.
-    changed = step.change(old, outcome.group, cause)
+    changed = step.change(old, outcome.group, cause, displaced(old, registration))
     if lease is None:
         lease = Lease(registration.timeout_ms, registration.registration_hash)
         state.add_lease(key, lease)
         state.gone.pop(key, None)
+        state.forget_closes(key)
     state.set_timeout(key, lease, registration.timeout_ms)
     lease.registration_hash = registration.registration_hash
     lease.settled = not changed
-    held = lease.holders.get(origin.server_id)
     if held is None:
-        lease.holders[origin.server_id] = LeaseHolder(origin.holder, 0, 0)
+        lease.holders[origin.server_id] = LeaseHolder(holder, 0, 0)
     else:
-        held.holder = origin.holder
-    state.refresh(key, lease, origin.server_id)
+        held.holder = holder
+    heard(step, key, lease, origin.server_id, cause)
 
 
 def _leave(step: FoldStep, event: BrokerUnregistered | BrokerDisconnected) -> None:
@@ -211,16 +226,20 @@ def _leave(step: FoldStep, event: BrokerUnregistered | BrokerDisconnected) -> No
     origin, key = event.origin, LeaseKey(event.broker_name, event.live_key)
     lease = step.state.leases.get(key)
     held = lease.holders.get(origin.server_id) if lease else None
-    if isinstance(event, BrokerUnregistered):
-        cause, detail = Cause.UNREGISTERED, None
-    else:
-        cause, detail = Cause.DISCONNECTED, event.reason
+    is_close = isinstance(event, BrokerDisconnected)
+    cause = Cause.DISCONNECTED if is_close else Cause.UNREGISTERED
     if lease is None or held is None:
         step.ignored(key, origin, cause, f"not heard at {origin.server_id}")
-    elif origin.holder < held.holder or (origin.holder > held.holder and cause is Cause.DISCONNECTED):
-        step.ignored(key, origin, cause, _superseded(origin, held))
+        if lease is None and not is_close:
+            step.state.forget_closes(key)
+    elif origin.holder < held.holder or (origin.holder > held.holder and is_close):
+        step.ignored(key, origin, cause, superseded(origin, held))
+    elif is_close and guard.is_closed(lease, origin.server_id):
+        step.ignored(key, origin, cause, "closed already: the guard holds the broker")
+    elif isinstance(event, BrokerDisconnected):
+        close(step, key, lease, origin.server_id, event.reason)
     else:
-        end_hold(step, key, lease, origin.server_id, cause, detail)
+        end_hold(step, key, lease, origin.server_id, cause, None)
 
 
 def _delete_topic(step: FoldStep, event: TopicDeleted) -> None:
@@ -232,28 +251,30 @@ def _delete_topic(step: FoldStep, event: TopicDeleted) -> None:
 
 def _change_settings(step: FoldStep, event: SettingsChanged) -> None:
     state = step.state
+    before = {name: setting_text(value) for name, value in asdict(state.settings).items()}
     state.settings = state.settings.with_values(dict(event.values))
     state.requeue()
     for lease in state.leases.values():
         lease.settled = False  # The rules of a registration depend on them.
     namespaces = ("effective", "config") if event.source == "config" else ("effective",)
     for name, value in event.values:
-        text = str(value).lower()
+        text = setting_text(value)
         for namespace in namespaces:
-            detail = f"by {event.source}"
+            detail = change_detail(event.source, before.get(name))
             columns = {"namespace": namespace, "key": name, "value": text}
             step.row(ChangeKind.SETTING, False, Cause.SETTINGS_CHANGED, detail, **columns)
+    for cluster in sorted({key.live_key.cluster for key, lease in state.leases.items() if lease.hold}):
+        if not state.settings.is_guarded(cluster):
+            let_go(step, cluster, Cause.SETTINGS_CHANGED, f"by {event.source}")
+
+
+def _release_guard(step: FoldStep, event: GuardReleased) -> None:
+    if not let_go(step, event.cluster, Cause.GUARD_RELEASED, f"by {event.source}"):
+        detail = f"by {event.source}: no broker of {event.cluster} is held"
+        step.row(ChangeKind.IGNORED, False, Cause.GUARD_RELEASED, detail, cluster=event.cluster)
 
 
 def _resume(step: FoldStep, server_id: str) -> None:
-    for key, lease in step.state.leases.items():
-        if server_id in lease.holders:
-            step.state.refresh(key, lease, server_id)
+    for key, lease in held_by(step.state, server_id):
+        heard(step, key, lease, server_id, Cause.SERVER_RESUMED, f"{server_id} lost records")
     step.server_row(server_id, Cause.SERVER_RESUMED, "talking")
-
-
-def _superseded(origin: Origin, held: LeaseHolder) -> str:
-    return (
-        f"came over connection {origin.connection_id} of epoch {origin.server_epoch}, but the broker is held over"
-        f" {held.holder.connection_id} of epoch {held.holder.server_epoch}"
-    )

@@ -4,77 +4,20 @@ It is read and written with every batch, so it is small: a lease is some hundred
 """
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 
+from namesrv_stream.route.hold import Hold
+from namesrv_stream.route.lease import Lease, LeaseHolder, LeaseKey, RecentClose, ServerClock
 from namesrv_stream.route.model import Holder, LiveKey
-from namesrv_stream.route.settings import FoldSettings
+from namesrv_stream.route.settings import FoldSettings, SettingValue
 
-STATE_VERSION = 1
+__all__ = ["FoldState", "Lease", "LeaseHolder", "LeaseKey", "ServerClock", "decode_state", "encode_state"]
 
-
-class LeaseKey(NamedTuple):
-    """One broker process: a broker name with its key in brokerLiveTable."""
-
-    broker_name: str
-    live_key: LiveKey
-
-
-@dataclass(slots=True)
-class ServerClock:
-    """Observed time of one server, which is what its brokers age by.
-
-    Attributes:
-        server_epoch: Of its newest start.
-        observed_ms: Sum of the steps between its records, each cut at ``max_gap_ms``.
-        previous_at_ms: LogAppendTime of its last record, even where that was lower than one before.
-        heard_ms: The partition's observed time at its last record.
-        silent: Whether nothing came from it for ``server_silent_ms`` while others talked.
-        lost: Whether nothing came for ``server_lost_ms``; it then holds nothing.
-    """
-
-    server_epoch: int
-    observed_ms: int
-    previous_at_ms: int
-    heard_ms: int
-    silent: bool = False
-    lost: bool = False
-
-
-@dataclass(slots=True)
-class LeaseHolder:
-    """One server's hold on a broker.
-
-    Attributes:
-        seen_ms: That server's observed time when it last heard the broker.
-        heard_ms: The partition's observed time then.
-        queued_ms: Deadline under which the holder stands in its server's queue; the true one is never earlier.
-    """
-
-    holder: Holder
-    seen_ms: int
-    heard_ms: int
-    queued_ms: int = -1
-
-
-@dataclass(slots=True)
-class Lease:
-    """Liveness of one broker process.
-
-    Attributes:
-        asked_timeout_ms: What the broker asked for; None for the default.
-        settled: Whether folding its registration once more would change nothing.
-        ended_heard_ms: Partition time at which the server that ended its hold last had heard the broker.
-    """
-
-    asked_timeout_ms: int | None
-    registration_hash: str
-    settled: bool = False
-    holders: dict[str, LeaseHolder] = field(default_factory=dict)
-    ended_heard_ms: int | None = None
+STATE_VERSION = 2
 
 
 @dataclass(slots=True)
@@ -103,23 +46,45 @@ class FoldState:
     # Derived from the above, never stored.
     _queues: dict[str, list[tuple[int, LeaseKey]]] = field(default_factory=dict)
     _keys_of_name: dict[str, set[LeaseKey]] = field(default_factory=dict)
+    _of_cluster: dict[str, dict[LeaseKey, Lease]] = field(default_factory=dict)
 
     def leases_of(self, broker_name: str) -> Iterator[Lease]:
         return (self.leases[k] for k in self._keys_of_name.get(broker_name, ()))
 
+    def leases_of_cluster(self, cluster: str) -> Mapping[LeaseKey, Lease]:
+        """In no particular order."""
+        return self._of_cluster.get(cluster, {})
+
     def add_lease(self, key: LeaseKey, lease: Lease) -> None:
         self.leases[key] = lease
         self._keys_of_name.setdefault(key.broker_name, set()).add(key)
+        self._of_cluster.setdefault(key.live_key.cluster, {})[key] = lease
 
     def remove_lease(self, key: LeaseKey) -> None:
         if self.leases.pop(key, None) is not None:
-            keys = self._keys_of_name[key.broker_name]
+            keys, of_cluster = self._keys_of_name[key.broker_name], self._of_cluster[key.live_key.cluster]
             keys.discard(key)
+            del of_cluster[key]
             if not keys:
                 del self._keys_of_name[key.broker_name]
+            if not of_cluster:
+                del self._of_cluster[key.live_key.cluster]
 
     def timeout_ms(self, lease: Lease) -> int:
         return self.settings.effective_timeout_ms(lease.asked_timeout_ms)
+
+    def deadline_ms(self, lease: Lease, held: LeaseHolder) -> int:
+        """The last moment of a hold, by its server's clock; the guard gives it some more timeouts."""
+        timeout_ms = self.settings.effective_timeout_ms(lease.asked_timeout_ms)
+        if lease.hold is not None:
+            timeout_ms *= 1 + self.settings.guard_hold_timeouts
+        return held.seen_ms + timeout_ms
+
+    def forget_closes(self, key: LeaseKey) -> None:
+        """The broker is back, or said goodbye: that its connection was closed means nothing any more."""
+        for clock in self.servers.values():
+            if clock.closes:
+                clock.closes = [c for c in clock.closes if c.key != key]
 
     def refresh(self, key: LeaseKey, lease: Lease, server_id: str) -> None:
         """The server heard the broker just now: its hold starts again from age zero."""
@@ -132,8 +97,7 @@ class FoldState:
         """The broker asks for a timeout, by which its hold at every server ages."""
         if lease.asked_timeout_ms != asked_timeout_ms:
             lease.asked_timeout_ms = asked_timeout_ms
-            for server_id in lease.holders:
-                self._queue(key, lease, server_id)
+            self.requeue_lease(key, lease)
 
     def take_expired(self, server_id: str) -> list[LeaseKey]:
         """The brokers whose hold at ``server_id`` ran out, by deadline and key; the caller must end those holds.
@@ -150,7 +114,7 @@ class FoldState:
             held = lease.holders.get(server_id) if lease else None
             if lease is None or held is None or held.queued_ms != queued_ms:
                 continue
-            deadline_ms = held.seen_ms + self.timeout_ms(lease)
+            deadline_ms = self.deadline_ms(lease, held)
             if deadline_ms < now_ms:
                 held.queued_ms = -1
                 expired.append((deadline_ms, key))
@@ -164,12 +128,17 @@ class FoldState:
         self._queues = {}
         for key, lease in self.leases.items():
             for server_id, held in lease.holders.items():
-                self._enqueue(key, held, server_id, held.seen_ms + self.timeout_ms(lease))
+                self._enqueue(key, held, server_id, self.deadline_ms(lease, held))
+
+    def requeue_lease(self, key: LeaseKey, lease: Lease) -> None:
+        """Its deadlines may have come nearer."""
+        for server_id in lease.holders:
+            self._queue(key, lease, server_id)
 
     def _queue(self, key: LeaseKey, lease: Lease, server_id: str) -> None:
         """Queue a hold; lazily, for an entry moves only when it is popped or when its deadline came nearer."""
         held = lease.holders[server_id]
-        deadline_ms = held.seen_ms + self.timeout_ms(lease)
+        deadline_ms = self.deadline_ms(lease, held)
         if held.queued_ms < 0 or deadline_ms < held.queued_ms:
             self._enqueue(key, held, server_id, deadline_ms)
 
@@ -190,7 +159,7 @@ def encode_state(state: FoldState) -> bytes:
             "observed_ms": state.observed_ms,
             "previous_at_ms": state.previous_at_ms,
             "settings": asdict(state.settings),
-            "servers": {s: asdict(c) for s, c in state.servers.items()},
+            "servers": {s: _clock_fields(c) for s, c in state.servers.items()},
             "leases": [_lease_fields(k, v) for k, v in state.leases.items()],
             "gone": [[k.broker_name, *k.live_key, at_ms] for k, at_ms in state.gone.items()],
         }
@@ -201,9 +170,11 @@ def decode_state(data: bytes) -> FoldState:
     """Inverse of ``encode_state``.
 
     Raises:
-        ValueError: The state was written by another version of the fold.
+        ValueError: The state was written by a newer version of the fold.
     """
     fields: dict[str, Any] = orjson.loads(data)
+    if fields["state_version"] == 1:
+        fields = _from_version_1(fields)
     if fields["state_version"] != STATE_VERSION:
         raise ValueError(f"fold state of version {fields['state_version']}, this code reads {STATE_VERSION}")
     state = FoldState(
@@ -213,27 +184,65 @@ def decode_state(data: bytes) -> FoldState:
         at_ms=fields["at_ms"],
         observed_ms=fields["observed_ms"],
         previous_at_ms=fields["previous_at_ms"],
-        settings=FoldSettings(**fields["settings"]),
-        servers={s: ServerClock(**c) for s, c in fields["servers"].items()},
+        settings=FoldSettings().with_values({n: _frozen(v) for n, v in fields["settings"].items()}),
+        servers={s: _read_clock(c) for s, c in fields["servers"].items()},
         gone={LeaseKey(n, LiveKey(c, a)): at_ms for n, c, a, at_ms in fields["gone"]},
     )
-    for name, cluster, addr, asked_ms, registration_hash, settled, ended_ms, holders in fields["leases"]:
-        held = {s: LeaseHolder(Holder(e, c), seen, heard) for s, e, c, seen, heard in holders}
-        state.add_lease(
-            LeaseKey(name, LiveKey(cluster, addr)), Lease(asked_ms, registration_hash, settled, held, ended_ms)
-        )
+    for lease in fields["leases"]:
+        state.add_lease(*_read_lease(lease))
     state.requeue()
     return state
 
 
+def _from_version_1(fields: dict[str, Any]) -> dict[str, Any]:
+    """A state from before the guard: nothing is held, and no close remembered."""
+    servers = {s: [*clock.values(), []] for s, clock in fields["servers"].items()}
+    leases = [[*lease, holders, ended_ms, None, False] for *lease, ended_ms, holders in fields["leases"]]
+    return fields | {"state_version": 2, "servers": servers, "leases": leases}
+
+
+def _clock_fields(clock: ServerClock) -> list[Any]:
+    closes = [[c.closed_ms, c.reason, _lease_fields(c.key, c.lease)] for c in clock.closes]
+    return [
+        clock.server_epoch,
+        clock.observed_ms,
+        clock.previous_at_ms,
+        clock.heard_ms,
+        clock.silent,
+        clock.lost,
+        closes,
+    ]
+
+
+def _read_clock(fields: list[Any]) -> ServerClock:
+    *values, stored = fields
+    clock = ServerClock(*values)
+    for closed_ms, reason, lease_fields in stored:
+        key, lease = _read_lease(lease_fields)
+        clock.closes.append(RecentClose(key, closed_ms, reason, lease))
+    return clock
+
+
 def _lease_fields(key: LeaseKey, lease: Lease) -> list[Any]:
-    holders = [[s, *h.holder, h.seen_ms, h.heard_ms] for s, h in lease.holders.items()]
     return [
         key.broker_name,
         *key.live_key,
         lease.asked_timeout_ms,
         lease.registration_hash,
         lease.settled,
+        [[s, *h.holder, h.seen_ms, h.heard_ms] for s, h in lease.holders.items()],
         lease.ended_heard_ms,
-        holders,
+        lease.hold and list(lease.hold),
+        lease.released,
     ]
+
+
+def _read_lease(fields: list[Any]) -> tuple[LeaseKey, Lease]:
+    name, cluster, addr, asked_ms, registration_hash, settled, holders, ended_ms, hold, released = fields
+    held = {s: LeaseHolder(Holder(e, c), seen, heard) for s, e, c, seen, heard in holders}
+    lease = Lease(asked_ms, registration_hash, settled, held, ended_ms, Hold(*hold) if hold else None, released)
+    return LeaseKey(name, LiveKey(cluster, addr)), lease
+
+
+def _frozen(value: Any) -> SettingValue:
+    return tuple(value) if isinstance(value, list) else value

@@ -8,15 +8,17 @@ A server from which nothing came for ``server_silent_ms``, while others talked, 
 broker that a talking server heard later and saw end. After ``server_lost_ms`` all its holds end.
 """
 
-from collections.abc import Iterable
 from dataclasses import replace
 
 from namesrv_stream.route import group as rules
+from namesrv_stream.route import guard
 from namesrv_stream.route.changes import Cause
 from namesrv_stream.route.events import DIRECT, JOB, Event, ServerResumed
-from namesrv_stream.route.fold_state import FoldState, Lease, LeaseHolder, LeaseKey, ServerClock
+from namesrv_stream.route.fold_state import FoldState
 from namesrv_stream.route.fold_step import FoldStep
 from namesrv_stream.route.group import BrokerGroup
+from namesrv_stream.route.holders import drop_hold, held_by, is_vouched_for, not_heard, others
+from namesrv_stream.route.lease import Lease, LeaseKey, RecentClose, ServerClock
 
 
 def advance_clocks(step: FoldStep, event: Event) -> None:
@@ -38,6 +40,9 @@ def advance_clocks(step: FoldStep, event: Event) -> None:
     clock.observed_ms += _gap_ms(state, clock.previous_at_ms, at_ms)
     clock.previous_at_ms = at_ms
     clock.heard_ms = state.observed_ms
+    if clock.closes:
+        since_ms = clock.observed_ms - state.settings.guard_close_window_ms
+        clock.closes = [close for close in clock.closes if close.closed_ms >= since_ms]
     if clock.silent:
         clock.silent = clock.lost = False
         step.server_row(server_id, Cause.SERVER_HEARD, "talking")
@@ -49,28 +54,86 @@ def advance_clocks(step: FoldStep, event: Event) -> None:
     _forget_gone(step)
 
 
+def heard(step: FoldStep, key: LeaseKey, lease: Lease, server_id: str, cause: Cause, detail: str | None = None) -> None:
+    """A server heard a broker just now: its hold starts again from age zero, and the guard lets go of it."""
+    step.state.refresh(key, lease, server_id)
+    lease.released = False
+    hold = lease.hold
+    if hold is None:
+        return
+    guard.release(step, key, lease, cause, detail or f"heard at {server_id}")
+    if hold.goes_with == Cause.DISCONNECTED and hold.server_id != server_id and hold.server_id in lease.holders:
+        drop_hold(step, key, lease, hold.server_id, Cause.DISCONNECTED, hold.reason)
+
+
+def close(step: FoldStep, key: LeaseKey, lease: Lease, server_id: str, reason: str) -> None:
+    """The connection is closed over which a server heard a broker."""
+    state = step.state
+    clock = state.servers[server_id]
+    is_last = not _is_vouched_for_without(state, lease, server_id)
+    if is_last and guard.keep(step, key, server_id, Cause.DISCONNECTED, reason):
+        return
+    is_doubtful = is_last and not lease.released and state.settings.is_guarded(key.live_key.cluster)
+    end_hold(step, key, lease, server_id, Cause.DISCONNECTED, reason)
+    if is_doubtful:
+        clock.closes.append(RecentClose(key, clock.observed_ms, reason, lease))
+
+
 def end_hold(step: FoldStep, key: LeaseKey, lease: Lease, server_id: str, cause: Cause, detail: str | None) -> None:
     """End one server's hold; the broker goes with it unless another server can vouch for it."""
     ended = lease.holders[server_id]
-    rest = {s: h for s, h in lease.holders.items() if s != server_id}
-    if not _is_vouched_for(step.state, rest, ended.heard_ms):
+    if not _is_vouched_for_without(step.state, lease, server_id):
         remove(step, key, cause, detail)
         return
-    _drop_hold(step, key, lease, server_id, cause, detail)
+    still = f"still held by {', '.join(sorted(others(lease, server_id)))}"
+    drop_hold(step, key, lease, server_id, cause, f"{detail}; {still}" if detail else still)
     lease.ended_heard_ms = max(ended.heard_ms, lease.ended_heard_ms or 0)
+
+
+def let_go(step: FoldStep, cluster: str, cause: Cause, detail: str) -> bool:
+    """Brokers of a cluster that the guard holds, or soon would, go as if there were no guard, until they are heard.
+
+    Returns:
+        Whether it held any.
+    """
+    state = step.state
+    was_any = False
+    leases = state.leases_of_cluster(cluster).items()
+    ending = [(k, v) for k, v in leases if v.hold is not None or guard.is_fading(state, v)]
+    for key, lease in sorted(ending, key=lambda kv: kv[0]):
+        hold = lease.hold
+        lease.released = True
+        if hold is None:
+            continue
+        was_any = True
+        guard.release(step, key, lease, cause, detail)
+        if hold.goes_with == Cause.DISCONNECTED and hold.server_id in lease.holders:
+            end_hold(step, key, lease, hold.server_id, Cause.DISCONNECTED, hold.reason)
+        elif not is_vouched_for(state, lease.holders, lease.ended_heard_ms):
+            remove(step, key, Cause(hold.goes_with), hold.reason)
+    for server_id in sorted(state.servers):
+        _expire(step, server_id, state.servers[server_id])
+    return was_any
 
 
 def remove(step: FoldStep, key: LeaseKey, cause: Cause, detail: str | None) -> None:
     """End a broker process; its registration is retained for a while."""
     old = step.group(key.broker_name)
     step.change(old, rules.unregister(old, key.live_key), cause, detail)
-    retire(step.state, key)
+    retire(step, key, cause, detail)
 
 
-def retire(state: FoldState, key: LeaseKey) -> None:
+def retire(step: FoldStep, key: LeaseKey, cause: Cause, detail: str | None) -> None:
     """The lease of a broker process that is gone from its group ends."""
+    state = step.state
+    guard.release(step, key, state.leases[key], cause, detail)
     state.remove_lease(key)
     state.gone[key] = state.at_ms
+
+
+def _is_vouched_for_without(state: FoldState, lease: Lease, server_id: str) -> bool:
+    """Whether another server keeps a broker that has just ended at this one."""
+    return is_vouched_for(state, others(lease, server_id), lease.holders[server_id].heard_ms)
 
 
 def _clock(step: FoldStep, server_id: str, server_epoch: int) -> ServerClock:
@@ -90,12 +153,22 @@ def _gap_ms(state: FoldState, previous_ms: int, at_ms: int) -> int:
 
 def _expire(step: FoldStep, server_id: str, clock: ServerClock) -> None:
     state = step.state
+    few: set[str] = set()  # Clusters of which too few end at once: fewer still, when one of them is gone.
     for key in state.take_expired(server_id):
         lease = state.leases[key]
-        unheard_ms = clock.observed_ms - lease.holders[server_id].seen_ms
-        timeout_ms = state.timeout_ms(lease)
-        detail = f"not heard for {unheard_ms} ms of observed time at {server_id}, timeout {timeout_ms} ms"
-        end_hold(step, key, lease, server_id, Cause.EXPIRED, detail)
+        if state.deadline_ms(lease, lease.holders[server_id]) >= clock.observed_ms:
+            continue  # The guard holds it, since it looked at one of those before.
+        cause, detail, hold = Cause.EXPIRED, not_heard(state, lease, server_id), lease.hold
+        if hold is not None:
+            if guard.is_closed(lease, server_id):
+                cause, detail = Cause.DISCONNECTED, hold.reason
+            detail += "; the guard held it until now"
+        elif key.live_key.cluster not in few and not _is_vouched_for_without(state, lease, server_id):
+            if guard.keep(step, key, server_id, cause, detail):
+                continue
+            if not lease.released:
+                few.add(key.live_key.cluster)
+        end_hold(step, key, lease, server_id, cause, detail)
 
 
 def _watch_servers(step: FoldStep) -> None:
@@ -109,46 +182,32 @@ def _watch_servers(step: FoldStep) -> None:
         if not clock.silent and quiet_ms >= state.settings.server_silent_ms:
             clock.silent = True
             step.server_row(server_id, Cause.SERVER_SILENT, "silent")
-            for key, lease in _held_by(state, server_id):
-                if not _is_vouched_for(state, lease.holders, lease.ended_heard_ms):
-                    detail = f"still heard only by {server_id}, which is silent"
-                    remove(step, key, Cause.SERVER_SILENT, detail)
+            _end_what_nobody_vouches_for(step, server_id)
         if clock.silent and quiet_ms >= state.settings.server_lost_ms:
             clock.lost = True
             step.server_row(server_id, Cause.SERVER_LOST, "lost")
-            for key, lease in _held_by(state, server_id):
+            for key, lease in held_by(state, server_id):
                 _lose(step, key, lease, server_id)
+
+
+def _end_what_nobody_vouches_for(step: FoldStep, server_id: str) -> None:
+    """A server fell silent: its word counts no more for brokers that others saw end."""
+    state = step.state
+    detail = f"still heard only by {server_id}, which is silent"
+    for key, lease in held_by(state, server_id):
+        if lease.hold is not None or is_vouched_for(state, lease.holders, lease.ended_heard_ms):
+            continue
+        if not guard.keep(step, key, server_id, Cause.SERVER_SILENT, detail):
+            remove(step, key, Cause.SERVER_SILENT, detail)
 
 
 def _lose(step: FoldStep, key: LeaseKey, lease: Lease, server_id: str) -> None:
     """End the hold of a lost server; nobody saw the broker end, so other holds stand as they stood without it."""
-    rest = {s: h for s, h in lease.holders.items() if s != server_id}
     detail = f"nothing came from {server_id} for {step.state.settings.server_lost_ms} ms of observed time"
-    if _is_vouched_for(step.state, rest, lease.ended_heard_ms):
-        _drop_hold(step, key, lease, server_id, Cause.SERVER_LOST, detail)
+    if is_vouched_for(step.state, others(lease, server_id), lease.ended_heard_ms):
+        drop_hold(step, key, lease, server_id, Cause.SERVER_LOST, detail)
     else:
         remove(step, key, Cause.SERVER_LOST, detail)
-
-
-def _held_by(state: FoldState, server_id: str) -> Iterable[tuple[LeaseKey, Lease]]:
-    return sorted(((k, v) for k, v in state.leases.items() if server_id in v.holders), key=lambda kv: kv[0])
-
-
-def _is_vouched_for(state: FoldState, holders: dict[str, LeaseHolder], ended_heard_ms: int | None) -> bool:
-    """Whether one of ``holders`` keeps a broker that ended elsewhere.
-
-    Args:
-        ended_heard_ms: When the server that saw it end had last heard it, partition time; None where none saw that.
-    """
-    if ended_heard_ms is None:
-        return bool(holders)
-    return any(not state.servers[s].silent or h.heard_ms > ended_heard_ms for s, h in holders.items())
-
-
-def _drop_hold(step: FoldStep, key: LeaseKey, lease: Lease, server_id: str, cause: Cause, detail: str | None) -> None:
-    old = step.group(key.broker_name)
-    step.change(old, rules.end_holder(old, key.live_key, server_id), cause, detail)
-    lease.holders = {s: h for s, h in lease.holders.items() if s != server_id}
 
 
 def _forget_gone(step: FoldStep) -> None:

@@ -1,12 +1,12 @@
 """The fold's state made from the tables alone, for a partition of which nothing better is left.
 
 The tables say who is live, held by whom and under which settings; they do not say how old each hold is. So every
-broker starts again from age zero: one that died meanwhile goes a timeout later, and none goes early.
+broker starts again from age zero: one that died meanwhile goes a timeout later, and none goes early. What the guard
+held, it holds, from age zero too.
 """
 
-import json
-
 from namesrv_stream.route.fold_state import FoldState, Lease, LeaseHolder, LeaseKey, ServerClock
+from namesrv_stream.route.settings import setting_value
 from namesrv_stream.route.table import RouteTable
 
 
@@ -20,7 +20,9 @@ def rebuilt_state(partition: int, partitions: int, next_offset: int, at_ms: int,
         at_ms: Highest LogAppendTime that the tables have of the partition, epoch milliseconds.
         table: Made of the partition's rows alone.
     """
-    values = {name: json.loads(text) for (namespace, name), text in table.settings.items() if namespace == "effective"}
+    values = {
+        name: setting_value(text) for (namespace, name), text in table.settings.items() if namespace == "effective"
+    }
     state = FoldState(partition, partitions, next_offset, at_ms)
     state.settings = state.settings.with_values(values)
     for (_, server_id), (epoch, standing) in table.servers.items():
@@ -28,11 +30,12 @@ def rebuilt_state(partition: int, partitions: int, next_offset: int, at_ms: int,
         state.servers[server_id] = ServerClock(epoch, 0, 0, 0, silent=is_lost or standing == "silent", lost=is_lost)
     for name, group in table.groups.items():
         for live_key, live in group.lives.items():
-            lease = Lease(live.timeout_ms, live.registration_hash)
+            key = LeaseKey(name, live_key)
+            lease = Lease(live.timeout_ms, live.registration_hash, hold=table.held.get(key))
             for server_id, holder in live.holders.items():
                 state.servers.setdefault(server_id, ServerClock(holder.server_epoch, 0, 0, 0))
                 lease.holders[server_id] = LeaseHolder(holder, 0, 0)
-            state.add_lease(LeaseKey(name, live_key), lease)
+            state.add_lease(key, lease)
         for live_key in group.registrations.keys() - group.lives.keys():
             state.gone[LeaseKey(name, live_key)] = at_ms
     state.requeue()

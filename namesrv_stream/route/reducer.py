@@ -11,6 +11,8 @@ from typing import Any
 
 from namesrv_stream.route.changes import ChangeKind, RouteChange
 from namesrv_stream.route.group import BrokerGroup
+from namesrv_stream.route.hold import decode_hold
+from namesrv_stream.route.lease import LeaseKey
 from namesrv_stream.route.model import BrokerLive, DataVersion, Holder, LiveKey, shared_queue_data
 from namesrv_stream.route.registration_json import decode_mapping, decode_registration
 from namesrv_stream.route.table import RouteTable
@@ -47,6 +49,9 @@ def apply(table: RouteTable, changes: Iterable[RouteChange]) -> set[str]:
             settings_of.setdefault(change.partition, []).append(change)
         elif change.kind == ChangeKind.SERVER:
             table.servers[change.partition, change.server_id or ""] = (change.server_epoch or 0, change.value or "")
+        elif change.kind == ChangeKind.GUARD:
+            held = LeaseKey(change.broker_name or "", _live_key(change))
+            _put(table.held, held, None if change.gone else decode_hold(change.value or ""))
     for partition, rows in settings_of.items():
         table.replace_settings(partition, apply_to_settings(table.settings_of(partition), rows))
     for name, rows in rows_of_name.items():

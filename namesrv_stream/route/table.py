@@ -7,6 +7,8 @@ changed. Nothing waits and nothing else writes, so a reader on the same event lo
 from collections.abc import Iterator, Mapping
 
 from namesrv_stream.route.group import BrokerGroup, is_nothing
+from namesrv_stream.route.hold import Hold
+from namesrv_stream.route.lease import LeaseKey
 from namesrv_stream.route.model import QueueData
 
 
@@ -18,6 +20,7 @@ class RouteTable:
         kv: namespace to key to value.
         settings: (namespace "effective" or "config", name) to JSON text, of the lowest partition that has it.
         servers: (partition, server_id) to (server epoch, state).
+        held: Brokers that would be gone, did the mass-expiry guard not keep them; they are in ``groups`` as well.
         brokers_version: Counts the changes of brokerAddrTable and clusterAddrTable.
     """
 
@@ -26,6 +29,7 @@ class RouteTable:
         self.kv: dict[str, dict[str, str]] = {}
         self.settings: dict[tuple[str, str], str] = {}
         self.servers: dict[tuple[int, str], tuple[int, str]] = {}
+        self.held: dict[LeaseKey, Hold] = {}
         self.brokers_version = 0
         self._settings_of: dict[int, dict[tuple[str, str], str]] = {}
         self._names_of_topic: dict[str, dict[str, None]] = {}

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from namesrv_stream.route.changes import ChangeKind, RouteChange
 from namesrv_stream.route.event_json import routing_key
 from namesrv_stream.route.events import AcceptedEvent, KvDeleted, KvPut, TopicDeleted
-from namesrv_stream.route.group import BrokerGroup
+from namesrv_stream.route.group import BrokerGroup, is_nothing
 from namesrv_stream.route.overlay import Overlay, Pending
 from namesrv_stream.route.partitioner import partition_of
 from namesrv_stream.route.reducer import GROUP_KINDS, apply, apply_to_group, apply_to_namespace, apply_to_settings
@@ -70,6 +70,21 @@ class RouteView:
         """A group as the committed rows have it."""
         return self._groups[name].committed if name in self._groups else self.table.group(name)
 
+    def committed_table(self) -> RouteTable:
+        """What the committed rows say, without what is pending; without indexes, so for reading it through only."""
+        table = RouteTable()
+        table.groups = {**self.table.groups, **{name: self._groups[name].committed for name in self._groups}}
+        table.groups = {name: group for name, group in table.groups.items() if not is_nothing(group)}
+        namespaces = {**self.table.kv, **{name: self._namespaces[name].committed for name in self._namespaces}}
+        table.kv = {name: dict(entries) for name, entries in namespaces.items() if entries is not None}
+        table.servers, table.held = dict(self.table.servers), dict(self.table.held)
+        for partition in range(self._partitions):
+            is_changing = partition in self._settings
+            values = self._settings[partition].committed if is_changing else self.table.settings_of(partition)
+            if values:
+                table.replace_settings(partition, values)
+        return table
+
     def accept(self, event: AcceptedEvent) -> tuple[list[Pending], set[str]]:
         """Apply an event at once.
 
@@ -79,17 +94,25 @@ class RouteView:
         """
         key = routing_key(event)
         if key is None:
-            return self._accept_everywhere(event)
+            tickets = [Pending(event) for _ in range(self._partitions)]
+            return tickets, self._take_in_broadcast(event, dict(enumerate(tickets)))
         pending = Pending(event)
-        if isinstance(event, KvPut | KvDeleted):
-            entries = self.table.kv.get(key)
-            self._namespaces.lay(key, entries, [pending])
-            return [pending], self._show_namespace(key, namespace_after(entries, [event]))
-        group = self.table.group(key)
-        self._enter(key)
-        self._groups.lay(key, group, [pending])
-        settings = self.table.settings_of(self._partition_of(key))
-        return [pending], self._show_group(group_after(group, [event], settings))
+        return [pending], self._take_in(pending, key)
+
+    def accept_at(self, event: AcceptedEvent, partition: int, offset: int) -> set[str]:
+        """Apply an event that is in the log already, as if it had been accepted here and got there.
+
+        Args:
+            event: One that the fold takes in that partition; an event that goes to every partition is in each of them,
+                and touches the part of the table that hangs on this one.
+            partition: Kafka partition.
+            offset: Not covered by the committed rows, and behind all that was accepted for the partition before.
+
+        Returns:
+            The topics whose route may have changed.
+        """
+        key, pending = routing_key(event), Pending(event, (partition, offset))
+        return self._take_in_broadcast(event, {partition: pending}) if key is None else self._take_in(pending, key)
 
     def drop(self, pending: Pending) -> set[str]:
         """Forget an accepted event that will never be in the log; returns the topics that may have changed."""
@@ -136,25 +159,42 @@ class RouteView:
             self._namespaces[namespace].committed = table.kv.get(namespace)
             self._rebuild_namespace(namespace)
 
-    # ---- events that go to every partition ----
+    # ---- events in ----
 
-    def _accept_everywhere(self, event: AcceptedEvent) -> tuple[list[Pending], set[str]]:
-        tickets = [Pending(event) for _ in range(self._partitions)]
+    def _take_in(self, pending: Pending, key: str) -> set[str]:
+        """Apply an event of one broker name or KV namespace; returns the topics that may have changed."""
+        event = pending.event
+        if isinstance(event, KvPut | KvDeleted):
+            entries = self.table.kv.get(key)
+            self._namespaces.lay(key, entries, [pending])
+            return self._show_namespace(key, namespace_after(entries, [event]))
+        group = self.table.group(key)
+        after = group_after(group, [event], self.table.settings_of(self._partition_of(key)))
+        self._enter(key)
+        self._groups.lay(key, group, [pending])
+        return self._show_group(after)
+
+    def _take_in_broadcast(self, event: AcceptedEvent, tickets: Mapping[int, Pending]) -> set[str]:
+        """Apply an event in the partitions for which it has a ticket; returns the topics that may have changed."""
         for name in self._groups:
-            self._groups[name].pending.append(tickets[self._partition_of(name)])
-        for partition, pending in enumerate(tickets):
+            if (partition := self._partition_of(name)) in tickets:
+                self._groups[name].pending.append(tickets[partition])
+        for partition, pending in tickets.items():
             self._broadcasts.setdefault(partition, []).append(pending)
         touched: set[str] = set()
         if isinstance(event, TopicDeleted):
             for group, _ in list(self.table.queue_data_of(event.topic)):
-                self._enter(group.broker_name)
-                touched |= self._show_group(group_after(group, [event], {}))
+                if self._partition_of(group.broker_name) in tickets:
+                    self._enter(group.broker_name)
+                    touched |= self._show_group(group_after(group, [event], {}))
         else:
-            for partition, pending in enumerate(tickets):
+            for partition, pending in tickets.items():
                 settings = self.table.settings_of(partition)
                 self._settings.lay(partition, settings, [pending])
                 self.table.replace_settings(partition, settings_after(settings, [event]))
-        return tickets, touched
+        return touched
+
+    # ---- events that go to every partition ----
 
     def _drop_broadcast(self, pending: Pending) -> set[str]:
         for tickets in self._broadcasts.values():

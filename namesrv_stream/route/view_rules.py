@@ -9,10 +9,13 @@ from namesrv_stream.route import group as rules
 from namesrv_stream.route.events import (
     AcceptedEvent,
     BrokerDisconnected,
+    BrokerHeartbeat,
     BrokerRegistered,
     BrokerUnregistered,
     KvDeleted,
     KvPut,
+    Origin,
+    Proof,
     SettingsChanged,
     TopicDeleted,
     TopicRegistered,
@@ -20,6 +23,7 @@ from namesrv_stream.route.events import (
 )
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.model import Holder, LiveKey
+from namesrv_stream.route.settings import setting_text
 
 #: (namespace "effective" or "config", name) to JSON text.
 Settings = Mapping[tuple[str, str], str]
@@ -61,7 +65,7 @@ def settings_after(settings: Settings, events: Iterable[AcceptedEvent]) -> Setti
     for event in events:
         if isinstance(event, SettingsChanged):
             for namespace in ("effective", "config") if event.source == "config" else ("effective",):
-                after |= {(namespace, name): str(value).lower() for name, value in event.values}
+                after |= {(namespace, name): setting_text(value) for name, value in event.values}
     return after
 
 
@@ -73,9 +77,11 @@ def _applied(group: BrokerGroup, event: AcceptedEvent, drops_absent: bool) -> Br
                 group,
                 event.registration,
                 origin.server_id,
-                origin.holder,
+                _later_holder(_holder(group, event.registration.live_key, origin.server_id), origin),
                 delete_topic_with_broker_registration=drops_absent,
             ).group
+        case BrokerHeartbeat():
+            return _heard(group, event, drops_absent)
         case BrokerUnregistered():
             held = _holder(group, event.live_key, origin.server_id)
             if held is None or origin.holder < held:
@@ -94,6 +100,24 @@ def _applied(group: BrokerGroup, event: AcceptedEvent, drops_absent: bool) -> Br
             return rules.add_write_perm(group) if event.writable else rules.wipe_write_perm(group)
         case _:
             return group
+
+
+def _heard(group: BrokerGroup, event: BrokerHeartbeat, drops_absent: bool) -> BrokerGroup:
+    """An unchanged registration stands for the one it repeats; of another one, only the connection is known."""
+    if event.proof is Proof.HEARTBEAT:
+        return group
+    retained = group.registrations.get(event.live_key)
+    if retained is not None and retained.registration_hash == event.registration_hash:
+        return _applied(group, BrokerRegistered(event.origin, retained), drops_absent)
+    held = _holder(group, event.live_key, event.origin.server_id)
+    if held is None:
+        return group
+    return rules.hold(group, event.live_key, event.origin.server_id, _later_holder(held, event.origin))
+
+
+def _later_holder(held: Holder | None, origin: Origin) -> Holder:
+    """The connection that holds from now on; see ``fencing.later_holder``."""
+    return held if held is not None and origin.server_epoch < held.server_epoch else origin.holder
 
 
 def _holder(group: BrokerGroup, key: LiveKey, server_id: str) -> Holder | None:

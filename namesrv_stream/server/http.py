@@ -12,9 +12,12 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from namesrv_stream.processor.name_server import NameServer
+from namesrv_stream.route.digest import Part
+from namesrv_stream.route.held_brokers import broker_processes
 from namesrv_stream.server.connections import Connections
 from namesrv_stream.server.gateway import Gateway
 from namesrv_stream.server.listener import NameServerAddrs
+from namesrv_stream.server.served_state import ServedState
 
 
 class HttpServer:
@@ -28,12 +31,14 @@ class HttpServer:
         connections: Connections,
         *,
         name_server_addrs: NameServerAddrs,
+        state: ServedState,
     ) -> None:
         self._bound = bound
         self._server = server
         self._gateway = gateway
         self._connections = connections
         self._name_server_addrs = name_server_addrs
+        self._state = state
         host, port = bound.getsockname()[:2]
         self.address = f"{host}:{port}"
         app = Starlette(
@@ -42,6 +47,10 @@ class HttpServer:
                 Route("/readyz", self._ready),
                 Route("/routes/{topic:path}", self._route),
                 Route("/clusters", self._clusters),
+                Route("/brokers", self._brokers),
+                Route("/state", self._served_state),
+                Route("/state/keys", self._state_keys),
+                Route("/state/rows", self._state_rows),
                 Route("/kv", self._kv),
                 Route("/kv/{namespace:path}", self._kv_namespace),
                 # A client with a unit name asks for nsaddr-UNIT?nofix=1: one list for all units.
@@ -72,6 +81,7 @@ class HttpServer:
         return {
             "kafka": "up" if self._gateway.is_talking else "down",
             "brokers": sum(len(g.broker_addrs) for g in view.table.registered_groups()),
+            "held_brokers": len(view.table.held),
             "connections": len(self._connections),
             "pending_events": view.pending_count,
             "next_offsets": {str(p): o for p, o in sorted(view.next_offsets.items())},
@@ -94,6 +104,29 @@ class HttpServer:
         }
         return JSONResponse(clusters)
 
+    async def _brokers(self, request: Request) -> Response:
+        """Every broker process, and why it is held where it would otherwise be gone; ``?cluster=`` for one cluster."""
+        cluster = request.query_params.get("cluster")
+        return JSONResponse([p for p in broker_processes(self._server.table) if cluster in (None, p["cluster"])])
+
+    async def _served_state(self, _: Request) -> Response:
+        """Version, age, offsets and digest of what is served."""
+        return JSONResponse(await self._state.describe())
+
+    async def _state_keys(self, request: Request) -> Response:
+        """The digest of each part of ``?partition=``."""
+        partition = _partition(request)
+        if partition is None:
+            return JSONResponse({"error": "partition: expected a number"}, 400)
+        return JSONResponse(await self._state.keys(partition))
+
+    async def _state_rows(self, request: Request) -> Response:
+        """What the part ``?partition=&kind=&name=`` holds."""
+        partition, query = _partition(request), request.query_params
+        if partition is None or "kind" not in query:
+            return JSONResponse({"error": "expected partition, kind and name"}, 400)
+        return JSONResponse(await self._state.rows([Part(partition, query["kind"], query.get("name", ""))]))
+
     async def _kv(self, _: Request) -> Response:
         return JSONResponse(self._server.table.kv)
 
@@ -108,6 +141,11 @@ class HttpServer:
         """Source: rocketmq 5.3.3, DefaultTopAddressing: the first line of the body is the list."""
         reached_host, _ = request.scope["server"]
         return PlainTextResponse(self._name_server_addrs.reached_by(reached_host) + "\n")
+
+
+def _partition(request: Request) -> int | None:
+    text = request.query_params.get("partition", "")
+    return int(text) if text.isascii() and text.isdecimal() else None
 
 
 class _QuietServer(uvicorn.Server):

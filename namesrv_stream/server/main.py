@@ -31,10 +31,12 @@ from namesrv_stream.server.http import HttpServer
 from namesrv_stream.server.identity import IdentityFile
 from namesrv_stream.server.kv_log import log_kv_table
 from namesrv_stream.server.listener import BACKLOG, NameServerAddrs, address, bind
+from namesrv_stream.server.log_tail import read_log_tail
 from namesrv_stream.server.min_broker_notifier import MinBrokerNotifier
 from namesrv_stream.server.outbox import GatewayLimits
 from namesrv_stream.server.process import prepare_process
 from namesrv_stream.server.publisher import KafkaPublisher
+from namesrv_stream.server.served_state import ServedState
 from namesrv_stream.server.served_view import ServedView
 from namesrv_stream.settings import Settings, read_accounts, rocketmq_config
 from namesrv_stream.snapshot import Snapshot, SnapshotFollower, load_snapshot
@@ -80,10 +82,14 @@ class _Server:
             loop.add_signal_handler(number, stop.set)
         snapshot = await asyncio.to_thread(load_snapshot, settings.data.tables_dir)
         progress(f"tables opened: {len(snapshot.table.groups)} broker names")
-        has_kafka = await self._ensure_topics(is_needed=not (snapshot.table.groups or snapshot.table.kv))
-
+        view = RouteView(snapshot.table, snapshot.next_offsets, partitions=settings.kafka.partitions)
+        # Both mostly wait for Kafka.
+        has_kafka, _ = await asyncio.gather(
+            self._ensure_topics(is_needed=not (snapshot.table.groups or snapshot.table.kv)),
+            asyncio.to_thread(read_log_tail, settings, view, self._clock),
+        )
         listener = bind(settings.remoting.listen_host, settings.remoting.listen_port, "remoting.listen_port")
-        name_server = self._name_server(snapshot, listener)
+        name_server = self._name_server(view, listener)
         notifier = MinBrokerNotifier(
             lambda: name_server.options.notify_min_broker_id_changed, own_port=listener.getsockname()[1]
         )
@@ -92,16 +98,18 @@ class _Server:
         gc.collect()
         gc.freeze()
 
+        state = ServedState(self._identity, name_server.view, settings.kafka.partitions, snapshot.version, self._clock)
         http = HttpServer(
             bind(settings.http.listen_host, settings.http.listen_port, "http.listen_port"),
             name_server,
             gateway,
             self._connections,
             name_server_addrs=NameServerAddrs(settings.http.nsaddr, *listener.getsockname()[:2]),
+            state=state,
         )
         connect = self._connect(name_server, gateway)
         remoting = await loop.create_server(connect, sock=listener, backlog=BACKLOG)
-        follower = self._follow(snapshot, gateway.view, loop)
+        follower = self._follow(snapshot, gateway.view, state, loop)
         parts = {
             "beat": self._beat(gateway),
             "talk": self._talk(gateway, loop, has_kafka),
@@ -141,9 +149,8 @@ class _Server:
             http.stop()
             await serving
 
-    def _name_server(self, snapshot: Snapshot, listener: socket.socket) -> NameServer:
+    def _name_server(self, view: RouteView, listener: socket.socket) -> NameServer:
         settings = self._settings
-        view = RouteView(snapshot.table, snapshot.next_offsets, partitions=settings.kafka.partitions)
         switches = settings.name_server.model_dump(exclude={"kv_log_interval_ms"})
         options = Options(**switches, full_registration_interval_ms=settings.server.full_registration_interval_ms)
         return NameServer(
@@ -203,12 +210,16 @@ class _Server:
         )
         return Gateway(served, self._identity, settings.kafka.partitions, limits, self._clock)
 
-    def _follow(self, snapshot: Snapshot, served: ServedView, loop: asyncio.AbstractEventLoop) -> SnapshotFollower:
+    def _follow(
+        self, snapshot: Snapshot, served: ServedView, state: ServedState, loop: asyncio.AbstractEventLoop
+    ) -> SnapshotFollower:
         def on_commit(changes: list[RouteChange], next_offsets: Mapping[int, int]) -> None:
             loop.call_soon_threadsafe(served.committed, changes, next_offsets)
+            loop.call_soon_threadsafe(state.moved, follower.version)
 
         def on_reload(table: RouteTable, next_offsets: Mapping[int, int]) -> None:
             loop.call_soon_threadsafe(served.reloaded, table, next_offsets)
+            loop.call_soon_threadsafe(state.moved, follower.version)
 
         follower = SnapshotFollower(
             self._settings.data.tables_dir,

@@ -59,6 +59,8 @@ class ServerSettings(Section):
     publish_queue_bytes: PositiveInt = 64 * MIB
     full_registration_interval_ms: PositiveInt = DAY_MS
     change_timeout_ms: PositiveInt = 4_000
+    log_tail_timeout_ms: PositiveInt = 2_000
+    log_tail_bytes: PositiveInt = 64 * MIB
     stop_timeout_ms: PositiveInt = 2_000
 
 
@@ -120,6 +122,11 @@ class LivenessSettings(Section):
     max_gap_ms: PositiveInt = 2_000
     tick_interval_ms: PositiveInt = 500
     delete_topic_with_broker_registration: bool = False
+    guard_share_percent: Annotated[Number, Field(ge=1, le=100)] = 50
+    guard_min_brokers: Annotated[Number, Field(ge=1, le=1_000_000)] = 5
+    guard_hold_timeouts: Annotated[Number, Field(ge=1, le=1_000)] = 2
+    guard_close_window_ms: PositiveInt = 2_000
+    guard_off_clusters: Names = ()
 
 
 class StreamingSettings(Section):

@@ -17,21 +17,18 @@ from typing import Final
 from urllib.parse import unquote
 
 import orjson
-import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake.exceptions import DeltaError
 
-from namesrv_stream.errors import TableSchemaMismatch
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.table import RouteTable
-from namesrv_stream.snapshot.loader import Snapshot, load_snapshot
+from namesrv_stream.snapshot.loader import Snapshot, load_snapshot, log_identity
+from namesrv_stream.snapshot.table_reader import UNREADABLE
 from namesrv_stream.tables import ROUTE_CHANGES, decode_changes, partition_of_app_id, table_path
 
 _LOG = logging.getLogger(__name__)
 
 _RETRY_S: Final = 1.0  # between attempts to load tables that cannot be read
 _LIST_INTERVAL_S: Final = 1.0  # without a commit for so long, look whether the log went on without us
-_EXPECTED: Final = (TableSchemaMismatch, DeltaError, OSError, pa.ArrowException)
 _COMMIT_FILE: Final = re.compile(r"(\d{20})\.json")
 
 OnReload = Callable[[RouteTable, Mapping[int, int]], None]
@@ -79,6 +76,7 @@ class SnapshotFollower:
         # Written by the thread, read by anyone: the version told last (-1: no table), why nothing can be told.
         self.version = known.version if known else -1
         self._is_known = known is not None
+        self._identity = known.identity if known else None
         self.failure = ""
 
     def start(self) -> None:
@@ -97,15 +95,17 @@ class SnapshotFollower:
         while not self._stop.is_set():
             try:
                 snapshot = load_snapshot(self._tables_dir)
+                if snapshot.version < 0 <= self.version:
+                    raise FileNotFoundError(f"there is no table {self._folder} any more")
             except Exception as error:  # whatever is wrong with the tables, what is in memory is still served
-                failure = str(error) if isinstance(error, _EXPECTED) else f"{type(error).__name__}: {error}"
+                failure = str(error) if isinstance(error, UNREADABLE) else f"{type(error).__name__}: {error}"
                 if failure != self.failure:
                     _LOG.error("the tables cannot be read: %s", failure)
                 self.failure = failure
                 self._stop.wait(_RETRY_S)
                 continue
             self.failure = ""
-            self.version = snapshot.version
+            self.version, self._identity = snapshot.version, snapshot.identity
             self._on_reload(snapshot.table, snapshot.next_offsets)
             self._follow()
 
@@ -124,7 +124,7 @@ class SnapshotFollower:
                 continue
             try:
                 commit = _read_commit(Path(path))
-                if commit.needs_reload:
+                if commit.needs_reload or self._is_replaced():
                     return
                 changes = self._read_changes(commit.paths)
             except Exception as error:
@@ -140,13 +140,19 @@ class SnapshotFollower:
         return str(self._log_dir / f"{self.version + 1:020d}.json")
 
     def _has_gap(self) -> bool:
-        """Whether a later version than the next exists while the next does not."""
+        """Whether a later version than the next exists while the next does not, or the table is another one."""
+        if self._is_replaced():
+            return True
         try:
             names = os.listdir(self._log_dir)
         except FileNotFoundError:
             return self.version >= 0  # the table itself is gone
         versions = [int(match[1]) for match in map(_COMMIT_FILE.fullmatch, names) if match]
         return bool(versions) and self.version + 1 not in versions and max(versions) > self.version
+
+    def _is_replaced(self) -> bool:
+        """Whether another table has been put in its place, whose versions say nothing about ours."""
+        return self.version >= 0 and log_identity(self._folder) != self._identity
 
     def _read_changes(self, paths: list[str]) -> list[RouteChange]:
         changes: list[RouteChange] = []

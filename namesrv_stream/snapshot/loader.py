@@ -1,5 +1,6 @@
 """The route table as the Delta tables have it."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 from namesrv_stream.route import reducer
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.snapshot.table_reader import TableRows, read_tables
-from namesrv_stream.tables import decode_changes
+from namesrv_stream.tables import ROUTE_CHANGES, decode_changes, table_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,11 +19,13 @@ class Snapshot:
         table: The caller's to keep and change.
         next_offsets: partition → first offset that ``table`` does not cover.
         version: Of ``route_changes``; -1 where there is no table, and ``table`` is empty.
+        identity: Of that table's log: another one where the table has been replaced by a rebuild.
     """
 
     table: RouteTable
     next_offsets: Mapping[int, int]
     version: int
+    identity: int | None = None
 
 
 def load_snapshot(tables_dir: Path) -> Snapshot:
@@ -31,8 +34,17 @@ def load_snapshot(tables_dir: Path) -> Snapshot:
     Raises:
         TableSchemaMismatch: A table is not as this version of the code expects.
     """
+    identity = log_identity(table_path(tables_dir, ROUTE_CHANGES))  # before: if it is replaced meanwhile, that shows
     rows = read_tables(tables_dir)
-    return Snapshot(route_table(rows), rows.next_offsets, rows.version)
+    return Snapshot(route_table(rows), rows.next_offsets, rows.version, identity)
+
+
+def log_identity(table: Path) -> int | None:
+    """What tells the folder of a table's log from one that was put in its place; None where there is none."""
+    try:
+        return os.stat(table / "_delta_log").st_ino
+    except OSError:
+        return None
 
 
 def route_table(rows: TableRows) -> RouteTable:

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
+from namesrv_stream.errors import TableSchemaMismatch
 from namesrv_stream.tables import (
     CHANGES_SCHEMA,
     FOLD_STATE_KIND,
@@ -44,6 +45,9 @@ class FoldStateRow:
 
 
 _NO_FOLD_STATE: Final = FoldStateRow(0, 0, b"")
+
+#: What reading a table may raise where it, or a part of it, is damaged or absent.
+UNREADABLE: Final = (TableSchemaMismatch, DeltaError, OSError, pa.ArrowException)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +100,7 @@ def read_tables(tables_dir: Path, kind: str | None = None) -> TableRows:
     """
     # In this order: route_changes, opened later, has at least what route_state covers.
     state = open_table(table_path(tables_dir, ROUTE_STATE), STATE_SCHEMA)
-    live, fold_states = _read_state(state, tables_dir) if state else (STATE_SCHEMA.empty_table(), {})
+    live, fold_states = read_state(state, tables_dir) if state else (STATE_SCHEMA.empty_table(), {})
     changes = open_table(table_path(tables_dir, ROUTE_CHANGES), CHANGES_SCHEMA)
     if changes is None:
         return TableRows()
@@ -124,12 +128,13 @@ def read_fold_states(tables_dir: Path) -> dict[int, FoldStateRow]:
         TableSchemaMismatch: The table is not as this version of the code expects.
     """
     state = open_table(table_path(tables_dir, ROUTE_STATE), STATE_SCHEMA)
-    return _read_state(state, tables_dir)[1] if state else {}
+    return read_state(state, tables_dir)[1] if state else {}
 
 
-def _read_state(table: DeltaTable, tables_dir: Path) -> tuple[pa.Table, dict[int, FoldStateRow]]:
+def read_state(table: DeltaTable, tables_dir: Path) -> tuple[pa.Table, dict[int, FoldStateRow]]:
+    """Live rows and fold states of ``route_state`` at the version that is open."""
     actions = pa.table(table.get_add_actions(flatten=True))
-    rows = _read_files(table_path(tables_dir, ROUTE_STATE), actions.column("path").to_pylist(), STATE_SCHEMA)
+    rows = read_files(table_path(tables_dir, ROUTE_STATE), actions.column("path").to_pylist(), STATE_SCHEMA)
     is_state = pc.equal(rows["kind"], FOLD_STATE_KIND)
     states = {
         row["partition"]: FoldStateRow(row["offset"], row["at_ms"], row["state"])
@@ -142,7 +147,7 @@ def _read_changes(table: DeltaTable, tables_dir: Path, covered: Mapping[int, Fol
     """Rows at or above the covered offset of their partition; files that can have none are not read."""
     actions = pa.table(table.get_add_actions(flatten=True)).to_pylist()
     paths = [a["path"] for a in actions if _may_have(a, covered)]
-    rows = _read_files(table_path(tables_dir, ROUTE_CHANGES), paths, CHANGES_SCHEMA)
+    rows = read_files(table_path(tables_dir, ROUTE_CHANGES), paths, CHANGES_SCHEMA)
     return from_offsets(rows, {partition: state.next_offset for partition, state in covered.items()})
 
 
@@ -163,6 +168,7 @@ def _may_have(action: Mapping[str, Any], covered: Mapping[int, FoldStateRow]) ->
     )
 
 
-def _read_files(folder: Path, paths: list[str], schema: pa.Schema) -> pa.Table:
+def read_files(folder: Path, paths: list[str], schema: pa.Schema) -> pa.Table:
+    """Rows of some of a table's files, whose paths are as Delta writes them: URL-encoded, relative to ``folder``."""
     tables = [pq.read_table(folder / unquote(path), partitioning=None).cast(schema) for path in paths]
     return pa.concat_tables(tables) if tables else schema.empty_table()

@@ -47,7 +47,17 @@ def write_route_state(settings: Settings, new_states: dict[int, FoldStateRow]) -
         new_states: partition → fold state; the changes below its offset are in ``route_changes`` already.
     """
     rows = read_tables(settings.data.tables_dir)
-    live, states = next_state(rows.live, dict(rows.fold_states), rows.changes, new_states)
+    overwrite_route_state(settings, *next_state(rows.live, dict(rows.fold_states), rows.changes, new_states))
+
+
+def overwrite_route_state(settings: Settings, live: pa.Table, states: dict[int, FoldStateRow]) -> None:
+    """Make these all rows of ``route_state``; blocks.
+
+    Args:
+        settings: Of which ``data.tables_dir`` matters.
+        live: Live rows, columns of ``STATE_SCHEMA``.
+        states: partition → fold state at the offset that ``live`` covers.
+    """
     write_deltalake(table_path(settings.data.tables_dir, ROUTE_STATE), with_fold_states(live, states), mode="overwrite")
 
 

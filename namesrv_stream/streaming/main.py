@@ -1,6 +1,5 @@
 """The job as a process: one a data directory, safe to kill at any moment."""
 
-import fcntl
 import logging
 import os
 import shutil
@@ -8,7 +7,6 @@ import signal
 import sys
 import threading
 import time
-from pathlib import Path
 from types import FrameType
 from typing import Final, NoReturn
 
@@ -18,7 +16,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from namesrv_stream.clock import SystemClock
-from namesrv_stream.errors import ConfigError, KafkaUnreachable, NamesrvStreamError
+from namesrv_stream.errors import KafkaUnreachable, NamesrvStreamError
 from namesrv_stream.kafka import bootstrap_servers, ensure_topics, producer_config
 from namesrv_stream.logs import progress, report_error, safe
 from namesrv_stream.run_files import write_run_file
@@ -27,11 +25,13 @@ from namesrv_stream.streaming.changes_writer import ChangesWriter
 from namesrv_stream.streaming.compaction import FILES_TO_JOIN, Compactor
 from namesrv_stream.streaming.delta_tables import ensure_tables
 from namesrv_stream.streaming.failure import failure_line
+from namesrv_stream.streaming.job_lock import job_lock
 from namesrv_stream.streaming.query import start_query
 from namesrv_stream.streaming.session import build_session, scratch_dir
 from namesrv_stream.streaming.settings_log import log_changed_settings
 from namesrv_stream.streaming.sink import BatchSink
 from namesrv_stream.streaming.start_point import find_start_point
+from namesrv_stream.streaming.table_swap import finish_swap
 from namesrv_stream.streaming.ticks import Ticker
 from namesrv_stream.streaming.topic import read_extent
 
@@ -50,20 +50,19 @@ def run_job(settings: Settings) -> int:
     Raises:
         NamesrvStreamError: The job cannot start here, and why.
     """
-    lock = _acquire_lock(settings.data.run_dir / "job.lock")
-    job = _Job(settings)
-    try:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, job.on_signal)
-        return job.run()
-    except NamesrvStreamError:
-        raise
-    except Exception as error:
-        _LOG.exception("the job failed")
-        report_error(f"the job failed: {type(error).__name__}: {safe(failure_line(str(error)))}")
-        return 1
-    finally:
-        os.close(lock)
+    with job_lock(settings.data.run_dir):
+        finish_swap(settings)
+        job = _Job(settings)
+        try:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, job.on_signal)
+            return job.run()
+        except NamesrvStreamError:
+            raise
+        except Exception as error:
+            _LOG.exception("the job failed")
+            report_error(f"the job failed: {type(error).__name__}: {safe(failure_line(str(error)))}")
+            return 1
 
 
 class _Job:
@@ -161,22 +160,6 @@ class _Job:
 
     def _say(self, text: str) -> None:
         progress(f"{text} ({time.monotonic() - self._began_s:.1f} s)")
-
-
-def _acquire_lock(path: Path) -> int:
-    """Hold the lock until the process ends, however it ends.
-
-    Raises:
-        ConfigError: Another job works on this directory.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        raise ConfigError("settings", "data.dir", f"another job runs here ({path} is locked)") from None
-    return descriptor
 
 
 def _kill_jvm(spark: SparkSession | None) -> None:

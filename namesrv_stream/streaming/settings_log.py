@@ -8,7 +8,7 @@ from kafka import KafkaProducer
 from namesrv_stream.route.changes import ChangeKind
 from namesrv_stream.route.event_json import encode_event
 from namesrv_stream.route.events import JOB, Origin, SettingsChanged
-from namesrv_stream.route.settings import FoldSettings
+from namesrv_stream.route.settings import FoldSettings, SettingValue, setting_text
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.settings import Settings
 from namesrv_stream.snapshot import read_tables
@@ -19,7 +19,7 @@ _LOG = logging.getLogger(__name__)
 SOURCE = "config"
 
 
-def log_changed_settings(settings: Settings, producer: KafkaProducer, server_epoch: int) -> dict[str, int | bool]:
+def log_changed_settings(settings: Settings, producer: KafkaProducer, server_epoch: int) -> dict[str, SettingValue]:
     """Log what the configuration says otherwise than it did when it was logged last; blocks.
 
     Each partition is asked for itself: an earlier start may have reached some of them only.
@@ -53,7 +53,7 @@ def configured_settings(table: RouteTable, partition: int) -> dict[str, str]:
     return {name: text for (namespace, name), text in settings.items() if namespace == SOURCE}
 
 
-def changed_settings(settings: Settings, logged: dict[str, str]) -> dict[str, int | bool]:
+def changed_settings(settings: Settings, logged: dict[str, str]) -> dict[str, SettingValue]:
     """The fold's settings whose configured value differs from the one logged, or from the fold's default if none was.
 
     Args:
@@ -61,5 +61,5 @@ def changed_settings(settings: Settings, logged: dict[str, str]) -> dict[str, in
         logged: Name → JSON text of the values of namespace ``config`` in the tables.
     """
     configured = settings.liveness.model_dump()
-    known = {name: str(value).lower() for name, value in asdict(FoldSettings()).items()} | logged
-    return {n: v for n, v in configured.items() if n in known and str(v).lower() != known[n]}
+    known = {name: setting_text(value) for name, value in asdict(FoldSettings()).items()} | logged
+    return {n: v for n, v in configured.items() if n in known and setting_text(v) != known[n]}

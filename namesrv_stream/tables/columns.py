@@ -40,7 +40,7 @@ _COLUMNS: Final[dict[str, tuple[pa.DataType, str]]] = {
     "registration_hash": (pa.string(), "Hash of the broker's last accepted registration"),
     "server_epoch": (pa.int64(), "holder, server: start of that server"),
     "connection_id": (pa.int64(), "holder: connection at that server"),
-    "value": (pa.string(), "KV value, setting, standing of a server, or JSON of a registration or static mapping"),
+    "value": (pa.string(), "KV value, setting, standing of a server, or JSON of a registration, mapping or hold"),
 }
 
 #: Columns that every row has.

@@ -18,8 +18,8 @@ OBSERVER: Final = "observer"
 
 #: Long enough that nothing expires and no connection counts as idle while the tests run: expiry is another test's.
 _IDLE_S: Final = 3_600
-#: What an operator may change at run time is switched on, as it always is in Java.
-_OURS: Final[Mapping[str, str | int]] = {"admin__enable_config_update": "true"}
+#: What an operator may change at run time is switched on, as it always is in Java; Java has no guard.
+_OURS: Final[Mapping[str, str | int]] = {"admin__enable_config_update": "true", "liveness__guard_share_percent": 100}
 
 
 class Both(NamedTuple):

@@ -71,5 +71,5 @@ def _assert_equal_to_offline_fold(stack: Stack) -> None:
     assert rows
     positions = [(row["partition"], row["offset"], row["seq"]) for row in rows]
     assert len(set(positions)) == len(positions), "a row twice"
-    expected = [as_row(change) for change in fold_offline(stack.settings, covered).changes]
+    expected = [as_row(change) for change in fold_offline(stack.settings, covered)]
     assert [{c: row[c] for c in expected[0]} for row in rows] == expected

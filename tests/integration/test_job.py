@@ -79,7 +79,7 @@ def test_killed_amid_its_work_it_loses_nothing_and_writes_nothing_twice(
 
             _until(has_caught_up, "all that was sent", job)
             assert job.terminate() == 0
-    expected = fold_offline(settings, until=committed_offsets(settings, topic.topic_id)).changes
+    expected = fold_offline(settings, until=committed_offsets(settings, topic.topic_id))
     assert written_changes(settings) == sorted(expected)
 
 

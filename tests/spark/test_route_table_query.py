@@ -72,7 +72,7 @@ def test_rows_are_those_of_the_fold_without_spark(
     settings = own_settings(kafka_settings, tmp_path, partitions=2, max_offsets_per_trigger=10)
     _life_of_a_fleet(settings)
     fold_available(spark, settings)
-    expected = fold_offline(settings).changes
+    expected = fold_offline(settings)
     assert written_changes(settings) == sorted(expected)
     assert {c.partition for c in expected} == {0, 1}
     assert {Cause.EXPIRED, Cause.RETURNED, Cause.TOPIC_DELETED, Cause.UNREGISTERED} <= {c.cause for c in expected}
@@ -85,7 +85,7 @@ def test_a_restart_continues_from_the_checkpoint(spark: SparkSession, kafka_sett
         fold_available(spark, settings)
         producer.send(_registered(_NAMES[0], topics={"new": RW, "other": RW}), TopicDeleted(_S1, "TopicTest", None))
         assert fold_available(spark, settings).origin == "checkpoint"
-    assert written_changes(settings) == fold_offline(settings).changes
+    assert written_changes(settings) == fold_offline(settings)
 
 
 def test_a_restart_without_checkpoint_continues_from_route_state(
@@ -102,7 +102,7 @@ def test_a_restart_without_checkpoint_continues_from_route_state(
     start = fold_available(spark, settings)
     assert start.origin == "route_state"
     assert min(start.offsets.values()) > 0
-    assert written_changes(settings) == sorted(fold_offline(settings).changes)
+    assert written_changes(settings) == sorted(fold_offline(settings))
 
 
 def test_with_neither_checkpoint_nor_route_state_the_log_is_folded_again_and_nothing_is_written_twice(
@@ -116,7 +116,7 @@ def test_with_neither_checkpoint_nor_route_state_the_log_is_folded_again_and_not
         shutil.rmtree(table_path(settings.data.tables_dir, ROUTE_STATE))
         producer.send(_beat(_NAMES[0]), _registered(_NAMES[1], topics={"new": RW, "other": RW}))
     assert fold_available(spark, settings).origin == "log"
-    assert written_changes(settings) == fold_offline(settings).changes
+    assert written_changes(settings) == fold_offline(settings)
 
 
 def test_poison_goes_to_the_dead_letters_and_the_fold_goes_on(

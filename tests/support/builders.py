@@ -27,7 +27,7 @@ from namesrv_stream.route.fold import DeadLetter, FoldOutput, GroupDict, Record,
 from namesrv_stream.route.fold_state import FoldState
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.model import DataVersion, Holder, LiveKey, QueueData, Registration, TopicQueueMappingInfo
-from namesrv_stream.route.settings import FoldSettings
+from namesrv_stream.route.settings import FoldSettings, SettingValue
 
 CLUSTER = "c0"
 NAME = "broker-a"
@@ -168,7 +168,7 @@ class Log:
     def stopped(self, server: Origin, after_ms: int = 0) -> list[RouteChange]:
         return self.say(ServerStopped(server), after_ms)
 
-    def change_settings(self, after_ms: int = 0, source: str = "ada", **values: int | bool) -> list[RouteChange]:
+    def change_settings(self, after_ms: int = 0, source: str = "ada", **values: SettingValue) -> list[RouteChange]:
         return self.say(SettingsChanged(S1, source, tuple(sorted(values.items()))), after_ms)
 
     def group(self, name: str = NAME) -> BrokerGroup:

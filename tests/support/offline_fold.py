@@ -1,44 +1,30 @@
 """The fold of a whole Kafka topic without Spark: what the tables must say."""
 
-from typing import Final
-
-from kafka import KafkaConsumer, TopicPartition
-
-from namesrv_stream.kafka import consumer_config
+from namesrv_stream.kafka import LogReader
+from namesrv_stream.replay.partition_fold import PartitionFold, start_of_log
 from namesrv_stream.route.changes import RouteChange
-from namesrv_stream.route.fold import FoldOutput, GroupDict, Record, fold
-from namesrv_stream.route.fold_state import FoldState
+from namesrv_stream.route.fold import Record
 from namesrv_stream.settings import Settings
-
-_POLL_MS: Final = 500
+from namesrv_stream.streaming.topic import read_extent
 
 
 def read_records(settings: Settings, until: dict[int, int] | None = None) -> list[Record]:
     """All records of the events topic in order of (partition, offset), up to its end or to given next offsets."""
-    consumer = KafkaConsumer(**consumer_config(settings))
-    try:
-        topic = settings.kafka.broker_events_topic
-        partitions = [TopicPartition(topic, p) for p in range(settings.kafka.partitions)]
-        consumer.assign(partitions)
-        ends = consumer.end_offsets(partitions) if until is None else {p: until[p.partition] for p in partitions}
-        consumer.seek_to_beginning(*partitions)
-        records: list[Record] = []
-        while any(consumer.position(p) < ends[p] for p in partitions):
-            for fetched in consumer.poll(timeout_ms=_POLL_MS).values():
-                records += [Record(r.partition, r.offset, r.timestamp, r.value) for r in fetched]
-        return sorted(r for r in records if r.offset < ends[TopicPartition(topic, r.partition)])
-    finally:
-        consumer.close()
+    extent = read_extent(settings)
+    with LogReader(settings) as log:
+        return [
+            record
+            for partition, end in sorted((until or extent.end).items())
+            for batch in log.batches(partition, extent.earliest[partition], end)
+            for record in batch
+        ]
 
 
-def fold_offline(settings: Settings, until: dict[int, int] | None = None) -> FoldOutput:
-    """The changes and dead letters of the whole topic."""
-    output = FoldOutput()
-    states = {p: FoldState(p, settings.kafka.partitions) for p in range(settings.kafka.partitions)}
-    groups = {p: GroupDict() for p in states}
-    for record in read_records(settings, until):
-        fold(states[record.partition], groups[record.partition], record, output)
-    return output
+def fold_offline(settings: Settings, until: dict[int, int] | None = None) -> list[RouteChange]:
+    """The changes of the whole topic."""
+    folds = [PartitionFold(start_of_log(p, settings.kafka.partitions)) for p in range(settings.kafka.partitions)]
+    records = read_records(settings, until)
+    return [c for p, fold in enumerate(folds) for c in fold.fold(r for r in records if r.partition == p)]
 
 
 def as_row(change: RouteChange) -> dict[str, object]:

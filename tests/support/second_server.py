@@ -47,7 +47,7 @@ class SecondServer:
             data_dir.parent / f"{data_dir.name}.log",
             cwd=REPOSITORY,
         )
-        self._http = sets["http.listen_port"]
+        self.http = f"127.0.0.1:{sets['http.listen_port']}"
 
     def start(self) -> None:
         """Start it and wait until it serves.
@@ -70,7 +70,7 @@ class SecondServer:
 
     def get_text(self, path: str) -> str:
         """Text of its HTTP port."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self._http}{path}", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://{self.http}{path}", timeout=10) as answer:
             return str(answer.read().decode())
 
     def __enter__(self) -> Self:

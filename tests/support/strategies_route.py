@@ -13,6 +13,7 @@ from namesrv_stream.route.events import (
     BrokerRegistered,
     BrokerUnregistered,
     Event,
+    GuardReleased,
     KvDeleted,
     KvPut,
     Origin,
@@ -36,6 +37,7 @@ from namesrv_stream.route.model import (
     Registration,
     TopicQueueMappingInfo,
 )
+from namesrv_stream.route.settings import SettingValue
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -117,7 +119,8 @@ def events() -> st.SearchStrategy[Event]:
     server_only = st.builds(Origin, NAMED, INT64, st.just(0))
     origins = servers | st.just(Origin(DIRECT, 0))
     keys = st.builds(LiveKey, NAMED, NAMED)
-    settings = st.dictionaries(NAMED, INT64 | st.booleans(), max_size=3).map(lambda v: tuple(sorted(v.items())))
+    texts = st.lists(TEXT, max_size=2).map(tuple)
+    settings = st.dictionaries(NAMED, INT64 | st.booleans() | texts, max_size=3).map(lambda v: tuple(sorted(v.items())))
     return st.one_of(
         st.builds(BrokerRegistered, origins, registrations()),
         st.builds(BrokerHeartbeat, origins, NAMED, keys, st.just(Proof.REGISTRATION), NAMED),
@@ -130,6 +133,7 @@ def events() -> st.SearchStrategy[Event]:
         st.builds(KvPut, origins, NAMED, NAMED, TEXT),
         st.builds(KvDeleted, origins, NAMED, NAMED),
         st.builds(SettingsChanged, origins, NAMED, settings),
+        st.builds(GuardReleased, origins, NAMED, NAMED),
         st.builds(ServerStarted, server_only),
         st.builds(ServerResumed, server_only),
         st.builds(ServerStopped, server_only),
@@ -252,11 +256,20 @@ def _heartbeats() -> st.SearchStrategy[bytes]:
 
 
 def _rare() -> st.SearchStrategy[bytes]:
-    changed = st.dictionaries(
+    changed: st.SearchStrategy[dict[str, SettingValue]] = st.dictionaries(
         st.sampled_from(("default_timeout_ms", "min_timeout_ms", "max_gap_ms", "server_silent_ms", "server_lost_ms")),
         st.sampled_from((1_000, 2_000, 4_000, 9_000)),
         min_size=1,
-    ) | st.builds(lambda b: {"delete_topic_with_broker_registration": b}, st.booleans())
+    )
+    changed |= st.builds(lambda b: {"delete_topic_with_broker_registration": b}, st.booleans())
+    changed |= st.sampled_from(
+        (
+            {"guard_share_percent": 100},
+            {"guard_share_percent": 30, "guard_off_clusters": ()},
+            {"guard_off_clusters": ("c0",)},
+            {"guard_close_window_ms": 500, "guard_hold_timeouts": 1},
+        )
+    )
     event: st.SearchStrategy[Event] = st.one_of(
         st.builds(TopicRegistered, _origins(), _NAMES, _TOPICS, _PERMS),
         st.builds(TopicDeleted, _origins(), _TOPICS, st.none() | _CLUSTERS),
@@ -264,6 +277,7 @@ def _rare() -> st.SearchStrategy[bytes]:
         st.builds(
             SettingsChanged, _servers(), st.sampled_from(("config", "ada")), changed.map(lambda v: tuple(v.items()))
         ),
+        st.builds(GuardReleased, _origins(), _CLUSTERS, st.just("ada")),
         st.builds(KvPut, _origins(), st.just("ns"), st.sampled_from(("k1", "k2")), TEXT),
         st.builds(KvDeleted, _origins(), st.sampled_from(("ns", "other")), st.sampled_from(("k1", "k2"))),
         st.builds(ServerStarted, _servers()),

@@ -72,7 +72,8 @@ def test_a_topic_may_leave_out_its_flags() -> None:
 
 @given(events())
 def test_each_kind_of_event_has_a_partition_or_goes_to_all(event: Event) -> None:
-    everywhere = {"topic_deleted", "settings_changed", "server_started", "server_resumed", "server_stopped", "tick"}
+    everywhere = {"topic_deleted", "settings_changed", "guard_released", "tick"}
+    everywhere |= {"server_started", "server_resumed", "server_stopped"}
     kind = "heartbeat" if isinstance(event, BrokerHeartbeat) else KIND_OF[type(event)]
 
     assert (routing_key(event) is None) is (kind in everywhere)

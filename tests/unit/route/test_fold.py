@@ -268,7 +268,7 @@ def test_settings_from_the_configuration_are_two_rows() -> None:
 def test_settings_from_a_person_name_them_and_leave_the_configuration() -> None:
     rows = Log().change_settings(source="ada", delete_topic_with_broker_registration=True)
 
-    assert [(r.namespace, r.value, r.detail) for r in rows] == [("effective", "true", "by ada")]
+    assert [(r.namespace, r.value, r.detail) for r in rows] == [("effective", "true", "by ada, was false")]
 
 
 # ---- poison ----

@@ -13,7 +13,11 @@ from tests.support.builders import Log
 from tests.support.strategies_route import Entry, logs
 
 FAST = FoldSettings(
-    default_timeout_ms=4_000, server_silent_ms=3_000, server_lost_ms=6_000, registration_retention_ms=9_000
+    default_timeout_ms=4_000,
+    server_silent_ms=3_000,
+    server_lost_ms=6_000,
+    registration_retention_ms=9_000,
+    guard_min_brokers=2,
 )
 _LOGS = logs() | logs(30)
 
@@ -83,6 +87,9 @@ def test_leases_live_entries_and_routes_always_agree(entries: list[Entry]) -> No
     for entry in entries:
         log.append(entry.value, entry.after_ms)
 
+        table = RouteTable()
+        apply(table, log.output.changes)
+        assert table.held == {k: v.hold for k, v in log.state.leases.items() if v.hold}
         held = {k: {s: h.holder for s, h in v.holders.items()} for k, v in log.state.leases.items()}
         lives = {(n, k): dict(v.holders) for n, g in log.groups.groups.items() for k, v in g.lives.items()}
         assert held == lives

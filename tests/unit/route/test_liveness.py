@@ -5,8 +5,10 @@ from collections.abc import Callable
 import pytest
 
 from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange
-from namesrv_stream.route.model import Holder
+from namesrv_stream.route.model import DataVersion, Holder
+from namesrv_stream.route.reducer import apply
 from namesrv_stream.route.settings import FoldSettings
+from namesrv_stream.route.table import RouteTable
 from tests.support.builders import (
     DIRECT_ORIGIN,
     JOB_ORIGIN,
@@ -674,3 +676,147 @@ def test_a_broker_restarted_under_another_id_is_one_process() -> None:
     log.disconnect(broker, connection=1)
 
     assert log.group().broker_addrs == {1: ADDR}
+
+
+def said(rows: list[RouteChange], kind: ChangeKind = ChangeKind.BROKER_DATA) -> list[str | None]:
+    return [row.detail for row in of_kind(rows, kind)]
+
+
+def test_a_registration_says_whose_id_it_took() -> None:
+    log = a_log()
+    log.register(broker)
+
+    rows = log.register(a_registration("10.0.0.7:10911"), connection=2)
+
+    assert said(rows) == ["brokerId 0 was 10.0.0.1:10911"]
+
+
+def test_a_registration_says_under_which_id_its_address_was() -> None:
+    log = a_log()
+    log.register(broker)
+
+    rows = log.register(a_registration(broker_id=1), connection=2)
+
+    assert said(rows) == ["10.0.0.1:10911 was brokerId 0"]
+
+
+def test_two_brokers_that_claim_one_address_take_turns_and_each_turn_is_a_row() -> None:
+    log = a_log()
+    master, slave = a_registration(registration_hash="m"), a_registration(broker_id=1, registration_hash="s")
+    log.register(master, connection=1)
+
+    turns = [log.register(slave, connection=2), log.register(master, connection=1)]
+
+    assert [said(rows) for rows in turns] == [[f"{ADDR} was brokerId 0"], [f"{ADDR} was brokerId 1"]]
+    assert [r.broker_addrs for rows in turns for r in of_kind(rows, ChangeKind.BROKER_DATA)] == [
+        ((1, ADDR),),
+        ((0, ADDR),),
+    ]
+    assert log.alive() == {ADDR}
+
+
+def test_the_close_of_one_that_shares_its_address_leaves_the_other() -> None:
+    log = a_log()
+    log.register(a_registration(registration_hash="m"), connection=1)
+    log.register(a_registration(broker_id=1, registration_hash="s"), connection=2)
+
+    rows = log.disconnect(broker, connection=1)
+
+    assert [(r.kind, r.cause) for r in rows] == [("ignored", "disconnected")]
+    assert log.group().broker_addrs == {1: ADDR}
+
+
+def test_a_registration_of_a_servers_earlier_start_proves_life_and_takes_no_connection() -> None:
+    log = a_log()
+    log.register(broker, a_server("s1", 2), connection=1)
+    log.pass_time(9_000, a_server("s1", 2))
+
+    rows = log.register(broker, a_server("s1", 1), connection=9)
+
+    assert [(r.kind, r.cause, r.server_epoch, r.connection_id) for r in rows] == [("ignored", "registered", 1, 9)]
+    assert "held over 1 of epoch 2" in (rows[0].detail or "")
+    log.pass_time(TIMEOUT_MS, a_server("s1", 2))
+    assert ADDR in log.alive()
+    log.disconnect(broker, a_server("s1", 2), connection=1)
+    assert log.alive() == set()
+
+
+def test_a_hold_that_ends_beside_another_says_who_still_vouches() -> None:
+    log = both(a_log())
+
+    rows = log.disconnect(broker, S1)
+
+    assert [(r.kind, r.gone, r.cause, r.server_id, r.detail) for r in rows] == [
+        ("holder", True, "disconnected", "s1", "closed by peer; still held by s2")
+    ]
+
+
+def test_an_older_state_version_of_another_address_is_ignored_with_the_reason() -> None:
+    log = a_log()
+    log.register(a_registration(data_version=DataVersion(1, 1, 5), timeout_ms=TIMEOUT_MS))
+
+    rows = log.register(a_registration("10.0.0.7:10911", data_version=DataVersion(1, 1, 4)), connection=2)
+
+    assert [(r.kind, r.cause, r.detail) for r in rows] == [
+        (
+            "ignored",
+            "registered",
+            "brokerId 0 is held by 10.0.0.1:10911 with a higher stateVersion 5 > 4",
+        )
+    ]
+    assert log.alive() == {ADDR}
+
+
+@pytest.mark.parametrize("leave", [Log.unregister, Log.disconnect])
+def test_what_is_ignored_changes_no_reader(leave: Callable[..., list[RouteChange]]) -> None:
+    log = both(a_log())
+    log.register(broker, connection=2)
+    before, after = RouteTable(), RouteTable()
+    apply(before, log.output.changes)
+
+    rows = leave(log, broker, connection=1)
+
+    apply(after, log.output.changes)
+    assert {row.kind for row in rows} == {ChangeKind.IGNORED}
+    assert (before.groups, before.held, before.servers) == (after.groups, after.held, after.servers)
+
+
+# ---- the clocks of several servers ----
+
+
+@pytest.mark.parametrize(
+    ("steps_ms", "alive"),
+    [
+        ((2_000,) * 5, True),
+        ((2_000,) * 5 + (1,), False),
+        ((2_001,) * 5, True),  # each counts as 2,000
+        ((2_001,) * 5 + (1,), False),
+        ((86_400_000,) * 5, True),
+        ((86_400_000,) * 5 + (0,), True),
+        ((-86_400_000, 86_400_000) * 5, True),  # back, then forward: 2,000 each time
+        ((-86_400_000, 86_400_000) * 5 + (-1,), True),
+        ((-86_400_000, 86_400_000) * 5 + (1,), False),
+        ((10_000, -10_000, 0, 500) * 4, True),  # 2,000 and 500 each
+        ((10_000, -10_000, 0, 500) * 4 + (1,), False),
+    ],
+)
+def test_age_is_the_sum_of_the_steps_forward_each_cut(steps_ms: tuple[int, ...], alive: bool) -> None:
+    log = a_log()
+    log.register(broker)
+
+    for step_ms in steps_ms:
+        log.tick(step_ms)
+
+    assert (ADDR in log.alive()) is alive
+
+
+def test_a_server_whose_records_come_rarely_ages_its_brokers_slowly() -> None:
+    log = both(a_log())
+
+    for _ in range(5):
+        log.pass_time(4_000, S1)
+        log.tick(0, S2)
+    assert set(log.group().lives[a_key()].holders) == {"s2"}
+    log.tick(1, S2)
+
+    assert log.alive() == set()

@@ -1,6 +1,6 @@
 import pytest
 
-from namesrv_stream.route.settings import FoldSettings
+from namesrv_stream.route.settings import FoldSettings, SettingValue, setting_text, setting_value
 
 
 @pytest.mark.parametrize(
@@ -29,8 +29,32 @@ def test_settings_of_a_newer_version_are_ignored() -> None:
 
 @pytest.mark.parametrize(
     "values",
-    [{"max_gap_ms": 0}, {"max_gap_ms": -1}, {"max_gap_ms": True}, {"delete_topic_with_broker_registration": 1}],
+    [
+        {"max_gap_ms": 0},
+        {"max_gap_ms": -1},
+        {"max_gap_ms": True},
+        {"delete_topic_with_broker_registration": 1},
+        {"guard_share_percent": 101},
+        {"guard_hold_timeouts": 1_001},
+        {"guard_off_clusters": True},
+        {"default_timeout_ms": ("c0",)},
+    ],
 )
-def test_values_that_make_no_sense_are_named(values: dict[str, int | bool]) -> None:
+def test_values_that_make_no_sense_are_named(values: dict[str, SettingValue]) -> None:
     with pytest.raises(ValueError, match=next(iter(values))):
         FoldSettings().with_values(values)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(7, "7"), (True, "true"), (("A", "b"), '["A","b"]'), ((), "[]"), (2**62, "4611686018427387904")]
+)
+def test_a_value_is_one_line_of_json_in_rows(value: SettingValue, text: str) -> None:
+    assert setting_text(value) == text
+    assert setting_value(text) == value
+
+
+def test_the_guard_is_off_for_clusters_named_and_for_a_share_of_all() -> None:
+    settings = FoldSettings(guard_off_clusters=("c1",))
+
+    assert [settings.is_guarded(cluster) for cluster in ("c0", "c1")] == [True, False]
+    assert not FoldSettings(guard_share_percent=100).is_guarded("c0")

@@ -185,3 +185,42 @@ def test_a_commit_that_makes_no_sense_does_not_end_it(tmp_path: Path, follow: Fo
     tables.log.register(a_registration())
     tables.commit()
     told.wait_for(tables.log)
+
+
+@pytest.mark.parametrize("commits", [0, 1, 5])
+def test_another_table_in_its_place_makes_it_load_again_whatever_its_versions(
+    tmp_path: Path, follow: Follow, commits: int
+) -> None:
+    tables, other = TablesOfLog(tmp_path / "a"), TablesOfLog(tmp_path / "b")
+    for number in range(3):
+        tables.log.tick()
+        other.log.register(a_registration(f"10.0.0.{number}:1", broker_name=f"b{number}"))
+        tables.commit()
+    other.commit()
+    _, told = follow(tables.dir)
+    told.wait_for(tables.log)
+    place = table_path(tables.dir, ROUTE_CHANGES)
+    place.rename(tmp_path / "aside")
+    table_path(other.dir, ROUTE_CHANGES).rename(place)
+    tables.log, tables.writer = other.log, tables.new_writer()
+    for number in range(commits):
+        tables.log.register(a_registration(f"10.0.1.{number}:1", broker_name=f"c{number}"))
+        tables.commit()
+    told.wait(lambda: told.table.groups == other.log.groups.groups)
+
+
+def test_what_was_told_stays_where_the_table_is_gone(tmp_path: Path, follow: Follow) -> None:
+    tables = TablesOfLog(tmp_path)
+    tables.log.register(a_registration())
+    tables.commit()
+    follower, told = follow(tables.dir)
+    told.wait_for(tables.log)
+    tables.dir.rename(tmp_path / "aside")
+    deadline = time.monotonic() + _DEADLINE_S
+    while "no table" not in follower.failure:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert (told.reloads, told.table.groups) == (1, tables.log.groups.groups)
+    (tmp_path / "aside").rename(tables.dir)
+    told.wait(lambda: told.reloads == 2)
+    assert follower.failure == ""

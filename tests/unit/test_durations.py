@@ -2,7 +2,7 @@
 
 import pytest
 
-from namesrv_stream.agent.durations import parse_duration_ms
+from namesrv_stream.durations import parse_duration_ms
 
 
 @pytest.mark.parametrize(

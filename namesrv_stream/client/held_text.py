@@ -1,0 +1,58 @@
+"""Brokers that the mass-expiry guard holds, beside what name servers answer about them."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from namesrv_stream.client.mqadmin_tables import printable
+from namesrv_stream.client.route import ClusterInfo
+from namesrv_stream.route.held_brokers import held_key
+from namesrv_stream.route.hold import Hold
+
+
+class HeldBroker(NamedTuple):
+    """One broker process of an answer, and why it is held."""
+
+    cluster: str
+    broker_name: str
+    broker_addr: str
+    hold: Hold
+
+
+def held_in(info: ClusterInfo, holds: Mapping[str, Hold]) -> Iterator[HeldBroker]:
+    """Those of the answer's brokers that are held."""
+    for cluster, names in info.clusters.items():
+        for name in names:
+            for addr in info.brokers[name].broker_addrs.values() if name in info.brokers else ():
+                hold = holds.get(held_key(cluster, name, addr))
+                if hold is not None:
+                    yield HeldBroker(cluster, name, addr, hold)
+
+
+def held_lines(held: Iterable[HeldBroker]) -> str:
+    """A line for each, to stand below a table; nothing where none is held."""
+    return "".join(f"{_line(broker)}\n" for broker in held)
+
+
+def _line(broker: HeldBroker) -> str:
+    hold = broker.hold
+    who = f"{broker.cluster} {broker.broker_name} {broker.broker_addr}"
+    mass = f"{hold.ending} of {hold.brokers} brokers seemed to end at once"
+    return printable(f"held: {who} until {_instant(hold.until_ms)} or later: {hold.reason}; {mass}")
+
+
+def _instant(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def held_json(held: Iterable[HeldBroker]) -> list[dict[str, Any]]:
+    """For scripts; instants in epoch milliseconds, log time."""
+    return [
+        {
+            "cluster": broker.cluster,
+            "broker_name": broker.broker_name,
+            "broker_addr": broker.broker_addr,
+            **broker.hold._asdict(),
+        }
+        for broker in held
+    ]

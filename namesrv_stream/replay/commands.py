@@ -1,0 +1,125 @@
+"""``replay`` and ``rebuild`` on the command line."""
+
+import logging
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import orjson
+import typer
+
+from namesrv_stream.errors import KafkaUnreachable, PrerequisiteMissing
+from namesrv_stream.logs import configure_logging, progress
+from namesrv_stream.settings import Settings
+from namesrv_stream.settings.command_line import Configuration, configured
+
+if TYPE_CHECKING:
+    from namesrv_stream.replay.replay import ReplayRange
+
+_LOG = logging.getLogger(__name__)
+
+_FROM = "--from-offset"
+_TO = "--to-offset"
+_TO_TIME = "--to-time"
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the outcome as JSON, for scripts.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the command line."""
+    app.command()(configured(replay))
+    app.command()(configured(rebuild))
+
+
+def replay(
+    configuration: Configuration,
+    from_offset: Annotated[
+        list[str] | None,
+        typer.Option(
+            _FROM,
+            help="Compare from here on; may be repeated. Default: as early as the log can be folded.",
+            metavar="[PARTITION:]OFFSET",
+        ),
+    ] = None,
+    to_offset: Annotated[
+        list[str] | None,
+        typer.Option(
+            _TO,
+            help="Up to here, this offset excluded; may be repeated. Default: where the tables end.",
+            metavar="[PARTITION:]OFFSET",
+        ),
+    ] = None,
+    to_time: Annotated[
+        str | None,
+        typer.Option(_TO_TIME, help="Up to the first record of this time: ISO 8601 (UTC) or epoch ms.", metavar="TIME"),
+    ] = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Fold the log again and compare with the tables: equal (exit 0), or the first difference (exit 1)."""
+    from namesrv_stream.replay import report
+    from namesrv_stream.replay.replay import replay as run
+
+    settings = _settings(configuration)
+    wanted = _range(from_offset, to_offset, to_time)
+    try:
+        outcome = run(settings, wanted, _say_progress)
+    except KafkaUnreachable as error:
+        raise _with_remedy(settings, error) from None
+    _print(report.replay_json(outcome), report.replay_text(outcome), as_json=as_json)
+    return 0 if outcome.is_equal else 1
+
+
+def rebuild(
+    configuration: Configuration,
+    accept_loss: Annotated[
+        bool, typer.Option("--accept-loss", help="Go on where records are gone that nobody has folded.")
+    ] = False,
+    accept_differences: Annotated[
+        bool, typer.Option("--accept-differences", help="Go on where the log says otherwise than the old tables.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> int:
+    """Make the tables anew from the log, while the job is stopped; the old ones stay under a dated name."""
+    from namesrv_stream.replay import report
+    from namesrv_stream.replay.rebuild import Consent
+    from namesrv_stream.replay.rebuild import rebuild as run
+
+    settings = _settings(configuration)
+    try:
+        outcome = run(settings, Consent(loss=accept_loss, differences=accept_differences), progress, _say_progress)
+    except KafkaUnreachable as error:
+        raise _with_remedy(settings, error) from None
+    _print(report.rebuild_json(outcome), report.rebuild_text(outcome), as_json=as_json)
+    return 0
+
+
+def _range(from_offset: list[str] | None, to_offset: list[str] | None, to_time: str | None) -> "ReplayRange":
+    from namesrv_stream.replay.log_range import parse_instant, parse_offsets
+    from namesrv_stream.replay.replay import ReplayRange
+
+    end_ms = None if to_time is None else parse_instant(_TO_TIME, to_time)
+    return ReplayRange(parse_offsets(_FROM, from_offset or ()), parse_offsets(_TO, to_offset or ()), end_ms)
+
+
+def _settings(configuration: Configuration) -> Settings:
+    loaded = configuration.load()
+    configure_logging(loaded.settings.logs.level, loaded.settings.logs.format)
+    for warning in loaded.warnings:
+        _LOG.warning("%s", warning)
+    return loaded.settings
+
+
+def _say_progress(partition: int, done: int, total: int) -> None:
+    progress(f"partition {partition}: {done:,} of {total:,} records")
+
+
+def _with_remedy(settings: Settings, error: KafkaUnreachable) -> PrerequisiteMissing:
+    if not settings.is_kafka_embedded:
+        return error
+    return PrerequisiteMissing(error.name, "start it: `namesrv-stream kafka` with the same --conf and --data-dir")
+
+
+def _print(value: dict[str, Any], text: str, *, as_json: bool) -> None:
+    if as_json:
+        text = orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS, default=str).decode() + "\n"
+    sys.stdout.write(text)
+    sys.stdout.flush()

@@ -1,0 +1,73 @@
+"""The part of the log that a replay is about, as people say it and as offsets."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from namesrv_stream.errors import ConfigError
+
+_SOURCE = "command line"
+
+
+@dataclass(frozen=True, slots=True)
+class GivenOffsets:
+    """Offsets as given.
+
+    Attributes:
+        flag: The flag that gave them.
+        everywhere: Of partitions that have none of their own; None where none was given.
+        of_partition: partition → offset.
+    """
+
+    flag: str
+    everywhere: int | None
+    of_partition: Mapping[int, int]
+
+    def get(self, partition: int) -> int | None:
+        return self.of_partition.get(partition, self.everywhere)
+
+
+def parse_offsets(flag: str, texts: Iterable[str]) -> GivenOffsets:
+    """Offsets from ``OFFSET`` or ``PARTITION:OFFSET``, each partition once.
+
+    Raises:
+        ConfigError: A text is neither.
+    """
+    everywhere: int | None = None
+    of_partition: dict[int, int] = {}
+    for text in texts:
+        partition, colon, offset = text.rpartition(":")
+        if not (offset.isdecimal() and (partition.isdecimal() if colon else True)):
+            raise ConfigError(_SOURCE, flag, f"{text!r} is neither OFFSET nor PARTITION:OFFSET")
+        if colon:
+            of_partition[int(partition)] = int(offset)
+        else:
+            everywhere = int(offset)
+    return GivenOffsets(flag, everywhere, of_partition)
+
+
+def parse_instant(flag: str, text: str) -> int:
+    """Epoch milliseconds, from those or from ISO 8601, in UTC where it says nothing else.
+
+    Raises:
+        ConfigError: It is neither.
+    """
+    if text.isdecimal():
+        return int(text)
+    try:
+        instant = datetime.fromisoformat(text)
+    except ValueError:
+        reason = f"{text!r} is neither ISO 8601, as 2026-01-31T03:12:00, nor epoch milliseconds"
+        raise ConfigError(_SOURCE, flag, reason) from None
+    return round((instant if instant.tzinfo else instant.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def end_offset(given: int | None, covered: int, partition: int, flag: str) -> int:
+    """The end of the range: as given, else where the tables end.
+
+    Raises:
+        ConfigError: The tables do not reach so far.
+    """
+    if given is not None and given > covered:
+        raise ConfigError(_SOURCE, flag, f"is {given}, but the tables end at {covered} in partition {partition}")
+    return covered if given is None else given

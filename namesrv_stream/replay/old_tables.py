@@ -1,0 +1,86 @@
+"""The tables that a rebuild replaces: any of them may be lost, damaged, or of another log."""
+
+from collections.abc import Callable
+
+import pyarrow as pa
+
+from namesrv_stream.errors import TableSchemaMismatch
+from namesrv_stream.replay.log_replay import kept_from_ms
+from namesrv_stream.settings import Settings
+from namesrv_stream.snapshot import KeptState, KeptStates, StoredChanges
+from namesrv_stream.streaming.topic import TopicExtent
+
+
+class OldTables:
+    """What can be read of them.
+
+    Attributes:
+        losses: What of them cannot be taken over, a sentence each; grows when rows turn out to be unreadable.
+        kept_from_ms: Rows with a lower ``at_ms`` may have been removed by their retention, epoch milliseconds.
+    """
+
+    def __init__(
+        self,
+        changes: StoredChanges | None,
+        states: KeptStates | None,
+        losses: list[str],
+        retention_ms: int,
+        say: Callable[[str], None],
+    ) -> None:
+        self._changes = changes
+        self._states = states
+        self._say = say
+        self.losses = losses
+        self.kept_from_ms = kept_from_ms(changes, retention_ms) if changes else 0
+
+    @classmethod
+    def open(cls, settings: Settings, extent: TopicExtent, say: Callable[[str], None]) -> "OldTables":
+        """Open what is there; says what is not."""
+        tables_dir, losses = settings.data.tables_dir, list[str]()
+        changes: StoredChanges | None = None
+        states: KeptStates | None = None
+        try:
+            changes = StoredChanges.open(tables_dir)
+        except TableSchemaMismatch as error:
+            say(str(error))
+        else:
+            if changes is None:
+                say("route_changes is not there")
+        try:
+            states = KeptStates(tables_dir)
+        except TableSchemaMismatch as error:
+            say(str(error))
+        if changes is not None and (
+            changes.topic_id != extent.topic_id or len(changes.next_offsets) != settings.kafka.partitions
+        ):
+            losses.append(f"the old tables were made from another log, topic id {changes.topic_id}")
+            changes = states = None
+        return cls(changes, states, losses, settings.streaming.changes_retention_ms, say)
+
+    @property
+    def has_changes(self) -> bool:
+        return self._changes is not None
+
+    def next_offset(self, partition: int) -> int:
+        """First offset that ``route_changes`` does not cover; 0 where there is none."""
+        return self._changes.next_offsets[partition] if self._changes else 0
+
+    def oldest_state(self, partition: int, at_least: int) -> KeptState | None:
+        """As ``KeptStates.oldest``."""
+        return self._states.oldest(partition, at_least) if self._states else None
+
+    def newest_state(self, partition: int, at_most: int) -> KeptState | None:
+        """As ``KeptStates.newest``."""
+        return self._states.newest(partition, at_most) if self._states else None
+
+    def rows(self, partition: int, begin: int, end: int) -> pa.Table | None:
+        """As ``StoredChanges.rows``; None where they cannot be read."""
+        if self._changes is None:
+            return None
+        try:
+            return self._changes.rows(partition, begin, end)
+        except TableSchemaMismatch as error:
+            text = f"partition {partition}: {error}"
+            self._say(text)
+            self.losses.append(text)
+            return None

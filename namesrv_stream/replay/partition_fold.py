@@ -1,0 +1,119 @@
+"""The fold of one partition outside Spark, from any state in which it can begin."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from namesrv_stream.errors import NoStartPoint, TableSchemaMismatch
+from namesrv_stream.route import reducer
+from namesrv_stream.route.changes import RouteChange
+from namesrv_stream.route.fold import FoldOutput, GroupDict, Record, fold
+from namesrv_stream.route.fold_state import FoldState, decode_state
+from namesrv_stream.route.group import BrokerGroup
+from namesrv_stream.route.table import RouteTable
+from namesrv_stream.snapshot import KeptState, KeptStates, TableRows
+from namesrv_stream.snapshot.loader import route_table
+
+
+@dataclass(frozen=True, slots=True)
+class FoldStart:
+    """Where a fold begins; what it holds is the fold's to change.
+
+    Attributes:
+        origin: For people.
+        offset: The first one to fold.
+        state: The fold's state there.
+        table: All that the rows below that offset say.
+    """
+
+    origin: str
+    offset: int
+    state: FoldState
+    table: RouteTable
+
+
+def start_of_log(partition: int, partitions: int) -> FoldStart:
+    """Before the first record."""
+    return FoldStart("the beginning of the log", 0, FoldState(partition, partitions), RouteTable())
+
+
+def start_from_state(kept: KeptState) -> FoldStart:
+    """Where a kept ``route_state`` was made.
+
+    Raises:
+        TableSchemaMismatch: It is of another version of the fold.
+    """
+    try:
+        state = decode_state(kept.fold_state.content)
+    except ValueError as error:
+        raise TableSchemaMismatch("route_state", f"version {kept.version}: {error}") from None
+    table = route_table(TableRows(live=kept.live))
+    return FoldStart(f"route_state, version {kept.version}", state.next_offset, state, table)
+
+
+def find_start(
+    partition: int, partitions: int, earliest: int, kept_states: KeptStates, begin: int | None = None
+) -> FoldStart:
+    """The best start for a fold that is looked at from ``begin`` on.
+
+    Without ``begin``, the earliest one. The beginning of the log is one only while Kafka has offset 0.
+
+    Args:
+        partition: Kafka partition.
+        partitions: Of the topic.
+        earliest: The first offset that Kafka has.
+        kept_states: Versions of ``route_state``.
+        begin: Offset; the start may be before it.
+
+    Raises:
+        NoStartPoint: There is none.
+        TableSchemaMismatch: The only one is of another version of the fold.
+    """
+    if begin is None:
+        kept = kept_states.oldest(partition, at_least=earliest) if earliest else None
+    else:
+        kept = kept_states.newest(partition, at_most=begin)
+    if kept is not None and kept.fold_state.next_offset >= earliest:
+        return start_from_state(kept)
+    if earliest:
+        raise NoStartPoint(partition, begin, earliest)
+    return start_of_log(partition, partitions)
+
+
+class PartitionFold:
+    """A fold under way.
+
+    Attributes:
+        state: Of the fold, after the last record.
+        records: Records folded.
+        dead_letters: Items, or whole records, that could not be folded.
+    """
+
+    def __init__(self, start: FoldStart) -> None:
+        self.state = start.state
+        self.records = 0
+        self.dead_letters = 0
+        self._groups = GroupDict(dict(start.table.groups))
+        self._table = start.table
+        self._output = FoldOutput()
+
+    def fold(self, records: Iterable[Record]) -> list[RouteChange]:
+        """Fold records in the order of their offsets; returns their rows."""
+        output = self._output
+        for record in records:
+            fold(self.state, self._groups, record, output)
+            self.records += 1
+        self.dead_letters += len(output.dead_letters)
+        changes, output.changes = output.changes, []
+        output.dead_letters.clear()
+        # Of KV, settings and servers the fold keeps no values.
+        reducer.apply(self._table, (c for c in changes if c.kind not in reducer.GROUP_KINDS))
+        return changes
+
+    def table(self) -> RouteTable:
+        """What the fold says now: its own groups, not those that its rows make."""
+        groups = self._groups.groups
+        for name in self._table.groups.keys() - groups.keys():
+            self._table.replace_group(BrokerGroup(name))
+        for group in groups.values():
+            self._table.replace_group(group)
+        return self._table

@@ -1,0 +1,179 @@
+"""``namesrv-stream rebuild``: both tables made anew from the log, proved, and put in the place of the old ones."""
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from namesrv_stream.clock import SystemClock
+from namesrv_stream.errors import RebuildRefused
+from namesrv_stream.replay.comparison import Difference, RowComparison
+from namesrv_stream.replay.log_replay import (
+    OnProgress,
+    Replay,
+    StoredTables,
+    decoded,
+    fold_changes,
+    replay_partition,
+)
+from namesrv_stream.replay.log_source import LogSource, OpenLog, open_kafka_log
+from namesrv_stream.replay.old_tables import OldTables
+from namesrv_stream.replay.partition_fold import PartitionFold, start_from_state, start_of_log
+from namesrv_stream.replay.rebuild_start import RebuildStart, find_rebuild_starts
+from namesrv_stream.replay.report import Rebuild, difference_line
+from namesrv_stream.route.fold_state import encode_state
+from namesrv_stream.settings import Settings
+from namesrv_stream.snapshot import KeptStates, StoredChanges
+from namesrv_stream.snapshot.table_reader import FoldStateRow
+from namesrv_stream.streaming.changes_writer import ChangesWriter
+from namesrv_stream.streaming.compaction import overwrite_route_state, write_route_state
+from namesrv_stream.streaming.delta_tables import ensure_tables
+from namesrv_stream.streaming.job_lock import job_lock
+from namesrv_stream.streaming.table_swap import finish_swap, swap_tables
+from namesrv_stream.streaming.topic import TopicExtent
+from namesrv_stream.tables import encode_changes
+
+_NEW: Final = "rebuild"  # folder of the new tables, among the old ones: so that a rename is enough
+_REMEDY: Final = "stop it; Kafka must run meanwhile (`namesrv-stream kafka`), name servers may"
+_BATCH_ID: Final = 0  # no micro-batch wrote the rows
+
+
+@dataclass(frozen=True, slots=True)
+class Consent:
+    """What the operator has agreed to.
+
+    Attributes:
+        loss: Records that Kafka no longer has stay unknown.
+        differences: Rows of the new tables may differ from the old ones.
+    """
+
+    loss: bool
+    differences: bool
+
+
+def rebuild(
+    settings: Settings,
+    consent: Consent,
+    say: Callable[[str], None],
+    on_progress: OnProgress,
+    open_log: OpenLog = open_kafka_log,
+) -> Rebuild:
+    """Make the tables anew; until they are proved nothing that exists is touched. Blocks.
+
+    Args:
+        settings: Ours.
+        consent: What may be lost or changed.
+        say: Told each step.
+        on_progress: Told of long folds.
+        open_log: Opens the log.
+
+    Raises:
+        RebuildRefused: That would lose or change more than ``consent`` allows, or the proof failed.
+        NamesrvStreamError: It cannot be done, and why.
+    """
+    with job_lock(settings.data.run_dir, _REMEDY):
+        if finish_swap(settings):
+            say("an earlier rebuild was killed while it put its tables into place: that is done now")
+        new = _in_folder(settings, settings.data.tables_dir / _NEW)
+        shutil.rmtree(new.data.tables_dir, ignore_errors=True)
+        with open_log(settings) as log:
+            old = OldTables.open(settings, log.extent, say)
+            starts = find_rebuild_starts(settings, log.extent, old)
+            losses = (*old.losses, *(loss for start in starts for loss in start.losses))
+            if losses and not consent.loss:
+                raise RebuildRefused(f"{'; '.join(losses)}; --accept-loss goes on without")
+            _write(new, starts, log, say, on_progress)
+            difference = _first_difference(new, old, starts, log.extent)
+            if difference is not None and not consent.differences:
+                shutil.rmtree(new.data.tables_dir)
+                raise RebuildRefused(
+                    f"the log says otherwise than the old tables: {difference_line(difference)}; where that is what"
+                    " you expect (a rule was changed, a row was damaged), --accept-differences goes on"
+                )
+            say("proving the new tables")
+            proof = _prove(new, starts, log, on_progress)
+        suffix = datetime.fromtimestamp(SystemClock().now_ms() / 1000, tz=UTC).strftime("%Y%m%dT%H%M%SZ")
+        kept = swap_tables(settings, new.data.tables_dir, suffix)
+        shutil.rmtree(new.data.tables_dir, ignore_errors=True)
+    return Rebuild({s.partition: s.start.origin for s in starts}, losses, proof, difference, tuple(kept))
+
+
+def _in_folder(settings: Settings, tables_dir: Path) -> Settings:
+    data = settings.data.model_copy(update={"tables": str(tables_dir)})
+    return settings.model_copy(update={"data": data})
+
+
+def _write(
+    new: Settings,
+    starts: list[RebuildStart],
+    log: LogSource,
+    say: Callable[[str], None],
+    on_progress: OnProgress,
+) -> None:
+    topic_id, ends = log.extent.topic_id, log.extent.end
+    ensure_tables(new, topic_id)
+    seeds = {s.partition: s.seed for s in starts if s.seed is not None}
+    if seeds:
+        live = pa.concat_tables([s.live for s in starts])
+        overwrite_route_state(new, live, seeds)
+    writer = ChangesWriter(new.data.tables_dir, topic_id, new.kafka.partitions, 0)
+    states: dict[int, FoldStateRow] = {}
+    for start in starts:
+        partition, end = start.partition, ends[start.partition]
+        say(f"partition {partition}: folding {start.start.offset} to {end} from {start.start.origin}")
+        writer.write(start.history, {partition: start.start.offset}, _BATCH_ID)
+        fold = PartitionFold(start.start)
+        for changes in fold_changes(log, fold, end, on_progress):
+            rows = pa.Table.from_batches([encode_changes(changes)])
+            writer.write(rows, {partition: fold.state.next_offset}, _BATCH_ID)
+        states[partition] = FoldStateRow(fold.state.next_offset, fold.state.at_ms, encode_state(fold.state))
+    write_route_state(new, states)
+
+
+def _first_difference(
+    new: Settings, old: OldTables, starts: list[RebuildStart], extent: TopicExtent
+) -> Difference | None:
+    """The first row that the old tables have otherwise, of those that both were made from the log."""
+    made = _open(new)
+    for start in starts:
+        end = min(old.next_offset(start.partition), extent.end[start.partition])
+        before = old.rows(start.partition, start.start.offset, end)
+        if before is None:
+            continue
+        rows = RowComparison(decoded(before), old.kept_from_ms)
+        rows.compare(decoded(made.rows(start.partition, start.start.offset, end)))
+        rows.finish()
+        if rows.difference is not None:
+            return rows.difference
+    return None
+
+
+def _prove(new: Settings, starts: list[RebuildStart], log: LogSource, on_progress: OnProgress) -> Replay:
+    """Replay what was written, as it reads back.
+
+    Raises:
+        RebuildRefused: It is not what the log says.
+    """
+    states = KeptStates(new.data.tables_dir)
+    stored = StoredTables(_open(new), states, 0)
+    parts = []
+    for rebuilt in starts:
+        partition, begin = rebuilt.partition, rebuilt.start.offset
+        seeded = states.newest(partition, at_most=begin) if rebuilt.seed is not None else None
+        start = start_of_log(partition, new.kafka.partitions) if seeded is None else start_from_state(seeded)
+        parts.append(replay_partition(log, start, stored, begin, log.extent.end[partition], on_progress))
+    proof = Replay(tuple(parts))
+    if proof.difference is not None:
+        where = f"the new tables, left in {new.data.tables_dir}, do not read back as they were made"
+        raise RebuildRefused(f"{where}: {difference_line(proof.difference)}")
+    return proof
+
+
+def _open(settings: Settings) -> StoredChanges:
+    changes = StoredChanges.open(settings.data.tables_dir)
+    assert changes is not None
+    return changes

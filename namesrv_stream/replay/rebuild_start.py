@@ -1,0 +1,97 @@
+"""Where a rebuild begins to fold, and what of the old tables it takes over because the log no longer tells it.
+
+Per partition, the first of these that there is: the beginning of the log; the oldest kept ``route_state`` that the log
+still goes on from; the tables alone, with every broker at age zero.
+"""
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from namesrv_stream.errors import TableSchemaMismatch
+from namesrv_stream.replay.old_tables import OldTables
+from namesrv_stream.replay.partition_fold import FoldStart, start_from_state, start_of_log
+from namesrv_stream.route.fold_state import FoldState, encode_state
+from namesrv_stream.route.rebuilt_state import rebuilt_state
+from namesrv_stream.settings import Settings
+from namesrv_stream.snapshot import TableRows
+from namesrv_stream.snapshot.loader import route_table
+from namesrv_stream.snapshot.table_reader import FoldStateRow
+from namesrv_stream.streaming.state_rows import next_state
+from namesrv_stream.streaming.topic import TopicExtent
+from namesrv_stream.tables import CHANGES_SCHEMA, STATE_SCHEMA
+from namesrv_stream.tables.columns import ROW_SCHEMA
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildStart:
+    """The start of one partition.
+
+    Attributes:
+        start: Of the fold.
+        seed: What ``route_state`` says there; None at the beginning of the log.
+        live: Live rows of ``route_state`` there, columns of ``STATE_SCHEMA``.
+        history: Rows of ``route_changes`` before it, columns of ``ROW_SCHEMA``, taken over as they are.
+        losses: What nobody knows any more, a sentence each.
+    """
+
+    partition: int
+    start: FoldStart
+    seed: FoldStateRow | None
+    live: pa.Table
+    history: pa.Table
+    losses: tuple[str, ...]
+
+
+def find_rebuild_starts(settings: Settings, extent: TopicExtent, old: OldTables) -> list[RebuildStart]:
+    """The starts of all partitions; blocks."""
+    return [_find(partition, settings.kafka.partitions, extent, old) for partition in range(settings.kafka.partitions)]
+
+
+def _find(partition: int, partitions: int, extent: TopicExtent, old: OldTables) -> RebuildStart:
+    earliest, end, covered = extent.earliest[partition], extent.end[partition], old.next_offset(partition)
+    losses: tuple[str, ...] = ()
+    if covered > end:
+        losses = (f"partition {partition}: Kafka has lost the records {end} to {covered - 1}, which were folded",)
+    if not earliest:
+        start = start_of_log(partition, partitions)
+        return RebuildStart(partition, start, None, STATE_SCHEMA.empty_table(), ROW_SCHEMA.empty_table(), losses)
+    kept = old.oldest_state(partition, earliest)
+    if kept is not None and kept.fold_state.next_offset <= end:
+        try:
+            start = start_from_state(kept)
+        except TableSchemaMismatch:
+            pass  # of another version of the fold: nothing but the rows can be taken over
+        else:
+            history = _history(old, partition, start.offset)
+            return RebuildStart(partition, start, kept.fold_state, kept.live, history, losses)
+    return _from_tables(partition, partitions, earliest, min(covered, end), old, losses)
+
+
+def _from_tables(
+    partition: int, partitions: int, earliest: int, known: int, old: OldTables, losses: tuple[str, ...]
+) -> RebuildStart:
+    """From rows alone, which are known below offset ``known``: nobody knows how long ago who was heard."""
+    if known < earliest:
+        losses += (
+            f"partition {partition}: the records {known} to {earliest - 1} were removed before they were folded",
+        )
+    kept = old.newest_state(partition, at_most=known)
+    base = kept.fold_state if kept else FoldStateRow(0, 0, b"")
+    live = kept.live if kept else STATE_SCHEMA.empty_table()
+    since = old.rows(partition, base.next_offset, known)
+    since = CHANGES_SCHEMA.empty_table() if since is None else since
+    table = route_table(TableRows(live=live, changes=since))
+    at_ms = max(base.at_ms, *(pc.max(rows["at_ms"]).as_py() or 0 for rows in (live, since)))
+    begin = max(known, earliest)
+    state: FoldState = rebuilt_state(partition, partitions, begin, at_ms, table)
+    seed = FoldStateRow(begin, at_ms, encode_state(state))
+    live, _ = next_state(live, {partition: base} if kept else {}, since, {partition: seed})
+    start = FoldStart("the old tables, every broker at age zero", begin, state, table)
+    return RebuildStart(partition, start, seed, live, _history(old, partition, known), losses)
+
+
+def _history(old: OldTables, partition: int, end: int) -> pa.Table:
+    rows = old.rows(partition, 0, end)
+    return ROW_SCHEMA.empty_table() if rows is None else rows.select(ROW_SCHEMA.names).cast(ROW_SCHEMA)

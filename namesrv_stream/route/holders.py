@@ -1,0 +1,46 @@
+"""Which servers hold a broker, and which of them can vouch for it."""
+
+from collections.abc import Mapping
+
+from namesrv_stream.route import group as rules
+from namesrv_stream.route.changes import Cause
+from namesrv_stream.route.fold_state import FoldState
+from namesrv_stream.route.fold_step import FoldStep
+from namesrv_stream.route.lease import Lease, LeaseHolder, LeaseKey
+
+
+def is_vouched_for(state: FoldState, holders: Mapping[str, LeaseHolder], ended_heard_ms: int | None) -> bool:
+    """Whether one of ``holders`` keeps a broker that ended elsewhere.
+
+    Args:
+        state: Says which servers are silent.
+        holders: By server.
+        ended_heard_ms: When the server that saw it end had last heard it, partition time; None where none saw that.
+    """
+    if ended_heard_ms is None:
+        return bool(holders)
+    return any(not state.servers[s].silent or h.heard_ms > ended_heard_ms for s, h in holders.items())
+
+
+def others(lease: Lease, server_id: str) -> dict[str, LeaseHolder]:
+    """The holds of the other servers."""
+    return {s: h for s, h in lease.holders.items() if s != server_id}
+
+
+def held_by(state: FoldState, server_id: str) -> list[tuple[LeaseKey, Lease]]:
+    """What a server holds, in the order of keys."""
+    return sorted(((k, v) for k, v in state.leases.items() if server_id in v.holders), key=lambda kv: kv[0])
+
+
+def drop_hold(step: FoldStep, key: LeaseKey, lease: Lease, server_id: str, cause: Cause, detail: str | None) -> None:
+    """One server no longer holds a broker, which stays with the others."""
+    old = step.group(key.broker_name)
+    step.change(old, rules.end_holder(old, key.live_key, server_id), cause, detail)
+    lease.holders = others(lease, server_id)
+
+
+def not_heard(state: FoldState, lease: Lease, server_id: str) -> str:
+    """How long a server has not heard a broker, for people."""
+    unheard_ms = state.servers[server_id].observed_ms - lease.holders[server_id].seen_ms
+    timeout_ms = state.timeout_ms(lease)
+    return f"not heard for {unheard_ms} ms of observed time at {server_id}, timeout {timeout_ms} ms"

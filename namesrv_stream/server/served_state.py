@@ -1,0 +1,104 @@
+"""What one server serves, in short: of which table version, how old, up to which offsets, and its digest.
+
+The digest is that of the committed rows, so two servers that cover the same offsets must tell the same one, whatever
+each of them has accepted meanwhile. It is made on a thread, from a copy that takes a millisecond.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from namesrv_stream import __version__
+from namesrv_stream.clock import Clock
+from namesrv_stream.route.digest import Part, TableContent, TableDigest, TableDigester, content_of, part_rows
+from namesrv_stream.route.view import RouteView
+from namesrv_stream.server.identity import Identity
+
+
+class _Digested(NamedTuple):
+    next_offsets: Mapping[int, int]
+    content: TableContent
+    digest: TableDigest
+
+
+class ServedState:
+    """Describes a view to whoever compares servers.
+
+    Args:
+        identity: The server's.
+        view: What it answers from.
+        partitions: Of the topic.
+        version: Of ``route_changes``, of which the view was made; -1 for none.
+        clock: For the age.
+    """
+
+    def __init__(self, identity: Identity, view: RouteView, partitions: int, version: int, clock: Clock) -> None:
+        self._identity = identity
+        self._view = view
+        self._version = version
+        self._clock = clock
+        self._partitions = partitions
+        self._digester = TableDigester(partitions)
+        self._digesting = asyncio.Lock()
+        self._last: _Digested | None = None
+        self._moved_ms = clock.monotonic_ms()
+
+    def moved(self, version: int) -> None:
+        """A commit of the job was taken over, or the tables were loaded; they are at that version now."""
+        self._version = version
+        self._moved_ms = self._clock.monotonic_ms()
+
+    @property
+    def age_ms(self) -> int:
+        """Since the last commit that was taken over; the job makes one about each second."""
+        return self._clock.monotonic_ms() - self._moved_ms
+
+    async def describe(self) -> dict[str, Any]:
+        """The state in short."""
+        found = await self._digested()
+        return {
+            "server_id": self._identity.server_id,
+            "server_epoch": self._identity.server_epoch,
+            "software": __version__,
+            "version": self._version,
+            "age_ms": self.age_ms,
+            "pending_events": self._view.pending_count,
+            "next_offsets": _by_partition(found.next_offsets),
+            "digest": found.digest.total,
+            "partitions": _by_partition(found.digest.partitions),
+        }
+
+    async def keys(self, partition: int) -> dict[str, Any]:
+        """The digest of each part of one partition."""
+        found = await self._digested()
+        parts = sorted(item for item in found.digest.parts.items() if item[0].partition == partition)
+        return {
+            "next_offset": found.next_offsets.get(partition, 0),
+            "parts": [{"kind": part.kind, "name": part.name, "digest": digest} for part, digest in parts],
+        }
+
+    async def rows(self, parts: Iterable[Part]) -> dict[str, Any]:
+        """What parts hold, as the rows that would make them."""
+        found = await self._digested()
+        return {
+            "next_offsets": _by_partition(found.next_offsets),
+            "rows": [
+                {"kind": kind, **{name: value for name, value in columns.items() if value is not None}}
+                for part in parts
+                for kind, _, columns in part_rows(found.content, part)
+            ],
+        }
+
+    async def _digested(self) -> _Digested:
+        """The newest digest: one is made at a time, and none twice for the same offsets."""
+        async with self._digesting:
+            next_offsets = dict(self._view.next_offsets)
+            if self._last is None or self._last.next_offsets != next_offsets:
+                content = content_of(self._view.committed_table(), self._partitions)
+                digest = await asyncio.to_thread(self._digester.digest, content)
+                self._last = _Digested(next_offsets, content, digest)
+            return self._last
+
+
+def _by_partition(values: Mapping[int, Any]) -> dict[str, Any]:
+    return {str(partition): value for partition, value in sorted(values.items())}

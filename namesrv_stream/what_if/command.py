@@ -1,0 +1,89 @@
+"""``namesrv-stream what-if``."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import orjson
+import typer
+
+from namesrv_stream.clock import SystemClock
+from namesrv_stream.durations import parse_duration_ms
+from namesrv_stream.errors import ConfigError, QueryNotFound
+from namesrv_stream.settings.command_line import Configuration, configured
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the command line."""
+    app.command("what-if")(configured(what_if))
+
+
+def what_if(
+    configuration: Configuration,
+    timeout: Annotated[str, typer.Option("--timeout", help="Timeouts to try.", metavar="60s,90s,…")],
+    cluster: Annotated[str | None, typer.Option("--cluster", help="Only this cluster.", metavar="CLUSTER")] = None,
+    since: Annotated[
+        int, typer.Option(help="How far to look back.", parser=parse_duration_ms, metavar="DURATION")
+    ] = "24h",  # type: ignore[assignment] # typer parses the default too
+    every_broker: Annotated[
+        bool, typer.Option("--every-broker", help="Also for brokers that ask for a timeout of their own.")
+    ] = False,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", help="Draw the silences against the timeouts.", metavar="FILE.png")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON, for scripts.")] = False,
+) -> None:
+    """Fold the log again with other timeouts: which expiries would have been false, how much sooner deaths seen."""
+    # Spared to the other commands: Delta, Kafka and the plotting library take a second to import.
+    from rich.console import Console
+
+    from namesrv_stream.what_if import text
+    from namesrv_stream.what_if.log_analysis import analyse_log
+    from namesrv_stream.what_if.report import cluster_reports
+    from namesrv_stream.what_if.timeout_run import Override
+
+    overrides = [Override(ms, of_every_broker=every_broker) for ms in parse_timeouts(timeout)]
+    settings = configuration.load().settings
+    # A day of a thousand brokers takes minutes: whoever waits at a terminal sees that it goes on.
+    with Console(stderr=True).status("reading the log") as status:
+        analysis = analyse_log(
+            settings,
+            overrides,
+            SystemClock().now_ms() - since,
+            lambda records: status.update(f"folding the log again: {records:,} records"),
+        )
+    reports = cluster_reports(analysis.partitions, analysis.limits)
+    if cluster is not None:
+        reports = [report for report in reports if report.cluster == cluster]
+        if not reports:
+            raise QueryNotFound(f"no broker of cluster {cluster} was heard in that time")
+    if as_json:
+        found = text.as_json(analysis, reports)
+        sys.stdout.write(orjson.dumps(found, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS).decode() + "\n")
+    else:
+        console = Console(file=sys.stdout, highlight=False)
+        # A line stays a line for grep where stdout is no terminal.
+        width = None if console.is_terminal else 200
+        console.print(text.as_text(analysis, reports), width=width, soft_wrap=not console.is_terminal)
+    if plot is not None:
+        from namesrv_stream.what_if.plot import plot as draw
+
+        draw(reports, plot)
+
+
+def parse_timeouts(text: str) -> list[int]:
+    """The timeouts in ``60s,90s``, each once, in milliseconds, ascending.
+
+    Raises:
+        ConfigError: One is no duration, or too short or too long.
+    """
+    found = set()
+    for part in text.split(","):
+        try:
+            ms = parse_duration_ms(part)
+        except ValueError as error:
+            raise ConfigError("command line", "--timeout", str(error)) from None
+        if not 1_000 <= ms <= 86_400_000:
+            raise ConfigError("command line", "--timeout", f"{part.strip()} is not between 1 s and 24 h")
+        found.add(ms)
+    return sorted(found)

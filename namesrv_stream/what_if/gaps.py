@@ -1,0 +1,99 @@
+"""How long brokers that were alive all the time were silent, by the clock that ages them."""
+
+import heapq
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from namesrv_stream.route.events import Origin
+from namesrv_stream.route.fold_state import LeaseKey
+from namesrv_stream.route.model import Holder
+
+#: Gaps are counted in steps of this.
+STEP_MS = 100
+_LONGEST = 5
+
+
+class Gap(NamedTuple):
+    """Time between two hearings of a broker at one server, over one connection.
+
+    Attributes:
+        ms: Observed time of the server.
+        at_ms: LogAppendTime of its end, epoch milliseconds.
+    """
+
+    ms: int
+    at_ms: int
+    key: LeaseKey
+    server_id: str
+
+
+@dataclass(slots=True)
+class GapTally:
+    """Gaps of one cluster.
+
+    Attributes:
+        counts: Gap in steps of ``STEP_MS``, rounded up, to how many there were.
+        longest: The longest few, longest first.
+    """
+
+    counts: Counter[int] = field(default_factory=Counter)
+    longest: list[Gap] = field(default_factory=list)
+
+    def add(self, gap: Gap) -> None:
+        self.counts[-(-gap.ms // STEP_MS)] += 1
+        if len(self.longest) < _LONGEST or gap.ms > self.longest[-1].ms:
+            self.longest = heapq.nlargest(_LONGEST, [*self.longest, gap])
+
+    def merge(self, others: Iterable["GapTally"]) -> "GapTally":
+        """All gaps of this one and the others."""
+        tallies = [self, *others]
+        counts: Counter[int] = sum((t.counts for t in tallies), Counter())
+        return GapTally(counts, heapq.nlargest(_LONGEST, [gap for t in tallies for gap in t.longest]))
+
+    @property
+    def total(self) -> int:
+        return self.counts.total()
+
+    @property
+    def longest_ms(self) -> int:
+        return self.longest[0].ms if self.longest else 0
+
+    def quantile_ms(self, share: float) -> int:
+        """A gap that such a share of all does not exceed, to ``STEP_MS``; 0 without gaps.
+
+        Args:
+            share: 0.5 for the median.
+        """
+        left = share * self.total
+        for steps, count in sorted(self.counts.items()):
+            left -= count
+            if left <= 0:
+                return steps * STEP_MS
+        return 0
+
+
+class GapWatch:
+    """Counts the gaps of one partition, by cluster."""
+
+    def __init__(self) -> None:
+        self.tallies: dict[str, GapTally] = {}
+        self._last: dict[tuple[LeaseKey, str], tuple[Holder, int]] = {}
+
+    def heard(self, key: LeaseKey, origin: Origin, clock_ms: int, at_ms: int) -> None:
+        """A broker was heard.
+
+        Args:
+            key: The broker process.
+            origin: The server, and the connection.
+            clock_ms: Observed time of that server.
+            at_ms: LogAppendTime, epoch milliseconds.
+        """
+        place = (key, origin.server_id)
+        last = self._last.get(place)
+        # Over another connection the broker may have restarted in between, which is no silence of a live one.
+        if last is not None and last[0] == origin.holder:
+            tally = self.tallies.setdefault(key.live_key.cluster, GapTally())
+            tally.add(Gap(clock_ms - last[1], at_ms, key, origin.server_id))
+        self._last[place] = (origin.holder, clock_ms)

@@ -1,0 +1,132 @@
+"""What the runs come to, per cluster: expiries and how many were false, how much sooner deaths were seen, a value."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from namesrv_stream.route.settings import FoldSettings
+from namesrv_stream.what_if.analysis import PartitionAnalysis
+from namesrv_stream.what_if.gaps import GapTally
+from namesrv_stream.what_if.silences import Silence, Verdict
+from namesrv_stream.what_if.suggestion import Suggestion, suggest
+
+
+@dataclass(frozen=True, slots=True)
+class Sooner:
+    """How much sooner deaths were seen than they were in the log as it is; negative for later. Observed time.
+
+    Attributes:
+        deaths: How many are compared.
+        open: How many are not: one of the two had not seen them when the log ended.
+    """
+
+    deaths: int
+    open: int
+    median_ms: int
+    p99_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunReport:
+    """One timeout in one cluster.
+
+    Attributes:
+        timeout_ms: None for the log as it is.
+        expiries: How often a broker was taken out because it was not heard.
+        false: Of those: it was alive, as the connection over which it was heard again says.
+        unclear: Of those: it came back, and nothing says whether it had restarted.
+        sooner: None for the log as it is.
+    """
+
+    timeout_ms: int | None
+    expiries: int
+    false: int
+    unclear: int
+    sooner: Sooner | None
+
+    @property
+    def real(self) -> int:
+        return self.expiries - self.false - self.unclear
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterReport:
+    """One cluster.
+
+    Attributes:
+        brokers: Broker processes heard and registered.
+        with_own_timeout: How many of them ask for a timeout, which another default does not move.
+        gaps: Of brokers that were alive.
+        runs: The log as it is, then each timeout asked for.
+    """
+
+    cluster: str
+    brokers: int
+    with_own_timeout: int
+    gaps: GapTally
+    runs: Sequence[RunReport]
+    suggestion: Suggestion
+
+
+def cluster_reports(analyses: Sequence[PartitionAnalysis], limits: FoldSettings | None = None) -> list[ClusterReport]:
+    """A report of every cluster, by name; the analyses must be of the same overrides.
+
+    Args:
+        analyses: Of all partitions.
+        limits: Between which a timeout can be suggested.
+    """
+    keys = {key: timeout for analysis in analyses for key, timeout in analysis.timeouts.items()}
+    silences: dict[str, list[Silence]] = {}
+    for analysis in analyses:
+        for silence in analysis.silences.silences:
+            silences.setdefault(silence.key.live_key.cluster, []).append(silence)
+    reports = []
+    for cluster in sorted({key.live_key.cluster for key in keys}):
+        asked = [timeout for key, timeout in keys.items() if key.live_key.cluster == cluster]
+        of_cluster = silences.get(cluster, [])
+        gaps = GapTally().merge(a.gaps.tallies.get(cluster, GapTally()) for a in analyses)
+        overrides = [run.override for run in analyses[0].runs]
+        runs = [_run_report(number, o.timeout_ms, of_cluster) for number, o in enumerate(overrides)]
+        unclear_ms = max((_length_ms(s) for s in of_cluster if s.verdict is Verdict.UNCLEAR), default=0)
+        own = sum(timeout is not None for timeout in asked)
+        suggestion = suggest(gaps, unclear_ms, limits or FoldSettings())
+        reports.append(ClusterReport(cluster, len(asked), own, gaps, runs, suggestion))
+    return reports
+
+
+def _length_ms(silence: Silence) -> int:
+    return (silence.heard_again_ms or silence.last_heard_ms) - silence.last_heard_ms
+
+
+def _run_report(run: int, timeout_ms: int | None, silences: Iterable[Silence]) -> RunReport:
+    silences = list(silences)
+    expired = [s for s in silences if run in s.ends and s.ends[run].is_expiry]
+    return RunReport(
+        timeout_ms,
+        len(expired),
+        sum(s.verdict is Verdict.ALIVE for s in expired),
+        sum(s.verdict is Verdict.UNCLEAR for s in expired),
+        _sooner(run, silences) if run else None,
+    )
+
+
+def _sooner(run: int, silences: Iterable[Silence]) -> Sooner:
+    """Compare a run with the log as it is, over deaths that either of them saw by an expiry."""
+    gains, still_open = [], 0
+    for silence in silences:
+        if not silence.verdict.is_death:
+            continue
+        if not any(silence.ends[r].is_expiry for r in (0, run) if r in silence.ends):
+            continue
+        ours, theirs = silence.seen_ms(run), silence.seen_ms(0)
+        if ours is None or theirs is None:
+            still_open += 1
+        else:
+            gains.append(theirs - ours)
+    gains.sort()
+    return Sooner(len(gains), still_open, _quantile(gains, 0.5), _quantile(gains, 0.99))
+
+
+def _quantile(ordered: Sequence[int], share: float) -> int:
+    """The smallest value that such a share of all does not exceed; 0 of none."""
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else 0

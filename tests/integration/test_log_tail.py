@@ -1,0 +1,188 @@
+"""A server that starts while no job folds, with a real Kafka: what was acknowledged before is there."""
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
+
+from namesrv_stream.clock import ManualClock, SystemClock
+from namesrv_stream.kafka import admin_config, ensure_topics, producer_config
+from namesrv_stream.remoting.codes import RequestCode, ResponseCode
+from namesrv_stream.route.event_json import encode_event
+from namesrv_stream.route.events import KvPut, Tick
+from namesrv_stream.route.view import RouteView
+from namesrv_stream.server.log_tail import read_log_tail
+from namesrv_stream.settings import Settings
+from tests.integration.test_server import Serve
+from tests.support.builders import S1
+from tests.support.kafka import settings_for
+from tests.support.name_server import a_registration_request
+from tests.support.processes import free_port
+from tests.support.remoting_client import Answer, RemotingClient
+
+pytestmark = [pytest.mark.kafka, pytest.mark.integration]
+
+PARTITIONS = 3
+ENTRY = {"namespace": "n", "key": "k"}
+_TOPICS = (f"log-tail-{i}" for i in itertools.count())
+
+
+def settings_beside(kafka: Settings, data_dir: Path, topic: str, **flags: str | int) -> Settings:
+    """Settings of a server on a topic of the running Kafka."""
+    servers = f"127.0.0.1:{kafka.embedded_kafka.listen_port}"
+    return settings_for(data_dir, kafka__bootstrap_servers=servers, kafka__broker_events_topic=topic, **flags)
+
+
+class Restarted:
+    """Servers on a topic of their own that no job folds."""
+
+    def __init__(self, kafka: Settings, work_dir: Path) -> None:
+        self._kafka = kafka
+        self._work_dir = work_dir
+        self._topic = next(_TOPICS)
+        self._servers: list[Serve] = []
+
+    def serve(self, name: str) -> Serve:
+        """Start a server with a data directory of its own."""
+        work_dir = self._work_dir / name
+        work_dir.mkdir()
+        settings = settings_beside(self._kafka, work_dir / "data", self._topic, kafka__partitions=PARTITIONS)
+        server = Serve(settings, work_dir)
+        self._servers.append(server)
+        server.start()
+        return server
+
+    def kill_and_start(self, server: Serve) -> None:
+        server.process.kill()
+        (server.settings.data.run_dir / "serve.json").unlink()
+        server.start()
+
+    def close(self) -> None:
+        for server in self._servers:
+            server.process.close()
+
+
+@pytest.fixture
+def servers(kafka_settings: Settings, tmp_path: Path) -> Iterator[Restarted]:
+    restarted = Restarted(kafka_settings, tmp_path)
+    yield restarted
+    restarted.close()
+
+
+def register(broker: RemotingClient, name: str, addr: str) -> Answer:
+    request = a_registration_request(addr, brokerName=name)
+    return broker.ask(request.code, request.ext_fields, request.body or b"")
+
+
+def test_what_was_acknowledged_is_there_after_a_restart_while_no_job_runs(servers: Restarted) -> None:
+    server = servers.serve("one")
+    with server.connect() as operator, server.connect() as broker:
+        for name, addr in (("broker-a", "127.0.0.1:11"), ("broker-b", "127.0.0.1:12")):
+            assert register(broker, name, addr).code == ResponseCode.SUCCESS
+        assert operator.ask(RequestCode.PUT_KV_CONFIG, ENTRY | {"value": "v"}).code == ResponseCode.SUCCESS
+        deleted = operator.ask(RequestCode.DELETE_TOPIC_IN_NAMESRV, {"topic": "baseTopic"})
+        wiped = operator.ask(RequestCode.WIPE_WRITE_PERM_OF_BROKER, {"brokerName": "broker-a"})
+        assert (deleted.code, wiped.code) == (ResponseCode.SUCCESS, ResponseCode.SUCCESS)
+        servers.kill_and_start(server)
+
+    with server.connect() as client:
+        entry = client.ask(RequestCode.GET_KV_CONFIG, ENTRY)
+        assert (entry.code, entry.ext_fields) == (ResponseCode.SUCCESS, {"value": "v"})
+        route = client.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "TopicTest"}).body
+        assert b"127.0.0.1:11" in route
+        assert b"127.0.0.1:12" in route
+        assert b'"perm":4' in route
+        assert (
+            client.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "baseTopic"}).code == ResponseCode.TOPIC_NOT_EXIST
+        )
+        # And it goes on from there.
+        assert client.ask(RequestCode.DELETE_KV_CONFIG, ENTRY).code == ResponseCode.SUCCESS
+        assert client.ask(RequestCode.GET_KV_CONFIG, ENTRY).code == ResponseCode.QUERY_NOT_FOUND
+
+
+def test_a_new_server_routes_the_brokers_of_another_at_once(servers: Restarted) -> None:
+    first = servers.serve("one")
+    with first.connect() as broker:
+        assert register(broker, "broker-a", "127.0.0.1:11").code == ResponseCode.SUCCESS
+        second = servers.serve("two")
+        with second.connect() as client:
+            assert b"127.0.0.1:11" in client.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "TopicTest"}).body
+
+
+# ---- reading ----
+
+
+def published(kafka: Settings, data_dir: Path, *values: bytes, **flags: str | int) -> Settings:
+    """A topic of one partition with these records."""
+    settings = settings_beside(kafka, data_dir, next(_TOPICS), **flags)
+    ensure_topics(settings)
+    producer = KafkaProducer(**producer_config(settings))
+    sent = [producer.send(settings.kafka.broker_events_topic, value=value, partition=0) for value in values]
+    for future in sent:
+        future.get(timeout=30)
+    producer.close()
+    return settings
+
+
+def put(key: str) -> bytes:
+    return encode_event(KvPut(S1, "n", key, "v"))
+
+
+def test_only_what_is_behind_the_tables_is_read(kafka_settings: Settings, tmp_path: Path) -> None:
+    settings = published(kafka_settings, tmp_path, put("k0"), put("k1"), b"poison", put("k3"))
+    view = RouteView(None, {0: 1})
+    read_log_tail(settings, view, SystemClock())
+    assert view.table.kv == {"n": {"k1": "v", "k3": "v"}}
+    view.commit([], {0: 4})
+    assert view.pending_count == 0
+
+
+def test_a_log_that_was_cut_off_behind_the_tables_is_told_and_not_read(
+    kafka_settings: Settings, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = published(kafka_settings, tmp_path, put("k0"), put("k1"), put("k2"))
+    admin = KafkaAdminClient(**admin_config(settings))
+    admin.delete_records({TopicPartition(settings.kafka.broker_events_topic, 0): 2})
+    admin.close()
+    view = RouteView(None, {0: 1})
+    read_log_tail(settings, view, SystemClock())
+    assert view.table.kv == {}
+    assert "partition=0 tables_end=1 log_begins=2" in caplog.text
+
+
+def test_what_has_no_room_is_told(kafka_settings: Settings, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    settings = published(kafka_settings, tmp_path, put("k0"), put("k1"), put("k2"), server__log_tail_bytes=1_500)
+    view = RouteView()
+    read_log_tail(settings, view, SystemClock())
+    assert view.table.kv == {"n": {"k0": "v", "k1": "v"}}
+    assert "partition=0 read_to=2 log_ends=3" in caplog.text
+
+
+class CountingClock(ManualClock):
+    """A millisecond passes each time it is asked."""
+
+    def monotonic_ms(self) -> int:
+        self.advance(1)
+        return super().monotonic_ms()
+
+
+def test_a_long_log_is_read_for_a_while_only(
+    kafka_settings: Settings, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    ticks = [encode_event(Tick(S1))] * 40_000
+    settings = published(kafka_settings, tmp_path, put("k0"), *ticks, put("k1"), server__log_tail_timeout_ms=30_000)
+    view = RouteView()
+    read_log_tail(settings, view, CountingClock())
+    assert view.table.kv == {"n": {"k0": "v"}}
+    assert "log_ends=40002" in caplog.text
+
+
+def test_an_absent_kafka_holds_nothing_up_for_long(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    settings = settings_for(tmp_path, kafka__bootstrap_servers=f"127.0.0.1:{free_port()}")
+    clock = SystemClock()
+    begin_ms = clock.monotonic_ms()
+    read_log_tail(settings, RouteView(), clock)
+    assert clock.monotonic_ms() - begin_ms < 10_000
+    assert "Kafka does not tell it" in caplog.text

@@ -1,0 +1,104 @@
+"""`config history` and `config show --running` on real tables; `config set` where it cannot work."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from namesrv_stream.cli import main
+from tests.support.builders import BEGIN_MS
+from tests.support.tables import TablesOfLog
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
+    """Runs the command line on the data directory of the test; returns (exit code, stdout, stderr)."""
+
+    def run_main(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["namesrv-stream", *arguments, "--data-dir", str(tmp_path)])
+        code = main()
+        streams = capsys.readouterr()
+        return code, streams.out, streams.err
+
+    return run_main
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> TablesOfLog:
+    """Tables in which ada has changed a setting."""
+    tables = TablesOfLog(tmp_path)
+    tables.log.change_settings(default_timeout_ms=60_000)
+    tables.commit()
+    return tables
+
+
+def test_the_history_says_who_when_from_what_to_what(run: Run, tables: TablesOfLog) -> None:
+    code, out, _ = run("config", "history")
+    assert code == 0
+    expected = ["2023-11-14T22:13:20.000Z", "liveness.default_timeout_ms", "120000", "60000", "ada", "0:0"]
+    assert out.splitlines()[1].split() == expected
+    found = json.loads(run("config", "history", "default_timeout_ms", "--json")[1])
+    assert found == [
+        {
+            "at": "2023-11-14T22:13:20.000Z",
+            "at_ms": BEGIN_MS,
+            "key": "liveness.default_timeout_ms",
+            "old": "120000",
+            "new": "60000",
+            "by": "ada",
+            "offsets": {"0": 0},
+        }
+    ]
+    assert json.loads(run("config", "history", "liveness.max_gap_ms", "--json")[1]) == []
+
+
+def test_what_holds_is_shown_beside_what_the_file_says(run: Run, tables: TablesOfLog, tmp_path: Path) -> None:
+    conf = tmp_path / "mine.toml"
+    conf.write_text("[liveness]\ndefault_timeout_ms = 90000\n")
+    code, out, _ = run("config", "show", "--running", "-c", str(conf))
+    assert code == 0
+    line = next(line for line in out.splitlines() if "default_timeout_ms" in line)
+    assert line.split()[:4] == ["liveness.default_timeout_ms", "60000", "90000", str(conf)]
+    assert line.endswith("by ada")
+    found = json.loads(run("config", "show", "--running", "--json", "-c", str(conf))[1])
+    assert found["liveness.default_timeout_ms"] == {
+        "running": "60000",
+        "partitions": {"60000": [0]},
+        "configured": "90000",
+        "configured_in": str(conf),
+        "changed_at_ms": BEGIN_MS,
+        "changed_by": "ada",
+    }
+
+
+def test_without_tables_the_defaults_hold_and_there_is_no_history(run: Run) -> None:
+    assert json.loads(run("config", "history", "--json")[1]) == []
+    found = json.loads(run("config", "show", "--running", "--json")[1])
+    assert found["liveness.default_timeout_ms"]["running"] == "120000"
+
+
+def test_a_value_that_holds_already_needs_no_kafka(run: Run, tables: TablesOfLog) -> None:
+    assert run("config", "set", "liveness.default_timeout_ms", "60000") == (
+        0,
+        "liveness.default_timeout_ms is 60000 already\n",
+        "",
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("liveness.default_timeout_ms", "x"), 2, "liveness.default_timeout_ms"),
+        (("liveness.default_timeout_ms", "5000", "--by", "config"), 2, "--by"),
+        (("liveness.default_timeout_ms", "5000", "--set", "kafka.bootstrap_servers=127.0.0.1:1"), 3, "Kafka"),
+        (("liveness.default_timeout_ms",), 2, "VALUE"),
+    ],
+)
+def test_a_refusal_is_one_line(run: Run, arguments: tuple[str, ...], code: int, words: str) -> None:
+    found, out, err = run("config", "set", *arguments, "--set", "kafka.connect_timeout_ms=300")
+    assert (found, out, err.count("\n")) == (code, "", 1)
+    assert words in err

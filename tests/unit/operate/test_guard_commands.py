@@ -1,0 +1,109 @@
+"""Held brokers as the command line shows them, asked over remoting of a server's own processors."""
+
+import asyncio
+import json
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from namesrv_stream.cli import main
+from namesrv_stream.remoting.codes import RequestCode, ResponseCode
+from namesrv_stream.remoting.command import RemotingCommand
+from namesrv_stream.route.held_brokers import HELD_NAMESPACE
+from namesrv_stream.route.settings import FoldSettings
+from tests.support.builders import Log, a_registration
+from tests.support.name_server import Exchange
+from tests.support.scripted_name_server import ScriptedNameServer, accept_all
+from tests.support.tables import TablesOfLog
+
+Run = Callable[..., Awaitable[tuple[int, str, str]]]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs the command line in a thread; returns (exit code, stdout, stderr)."""
+
+    async def run_main(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["namesrv-stream", *arguments])
+        code = await asyncio.to_thread(main)
+        streams = capsys.readouterr()
+        return code, streams.out, streams.err
+
+    return run_main
+
+
+def _log(*, held: bool) -> Log:
+    log = Log(FoldSettings(guard_min_brokers=2))
+    for number in range(3):
+        log.register(a_registration(f"10.0.0.{number}:1", broker_name=f"b{number}"))
+    if held:
+        log.pass_time(121_000)
+    return log
+
+
+def _server(*, held: bool) -> ScriptedNameServer:
+    log, exchange = _log(held=held), Exchange()
+    exchange.view.commit(log.output.changes, {0: len(log.records)})
+    return ScriptedNameServer(lambda request: [exchange.send(request).response])
+
+
+async def test_held_brokers_are_listed_with_the_reason(run: Run) -> None:
+    async with _server(held=True) as server:
+        code, out, _ = await run("guard", "list", "-n", server.addr)
+        found = json.loads((await run("guard", "list", "--json", "-n", server.addr))[1])
+    assert code == 0
+    lines = out.splitlines()
+    assert [line.split()[:4] for line in lines] == [["held:", "c0", f"b{n}", f"10.0.0.{n}:1"] for n in range(3)]
+    assert "3 of 3 brokers seemed to end at once" in lines[0]
+    assert [(b["broker_name"], b["goes_with"], b["ending"]) for b in found] == [
+        (f"b{n}", "expired", 3) for n in range(3)
+    ]
+
+
+@pytest.mark.parametrize("command", ["clusters", "brokers"])
+async def test_they_are_marked_where_brokers_are_listed(run: Run, command: str) -> None:
+    async with _server(held=True) as server:
+        out = (await run(command, "-n", server.addr))[1]
+    assert out.startswith("#Cluster Name")
+    assert [line.split()[:3] for line in out.splitlines()[4:]] == [["held:", "c0", f"b{n}"] for n in range(3)]
+
+
+async def test_scripts_are_told_beside_what_java_answers(run: Run) -> None:
+    async with _server(held=True) as server:
+        clusters = json.loads((await run("clusters", "--json", "-n", server.addr))[1])
+        brokers = json.loads((await run("brokers", "--json", "-c", "c0", "-n", server.addr))[1])
+    assert [b["broker_name"] for b in clusters["heldBrokers"]] == ["b0", "b1", "b2"]
+    assert brokers["b1"]["held"][0]["broker_addr"] == "10.0.0.1:1"
+
+
+async def test_nothing_is_added_where_none_is_held(run: Run) -> None:
+    async with _server(held=False) as server:
+        assert (await run("guard", "list", "-n", server.addr))[1] == "no broker is held\n"
+        assert "heldBrokers" not in json.loads((await run("clusters", "--json", "-n", server.addr))[1])
+        assert len((await run("clusters", "-n", server.addr))[1].splitlines()) == 4
+
+
+async def test_a_server_that_answers_nonsense_is_named(run: Run) -> None:
+    async with ScriptedNameServer(accept_all) as server:
+        code, _, err = await run("guard", "list", "-n", server.addr)
+    assert (code, err.count("\n")) == (1, 1)
+
+
+def test_the_namespace_of_held_brokers_is_there_only_while_some_are() -> None:
+    for held, code in ((True, ResponseCode.SUCCESS), (False, ResponseCode.QUERY_NOT_FOUND)):
+        log, exchange = _log(held=held), Exchange()
+        exchange.view.commit(log.output.changes, {0: len(log.records)})
+        request = RemotingCommand(
+            RequestCode.GET_KVLIST_BY_NAMESPACE, opaque=1, ext_fields={"namespace": HELD_NAMESPACE}
+        )
+        assert exchange.send(request).response.code == code
+
+
+async def test_a_release_where_none_is_held_is_refused(run: Run, tmp_path: Path) -> None:
+    tables = TablesOfLog(tmp_path)
+    tables.log.register(a_registration())
+    tables.commit()
+    code, out, err = await run("guard", "release", "c0", "--data-dir", str(tmp_path))
+    assert (code, out, err) == (1, "", "error: no broker of cluster c0 is held\n")

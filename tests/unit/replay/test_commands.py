@@ -1,0 +1,51 @@
+"""``replay`` and ``rebuild`` on the command line: what ends them before they begin."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from namesrv_stream.cli import main
+from namesrv_stream.streaming.job_lock import job_lock
+from tests.support.tables import TablesOfLog
+
+
+def _run(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
+    monkeypatch.setattr(sys, "argv", ["namesrv-stream", *map(str, arguments)])
+    return main()
+
+
+def test_what_is_no_offset_or_no_time_is_bad_usage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _run(monkeypatch, "replay", "--data-dir", tmp_path, "--from-offset", "soon") == 2
+    assert "error: command line: --from-offset: 'soon'" in capsys.readouterr().err
+    assert _run(monkeypatch, "replay", "--data-dir", tmp_path, "--to-time", "soon") == 2
+    assert "error: command line: --to-time: 'soon'" in capsys.readouterr().err
+
+
+def test_a_replay_without_tables_says_what_makes_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _run(monkeypatch, "replay", "--data-dir", tmp_path) == 2
+    assert "`namesrv-stream rebuild` makes it from the log" in capsys.readouterr().err
+
+
+def test_without_kafka_it_says_how_to_start_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    TablesOfLog(tmp_path)
+    sets = ("--set", "embedded_kafka.listen_port=1", "--set", "kafka.connect_timeout_ms=1000")
+    for command in ("replay", "rebuild"):
+        assert _run(monkeypatch, command, "--data-dir", tmp_path, *sets) == 3
+        assert "`namesrv-stream kafka`" in capsys.readouterr().err
+
+
+def test_a_rebuild_beside_the_job_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with job_lock(tmp_path / "run"):
+        assert _run(monkeypatch, "rebuild", "--data-dir", tmp_path) == 2
+    error = capsys.readouterr().err
+    assert "another job runs here" in error
+    assert "stop it; Kafka must run meanwhile" in error

@@ -1,0 +1,255 @@
+"""A rebuild makes tables that say what the log says, and takes nothing away until it has proved them."""
+
+import shutil
+from pathlib import Path
+
+import pyarrow.compute as pc
+import pytest
+from deltalake import DeltaTable
+from hypothesis import HealthCheck, given, settings
+
+from namesrv_stream.errors import ConfigError, RebuildRefused
+from namesrv_stream.replay.rebuild import Consent, rebuild
+from namesrv_stream.replay.report import Rebuild, rebuild_json, rebuild_text
+from namesrv_stream.route.changes import RouteChange
+from namesrv_stream.route.digest import digest_of
+from namesrv_stream.route.events import KvPut, TopicDeleted
+from namesrv_stream.route.fold_state import decode_state, encode_state
+from namesrv_stream.snapshot import load_snapshot
+from namesrv_stream.snapshot.table_reader import read_fold_states
+from namesrv_stream.streaming.job_lock import job_lock
+from namesrv_stream.streaming.start_point import find_start_point
+from namesrv_stream.streaming.table_swap import finish_swap
+from namesrv_stream.streaming.topic import TopicExtent
+from namesrv_stream.tables import ROUTE_CHANGES, ROUTE_STATE, decode_changes, in_log_order, table_path
+from tests.support.builders import S1, S2, a_registration
+from tests.support.damage import drop_rows, rewrite_rows
+from tests.support.log_source import opens, source_of
+from tests.support.strategies_route import Entry, logs
+from tests.support.tables import TOPIC_ID, TablesOfLog
+
+
+def _rebuild(
+    tables: TablesOfLog, *, loss: bool = False, differences: bool = False, earliest: int = 0, end: int | None = None
+) -> Rebuild:
+    log = source_of(tables.log, earliest=earliest, end=end)
+    consent = Consent(loss=loss, differences=differences)
+    return rebuild(tables.settings, consent, lambda text: None, lambda partition, done, total: None, opens(log))
+
+
+def _rows(tables: TablesOfLog) -> list[RouteChange]:
+    return decode_changes(in_log_order(DeltaTable(table_path(tables.dir, ROUTE_CHANGES)).to_pyarrow_table()))
+
+
+def _assert_as_the_log(tables: TablesOfLog) -> None:
+    """The tables are exactly what a job that folded all of the log would leave, and it goes on from them."""
+    log = tables.log
+    assert _rows(tables) == log.output.changes
+    loaded = load_snapshot(tables.dir)
+    assert loaded.table.groups == log.groups.groups
+    assert loaded.next_offsets == {0: log.state.next_offset}
+    extent = TopicExtent(TOPIC_ID, {0: 0}, {0: len(log.records)})
+    start = find_start_point(tables.settings, extent)
+    assert (start.origin, start.offsets) == ("route_state", {0: log.state.next_offset})
+    (state,) = [content for _, name, content in start.initial_state if name is None]
+    assert encode_state(decode_state(state)) == encode_state(log.state)
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> TablesOfLog:
+    """A log with a compaction in the middle, rows after it, and records that the job has not folded yet."""
+    tables = TablesOfLog(tmp_path)
+    log = tables.log
+    log.started(S1)
+    log.register(a_registration())
+    log.register(a_registration("10.0.0.2:10911", 1), S2)
+    log.say(KvPut(S1, "ns", "key", "value"))
+    tables.commit()
+    tables.compact()
+    log.pass_time(10_000, S1, S2)
+    log.say(TopicDeleted(S1, "TopicTest", None))
+    tables.commit()
+    log.say(KvPut(S1, "ns", "key", "other"))
+    log.pass_time(2_000)
+    checkpoint = tables.settings.data.checkpoint_dir
+    (checkpoint / "commits").mkdir(parents=True)
+    return tables
+
+
+def test_both_tables_are_made_anew_and_cover_all_of_the_log(tables: TablesOfLog) -> None:
+    outcome = _rebuild(tables)
+    _assert_as_the_log(tables)
+    assert (outcome.losses, outcome.difference) == ((), None)
+    assert outcome.proof.digest == digest_of(load_snapshot(tables.dir).table, 1).total
+    assert outcome.proof.partitions[0].is_state_compared
+
+
+def test_the_old_tables_and_the_checkpoint_stay_beside_under_a_dated_name(tables: TablesOfLog) -> None:
+    before = _rows(tables)
+    outcome = _rebuild(tables)
+    names = [path.name.split(".")[0] for path in outcome.kept]
+    assert names == ["checkpoint", "route_state", "route_changes"]
+    assert all(path.exists() for path in outcome.kept)
+    assert not tables.settings.data.checkpoint_dir.exists()
+    old = DeltaTable(outcome.kept[2])
+    assert decode_changes(in_log_order(old.to_pyarrow_table())) == before
+    kept = {path.name for path in outcome.kept[1:]}
+    assert {path.name for path in tables.dir.iterdir()} == {ROUTE_CHANGES, ROUTE_STATE, *kept}
+
+
+@pytest.mark.parametrize("lost", [(ROUTE_CHANGES,), (ROUTE_STATE,), (ROUTE_CHANGES, ROUTE_STATE)])
+def test_lost_tables_are_made_from_the_log_alone(tables: TablesOfLog, lost: tuple[str, ...]) -> None:
+    for name in lost:
+        shutil.rmtree(table_path(tables.dir, name))
+    _rebuild(tables)
+    _assert_as_the_log(tables)
+
+
+def test_damaged_tables_are_made_from_the_log_alone(tables: TablesOfLog) -> None:
+    for name in (ROUTE_CHANGES, ROUTE_STATE):
+        for path in table_path(tables.dir, name).rglob("*.json"):
+            path.write_text("damaged")
+    _rebuild(tables)
+    _assert_as_the_log(tables)
+
+
+def test_a_row_that_the_old_tables_have_otherwise_needs_consent(tables: TablesOfLog) -> None:
+    is_topic = pc.field("kind") == "broker_data"
+    assert rewrite_rows(tables.dir, ROUTE_CHANGES, "zone_name", "elsewhere", is_topic)
+    damaged = _rows(tables)
+    with pytest.raises(RebuildRefused, match=r"zone_name=elsewhere.* --accept-differences"):
+        _rebuild(tables)
+    assert _rows(tables) == damaged
+    assert {path.name for path in tables.dir.iterdir()} == {ROUTE_CHANGES, ROUTE_STATE}
+    assert tables.settings.data.checkpoint_dir.exists()
+    outcome = _rebuild(tables, differences=True)
+    assert outcome.difference is not None
+    assert outcome.difference.columns == ("zone_name",)
+    _assert_as_the_log(tables)
+
+
+def test_of_a_log_that_was_cut_older_rows_are_taken_over(tables: TablesOfLog) -> None:
+    outcome = _rebuild(tables, earliest=2)
+    assert outcome.origins == {0: "route_state, version 1"}
+    _assert_as_the_log(tables)
+
+
+def test_a_gap_between_the_tables_and_the_log_needs_consent_and_leaves_brokers_at_age_zero(
+    tables: TablesOfLog,
+) -> None:
+    covered = load_snapshot(tables.dir).next_offsets[0]
+    before = load_snapshot(tables.dir).table
+    with pytest.raises(RebuildRefused, match=f"the records {covered} to {covered} were removed .* --accept-loss"):
+        _rebuild(tables, earliest=covered + 1)
+    outcome = _rebuild(tables, earliest=covered + 1, loss=True)
+    assert "age zero" in outcome.origins[0]
+    loaded = load_snapshot(tables.dir)
+    assert loaded.next_offsets == {0: len(tables.log.records)}
+    assert loaded.table.groups == before.groups
+    assert loaded.table.kv == {"ns": {"key": "value"}}  # what was put in the gap, nobody knows
+    rows = _rows(tables)
+    assert rows == [row for row in tables.log.output.changes if row.offset < covered]
+    state = decode_state(read_fold_states(tables.dir)[0].content)
+    assert {holder.seen_ms for lease in state.leases.values() for holder in lease.holders.values()} == {0}
+
+
+def test_without_anything_it_begins_with_what_kafka_has_by_consent(tables: TablesOfLog) -> None:
+    shutil.rmtree(tables.dir)
+    with pytest.raises(RebuildRefused, match="the records 0 to 2 were removed"):
+        _rebuild(tables, earliest=3)
+    _rebuild(tables, earliest=3, loss=True)
+    loaded = load_snapshot(tables.dir)
+    assert loaded.next_offsets == {0: len(tables.log.records)}
+    assert loaded.table.kv == {"ns": {"key": "other"}}
+
+
+def test_rows_of_records_that_kafka_has_lost_are_given_up_by_consent(tables: TablesOfLog) -> None:
+    covered = load_snapshot(tables.dir).next_offsets[0]
+    with pytest.raises(RebuildRefused, match=f"Kafka has lost the records 6 to {covered - 1}"):
+        _rebuild(tables, end=6)
+    _rebuild(tables, end=6, loss=True)
+    assert _rows(tables) == [row for row in tables.log.output.changes if row.offset < 6]
+    assert load_snapshot(tables.dir).next_offsets == {0: 6}
+
+
+def test_rows_that_cannot_be_read_and_are_in_no_log_need_consent(tables: TablesOfLog) -> None:
+    for path in table_path(tables.dir, ROUTE_CHANGES).glob("*.parquet"):
+        path.write_bytes(b"damaged")
+    with pytest.raises(RebuildRefused, match=r"route_changes: cannot be read: .* --accept-loss"):
+        _rebuild(tables, earliest=2)
+    _rebuild(tables, earliest=2, loss=True)
+    assert load_snapshot(tables.dir).table.groups == tables.log.groups.groups
+
+
+def test_while_the_job_runs_it_is_refused(tables: TablesOfLog) -> None:
+    with (
+        job_lock(tables.settings.data.run_dir),
+        pytest.raises(ConfigError, match=r"another job runs here.* stop it"),
+    ):
+        _rebuild(tables)
+
+
+@pytest.mark.parametrize("stop_at", [1, 2, 3, 4, 5])
+def test_a_swap_that_was_killed_is_finished(tables: TablesOfLog, monkeypatch: pytest.MonkeyPatch, stop_at: int) -> None:
+    done = 0
+    rename = Path.rename
+
+    def killed(self: Path, target: Path) -> Path:
+        nonlocal done
+        done += 1
+        if done == stop_at:
+            raise KeyboardInterrupt
+        return rename(self, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "rename", killed)
+        with pytest.raises(KeyboardInterrupt):
+            _rebuild(tables)
+    assert finish_swap(tables.settings)
+    assert not finish_swap(tables.settings)
+    _assert_as_the_log(tables)
+
+
+@pytest.mark.parametrize("stop_at", [1, 2])
+def test_a_swap_in_the_place_of_lost_tables_is_finished(
+    tables: TablesOfLog, monkeypatch: pytest.MonkeyPatch, stop_at: int
+) -> None:
+    shutil.rmtree(tables.dir)
+    test_a_swap_that_was_killed_is_finished(tables, monkeypatch, stop_at)
+
+
+def test_rebuilding_twice_changes_nothing(tables: TablesOfLog) -> None:
+    first = _rebuild(tables)
+    second = _rebuild(tables)  # within the same second, as a rule
+    assert second.proof.digest == first.proof.digest
+    assert not {*first.kept} & {*second.kept}
+    assert all(path.exists() for path in (*first.kept, *second.kept))
+    _assert_as_the_log(tables)
+
+
+@settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(logs(min_size=8))
+def test_any_log_rebuilds_to_what_the_job_would_have_written(
+    tmp_path_factory: pytest.TempPathFactory, entries: list[Entry]
+) -> None:
+    tables = TablesOfLog(tmp_path_factory.mktemp("data"))
+    for number, entry in enumerate(entries):
+        tables.log.append(entry.value, entry.after_ms)
+        if number == 3:
+            tables.commit()
+            tables.compact()
+    _rebuild(tables, earliest=len(entries) % 4)
+    assert _rows(tables) == tables.log.output.changes
+    assert load_snapshot(tables.dir).table.groups == tables.log.groups.groups
+
+
+def test_what_was_done_is_told(tables: TablesOfLog) -> None:
+    drop_rows(tables.dir, pc.field("kind") == "kv")
+    outcome = _rebuild(tables, differences=True)
+    text = rebuild_text(outcome)
+    assert "otherwise than in the old tables" in text
+    assert f"digest {outcome.proof.digest}" in text
+    assert all(str(path) in text for path in outcome.kept)
+    fields = rebuild_json(outcome)
+    assert fields["digest"] == outcome.proof.digest
+    assert fields["kept"] == [str(path) for path in outcome.kept]
