@@ -38,7 +38,7 @@ def config_set(
 
     changed = change_setting(configuration, key, value, by or this_person(), wait)
     if as_json:
-        fields = {name: getattr(changed, name) for name in ("key", "old", "new", "by", "waited_ms", "behind")}
+        fields = {name: getattr(changed, name) for name in ("key", "old", "new", "by", "waited_ms", "behind", "since")}
         emit_json(fields | {"offsets": {str(p): o for p, o in changed.offsets.items()}})
         return
     if not changed.offsets:
@@ -52,6 +52,8 @@ def config_set(
         print(f"logged at {where}, not folded yet in partitions {list(changed.behind)}: does the job run?")
     else:
         print(f"logged at {where} and folded {changed.waited_ms / 1000:.1f} s later")
+    if changed.since is not None:
+        print(f"changed again since: it is {changed.since}")
 
 
 def config_history(
@@ -60,13 +62,14 @@ def config_history(
     as_json: JsonOption = False,
 ) -> None:
     """Show who changed which setting of the fold when, oldest first."""
-    from namesrv_stream.operate.fold_settings import setting_key
+    from namesrv_stream.operate.fold_settings import setting_key, setting_name
     from namesrv_stream.route.changes import ChangeKind
     from namesrv_stream.route.setting_history import setting_changes
     from namesrv_stream.snapshot import read_rows
 
+    name = None if key is None else setting_name(configuration, key)
     rows = read_rows(configuration.load().settings.data.tables_dir, ChangeKind.SETTING)
-    changes = [c for c in setting_changes(rows) if key in (None, c.name, setting_key(c.name))]
+    changes = [change for change in setting_changes(rows) if name in (None, change.name)]
     if as_json:
         emit_json(
             [
@@ -119,7 +122,7 @@ def skew(
     patience: Annotated[float, typer.Option(help="Seconds to wait for a server that is behind.", min=0)] = 5.0,
     as_json: JsonOption = False,
 ) -> int:
-    """Show whether servers serve the same, and by which rows they differ; exit code 1 where they do not."""
+    """Show whether servers serve the same, and by which rows not: exit code 1; 3 where one does not answer."""
     from namesrv_stream.operate.server_states import parse_http_addrs
     from namesrv_stream.operate.skew import find_skew
     from namesrv_stream.operate.skew_text import as_json as to_json
@@ -130,7 +133,7 @@ def skew(
         emit_json(to_json(found))
     else:
         print_skew(found)
-    return 0 if found.is_none else 1
+    return found.exit_code
 
 
 def _by_partition(texts: dict[str, list[int]]) -> str:

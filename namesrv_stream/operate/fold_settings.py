@@ -11,6 +11,8 @@ from namesrv_stream.settings import Flag, Settings
 from namesrv_stream.settings.command_line import Configuration
 
 SECTION = "liveness"
+_TYPED, _RUNNING = "KEY", "what holds now"  # where a value comes from
+_KINDS = {field.name: type(field.default) for field in fields(FoldSettings)}
 
 #: JSON text of a setting by its name in ``FoldSettings``.
 Texts = Mapping[str, str]
@@ -38,6 +40,25 @@ def configured_texts(settings: Settings) -> dict[str, str]:
     return {name: setting_text(known[name]) for name in default_texts() if name in known}
 
 
+def setting_name(configuration: Configuration, key: str) -> str:
+    """The name in ``FoldSettings`` of the setting that ``key`` means, with its section or without.
+
+    Raises:
+        ConfigError: There is no such setting, or it does not change at run time.
+    """
+    section, dot, name = key.rpartition(".")
+    if name in _KINDS and section in ("", SECTION):
+        return name
+    if dot and not hasattr(getattr(Settings(), section, None), name):
+        configuration.load(Flag(_TYPED, key, ""))  # names the unknown key, and what comes near
+    raise ConfigError(
+        "command line",
+        key,
+        "does not change at run time: edit the configuration and start that part again; these do: "
+        + ", ".join(map(setting_key, sorted(_KINDS))),
+    )
+
+
 def check_change(configuration: Configuration, running: Texts, key: str, text: str) -> tuple[str, SettingValue]:
     """Name and value of the setting that ``key`` and ``text`` mean, held against the others that hold now.
 
@@ -50,29 +71,25 @@ def check_change(configuration: Configuration, running: Texts, key: str, text: s
     Raises:
         ConfigError: There is no such setting, it cannot change at run time, or it cannot have this value.
     """
-    section, dot, name = key.rpartition(".")
-    kinds = {field.name: type(field.default) for field in fields(FoldSettings)}
-    if name not in kinds or (dot and section != SECTION):
-        if dot:
-            configuration.load(Flag("config set", key, text))  # names the unknown key, and what comes near
-        raise ConfigError(
-            "config set",
-            key,
-            "does not change at run time: edit the configuration and start that part again; these do: "
-            + ", ".join(map(setting_key, sorted(kinds))),
-        )
+    name = setting_name(configuration, key)
     configured = configured_texts(Settings())
     value: SettingValue
     if name in configured:
-        others = [Flag("what holds now", setting_key(n), running[n]) for n in configured if n in running]
-        loaded = configuration.load(*others, Flag("config set", setting_key(name), text))
+        others = [Flag(_RUNNING, setting_key(n), running[n]) for n in configured if n in running]
+        try:
+            loaded = configuration.load(*others, Flag(_TYPED, setting_key(name), text))
+        except ConfigError as error:
+            if error.source not in (f"flag {_TYPED}", f"flag {_RUNNING}"):
+                raise
+            where = "" if error.key == setting_key(name) else f"{text} does not go with {error.key}, which "
+            raise ConfigError("command line", setting_key(name), where + error.reason) from None
         value = getattr(loaded.settings.liveness, name)
     else:
-        value = _read(name, text, kinds[name])
+        value = _read(name, text, _KINDS[name])
     try:
         FoldSettings().with_values({name: value})
     except ValueError as error:
-        raise ConfigError("config set", setting_key(name), str(error)) from None
+        raise ConfigError("command line", setting_key(name), str(error)) from None
     return name, value
 
 
@@ -84,4 +101,4 @@ def _read(name: str, text: str, kind: type) -> SettingValue:
     if kind is tuple:
         return tuple(part.strip() for part in text.replace(";", ",").split(",") if part.strip())
     expected = "true or false" if kind is bool else "a whole number"
-    raise ConfigError("config set", setting_key(name), f"expected {expected}, not {text!r}")
+    raise ConfigError("command line", setting_key(name), f"expected {expected}, not {text!r}")

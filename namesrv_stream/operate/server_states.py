@@ -4,12 +4,15 @@ Not over remoting: RocketMQ has no such request, and a code of our own could one
 """
 
 import asyncio
-import json
+import http.client
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
 from urllib.parse import urlencode, urlsplit
+
+from pydantic import TypeAdapter, ValidationError
 
 from namesrv_stream.errors import ConfigError, NamesrvStreamError, PrerequisiteMissing
 
@@ -17,18 +20,84 @@ _TIMEOUT_S: Final = 10.0
 # No proxy: name servers are next door.
 _OPENER: Final = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
+_Answer = TypeVar("_Answer")
+
 
 class ServerUnreachable(PrerequisiteMissing):
-    """A server does not answer over HTTP."""
+    """A server does not answer over HTTP.
+
+    Attributes:
+        url: Its address.
+        reason: What happened instead.
+    """
 
     def __init__(self, url: str, reason: str) -> None:
-        super().__init__(
-            f"{url} does not answer ({reason})", "is it the HTTP address (http.listen_host, http.listen_port)?"
-        )
+        self.url = url
+        self.reason = f"does not answer ({reason})"
+        super().__init__(f"{url} {self.reason}", "is it the HTTP address (http.listen_host, http.listen_port)?")
 
 
 class BadAnswer(NamesrvStreamError):
-    """A server answers, but not as one of ours."""
+    """A server answers, but not as one of ours.
+
+    Attributes:
+        url: Its address.
+        reason: What it answers.
+    """
+
+    def __init__(self, url: str, path: str, reason: str) -> None:
+        self.url = url
+        self.reason = f"answers {path} with {reason}: is it a server of this version?"
+        super().__init__(f"{url} {self.reason}")
+
+
+@dataclass(frozen=True, slots=True)
+class ServerState:
+    """What a server says of itself at ``/state``.
+
+    Attributes:
+        version: Of ``route_changes``; -1 for none.
+        age_ms: Since it took over a commit of the job.
+        pending_events: Accepted and not committed.
+        next_offsets: Kafka partition → first offset that is not covered.
+        digest: Of all committed rows.
+        partitions: Kafka partition → digest.
+    """
+
+    server_id: str
+    server_epoch: int
+    software: str
+    version: int
+    age_ms: int
+    pending_events: int
+    next_offsets: Mapping[int, int]
+    digest: str
+    partitions: Mapping[int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class PartDigest:
+    """A part of a partition, by its names in ``route.digest``."""
+
+    kind: str
+    name: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionParts:
+    """The answer of ``/state/keys``."""
+
+    next_offset: int
+    parts: Sequence[PartDigest]
+
+
+@dataclass(frozen=True, slots=True)
+class PartRows:
+    """The answer of ``/state/rows``."""
+
+    next_offsets: Mapping[int, int]
+    rows: Sequence[Mapping[str, Any]]
 
 
 def parse_http_addrs(text: str) -> tuple[str, ...]:
@@ -55,34 +124,30 @@ def parse_http_addrs(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(addrs))
 
 
-async def get(url: str, path: str, **query: str | int) -> dict[str, Any]:
-    """The JSON object at ``path``.
+async def get(url: str, path: str, answer: type[_Answer], **query: str | int) -> _Answer:
+    """What a server answers at ``path``, which has the fields of ``answer`` at least.
 
     Raises:
         ServerUnreachable: No answer.
         BadAnswer: Not one of our servers, or an older one.
     """
-    full = f"{url}{path}" + (f"?{urlencode(query)}" if query else "")
-    return await asyncio.to_thread(_get, url, full)
-
-
-def _get(url: str, full: str) -> dict[str, Any]:
+    full = path + (f"?{urlencode(query)}" if query else "")
+    body = await asyncio.to_thread(_get, url, full)
     try:
-        with _OPENER.open(full, timeout=_TIMEOUT_S) as answer:
-            found = json.load(answer)
+        return TypeAdapter(answer).validate_json(body)
+    except ValidationError:
+        raise BadAnswer(url, path, "something else than expected") from None
+
+
+def _get(url: str, path: str) -> bytes:
+    try:
+        with _OPENER.open(url + path, timeout=_TIMEOUT_S) as answer:
+            return bytes(answer.read())
     except urllib.error.HTTPError as error:
         with error:
-            raise BadAnswer(f"{full} answers {error.code}: is it a server of this version?") from None
-    except (OSError, ValueError) as error:
-        if isinstance(error, ValueError):
-            raise BadAnswer(f"{full} answers with something else than JSON") from None
+            raise BadAnswer(url, path, str(error.code)) from None
+    except OSError as error:
         reason = getattr(error, "reason", None) or error.strerror or error
         raise ServerUnreachable(url, str(reason)) from None
-    if not isinstance(found, dict):
-        raise BadAnswer(f"{full} answers with something else than an object")
-    return found
-
-
-def offsets_of(state: Mapping[str, Any]) -> dict[int, int]:
-    """partition → next offset."""
-    return {int(partition): int(offset) for partition, offset in state["next_offsets"].items()}
+    except http.client.HTTPException as error:
+        raise BadAnswer(url, path, f"no HTTP ({type(error).__name__})") from None

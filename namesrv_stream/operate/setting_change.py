@@ -10,10 +10,13 @@ from namesrv_stream.errors import ConfigError, NamesrvStreamError
 from namesrv_stream.operate.broadcast import broadcast
 from namesrv_stream.operate.fold_settings import check_change, default_texts, running_texts, setting_key
 from namesrv_stream.operate.tables_watch import TablesWatch
+from namesrv_stream.route.changes import ChangeKind
 from namesrv_stream.route.events import DIRECT, Origin, SettingsChanged
+from namesrv_stream.route.setting_history import SettingChange, setting_changes
 from namesrv_stream.route.settings import setting_text
 from namesrv_stream.settings import Settings
 from namesrv_stream.settings.command_line import Configuration
+from namesrv_stream.snapshot import read_rows
 
 _CONFIG = "config"  # source of what an edited configuration file changes
 _MOST_CHARS = 200
@@ -29,12 +32,13 @@ class Changed:
 
     Attributes:
         key: ``liveness.default_timeout_ms``.
-        old: JSON text, of partition 0.
+        old: JSON text.
         new: JSON text.
         by: Who.
         offsets: partition → offset of the event; empty where the setting had this value everywhere.
         behind: Partitions whose fold has not come to it; None where there are no tables here to see it in.
         waited_ms: From when Kafka had it in all partitions to the tables.
+        since: JSON text of what somebody else has made of it since; None where it is ``new``, as far as was seen.
     """
 
     key: str
@@ -44,6 +48,7 @@ class Changed:
     offsets: Mapping[int, int]
     behind: tuple[int, ...] | None
     waited_ms: int
+    since: str | None = None
 
 
 def this_person() -> str:
@@ -100,15 +105,22 @@ def change_setting(configuration: Configuration, key: str, text: str, by: str, t
         logged_s = time.monotonic()
         behind = watch.wait(offsets, timeout_s) if watch.exists else []
         waited_ms = round((time.monotonic() - logged_s) * 1000)
+    if not watch.exists:
+        return Changed(setting_key(name), old, new, by, offsets, None, 0)
     folded = {p: running_texts(watch.table, p)[name] for p in offsets if p not in behind}
-    if watch.exists and any(found != new for found in folded.values()):
-        _tell_refused(settings, name, new, folded)
-    return Changed(setting_key(name), old, new, by, offsets, tuple(behind) if watch.exists else None, waited_ms)
+    if folded:
+        made = _made(settings, {p: offsets[p] for p in folded})
+        if made is None:
+            raise SettingRefused(
+                f"{setting_key(name)} is {folded[min(folded)]}: the fold did not take the change;"
+                f" the topic {settings.kafka.dead_letter_topic} says why"
+            )
+        old = made.old or old  # which somebody else may have changed meanwhile
+    since = next((text for text in folded.values() if text != new), None)
+    return Changed(setting_key(name), old, new, by, offsets, tuple(behind), waited_ms, since)
 
 
-def _tell_refused(settings: Settings, name: str, new: str, folded: Mapping[int, str]) -> None:
-    found = ", ".join(f"{text} in partition {p}" for p, text in sorted(folded.items()) if text != new)
-    raise SettingRefused(
-        f"{setting_key(name)} is {found}, not {new}: another change came after this one, or the fold refused it"
-        f" (then the topic {settings.kafka.dead_letter_topic} says why)"
-    )
+def _made(settings: Settings, offsets: Mapping[int, int]) -> SettingChange | None:
+    """The change that the tables have from these records; None where the fold made none of them."""
+    changes = setting_changes(read_rows(settings.data.tables_dir, ChangeKind.SETTING))
+    return next((c for c in reversed(changes) if offsets.items() <= c.partitions.items()), None)

@@ -11,11 +11,23 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any, Final, NamedTuple
 
-from namesrv_stream.operate.server_states import get, offsets_of
+import orjson
+
+from namesrv_stream.operate.server_states import (
+    BadAnswer,
+    PartitionParts,
+    PartRows,
+    ServerState,
+    ServerUnreachable,
+    get,
+)
 
 _ASK_AGAIN_S: Final = 0.1
 #: Of so many differing parts of a pair of servers the rows are fetched.
 _MOST_PARTS: Final = 20
+
+Row = Mapping[str, Any]
+Failure = ServerUnreachable | BadAnswer
 
 
 class Key(NamedTuple):
@@ -24,6 +36,13 @@ class Key(NamedTuple):
     partition: int
     kind: str
     name: str
+
+
+class Pair(NamedTuple):
+    """Two servers by their URLs, in the order in which they were named."""
+
+    first: str
+    second: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +69,10 @@ class Difference:
         only_second: The other way round.
     """
 
-    first: str
-    second: str
+    pair: Pair
     key: Key
-    only_first: Sequence[Mapping[str, Any]] | None
-    only_second: Sequence[Mapping[str, Any]] | None
+    only_first: Sequence[Row] | None
+    only_second: Sequence[Row] | None
 
 
 @dataclass(slots=True)
@@ -63,72 +81,90 @@ class Skew:
 
     Attributes:
         states: URL → what the server said of itself, last.
+        failures: URL → why it could not be asked.
         lags: Who is behind whom.
         differences: What they have otherwise.
         moving: Pairs that differ, and that moved on before it could be told by what.
     """
 
-    states: Mapping[str, Mapping[str, Any]]
+    states: dict[str, ServerState] = field(default_factory=dict)
+    failures: dict[str, Failure] = field(default_factory=dict)
     lags: list[Lag] = field(default_factory=list)
     differences: list[Difference] = field(default_factory=list)
-    moving: list[tuple[str, str]] = field(default_factory=list)
+    moving: set[Pair] = field(default_factory=set)
 
     @property
     def is_none(self) -> bool:
-        return not (self.lags or self.differences or self.moving)
+        """Whether all that were named answered, and serve the same."""
+        return not (self.failures or self.lags or self.differences or self.moving)
+
+    @property
+    def exit_code(self) -> int:
+        return max([0 if self.is_none else 1, *(failure.exit_code for failure in self.failures.values())])
 
 
 async def find_skew(urls: Sequence[str], patience_s: float) -> Skew:
-    """Ask all servers at once, again and again until they compare.
+    """Ask all servers at once, again and again until those that answer compare.
 
     Args:
         urls: Of the servers' HTTP ports.
         patience_s: Seconds to wait for those behind.
-
-    Raises:
-        ServerUnreachable: One does not answer.
-        BadAnswer: One is none of ours.
     """
     until_s = time.monotonic() + patience_s
+    failures: dict[str, Failure] = {}
     while True:
-        states = dict(zip(urls, await asyncio.gather(*(get(url, "/state") for url in urls)), strict=True))
-        skew = Skew(states)
-        for first, second in combinations(urls, 2):
-            await _compare(skew, first, second)
+        skew = Skew(failures=failures)
+        await asyncio.gather(*(_ask(skew, url) for url in urls if url not in failures))
+        skew.states = {url: skew.states[url] for url in urls if url in skew.states}
+        for first, second in combinations(skew.states, 2):
+            await _compare(skew, Pair(first, second))
         if not (skew.lags or skew.moving) or time.monotonic() >= until_s:
             return skew
         await asyncio.sleep(_ASK_AGAIN_S)
 
 
-async def _compare(skew: Skew, first: str, second: str) -> None:
-    ours, theirs = offsets_of(skew.states[first]), offsets_of(skew.states[second])
-    digests = [skew.states[url]["partitions"] for url in (first, second)]
-    for partition in sorted(ours.keys() | theirs.keys()):
-        records = ours.get(partition, 0) - theirs.get(partition, 0)
+async def _ask(skew: Skew, url: str) -> None:
+    try:
+        skew.states[url] = await get(url, "/state", ServerState)
+    except (ServerUnreachable, BadAnswer) as failure:
+        skew.failures[url] = failure
+
+
+async def _compare(skew: Skew, pair: Pair) -> None:
+    ours, theirs = (skew.states[url] for url in pair)
+    for partition in sorted(ours.next_offsets.keys() | theirs.next_offsets.keys()):
+        records = ours.next_offsets.get(partition, 0) - theirs.next_offsets.get(partition, 0)
         if records:
-            behind, ahead = (second, first) if records > 0 else (first, second)
+            behind, ahead = reversed(pair) if records > 0 else pair
             skew.lags.append(Lag(behind, ahead, partition, abs(records)))
-        elif digests[0].get(str(partition)) != digests[1].get(str(partition)):
-            await _find_differences(skew, first, second, partition)
+        elif ours.partitions.get(partition) != theirs.partitions.get(partition):
+            try:
+                await _find_differences(skew, pair, partition)
+            except (ServerUnreachable, BadAnswer) as failure:
+                skew.failures[failure.url] = failure
+                return
 
 
-async def _find_differences(skew: Skew, first: str, second: str, partition: int) -> None:
-    found = await asyncio.gather(*(get(url, "/state/keys", partition=partition) for url in (first, second)))
-    if found[0]["next_offset"] != found[1]["next_offset"]:
-        skew.moving.append((first, second))
+async def _find_differences(skew: Skew, pair: Pair, partition: int) -> None:
+    ours, theirs = await asyncio.gather(*(get(url, "/state/keys", PartitionParts, partition=partition) for url in pair))
+    if ours.next_offset != theirs.next_offset:
+        skew.moving.add(pair)
         return
-    ours, theirs = ({(p["kind"], p["name"]): p["digest"] for p in keys["parts"]} for keys in found)
-    for kind, name in sorted(key for key in ours.keys() | theirs.keys() if ours.get(key) != theirs.get(key)):
+    digests = [{(part.kind, part.name): part.digest for part in found.parts} for found in (ours, theirs)]
+    for kind, name in sorted({part for part, _ in digests[0].items() ^ digests[1].items()}):
         key = Key(partition, kind, name)
-        is_fetched = len(skew.differences) < _MOST_PARTS
-        rows = await _rows(first, second, key) if is_fetched else None
-        skew.differences.append(Difference(first, second, key, *(rows or (None, None))))
+        rows = await _rows(pair, key) if len(skew.differences) < _MOST_PARTS else (None, None)
+        skew.differences.append(Difference(pair, key, *rows))
 
 
-async def _rows(first: str, second: str, key: Key) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]] | None:
-    """The rows that only one of them has; None where they no longer cover the same offsets."""
-    found = await asyncio.gather(*(get(url, "/state/rows", **key._asdict()) for url in (first, second)))
-    if offsets_of(found[0]).get(key.partition) != offsets_of(found[1]).get(key.partition):
-        return None
-    ours, theirs = (answer["rows"] for answer in found)
-    return [row for row in ours if row not in theirs], [row for row in theirs if row not in ours]
+async def _rows(pair: Pair, key: Key) -> tuple[list[Row], list[Row]] | tuple[None, None]:
+    """The rows that only one of them has; none where they no longer cover the same offsets."""
+    ours, theirs = await asyncio.gather(*(get(url, "/state/rows", PartRows, **key._asdict()) for url in pair))
+    if ours.next_offsets.get(key.partition) != theirs.next_offsets.get(key.partition):
+        return None, None
+    by_text = [{orjson.dumps(row, option=orjson.OPT_SORT_KEYS): row for row in found.rows} for found in (ours, theirs)]
+    return _without(by_text[0], by_text[1]), _without(by_text[1], by_text[0])
+
+
+def _without(rows: Mapping[bytes, Row], others: Mapping[bytes, Row]) -> list[Row]:
+    return [row for text, row in rows.items() if text not in others]

@@ -1,71 +1,92 @@
 """What was found about servers, for people and for scripts."""
 
-from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
 from rich.markup import escape
 from rich.table import Table
 
+from namesrv_stream.logs import report_error, safe
 from namesrv_stream.operate.output import print_table
-from namesrv_stream.operate.server_states import offsets_of
-from namesrv_stream.operate.skew import Difference, Skew
+from namesrv_stream.operate.server_states import ServerState
+from namesrv_stream.operate.skew import Difference, Row, Skew
 
 _DIGEST_CHARS = 12  # of a digest, for people
+_MOST_ROWS = 20  # of one side of a difference, for people
 
 
 def print_skew(skew: Skew) -> None:
     """A line a server, then who is behind and what differs."""
     table = Table("server", "id", "version", "age", "offsets", "pending", "digest", box=None, pad_edge=False)
     for url, state in skew.states.items():
-        offsets = " ".join(f"{p}:{o}" for p, o in sorted(offsets_of(state).items()))
-        age, digest = f"{state['age_ms'] / 1000:.1f} s", state["digest"][:_DIGEST_CHARS]
-        cells = (url, state["server_id"], state["version"], age, offsets, state["pending_events"], digest)
-        table.add_row(*(escape(_printable(str(cell))) for cell in cells))
+        table.add_row(*(escape(safe(cell)) for cell in (url, *_cells(state))))
     print_table(table)
     for lag in skew.lags:
         print(f"{lag.server} is behind {lag.ahead} by {lag.records} records in partition {lag.partition}")
-    for first, second in skew.moving:
+    for first, second in sorted(skew.moving):
         print(f"{first} and {second} differ, and move on too fast to see by what")
     for difference in skew.differences:
         _print_difference(difference)
-    if skew.is_none:
-        print("they serve the same" if len(skew.states) > 1 else "one server has nobody to differ from")
+    for failure in skew.failures.values():
+        report_error(str(failure))
+    if not (skew.lags or skew.moving or skew.differences):
+        print(_same_text(len(skew.states), all_answer=not skew.failures))
+
+
+def _same_text(servers: int, *, all_answer: bool) -> str:
+    if servers > 1:
+        return "they serve the same" if all_answer else "those that answer serve the same"
+    return "one server has nobody to differ from" if servers else "no server answers"
+
+
+def _cells(state: ServerState) -> tuple[str, ...]:
+    offsets = " ".join(f"{p}:{o}" for p, o in sorted(state.next_offsets.items()))
+    age, digest = f"{state.age_ms / 1000:.1f} s", state.digest[:_DIGEST_CHARS]
+    return (state.server_id, str(state.version), age, offsets, str(state.pending_events), digest)
 
 
 def _print_difference(difference: Difference) -> None:
     key = difference.key
-    name = f" {_printable(key.name)}" if key.name else ""
-    print(f"partition {key.partition}: {key.kind}{name} differs:")
-    for url, rows in ((difference.first, difference.only_first), (difference.second, difference.only_second)):
-        for row in rows or ():
+    name = f" {safe(key.name)}" if key.name else ""
+    first, second = difference.pair
+    print(f"partition {key.partition}: {key.kind}{name} differs between {first} and {second}:")
+    if difference.only_first is None or difference.only_second is None:
+        print("  its rows were not fetched")
+        return
+    for url, rows in ((first, difference.only_first), (second, difference.only_second)):
+        for row in rows[:_MOST_ROWS]:
             print(f"  only at {url}: {_row_text(row)}")
+        if len(rows) > _MOST_ROWS:
+            print(f"  only at {url}: {len(rows) - _MOST_ROWS} more rows, which --json tells")
 
 
-def _row_text(row: Mapping[str, Any]) -> str:
-    return " ".join(f"{name}={_printable(str(value))}" for name, value in row.items())
-
-
-def _printable(text: str) -> str:
-    """Control characters escaped, so that they do nothing to the terminal."""
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+def _row_text(row: Row) -> str:
+    return " ".join(f"{name}={safe(str(value))}" for name, value in row.items())
 
 
 def as_json(skew: Skew) -> dict[str, Any]:
     """All that was found."""
     return {
         "is_same": skew.is_none,
-        "servers": dict(skew.states),
+        "servers": {url: _state_json(state) for url, state in skew.states.items()},
+        "failures": {url: failure.reason for url, failure in skew.failures.items()},
         "behind": [asdict(lag) for lag in skew.lags],
         "differences": [
             {
-                "first": d.first,
-                "second": d.second,
+                **d.pair._asdict(),
                 **d.key._asdict(),
                 "only_first": d.only_first,
                 "only_second": d.only_second,
             }
             for d in skew.differences
         ],
-        "moving": [list(pair) for pair in skew.moving],
+        "moving": [list(pair) for pair in sorted(skew.moving)],
     }
+
+
+def _state_json(state: ServerState) -> dict[str, Any]:
+    by_partition = {
+        name: {str(partition): value for partition, value in sorted(values.items())}
+        for name, values in (("next_offsets", state.next_offsets), ("partitions", state.partitions))
+    }
+    return asdict(state) | by_partition

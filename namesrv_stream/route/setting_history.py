@@ -29,7 +29,7 @@ def change_detail(source: str, old: str | None) -> str:
 def read_detail(detail: str) -> tuple[str, str | None]:
     """Inverse of ``change_detail``: who, and the old value; None too in rows from before old values were kept."""
     text = detail.removeprefix(_BY)
-    source, was, old = text.rpartition(_WAS)
+    source, was, old = text.partition(_WAS)
     return (source, old) if was else (text, None)
 
 

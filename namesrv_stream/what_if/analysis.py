@@ -1,16 +1,23 @@
 """One partition of the log, folded with several timeouts at once."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from namesrv_stream.route.events import JOB, BrokerHeartbeat, BrokerRegistered, Event
+from namesrv_stream.route.events import (
+    JOB,
+    BrokerDisconnected,
+    BrokerHeartbeat,
+    BrokerRegistered,
+    BrokerUnregistered,
+    Event,
+)
 from namesrv_stream.route.fold import Record
 from namesrv_stream.route.fold_state import LeaseKey
 from namesrv_stream.route.model import Registration
 from namesrv_stream.route.partitioner import partition_of
 from namesrv_stream.route.settings import FoldSettings
 from namesrv_stream.what_if.gaps import GapWatch
-from namesrv_stream.what_if.silences import SilenceWatch
-from namesrv_stream.what_if.thin_log import ThinLog
+from namesrv_stream.what_if.silences import Silence, SilenceTally, SilenceWatch
+from namesrv_stream.what_if.thin_log import ThinLog, ThinRecord
 from namesrv_stream.what_if.timeout_run import Override, TimeoutRun
 
 
@@ -20,7 +27,8 @@ class PartitionAnalysis:
     Run 0 is the log as it was, the others are those asked for.
 
     Attributes:
-        silences: What the runs ended.
+        tally: What the silences came to that some run ended, and that are over.
+        silences: The others.
         gaps: How long live brokers were silent.
         timeouts: Broker process to the timeout that it asks for; None for the default.
         at_ms: LogAppendTime of the first and the last record, epoch milliseconds; None without records.
@@ -34,6 +42,7 @@ class PartitionAnalysis:
         overrides: Sequence[Override],
         settings: FoldSettings | None = None,
         elsewhere: Mapping[LeaseKey, Registration] | None = None,
+        on_over: Callable[[Silence], None] = lambda silence: None,
     ) -> None:
         """Begin with no broker known: each is of age zero where it is first heard.
 
@@ -43,8 +52,11 @@ class PartitionAnalysis:
             overrides: Of the runs besides the first.
             settings: As they hold where the log that is read begins.
             elsewhere: Registrations of brokers that may have registered before that.
+            on_over: Told of each silence that some run ended, once it is over.
         """
-        self.silences = SilenceWatch()
+        self.tally = SilenceTally()
+        self.silences = SilenceWatch(self._over)
+        self._on_over = on_over
         self.gaps = GapWatch()
         self.timeouts: dict[LeaseKey, int | None] = {}
         self.at_ms: tuple[int, int] | None = None
@@ -68,30 +80,44 @@ class PartitionAnalysis:
     def feed(self, record: Record) -> None:
         """Fold one record in every run."""
         self.at_ms = (self.at_ms[0] if self.at_ms else record.at_ms, record.at_ms)
-        for thin, events in self._thin.thinned(record):
-            counted = thin._replace(offset=self._folded)
-            self._folded += 1
-            for number, run in enumerate(self.runs):
-                for row in run.fold(counted, events):
-                    self.silences.ended(number, row, run.state.observed_ms)
-            ours = [event for event in events if self._is_heard(event)]
-            if ours:
-                self._take(ours, record.at_ms)
+        for thin in self._thin.thinned(record):
+            self._fold(thin)
+            for event in thin.events:
+                if thin.is_stand_in:
+                    self._note_timeout(event)
+                elif self._is_heard(event):
+                    self._take(event, record.at_ms)
 
-    def _take(self, events: Sequence[Event], at_ms: int) -> None:
-        self.silences.told(events, self.observed_ms, at_ms)
-        for event in events:
-            match event:
-                case BrokerHeartbeat():
-                    self._take_gap(LeaseKey(event.broker_name, event.live_key), event, at_ms)
-                case BrokerRegistered():
-                    key = LeaseKey(event.registration.broker_name, event.registration.live_key)
-                    self.timeouts[key] = event.registration.timeout_ms
-                    self._take_gap(key, event, at_ms)
+    def _over(self, silence: Silence) -> None:
+        self.tally.add(silence)
+        self._on_over(silence)
 
-    def _take_gap(self, key: LeaseKey, event: BrokerHeartbeat | BrokerRegistered, at_ms: int) -> None:
-        clock = self.runs[0].state.servers[event.origin.server_id]
-        self.gaps.heard(key, event.origin, clock.observed_ms, at_ms)
+    def _fold(self, thin: ThinRecord) -> None:
+        counted = thin.record._replace(offset=self._folded)
+        self._folded += 1
+        for number, run in enumerate(self.runs):
+            for row in run.fold(counted, thin.events):
+                self.silences.ended(number, row, run.state.observed_ms)
+
+    def _take(self, event: Event, at_ms: int) -> None:
+        if isinstance(event, BrokerUnregistered | BrokerDisconnected):
+            self.silences.left(event)
+        elif isinstance(event, BrokerHeartbeat):
+            self._heard(LeaseKey(event.broker_name, event.live_key), event, at_ms)
+        elif isinstance(event, BrokerRegistered):
+            self._note_timeout(event)
+            self._heard(LeaseKey(event.registration.broker_name, event.registration.live_key), event, at_ms)
+
+    def _heard(self, key: LeaseKey, event: Event, at_ms: int) -> None:
+        server_id = event.origin.server_id
+        hearing = self.silences.heard(key, event.origin, self.observed_ms, at_ms)
+        clock_ms = self.runs[0].state.servers[server_id].observed_ms
+        self.gaps.heard(key, server_id, clock_ms, at_ms, hearing)
+
+    def _note_timeout(self, event: Event) -> None:
+        if isinstance(event, BrokerRegistered):
+            registration = event.registration
+            self.timeouts[LeaseKey(registration.broker_name, registration.live_key)] = registration.timeout_ms
 
     def _is_heard(self, event: Event) -> bool:
         """Whether the fold takes the event for one of a broker of this partition."""

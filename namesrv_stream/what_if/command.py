@@ -12,6 +12,8 @@ from namesrv_stream.durations import parse_duration_ms
 from namesrv_stream.errors import ConfigError, QueryNotFound
 from namesrv_stream.settings.command_line import Configuration, configured
 
+_WIDTH = 200  # columns, where stdout is no terminal
+
 
 def register(app: typer.Typer) -> None:
     """Add the command to the command line."""
@@ -44,6 +46,8 @@ def what_if(
 
     overrides = [Override(ms, of_every_broker=every_broker) for ms in parse_timeouts(timeout)]
     settings = configuration.load().settings
+    if plot is not None and not plot.absolute().parent.is_dir():  # told before the work, not after it
+        raise ConfigError("command line", "--plot", f"{plot.absolute().parent} is no directory")
     # A day of a thousand brokers takes minutes: whoever waits at a terminal sees that it goes on.
     with Console(stderr=True).status("reading the log") as status:
         analysis = analyse_log(
@@ -61,10 +65,9 @@ def what_if(
         found = text.as_json(analysis, reports)
         sys.stdout.write(orjson.dumps(found, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS).decode() + "\n")
     else:
-        console = Console(file=sys.stdout, highlight=False)
         # A line stays a line for grep where stdout is no terminal.
-        width = None if console.is_terminal else 200
-        console.print(text.as_text(analysis, reports), width=width, soft_wrap=not console.is_terminal)
+        console = Console(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else _WIDTH)
+        console.print(text.as_text(analysis, reports), soft_wrap=not console.is_terminal)
     if plot is not None:
         from namesrv_stream.what_if.plot import plot as draw
 

@@ -6,9 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from namesrv_stream.route.events import Origin
 from namesrv_stream.route.fold_state import LeaseKey
-from namesrv_stream.route.model import Holder
+from namesrv_stream.what_if.silences import Hearing, Verdict
 
 #: Gaps are counted in steps of this.
 STEP_MS = 100
@@ -16,7 +15,7 @@ _LONGEST = 5
 
 
 class Gap(NamedTuple):
-    """Time between two hearings of a broker at one server, over one connection.
+    """Time between two hearings of a broker at one server, in which it was alive.
 
     Attributes:
         ms: Observed time of the server.
@@ -75,25 +74,39 @@ class GapTally:
 
 
 class GapWatch:
-    """Counts the gaps of one partition, by cluster."""
+    """Counts the gaps of one partition, by cluster.
+
+    Attributes:
+        tallies: Cluster → gaps of brokers that were alive.
+        unclear_ms: Cluster → the longest silence of a broker of which nobody knows whether it was alive, and which the
+            log as it was did not end.
+        ended_ms: The same of those that it did end.
+    """
 
     def __init__(self) -> None:
         self.tallies: dict[str, GapTally] = {}
-        self._last: dict[tuple[LeaseKey, str], tuple[Holder, int]] = {}
+        self.unclear_ms: Counter[str] = Counter()
+        self.ended_ms: Counter[str] = Counter()
+        self._last_ms: dict[tuple[LeaseKey, str], int] = {}
 
-    def heard(self, key: LeaseKey, origin: Origin, clock_ms: int, at_ms: int) -> None:
+    def heard(self, key: LeaseKey, server_id: str, clock_ms: int, at_ms: int, hearing: Hearing | None) -> None:
         """A broker was heard.
 
         Args:
             key: The broker process.
-            origin: The server, and the connection.
+            server_id: By whom.
             clock_ms: Observed time of that server.
             at_ms: LogAppendTime, epoch milliseconds.
+            hearing: What is known of the time before; None for the first time.
         """
-        place = (key, origin.server_id)
-        last = self._last.get(place)
-        # Over another connection the broker may have restarted in between, which is no silence of a live one.
-        if last is not None and last[0] == origin.holder:
-            tally = self.tallies.setdefault(key.live_key.cluster, GapTally())
-            tally.add(Gap(clock_ms - last[1], at_ms, key, origin.server_id))
-        self._last[place] = (origin.holder, clock_ms)
+        place, cluster = (key, server_id), key.live_key.cluster
+        last_ms = self._last_ms.get(place)
+        self._last_ms[place] = clock_ms
+        if hearing is None:
+            return
+        if hearing.verdict is Verdict.UNCLEAR:
+            longest = self.ended_ms if hearing.is_over else self.unclear_ms
+            longest[cluster] = max(longest[cluster], hearing.silent_ms)
+        elif hearing.verdict is Verdict.ALIVE and last_ms is not None:
+            tally = self.tallies.setdefault(cluster, GapTally())
+            tally.add(Gap(clock_ms - last_ms, at_ms, key, server_id))

@@ -1,7 +1,8 @@
 """What the runs come to, per cluster: expiries and how many were false, how much sooner deaths were seen, a value."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from namesrv_stream.route.settings import FoldSettings
@@ -76,49 +77,48 @@ def cluster_reports(analyses: Sequence[PartitionAnalysis], limits: FoldSettings 
         limits: Between which a timeout can be suggested.
     """
     keys = {key: timeout for analysis in analyses for key, timeout in analysis.timeouts.items()}
-    silences: dict[str, list[Silence]] = {}
+    deaths: dict[str, list[Silence]] = {}
+    survived: Counter[tuple[str, int, Verdict]] = Counter()
     for analysis in analyses:
-        for silence in analysis.silences.silences:
-            silences.setdefault(silence.key.live_key.cluster, []).append(silence)
+        survived.update(analysis.tally.expiries)
+        for silence in (*analysis.tally.deaths, *analysis.silences.open):
+            deaths.setdefault(silence.key.live_key.cluster, []).append(silence)
     reports = []
     for cluster in sorted({key.live_key.cluster for key in keys}):
         asked = [timeout for key, timeout in keys.items() if key.live_key.cluster == cluster]
-        of_cluster = silences.get(cluster, [])
         gaps = GapTally().merge(a.gaps.tallies.get(cluster, GapTally()) for a in analyses)
         overrides = [run.override for run in analyses[0].runs]
-        runs = [_run_report(number, o.timeout_ms, of_cluster) for number, o in enumerate(overrides)]
-        unclear_ms = max((_length_ms(s) for s in of_cluster if s.verdict is Verdict.UNCLEAR), default=0)
+        runs = [
+            _run_report(
+                number, o.timeout_ms, deaths.get(cluster, []), {v: survived[cluster, number, v] for v in Verdict}
+            )
+            for number, o in enumerate(overrides)
+        ]
+        unclear_ms, ended_ms = (
+            max(longest[cluster] for longest in of_partitions)
+            for of_partitions in ([a.gaps.unclear_ms for a in analyses], [a.gaps.ended_ms for a in analyses])
+        )
         own = sum(timeout is not None for timeout in asked)
-        suggestion = suggest(gaps, unclear_ms, limits or FoldSettings())
+        suggestion = suggest(gaps, unclear_ms, ended_ms, limits or FoldSettings())
         reports.append(ClusterReport(cluster, len(asked), own, gaps, runs, suggestion))
     return reports
 
 
-def _length_ms(silence: Silence) -> int:
-    return (silence.heard_again_ms or silence.last_heard_ms) - silence.last_heard_ms
+def _run_report(
+    run: int, timeout_ms: int | None, deaths: Sequence[Silence], survived: Mapping[Verdict, int]
+) -> RunReport:
+    false, unclear = survived[Verdict.ALIVE], survived[Verdict.UNCLEAR]
+    real = sum(run in death.ends and death.ends[run].is_expiry for death in deaths)
+    return RunReport(timeout_ms, false + unclear + real, false, unclear, _sooner(run, deaths) if run else None)
 
 
-def _run_report(run: int, timeout_ms: int | None, silences: Iterable[Silence]) -> RunReport:
-    silences = list(silences)
-    expired = [s for s in silences if run in s.ends and s.ends[run].is_expiry]
-    return RunReport(
-        timeout_ms,
-        len(expired),
-        sum(s.verdict is Verdict.ALIVE for s in expired),
-        sum(s.verdict is Verdict.UNCLEAR for s in expired),
-        _sooner(run, silences) if run else None,
-    )
-
-
-def _sooner(run: int, silences: Iterable[Silence]) -> Sooner:
+def _sooner(run: int, deaths: Iterable[Silence]) -> Sooner:
     """Compare a run with the log as it is, over deaths that either of them saw by an expiry."""
     gains, still_open = [], 0
-    for silence in silences:
-        if not silence.verdict.is_death:
+    for death in deaths:
+        if not any(death.ends[r].is_expiry for r in (0, run) if r in death.ends):
             continue
-        if not any(silence.ends[r].is_expiry for r in (0, run) if r in silence.ends):
-            continue
-        ours, theirs = silence.seen_ms(run), silence.seen_ms(0)
+        ours, theirs = death.seen_ms(run), death.seen_ms(0)
         if ours is None or theirs is None:
             still_open += 1
         else:

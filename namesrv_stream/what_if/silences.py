@@ -9,24 +9,23 @@ What a silence was, by how it ended:
   never restarted. Also after a restart of the server, which ends every connection and says nothing of brokers; and of
   producers that publish by themselves and have no connection.
 - ``RESTARTED``: heard again over another connection of the same server, though that server had not closed the former
-  one; or the broker had said goodbye, or the former connection was closed from its end, and the log says so.
+  one; or the broker had said goodbye, or all its former connections were closed from its end, and the log says so.
 - ``UNCLEAR``: heard again over another connection, after the server itself had closed the former one (it was idle, or
   the broker had expired) or at a server that had not heard it before. It may have restarted or been frozen.
 - ``GONE``: not heard again in the log.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 from namesrv_stream.route.changes import Cause, RouteChange
 from namesrv_stream.route.events import (
     DIRECT,
     BrokerDisconnected,
-    BrokerHeartbeat,
-    BrokerRegistered,
     BrokerUnregistered,
-    Event,
     Origin,
 )
 from namesrv_stream.route.fold_state import LeaseKey
@@ -97,27 +96,81 @@ class _Process:
     Attributes:
         connections: server_id → connection over which it was heard last.
         server_closed: Servers that have closed that connection themselves.
-        has_left: It said goodbye, or a connection was closed from its end.
+        peer_closed: Servers at which that connection was closed from the broker's end.
+        said_goodbye: And was not heard since.
     """
 
     heard_ms: int
     heard_at_ms: int
     connections: dict[str, Holder] = field(default_factory=dict)
     server_closed: set[str] = field(default_factory=set)
-    has_left: bool = False
+    peer_closed: set[str] = field(default_factory=set)
+    said_goodbye: bool = False
     silence: Silence | None = None
+
+    @property
+    def has_left(self) -> bool:
+        return self.said_goodbye or self.connections.keys() <= self.peer_closed
+
+    def heard(self, origin: Origin, observed_ms: int, at_ms: int) -> None:
+        self.heard_ms, self.heard_at_ms = observed_ms, at_ms
+        self.connections[origin.server_id] = origin.holder
+        self.server_closed.discard(origin.server_id)
+        self.peer_closed.discard(origin.server_id)
+        self.said_goodbye = False
+        self.silence = None
+
+
+class Hearing(NamedTuple):
+    """A process that was known already was heard again.
+
+    Attributes:
+        verdict: What it was doing in between, however short that was.
+        silent_ms: Since it was last heard, by any server; observed time of the partition.
+        is_over: Whether the log as it was had taken it out meanwhile.
+    """
+
+    verdict: Verdict
+    silent_ms: int
+    is_over: bool
+
+
+class SilenceTally:
+    """What silences came to, in room for the deaths among them only.
+
+    Attributes:
+        deaths: Silences of brokers that were dead.
+        expiries: (cluster, run, verdict) → how many silences of others the run ended by an expiry.
+    """
+
+    def __init__(self) -> None:
+        self.deaths: list[Silence] = []
+        self.expiries: Counter[tuple[str, int, Verdict]] = Counter()
+
+    def add(self, silence: Silence) -> None:
+        if silence.verdict.is_death:
+            self.deaths.append(silence)
+            return
+        for run, end in silence.ends.items():
+            if end.is_expiry:
+                self.expiries[silence.key.live_key.cluster, run, silence.verdict] += 1
 
 
 class SilenceWatch:
     """Puts together what the runs did and what brokers did next, in one partition.
 
-    Attributes:
-        silences: All that some run ended, in the order in which they began to be noticed.
+    Args:
+        on_over: Told of each silence that some run ended, once the broker is heard again.
     """
 
-    def __init__(self) -> None:
-        self.silences: list[Silence] = []
+    def __init__(self, on_over: Callable[[Silence], None]) -> None:
+        self._on_over = on_over
         self._processes: dict[LeaseKey, _Process] = {}
+
+    @property
+    def open(self) -> list[Silence]:
+        """Those that some run ended, and after which the broker was not heard."""
+        return [process.silence for process in self._processes.values() if process.silence is not None]
 
     def ended(self, run: int, row: RouteChange, observed_ms: int) -> None:
         """A run has a row that says that a process is gone."""
@@ -127,58 +180,46 @@ class SilenceWatch:
             return
         if process.silence is None:
             process.silence = Silence(key, process.heard_ms, process.heard_at_ms)
-            self.silences.append(process.silence)
         process.silence.ends.setdefault(run, Ended(observed_ms, row.at_ms, row.cause))
         if row.cause == Cause.EXPIRED and run == 0:
             # As it was: a server closes the connection over which it heard a broker that has expired.
             process.server_closed |= process.connections.keys()
 
-    def told(self, events: Sequence[Event], observed_ms: int, at_ms: int) -> None:
-        """What a record says, after the runs have folded it."""
-        for event in events:
-            match event:
-                case BrokerHeartbeat():
-                    self._heard(LeaseKey(event.broker_name, event.live_key), event.origin, observed_ms, at_ms)
-                case BrokerRegistered():
-                    key = LeaseKey(event.registration.broker_name, event.registration.live_key)
-                    self._heard(key, event.origin, observed_ms, at_ms)
-                case BrokerUnregistered() | BrokerDisconnected():
-                    self._left(event)
-
-    def verdict_of(self, key: LeaseKey, origin: Origin) -> Verdict:
-        """What a silence was that ends with the process being heard from ``origin``."""
-        process = self._processes[key]
-        before = process.connections.get(origin.server_id)
-        if process.has_left:
-            return Verdict.RESTARTED
-        if before is None:
-            return Verdict.UNCLEAR
-        if origin.holder == before or origin.server_id == DIRECT or origin.server_epoch > before.server_epoch:
-            return Verdict.ALIVE
-        return Verdict.UNCLEAR if origin.server_id in process.server_closed else Verdict.RESTARTED
-
-    def _heard(self, key: LeaseKey, origin: Origin, observed_ms: int, at_ms: int) -> None:
+    def heard(self, key: LeaseKey, origin: Origin, observed_ms: int, at_ms: int) -> Hearing | None:
+        """A process was heard, after the runs have folded it; None for the first time."""
         process = self._processes.get(key)
         if process is None:
             process = self._processes[key] = _Process(observed_ms, at_ms)
-        elif process.silence is not None:
-            process.silence.heard_again_ms = observed_ms
-            process.silence.verdict = self.verdict_of(key, origin)
-            process.silence = None
-        process.heard_ms, process.heard_at_ms = observed_ms, at_ms
-        process.connections[origin.server_id] = origin.holder
-        process.server_closed.discard(origin.server_id)
-        process.has_left = False
+            process.heard(origin, observed_ms, at_ms)
+            return None
+        verdict, silence = _verdict(process, origin), process.silence
+        if silence is not None:
+            silence.heard_again_ms, silence.verdict = observed_ms, verdict
+            self._on_over(silence)
+        hearing = Hearing(verdict, observed_ms - process.heard_ms, silence is not None and 0 in silence.ends)
+        process.heard(origin, observed_ms, at_ms)
+        return hearing
 
-    def _left(self, event: BrokerUnregistered | BrokerDisconnected) -> None:
+    def left(self, event: BrokerUnregistered | BrokerDisconnected) -> None:
+        """A goodbye, or the close of a connection."""
         process = self._processes.get(LeaseKey(event.broker_name, event.live_key))
         if process is None:
             return
         server_id = event.origin.server_id
         if isinstance(event, BrokerUnregistered):
-            process.has_left = True
+            process.said_goodbye = True
         elif process.connections.get(server_id) == event.origin.holder:
-            if _PEER_CLOSED in event.reason:
-                process.has_left = True
-            else:
-                process.server_closed.add(server_id)
+            closed = process.peer_closed if _PEER_CLOSED in event.reason else process.server_closed
+            closed.add(server_id)
+
+
+def _verdict(process: _Process, origin: Origin) -> Verdict:
+    """What a silence was that ends with the process being heard from ``origin``."""
+    before = process.connections.get(origin.server_id)
+    if process.has_left:
+        return Verdict.RESTARTED
+    if before is None:
+        return Verdict.UNCLEAR
+    if origin.holder == before or origin.server_id == DIRECT or origin.server_epoch > before.server_epoch:
+        return Verdict.ALIVE
+    return Verdict.UNCLEAR if origin.server_id in process.server_closed else Verdict.RESTARTED

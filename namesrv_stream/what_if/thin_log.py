@@ -4,8 +4,9 @@ Clocks move as before: what is taken out leaves a tick of the same server. A bro
 the part of the log that is read is registered with what is known of it elsewhere, just before it is first heard.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from namesrv_stream.errors import EventDecodeError
 from namesrv_stream.route.event_json import decode_record, encode_event
@@ -41,6 +42,19 @@ _KEPT = (
 )
 
 
+class ThinRecord(NamedTuple):
+    """A record to fold.
+
+    Attributes:
+        events: What it says, without items that cannot be decoded.
+        is_stand_in: It is not in the log: a registration from before the part of the log that is read.
+    """
+
+    record: Record
+    events: Sequence[Event]
+    is_stand_in: bool = False
+
+
 class ThinLog:
     """Thins the records of one partition, in their order.
 
@@ -58,27 +72,22 @@ class ThinLog:
         self._elsewhere = elsewhere
         self._registered: set[LeaseKey] = set()
 
-    def thinned(self, record: Record) -> Iterator[tuple[Record, list[Event]]]:
-        """The records to fold instead, with their events; all at the same offset, which the caller counts anew."""
+    def thinned(self, record: Record) -> Iterator[ThinRecord]:
+        """What to fold instead; all at the same offset, which the caller counts anew."""
         try:
             events = [e for e in decode_record(record.value) if not isinstance(e, EventDecodeError)]
         except EventDecodeError:
             events = []
-        if not events:
-            yield record, []  # poison: the fold refuses it again
-            return
-        heartbeats = [event for event in events if isinstance(event, BrokerHeartbeat)]
-        for event in heartbeats:
-            registered = self._first_heard(event)
-            if registered is not None:
-                yield record._replace(value=encode_event(registered)), [registered]
-        if heartbeats:
-            yield record, [*heartbeats]
+        for event in events:
+            if isinstance(event, BrokerHeartbeat) and (registered := self._first_heard(event)) is not None:
+                yield ThinRecord(record._replace(value=encode_event(registered)), [registered], is_stand_in=True)
+        if not events or isinstance(events[0], BrokerHeartbeat):
+            yield ThinRecord(record, events)  # one without events is poison: the fold refuses it again
             return
         only = _thin(events[0])
         if isinstance(only, BrokerRegistered):
             self._registered.add(LeaseKey(only.registration.broker_name, only.registration.live_key))
-        yield record._replace(value=encode_event(only)), [only]
+        yield ThinRecord(record._replace(value=encode_event(only)), [only])
 
     def _first_heard(self, event: BrokerHeartbeat) -> BrokerRegistered | None:
         """The registration that a broker must have sent before the log that is read begins."""

@@ -11,6 +11,11 @@ from namesrv_stream.route.fold_state import FoldState
 from namesrv_stream.route.settings import FoldSettings
 
 _GUARD_OFF = 100  # percent
+_REGISTRATIONS_KEPT_MS = FoldSettings().registration_retention_ms
+_OVERRIDDEN = (
+    *("default_timeout_ms", "min_timeout_ms", "max_timeout_ms"),
+    *("guard_share_percent", "registration_retention_ms"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +31,19 @@ class Override:
     of_every_broker: bool = False
 
     def apply(self, settings: FoldSettings) -> FoldSettings:
-        """The settings to fold with. The guard is off: it would hide what the timeout alone does."""
+        """The settings to fold with.
+
+        The guard is off: it would hide what the timeout alone does. Registrations are kept: a broker that a run lets
+        go must be able to return, or it could go but once.
+        """
         if self.timeout_ms is None:
             return settings
-        settings = replace(settings, default_timeout_ms=self.timeout_ms, guard_share_percent=_GUARD_OFF)
+        settings = replace(
+            settings,
+            default_timeout_ms=self.timeout_ms,
+            guard_share_percent=_GUARD_OFF,
+            registration_retention_ms=max(settings.registration_retention_ms, _REGISTRATIONS_KEPT_MS),
+        )
         if self.of_every_broker:
             return replace(settings, min_timeout_ms=self.timeout_ms, max_timeout_ms=self.timeout_ms)
         return replace(
@@ -74,6 +88,5 @@ class TimeoutRun:
         except ValueError:
             return event  # the fold refuses it whole
         wanted, values = self.override.apply(self._settings), dict(event.values)
-        ours = ("default_timeout_ms", "min_timeout_ms", "max_timeout_ms", "guard_share_percent")
-        values |= {name: getattr(wanted, name) for name in ours}
+        values |= {name: getattr(wanted, name) for name in _OVERRIDDEN}
         return replace(event, values=tuple(sorted(values.items())))

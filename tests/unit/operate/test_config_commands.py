@@ -89,6 +89,13 @@ def test_a_value_that_holds_already_needs_no_kafka(run: Run, tables: TablesOfLog
     )
 
 
+@pytest.mark.parametrize("key", ["default_timout_ms", "liveness.default_timout_ms", "remoting.listen_port"])
+def test_the_history_of_a_setting_that_never_changes_is_a_mistake(run: Run, tables: TablesOfLog, key: str) -> None:
+    code, out, err = run("config", "history", key)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert key in err
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [

@@ -1,6 +1,7 @@
 """What may be made of a setting at run time, and what is said where it may not."""
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -47,6 +48,8 @@ def test_a_value_is_read_as_its_setting_wants_it(key: str, text: str, value: Set
         ("liveness.default_timout_ms", "5", "did you mean liveness.default_timeout_ms?"),
         ("liveness.tick_interval_ms", "5", "does not change at run time"),
         ("remoting.listen_port", "9876", "does not change at run time"),
+        ("remoting.listen_port", "x", "does not change at run time"),
+        ("liveness.min_timeout_ms", "130000", "130000 does not go with liveness.default_timeout_ms, which must lie"),
         ("nonsense", "1", "does not change at run time"),
         ("registration_retention_ms", "x", "expected a whole number"),
         ("registration_retention_ms", "-1", "is not between"),
@@ -56,6 +59,13 @@ def test_a_mistake_names_the_setting(key: str, text: str, words: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(words)) as caught:
         _checked(key, text)
     assert caught.value.key.endswith(key.rpartition(".")[2])
+
+
+def test_a_mistake_in_the_file_is_the_files(tmp_path: Path) -> None:
+    conf = tmp_path / "mine.toml"
+    conf.write_text("[remoting]\nlisten_port = 'x'\n")
+    with pytest.raises(ConfigError, match=re.escape("mine.toml: remoting.listen_port")):
+        check_change(Configuration(conf), default_texts(), "liveness.default_timeout_ms", "60000")
 
 
 def test_a_value_is_held_against_what_holds_now_and_not_against_the_file() -> None:

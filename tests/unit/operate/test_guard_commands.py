@@ -70,6 +70,15 @@ async def test_they_are_marked_where_brokers_are_listed(run: Run, command: str) 
     assert [line.split()[:3] for line in out.splitlines()[4:]] == [["held:", "c0", f"b{n}"] for n in range(3)]
 
 
+async def test_they_are_marked_below_the_route_of_a_topic(run: Run) -> None:
+    async with _server(held=True) as server:
+        out = (await run("route", "TopicTest", "-n", server.addr))[1]
+        found = json.loads((await run("route", "TopicTest", "--json", "-n", server.addr))[1])
+    assert out.startswith("#ClusterName")
+    assert [line.split()[:3] for line in out.splitlines()[-3:]] == [["held:", "c0", f"b{n}"] for n in range(3)]
+    assert [b["broker_name"] for b in found["heldBrokers"]] == ["b0", "b1", "b2"]
+
+
 async def test_scripts_are_told_beside_what_java_answers(run: Run) -> None:
     async with _server(held=True) as server:
         clusters = json.loads((await run("clusters", "--json", "-n", server.addr))[1])

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import socket
+import time
 import urllib.request
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -11,7 +12,15 @@ from typing import Any
 import pytest
 
 from namesrv_stream.errors import ConfigError
-from namesrv_stream.operate.server_states import BadAnswer, ServerUnreachable, get, parse_http_addrs
+from namesrv_stream.metrics import Metrics
+from namesrv_stream.operate.server_states import (
+    BadAnswer,
+    PartRows,
+    ServerState,
+    ServerUnreachable,
+    get,
+    parse_http_addrs,
+)
 from namesrv_stream.operate.skew import Lag, find_skew
 from namesrv_stream.ports import choose_port
 from namesrv_stream.route.changes import RouteChange
@@ -20,7 +29,7 @@ from namesrv_stream.route.settings import FoldSettings
 from namesrv_stream.server.http import HttpServer
 from namesrv_stream.server.listener import NameServerAddrs
 from namesrv_stream.server.served_state import ServedState
-from tests.support.builders import CLUSTER, NAME, S1, Log, a_registration, over
+from tests.support.builders import CLUSTER, NAME, READ_ONLY, RW, S1, Log, a_registration, over
 from tests.support.server_rig import Rig
 
 
@@ -33,7 +42,13 @@ class Served:
         bound = socket.create_server(("127.0.0.1", 0))
         addrs = NameServerAddrs((), "127.0.0.1", 9876)
         self.http = HttpServer(
-            bound, self.rig.server, self.rig.gateway, self.rig.connections, name_server_addrs=addrs, state=self.state
+            bound,
+            self.rig.server,
+            self.rig.gateway,
+            self.rig.connections,
+            name_server_addrs=addrs,
+            state=self.state,
+            metrics=Metrics(),
         )
         self.url = f"http://{self.http.address}"
         self._version = -1
@@ -73,9 +88,11 @@ async def test_servers_of_the_same_rows_serve_the_same() -> None:
             b.commit([c for c in log.output.changes if c.offset == offset], offset + 1)
         found = await find_skew([a.url, b.url], 0)
     assert found.is_none
-    assert found.states[a.url]["digest"] == found.states[b.url]["digest"]
-    assert (found.states[a.url]["version"], found.states[b.url]["version"]) == (0, 2)
-    assert found.states[a.url]["next_offsets"] == {"0": 3}
+    assert found.exit_code == 0
+    ours, theirs = found.states[a.url], found.states[b.url]
+    assert (ours.digest, ours.partitions) == (theirs.digest, theirs.partitions)
+    assert (ours.version, theirs.version) == (0, 2)
+    assert ours.next_offsets == {0: 3}
 
 
 async def test_what_a_server_has_accepted_and_nobody_committed_is_no_skew() -> None:
@@ -89,7 +106,7 @@ async def test_what_a_server_has_accepted_and_nobody_committed_is_no_skew() -> N
         found = await find_skew([a.url, b.url], 0)
         a.rig.view.commit([], {0: 3})
     assert found.is_none
-    assert found.states[a.url]["pending_events"] == 3
+    assert found.states[a.url].pending_events == 3
 
 
 async def test_one_that_is_behind_is_told_by_how_much() -> None:
@@ -98,7 +115,7 @@ async def test_one_that_is_behind_is_told_by_how_much() -> None:
         a.commit(log.output.changes, 3)
         b.commit([c for c in log.output.changes if c.offset == 0], 1)
         found = await find_skew([a.url, b.url], 0)
-    assert (found.lags, found.differences) == ([Lag(b.url, a.url, 0, 2)], [])
+    assert (found.lags, found.differences, found.exit_code) == ([Lag(b.url, a.url, 0, 2)], [], 1)
 
 
 async def test_one_that_catches_up_is_waited_for() -> None:
@@ -106,7 +123,7 @@ async def test_one_that_catches_up_is_waited_for() -> None:
     async with _serving() as (a, b):
         a.commit(log.output.changes, 3)
         skew = asyncio.ensure_future(find_skew([a.url, b.url], 30))
-        await get(a.url, "/state")  # by now it has been asked, or will be right away
+        await get(a.url, "/state", ServerState)  # by now it has been asked, or will be right away
         b.commit(log.output.changes, 3)
         assert (await skew).is_none
 
@@ -128,21 +145,97 @@ async def test_the_age_is_counted_from_the_last_commit() -> None:
     async with _serving(1) as (a,):
         a.commit([], 1)
         a.rig.clock.advance(1_500)
-        assert (await get(a.url, "/state"))["age_ms"] == 1_500
+        assert (await get(a.url, "/state", ServerState)).age_ms == 1_500
 
 
-async def test_a_part_that_nobody_can_name_is_refused() -> None:
+@pytest.mark.parametrize("partition", ["x", "", "-1", "1", "01", "9" * 5_000])
+async def test_a_partition_that_is_none_is_refused(partition: str) -> None:
     async with _serving(1) as (a,):
-        with pytest.raises(BadAnswer, match="answers 400"):
-            await get(a.url, "/state/keys", partition="x")
-        with pytest.raises(BadAnswer, match="answers 404"):
-            await get(a.url, "/nothing")
+        for path in ("/state/keys", "/state/rows"):
+            with pytest.raises(BadAnswer, match="with 400"):
+                await get(a.url, path, PartRows, partition=partition, kind="kv")
 
 
-async def test_no_server_is_named() -> None:
-    url = f"http://127.0.0.1:{choose_port('127.0.0.1')}"
-    with pytest.raises(ServerUnreachable, match=url):
-        await find_skew([url, url], 0)
+async def test_a_part_that_is_none_has_no_rows() -> None:
+    async with _serving(1) as (a,):
+        assert await get(a.url, "/state/rows", PartRows, partition=0, kind="kv", name="x") == PartRows({}, [])
+
+
+async def test_servers_that_answer_are_compared_beside_one_that_does_not() -> None:
+    silent = f"http://127.0.0.1:{choose_port('127.0.0.1')}"
+    async with _serving() as (a, b):
+        found = await find_skew([a.url, silent, b.url], 0)
+    assert (list(found.states), list(found.failures)) == ([a.url, b.url], [silent])
+    assert isinstance(found.failures[silent], ServerUnreachable)
+    assert (found.is_none, found.exit_code) == (False, 3)
+
+
+_HEAD = b"HTTP/1.1 200 OK\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"SSH-2.0-x\r\n",
+        b"HTTP/1.1 404 Not Found\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{",
+        _HEAD + b"{}",
+        _HEAD + b"[]",
+        _HEAD + b"\xff",
+        _HEAD + b'{"next_offsets": 3}',
+    ],
+)
+async def test_one_that_is_none_of_ours_is_named(answer: bytes) -> None:
+    async def reply(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer)
+        writer.close()
+
+    async with await asyncio.start_server(reply, "127.0.0.1", 0) as other:
+        url = "http://{}:{}".format(*other.sockets[0].getsockname())
+        found = await find_skew([url], 0)
+    assert isinstance(found.failures[url], BadAnswer)
+    assert (found.exit_code, url in str(found.failures[url])) == (1, True)
+
+
+async def test_a_big_part_is_told_beside_the_servers_other_work() -> None:
+    log, topics = Log(), {f"topic-{number}": RW for number in range(20_000)}
+    log.register(a_registration(topics=topics))
+    worst_s = 0.0
+
+    async def watch() -> None:
+        nonlocal worst_s
+        while True:
+            begin_s = time.perf_counter()
+            await asyncio.sleep(0)
+            worst_s = max(worst_s, time.perf_counter() - begin_s)
+
+    async with _serving(1) as (a,):
+        a.commit(log.output.changes, 1)
+        await get(a.url, "/state", ServerState)
+        watching = asyncio.ensure_future(watch())
+        begin_s = time.perf_counter()
+        body = await asyncio.to_thread(_read, f"{a.url}/state/rows?partition=0&kind=broker&name={NAME}")
+        took_s = time.perf_counter() - begin_s
+        watching.cancel()
+    assert len(body) > 1_000_000
+    assert worst_s < took_s / 2
+
+
+async def test_many_differing_rows_are_found_at_once() -> None:
+    log, other = Log(), Log()
+    topics = {f"topic-{number}": RW for number in range(20_000)}
+    log.register(a_registration(topics=topics))
+    other.register(a_registration(topics=topics | {"topic-7": READ_ONLY}))
+    async with _serving() as (a, b):
+        a.commit(log.output.changes, 1)
+        b.commit(other.output.changes, 1)
+        (difference,) = (await find_skew([a.url, b.url], 0)).differences
+    sides = (difference.only_first or (), difference.only_second or ())
+    assert [[(row["topic"], row["perm"]) for row in rows if row["kind"] == "queue_data"] for rows in sides] == [
+        [("topic-7", 6)],
+        [("topic-7", 4)],
+    ]
 
 
 async def test_brokers_are_listed_with_why_they_are_held() -> None:
@@ -157,6 +250,11 @@ async def test_brokers_are_listed_with_why_they_are_held() -> None:
     assert [b["broker_name"] for b in brokers] == ["b0", "b1", "b2"]
     assert {b["held"]["goes_with"] for b in brokers} == {"expired"}
     assert (brokers[0]["cluster"], brokers[0]["servers"], others) == (CLUSTER, ["s1"], [])
+
+
+def _read(url: str) -> bytes:
+    with urllib.request.urlopen(url, timeout=30) as answer:
+        return bytes(answer.read())
 
 
 def _brokers(url: str) -> list[dict[str, Any]]:

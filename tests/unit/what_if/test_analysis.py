@@ -1,6 +1,6 @@
 """The runs are the fold: thinning the log changes nothing about who goes when."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 
 import pytest
 from hypothesis import given
@@ -13,12 +13,13 @@ from namesrv_stream.route.events import BrokerHeartbeat, Proof, SettingsChanged
 from namesrv_stream.route.fold_state import LeaseKey
 from namesrv_stream.route.settings import FoldSettings
 from namesrv_stream.what_if.analysis import PartitionAnalysis
+from namesrv_stream.what_if.silences import Silence
 from namesrv_stream.what_if.timeout_run import Override
 from tests.support.builders import NAME, S1, Log, a_registration, over
 from tests.support.strategies_route import Entry, logs
 
 _SETTINGS = FoldSettings(default_timeout_ms=4_000, server_silent_ms=5_000, server_lost_ms=20_000)
-_TIMEOUTS = ("default_timeout_ms", "min_timeout_ms", "max_timeout_ms")
+_TIMEOUTS = ("default_timeout_ms", "min_timeout_ms", "max_timeout_ms", "registration_retention_ms")
 
 Gone = list[tuple[int, str, str, str]]
 
@@ -44,10 +45,21 @@ def _without(value: bytes, names: Collection[str]) -> bytes:
     return encode_event(SettingsChanged(event.origin, event.source, kept))
 
 
-def _gone_in(analysis: PartitionAnalysis, run: int) -> Gone:
+def _analysed(
+    log: Log, overrides: Sequence[Override], settings: FoldSettings | None = None
+) -> tuple[PartitionAnalysis, list[Silence]]:
+    """The analysis, and all silences that some run ended."""
+    over: list[Silence] = []
+    analysis = PartitionAnalysis(0, 1, overrides, settings, on_over=over.append)
+    for record in log.records:
+        analysis.feed(record)
+    return analysis, over + analysis.silences.open
+
+
+def _gone_in(silences: Iterable[Silence], run: int) -> Gone:
     return sorted(
         (end.at_ms, silence.key.broker_name, silence.key.live_key.broker_addr, end.cause)
-        for silence in analysis.silences.silences
+        for silence in silences
         if (end := silence.ends.get(run)) is not None
     )
 
@@ -55,33 +67,27 @@ def _gone_in(analysis: PartitionAnalysis, run: int) -> Gone:
 @given(logs())
 def test_the_first_run_is_the_fold_of_the_log_as_it_is(entries: list[Entry]) -> None:
     log, gone = _folded(entries, _SETTINGS)
-    analysis = PartitionAnalysis(0, 1, [], _SETTINGS)
-    for record in log.records:
-        analysis.feed(record)
-    assert _gone_in(analysis, 0) == gone
+    analysis, silences = _analysed(log, [], _SETTINGS)
+    assert _gone_in(silences, 0) == gone
     assert analysis.observed_ms == log.state.observed_ms
 
 
 @given(logs(), st.lists(st.sampled_from((1_000, 2_500, 7_000)), min_size=1, max_size=2, unique=True))
 def test_a_run_of_every_broker_is_the_fold_with_that_timeout_only(entries: list[Entry], timeouts: list[int]) -> None:
     log, _ = _folded(entries, _SETTINGS)
-    analysis = PartitionAnalysis(0, 1, [Override(ms, of_every_broker=True) for ms in timeouts], _SETTINGS)
-    for record in log.records:
-        analysis.feed(record)
+    _, silences = _analysed(log, [Override(ms, of_every_broker=True) for ms in timeouts], _SETTINGS)
     for run, ms in enumerate(timeouts, 1):
         settings = Override(ms, of_every_broker=True).apply(_SETTINGS)
-        assert _gone_in(analysis, run) == _folded(entries, settings, _TIMEOUTS)[1]
+        assert _gone_in(silences, run) == _folded(entries, settings, _TIMEOUTS)[1]
 
 
 @given(logs())
 def test_another_default_leaves_brokers_with_timeouts_of_their_own_alone(entries: list[Entry]) -> None:
     entries = [Entry(e.after_ms, _without(e.value, ("min_timeout_ms", "max_timeout_ms"))) for e in entries]
     log, _ = _folded(entries, _SETTINGS)
-    analysis = PartitionAnalysis(0, 1, [Override(2_500)], _SETTINGS)
-    for record in log.records:
-        analysis.feed(record)
+    _, silences = _analysed(log, [Override(2_500)], _SETTINGS)
     settings = Override(2_500).apply(_SETTINGS)
-    assert _gone_in(analysis, 1) == _folded(entries, settings, _TIMEOUTS)[1]
+    assert _gone_in(silences, 1) == _folded(entries, settings, _TIMEOUTS)[1]
 
 
 @given(logs())
@@ -104,8 +110,9 @@ def test_a_broker_that_registered_before_the_log_begins_is_taken_from_elsewhere(
     analysis = PartitionAnalysis(0, 1, [], None, {key: known})
     for record in log.records:
         analysis.feed(record)
-    assert [(s.key, s.ends[0].cause) for s in analysis.silences.silences] == [(key, "expired")]
+    assert [(s.key, s.ends[0].cause) for s in analysis.silences.open] == [(key, "expired")]
     assert analysis.timeouts == {key: 3_000}
+    assert analysis.gaps.tallies == {}  # it was heard once
     assert analysis.unregistered == set()
 
 
@@ -116,7 +123,7 @@ def test_a_broker_of_which_no_registration_is_known_is_left_out_and_named() -> N
     analysis = PartitionAnalysis(0, 1, [])
     for record in log.records:
         analysis.feed(record)
-    assert analysis.silences.silences == []
+    assert analysis.silences.open == []
     assert analysis.unregistered == {LeaseKey(NAME, a_registration().live_key)}
 
 

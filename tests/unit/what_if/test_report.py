@@ -20,7 +20,7 @@ from namesrv_stream.what_if.plot import plot
 from namesrv_stream.what_if.report import ClusterReport, RunReport, Sooner, cluster_reports
 from namesrv_stream.what_if.suggestion import suggest
 from namesrv_stream.what_if.timeout_run import Override
-from tests.support.builders import Log, a_key, a_registration
+from tests.support.builders import S1, S2, Log, a_key, a_registration
 
 FLEET = [a_registration(f"10.0.0.{n}:1", broker_name=f"b{n}") for n in range(6)]
 OWN = a_registration("10.0.0.9:1", broker_name="own", timeout_ms=200_000)
@@ -94,7 +94,7 @@ def test_a_death_that_the_log_as_it_is_never_saw_is_counted_apart() -> None:
 
 def test_brokers_with_a_timeout_of_their_own_are_counted_and_not_moved() -> None:
     assert (_report().brokers, _report().with_own_timeout) == (7, 1)
-    assert OWN.live_key not in {s.key.live_key for s in _analysis().silences.silences}
+    assert OWN.live_key not in {s.key.live_key for s in (*_analysis().tally.deaths, *_analysis().silences.open)}
 
 
 def test_the_longest_silence_of_a_live_broker_is_named() -> None:
@@ -122,21 +122,43 @@ def _tally(*gaps_ms: int) -> GapTally:
 
 
 @pytest.mark.parametrize(
-    ("gaps_ms", "unclear_ms", "expected_ms", "words"),
+    ("gaps_ms", "unclear_ms", "ended_ms", "expected_ms", "words"),
     [
-        ([30_000] * 99, 0, None, "only 99"),
-        ([30_000] * 200, 0, 90_000, "3 heartbeats of 30 s"),
-        ([30_000] * 200 + [61_000], 0, 95_000, "of a live broker, 61 s"),
-        ([30_000] * 200, 130_000, 195_000, "may have been alive, 130 s"),
-        ([30_000] * 200 + [3_000_000], 0, 3_600_000, "beyond the limits"),
+        ([30_000] * 99, 0, 0, None, "only 99"),
+        ([30_000] * 200, 0, 0, 90_000, "3 heartbeats of 30 s"),
+        ([30_060] * 200, 0, 0, 90_000, "3 heartbeats of 30 s"),
+        ([200] * 200, 0, 0, 5_000, "3 heartbeats of 0.5 s"),
+        ([30_000] * 200 + [61_000], 0, 0, 95_000, "of a live broker, 61 s"),
+        ([30_000] * 200, 130_000, 0, 195_000, "may have been alive, 130 s"),
+        ([30_000] * 200, 0, 7_200_000, 90_000, "was silent for 7200 s, and taken out then too"),
+        ([30_000] * 200 + [3_000_000], 0, 0, 3_600_000, "beyond the limits"),
     ],
 )
 def test_the_suggestion_leaves_a_margin(
-    gaps_ms: list[int], unclear_ms: int, expected_ms: int | None, words: str
+    gaps_ms: list[int], unclear_ms: int, ended_ms: int, expected_ms: int | None, words: str
 ) -> None:
-    found = suggest(_tally(*gaps_ms), unclear_ms, FoldSettings())
+    found = suggest(_tally(*gaps_ms), unclear_ms, ended_ms, FoldSettings())
     assert found.timeout_ms == expected_ms
     assert words in found.reason
+
+
+def test_a_suggestion_does_not_depend_on_the_timeouts_asked_for() -> None:
+    """A broker moves to another server, 70 s after the first last heard it."""
+    log = Log()
+    log.register(FLEET[0])
+    for _ in range(101):
+        log.pass_time(10_000, S1, S2)
+        log.heard(FLEET[0])
+    log.pass_time(70_000, S1, S2)
+    log.heard(FLEET[0], S2)
+    found = []
+    for timeouts in ((60_000,), (90_000,), (20_000, 300_000)):
+        analysis = PartitionAnalysis(0, 1, [Override(ms) for ms in timeouts])
+        for record in log.records:
+            analysis.feed(record)
+        found.append(cluster_reports([analysis])[0].suggestion)
+    assert len(set(found)) == 1
+    assert (found[0].timeout_ms, "may have been alive, 70 s" in found[0].reason) == (105_000, True)
 
 
 def test_quantiles_are_of_steps_rounded_up() -> None:
@@ -147,6 +169,21 @@ def test_quantiles_are_of_steps_rounded_up() -> None:
 
 def test_only_the_longest_gaps_are_kept() -> None:
     assert [gap.ms for gap in _tally(*range(1, 20)).longest] == [19, 18, 17, 16, 15]
+
+
+def test_room_is_taken_by_deaths_only() -> None:
+    log = Log()
+    for broker in FLEET:
+        log.register(broker)
+    for _ in range(20):
+        log.pass_time(30_000)
+        for broker in FLEET:
+            log.heard(broker)
+    analysis = PartitionAnalysis(0, 1, [Override(20_000)])
+    for record in log.records:
+        analysis.feed(record)
+    assert (analysis.tally.deaths, analysis.silences.open) == ([], [])
+    assert cluster_reports([analysis])[0].runs[1].false == 20 * len(FLEET)
 
 
 def test_people_and_scripts_are_told_the_same() -> None:
