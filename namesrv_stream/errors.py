@@ -202,13 +202,39 @@ class NoStartPoint(NamesrvStreamError):
         partition: Kafka partition.
         wanted: The offset to compare from; None for the earliest possible.
         earliest: The first offset that Kafka still has.
+        possible: The first one from which it can be folded; None where there is none.
     """
 
-    def __init__(self, partition: int, wanted: int | None, earliest: int) -> None:
+    def __init__(self, partition: int, wanted: int | None, earliest: int, possible: int | None) -> None:
         before = "" if wanted is None else f" at or before offset {wanted}"
+        remedy = (
+            "the job, where it runs, writes one each minute" if possible is None else f"it can be from {possible} on"
+        )
         super().__init__(
             f"partition {partition}: Kafka's log begins at {earliest}, and route_state keeps no state{before} from"
-            " which it could be folded"
+            f" which it could be folded; {remedy}"
+        )
+        self.partition = partition
+        self.wanted = wanted
+        self.earliest = earliest
+        self.possible = possible
+
+
+class RecordsRemoved(NamesrvStreamError):
+    """Kafka removed records, by their retention, just when they were to be read.
+
+    Attributes:
+        partition: Kafka partition.
+        wanted: The next offset to read.
+        earliest: The first offset that Kafka still has.
+    """
+
+    retriable = True
+
+    def __init__(self, partition: int, wanted: int, earliest: int) -> None:
+        super().__init__(
+            f"partition {partition}: Kafka removed the record at offset {wanted} before it was read, its log now begins"
+            f" at {earliest}; run the command again"
         )
         self.partition = partition
         self.wanted = wanted

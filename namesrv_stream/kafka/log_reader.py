@@ -5,9 +5,9 @@ from types import TracebackType
 from typing import Final, Self
 
 from kafka import KafkaConsumer, TopicPartition
-from kafka.errors import KafkaError, KafkaTimeoutError
+from kafka.errors import KafkaError, KafkaTimeoutError, OffsetOutOfRangeError
 
-from namesrv_stream.errors import KafkaUnreachable
+from namesrv_stream.errors import KafkaUnreachable, RecordsRemoved
 from namesrv_stream.kafka.clients import bootstrap_servers, consumer_config
 from namesrv_stream.route.fold import Record
 from namesrv_stream.settings import Settings
@@ -30,8 +30,10 @@ class LogReader:
     def __init__(self, settings: Settings) -> None:
         self._topic = settings.kafka.broker_events_topic
         self._servers = bootstrap_servers(settings)
+        # Records that are removed while we read are an error: else it would go on behind the gap without a word.
+        own = {"max_poll_records": _BATCH_RECORDS, "auto_offset_reset": "none"}
         try:
-            self._consumer = KafkaConsumer(**consumer_config(settings) | {"max_poll_records": _BATCH_RECORDS})
+            self._consumer = KafkaConsumer(**consumer_config(settings) | own)
         except (KafkaError, OSError) as error:
             raise self._unreachable(error) from None
 
@@ -78,6 +80,7 @@ class LogReader:
 
         Raises:
             KafkaUnreachable: Kafka went away.
+            RecordsRemoved: Kafka removed records meanwhile.
         """
         where = TopicPartition(self._topic, partition)
         try:
@@ -92,6 +95,8 @@ class LogReader:
                 records = [Record(partition, r.offset, r.timestamp, r.value or b"") for r in fetched if r.offset < end]
                 if records:
                     yield records
+        except OffsetOutOfRangeError:
+            raise RecordsRemoved(partition, self._consumer.position(where), self.extent(partition)[0]) from None
         except (KafkaError, OSError) as error:
             raise self._unreachable(error) from None
 

@@ -146,14 +146,15 @@ def _part_difference(part: Part, offset: int, stored: TableContent, folded: Tabl
 
 
 def state_difference(partition: int, offset: int, stored: bytes, folded: bytes) -> Difference | None:
-    """The fields in which two encoded fold states differ; None where they are equal."""
+    """Fields in which two encoded fold states differ, of lists the first items that do; None where all are equal."""
     if stored == folded:
         return None
     ours, theirs = _state_fields(stored), _state_fields(folded)
     columns = _differing(ours, theirs)
     if not columns:
         return None
-    before, after = ({name: fields.get(name) for name in columns} for fields in (ours, theirs))
+    pairs = {name: _first_items(ours.get(name), theirs.get(name)) for name in columns}
+    before, after = ({name: pair[side] for name, pair in pairs.items()} for side in (0, 1))
     return Difference("fold_state", partition, offset, None, "fold_state", {}, columns, before, after)
 
 
@@ -161,6 +162,18 @@ def _state_fields(content: bytes) -> dict[str, Any]:
     """Fields with their lists in one order: they are mappings, and a rebuilt state fills them otherwise."""
     fields: dict[str, Any] = orjson.loads(content)
     return {name: sorted(v, key=repr) if isinstance(v, list) else v for name, v in fields.items()}
+
+
+def _first_items(stored: Any, folded: Any) -> tuple[Any, Any]:
+    """Of two collections their first items that differ: all of them would be a page, of which people see the top."""
+    if isinstance(stored, list) and isinstance(folded, list):
+        common = min(len(stored), len(folded))
+        at = next((i for i in range(common) if stored[i] != folded[i]), common)
+        return (stored[at : at + 1] or [None])[0], (folded[at : at + 1] or [None])[0]
+    if isinstance(stored, dict) and isinstance(folded, dict):
+        name = _differing(stored, folded)[0]
+        return {name: stored.get(name)}, {name: folded.get(name)}
+    return stored, folded
 
 
 def _differing(stored: Mapping[str, Any] | None, folded: Mapping[str, Any] | None) -> tuple[str, ...]:

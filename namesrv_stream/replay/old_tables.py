@@ -9,6 +9,7 @@ from namesrv_stream.replay.log_replay import kept_from_ms
 from namesrv_stream.settings import Settings
 from namesrv_stream.snapshot import KeptState, KeptStates, StoredChanges
 from namesrv_stream.streaming.topic import TopicExtent
+from namesrv_stream.tables.columns import ROW_SCHEMA
 
 
 class OldTables:
@@ -50,20 +51,18 @@ class OldTables:
             states = KeptStates(tables_dir)
         except TableSchemaMismatch as error:
             say(str(error))
-        if changes is not None and (
-            changes.topic_id != extent.topic_id or len(changes.next_offsets) != settings.kafka.partitions
-        ):
-            losses.append(f"the old tables were made from another log, topic id {changes.topic_id}")
+        made_from = {(changes.topic_id, len(changes.next_offsets))} if changes else set()
+        made_from |= {(states.topic_id, states.partitions)} if states and states.topic_id else set()
+        for topic_id, partitions in sorted(made_from - {(extent.topic_id, settings.kafka.partitions)}):
+            losses.append(f"the old tables were made from another log, topic id {topic_id}, partitions {partitions}")
             changes = states = None
         return cls(changes, states, losses, settings.streaming.changes_retention_ms, say)
 
-    @property
-    def has_changes(self) -> bool:
-        return self._changes is not None
-
     def next_offset(self, partition: int) -> int:
-        """First offset that ``route_changes`` does not cover; 0 where there is none."""
-        return self._changes.next_offsets[partition] if self._changes else 0
+        """First offset that neither table covers; 0 where there is none."""
+        newest = self._states.newest(partition) if self._states else None
+        stored = self._changes.next_offsets[partition] if self._changes else 0
+        return max(stored, newest.fold_state.next_offset if newest else 0)
 
     def oldest_state(self, partition: int, at_least: int) -> KeptState | None:
         """As ``KeptStates.oldest``."""
@@ -73,8 +72,15 @@ class OldTables:
         """As ``KeptStates.newest``."""
         return self._states.newest(partition, at_most) if self._states else None
 
+    def history(self, partition: int, end: int) -> pa.Table:
+        """Rows before ``end``, of which the log has nothing any more; a loss where there are none."""
+        if self._changes is None and end:
+            self.losses.append(f"partition {partition}: route_changes has no rows of the records before {end}")
+        rows = self.rows(partition, 0, end)
+        return ROW_SCHEMA.empty_table() if rows is None else rows.select(ROW_SCHEMA.names).cast(ROW_SCHEMA)
+
     def rows(self, partition: int, begin: int, end: int) -> pa.Table | None:
-        """As ``StoredChanges.rows``; None where they cannot be read."""
+        """As ``StoredChanges.rows``; None where there are none, or they cannot be read."""
         if self._changes is None:
             return None
         try:

@@ -75,7 +75,8 @@ def find_start(
     if kept is not None and kept.fold_state.next_offset >= earliest:
         return start_from_state(kept)
     if earliest:
-        raise NoStartPoint(partition, begin, earliest)
+        oldest = kept_states.oldest(partition, at_least=earliest)
+        raise NoStartPoint(partition, begin, earliest, oldest.fold_state.next_offset if oldest else None)
     return start_of_log(partition, partitions)
 
 

@@ -1,8 +1,9 @@
 """``namesrv-stream rebuild``: both tables made anew from the log, proved, and put in the place of the old ones."""
 
+import re
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -10,7 +11,7 @@ from typing import Final
 import pyarrow as pa
 
 from namesrv_stream.clock import SystemClock
-from namesrv_stream.errors import RebuildRefused
+from namesrv_stream.errors import NamesrvStreamError, RebuildRefused
 from namesrv_stream.replay.comparison import Difference, RowComparison
 from namesrv_stream.replay.log_replay import (
     OnProgress,
@@ -28,18 +29,20 @@ from namesrv_stream.replay.report import Rebuild, difference_line
 from namesrv_stream.route.fold_state import encode_state
 from namesrv_stream.settings import Settings
 from namesrv_stream.snapshot import KeptStates, StoredChanges
-from namesrv_stream.snapshot.table_reader import FoldStateRow
+from namesrv_stream.snapshot.table_reader import UNREADABLE, FoldStateRow
 from namesrv_stream.streaming.changes_writer import ChangesWriter
 from namesrv_stream.streaming.compaction import overwrite_route_state, write_route_state
 from namesrv_stream.streaming.delta_tables import ensure_tables
 from namesrv_stream.streaming.job_lock import job_lock
-from namesrv_stream.streaming.table_swap import finish_swap, swap_tables
+from namesrv_stream.streaming.table_swap import new_tables_dir, settle_swap, swap_tables
 from namesrv_stream.streaming.topic import TopicExtent
 from namesrv_stream.tables import encode_changes
+from namesrv_stream.tables.columns import ROW_SCHEMA
 
-_NEW: Final = "rebuild"  # folder of the new tables, among the old ones: so that a rename is enough
 _REMEDY: Final = "stop it; Kafka must run meanwhile (`namesrv-stream kafka`), name servers may"
 _BATCH_ID: Final = 0  # no micro-batch wrote the rows
+_COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")  # delta-rs has some in its errors
+_FILE_ROWS: Final = 100_000  # a commit takes the longer the more files there are
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,31 +78,48 @@ def rebuild(
         RebuildRefused: That would lose or change more than ``consent`` allows, or the proof failed.
         NamesrvStreamError: It cannot be done, and why.
     """
-    with job_lock(settings.data.run_dir, _REMEDY):
-        if finish_swap(settings):
+    with job_lock(settings.data.tables_dir, _REMEDY):
+        if settle_swap(settings):
             say("an earlier rebuild was killed while it put its tables into place: that is done now")
-        new = _in_folder(settings, settings.data.tables_dir / _NEW)
-        shutil.rmtree(new.data.tables_dir, ignore_errors=True)
-        with open_log(settings) as log:
-            old = OldTables.open(settings, log.extent, say)
-            starts = find_rebuild_starts(settings, log.extent, old)
-            losses = (*old.losses, *(loss for start in starts for loss in start.losses))
-            if losses and not consent.loss:
-                raise RebuildRefused(f"{'; '.join(losses)}; --accept-loss goes on without")
-            _write(new, starts, log, say, on_progress)
-            difference = _first_difference(new, old, starts, log.extent)
-            if difference is not None and not consent.differences:
-                shutil.rmtree(new.data.tables_dir)
-                raise RebuildRefused(
-                    f"the log says otherwise than the old tables: {difference_line(difference)}; where that is what"
-                    " you expect (a rule was changed, a row was damaged), --accept-differences goes on"
-                )
-            say("proving the new tables")
-            proof = _prove(new, starts, log, on_progress)
+        new = _in_folder(settings, new_tables_dir(settings))
+        try:
+            outcome = _make(settings, new, consent, say, on_progress, open_log)
+        except BaseException as error:
+            shutil.rmtree(new.data.tables_dir, ignore_errors=True)
+            if isinstance(error, UNREADABLE) and not isinstance(error, NamesrvStreamError):
+                reason = " ".join(_COLOURS.sub("", str(error)).split())[:300]
+                reason = f"the new tables cannot be made: {reason}; nothing was changed"
+                raise RebuildRefused(reason) from error
+            raise
         suffix = datetime.fromtimestamp(SystemClock().now_ms() / 1000, tz=UTC).strftime("%Y%m%dT%H%M%SZ")
-        kept = swap_tables(settings, new.data.tables_dir, suffix)
-        shutil.rmtree(new.data.tables_dir, ignore_errors=True)
-    return Rebuild({s.partition: s.start.origin for s in starts}, losses, proof, difference, tuple(kept))
+        return replace(outcome, kept=tuple(swap_tables(settings, suffix)))
+
+
+def _make(
+    settings: Settings,
+    new: Settings,
+    consent: Consent,
+    say: Callable[[str], None],
+    on_progress: OnProgress,
+    open_log: OpenLog,
+) -> Rebuild:
+    """Make the new tables and prove them."""
+    with open_log(settings) as log:
+        old = OldTables.open(settings, log.extent, say)
+        starts = find_rebuild_starts(settings, log.extent, old)
+        losses = (*old.losses, *(loss for start in starts for loss in start.losses))
+        if losses and not consent.loss:
+            raise RebuildRefused(f"{'; '.join(losses)}; nothing was changed; --accept-loss goes on without")
+        _write(new, starts, log, say, on_progress)
+        difference = _first_difference(new, old, starts, log.extent)
+        if difference is not None and not consent.differences:
+            raise RebuildRefused(
+                f"the log says otherwise than the old tables: {difference_line(difference)}; where that is what you"
+                " expect (a rule was changed, a row was damaged), --accept-differences goes on; nothing was changed"
+            )
+        say("proving the new tables")
+        proof = _prove(new, starts, log, on_progress)
+    return Rebuild({s.partition: s.start.origin for s in starts}, losses, proof, difference, ())
 
 
 def _in_folder(settings: Settings, tables_dir: Path) -> Settings:
@@ -127,9 +147,13 @@ def _write(
         say(f"partition {partition}: folding {start.start.offset} to {end} from {start.start.origin}")
         writer.write(start.history, {partition: start.start.offset}, _BATCH_ID)
         fold = PartitionFold(start.start)
+        batches = [ROW_SCHEMA.empty_table()]
         for changes in fold_changes(log, fold, end, on_progress):
-            rows = pa.Table.from_batches([encode_changes(changes)])
-            writer.write(rows, {partition: fold.state.next_offset}, _BATCH_ID)
+            batches.append(pa.Table.from_batches([encode_changes(changes)]))
+            if sum(batch.num_rows for batch in batches) >= _FILE_ROWS:
+                writer.write(pa.concat_tables(batches), {partition: fold.state.next_offset}, _BATCH_ID)
+                del batches[1:]
+        writer.write(pa.concat_tables(batches), {partition: fold.state.next_offset}, _BATCH_ID)
         states[partition] = FoldStateRow(fold.state.next_offset, fold.state.at_ms, encode_state(fold.state))
     write_route_state(new, states)
 
@@ -168,8 +192,8 @@ def _prove(new: Settings, starts: list[RebuildStart], log: LogSource, on_progres
         parts.append(replay_partition(log, start, stored, begin, log.extent.end[partition], on_progress))
     proof = Replay(tuple(parts))
     if proof.difference is not None:
-        where = f"the new tables, left in {new.data.tables_dir}, do not read back as they were made"
-        raise RebuildRefused(f"{where}: {difference_line(proof.difference)}")
+        line = difference_line(proof.difference)
+        raise RebuildRefused(f"the new tables do not read back as they were made: {line}; nothing was changed")
     return proof
 
 

@@ -64,7 +64,7 @@ def _find(partition: int, partitions: int, extent: TopicExtent, old: OldTables) 
         except TableSchemaMismatch:
             pass  # of another version of the fold: nothing but the rows can be taken over
         else:
-            history = _history(old, partition, start.offset)
+            history = old.history(partition, start.offset)
             return RebuildStart(partition, start, kept.fold_state, kept.live, history, losses)
     return _from_tables(partition, partitions, earliest, min(covered, end), old, losses)
 
@@ -89,9 +89,4 @@ def _from_tables(
     seed = FoldStateRow(begin, at_ms, encode_state(state))
     live, _ = next_state(live, {partition: base} if kept else {}, since, {partition: seed})
     start = FoldStart("the old tables, every broker at age zero", begin, state, table)
-    return RebuildStart(partition, start, seed, live, _history(old, partition, known), losses)
-
-
-def _history(old: OldTables, partition: int, end: int) -> pa.Table:
-    rows = old.rows(partition, 0, end)
-    return ROW_SCHEMA.empty_table() if rows is None else rows.select(ROW_SCHEMA.names).cast(ROW_SCHEMA)
+    return RebuildStart(partition, start, seed, live, old.history(partition, known), losses)

@@ -1,9 +1,10 @@
 """``namesrv-stream replay``: what the log says against what the tables say."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from namesrv_stream.errors import ConfigError, LogTruncated, TableSchemaMismatch
-from namesrv_stream.replay.log_range import GivenOffsets, end_offset
+from namesrv_stream.errors import ConfigError, LogTruncated, NoStartPoint, TableSchemaMismatch
+from namesrv_stream.replay.log_range import GivenOffsets, end_offset, instant_text
 from namesrv_stream.replay.log_replay import (
     OnProgress,
     PartitionReplay,
@@ -53,7 +54,11 @@ def replay(
     )
     with open_log(settings) as log:  # after the tables: it has all that they cover
         check_same_topic(settings, changes, log.extent)
-        parts = [_replay_partition(log, p, wanted, stored, on_progress) for p in range(settings.kafka.partitions)]
+        wanted.begin.check(settings.kafka.partitions)
+        wanted.end.check(settings.kafka.partitions)
+        ends = {p: _end(log, p, wanted, changes.next_offsets[p]) for p in changes.next_offsets}
+        _check_time(wanted, log.extent, ends)
+        parts = [_replay_partition(log, p, ends[p], wanted, stored, on_progress) for p in sorted(ends)]
     return Replay(tuple(parts))
 
 
@@ -70,21 +75,36 @@ def check_same_topic(settings: Settings, changes: StoredChanges, extent: TopicEx
         raise ConfigError("settings", "kafka.broker_events_topic", f"{reason} {settings.kafka.partitions}")
 
 
-def _replay_partition(
-    log: LogSource, partition: int, wanted: ReplayRange, stored: StoredTables, on_progress: OnProgress
-) -> PartitionReplay:
-    covered = stored.changes.next_offsets[partition]
-    earliest, log_end = log.extent.earliest[partition], log.extent.end[partition]
+def _end(log: LogSource, partition: int, wanted: ReplayRange, covered: int) -> int:
     end = end_offset(wanted.end.get(partition), covered, partition, wanted.end.flag)
     if wanted.end_ms is not None:
         at_time = log.offset_at(partition, wanted.end_ms)
         end = end if at_time is None else min(end, at_time)
-    if end > log_end:
-        raise LogTruncated(partition, end, earliest, log_end)
-    begin = wanted.begin.get(partition)
+    if end > log.extent.end[partition]:
+        raise LogTruncated(partition, end, log.extent.earliest[partition], log.extent.end[partition])
+    return end
+
+
+def _check_time(wanted: ReplayRange, extent: TopicExtent, ends: Mapping[int, int]) -> None:
+    """Refuse a time before the log, of which nothing could be said but that nothing is equal to nothing.
+
+    Raises:
+        ConfigError: No record is older, though there are some.
+    """
+    is_empty = all(end <= extent.earliest[p] for p, end in ends.items())
+    if wanted.end_ms is not None and is_empty and any(extent.end.values()):
+        reason = f"Kafka has no record from before {instant_text(wanted.end_ms)}"
+        raise ConfigError("command line", "--to-time", reason)
+
+
+def _replay_partition(
+    log: LogSource, partition: int, end: int, wanted: ReplayRange, stored: StoredTables, on_progress: OnProgress
+) -> PartitionReplay:
+    earliest, begin = log.extent.earliest[partition], wanted.begin.get(partition)
     start = find_start(partition, len(stored.changes.next_offsets), earliest, stored.states, begin)
-    compared_from = start.offset if begin is None else begin
-    if compared_from > end:
-        reason = f"the range begins at {compared_from} in partition {partition}, behind its end at {end}"
+    if begin is not None and begin > end:
+        reason = f"the range begins at {begin} in partition {partition}, behind its end at {end}"
         raise ConfigError("command line", wanted.begin.flag, reason)
-    return replay_partition(log, start, stored, compared_from, end, on_progress)
+    if start.offset > end:
+        raise NoStartPoint(partition, end, earliest, start.offset)
+    return replay_partition(log, start, stored, start.offset if begin is None else begin, end, on_progress)

@@ -9,8 +9,9 @@ replaced too.
 import json
 import logging
 import os
+import shutil
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from namesrv_stream.settings import Settings
 from namesrv_stream.tables import ROUTE_CHANGES, ROUTE_STATE, table_path
@@ -18,56 +19,86 @@ from namesrv_stream.tables import ROUTE_CHANGES, ROUTE_STATE, table_path
 _LOG = logging.getLogger(__name__)
 
 _PLAN: Final = "rebuild-swap.json"
+_NEW: Final = "rebuild"
 
 
-def swap_tables(settings: Settings, new_dir: Path, suffix: str) -> list[Path]:
-    """Replace both tables and move the checkpoint away; the caller holds the job's lock.
+class _Swap(NamedTuple):
+    """One thing replaced.
+
+    Attributes:
+        place: Where it is.
+        aside: Where it goes; None where it does not exist.
+        successor: What comes in its place, if anything.
+    """
+
+    place: Path
+    aside: Path | None
+    successor: Path | None
+
+
+def new_tables_dir(settings: Settings) -> Path:
+    """Where the new tables are made: among the old ones, so that a rename is enough."""
+    return settings.data.tables_dir / _NEW
+
+
+def swap_tables(settings: Settings, suffix: str) -> list[Path]:
+    """Put the new tables into the place of the old ones and move the checkpoint away; the caller holds the job's lock.
 
     Args:
         settings: Ours.
-        new_dir: Folder of the new tables, on the file system of the old ones; is left empty.
         suffix: Of the names that the old tables and the checkpoint get.
 
     Returns:
         What was there before, where it is now.
     """
-    data = settings.data
-    moves: list[tuple[Path, Path | None]] = [(data.checkpoint_dir, None)]
-    moves += [(table_path(data.tables_dir, n), table_path(new_dir, n)) for n in (ROUTE_STATE, ROUTE_CHANGES)]
-    aside = {place: _free_name(place, suffix) for place, _ in moves if place.exists()}
-    renames: list[tuple[Path, Path]] = []
-    for place, successor in moves:
-        if place in aside:
-            renames.append((place, aside[place]))
-        if successor is not None:
-            renames.append((successor, place))
-    plan = settings.data.run_dir / _PLAN
+    data, new = settings.data, new_tables_dir(settings)
+    successors = {data.checkpoint_dir: None} | {
+        table_path(data.tables_dir, name): table_path(new, name) for name in (ROUTE_STATE, ROUTE_CHANGES)
+    }
+    swaps = [
+        _Swap(place, _free_name(place, suffix) if place.exists() else None, successor)
+        for place, successor in successors.items()
+    ]
+    plan = data.run_dir / _PLAN
+    plan.parent.mkdir(parents=True, exist_ok=True)
     draft = plan.with_suffix(".draft")
     with draft.open("w") as file:
-        json.dump([[str(source.absolute()), str(target.absolute())] for source, target in renames], file)
+        json.dump([[path and os.path.relpath(path, data.run_dir) for path in swap] for swap in swaps], file)
         file.flush()
         os.fsync(file.fileno())
     draft.replace(plan)
-    finish_swap(settings)
-    return list(aside.values())
+    settle_swap(settings)
+    return [swap.aside for swap in swaps if swap.aside is not None]
 
 
-def finish_swap(settings: Settings) -> bool:
-    """Do the renames that a swap has written down and not done; the caller holds the job's lock.
+def settle_swap(settings: Settings) -> bool:
+    """Finish what a killed rebuild left: the renames it has written down, else away with its unproved tables.
+
+    The caller holds the job's lock.
 
     Returns:
-        Whether there was such a swap.
+        Whether tables were put into their place.
     """
-    plan = settings.data.run_dir / _PLAN
-    if not plan.exists():
-        return False
-    for source, target in json.loads(plan.read_text()):
-        # Each is possible once only: a table that is in its place has no source, and what is aside is never replaced.
-        if Path(source).exists() and not Path(target).exists():
-            Path(source).rename(target)
-    plan.unlink()
-    _LOG.info("the rebuilt tables are in their place")
-    return True
+    run_dir = settings.data.run_dir
+    plan = run_dir / _PLAN
+    has_plan = plan.exists()
+    if has_plan:
+        for paths in json.loads(plan.read_text()):
+            _finish(_Swap(*(path and Path(os.path.normpath(run_dir / path)) for path in paths)))
+        plan.unlink()
+        _LOG.info("the rebuilt tables are in their place")
+    shutil.rmtree(new_tables_dir(settings), ignore_errors=True)
+    return has_plan
+
+
+def _finish(swap: _Swap) -> None:
+    """What of it has not been done; a successor that is gone is in its place."""
+    if swap.successor is not None and not swap.successor.exists():
+        return
+    if swap.aside is not None and swap.place.exists() and not swap.aside.exists():
+        swap.place.rename(swap.aside)
+    if swap.successor is not None:
+        swap.successor.rename(swap.place)
 
 
 def _free_name(place: Path, suffix: str) -> Path:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 
-from namesrv_stream.errors import KafkaUnreachable
+from namesrv_stream.errors import ConfigError, KafkaUnreachable
 from namesrv_stream.kafka import admin_config, bootstrap_servers, consumer_config
 from namesrv_stream.settings import Settings
 
@@ -31,15 +31,21 @@ def read_extent(settings: Settings) -> TopicExtent:
 
     Raises:
         KafkaUnreachable: No broker answers.
+        ConfigError: There is no such topic, or it has other partitions than the configuration says.
     """
     topic = settings.kafka.broker_events_topic
     partitions = [TopicPartition(topic, p) for p in range(settings.kafka.partitions)]
     try:
         admin = KafkaAdminClient(**admin_config(settings))
         try:
-            topic_id = str(admin.describe_topics([topic])[0]["topic_id"])
+            described = admin.describe_topics([topic])[0]
         finally:
             admin.close()
+        found = len(described["partitions"])
+        if not found:
+            raise ConfigError("settings", "kafka.broker_events_topic", f"Kafka has no topic {topic}")
+        if found != len(partitions):
+            raise ConfigError("settings", "kafka.partitions", f"is {len(partitions)}, but topic {topic} has {found}")
         consumer = KafkaConsumer(**consumer_config(settings))
         try:
             earliest = {tp.partition: int(o) for tp, o in consumer.beginning_offsets(partitions).items()}
@@ -48,4 +54,4 @@ def read_extent(settings: Settings) -> TopicExtent:
             consumer.close()
     except (KafkaError, OSError) as error:
         raise KafkaUnreachable(bootstrap_servers(settings), " ".join(str(error).split())[:200]) from None
-    return TopicExtent(topic_id, earliest, end)
+    return TopicExtent(str(described["topic_id"]), earliest, end)

@@ -3,9 +3,10 @@
 from pathlib import Path
 
 import pytest
+from kafka import KafkaAdminClient, TopicPartition
 
-from namesrv_stream.errors import KafkaUnreachable
-from namesrv_stream.kafka import LogReader
+from namesrv_stream.errors import KafkaUnreachable, RecordsRemoved
+from namesrv_stream.kafka import LogReader, admin_config
 from namesrv_stream.settings import Settings
 from tests.support.kafka import settings_for
 from tests.support.spark import event_producer, own_settings
@@ -40,6 +41,19 @@ def test_an_offset_is_found_by_its_time(kafka_settings: Settings, tmp_path: Path
         assert log.offset_at(0, wanted_ms) == next(r.offset for r in records if r.at_ms >= wanted_ms)
         assert log.offset_at(0, 0) == 0
         assert log.offset_at(0, records[-1].at_ms + 60_000) is None
+
+
+def test_records_that_kafka_has_removed_are_not_passed_over_in_silence(
+    kafka_settings: Settings, tmp_path: Path
+) -> None:
+    settings = _filled(kafka_settings, tmp_path)
+    admin = KafkaAdminClient(**admin_config(settings))
+    try:
+        admin.delete_records({TopicPartition(settings.kafka.broker_events_topic, 0): 5})
+    finally:
+        admin.close()
+    with LogReader(settings) as log, pytest.raises(RecordsRemoved, match=r"offset 3 .* now begins at 5"):
+        list(log.batches(0, 3, 15))
 
 
 def test_without_kafka_it_says_so(tmp_path: Path) -> None:

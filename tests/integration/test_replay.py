@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,11 +18,12 @@ from namesrv_stream.settings import Settings, to_toml
 from namesrv_stream.streaming.topic import read_extent
 from namesrv_stream.tables import ROUTE_CHANGES
 from tests.support.builders import RW, a_registration
+from tests.support.command_line import Finished, run_command
 from tests.support.damage import rewrite_rows
-from tests.support.kafka import REPOSITORY, KafkaProcess, settings_for
+from tests.support.kafka import REPOSITORY
 from tests.support.processes import Process, wait_until
 from tests.support.remoting_client import RemotingClient
-from tests.support.spark import EventProducer, committed_offsets, event_producer, written_changes
+from tests.support.spark import EventProducer, committed_offsets, event_producer, own_settings, written_changes
 
 pytestmark = [pytest.mark.integration, pytest.mark.kafka, pytest.mark.spark]
 
@@ -33,18 +33,14 @@ _GET_ROUTEINFO_BY_TOPIC = 105
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> Iterator[Settings]:
-    """Settings of an own Kafka that runs."""
-    settings = settings_for(
-        tmp_path / "data", kafka__partitions=2, streaming__driver_memory="512m", streaming__compaction_interval_ms=2_000
+def settings(kafka_settings: Settings, tmp_path: Path) -> Settings:
+    """Settings of a topic and a data directory of the test's own."""
+    settings = own_settings(
+        kafka_settings, tmp_path / "data", partitions=2, driver_memory="512m", compaction_interval_ms=2_000
     )
-    kafka = KafkaProcess(settings)
-    try:
-        kafka.wait_ready()
-        settings.data.dir.joinpath("test.toml").write_text(to_toml(settings))
-        yield settings
-    finally:
-        kafka.stop()
+    settings.data.dir.mkdir()
+    settings.data.dir.joinpath("test.toml").write_text(to_toml(settings))
+    return settings
 
 
 @contextmanager
@@ -61,10 +57,8 @@ def _part(settings: Settings, name: str) -> Iterator[Process]:
         assert process.terminate(30) == 0, process.log_text()
 
 
-def _run(settings: Settings, *arguments: str) -> tuple[int, str, str]:
-    command = [sys.executable, "-m", "namesrv_stream", *arguments, "--conf", str(settings.data.dir / "test.toml")]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=False)
-    return done.returncode, done.stdout, done.stderr
+def _run(settings: Settings, *arguments: str) -> Finished:
+    return run_command(*arguments, "--conf", str(settings.data.dir / "test.toml"))
 
 
 def _replay(settings: Settings, *arguments: str) -> tuple[int, dict[str, Any]]:
@@ -98,6 +92,7 @@ def _answers(addr: str, topic: str) -> bool:
         return client.ask(_GET_ROUTEINFO_BY_TOPIC, {"topic": topic}).code == 0
 
 
+@pytest.mark.timeout(900)  # it starts a job twice and folds seven times: minutes where others use the machine
 def test_a_replay_finds_what_was_damaged_and_a_rebuild_mends_it_under_a_server_that_answers(settings: Settings) -> None:
     addr = f"127.0.0.1:{settings.remoting.listen_port}"
     with event_producer(settings) as producer, _part(settings, "serve"):

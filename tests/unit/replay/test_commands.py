@@ -44,7 +44,7 @@ def test_without_kafka_it_says_how_to_start_it(
 def test_a_rebuild_beside_the_job_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with job_lock(tmp_path / "run"):
+    with job_lock(tmp_path / "tables"):
         assert _run(monkeypatch, "rebuild", "--data-dir", tmp_path) == 2
     error = capsys.readouterr().err
     assert "another job runs here" in error

@@ -1,9 +1,12 @@
 """A rebuild makes tables that say what the log says, and takes nothing away until it has proved them."""
 
+import errno
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 from hypothesis import HealthCheck, given, settings
@@ -19,14 +22,14 @@ from namesrv_stream.snapshot import load_snapshot
 from namesrv_stream.snapshot.table_reader import read_fold_states
 from namesrv_stream.streaming.job_lock import job_lock
 from namesrv_stream.streaming.start_point import find_start_point
-from namesrv_stream.streaming.table_swap import finish_swap
+from namesrv_stream.streaming.table_swap import new_tables_dir, settle_swap
 from namesrv_stream.streaming.topic import TopicExtent
 from namesrv_stream.tables import ROUTE_CHANGES, ROUTE_STATE, decode_changes, in_log_order, table_path
 from tests.support.builders import S1, S2, a_registration
 from tests.support.damage import drop_rows, rewrite_rows
 from tests.support.log_source import opens, source_of
 from tests.support.strategies_route import Entry, logs
-from tests.support.tables import TOPIC_ID, TablesOfLog
+from tests.support.tables import TOPIC_ID, TablesOfLog, settings_in
 
 
 def _rebuild(
@@ -94,7 +97,7 @@ def test_the_old_tables_and_the_checkpoint_stay_beside_under_a_dated_name(tables
     old = DeltaTable(outcome.kept[2])
     assert decode_changes(in_log_order(old.to_pyarrow_table())) == before
     kept = {path.name for path in outcome.kept[1:]}
-    assert {path.name for path in tables.dir.iterdir()} == {ROUTE_CHANGES, ROUTE_STATE, *kept}
+    assert {path.name for path in tables.dir.iterdir() if path.is_dir()} == {ROUTE_CHANGES, ROUTE_STATE, *kept}
 
 
 @pytest.mark.parametrize("lost", [(ROUTE_CHANGES,), (ROUTE_STATE,), (ROUTE_CHANGES, ROUTE_STATE)])
@@ -120,7 +123,7 @@ def test_a_row_that_the_old_tables_have_otherwise_needs_consent(tables: TablesOf
     with pytest.raises(RebuildRefused, match=r"zone_name=elsewhere.* --accept-differences"):
         _rebuild(tables)
     assert _rows(tables) == damaged
-    assert {path.name for path in tables.dir.iterdir()} == {ROUTE_CHANGES, ROUTE_STATE}
+    assert {path.name for path in tables.dir.iterdir() if path.is_dir()} == {ROUTE_CHANGES, ROUTE_STATE}
     assert tables.settings.data.checkpoint_dir.exists()
     outcome = _rebuild(tables, differences=True)
     assert outcome.difference is not None
@@ -181,9 +184,92 @@ def test_rows_that_cannot_be_read_and_are_in_no_log_need_consent(tables: TablesO
     assert load_snapshot(tables.dir).table.groups == tables.log.groups.groups
 
 
+def test_lost_rows_that_are_in_no_log_need_consent(tables: TablesOfLog) -> None:
+    shutil.rmtree(table_path(tables.dir, ROUTE_CHANGES))
+    with pytest.raises(RebuildRefused, match=r"no rows of the records before 4; .* --accept-loss"):
+        _rebuild(tables, earliest=2)
+    _rebuild(tables, earliest=2, loss=True)
+    assert load_snapshot(tables.dir).table.groups == tables.log.groups.groups
+
+
+def test_what_route_state_alone_says_is_kept_where_the_log_begins_behind_it(tables: TablesOfLog) -> None:
+    shutil.rmtree(table_path(tables.dir, ROUTE_CHANGES))
+    with pytest.raises(RebuildRefused, match="the records 4 to 5 were removed"):
+        _rebuild(tables, earliest=6)
+    _rebuild(tables, earliest=6, loss=True)
+    assert load_snapshot(tables.dir).table.kv["ns"] == {"key": "other"}
+    assert load_snapshot(tables.dir).table.groups.keys() == tables.log.groups.groups.keys()
+
+
+def test_a_state_of_another_log_is_not_gone_on_from(tables: TablesOfLog) -> None:
+    shutil.rmtree(table_path(tables.dir, ROUTE_CHANGES))
+    log = source_of(tables.log, earliest=2)
+    other = replace(log, extent=replace(log.extent, topic_id="another"))
+    consent = Consent(loss=False, differences=False)
+    with pytest.raises(RebuildRefused, match=f"made from another log, topic id {TOPIC_ID}"):
+        rebuild(tables.settings, consent, lambda text: None, lambda partition, done, total: None, opens(other))
+
+
+def test_where_the_new_tables_cannot_be_written_nothing_is_left_of_them(
+    tables: TablesOfLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(pq, "write_table", full)
+        with pytest.raises(RebuildRefused, match=r"cannot be made: .*No space left on device; nothing was changed"):
+            _rebuild(tables)
+    assert {path.name for path in tables.dir.iterdir() if path.is_dir()} == {ROUTE_CHANGES, ROUTE_STATE}
+    assert tables.settings.data.checkpoint_dir.exists()
+
+
+def test_what_a_killed_rebuild_left_unproved_is_removed(tables: TablesOfLog) -> None:
+    before = _rows(tables)
+    (new_tables_dir(tables.settings) / ROUTE_CHANGES).mkdir(parents=True)
+    assert not settle_swap(tables.settings)
+    assert {path.name for path in tables.dir.iterdir() if path.is_dir()} == {ROUTE_CHANGES, ROUTE_STATE}
+    assert _rows(tables) == before
+
+
+def test_a_swap_that_was_killed_at_its_end_moves_nothing_again(
+    tables: TablesOfLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(_: Path) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "unlink", killed)
+        with pytest.raises(KeyboardInterrupt):
+            _rebuild(tables)
+    for path in [*tables.dir.glob("*.20*"), *tables.settings.data.dir.glob("checkpoint.20*")]:
+        shutil.rmtree(path)  # the operator has no use for the old ones
+    assert settle_swap(tables.settings)
+    _assert_as_the_log(tables)
+
+
+def test_a_swap_is_finished_though_the_data_directory_was_moved(
+    tables: TablesOfLog, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def killed(self: Path, target: Path) -> Path:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "rename", killed)
+        with pytest.raises(KeyboardInterrupt):
+            _rebuild(tables)
+    moved = tmp_path.with_name(f"{tmp_path.name}-moved")
+    tmp_path.rename(moved)
+    settings = settings_in(moved)
+    assert settle_swap(settings)
+    loaded = load_snapshot(settings.data.tables_dir)
+    assert loaded.next_offsets == {0: tables.log.state.next_offset}
+    moved.rename(tmp_path)
+
+
 def test_while_the_job_runs_it_is_refused(tables: TablesOfLog) -> None:
     with (
-        job_lock(tables.settings.data.run_dir),
+        job_lock(tables.settings.data.tables_dir),
         pytest.raises(ConfigError, match=r"another job runs here.* stop it"),
     ):
         _rebuild(tables)
@@ -205,8 +291,8 @@ def test_a_swap_that_was_killed_is_finished(tables: TablesOfLog, monkeypatch: py
         patched.setattr(Path, "rename", killed)
         with pytest.raises(KeyboardInterrupt):
             _rebuild(tables)
-    assert finish_swap(tables.settings)
-    assert not finish_swap(tables.settings)
+    assert settle_swap(tables.settings)
+    assert not settle_swap(tables.settings)
     _assert_as_the_log(tables)
 
 

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 
 from namesrv_stream.errors import ConfigError, LogTruncated, NoStartPoint, TableSchemaMismatch
 from namesrv_stream.replay.comparison import Difference
-from namesrv_stream.replay.log_range import parse_instant, parse_offsets
+from namesrv_stream.replay.log_range import instant_text, parse_instant, parse_offsets
 from namesrv_stream.replay.log_replay import Replay
 from namesrv_stream.replay.replay import ReplayRange, replay
 from namesrv_stream.replay.report import replay_json, replay_text
@@ -131,6 +131,24 @@ def test_records_that_the_job_has_not_folded_yet_are_left_out(tables: TablesOfLo
         _replay(tables, end=str(covered + 1))
 
 
+def test_a_partition_that_the_topic_does_not_have_is_refused(tables: TablesOfLog) -> None:
+    with pytest.raises(ConfigError, match="--from-offset: there is no partition 7"):
+        _replay(tables, begin="7:3")
+    with pytest.raises(ConfigError, match="--to-offset: there is no partition 1"):
+        _replay(tables, end="1:3")
+
+
+def test_a_time_before_the_log_is_refused_for_nothing_would_be_compared(tables: TablesOfLog) -> None:
+    seconds = tables.log.records[-1].at_ms // 1_000  # a Unix time where milliseconds are asked for
+    with pytest.raises(ConfigError, match=r"--to-time: Kafka has no record from before 1970-01-"):
+        _replay(tables, end_ms=seconds)
+
+
+def test_an_end_before_all_that_can_be_folded_is_no_mistake_of_the_beginning(tables: TablesOfLog) -> None:
+    with pytest.raises(NoStartPoint, match=r"at or before offset 3 .* it can be from 4 on"):
+        _replay(tables, end="3", earliest=3)
+
+
 def test_a_range_that_ends_before_it_begins_is_refused(tables: TablesOfLog) -> None:
     with pytest.raises(ConfigError, match="behind its end"):
         _replay(tables, begin="5", end="4")
@@ -188,6 +206,24 @@ def test_a_fold_state_that_says_otherwise_is_found(tables: TablesOfLog) -> None:
     rewrite_rows(tables.dir, ROUTE_STATE, "state", json.dumps(state).encode(), pc.field("kind") == FOLD_STATE_KIND)
     found = _difference(tables)
     assert (found.where, found.columns) == ("fold_state", ("observed_ms",))
+
+
+def test_of_a_fold_state_with_many_brokers_the_one_that_differs_is_shown(tables: TablesOfLog) -> None:
+    for number in range(20):
+        tables.log.register(a_registration(broker_name=f"broker-{number:02d}"))
+    tables.commit()
+    tables.compact()
+    path = table_path(tables.dir, ROUTE_STATE)
+    rows = DeltaTable(path).to_pyarrow_table().filter(pc.field("kind") == FOLD_STATE_KIND)
+    state = json.loads(rows["state"][0].as_py())
+    hit = next(lease for lease in state["leases"] if lease[0] == "broker-13")
+    hit[4] = "another hash"
+    rewrite_rows(tables.dir, ROUTE_STATE, "state", json.dumps(state).encode(), pc.field("kind") == FOLD_STATE_KIND)
+    found = _difference(tables)
+    assert found.stored is not None
+    assert found.folded is not None
+    assert (found.stored["leases"][0], found.stored["leases"][4]) == ("broker-13", "another hash")
+    assert found.folded["leases"][0] == "broker-13"
 
 
 def test_rows_that_their_retention_removed_are_no_difference(tables: TablesOfLog) -> None:
@@ -260,5 +296,10 @@ def test_an_instant_is_epoch_milliseconds_or_iso_8601_in_utc() -> None:
     assert parse_instant("--to-time", "1700000000123") == 1_700_000_000_123
     assert parse_instant("--to-time", "2023-11-14T22:13:20.123") == 1_700_000_000_123
     assert parse_instant("--to-time", "2023-11-14T23:13:20+01:00") == 1_700_000_000_000
+    assert instant_text(1_700_000_000_123) == "2023-11-14T22:13:20.123Z"
+
+
+@pytest.mark.parametrize("text", ["yesterday", "", "17:54", "-5", "0001-01-01", "253402300800000", "9" * 30])
+def test_what_is_no_instant_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="--to-time"):
-        parse_instant("--to-time", "yesterday")
+        parse_instant("--to-time", text)
