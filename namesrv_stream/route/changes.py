@@ -59,7 +59,6 @@ class Cause(StrEnum):
     SERVER_STOPPED = "server_stopped"
     SERVER_SILENT = "server_silent"
     SERVER_HEARD = "server_heard"
-    UNKNOWN_BROKER = "unknown_broker"
     UNKNOWN_HASH = "unknown_hash"
     FORGOTTEN = "forgotten"
     STATE_REBUILT = "state_rebuilt"

@@ -222,7 +222,7 @@ _DECODERS: Mapping[str, Callable[[Mapping[str, Any], Origin], Event]] = {
         o, require(f, "broker_name", str), require(f, "topic", str), queue_data_from(f.get("queue_data"), "queue_data")
     ),
     "topic_deleted": lambda f, o: TopicDeleted(
-        o, require(f, "topic", str), require(f, "cluster", str) if "cluster" in f else None
+        o, require(f, "topic", str), (require(f, "cluster", str) if "cluster" in f else "") or None
     ),
     "write_perm_changed": lambda f, o: WritePermChanged(
         o, require(f, "broker_name", str), require(f, "writable", bool)

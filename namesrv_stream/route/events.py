@@ -91,7 +91,7 @@ class TopicRegistered:
 
 @dataclass(frozen=True, slots=True)
 class TopicDeleted:
-    """216, sent to every partition; only in brokers of ``cluster`` where one is given."""
+    """216, sent to every partition; only in brokers of ``cluster`` where one is given (never an empty one)."""
 
     origin: Origin
     topic: str

@@ -167,6 +167,7 @@ def _heartbeat(step: FoldStep, event: BrokerHeartbeat) -> None:
         return
     if lease is not None and held is not None:
         # Another hash still proves life, and over which connection.
+        _say_if_late(step, key, held, event.origin, Cause.REGISTERED)
         held.holder = later_holder(held, event.origin)
         step.change(group, rules.hold(group, event.live_key, server_id, held.holder), Cause.REGISTERED)
         heard(step, key, lease, server_id, Cause.HEARD)
@@ -201,8 +202,7 @@ def _register(step: FoldStep, origin: Origin, registration: Registration, cause:
         if lease is not None and key.live_key not in outcome.group.lives:
             retire(step, key, cause, outcome.ignored)
         return
-    if held is not None and holder != origin.holder:
-        step.ignored(key, origin, cause, f"the connection only: it {superseded(origin, held)}")
+    _say_if_late(step, key, held, origin, cause)
     if lease is not None and outcome.group.topics is old.topics and cause is Cause.RETURNED:
         cause = Cause.REGISTERED  # Nothing returned: another connection, or another broker of the name moved.
     changed = step.change(old, outcome.group, cause, displaced(old, registration))
@@ -219,6 +219,12 @@ def _register(step: FoldStep, origin: Origin, registration: Registration, cause:
     else:
         held.holder = holder
     heard(step, key, lease, origin.server_id, cause)
+
+
+def _say_if_late(step: FoldStep, key: LeaseKey, held: LeaseHolder | None, origin: Origin, cause: Cause) -> None:
+    """A registration of a server's earlier start proves life and takes no connection, which leaves a row."""
+    if held is not None and later_holder(held, origin) != origin.holder:
+        step.ignored(key, origin, cause, f"the connection only: it {superseded(origin, held)}")
 
 
 def _leave(step: FoldStep, event: BrokerUnregistered | BrokerDisconnected) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 
+from namesrv_stream.route.events import DIRECT
 from namesrv_stream.route.hold import Hold
 from namesrv_stream.route.lease import Lease, LeaseHolder, LeaseKey, RecentClose, ServerClock
 from namesrv_stream.route.model import Holder, LiveKey
@@ -88,9 +89,13 @@ class FoldState:
 
     def refresh(self, key: LeaseKey, lease: Lease, server_id: str) -> None:
         """The server heard the broker just now: its hold starts again from age zero."""
-        held = lease.holders[server_id]
-        held.seen_ms = self.servers[server_id].observed_ms
+        held, clock = lease.holders[server_id], self.servers[server_id]
+        held.seen_ms = clock.observed_ms
         held.heard_ms = self.observed_ms
+        if server_id == DIRECT and clock.previous_at_ms:
+            # Its records move no clock. What lies between the job's last tick and this one will be observed with the
+            # next tick, and is before the broker was heard: without this it would go early by so much.
+            held.seen_ms += max(0, min(self.at_ms - clock.previous_at_ms, self.settings.max_gap_ms))
         self._queue(key, lease, server_id)
 
     def set_timeout(self, key: LeaseKey, lease: Lease, asked_timeout_ms: int | None) -> None:

@@ -13,23 +13,15 @@ they were many, the brokers are brought back, as their last registration says.
 Everything is counted from the log: brokers by their leases, time by the clocks of the servers.
 """
 
-from typing import NamedTuple
-
 from namesrv_stream.route import group as rules
 from namesrv_stream.route.changes import Cause, ChangeKind
 from namesrv_stream.route.events import Origin
 from namesrv_stream.route.fold_state import FoldState
 from namesrv_stream.route.fold_step import FoldStep
 from namesrv_stream.route.hold import Hold, encode_hold
-from namesrv_stream.route.holders import not_heard
+from namesrv_stream.route.holders import heard_only_by_silent, not_heard
 from namesrv_stream.route.lease import Lease, LeaseKey, RecentClose
-
-
-class Mass(NamedTuple):
-    """So many of a cluster's brokers seem to end at once."""
-
-    ending: int
-    brokers: int
+from namesrv_stream.route.mass import Mass, bring_back, mass_of
 
 
 def keep(step: FoldStep, key: LeaseKey, server_id: str, cause: Cause, reason: str) -> bool:
@@ -53,14 +45,13 @@ def keep(step: FoldStep, key: LeaseKey, server_id: str, cause: Cause, reason: st
     leases = state.leases_of_cluster(cluster).items()
     fading = [(k, v) for k, v in leases if v.hold is None and not v.released and is_fading(state, v)]
     for other, lease in sorted(fading, key=lambda kv: kv[0]):
-        ages_ms = [(state.servers[s].observed_ms - h.seen_ms, s) for s, h in lease.holders.items()]
-        talking = [(age_ms, s) for age_ms, s in ages_ms if not state.servers[s].silent]
-        if talking:
-            heard_at = min(talking)[1]
-            _hold(step, other, heard_at, Cause.EXPIRED, not_heard(state, lease, heard_at), mass)
+        is_silent, _, heard_at = min(
+            (state.servers[s].silent, state.servers[s].observed_ms - h.seen_ms, s) for s, h in lease.holders.items()
+        )
+        if is_silent:
+            _hold(step, other, heard_at, Cause.SERVER_SILENT, heard_only_by_silent(heard_at), mass)
         else:
-            # Only servers that have just fallen silent leave one like this: it would be next.
-            _hold(step, other, server_id, cause, reason, mass)
+            _hold(step, other, heard_at, Cause.EXPIRED, not_heard(state, lease, heard_at), mass)
     return True
 
 
@@ -104,17 +95,12 @@ def _mass_of(state: FoldState, cluster: str, server_id: str, key: LeaseKey) -> M
         server_id: The server whose closes count too.
         key: Ends in any case.
     """
-    settings = state.settings
     closed = sum(close.key.live_key.cluster == cluster for close in state.servers[server_id].closes)
     leases = state.leases_of_cluster(cluster)
     this = leases[key]
     brokers = closed + len(leases)
     ending = closed + sum(v is this or v.hold is not None or is_fading(state, v) for v in leases.values())
-    is_mass = (
-        ending >= settings.guard_min_brokers_of(state.partitions)
-        and ending * 100 > brokers * settings.guard_share_percent
-    )
-    return Mass(ending, brokers) if is_mass else None
+    return mass_of(state.settings, state.partitions, ending, brokers)
 
 
 def _hold(step: FoldStep, key: LeaseKey, server_id: str, cause: Cause, reason: str, mass: Mass) -> None:
@@ -153,20 +139,14 @@ def _restore(step: FoldStep, close: RecentClose, server_id: str) -> str | None:
     """Register a broker anew as it was registered last; returns why not, where it cannot be."""
     state, key, lease = step.state, close.key, close.lease
     old = step.group(key.broker_name)
-    registration = old.registrations.get(key.live_key)
-    if registration is None:
-        return "its registration was not kept"
-    for broker_id, addr in old.broker_addrs.items():
-        if (broker_id == registration.broker_id) != (addr == key.live_key.broker_addr):
-            return f"brokerId {broker_id} is {addr} now"
-    outcome = rules.register(
+    outcome = bring_back(
         old,
-        registration,
+        key.live_key,
         server_id,
         lease.holders[server_id].holder,
         delete_topic_with_broker_registration=state.settings.delete_topic_with_broker_registration,
     )
-    if key.live_key not in outcome.group.lives:
+    if outcome.ignored is not None:
         return outcome.ignored
     new = outcome.group
     lease.holders = {s: h for s, h in lease.holders.items() if not state.servers[s].lost}
@@ -174,6 +154,7 @@ def _restore(step: FoldStep, close: RecentClose, server_id: str) -> str | None:
         held.queued_ms = -1
         new = rules.hold(new, key.live_key, other_id, held.holder)
     step.change(old, new, Cause.GUARD_HELD, close.reason)
+    registration = new.registrations[key.live_key]
     lease.asked_timeout_ms, lease.registration_hash = registration.timeout_ms, registration.registration_hash
     lease.settled = False
     state.add_lease(key, lease)

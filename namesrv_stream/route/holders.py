@@ -15,11 +15,17 @@ def is_vouched_for(state: FoldState, holders: Mapping[str, LeaseHolder], ended_h
     Args:
         state: Says which servers are silent.
         holders: By server.
-        ended_heard_ms: When the server that saw it end had last heard it, partition time; None where none saw that.
+        ended_heard_ms: When it was last heard by those that saw it end, partition time; None where none saw that.
     """
     if ended_heard_ms is None:
         return bool(holders)
     return any(not state.servers[s].silent or h.heard_ms > ended_heard_ms for s, h in holders.items())
+
+
+def is_vouched_for_without(state: FoldState, lease: Lease, server_id: str) -> bool:
+    """Whether another server keeps a broker that has just ended at this one."""
+    ended_heard_ms = max(lease.holders[server_id].heard_ms, lease.ended_heard_ms or 0)
+    return is_vouched_for(state, others(lease, server_id), ended_heard_ms)
 
 
 def others(lease: Lease, server_id: str) -> dict[str, LeaseHolder]:
@@ -44,3 +50,8 @@ def not_heard(state: FoldState, lease: Lease, server_id: str) -> str:
     unheard_ms = state.servers[server_id].observed_ms - lease.holders[server_id].seen_ms
     timeout_ms = state.timeout_ms(lease)
     return f"not heard for {unheard_ms} ms of observed time at {server_id}, timeout {timeout_ms} ms"
+
+
+def heard_only_by_silent(server_id: str) -> str:
+    """Why nobody vouches for a broker, for people."""
+    return f"still heard only by {server_id}, which is silent"

@@ -37,7 +37,7 @@ class Lease:
     Attributes:
         asked_timeout_ms: What the broker asked for; None for the default.
         settled: Whether folding its registration once more would change nothing.
-        ended_heard_ms: Partition time at which the server that ended its hold last had heard the broker.
+        ended_heard_ms: Partition time at which those servers last had heard the broker that have ended their hold.
         hold: That the guard keeps it; None where there is no need.
         released: An operator knows that it is dead: the guard keeps it no more, unless it is heard.
     """

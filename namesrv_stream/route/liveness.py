@@ -17,7 +17,15 @@ from namesrv_stream.route.events import DIRECT, JOB, Event, ServerResumed
 from namesrv_stream.route.fold_state import FoldState
 from namesrv_stream.route.fold_step import FoldStep
 from namesrv_stream.route.group import BrokerGroup
-from namesrv_stream.route.holders import drop_hold, held_by, is_vouched_for, not_heard, others
+from namesrv_stream.route.holders import (
+    drop_hold,
+    heard_only_by_silent,
+    held_by,
+    is_vouched_for,
+    is_vouched_for_without,
+    not_heard,
+    others,
+)
 from namesrv_stream.route.lease import Lease, LeaseKey, RecentClose, ServerClock
 
 
@@ -70,7 +78,7 @@ def close(step: FoldStep, key: LeaseKey, lease: Lease, server_id: str, reason: s
     """The connection is closed over which a server heard a broker."""
     state = step.state
     clock = state.servers[server_id]
-    is_last = not _is_vouched_for_without(state, lease, server_id)
+    is_last = not is_vouched_for_without(state, lease, server_id)
     if is_last and guard.keep(step, key, server_id, Cause.DISCONNECTED, reason):
         return
     is_doubtful = is_last and not lease.released and state.settings.is_guarded(key.live_key.cluster)
@@ -82,7 +90,7 @@ def close(step: FoldStep, key: LeaseKey, lease: Lease, server_id: str, reason: s
 def end_hold(step: FoldStep, key: LeaseKey, lease: Lease, server_id: str, cause: Cause, detail: str | None) -> None:
     """End one server's hold; the broker goes with it unless another server can vouch for it."""
     ended = lease.holders[server_id]
-    if not _is_vouched_for_without(step.state, lease, server_id):
+    if not is_vouched_for_without(step.state, lease, server_id):
         remove(step, key, cause, detail)
         return
     still = f"still held by {', '.join(sorted(others(lease, server_id)))}"
@@ -131,11 +139,6 @@ def retire(step: FoldStep, key: LeaseKey, cause: Cause, detail: str | None) -> N
     state.gone[key] = state.at_ms
 
 
-def _is_vouched_for_without(state: FoldState, lease: Lease, server_id: str) -> bool:
-    """Whether another server keeps a broker that has just ended at this one."""
-    return is_vouched_for(state, others(lease, server_id), lease.holders[server_id].heard_ms)
-
-
 def _clock(step: FoldStep, server_id: str, server_epoch: int) -> ServerClock:
     clock = step.state.servers.get(server_id)
     if clock is None:
@@ -163,7 +166,7 @@ def _expire(step: FoldStep, server_id: str, clock: ServerClock) -> None:
             if guard.is_closed(lease, server_id):
                 cause, detail = Cause.DISCONNECTED, hold.reason
             detail += "; the guard held it until now"
-        elif key.live_key.cluster not in few and not _is_vouched_for_without(state, lease, server_id):
+        elif key.live_key.cluster not in few and not is_vouched_for_without(state, lease, server_id):
             if guard.keep(step, key, server_id, cause, detail):
                 continue
             if not lease.released:
@@ -174,6 +177,7 @@ def _expire(step: FoldStep, server_id: str, clock: ServerClock) -> None:
 def _watch_servers(step: FoldStep) -> None:
     """Notice servers that fell silent, and give up on those that stay so."""
     state = step.state
+    silent, lost = [], []
     for server_id in sorted(state.servers):
         clock = state.servers[server_id]
         if server_id == DIRECT or clock.lost:
@@ -182,18 +186,23 @@ def _watch_servers(step: FoldStep) -> None:
         if not clock.silent and quiet_ms >= state.settings.server_silent_ms:
             clock.silent = True
             step.server_row(server_id, Cause.SERVER_SILENT, "silent")
-            _end_what_nobody_vouches_for(step, server_id)
+            silent.append(server_id)
         if clock.silent and quiet_ms >= state.settings.server_lost_ms:
-            clock.lost = True
-            step.server_row(server_id, Cause.SERVER_LOST, "lost")
-            for key, lease in held_by(state, server_id):
-                _lose(step, key, lease, server_id)
+            lost.append(server_id)
+    # Only now, for of several that fell silent at once none vouches for what another held.
+    for server_id in silent:
+        _end_what_nobody_vouches_for(step, server_id)
+    for server_id in lost:
+        state.servers[server_id].lost = True
+        step.server_row(server_id, Cause.SERVER_LOST, "lost")
+        for key, lease in held_by(state, server_id):
+            _lose(step, key, lease, server_id)
 
 
 def _end_what_nobody_vouches_for(step: FoldStep, server_id: str) -> None:
     """A server fell silent: its word counts no more for brokers that others saw end."""
     state = step.state
-    detail = f"still heard only by {server_id}, which is silent"
+    detail = heard_only_by_silent(server_id)
     for key, lease in held_by(state, server_id):
         if lease.hold is not None or is_vouched_for(state, lease.holders, lease.ended_heard_ms):
             continue

@@ -1,10 +1,10 @@
 """States as committed, beneath the accepted events that are not committed yet."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from namesrv_stream.route.events import AcceptedEvent
+from namesrv_stream.route.mass import PendingEvent
 
 Key = TypeVar("Key")
 State = TypeVar("State")
@@ -18,7 +18,7 @@ class Pending:
         position: (partition, offset) once it is in the log; None before.
     """
 
-    event: AcceptedEvent
+    event: PendingEvent
     position: tuple[int, int] | None = None
 
     def is_covered(self, next_offsets: Mapping[int, int]) -> bool:
@@ -34,7 +34,7 @@ class Layer(Generic[State]):
     pending: list[Pending]
 
     @property
-    def events(self) -> Iterator[AcceptedEvent]:
+    def events(self) -> Iterator[PendingEvent]:
         return (p.event for p in self.pending)
 
 
@@ -53,6 +53,10 @@ class Overlay(Generic[Key, State]):
 
     def __getitem__(self, key: Key) -> Layer[State]:
         return self._layers[key]
+
+    def beneath(self, shown: Mapping[Key, State]) -> Mapping[Key, State]:
+        """What is committed, of states of which those with layers are shown with what is pending."""
+        return {**shown, **{key: layer.committed for key, layer in self._layers.items()}}
 
     def lay(self, key: Key, committed: State, pending: Iterable[Pending]) -> None:
         """Add events behind those that are pending on ``key``; ``committed`` counts where none is."""
@@ -90,3 +94,32 @@ class Overlay(Generic[Key, State]):
     def tickets(self) -> Iterator[Pending]:
         """All that is pending; an event that is pending on many keys comes with each."""
         return (p for layer in self._layers.values() for p in layer.pending)
+
+
+class Broadcasts:
+    """What is pending in a whole partition; the groups that have a layer have it there as well."""
+
+    def __init__(self) -> None:
+        self._tickets: dict[int, list[Pending]] = {}
+
+    def add(self, partition: int, pending: Pending) -> None:
+        self._tickets.setdefault(partition, []).append(pending)
+
+    def remove(self, pending: Pending) -> None:
+        """Forget one event, in whichever partition it is pending."""
+        self._keep(lambda p: p is not pending)
+
+    def settle(self, next_offsets: Mapping[int, int]) -> None:
+        """Forget the events that the committed rows include."""
+        self._keep(lambda p: not p.is_covered(next_offsets))
+
+    def of(self, partition: int) -> Sequence[Pending]:
+        """In the order of acceptance."""
+        return self._tickets.get(partition, ())
+
+    def tickets(self) -> Iterator[Pending]:
+        return (p for tickets in self._tickets.values() for p in tickets)
+
+    def _keep(self, is_kept: Callable[[Pending], bool]) -> None:
+        kept = {partition: [p for p in tickets if is_kept(p)] for partition, tickets in self._tickets.items()}
+        self._tickets = {partition: tickets for partition, tickets in kept.items() if tickets}

@@ -3,7 +3,8 @@
 So a broker, or an operator, reads its own writes at once, before Kafka, Spark and Delta have caught up. An accepted
 event is applied to what it touches by the same rules as the fold's; with each commit the touched groups, KV namespaces
 and settings are rebuilt from the committed rows plus the events still pending, in the order in which they were
-accepted. A view never expires anything: time is the fold's.
+accepted. A view never expires anything: time is the fold's. Nor does it follow closes that are too many at once, before
+the fold has decided of them (``close_guard``).
 
 An event that goes to every partition of the log is pending in each of them by itself. In a partition it is pending on
 all groups that it changes, on those that have events pending already, and on those that get rows meanwhile: of these
@@ -14,14 +15,24 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from namesrv_stream.route.changes import ChangeKind, RouteChange
+from namesrv_stream.route.close_guard import CloseGuard
 from namesrv_stream.route.event_json import routing_key
-from namesrv_stream.route.events import AcceptedEvent, KvDeleted, KvPut, TopicDeleted
+from namesrv_stream.route.events import (
+    AcceptedEvent,
+    BrokerDisconnected,
+    BrokerUnregistered,
+    KvDeleted,
+    KvPut,
+    TopicDeleted,
+)
 from namesrv_stream.route.group import BrokerGroup, is_nothing
-from namesrv_stream.route.overlay import Overlay, Pending
+from namesrv_stream.route.mass import CloseOfMany
+from namesrv_stream.route.overlay import Broadcasts, Overlay, Pending
 from namesrv_stream.route.partitioner import partition_of
-from namesrv_stream.route.reducer import GROUP_KINDS, apply, apply_to_group, apply_to_namespace, apply_to_settings
+from namesrv_stream.route.reducer import GROUP_KINDS, apply, apply_to_group, apply_to_settings
 from namesrv_stream.route.table import RouteTable
-from namesrv_stream.route.view_rules import Settings, group_after, namespace_after, settings_after
+from namesrv_stream.route.view_namespaces import NamespaceLayers
+from namesrv_stream.route.view_rules import Settings, group_after, settings_after
 
 __all__ = ["Pending", "RouteView"]
 
@@ -31,7 +42,6 @@ class _Stale(NamedTuple):
 
     partitions: list[int]
     names: list[str]
-    namespaces: list[str]
 
 
 class RouteView:
@@ -55,16 +65,15 @@ class RouteView:
         self.on_group_changed: Callable[[BrokerGroup, BrokerGroup], None] | None = None
         self._partitions = partitions
         self._groups: Overlay[str, BrokerGroup] = Overlay()
-        self._namespaces: Overlay[str, dict[str, str] | None] = Overlay()
         self._settings: Overlay[int, Settings] = Overlay()
-        # What is pending in a whole partition; the groups on which it is pending have it as well.
-        self._broadcasts: dict[int, list[Pending]] = {}
+        self._namespaces = NamespaceLayers()
+        self._broadcasts = Broadcasts()
+        self._closes = CloseGuard(partitions, self.committed_group)
 
     @property
     def pending_count(self) -> int:
-        overlays = (self._groups, self._namespaces, self._settings)
-        tickets = {p for overlay in overlays for p in overlay.tickets()}
-        return len(tickets.union(*self._broadcasts.values()))
+        parts = (self._groups, self._namespaces, self._settings, self._broadcasts)
+        return len({p for part in parts for p in part.tickets()})
 
     def committed_group(self, name: str) -> BrokerGroup:
         """A group as the committed rows have it."""
@@ -72,21 +81,22 @@ class RouteView:
 
     def committed_table(self) -> RouteTable:
         """What the committed rows say, without what is pending; without indexes, so for reading it through only."""
-        table = RouteTable()
-        table.groups = {**self.table.groups, **{name: self._groups[name].committed for name in self._groups}}
-        table.groups = {name: group for name, group in table.groups.items() if not is_nothing(group)}
-        namespaces = {**self.table.kv, **{name: self._namespaces[name].committed for name in self._namespaces}}
-        table.kv = {name: dict(entries) for name, entries in namespaces.items() if entries is not None}
-        table.servers, table.held = dict(self.table.servers), dict(self.table.held)
-        for partition in range(self._partitions):
-            is_changing = partition in self._settings
-            values = self._settings[partition].committed if is_changing else self.table.settings_of(partition)
+        table, shown = RouteTable(), self.table
+        table.groups = {k: group for k, group in self._groups.beneath(shown.groups).items() if not is_nothing(group)}
+        table.kv = dict(self._namespaces.committed(shown))
+        table.servers, table.held = dict(shown.servers), dict(shown.held)
+        settings = self._settings.beneath({p: shown.settings_of(p) for p in range(self._partitions)})
+        for partition, values in settings.items():
             if values:
                 table.replace_settings(partition, values)
         return table
 
-    def accept(self, event: AcceptedEvent) -> tuple[list[Pending], set[str]]:
+    def accept(self, event: AcceptedEvent, observed_ms: int = 0) -> tuple[list[Pending], set[str]]:
         """Apply an event at once.
+
+        Args:
+            event: What came in.
+            observed_ms: For how long this server could listen, so that closes at one time are known as such.
 
         Returns:
             Its tickets, one for each partition it goes to: a single one, or those of all partitions in their order; and
@@ -97,10 +107,10 @@ class RouteView:
             tickets = [Pending(event) for _ in range(self._partitions)]
             return tickets, self._take_in_broadcast(event, dict(enumerate(tickets)))
         pending = Pending(event)
-        return [pending], self._take_in(pending, key)
+        return [pending], self._take_in(pending, key, observed_ms)
 
     def accept_at(self, event: AcceptedEvent, partition: int, offset: int) -> set[str]:
-        """Apply an event that is in the log already, as if it had been accepted here and got there.
+        """Apply an event that is in the log already, as if it had been accepted here at the start and got there.
 
         Args:
             event: One that the fold takes in that partition; an event that goes to every partition is in each of them,
@@ -112,66 +122,72 @@ class RouteView:
             The topics whose route may have changed.
         """
         key, pending = routing_key(event), Pending(event, (partition, offset))
-        return self._take_in_broadcast(event, {partition: pending}) if key is None else self._take_in(pending, key)
+        return self._take_in_broadcast(event, {partition: pending}) if key is None else self._take_in(pending, key, 0)
 
     def drop(self, pending: Pending) -> set[str]:
         """Forget an accepted event that will never be in the log; returns the topics that may have changed."""
-        key = routing_key(pending.event)
+        event = pending.event
+        if isinstance(event, CloseOfMany):
+            return self._drop_close(pending, event)
+        key = routing_key(event)
         if key is None:
             return self._drop_broadcast(pending)
-        if isinstance(pending.event, KvPut | KvDeleted):
-            return self._rebuild_namespace(key) if self._namespaces.remove(key, pending) else set()
+        if isinstance(event, KvPut | KvDeleted):
+            return self._namespaces.drop(self.table, pending, key)
         return self._rebuild_group(key) if self._groups.remove(key, pending) else set()
 
     def commit(self, changes: Iterable[RouteChange], next_offsets: Mapping[int, int]) -> set[str]:
         """Take over committed rows; returns the topics whose route may have changed."""
         self.next_offsets.update(next_offsets)
         touched, stale = self._take_over(changes)
-        self._settle_broadcasts()
+        self._broadcasts.settle(self.next_offsets)
+        self._closes.settle(self.next_offsets, self.table)
         for partition in dict.fromkeys([*stale.partitions, *self._settings.settle(self.next_offsets)]):
             self._rebuild_settings(partition)
         for name in dict.fromkeys([*stale.names, *self._groups.settle(self.next_offsets)]):
             touched |= self._rebuild_group(name)
-        for namespace in dict.fromkeys([*stale.namespaces, *self._namespaces.settle(self.next_offsets)]):
-            touched |= self._rebuild_namespace(namespace)
-        return touched
+        return touched | self._namespaces.settle(self.table, self.next_offsets)
 
     def reload(self, table: RouteTable, next_offsets: Mapping[int, int]) -> None:
         """Replace all committed rows; pending events are applied anew."""
         self.table = table
         self.next_offsets = dict(next_offsets)
-        self._settle_broadcasts()
-        for overlay in (self._settings, self._groups, self._namespaces):
-            overlay.settle(self.next_offsets)
+        self._broadcasts.settle(self.next_offsets)
+        self._closes.settle(self.next_offsets, table)
+        self._settings.settle(self.next_offsets)
+        self._groups.settle(self.next_offsets)
         for partition in self._settings:
             self._settings[partition].committed = table.settings_of(partition)
             self._rebuild_settings(partition)
         for name in self._groups:
             self._groups[name].committed = table.group(name)
-        for topic in {
-            p.event.topic for ps in self._broadcasts.values() for p in ps if isinstance(p.event, TopicDeleted)
-        }:
+        for topic in {p.event.topic for p in self._broadcasts.tickets() if isinstance(p.event, TopicDeleted)}:
             for group, _ in table.queue_data_of(topic):
                 self._enter(group.broker_name)
         for name in self._groups:
             table.replace_group(self._rebuilt_group(name))
-        for namespace in self._namespaces:
-            self._namespaces[namespace].committed = table.kv.get(namespace)
-            self._rebuild_namespace(namespace)
+        self._namespaces.reload(table, self.next_offsets)
 
     # ---- events in ----
 
-    def _take_in(self, pending: Pending, key: str) -> set[str]:
+    def _take_in(self, pending: Pending, key: str, observed_ms: int) -> set[str]:
         """Apply an event of one broker name or KV namespace; returns the topics that may have changed."""
         event = pending.event
         if isinstance(event, KvPut | KvDeleted):
-            entries = self.table.kv.get(key)
-            self._namespaces.lay(key, entries, [pending])
-            return self._show_namespace(key, namespace_after(entries, [event]))
-        group = self.table.group(key)
-        after = group_after(group, [event], self.table.settings_of(self._partition_of(key)))
-        self._enter(key)
-        self._groups.lay(key, group, [pending])
+            return self._namespaces.lay(self.table, pending, key)
+        if isinstance(event, BrokerDisconnected | BrokerUnregistered):
+            pending.event = judged = self._closes.judge(event, pending, self.table, observed_ms)
+            if isinstance(judged, CloseOfMany):
+                return {topic for name in judged.broker_names for topic in self._lay(pending, name)}
+        else:
+            self._closes.heard += 1
+        return self._lay(pending, key)
+
+    def _lay(self, pending: Pending, name: str) -> set[str]:
+        group = self.table.group(name)
+        after = group_after(group, [pending.event], self.table.settings_of(self._partition_of(name)))
+        self._enter(name)
+        self._groups.lay(name, group, [pending])
         return self._show_group(after)
 
     def _take_in_broadcast(self, event: AcceptedEvent, tickets: Mapping[int, Pending]) -> set[str]:
@@ -180,7 +196,7 @@ class RouteView:
             if (partition := self._partition_of(name)) in tickets:
                 self._groups[name].pending.append(tickets[partition])
         for partition, pending in tickets.items():
-            self._broadcasts.setdefault(partition, []).append(pending)
+            self._broadcasts.add(partition, pending)
         touched: set[str] = set()
         if isinstance(event, TopicDeleted):
             for group, _ in list(self.table.queue_data_of(event.topic)):
@@ -194,13 +210,21 @@ class RouteView:
                 self.table.replace_settings(partition, settings_after(settings, [event]))
         return touched
 
+    def _drop_close(self, pending: Pending, event: CloseOfMany) -> set[str]:
+        heir = self._closes.drop(pending, event)
+        undone = {close.broker_name for close in event.undone}
+        touched: set[str] = set()
+        for name in event.broker_names:
+            if self._groups.remove(name, pending):
+                if heir is not None and name in undone and heir not in self._groups[name].pending:
+                    self._groups[name].pending.append(heir)
+                touched |= self._rebuild_group(name)
+        return touched
+
     # ---- events that go to every partition ----
 
     def _drop_broadcast(self, pending: Pending) -> set[str]:
-        for tickets in self._broadcasts.values():
-            if pending in tickets:
-                tickets.remove(pending)
-        self._settle_broadcasts()
+        self._broadcasts.remove(pending)
         for partition in self._settings:
             if self._settings.remove(partition, pending):
                 self._rebuild_settings(partition)
@@ -210,20 +234,10 @@ class RouteView:
                 touched |= self._rebuild_group(name)
         return touched
 
-    def _settle_broadcasts(self) -> None:
-        for partition, tickets in list(self._broadcasts.items()):
-            rest = [p for p in tickets if not p.is_covered(self.next_offsets)]
-            if rest:
-                self._broadcasts[partition] = rest
-            else:
-                del self._broadcasts[partition]
-
     def _enter(self, name: str) -> None:
         """Lay what is pending in its whole partition over a group that has nothing pending yet."""
-        if self._broadcasts and name not in self._groups:
-            tickets = self._broadcasts.get(self._partition_of(name))
-            if tickets:
-                self._groups.lay(name, self.table.group(name), tickets)
+        if name not in self._groups and (tickets := self._broadcasts.of(self._partition_of(name))):
+            self._groups.lay(name, self.table.group(name), tickets)
 
     # ---- rows ----
 
@@ -231,15 +245,13 @@ class RouteView:
         """Put rows into the table, or beneath what is pending; returns touched topics and what is to be rebuilt."""
         rows_of_name: dict[str, list[RouteChange]] = {}
         direct: list[RouteChange] = []
-        stale = _Stale([], [], [])
+        stale = _Stale([], [])
         changed_settings: set[int] = set()
         for row in changes:
             if row.kind in GROUP_KINDS:
                 rows_of_name.setdefault(row.broker_name or "", []).append(row)
-            elif row.kind == ChangeKind.KV and (row.namespace or "") in self._namespaces:
-                namespace = self._namespaces[row.namespace or ""]
-                namespace.committed = apply_to_namespace(namespace.committed, row)
-                stale.namespaces.append(row.namespace or "")
+            elif row.kind == ChangeKind.KV and self._namespaces.take_over(row):
+                continue
             elif row.kind == ChangeKind.SETTING and row.partition in self._settings:
                 settings = self._settings[row.partition]
                 settings.committed = apply_to_settings(settings.committed, [row])
@@ -270,14 +282,6 @@ class RouteView:
             self.on_group_changed(before, group)
         return touched
 
-    def _show_namespace(self, namespace: str, entries: dict[str, str] | None) -> set[str]:
-        before = self.table.kv.get(namespace, {})
-        if entries is None:
-            self.table.kv.pop(namespace, None)
-        else:
-            self.table.kv[namespace] = entries
-        return {key for key, _ in before.items() ^ (entries or {}).items()}
-
     def _rebuild_group(self, name: str) -> set[str]:
         return self._show_group(self._rebuilt_group(name))
 
@@ -287,10 +291,6 @@ class RouteView:
         is_changing = partition in self._settings
         settings = self._settings[partition].committed if is_changing else self.table.settings_of(partition)
         return group_after(layer.committed, layer.events, settings)
-
-    def _rebuild_namespace(self, namespace: str) -> set[str]:
-        layer = self._namespaces.take(namespace)
-        return self._show_namespace(namespace, namespace_after(layer.committed, layer.events))
 
     def _rebuild_settings(self, partition: int) -> None:
         layer = self._settings.take(partition)

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 
 from namesrv_stream.route import group as rules
 from namesrv_stream.route.events import (
-    AcceptedEvent,
     BrokerDisconnected,
     BrokerHeartbeat,
     BrokerRegistered,
@@ -22,6 +21,7 @@ from namesrv_stream.route.events import (
     WritePermChanged,
 )
 from namesrv_stream.route.group import BrokerGroup
+from namesrv_stream.route.mass import CloseOfMany, PendingEvent, bring_back
 from namesrv_stream.route.model import Holder, LiveKey
 from namesrv_stream.route.settings import setting_text
 
@@ -31,7 +31,7 @@ Settings = Mapping[tuple[str, str], str]
 _DROPS_ABSENT_TOPICS = ("effective", "delete_topic_with_broker_registration")
 
 
-def group_after(group: BrokerGroup, events: Iterable[AcceptedEvent], settings: Settings) -> BrokerGroup:
+def group_after(group: BrokerGroup, events: Iterable[PendingEvent], settings: Settings) -> BrokerGroup:
     """The group after events of its name or of all names, in order.
 
     Args:
@@ -47,7 +47,7 @@ def group_after(group: BrokerGroup, events: Iterable[AcceptedEvent], settings: S
     return group
 
 
-def namespace_after(entries: dict[str, str] | None, events: Iterable[AcceptedEvent]) -> dict[str, str] | None:
+def namespace_after(entries: dict[str, str] | None, events: Iterable[PendingEvent]) -> dict[str, str] | None:
     """A copy of a KV namespace after events; None as long as nobody wrote to it. It outlives its last key."""
     after = None if entries is None else dict(entries)
     for event in events:
@@ -59,7 +59,7 @@ def namespace_after(entries: dict[str, str] | None, events: Iterable[AcceptedEve
     return after
 
 
-def settings_after(settings: Settings, events: Iterable[AcceptedEvent]) -> Settings:
+def settings_after(settings: Settings, events: Iterable[PendingEvent]) -> Settings:
     """A partition's settings after events."""
     after = dict(settings)
     for event in events:
@@ -69,7 +69,9 @@ def settings_after(settings: Settings, events: Iterable[AcceptedEvent]) -> Setti
     return after
 
 
-def _applied(group: BrokerGroup, event: AcceptedEvent, drops_absent: bool) -> BrokerGroup:
+def _applied(group: BrokerGroup, event: PendingEvent, drops_absent: bool) -> BrokerGroup:
+    if isinstance(event, CloseOfMany):
+        return _undone(group, event.undone, drops_absent)
     origin = event.origin
     match event:
         case BrokerRegistered():
@@ -113,6 +115,19 @@ def _heard(group: BrokerGroup, event: BrokerHeartbeat, drops_absent: bool) -> Br
     if held is None:
         return group
     return rules.hold(group, event.live_key, event.origin.server_id, _later_holder(held, event.origin))
+
+
+def _undone(group: BrokerGroup, closes: Iterable[BrokerDisconnected], drops_absent: bool) -> BrokerGroup:
+    """As if the connections were open still: who went by that is brought back, who stayed has its holder again."""
+    for close in closes:
+        key, server_id, holder = close.live_key, close.origin.server_id, close.origin.holder
+        if close.broker_name != group.broker_name or _holder(group, key, server_id) is not None:
+            continue
+        if key in group.lives:
+            group = rules.hold(group, key, server_id, holder)
+        else:
+            group = bring_back(group, key, server_id, holder, delete_topic_with_broker_registration=drops_absent).group
+    return group
 
 
 def _later_holder(held: Holder | None, origin: Origin) -> Holder:

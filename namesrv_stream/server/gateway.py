@@ -107,7 +107,7 @@ class Gateway:
     def _take_in(self, accepted: Iterable[Accepted], receipt: Receipt | None) -> None:
         for logged, applied in accepted:
             partitions = self._partitions_of(logged)
-            tickets = [None] * len(partitions) if applied is None else self.view.accept(applied)
+            tickets = [None] * len(partitions) if applied is None else self.view.accept(applied, self.observed_ms)
             for partition, pending in zip(partitions, tickets, strict=True):
                 self._log(partition, Item(logged, pending, next(self._numbers), receipt))
 

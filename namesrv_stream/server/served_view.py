@@ -8,6 +8,7 @@ from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange
 from namesrv_stream.route.events import AcceptedEvent, SettingsChanged
 from namesrv_stream.route.fold_state import LeaseKey
 from namesrv_stream.route.group import BrokerGroup
+from namesrv_stream.route.mass import PendingEvent
 from namesrv_stream.route.model import BrokerLive, Holder, LiveKey
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.route.view import Pending
@@ -41,9 +42,14 @@ class ServedView:
     def live(self, key: LeaseKey) -> BrokerLive | None:
         return self._server.table.group(key.broker_name).lives.get(key.live_key)
 
-    def accept(self, event: AcceptedEvent) -> list[Pending]:
-        """Apply an event at once; returns its tickets, one for each partition it goes to."""
-        tickets, touched = self._server.view.accept(event)
+    def accept(self, event: AcceptedEvent, observed_ms: int) -> list[Pending]:
+        """Apply an event at once; returns its tickets, one for each partition it goes to.
+
+        Args:
+            event: What came in.
+            observed_ms: For how long this server could listen.
+        """
+        tickets, touched = self._server.view.accept(event, observed_ms)
         self._invalidate(touched)
         self._judge_anew(event)
         return tickets
@@ -109,7 +115,7 @@ class ServedView:
         self._server.reconfigure(changes)
         self._prepared.clear()
 
-    def _judge_anew(self, event: AcceptedEvent) -> None:
+    def _judge_anew(self, event: PendingEvent) -> None:
         """What a registration changes depends on the settings: by others, one that is settled may change something."""
         if isinstance(event, SettingsChanged):
             self._server.memory.settled.clear()

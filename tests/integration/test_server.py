@@ -9,17 +9,23 @@ import urllib.request
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import orjson
+import pyarrow as pa
 import pytest
 
 from namesrv_stream.remoting.codes import RequestCode, ResponseCode
 from namesrv_stream.route.events import KvPut
 from namesrv_stream.run_files import read_run_file
 from namesrv_stream.settings import Settings, to_toml
+from namesrv_stream.streaming.changes_writer import ChangesWriter
+from namesrv_stream.streaming.delta_tables import ensure_tables
+from namesrv_stream.streaming.topic import read_extent
+from namesrv_stream.tables import encode_changes
 from tests.support.builders import S1
 from tests.support.kafka import REPOSITORY, KafkaProcess, settings_for
-from tests.support.offline_fold import read_records
+from tests.support.offline_fold import fold_offline, read_records
 from tests.support.processes import Process, free_port, wait_until
 from tests.support.remoting_client import RemotingClient, encode_request
 from tests.support.rocketmq import is_listening
@@ -194,6 +200,47 @@ def test_registration_is_read_at_once_and_ends_with_its_connection(serve: Serve)
             assert broker.ask(103, *_registration("broker-now", "127.0.0.1:3")).code == ResponseCode.SUCCESS
             assert b"127.0.0.1:3" in client.ask(105, {"topic": "T0"}).body
         wait_until(lambda: b"broker-now" not in client.ask(106).body, 5, "the broker is gone with its connection")
+
+
+def test_connections_closed_at_once_hide_no_broker_while_the_job_is_down_nor_after_it(serve: Serve) -> None:
+    names = [f"mass-{number}" for number in range(8)]
+
+    def registered(number: int) -> RemotingClient:
+        broker = serve.connect()
+        header, body = _registration(names[number], f"127.0.0.1:{100 + number}")
+        assert broker.ask(103, header | {"clusterName": "mass"}, body).code == ResponseCode.SUCCESS
+        return broker
+
+    lone, *others = (registered(number) for number in range(8))
+    lone.close()
+    wait_until(lambda: _shown(serve, "mass").keys() == set(names[1:]), 10, "a lone broker is gone at once")
+
+    for broker in (registered(0), *others):
+        broker.close()
+    wait_until(lambda: _closes(serve, "mass") == 1 + len(names), 30, "the server has seen all closes")
+    assert _shown(serve, "mass").keys() == set(names)
+
+    # There is no job here: this is what one would have done by now.
+    extent = read_extent(serve.settings)
+    rows = pa.Table.from_batches([encode_changes(fold_offline(serve.settings, dict(extent.end)))])
+    ensure_tables(serve.settings, extent.topic_id)
+    ChangesWriter(serve.settings.data.tables_dir, extent.topic_id, 1, 0).write(rows, extent.end, 1)
+    wait_until(lambda: all(held for held in _shown(serve, "mass").values()), 30, "the brokers are told to be held")
+    assert _shown(serve, "mass").keys() == set(names)
+
+
+def _shown(serve: Serve, cluster: str) -> dict[str, Any]:
+    """The brokers that the server answers with, and how the guard holds each."""
+    with serve.connect() as client:
+        routed = client.ask(RequestCode.GET_BROKER_CLUSTER_INFO).body
+    rows = json.loads(serve.get(f"/brokers?cluster={cluster}")[2])
+    assert all(row["broker_name"].encode() in routed for row in rows)
+    return {row["broker_name"]: row["held"] for row in rows}
+
+
+def _closes(serve: Serve, cluster: str) -> int:
+    events = [orjson.loads(record.value) for record in read_records(serve.settings)]
+    return sum(event["kind"] == "broker_disconnected" and event["cluster"] == cluster for event in events)
 
 
 @pytest.mark.parametrize(

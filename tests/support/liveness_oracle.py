@@ -1,50 +1,14 @@
 """Who lives, held by whom and kept by the guard: by the definitions, from the list of all events, each time anew.
 
-Nothing is carried over but the events: no clock, no queue, no index. It knows one partition and no epochs.
+Nothing is carried over but the events: no clock, no queue, no index. It knows one partition, and of each broker name
+only brokerId 0.
 """
 
-from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import NamedTuple
 
+from namesrv_stream.route.events import DIRECT, JOB
 from namesrv_stream.route.settings import FoldSettings
-
-
-class Heard(NamedTuple):
-    """One record: ``kind`` is register, proof, beat, close, goodbye, resumed, release or tick."""
-
-    at_ms: int
-    server_id: str
-    kind: str
-    addr: str = ""
-    connection: int = 0
-    cluster: str = ""
-
-
-class Process(NamedTuple):
-    """A broker process of the world."""
-
-    cluster: str
-    timeout_ms: int
-
-
-@dataclass
-class Alive:
-    """A live broker: by server the event that heard it last, and the connection; how the guard keeps it."""
-
-    holds: dict[str, tuple[int, int]] = field(default_factory=dict)
-    ended: int | None = None
-    kept: tuple[str, str] | None = None
-    released: bool = False
-
-
-class Closed(NamedTuple):
-    """A broker that went with its last connection by event ``event``."""
-
-    event: int
-    server_id: str
-    addr: str
-    broker: Alive
+from tests.support.liveness_world import Alive, Closed, Heard, Hold, Process
 
 
 class Oracle:
@@ -52,17 +16,23 @@ class Oracle:
 
     Args:
         world: Address → process; addresses are in the order of the fold's keys.
-        settings: Of the fold; they do not change.
+        settings: Of the fold, before the first event.
     """
 
     def __init__(self, world: dict[str, Process], settings: FoldSettings) -> None:
         self.world = world
-        self.settings = settings
+        self.begin = settings
         self.events: list[Heard] = []
+        #: Answers given before; no later event changes them.
+        self._observed_ms: dict[tuple[str | None, int, int], int] = {}
 
     def replay(self) -> dict[str, Alive]:
-        """Address → live broker after all events."""
+        """Address → live broker after all events; ``masters`` is then broker name → address in its route."""
+        self.settings = self.begin
+        self.applied = 0
+        self.gaps_ms: list[int] = []
         self.alive: dict[str, Alive] = {}
+        self.masters: dict[str, str] = {}
         self.closes: list[Closed] = []
         self.silent: set[str] = set()
         self.lost: set[str] = set()
@@ -74,56 +44,101 @@ class Oracle:
 
     def observed_ms(self, server_id: str | None, since: int, until: int) -> int:
         """Observed time of a server (None: of the partition) after event ``since`` up to ``until``."""
-        mine = [i for i in range(until + 1) if server_id in (None, self.events[i].server_id)]
-        steps = [(i, self.events[i].at_ms - self.events[j].at_ms) for j, i in pairwise(mine)]
-        return sum(max(0, min(step, self.settings.max_gap_ms)) for i, step in steps if i > since)
+        asked = (server_id, since, until)
+        if asked not in self._observed_ms:
+            mine = [i for i in range(until + 1) if self._moves(server_id, i)]
+            steps = [(i, self.events[i].at_ms - self.events[j].at_ms) for j, i in pairwise(mine)]
+            self._observed_ms[asked] = sum(max(0, min(step, self.gaps_ms[i])) for i, step in steps if i > since)
+        return self._observed_ms[asked]
 
     def age_ms(self, addr: str, server_id: str, now: int) -> int:
-        return self.observed_ms(server_id, self.alive[addr].holds[server_id][0], now)
+        since = self.alive[addr].holds[server_id][0]
+        return self.observed_ms(server_id, since, now) - (self._ahead_ms(since) if server_id == DIRECT else 0)
+
+    def _ahead_ms(self, index: int) -> int:
+        """How much of the time that the job's next tick will tell of was over when a direct producer spoke."""
+        movers = [i for i in range(index + 1) if self._moves(DIRECT, i)]
+        at_ms = max(event.at_ms for event in self.events[: index + 1])
+        return max(0, min(at_ms - self.events[movers[-1]].at_ms, self.gaps_ms[index])) if movers else 0
+
+    def timeout_ms(self, addr: str) -> int:
+        """As its last registration asks, between floor and ceiling."""
+        asked_ms = self._registered(addr, self.applied)[-1].timeout_ms
+        wanted_ms = self.settings.default_timeout_ms if asked_ms is None else asked_ms
+        return max(self.settings.min_timeout_ms, min(self.settings.max_timeout_ms, wanted_ms))
 
     def limit_ms(self, addr: str) -> int:
         times = 1 + self.settings.guard_hold_timeouts * (self.alive[addr].kept is not None)
-        return self.world[addr].timeout_ms * times
+        return self.timeout_ms(addr) * times
 
     def heard_ms(self, index: int) -> int:
         """The partition's time at an event."""
         return self.observed_ms(None, -1, index)
 
+    def _moves(self, server_id: str | None, index: int) -> bool:
+        """Whether an event moves a clock, or begins it."""
+        teller = self.events[index].server_id
+        if server_id is None:
+            return teller not in (DIRECT, JOB)
+        if server_id != DIRECT:
+            return teller == server_id
+        first = next((i for i, e in enumerate(self.events) if e.server_id in (DIRECT, JOB)), None)
+        return teller == JOB or index == first
+
+    def _registered(self, addr: str, before: int) -> list[Heard]:
+        return [e for e in self.events[:before] if e.kind == "register" and e.addr == addr]
+
     # ---- one event ----
 
     def _happen(self, now: int) -> None:
         event = self.events[now]
-        self.silent.discard(event.server_id)
-        self.lost.discard(event.server_id)
-        if event.kind != "resumed":
-            self._expire(event.server_id, now)
-        self._watch(now)
+        self.gaps_ms.append(self.settings.max_gap_ms)
+        if event.server_id != DIRECT:
+            mover = DIRECT if event.server_id == JOB else event.server_id
+            self.silent.discard(mover)
+            self.lost.discard(mover)
+            if event.kind != "resumed":
+                self._expire(mover, now)
+            if mover != DIRECT:
+                self._watch(now)
+        self.applied = now + 1
         broker = self.alive.get(event.addr)
         held = broker.holds.get(event.server_id) if broker else None
-        was_registered = any(e.kind == "register" and e.addr == event.addr for e in self.events[:now])
-        if event.kind == "register" or (event.kind == "proof" and was_registered):
-            self._hear(event, now, event.connection)
+        registered = self._registered(event.addr, now)
+        is_known = event.kind == "proof" and bool(registered) and registered[-1].timeout_ms == event.timeout_ms
+        if event.kind == "register" or is_known:
+            self.masters[self.world[event.addr].broker_name] = event.addr
+            self._hear(event, now)
+        elif event.kind == "proof" and held:
+            self._hear(event, now)
         elif event.kind == "beat" and held:
-            self._hear(event, now, held[1])
+            self._hear(event._replace(epoch=held[1][0], connection=held[1][1]), now)
         elif event.kind == "resumed":
-            for addr in [a for a, b in self.alive.items() if event.server_id in b.holds]:
-                connection = self.alive[addr].holds[event.server_id][1]
-                self._hear(event._replace(addr=addr), now, connection)
-        elif event.kind == "close" and broker and held and held[1] == event.connection:
+            for addr in self._held_by(event.server_id):
+                epoch, connection = self.alive[addr].holds[event.server_id][1]
+                self._hear(event._replace(addr=addr, epoch=epoch, connection=connection), now)
+        elif event.kind == "close" and broker and held and held[1] == event.over:
             self._close(event, broker, now)
-        elif event.kind == "goodbye" and held and event.connection >= held[1]:
+        elif event.kind == "goodbye" and held and event.over >= held[1]:
             self._end(event.addr, event.server_id)
         elif event.kind == "goodbye" and not broker:
-            self.closes = [c for c in self.closes if c.addr != event.addr]
+            self._forget_closes(event.addr)
         elif event.kind == "release":
             self._release(event.cluster, now)
+        elif event.kind == "settings":
+            self.settings = self.settings.with_values(event.values)
+            for cluster in sorted({self.world[a].cluster for a, b in self.alive.items() if b.kept}):
+                if not self.settings.is_guarded(cluster):
+                    self._release(cluster, now)
 
-    def _hear(self, event: Heard, now: int, connection: int) -> None:
+    def _hear(self, event: Heard, now: int) -> None:
         if event.addr not in self.alive:
             self.alive[event.addr] = Alive()
-            self.closes = [c for c in self.closes if c.addr != event.addr]
+            self._forget_closes(event.addr)
         broker = self.alive[event.addr]
-        broker.holds[event.server_id] = (now, connection)
+        held = broker.holds.get(event.server_id)
+        is_late = held is not None and event.epoch < held[1][0]
+        broker.holds[event.server_id] = (now, held[1] if held and is_late else event.over)
         if broker.kept and broker.kept[0] == "disconnected" and broker.kept[1] != event.server_id:
             broker.holds.pop(broker.kept[1], None)
         broker.kept, broker.released = None, False
@@ -135,7 +150,7 @@ class Oracle:
         if is_last and self._keep(event.addr, event.server_id, "disconnected", now):
             return
         self._end(event.addr, event.server_id)
-        if is_last and not broker.released:
+        if is_last and not broker.released and self.settings.is_guarded(self.world[event.addr].cluster):
             broker.kept = None
             self.closes.append(Closed(now, event.server_id, event.addr, broker))
 
@@ -150,15 +165,15 @@ class Oracle:
             if kept[0] == "disconnected" and kept[1] in broker.holds:
                 self._end(addr, kept[1])
             elif not self._is_vouched_for(broker.holds, broker.ended):
-                del self.alive[addr]
-        for server_id in sorted({e.server_id for e in self.events[: now + 1]}):
+                self._go(addr)
+        for server_id in sorted(self._servers(now)):
             self._expire(server_id, now)
 
     def _expire(self, server_id: str, now: int) -> None:
         def over_ms(addr: str) -> int:
             return self.age_ms(addr, server_id, now) - self.limit_ms(addr)
 
-        due = [(-over_ms(a), a) for a, b in self.alive.items() if server_id in b.holds and over_ms(a) > 0]
+        due = [(-over_ms(a), a) for a in self._held_by(server_id) if over_ms(a) > 0]
         for _, addr in sorted(due):
             broker = self.alive[addr]
             if over_ms(addr) <= 0:
@@ -168,53 +183,74 @@ class Oracle:
                 self._end(addr, server_id)
 
     def _watch(self, now: int) -> None:
-        for server_id in sorted({e.server_id for e in self.events[: now + 1]} - self.lost):
+        quiet_ms = {}
+        for server_id in self._servers(now) - self.lost - {DIRECT}:
             last = max(i for i in range(now + 1) if self.events[i].server_id == server_id)
-            quiet_ms = self.observed_ms(None, last, now)
-            if server_id not in self.silent and quiet_ms >= self.settings.server_silent_ms:
-                self.silent.add(server_id)
-                for addr in self._held_by(server_id):
-                    broker = self.alive[addr]
-                    if broker.kept or self._is_vouched_for(broker.holds, broker.ended):
-                        continue
-                    if not self._keep(addr, server_id, "server_silent", now):
-                        del self.alive[addr]
-            if server_id in self.silent and quiet_ms >= self.settings.server_lost_ms:
-                self.lost.add(server_id)
-                for addr in self._held_by(server_id):
-                    broker = self.alive[addr]
-                    del broker.holds[server_id]
-                    if not self._is_vouched_for(broker.holds, broker.ended):
-                        del self.alive[addr]
+            quiet_ms[server_id] = self.observed_ms(None, last, now)
+        silent = {s for s, ms in quiet_ms.items() if ms >= self.settings.server_silent_ms} - self.silent
+        self.silent |= silent
+        for server_id in sorted(silent):
+            for addr in self._held_by(server_id):
+                broker = self.alive[addr]
+                if broker.kept or self._is_vouched_for(broker.holds, broker.ended):
+                    continue
+                if not self._keep(addr, server_id, "server_silent", now):
+                    self._go(addr)
+        lost = {s for s, ms in quiet_ms.items() if s in self.silent and ms >= self.settings.server_lost_ms}
+        for server_id in sorted(lost):
+            self.lost.add(server_id)
+            for addr in self._held_by(server_id):
+                broker = self.alive[addr]
+                del broker.holds[server_id]
+                if not self._is_vouched_for(broker.holds, broker.ended):
+                    self._go(addr)
 
     # ---- holders ----
+
+    def _servers(self, now: int) -> set[str]:
+        """All that told something; for direct producers the job tells the time."""
+        return {DIRECT if e.server_id == JOB else e.server_id for e in self.events[: now + 1]}
 
     def _held_by(self, server_id: str) -> list[str]:
         return sorted(a for a, b in self.alive.items() if server_id in b.holds)
 
-    def _is_vouched_for(self, holds: dict[str, tuple[int, int]], ended: int | None) -> bool:
+    def _is_vouched_for(self, holds: dict[str, Hold], ended: int | None) -> bool:
+        """Whether a server that talks holds it, or a silent one heard it later than all that saw it end."""
         if ended is None:
             return bool(holds)
         return any(s not in self.silent or self.heard_ms(heard) > ended for s, (heard, _) in holds.items())
 
+    def _ended(self, broker: Alive, server_id: str) -> int:
+        """When those last had heard a broker that saw it end, if ``server_id`` is one of them now."""
+        return max(self.heard_ms(broker.holds[server_id][0]), broker.ended or 0)
+
     def _is_vouched_for_without(self, broker: Alive, server_id: str) -> bool:
         rest = {s: h for s, h in broker.holds.items() if s != server_id}
-        return self._is_vouched_for(rest, self.heard_ms(broker.holds[server_id][0]))
+        return self._is_vouched_for(rest, self._ended(broker, server_id))
 
     def _end(self, addr: str, server_id: str) -> None:
         broker = self.alive[addr]
         if not self._is_vouched_for_without(broker, server_id):
-            del self.alive[addr]
+            self._go(addr)
             return
-        broker.ended = max(self.heard_ms(broker.holds[server_id][0]), broker.ended or 0)
+        broker.ended = self._ended(broker, server_id)
         broker.holds = {s: h for s, h in broker.holds.items() if s != server_id}
 
+    def _go(self, addr: str) -> None:
+        del self.alive[addr]
+        name = self.world[addr].broker_name
+        if self.masters.get(name) == addr:
+            del self.masters[name]
+
     # ---- the guard ----
+
+    def _forget_closes(self, addr: str) -> None:
+        self.closes = [c for c in self.closes if c.addr != addr]
 
     def _is_fading(self, addr: str, now: int) -> bool:
         broker = self.alive[addr]
         talking = [s for s in broker.holds if s not in self.silent]
-        if any(2 * self.age_ms(addr, s, now) <= self.world[addr].timeout_ms for s in talking):
+        if any(2 * self.age_ms(addr, s, now) <= self.timeout_ms(addr) for s in talking):
             return False
         seen = [self.heard_ms(broker.holds[s][0]) for s in talking] + [broker.ended] * (broker.ended is not None)
         silent = [self.heard_ms(broker.holds[s][0]) for s in broker.holds if s in self.silent]
@@ -234,20 +270,23 @@ class Oracle:
             and self.observed_ms(server_id, c.event, now) <= window_ms
         ]
         ending = [a for a in peers if a == addr or self.alive[a].kept or self._is_fading(a, now)]
-        count = len(ending) + len(closed)
-        share = count / (len(peers) + len(closed))
-        if count < self.settings.guard_min_brokers_of(1) or share <= self.settings.guard_share_percent / 100:
+        count, brokers = len(ending) + len(closed), len(peers) + len(closed)
+        least = max(2, self.settings.guard_min_brokers)
+        if count < least or count * 100 <= brokers * self.settings.guard_share_percent:
             return False
-        for close in closed:
+        for close in sorted(closed, key=lambda c: c.addr):
             self.closes.remove(close)
+            name = self.world[close.addr].broker_name
+            if name in self.masters:
+                continue  # Another address has its place.
+            self.masters[name] = close.addr
             close.broker.holds = {s: h for s, h in close.broker.holds.items() if s not in self.lost}
             close.broker.kept = ("disconnected", server_id)
             self.alive[close.addr] = close.broker
         self.alive[addr].kept = (goes_with, server_id)
         for other in ending:
             broker = self.alive[other]
-            if broker.kept or broker.released:
-                continue
-            talking = [(self.age_ms(other, s, now), s) for s in broker.holds if s not in self.silent]
-            broker.kept = ("expired", min(talking)[1]) if talking else (goes_with, server_id)
+            if not broker.kept and not broker.released:
+                is_silent, _, heard_at = min((s in self.silent, self.age_ms(other, s, now), s) for s in broker.holds)
+                broker.kept = ("server_silent" if is_silent else "expired", heard_at)
         return True

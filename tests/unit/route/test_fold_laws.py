@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.fold import FoldOutput, GroupDict, Record, fold
 from namesrv_stream.route.fold_state import FoldState, decode_state, encode_state
+from namesrv_stream.route.holders import is_vouched_for
 from namesrv_stream.route.reducer import apply
 from namesrv_stream.route.settings import FoldSettings
 from namesrv_stream.route.table import RouteTable
@@ -99,6 +100,17 @@ def test_leases_live_entries_and_routes_always_agree(entries: list[Entry]) -> No
             assert group.is_registered or not (group.topics or group.clusters)
         retained = {(n, k) for n, g in log.groups.groups.items() for k in g.registrations}
         assert retained <= log.state.leases.keys() | log.state.gone.keys()
+
+
+@settings(max_examples=60)
+@given(_LOGS)
+def test_somebody_vouches_for_each_broker_or_the_guard_holds_it(entries: list[Entry]) -> None:
+    log = Log(FAST)
+    for entry in entries:
+        log.append(entry.value, entry.after_ms)
+
+        for lease in log.state.leases.values():
+            assert lease.hold or is_vouched_for(log.state, lease.holders, lease.ended_heard_ms)
 
 
 @settings(max_examples=60)

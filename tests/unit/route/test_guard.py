@@ -15,7 +15,7 @@ from namesrv_stream.route.rebuilt_state import rebuilt_state
 from namesrv_stream.route.reducer import apply
 from namesrv_stream.route.settings import FoldSettings, SettingValue
 from namesrv_stream.route.table import RouteTable
-from tests.support.builders import BEGIN_MS, CLUSTER, DIRECT_ORIGIN, RW, S1, S2, Log, a_registration, of_kind
+from tests.support.builders import BEGIN_MS, CLUSTER, DIRECT_ORIGIN, RW, S1, S2, Log, a_registration, a_server, of_kind
 
 TIMEOUT_MS = 10_000
 
@@ -566,6 +566,26 @@ def test_what_a_silent_server_heard_last_is_no_part_of_a_mass() -> None:
 
     assert held(log) == set()
     assert log.alive() == addrs(fleet[4:])
+
+
+def test_of_those_that_nobody_vouches_for_each_is_held_where_it_is_still_heard() -> None:
+    """Two servers fall silent by one record; the first one's brokers make the mass, and the other's are part of it."""
+    fleet, s3 = a_fleet(6, timeout_ms=30_000), a_server("s3")
+    log = a_log(fleet)
+    silent = {r.broker_name: (S2, s3)[number % 2] for number, r in enumerate(fleet)}
+    for registration in fleet:
+        log.register(registration, silent[registration.broker_name])
+    for registration in fleet:
+        log.beat(registration, S1, after_ms=1)
+    log.tick(0, S2)
+    log.tick(0, s3)
+    close_all(log, fleet)
+
+    log.pass_time(16_000, S1)
+
+    assert held(log) == log.alive() == addrs(fleet)
+    holds = {key.broker_name: lease.hold.server_id for key, lease in log.state.leases.items() if lease.hold}
+    assert holds == {name: server.server_id for name, server in silent.items()}
 
 
 def test_brokers_of_a_lost_server_go_with_it_for_it_had_time_enough() -> None:

@@ -441,6 +441,46 @@ def test_a_server_that_is_merely_silent_keeps_what_a_lost_one_held_too() -> None
     assert ADDR in log.alive()
 
 
+def test_of_three_servers_a_silent_one_cannot_vouch_when_the_first_of_two_that_saw_the_end_heard_later() -> None:
+    log = a_log()
+    s3 = a_server("s3")
+    patient = a_registration(timeout_ms=60_000)
+    for server in (S1, S2, s3):
+        log.register(patient, server)
+    log.beat(patient, s3, after_ms=500)
+    log.beat(patient, S1, after_ms=500)
+    log.pass_time(20_000, S1, S2)
+    assert log.state.servers["s3"].silent
+
+    assert causes(log.disconnect(patient, S1)) == []
+    assert causes(log.disconnect(patient, S2)) == [Cause.DISCONNECTED]
+    assert log.alive() == set()
+
+
+@pytest.mark.parametrize(
+    ("heard_ms", "alive"),
+    [({"s1": 2, "s2": 0, "s3": 1}, False), ({"s1": 0, "s2": 1, "s3": 2}, True), ({"s1": 1, "s2": 0, "s3": 1}, False)],
+)
+def test_a_silent_server_vouches_where_it_heard_later_than_all_that_saw_the_end(
+    heard_ms: dict[str, int], alive: bool
+) -> None:
+    log = a_log()
+    servers = {server_id: a_server(server_id) for server_id in heard_ms}
+    patient = a_registration(timeout_ms=60_000)
+    for server in servers.values():
+        log.register(patient, server)
+    for moment_ms in range(3):
+        log.tick(1, S1)
+        for server_id in [s for s, at_ms in heard_ms.items() if at_ms == moment_ms]:
+            log.beat(patient, servers[server_id])
+    log.pass_time(20_000, S1, S2)
+
+    log.disconnect(patient, S1)
+    log.disconnect(patient, S2)
+
+    assert bool(log.alive()) is alive
+
+
 def test_a_lost_server_that_returns_hears_its_brokers_by_their_next_registration() -> None:
     log = a_log()
     log.register(broker, S2)
@@ -521,6 +561,18 @@ def test_direct_producers_age_by_ticks_of_the_job_only() -> None:
     log.register(broker, DIRECT_ORIGIN)
 
     log.pass_time(TIMEOUT_MS, JOB_ORIGIN)
+    assert ADDR in log.alive()
+    log.tick(1, JOB_ORIGIN)
+    assert ADDR not in log.alive()
+
+
+def test_a_direct_producer_heard_between_two_ticks_of_the_job_is_not_expired_early() -> None:
+    log = a_log()
+    log.tick(0, JOB_ORIGIN)
+    log.register(broker, DIRECT_ORIGIN, after_ms=400)
+
+    log.tick(100, JOB_ORIGIN)
+    log.pass_time(TIMEOUT_MS - 100, JOB_ORIGIN)
     assert ADDR in log.alive()
     log.tick(1, JOB_ORIGIN)
     assert ADDR not in log.alive()
@@ -645,6 +697,19 @@ def test_an_unknown_hash_over_another_connection_replaces_the_holder_too() -> No
 
     assert ADDR in log.alive()
     assert log.group(NAME).lives[a_key()].holders == {"s1": Holder(1, 2)}
+
+
+def test_an_unknown_hash_of_a_servers_earlier_start_proves_life_and_takes_no_connection() -> None:
+    log = a_log()
+    log.register(broker, a_server("s1", 2), connection=1)
+
+    rows = log.heard(broker, a_server("s1", 1), connection=9, registration_hash="other")
+
+    assert [(r.kind, r.cause, r.connection_id) for r in rows] == [
+        ("ignored", "registered", 9),
+        ("registration_wanted", "unknown_hash", None),
+    ]
+    assert log.group().lives[a_key()].holders == {"s1": Holder(2, 1)}
 
 
 def test_a_mere_heartbeat_does_not_change_the_connection() -> None:

@@ -12,6 +12,19 @@ def test_timeout_is_what_is_asked_between_floor_and_ceiling(asked_ms: int | None
     assert settings.effective_timeout_ms(asked_ms) == timeout_ms
 
 
+@pytest.mark.parametrize(("default_ms", "timeout_ms"), [(9, 10), (10, 10), (11, 11), (99, 99), (100, 100), (101, 100)])
+def test_floor_and_ceiling_are_for_the_default_too(default_ms: int, timeout_ms: int) -> None:
+    settings = FoldSettings(default_timeout_ms=default_ms, min_timeout_ms=10, max_timeout_ms=100)
+
+    assert settings.effective_timeout_ms(None) == timeout_ms
+
+
+def test_a_floor_above_the_ceiling_wins_for_late_is_safer_than_early() -> None:
+    settings = FoldSettings(min_timeout_ms=100, max_timeout_ms=10)
+
+    assert [settings.effective_timeout_ms(asked_ms) for asked_ms in (None, 1, 50, 1_000)] == [100] * 4
+
+
 def test_defaults_are_those_of_the_design() -> None:
     settings = FoldSettings()
 

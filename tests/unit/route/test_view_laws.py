@@ -24,6 +24,7 @@ from namesrv_stream.route.events import (
     TopicRegistered,
     WritePermChanged,
 )
+from namesrv_stream.route.mass import CloseOfMany, PendingEvent
 from namesrv_stream.route.model import DataVersion, LiveKey, QueueData, Registration
 from namesrv_stream.route.partitioner import partition_of
 from namesrv_stream.route.reducer import apply
@@ -130,6 +131,7 @@ class World:
         self.view = RouteView(partitions=PARTITIONS)
         self.logs = [Log(partition=p, partitions=PARTITIONS) for p in range(PARTITIONS)]
         self._outboxes: list[deque[Pending]] = [deque() for _ in range(PARTITIONS)]
+        self._accepted: dict[Pending, AcceptedEvent] = {}  # a ticket may say otherwise of a close
         self._tickets: list[list[Pending]] = [[] for _ in range(PARTITIONS)]
         self._logged: list[dict[int, Pending]] = [{} for _ in range(PARTITIONS)]  # by offset
         self._committed = [0] * PARTITIONS
@@ -166,7 +168,7 @@ class World:
                     entries = namespace_after(table.kv.get(event.namespace), [event])
                     table.kv |= {} if entries is None else {event.namespace: entries}
             for name in [n for n in ("broker-a", "broker-b") if partition_of(n, PARTITIONS) == partition]:
-                events = [e for e in pending if routing_key(e) in (None, name)]
+                events = [e for e in pending if name in names_of(e)]
                 table.replace_group(group_after(table.group(name), events, before))
             table.replace_settings(partition, settings_after(before, pending))
         return table
@@ -189,6 +191,7 @@ class World:
         event = replace(step)  # told from an equal one by its identity
         tickets, touched = self.view.accept(event)
         for partition, pending in zip(partitions_of(step), tickets, strict=True):
+            self._accepted[pending] = event
             self._outboxes[partition].append(pending)
             self._tickets[partition].append(pending)
         return touched
@@ -198,15 +201,16 @@ class World:
             pending = self._outboxes[partition].popleft()
             log = self.logs[partition]
             self._logged[partition][len(log.records)] = pending
-            log.append(encode_event(pending.event))
+            log.append(encode_event(self._accepted[pending]))
         return set()
 
     def _lose(self) -> set[str]:
         touched: set[str] = set()
-        waiting = Counter(id(p.event) for outbox in self._outboxes for p in outbox)
+        waiting = Counter(id(self._accepted[p]) for outbox in self._outboxes for p in outbox)
         for partition, outbox in enumerate(self._outboxes):
             for pending in list(outbox):
-                if waiting[id(pending.event)] == len(partitions_of(pending.event)):
+                event = self._accepted[pending]
+                if waiting[id(event)] == len(partitions_of(event)):
                     outbox.remove(pending)
                     self._tickets[partition].remove(pending)
                     touched |= self.view.drop(pending)
@@ -235,6 +239,14 @@ class World:
 def partitions_of(event: AcceptedEvent) -> Sequence[int]:
     key = routing_key(event)
     return range(PARTITIONS) if key is None else (partition_of(key, PARTITIONS),)
+
+
+def names_of(event: PendingEvent) -> Iterable[str]:
+    """The broker names whose groups a pending event changes."""
+    if isinstance(event, CloseOfMany):
+        return event.broker_names
+    key = routing_key(event)
+    return ("broker-a", "broker-b") if key is None else (key,)
 
 
 def content(table: RouteTable) -> object:

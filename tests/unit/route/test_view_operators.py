@@ -1,7 +1,9 @@
 """An operator's events in the view: KV entries, deleted topics, settings; at once, and in order with all others."""
 
+import orjson
 import pytest
 
+from namesrv_stream.route.event_json import decode_record
 from namesrv_stream.route.events import (
     BrokerRegistered,
     BrokerUnregistered,
@@ -148,6 +150,20 @@ def test_deleted_topic_goes_from_all_groups_at_once() -> None:
 def test_deletion_in_a_cluster_spares_the_others(cluster: str | None, is_deleted: bool) -> None:
     view = committed(a_log_with_a_broker())
     view.accept(TopicDeleted(S1, "TopicTest", cluster))
+    assert ("TopicTest" not in topics(view)) is is_deleted
+
+
+@pytest.mark.parametrize(("cluster", "is_deleted"), [("c0", True), ("c1", False), ("", True)])
+def test_deletion_by_another_producer_is_the_same_in_the_view_as_in_the_fold(cluster: str, is_deleted: bool) -> None:
+    # RocketMQ 5.3.3 takes an empty clusterName for none (DefaultRequestProcessor.deleteTopicInNamesrv).
+    fields = {"schema_version": 1, "kind": "topic_deleted", "topic": "TopicTest", "cluster": cluster}
+    log = a_log_with_a_broker()
+    view = committed(log)
+    (event,) = decode_record(orjson.dumps(fields))
+    assert isinstance(event, TopicDeleted)
+    view.accept_at(event, 0, len(log.records))
+    log.append(orjson.dumps(fields))
+    assert topics(view) == set(log.group().topics)
     assert ("TopicTest" not in topics(view)) is is_deleted
 
 
