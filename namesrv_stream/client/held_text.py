@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from namesrv_stream.client.mqadmin_tables import printable
-from namesrv_stream.client.route import ClusterInfo
+from namesrv_stream.client.route import BrokerData, ClusterInfo, TopicRouteData
 from namesrv_stream.route.held_brokers import held_key
 from namesrv_stream.route.hold import Hold
 
@@ -20,13 +20,24 @@ class HeldBroker(NamedTuple):
 
 
 def held_in(info: ClusterInfo, holds: Mapping[str, Hold]) -> Iterator[HeldBroker]:
-    """Those of the answer's brokers that are held."""
+    """Those of all brokers that are held."""
     for cluster, names in info.clusters.items():
         for name in names:
-            for addr in info.brokers[name].broker_addrs.values() if name in info.brokers else ():
-                hold = holds.get(held_key(cluster, name, addr))
-                if hold is not None:
-                    yield HeldBroker(cluster, name, addr, hold)
+            if name in info.brokers:
+                yield from _held_of(cluster, info.brokers[name], holds)
+
+
+def held_on_route(route: TopicRouteData, holds: Mapping[str, Hold]) -> Iterator[HeldBroker]:
+    """Those of a topic's brokers that are held."""
+    for broker in route.broker_datas:
+        yield from _held_of(broker.cluster, broker, holds)
+
+
+def _held_of(cluster: str, broker: BrokerData, holds: Mapping[str, Hold]) -> Iterator[HeldBroker]:
+    for addr in broker.broker_addrs.values():
+        hold = holds.get(held_key(cluster, broker.broker_name, addr))
+        if hold is not None:
+            yield HeldBroker(cluster, broker.broker_name, addr, hold)
 
 
 def held_lines(held: Iterable[HeldBroker]) -> str:

@@ -6,9 +6,9 @@ import typer
 
 from namesrv_stream.client import mqadmin_tables, queries
 from namesrv_stream.client.command_line import TIMEOUT_MS, JsonOption, Target, asks, emit, json_text
-from namesrv_stream.client.held_text import HeldBroker, held_in, held_json, held_lines
+from namesrv_stream.client.held_text import HeldBroker, held_in, held_json, held_lines, held_on_route
 from namesrv_stream.client.name_servers import NameServers
-from namesrv_stream.client.route import ClusterInfo
+from namesrv_stream.client.route import ClusterInfo, TopicRouteData
 from namesrv_stream.errors import ConfigError
 
 ClusterOption = Annotated[str | None, typer.Option("--cluster", "-c", help="Of this cluster only.", metavar="CLUSTER")]
@@ -28,12 +28,20 @@ def route(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show which brokers serve a topic."""
+    """Show which brokers serve a topic, and why some are held."""
     wanted = topic or topic_option
     if not wanted:
         raise ConfigError("command line", "TOPIC", "is missing")
-    found = target.ask(lambda servers: queries.topic_route(servers, wanted, TIMEOUT_MS))
-    emit(json_text(dict(found.raw)) if as_json else mqadmin_tables.topic_route(found))
+
+    async def ask(servers: NameServers) -> tuple[TopicRouteData, list[HeldBroker]]:
+        found = await queries.topic_route(servers, wanted, TIMEOUT_MS)
+        return found, list(held_on_route(found, await queries.held_brokers(servers, TIMEOUT_MS)))
+
+    found, held = target.ask(ask)
+    if as_json:
+        emit(json_text(dict(found.raw) | ({"heldBrokers": held_json(held)} if held else {})))
+    else:
+        emit(mqadmin_tables.topic_route(found) + held_lines(held))
 
 
 def topics(target: Target, cluster: ClusterOption = None, as_json: JsonOption = False) -> None:

@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from namesrv_stream.metrics import CONTENT_TYPE, Metrics
 from namesrv_stream.processor.name_server import NameServer
 from namesrv_stream.route.digest import Part
 from namesrv_stream.route.held_brokers import broker_processes
@@ -32,6 +33,7 @@ class HttpServer:
         *,
         name_server_addrs: NameServerAddrs,
         state: ServedState,
+        metrics: Metrics,
     ) -> None:
         self._bound = bound
         self._server = server
@@ -39,12 +41,14 @@ class HttpServer:
         self._connections = connections
         self._name_server_addrs = name_server_addrs
         self._state = state
+        self._metrics = metrics
         host, port = bound.getsockname()[:2]
         self.address = f"{host}:{port}"
         app = Starlette(
             routes=[
                 Route("/healthz", self._health),
                 Route("/readyz", self._ready),
+                Route("/metrics", self._figures),
                 Route("/routes/{topic:path}", self._route),
                 Route("/clusters", self._clusters),
                 Route("/brokers", self._brokers),
@@ -75,6 +79,10 @@ class HttpServer:
     async def _ready(self, _: Request) -> Response:
         """200 once brokers can register, else 503."""
         return JSONResponse(self._facts(), 200 if self._gateway.is_talking else 503)
+
+    async def _figures(self, _: Request) -> Response:
+        """For Prometheus."""
+        return Response(self._metrics.text(), media_type=CONTENT_TYPE)
 
     def _facts(self) -> dict[str, object]:
         view = self._server.view
@@ -115,17 +123,24 @@ class HttpServer:
 
     async def _state_keys(self, request: Request) -> Response:
         """The digest of each part of ``?partition=``."""
-        partition = _partition(request)
+        partition = self._partition(request)
         if partition is None:
-            return JSONResponse({"error": "partition: expected a number"}, 400)
+            return JSONResponse({"error": f"partition: expected 0 to {self._state.partitions - 1}"}, 400)
         return JSONResponse(await self._state.keys(partition))
 
     async def _state_rows(self, request: Request) -> Response:
         """What the part ``?partition=&kind=&name=`` holds."""
-        partition, query = _partition(request), request.query_params
+        partition, query = self._partition(request), request.query_params
         if partition is None or "kind" not in query:
             return JSONResponse({"error": "expected partition, kind and name"}, 400)
-        return JSONResponse(await self._state.rows([Part(partition, query["kind"], query.get("name", ""))]))
+        rows = await self._state.rows(Part(partition, query["kind"], query.get("name", "")))
+        return Response(rows, media_type="application/json")
+
+    def _partition(self, request: Request) -> int | None:
+        """``?partition=``; None where it is none."""
+        text = request.query_params.get("partition", "")
+        known = map(str, range(self._state.partitions))
+        return int(text) if text in known else None
 
     async def _kv(self, _: Request) -> Response:
         return JSONResponse(self._server.table.kv)
@@ -141,11 +156,6 @@ class HttpServer:
         """Source: rocketmq 5.3.3, DefaultTopAddressing: the first line of the body is the list."""
         reached_host, _ = request.scope["server"]
         return PlainTextResponse(self._name_server_addrs.reached_by(reached_host) + "\n")
-
-
-def _partition(request: Request) -> int | None:
-    text = request.query_params.get("partition", "")
-    return int(text) if text.isascii() and text.isdecimal() else None
 
 
 class _QuietServer(uvicorn.Server):

@@ -15,6 +15,7 @@ from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import KafkaUnreachable
 from namesrv_stream.kafka import ENVELOPE_BYTES, ensure_topics, producer_config
 from namesrv_stream.logs import progress
+from namesrv_stream.metrics import Metrics
 from namesrv_stream.processor.name_server import Access, NameServer, Options
 from namesrv_stream.processor.prepared import PreparedAnswers
 from namesrv_stream.processor.route_answers import RouteAnswers
@@ -27,6 +28,7 @@ from namesrv_stream.server.connection import RemotingConnection
 from namesrv_stream.server.connections import Connections
 from namesrv_stream.server.failures import exit_code_of
 from namesrv_stream.server.gateway import Gateway
+from namesrv_stream.server.held_watch import HeldWatch
 from namesrv_stream.server.http import HttpServer
 from namesrv_stream.server.identity import IdentityFile
 from namesrv_stream.server.kv_log import log_kv_table
@@ -99,6 +101,9 @@ class _Server:
         gc.freeze()
 
         state = ServedState(self._identity, name_server.view, settings.kafka.partitions, snapshot.version, self._clock)
+        metrics = Metrics()
+        held_watch = HeldWatch(name_server.view, metrics)
+        held_watch.opened()
         http = HttpServer(
             bind(settings.http.listen_host, settings.http.listen_port, "http.listen_port"),
             name_server,
@@ -106,10 +111,11 @@ class _Server:
             self._connections,
             name_server_addrs=NameServerAddrs(settings.http.nsaddr, *listener.getsockname()[:2]),
             state=state,
+            metrics=metrics,
         )
         connect = self._connect(name_server, gateway)
         remoting = await loop.create_server(connect, sock=listener, backlog=BACKLOG)
-        follower = self._follow(snapshot, gateway.view, state, loop)
+        follower = self._follow(snapshot, gateway.view, state, held_watch, loop)
         parts = {
             "beat": self._beat(gateway),
             "talk": self._talk(gateway, loop, has_kafka),
@@ -211,14 +217,21 @@ class _Server:
         return Gateway(served, self._identity, settings.kafka.partitions, limits, self._clock)
 
     def _follow(
-        self, snapshot: Snapshot, served: ServedView, state: ServedState, loop: asyncio.AbstractEventLoop
+        self,
+        snapshot: Snapshot,
+        served: ServedView,
+        state: ServedState,
+        held_watch: HeldWatch,
+        loop: asyncio.AbstractEventLoop,
     ) -> SnapshotFollower:
         def on_commit(changes: list[RouteChange], next_offsets: Mapping[int, int]) -> None:
             loop.call_soon_threadsafe(served.committed, changes, next_offsets)
+            loop.call_soon_threadsafe(held_watch.committed, changes)
             loop.call_soon_threadsafe(state.moved, follower.version)
 
         def on_reload(table: RouteTable, next_offsets: Mapping[int, int]) -> None:
             loop.call_soon_threadsafe(served.reloaded, table, next_offsets)
+            loop.call_soon_threadsafe(held_watch.opened)
             loop.call_soon_threadsafe(state.moved, follower.version)
 
         follower = SnapshotFollower(

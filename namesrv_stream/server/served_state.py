@@ -5,8 +5,10 @@ each of them has accepted meanwhile. It is made on a thread, from a copy that ta
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
+
+import orjson
 
 from namesrv_stream import __version__
 from namesrv_stream.clock import Clock
@@ -24,6 +26,9 @@ class _Digested(NamedTuple):
 class ServedState:
     """Describes a view to whoever compares servers.
 
+    Attributes:
+        partitions: Of the topic.
+
     Args:
         identity: The server's.
         view: What it answers from.
@@ -37,9 +42,10 @@ class ServedState:
         self._view = view
         self._version = version
         self._clock = clock
-        self._partitions = partitions
+        self.partitions = partitions
         self._digester = TableDigester(partitions)
         self._digesting = asyncio.Lock()
+        self._telling = asyncio.Lock()  # rows of one part at a time: they take memory
         self._last: _Digested | None = None
         self._moved_ms = clock.monotonic_ms()
 
@@ -77,27 +83,29 @@ class ServedState:
             "parts": [{"kind": part.kind, "name": part.name, "digest": digest} for part, digest in parts],
         }
 
-    async def rows(self, parts: Iterable[Part]) -> dict[str, Any]:
-        """What parts hold, as the rows that would make them."""
+    async def rows(self, part: Part) -> bytes:
+        """What a part holds, as the rows that would make it: JSON, made on a thread, for it may be megabytes."""
         found = await self._digested()
-        return {
-            "next_offsets": _by_partition(found.next_offsets),
-            "rows": [
-                {"kind": kind, **{name: value for name, value in columns.items() if value is not None}}
-                for part in parts
-                for kind, _, columns in part_rows(found.content, part)
-            ],
-        }
+        async with self._telling:
+            return await asyncio.to_thread(_rows_json, found, part)
 
     async def _digested(self) -> _Digested:
         """The newest digest: one is made at a time, and none twice for the same offsets."""
         async with self._digesting:
             next_offsets = dict(self._view.next_offsets)
             if self._last is None or self._last.next_offsets != next_offsets:
-                content = content_of(self._view.committed_table(), self._partitions)
+                content = content_of(self._view.committed_table(), self.partitions)
                 digest = await asyncio.to_thread(self._digester.digest, content)
                 self._last = _Digested(next_offsets, content, digest)
             return self._last
+
+
+def _rows_json(found: _Digested, part: Part) -> bytes:
+    rows = [
+        {"kind": kind} | {name: value for name, value in columns.items() if value is not None}
+        for kind, _, columns in part_rows(found.content, part)
+    ]
+    return orjson.dumps({"next_offsets": _by_partition(found.next_offsets), "rows": rows})
 
 
 def _by_partition(values: Mapping[int, Any]) -> dict[str, Any]:

@@ -104,6 +104,10 @@ class KeptStates:
     Args:
         tables_dir: Folder of the tables; may be absent.
 
+    Attributes:
+        topic_id: Of the topic they were made from; "" where there is no table.
+        partitions: Of that topic.
+
     Raises:
         TableSchemaMismatch: The newest one is damaged, or not as this version of the code expects.
     """
@@ -111,11 +115,17 @@ class KeptStates:
     def __init__(self, tables_dir: Path) -> None:
         self._tables_dir = tables_dir
         self._newest = -1
+        self.topic_id, self.partitions = "", 0
         self._read: dict[int, tuple[pa.Table, dict[int, FoldStateRow]] | None] = {}
         path = table_path(tables_dir, ROUTE_STATE)
         with _reading(path):
             table = open_table(path, STATE_SCHEMA)
             if table is not None:
+                properties = table.metadata().configuration
+                self.topic_id, self.partitions = (
+                    str(properties[TOPIC_ID_PROPERTY]),
+                    int(properties[PARTITIONS_PROPERTY]),
+                )
                 self._newest = table.version()
                 self._read[self._newest] = read_state(table, tables_dir)
 

@@ -47,7 +47,7 @@ class ChangesWriter:
         # Set to 0 by whoever has the files joined.
         self.files_since_join = len(self._table.file_uris())
 
-    def write(self, rows: pa.Table, next_offsets: Mapping[int, int], batch_id: int) -> int:
+    def write(self, rows: pa.Table, next_offsets: Mapping[int, int], batch_id: int) -> pa.Table:
         """Commit what the table lacks of one batch; nothing where only progress was made and was told of just now.
 
         Args:
@@ -56,7 +56,7 @@ class ChangesWriter:
             batch_id: Recorded with each row.
 
         Returns:
-            Number of rows written.
+            The rows written.
         """
         fresh = from_offsets(rows, self.committed) if rows.num_rows else rows
         for partition, offset in next_offsets.items():
@@ -64,7 +64,7 @@ class ChangesWriter:
         is_due = time.monotonic() - self._committed_s >= self._progress_interval_s
         if fresh.num_rows or (is_due and self._reached != self.committed):
             self._commit(fresh, batch_id)
-        return int(fresh.num_rows)
+        return fresh
 
     def _commit(self, rows: pa.Table, batch_id: int) -> None:
         actions: list[AddAction | RemoveAction] = [self._write_file(rows, batch_id)] if rows.num_rows else []

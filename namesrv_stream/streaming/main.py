@@ -31,7 +31,7 @@ from namesrv_stream.streaming.session import build_session, scratch_dir
 from namesrv_stream.streaming.settings_log import log_changed_settings
 from namesrv_stream.streaming.sink import BatchSink
 from namesrv_stream.streaming.start_point import find_start_point
-from namesrv_stream.streaming.table_swap import finish_swap
+from namesrv_stream.streaming.table_swap import settle_swap
 from namesrv_stream.streaming.ticks import Ticker
 from namesrv_stream.streaming.topic import read_extent
 
@@ -50,8 +50,8 @@ def run_job(settings: Settings) -> int:
     Raises:
         NamesrvStreamError: The job cannot start here, and why.
     """
-    with job_lock(settings.data.run_dir):
-        finish_swap(settings)
+    with job_lock(settings.data.tables_dir):
+        settle_swap(settings)
         job = _Job(settings)
         try:
             for number in (signal.SIGTERM, signal.SIGINT):

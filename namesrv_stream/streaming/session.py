@@ -21,8 +21,8 @@ _JAVA_OPTIONS: Final = (
     # The driver plans small batches: optimising its code takes two cores for a minute and gains nothing measurable.
     "-XX:TieredStopAtLevel=1",
 )
-# Longest folder for Unix domain sockets: their path has at most 107 bytes on Linux, and Spark's names have 42.
-_SOCKET_DIR_BYTES: Final = 64
+# Longest folder for Unix domain sockets that Spark takes; in a longer one each batch fails.
+_SOCKET_DIR_BYTES: Final = 61
 
 _FIXED: Final = {
     "spark.app.name": "namesrv-stream job",
@@ -32,8 +32,6 @@ _FIXED: Final = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.session.timeZone": "UTC",
-    # Two thirds of a batch was the TCP way to the Python worker.
-    "spark.python.unix.domain.socket.enabled": "true",
     # Without Hadoop's native library the default manager starts chmod and readlink for each log file: 60 ms a batch.
     "spark.sql.streaming.checkpointFileManagerClass": _FILE_MANAGER,
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
@@ -72,7 +70,7 @@ def build_session(settings: Settings, extra: dict[str, str] | None = None) -> Sp
         # All that Spark leaves behind when it is killed is in one place, which the next start empties.
         "spark.local.dir": str(scratch),
         "spark.driver.extraJavaOptions": " ".join([f'"-Djava.io.tmpdir={scratch}"', *_JAVA_OPTIONS]),
-        "spark.python.unix.domain.socket.dir": _socket_dir(scratch),
+        **_sockets(socket_dir(scratch, Path(tempfile.gettempdir()))),
     }
     config |= {k: _text(v) for k, v in streaming.extra.items() if k.startswith("spark.")} | (extra or {})
     builder = SparkSession.builder
@@ -106,8 +104,18 @@ def spark_jars(settings: Settings) -> list[Path]:
     return jars
 
 
-def _socket_dir(scratch: Path) -> str:
-    return str(scratch) if len(os.fsencode(scratch)) <= _SOCKET_DIR_BYTES else tempfile.gettempdir()
+def socket_dir(*folders: Path) -> Path | None:
+    """The first folder in which Spark's Python workers find its Unix domain sockets; None where there is none.
+
+    Source: pyspark 4.2, worker.py: EvalConf.state_server_socket_port is read in lower case.
+    """
+    return next((f for f in folders if len(os.fsencode(f)) <= _SOCKET_DIR_BYTES and str(f) == str(f).lower()), None)
+
+
+def _sockets(folder: Path | None) -> dict[str, str]:
+    # Two thirds of a batch was the TCP way to the Python worker.
+    enabled, where = "spark.python.unix.domain.socket.enabled", "spark.python.unix.domain.socket.dir"
+    return {enabled: "false"} if folder is None else {enabled: "true", where: str(folder)}
 
 
 def _text(value: bool | int | float | str) -> str:

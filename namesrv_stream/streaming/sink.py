@@ -6,14 +6,16 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from kafka import KafkaProducer
 from pyspark.sql import DataFrame
 
 from namesrv_stream.settings import Settings
+from namesrv_stream.snapshot import TOLD_KINDS, log_commit
 from namesrv_stream.snapshot.table_reader import FoldStateRow
 from namesrv_stream.streaming.changes_writer import ChangesWriter
 from namesrv_stream.streaming.dead_letters import DeadLetterRecord, decode_dead_letters
-from namesrv_stream.tables import changes_from_ipc
+from namesrv_stream.tables import changes_from_ipc, decode_changes
 from namesrv_stream.tables.columns import ROW_SCHEMA
 
 _LOG = logging.getLogger(__name__)
@@ -57,7 +59,8 @@ class BatchSink:
             changes = [changes_from_ipc(o["changes"]) for o in outputs if o["changes"] is not None]
             rows = pa.concat_tables(changes) if changes else ROW_SCHEMA.empty_table()
             last = [o for o in outputs if o["next_offset"] is not None]
-            self._writer.write(rows, {o["partition"]: o["next_offset"] for o in last}, batch_id)
+            written = self._writer.write(rows, {o["partition"]: o["next_offset"] for o in last}, batch_id)
+        log_commit(decode_changes(written.filter(pc.field("kind").isin(sorted(TOLD_KINDS)))))
         states = {o["partition"]: _fold_state(o) for o in last if o["state"] is not None}
         if states:
             self._on_states(states)

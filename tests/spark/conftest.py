@@ -14,7 +14,8 @@ def spark(kafka_settings: Settings, tmp_path_factory: pytest.TempPathFactory) ->
     """As the job starts it, for topics of one or two partitions."""
     streaming = kafka_settings.streaming.model_copy(update={"driver_memory": "512m"})
     kafka = kafka_settings.kafka.model_copy(update={"partitions": 2})
-    data = kafka_settings.data.model_copy(update={"dir": tmp_path_factory.mktemp("spark")})
+    # In capitals, which Spark's Python workers turn into small letters.
+    data = kafka_settings.data.model_copy(update={"dir": tmp_path_factory.mktemp("Spark")})
     delta = {
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",

@@ -1,6 +1,7 @@
 """The fold in Spark: the same rows as without Spark, however it was cut, stopped and started again."""
 
 import json
+import logging
 import shutil
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,12 @@ from pyspark.sql import SparkSession
 from namesrv_stream.kafka import producer_config
 from namesrv_stream.route.changes import Cause, ChangeKind
 from namesrv_stream.route.events import (
+    DIRECT,
+    BrokerDisconnected,
     BrokerHeartbeat,
     BrokerRegistered,
     BrokerUnregistered,
+    GuardReleased,
     KvPut,
     Origin,
     Proof,
@@ -31,19 +35,21 @@ from namesrv_stream.streaming.delta_tables import ensure_tables
 from namesrv_stream.streaming.settings_log import log_changed_settings
 from namesrv_stream.streaming.topic import read_extent
 from namesrv_stream.tables import CHANGES_SCHEMA, ROUTE_CHANGES, ROUTE_STATE, decode_changes, in_log_order, table_path
-from tests.support.builders import RW, a_registration
+from tests.support.builders import CLUSTER, RW, a_registration
 from tests.support.offline_fold import fold_offline
 from tests.support.spark import dead_letters, event_producer, fold_available, own_settings, written_changes
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 _S1 = Origin("s1", 1, 1)
-_NAMES = [f"broker-{i}" for i in range(6)]
+_FLEET = [f"broker-{i}" for i in range(6)]  # of two partitions, one has five of them
+_LONE = "lone"  # in a cluster of its own
+_NAMES = [*_FLEET, _LONE]
 
 
 def _registered(name: str, **changes: Any) -> BrokerRegistered:
-    number = _NAMES.index(name)
-    return BrokerRegistered(_S1, a_registration(f"10.0.0.{number}:10911", broker_name=name, **changes))
+    of_name: dict[str, Any] = {"broker_name": name, "cluster": "c1" if name == _LONE else CLUSTER}
+    return BrokerRegistered(_S1, a_registration(f"10.0.0.{_NAMES.index(name)}:10911", **of_name, **changes))
 
 
 def _beat(name: str) -> BrokerHeartbeat:
@@ -53,17 +59,26 @@ def _beat(name: str) -> BrokerHeartbeat:
     )
 
 
+def _closed(name: str) -> BrokerDisconnected:
+    return BrokerDisconnected(_S1, name, _registered(name).registration.live_key, "closed by the peer")
+
+
 def _life_of_a_fleet(settings: Settings) -> None:
-    """Registrations, a change, beats, an expiry, a return, operators' changes: something of each kind."""
+    """Something of each kind; many brokers fall silent at once, and later are closed at once: the guard holds them."""
     with event_producer(settings) as producer:
-        producer.send(SettingsChanged(_S1, "ada", (("default_timeout_ms", 1_000),)))
+        values = (("default_timeout_ms", 1_000), ("guard_hold_timeouts", 100))
+        producer.send(SettingsChanged(_S1, "ada", values))
         producer.send(*[_registered(name) for name in _NAMES], KvPut(_S1, "ns", "k", "v"))
-        producer.send(_registered(_NAMES[0], topics={"TopicTest": RW, "other": RW}, registration_hash="second"))
-        producer.send(*[_beat(name) for name in _NAMES[1:]], WritePermChanged(_S1, _NAMES[1], False))
+        producer.send(
+            _registered(_FLEET[0], topics={"TopicTest": RW, "other": RW}, registration_hash="second"),
+            *[_beat(name) for name in _NAMES[1:]],
+            WritePermChanged(_S1, _FLEET[1], False),
+        )
         producer.send_for(1_300, Tick(_S1._replace(connection_id=0)))
-        producer.send(_beat(_NAMES[2]), TopicDeleted(_S1, "TopicTest", None))
-        gone = _registered(_NAMES[2]).registration
-        producer.send(BrokerUnregistered(_S1, _NAMES[2], gone.live_key, 0))
+        unregistered = BrokerUnregistered(_S1, _FLEET[2], _registered(_FLEET[2]).registration.live_key, 0)
+        producer.send(_beat(_LONE), _beat(_FLEET[2]), TopicDeleted(_S1, "TopicTest", None), unregistered)
+        # Those that are still held go, all return, and are gone again.
+        producer.send(GuardReleased(Origin(DIRECT, 0), CLUSTER, "ada"), *map(_beat, _FLEET), *map(_closed, _FLEET))
 
 
 def test_rows_are_those_of_the_fold_without_spark(
@@ -75,7 +90,29 @@ def test_rows_are_those_of_the_fold_without_spark(
     expected = fold_offline(settings)
     assert written_changes(settings) == sorted(expected)
     assert {c.partition for c in expected} == {0, 1}
-    assert {Cause.EXPIRED, Cause.RETURNED, Cause.TOPIC_DELETED, Cause.UNREGISTERED} <= {c.cause for c in expected}
+    assert {Cause.TOPIC_DELETED, Cause.UNREGISTERED, Cause.WRITE_PERM_WIPED} <= {c.cause for c in expected}
+    lives = [(c.broker_name, c.cause, c.gone) for c in expected if c.kind == ChangeKind.BROKER_LIVE]
+    assert [life[1:] for life in lives if life[0] == _LONE] == [
+        (Cause.REGISTERED, False),
+        (Cause.EXPIRED, True),
+        (Cause.RETURNED, False),
+    ]
+    held = {(c.cause, c.gone) for c in expected if c.kind == ChangeKind.GUARD}
+    assert held == {(Cause.GUARD_HELD, False), (Cause.HEARD, True), (Cause.GUARD_RELEASED, True)}
+    # The first closes of many took effect, and were taken back.
+    assert {life[1:] for life in lives} >= {(Cause.DISCONNECTED, True), (Cause.GUARD_HELD, False)}
+
+
+def test_the_job_says_which_brokers_are_held_and_who_changed_a_setting(
+    spark: SparkSession, kafka_settings: Settings, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "namesrv_stream")
+    settings = own_settings(kafka_settings, tmp_path, partitions=2)
+    _life_of_a_fleet(settings)
+    fold_available(spark, settings)
+    assert "brokers held cluster=c0 brokers=5 " in caplog.text
+    assert "brokers no longer held cluster=c0 brokers=5 causes=" in caplog.text
+    assert "setting changed setting=default_timeout_ms old=120000 new=1000 by=ada at=0:0,1:0" in caplog.text
 
 
 def test_a_restart_continues_from_the_checkpoint(spark: SparkSession, kafka_settings: Settings, tmp_path: Path) -> None:
@@ -148,6 +185,7 @@ def test_the_tables_lead_to_the_same_routes_as_the_changes(
     without_state = load_snapshot(settings.data.tables_dir)
     assert with_state.table.groups == without_state.table.groups
     assert with_state.table.kv == without_state.table.kv
+    assert with_state.table.held == without_state.table.held != {}
     assert with_state.next_offsets == without_state.next_offsets
 
 

@@ -30,6 +30,8 @@ class ScriptedRoutes:
             return [response_to(request, 0, body=self._body(self.routes[topic]))]
         if request.code == RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER:
             return [response_to(request, 0, body=orjson.dumps({"topicList": sorted(self.routes)}))]
+        if request.code == RequestCode.GET_KVLIST_BY_NAMESPACE:
+            return [response_to(request, ResponseCode.QUERY_NOT_FOUND, remark="none")]
         return [response_to(request, 0, ext_fields={})]
 
     def _body(self, queues: dict[str, int]) -> bytes:

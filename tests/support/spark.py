@@ -27,6 +27,8 @@ from namesrv_stream.streaming.start_point import StartPoint, find_start_point
 from namesrv_stream.streaming.topic import read_extent
 from namesrv_stream.tables import ROUTE_CHANGES, app_id, decode_changes, in_log_order, table_path
 
+_SENT_S = 30.0  # for Kafka to take a record
+
 
 def own_settings(kafka_settings: Settings, data_dir: Path, partitions: int = 1, **streaming: Any) -> Settings:
     """Settings on the shared Kafka with topics that no other test has; the topics are made."""
@@ -48,26 +50,28 @@ class EventProducer:
         self._kafka = settings.kafka
         self._producer = KafkaProducer(**producer_config(settings))
 
-    def send(self, *events: Event) -> None:
-        """Each to its partition, or to all; returns when Kafka has them."""
+    def send(self, *events: Event) -> int:
+        """Each to its partition, or to all, close together; returns the last LogAppendTime when Kafka has them."""
+        sent = []
         for event in events:
             key = routing_key(event)
             for partition in range(self._kafka.partitions):
                 if key is None or partition == partition_of(key, self._kafka.partitions):
-                    self.send_value(encode_event(event), partition)
-        self._producer.flush()
+                    sent.append(self._send(encode_event(event), partition))
+        return max(int(future.get(timeout=_SENT_S).timestamp) for future in sent)
 
     def send_value(self, value: bytes, partition: int = 0) -> None:
         """A record of any content."""
-        self._producer.send(self._kafka.broker_events_topic, value=value, partition=partition)
-        self._producer.flush()
+        self._send(value, partition).get(timeout=_SENT_S)
 
     def send_for(self, duration_ms: int, event: Event, interval_ms: int = 100) -> None:
-        """Send an event again and again while that much time passes for Kafka."""
-        until = time.monotonic() + duration_ms / 1000
-        while time.monotonic() < until:
-            self.send(event)
+        """Send an event again and again until that much time has passed for Kafka."""
+        until_ms = self.send(event) + duration_ms
+        while self.send(event) < until_ms:
             time.sleep(interval_ms / 1000)
+
+    def _send(self, value: bytes, partition: int) -> Any:
+        return self._producer.send(self._kafka.broker_events_topic, value=value, partition=partition)
 
     def close(self) -> None:
         self._producer.close()

@@ -180,7 +180,7 @@ class Entry(NamedTuple):
 
 
 def logs(min_size: int = 1, max_size: int = 60) -> st.SearchStrategy[list[Entry]]:
-    """Logs of two broker names at three addresses, heard by two servers and by themselves, poison included.
+    """Logs of two broker names at three addresses, heard by three servers and by themselves, poison included.
 
     Timeouts are 3 to 9 s and steps up to 3 s, so that brokers expire, return and fall silent often.
     """
@@ -190,7 +190,7 @@ def logs(min_size: int = 1, max_size: int = 60) -> st.SearchStrategy[list[Entry]
 
 
 def _servers() -> st.SearchStrategy[Origin]:
-    return st.sampled_from((Origin("s1", 1), Origin("s2", 1), Origin("s2", 2)))
+    return st.sampled_from((Origin("s1", 1), Origin("s2", 1), Origin("s2", 2), Origin("s3", 1)))
 
 
 def _origins() -> st.SearchStrategy[Origin]:

@@ -46,7 +46,7 @@ class TablesOfLog:
         """Commit what the log has beyond the table; returns the number of rows."""
         self._batches += 1
         rows = self.rows_from(self.writer.committed[0])
-        return self.writer.write(rows, {0: self.log.state.next_offset}, self._batches)
+        return int(self.writer.write(rows, {0: self.log.state.next_offset}, self._batches).num_rows)
 
     def compact(self) -> None:
         """Rewrite ``route_state`` at the log's end."""

@@ -19,8 +19,8 @@ def test_a_batch_delivered_twice_is_written_once(tmp_path: Path) -> None:
     tables.log.register(a_registration())
     assert tables.commit() > 0
     rows, offsets = tables.rows_from(0), {0: tables.log.state.next_offset}
-    assert tables.writer.write(rows, offsets, 7) == 0
-    assert tables.new_writer().write(rows, offsets, 7) == 0
+    assert tables.writer.write(rows, offsets, 7).num_rows == 0
+    assert tables.new_writer().write(rows, offsets, 7).num_rows == 0
     assert decode_changes(read_tables(tables.dir).changes) == tables.log.output.changes
 
 
@@ -30,7 +30,7 @@ def test_a_batch_cut_otherwise_after_a_restart_adds_only_what_is_new(tmp_path: P
     tables.commit()
     new = tables.log.say(TopicDeleted(S1, "TopicTest", None))
     written = tables.new_writer().write(tables.rows_from(0), {0: tables.log.state.next_offset}, 0)
-    assert written == len(new)
+    assert written.num_rows == len(new)
     assert decode_changes(read_tables(tables.dir).changes) == tables.log.output.changes
 
 
@@ -71,7 +71,7 @@ def test_commits_go_on_beside_a_compaction(tmp_path: Path) -> None:
 def test_two_writers_cannot_both_commit_and_the_loser_leaves_no_file(tmp_path: Path) -> None:
     tables = TablesOfLog(tmp_path)
     tables.log.register(a_registration())
-    assert tables.new_writer().write(tables.rows_from(0), {0: 1}, 9) > 0
+    assert tables.new_writer().write(tables.rows_from(0), {0: 1}, 9).num_rows > 0
     with pytest.raises(DeltaError, match="Concurrent transaction"):
         tables.commit()
     assert len(list(table_path(tables.dir, ROUTE_CHANGES).glob("*.parquet"))) == 1
