@@ -9,6 +9,8 @@ MAKEFLAGS += --warn-undefined-variables --no-builtin-rules
 # requirements.lock is made with 3.11; any later version that its packages support will do.
 PYTHON ?= $(shell command -v python3.11 || echo python3)
 ARGS ?=
+SEED ?= 1
+KILLS ?= 100
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -57,7 +59,7 @@ layers: $(VENV)/.installed ## Who may import whom
 
 .PHONY: unit
 unit: $(VENV)/.installed ## Unit tests; no JVM
-	$(PYTEST) tests/unit $(ARGS)
+	$(PYTEST) tests/unit -n auto $(ARGS)
 
 .PHONY: spark
 spark: setup ## Tests with a local SparkSession
@@ -79,11 +81,15 @@ differential: setup .jars/rocketmq/.copied ## The Java name server and ours side
 fuzz: setup ## Damaged frames and bodies, and the dearest ones: at the wire, at the rules, and at the whole product
 	$(PYTEST) tests/fuzz $(ARGS)
 
+.PHONY: chaos-short
+chaos-short: setup ## Chaos in a minute: the whole product killed, frozen and lied to, judged by a fleet's truth
+	$(PYTEST) tests/chaos $(ARGS)
+
 # Every part runs even if one before it failed, so that one run shows all there is to mend.
 .PHONY: test
-test: setup .jars/rocketmq/.copied .jars/rocketmq4/.copied ## Everything: check, spark, integration, differential, e2e, fuzz
+test: setup .jars/rocketmq/.copied .jars/rocketmq4/.copied ## Everything: check, spark, integration, differential, e2e, fuzz, chaos-short
 	@failed=""; \
-	for part in lint types layers unit spark integration differential e2e fuzz; do \
+	for part in lint types layers unit spark integration differential e2e fuzz chaos-short; do \
 		echo "== make $$part"; \
 		$(MAKE) --no-print-directory $$part || failed="$$failed $$part"; \
 	done; \
@@ -95,6 +101,11 @@ test-extra: setup .jars/rocketmq/.copied .jars/rocketmq4/.copied ## Slower than 
 	HYPOTHESIS_PROFILE=long $(PYTEST) tests/unit tests/fuzz --timeout 3600 $(ARGS)
 	DIFFERENTIAL_SEEDS="$$(seq -s' ' 11 60)" $(PYTEST) tests/differential/test_random_sequences.py --timeout 3600 $(ARGS)
 	$(PYTEST) tests/extra $(ARGS)
+
+# Half an hour or more; interrupted, it goes on where it was. Played again: make chaos SEED=1 ARGS="--only 3"
+.PHONY: chaos
+chaos: setup ## At least KILLS (100) random kills by SEED (1), among other faults; a verdict after each run
+	@exec $(BIN)/python -m tests.chaos --seed $(SEED) --kills $(KILLS) $(ARGS)
 
 .PHONY: bench
 bench: setup .jars/rocketmq/.copied ## Measure latency, throughput and memory, side by side with the Java name server

@@ -1,0 +1,30 @@
+"""Figures of the runs at the end of the output, of passed ones too."""
+
+import logging
+
+import pytest
+
+from tests.chaos.report import text_of
+from tests.chaos.run import Outcome
+
+_outcomes: list[Outcome] = []
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark all."""
+    for item in items:
+        item.add_marker(pytest.mark.chaos)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Show what the runs were like."""
+    for outcome in _outcomes:
+        terminalreporter.section("chaos")
+        terminalreporter.write_line(text_of(outcome))
+
+
+@pytest.fixture
+def outcomes() -> list[Outcome]:
+    """Keeps runs for the end of the output."""
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)
+    return _outcomes

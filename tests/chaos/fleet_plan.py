@@ -1,0 +1,134 @@
+"""Who is in a fleet, and how its brokers live and die; pure, and the same for the same seed."""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+#: Of ``chaos`` the guard is off; ``guarded`` has a scenario of its own, and its brokers never die.
+CLUSTERS: Final = ("east", "west", "north", "south")
+GUARDED: Final = "guarded"
+DIRECT_CLUSTER: Final = "direct"
+
+_DEATHS: Final = ("silent", "silent", "closed", "unregistered")
+_RESTARTS: Final = ("same", "same", "address", "broker_id")
+
+
+@dataclass(frozen=True, slots=True)
+class FleetSize:
+    """How large and how restless a fleet is. Durations in milliseconds.
+
+    Attributes:
+        brokers: Broker processes at a time, those of the guarded cluster aside.
+        timeouts_ms: heartbeatTimeoutMillis of the brokers, by turns; None: they ask for none.
+        default_timeout_ms: What a name server takes for None.
+        up_ms: Mean time from start to death; an eighth of it at least.
+        down_ms: Mean time from death to restart.
+        immortal_share: Part of the brokers that never die.
+    """
+
+    brokers: int = 200
+    guarded: int = 12
+    direct: int = 8
+    timeouts_ms: tuple[int | None, ...] = (4_000, 5_000, 6_000, None)
+    default_timeout_ms: int = 5_000
+    up_ms: int = 40_000
+    down_ms: int = 15_000
+    immortal_share: float = 0.4
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> "FleetSize":
+        """Inverse of ``asdict`` and JSON."""
+        return cls(**fields | {"timeouts_ms": tuple(fields["timeouts_ms"])})
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A place in the fleet, in which one broker process follows another.
+
+    Attributes:
+        timeout_ms: As asked for; None for none.
+        effective_ms: What counts.
+        servers: Ids of the servers that its processes speak to.
+    """
+
+    number: int
+    cluster: str
+    broker_name: str
+    broker_id: int
+    timeout_ms: int | None
+    effective_ms: int
+    servers: tuple[str, ...]
+    is_immortal: bool
+
+    @property
+    def beat_ms(self) -> int:
+        """Between two signs of life: a quarter of the timeout, as brokers have it by default (30 s of 120 s)."""
+        return self.effective_ms // 4
+
+    def addr(self, incarnation: int) -> str:
+        """An address that no other broker process has."""
+        return f"10.77.{self.number // 250}.{self.number % 250 + 1}:{10_911 + 10 * incarnation}"
+
+
+def slots(size: FleetSize, servers: tuple[str, ...], seed: int) -> Iterator[Slot]:
+    """The fleet: a third are slaves that share a master's name; half speak to all servers, the others to one."""
+    draw = random.Random(seed)
+    for number in range(size.brokers + size.guarded):
+        is_guarded = number >= size.brokers
+        cluster = GUARDED if is_guarded else CLUSTERS[number % len(CLUSTERS)]
+        is_slave = number % 12 >= 8 and not is_guarded
+        name = f"{cluster}-{number - 4 if is_slave else number}"
+        timeout_ms = size.timeouts_ms[(number // len(CLUSTERS)) % len(size.timeouts_ms)]
+        spoken_to = servers if draw.random() < 0.5 or is_guarded else (draw.choice(servers),)
+        yield Slot(
+            number,
+            cluster,
+            name,
+            1 if is_slave else 0,
+            timeout_ms,
+            timeout_ms or size.default_timeout_ms,
+            spoken_to,
+            is_guarded or draw.random() < size.immortal_share,
+        )
+
+
+def direct_slots(size: FleetSize) -> Iterator[Slot]:
+    """Brokers that publish to Kafka by themselves; every other one dies now and then."""
+    for number in range(size.direct):
+        timeout_ms = size.default_timeout_ms
+        name = f"{DIRECT_CLUSTER}-{number}"
+        yield Slot(1_000 + number, DIRECT_CLUSTER, name, 0, None, timeout_ms, ("direct",), number % 2 == 0)
+
+
+class Fate:
+    """The draws of one slot, one after another."""
+
+    def __init__(self, slot: Slot, size: FleetSize, seed: int) -> None:
+        self._draw = random.Random(f"{seed}/{slot.number}")
+        self._slot = slot
+        self._size = size
+
+    def up_s(self) -> float:
+        """How long the next process lives."""
+        return (self._size.up_ms / 8 + self._draw.expovariate(1) * self._size.up_ms * 7 / 8) / 1000
+
+    def down_s(self) -> float:
+        """How long it then takes until the next one."""
+        return self._draw.uniform(0.1, 2) * self._size.down_ms / 1000
+
+    def death(self) -> str:
+        """How it ends."""
+        return self._draw.choice(_DEATHS)
+
+    def restart(self) -> str:
+        """What is other with the next process: nothing, its address, or its brokerId as well."""
+        return self._draw.choice(_RESTARTS)
+
+    def jitter(self) -> float:
+        """Of one interval between two signs of life."""
+        return self._draw.uniform(0.9, 1.1)
+
+    def is_abrupt(self) -> bool:
+        """Whether a close is a reset."""
+        return self._draw.random() < 0.5

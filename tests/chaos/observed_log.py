@@ -1,0 +1,138 @@
+"""Observed time worked out from the raw log alone, and in another way than the fold does it: the verdict's own clock.
+
+The clock of a server moves with its records by the time between them, a gap at most. A broker's age at a server is how
+far that clock moved since the server last told of the broker.
+"""
+
+import bisect
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from namesrv_stream.route.fold import Record
+from tests.chaos.truth import BrokerKey
+
+DIRECT: Final = "direct"
+_JOB: Final = "job"
+
+
+class ServerTime:
+    """One server's clock in one partition, after each of its records."""
+
+    def __init__(self, max_gap_ms: int) -> None:
+        self._max_gap_ms = max_gap_ms
+        self._offsets: list[int] = []
+        self._at_ms: list[int] = []
+        self._clock_ms: list[int] = []
+
+    def move(self, offset: int, at_ms: int) -> int:
+        """Take in its next record; returns its clock then."""
+        gap_ms = max(0, min(at_ms - self._at_ms[-1], self._max_gap_ms)) if self._at_ms else 0
+        clock_ms = (self._clock_ms[-1] if self._clock_ms else 0) + gap_ms
+        self._offsets.append(offset)
+        self._at_ms.append(at_ms)
+        self._clock_ms.append(clock_ms)
+        return clock_ms
+
+    def at_offset(self, offset: int) -> int:
+        """Its clock once the record at ``offset`` was there."""
+        index = bisect.bisect_right(self._offsets, offset)
+        return self._clock_ms[index - 1] if index else 0
+
+    def at_time(self, at_ms: int) -> int:
+        """Its clock at an instant of the log's time; between two records it is under way."""
+        index = bisect.bisect_right(self._at_ms, at_ms)
+        if not index:
+            return 0
+        under_way_ms = self._clock_ms[index - 1] + min(at_ms - self._at_ms[index - 1], self._max_gap_ms)
+        return min(under_way_ms, self._clock_ms[index]) if index < len(self._clock_ms) else under_way_ms
+
+
+class ObservedLog:
+    """The clocks of all servers, and when they told of which broker.
+
+    Args:
+        records: Of the whole topic, in order of offset within each partition.
+        max_gap_ms: ``liveness.max_gap_ms`` of the run.
+    """
+
+    def __init__(self, records: Iterable[Record], max_gap_ms: int) -> None:
+        self._times: dict[tuple[int, str], ServerTime] = defaultdict(lambda: ServerTime(max_gap_ms))
+        # (broker, server) → (offset, the server's clock) of each record that tells of it.
+        self._heard: dict[tuple[BrokerKey, str], list[tuple[int, int]]] = defaultdict(list)
+        # (partition, server) → the same of each record by which all that it holds is young again.
+        self._resumed: dict[tuple[int, str], list[tuple[int, int]]] = defaultdict(list)
+        self._partition: dict[BrokerKey, int] = {}
+        # partition → highest LogAppendTime up to each offset.
+        self._at_ms: dict[int, list[int]] = defaultdict(list)
+        for record in records:
+            stamps = self._at_ms[record.partition]
+            stamps.append(max(record.at_ms, stamps[-1] if stamps else 0))
+            self._take(record)
+
+    def partition(self, key: BrokerKey) -> int | None:
+        """Where the broker is told of; None where it never is."""
+        return self._partition.get(key)
+
+    def time_of(self, partition: int, server: str) -> ServerTime:
+        return self._times[partition, server]
+
+    def servers_of(self, key: BrokerKey) -> list[str]:
+        """Who ever told of a broker."""
+        return sorted(server for told, server in self._heard if told == key)
+
+    def heard_ms(self, key: BrokerKey, server: str, before_offset: int) -> int | None:
+        """The server's clock when it last told of the broker before an offset; None where it had not."""
+        heard = _before(self._heard.get((key, server), []), before_offset)
+        if heard is None:
+            return None
+        resumed = _before(self._resumed.get((self._partition[key], server), []), before_offset)
+        return max(heard, resumed or 0)
+
+    def offset_at(self, partition: int, at_ms: int) -> int:
+        """The first offset of the partition stamped later than an instant."""
+        return bisect.bisect_right(self._at_ms[partition], at_ms)
+
+    def _take(self, record: Record) -> None:
+        fields = _fields(record.value)
+        if fields is None:
+            return
+        server, kind = fields.get("server_id", DIRECT), fields["kind"]
+        # Of what direct producers say, the clock is under way between two ticks of the job.
+        clock_ms = self._times[record.partition, DIRECT].at_time(record.at_ms)
+        if server == _JOB:
+            self._times[record.partition, DIRECT].move(record.offset, record.at_ms)
+        elif server != DIRECT:
+            clock_ms = self._times[record.partition, server].move(record.offset, record.at_ms)
+        if kind == "server_resumed":
+            self._resumed[record.partition, server].append((record.offset, clock_ms))
+        for key in _brokers(fields):
+            self._partition[key] = record.partition
+            self._heard[key, server].append((record.offset, clock_ms))
+
+
+def _before(told: list[tuple[int, int]], offset: int) -> int | None:
+    index = bisect.bisect_left(told, (offset, 0))
+    return told[index - 1][1] if index else None
+
+
+def _fields(value: bytes) -> dict[str, Any] | None:
+    """The record, if it is one of ours."""
+    try:
+        fields = json.loads(value)
+    except ValueError:
+        return None
+    if not isinstance(fields, dict) or fields.get("schema_version") != 1 or not isinstance(fields.get("kind"), str):
+        return None
+    return fields
+
+
+def _brokers(fields: dict[str, Any]) -> Iterator[BrokerKey]:
+    """Of whose life the record tells."""
+    told = fields.get("items", []) if fields["kind"] == "broker_heartbeats" else [fields]
+    if fields["kind"] not in ("broker_heartbeats", "broker_registered"):
+        return
+    for item in told:
+        if isinstance(item, dict) and {"broker_name", "cluster", "broker_addr"} <= item.keys():
+            yield BrokerKey(item["broker_name"], item["cluster"], item["broker_addr"])

@@ -1,0 +1,261 @@
+"""The four parts of the product, each a process of its own that can be killed, frozen and started again.
+
+Not under ``up``: its supervisor would start a part again at once and hide for how long it was away; the rig does what
+a supervisor does, when the plan says so. (That ``up`` restarts its parts is tested in tests/integration/test_up.py.)
+Every method must be called on one thread, whose end the kernel takes for the end of the parts.
+"""
+
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from namesrv_stream.errors import KafkaUnreachable
+from namesrv_stream.kafka import ensure_topics
+from namesrv_stream.run_files import read_run_file
+from namesrv_stream.settings import Settings, to_toml
+from tests.chaos.truth import Span, now_ms
+from tests.support.kafka import REPOSITORY
+from tests.support.processes import Process, wait_until
+
+KAFKA: Final = "kafka"
+JOB: Final = "job"
+SERVERS: Final = ("server-a", "server-b")
+ALL: Final = (KAFKA, JOB, *SERVERS)
+
+_START_S: Final = 240.0
+_POLL_S: Final = 0.05
+_MOST_TRIES: Final = 2  # to start, while nothing is broken
+_AGAIN_S: Final = 1.0  # as a supervisor waits before it starts a part again
+
+
+@dataclass(slots=True)
+class Part:
+    """One part.
+
+    Attributes:
+        is_wanted: Whether it is to run: one that ended by itself is started again.
+        is_ready: Whether it has said so since it was started.
+        broken: What the rig does to it just now, and since when.
+        ended: Exit codes with which it ended by itself.
+        start_at_s: When it is to be started again after that, monotonic; None while it is not.
+    """
+
+    name: str
+    settings: Settings
+    process: Process
+    is_wanted: bool = False
+    is_frozen: bool = False
+    is_ready: bool = False
+    broken: tuple[str, int] | None = None
+    ended: list[int] = field(default_factory=list)
+    start_at_s: float | None = None
+
+
+class Parts:
+    """All parts, and the record of what was done to them.
+
+    Args:
+        work_dir: For configurations and logs.
+        settings: Part → its settings.
+    """
+
+    def __init__(self, work_dir: Path, settings: dict[str, Settings]) -> None:
+        self.spans: list[Span] = []
+        self.kills = 0
+        self._parts: dict[str, Part] = {}
+        self.work_dir = work_dir
+        for name, of_part in settings.items():
+            conf = work_dir / f"{name}.toml"
+            conf.write_text(to_toml(of_part), encoding="utf-8")
+            command = "serve" if name in SERVERS else name
+            args: list[str | Path] = [sys.executable, "-m", "namesrv_stream", command, "--conf", conf]
+            self._parts[name] = Part(name, of_part, Process(name, args, work_dir / f"{name}.log", cwd=REPOSITORY))
+
+    def start(self) -> None:
+        """Start all and wait until each is ready.
+
+        Raises:
+            AssertionError: One is not, in time.
+        """
+        for name in ALL:
+            self._start(self._parts[name])
+            if name == KAFKA:
+                self._wait_ready([name])
+        self._wait_ready(ALL)
+
+    def close(self) -> None:
+        """End all at once, whatever state they are in."""
+        for part in self._parts.values():
+            part.process.close()
+
+    def settings(self, name: str) -> Settings:
+        return self._parts[name].settings
+
+    def log_path(self, name: str) -> Path:
+        return self._parts[name].process.log_path
+
+    @property
+    def ended(self) -> dict[str, list[int]]:
+        """Part → exit codes with which it ended by itself."""
+        return {name: list(part.ended) for name, part in self._parts.items() if part.ended}
+
+    @property
+    def are_well(self) -> bool:
+        """Whether all run and are ready, and nothing is done to them."""
+        self.tend()
+        return all(part.is_ready and part.broken is None for part in self._parts.values())
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass while the parts are tended."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            self.tend()
+            time.sleep(_POLL_S)
+
+    def wait_well(self, timeout_s: float = _START_S) -> None:
+        """Wait until ``are_well``."""
+        wait_until(lambda: self.are_well, timeout_s, f"all parts are ready; see {self.work_dir}")
+
+    def tend(self) -> None:
+        """Start again what ended by itself, and notice what became ready."""
+        for part in self._parts.values():
+            if not part.is_wanted or part.is_frozen:
+                continue
+            if not part.process.is_alive:
+                if part.start_at_s is None:
+                    self._note_end(part)
+                elif time.monotonic() >= part.start_at_s:
+                    self._start(part)
+            elif not part.is_ready and self._is_up(part):
+                part.is_ready = True
+                self._mend(part)
+
+    # ---- what can be done to them ----
+
+    def kill(self, names: Iterable[str]) -> None:
+        """SIGKILL; they stay away until ``revive``. Of the job the driver alone: its JVM has to notice."""
+        parts = [self._parts[name] for name in names]
+        for part in parts:
+            self._break(part, "kill")
+            self.kills += 1
+            part.is_wanted = part.is_ready = False
+        for part in parts:
+            part.process.kill()
+
+    def kill_jvm(self) -> None:
+        """SIGKILL to the job's JVM alone; the driver has to notice."""
+        part = self._parts[JOB]
+        self._break(part, "kill")
+        self.kills += 1
+        part.is_ready = False
+        _run_file(part).unlink(missing_ok=True)  # else the driver, which lives on for a moment, counts as ready
+        for pid in _children(part.process.pid):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def revive(self, names: Iterable[str]) -> None:
+        """Start those that were killed."""
+        for name in names:
+            self._start(self._parts[name])
+
+    def freeze(self, names: Iterable[str]) -> None:
+        """SIGSTOP to all processes of each."""
+        for name in names:
+            part = self._parts[name]
+            if part.process.is_alive:
+                self._break(part, "freeze")
+                part.is_frozen = True
+                part.process.signal(signal.SIGSTOP, whole_group=True)
+
+    def thaw(self, names: Iterable[str]) -> None:
+        """SIGCONT."""
+        for name in names:
+            part = self._parts[name]
+            if part.is_frozen:
+                part.is_frozen = False
+                part.process.signal(signal.SIGCONT, whole_group=True)
+                if part.is_ready:
+                    self._mend(part)
+
+    def suffer(self, name: str, what: str) -> Callable[[], None]:
+        """Something else is wrong with a part, which may end of it; returns what ends the trouble."""
+        part = self._parts[name]
+        self._break(part, what)
+
+        def end() -> None:
+            if part.is_ready and part.process.is_alive:
+                self._mend(part)
+
+        return end
+
+    def pids(self, name: str) -> list[int]:
+        """The processes of a part."""
+        pid = self._parts[name].process.pid
+        return [pid, *_children(pid)]
+
+    # ---- inside ----
+
+    def _start(self, part: Part) -> None:
+        part.is_wanted, part.is_ready = True, False
+        part.start_at_s = None
+        if part.name != KAFKA:
+            _run_file(part).unlink(missing_ok=True)
+        part.process.start()
+
+    def _note_end(self, part: Part) -> None:
+        if part.broken is None:
+            part.broken = ("ended", now_ms())
+        part.ended.append(part.process.exit_code or 0)
+        part.is_ready = False
+        part.start_at_s = time.monotonic() + _AGAIN_S
+
+    def _break(self, part: Part, what: str) -> None:
+        if part.broken is None:
+            part.broken = (what, now_ms())
+
+    def _mend(self, part: Part) -> None:
+        if part.broken is not None:
+            what, since_ms = part.broken
+            self.spans.append(Span(what, part.name, since_ms, now_ms()))
+            part.broken = None
+
+    def _wait_ready(self, names: Iterable[str]) -> None:
+        def are_ready() -> bool:
+            self.tend()
+            failed = [name for name in names if len(self._parts[name].ended) > _MOST_TRIES]
+            assert not failed, f"{failed} do not start; see {self.work_dir}"
+            return all(self._parts[name].is_ready for name in names)
+
+        wait_until(are_ready, _START_S, f"{', '.join(names)} are ready; see {self.work_dir}")
+
+    def _is_up(self, part: Part) -> bool:
+        if part.name != KAFKA:
+            return read_run_file(_run_file(part)) is not None
+        try:
+            with socket.create_connection(("127.0.0.1", part.settings.embedded_kafka.listen_port), 0.2):
+                pass
+            ensure_topics(self._parts[JOB].settings)
+        except (OSError, KafkaUnreachable):
+            return False
+        return True
+
+
+def _run_file(part: Part) -> Path:
+    return part.settings.data.run_dir / f"{'serve' if part.name in SERVERS else part.name}.json"
+
+
+def _children(pid: int) -> list[int]:
+    children: list[int] = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            # "pid (name) state ppid …"; the name may hold anything, a parenthesis too.
+            if int(path.read_text().rpartition(")")[2].split()[1]) == pid:
+                children.append(int(path.parent.name))
+    return [*children, *(grandchild for child in children for grandchild in _children(child))]

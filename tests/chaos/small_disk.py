@@ -1,0 +1,78 @@
+"""A disk for the job's checkpoint that can be full.
+
+As root it is a tmpfs of its own, which really has no room left. Elsewhere the job's processes are forbidden to make any
+file longer (RLIMIT_FSIZE): the same writes fail, with EFBIG in place of ENOSPC.
+"""
+
+import os
+import resource
+import subprocess
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+SIZE_MB: Final = 192
+_FILLER: Final = "filler"
+_CHUNK: Final = b"\0" * (1 << 20)
+
+
+class SmallDisk:
+    """A folder on a disk of its own.
+
+    Attributes:
+        kind: How it is made full, for the report.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
+        options = ["mount", "-t", "tmpfs", "-o", f"size={SIZE_MB}m", "tmpfs", str(folder)]
+        try:
+            mounted = subprocess.run(options, capture_output=True, check=False).returncode == 0
+        except FileNotFoundError:
+            mounted = False
+        self._is_mounted = mounted
+        self.kind = f"tmpfs of {SIZE_MB} MB without room (ENOSPC)" if mounted else "RLIMIT_FSIZE of 0 (EFBIG)"
+
+    def fill(self, pids: Iterable[int]) -> None:
+        """From now on nothing can be written.
+
+        Args:
+            pids: Processes of the job, which are limited where the disk is not ours.
+        """
+        if not self._is_mounted:
+            for pid in pids:
+                with suppress(ProcessLookupError):
+                    _, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+                    resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, hard))
+            return
+        with suppress(OSError), (self._folder / _FILLER).open("wb", buffering=0) as filler:
+            while True:
+                filler.write(_CHUNK)
+        # What is left below a whole chunk.
+        with suppress(OSError), (self._folder / _FILLER).open("ab", buffering=0) as filler:
+            while True:
+                filler.write(b"\0" * 512)
+
+    def free(self, pids: Iterable[int]) -> None:
+        """There is room again."""
+        if self._is_mounted:
+            (self._folder / _FILLER).unlink(missing_ok=True)
+            return
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                _, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+                resource.prlimit(pid, resource.RLIMIT_FSIZE, (hard, hard))
+
+    def close(self) -> None:
+        """Unmount it, whoever still has files open there."""
+        if self._is_mounted:
+            subprocess.run(["umount", "-l", str(self._folder)], capture_output=True, check=False)
+            self._is_mounted = False
+
+    @property
+    def free_bytes(self) -> int:
+        """Room left."""
+        status = os.statvfs(self._folder)
+        return status.f_bavail * status.f_frsize

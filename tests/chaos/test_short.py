@@ -1,0 +1,28 @@
+"""Chaos in a minute: each kind of fault once, and a verdict. `make chaos` is the long variant."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.fault_plan import short_plan
+from tests.chaos.report import text_of
+from tests.chaos.run import Outcome, run
+from tests.chaos.world import Scale
+
+_SEED = int(os.environ.get("CHAOS_SEED", "1"))
+
+
+@pytest.mark.timeout(1_200)
+def test_no_fault_makes_the_live_expire_or_the_dead_stay_or_a_row_be_lost(
+    tmp_path: Path, outcomes: list[Outcome]
+) -> None:
+    scale = Scale()
+    outcome = run(tmp_path / "run", scale, _SEED, short_plan(_SEED, scale.timeout_s))
+    outcomes.append(outcome)
+    assert outcome.verdict.findings == [], text_of(outcome)
+    figures = outcome.verdict.figures
+    # A verdict on nothing would be worth nothing.
+    assert figures.deaths
+    assert figures.expiries > 0
+    assert figures.lives > scale.size.brokers

@@ -1,0 +1,161 @@
+"""What really happened, as the fleet and the rig wrote it down: who lived when, who was told what, what was broken.
+
+All instants are epoch milliseconds of this machine's clock, which stamps Kafka's records too.
+"""
+
+import bisect
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from namesrv_stream.clock import SystemClock
+
+#: A process of the rig that stands still for longer writes it down.
+STALL_MS: Final = 500
+
+_CLOCK: Final = SystemClock()
+
+
+def now_ms() -> int:
+    """This machine's clock."""
+    return _CLOCK.now_ms()
+
+
+class BrokerKey(NamedTuple):
+    """One broker process by the key of brokerLiveTable, with its broker name."""
+
+    broker_name: str
+    cluster: str
+    broker_addr: str
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """One broker process from its start to its death.
+
+    Attributes:
+        servers: To which it speaks; ``direct`` for one that publishes by itself.
+        down_ms: Before its first dying act; None while it lives.
+        how: ``silent``, ``closed`` or ``unregistered``; "" while it lives.
+    """
+
+    number: int
+    key: BrokerKey
+    broker_id: int
+    timeout_ms: int
+    servers: tuple[str, ...]
+    up_ms: int
+    down_ms: int | None = None
+    how: str = ""
+
+    def is_up(self, from_ms: int, to_ms: int) -> bool:
+        """Whether it lived through all of that time."""
+        return self.up_ms <= from_ms and (self.down_ms is None or self.down_ms > to_ms)
+
+
+class Span(NamedTuple):
+    """Something was broken for a while.
+
+    Attributes:
+        what: ``kill``, ``freeze``, ``cut``, ``stall``, …
+        part: The part of which it was true: ``kafka``, ``job``, a server's id, ``fleet``.
+        cluster: Of a cut: "" for all clusters.
+    """
+
+    what: str
+    part: str
+    from_ms: int
+    to_ms: int
+    cluster: str = ""
+
+    def overlaps(self, from_ms: int, to_ms: int) -> bool:
+        """Whether it was true at a moment of ``[from_ms, to_ms]``."""
+        return self.from_ms <= to_ms and self.to_ms >= from_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """All of it.
+
+    Attributes:
+        acks: (life's key, server) → when a request that was answered with SUCCESS had been sent, in order.
+        spans: What was broken when.
+    """
+
+    lives: tuple[Life, ...]
+    acks: Mapping[tuple[BrokerKey, str], list[int]] = field(default_factory=dict)
+    spans: tuple[Span, ...] = ()
+
+    def of(self, key: BrokerKey) -> Iterator[Life]:
+        """The lives of one key, in order."""
+        return (life for life in self.lives if life.key == key)
+
+    def broken(self, from_ms: int, to_ms: int, *parts: str) -> list[Span]:
+        """What was broken then, of these parts; of all where none is given."""
+        return [s for s in self.spans if s.overlaps(from_ms, to_ms) and (not parts or s.part in parts)]
+
+    def last_ack_ms(self, key: BrokerKey, server: str, before_ms: int) -> int | None:
+        """When the last acknowledged request before an instant was sent."""
+        times = self.acks.get((key, server), [])
+        index = bisect.bisect_left(times, before_ms)
+        return times[index - 1] if index else None
+
+
+class Journal:
+    """Lines of JSON, each written out at once: what is in it survives the writer."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = path.open("a", buffering=1, encoding="utf-8")
+
+    def write(self, kind: str, **fields: Any) -> None:
+        """Add a line, stamped with now where it does not say when."""
+        self._file.write(json.dumps({"kind": kind, "at": now_ms(), **fields}) + "\n")
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def read_truth(paths: Iterable[Path], spans: Iterable[Span] = ()) -> Truth:
+    """The truth of some journals together with the rig's own spans."""
+    lives: dict[int, Life] = {}
+    acks: dict[tuple[BrokerKey, str], list[int]] = defaultdict(list)
+    found = list(spans)
+    for path in paths:
+        for line in path.read_text(encoding="utf-8").splitlines():
+            entry = json.loads(line)
+            match entry["kind"]:
+                case "up":
+                    lives[entry["life"]] = _life(entry)
+                case "down":
+                    lives[entry["life"]] = _ended(lives[entry["life"]], entry)
+                case "ack":
+                    acks[lives[entry["life"]].key, entry["server"]].append(entry["at"])
+                case "stall":
+                    found.append(Span("stall", entry["part"], entry["at"] - entry["ms"], entry["at"]))
+                case _:
+                    pass
+    for times in acks.values():
+        times.sort()
+    return Truth(tuple(sorted(lives.values(), key=lambda life: life.up_ms)), acks, tuple(sorted(found)))
+
+
+def _life(entry: Mapping[str, Any]) -> Life:
+    key = BrokerKey(entry["broker_name"], entry["cluster"], entry["broker_addr"])
+    return Life(entry["life"], key, entry["broker_id"], entry["timeout_ms"], tuple(entry["servers"]), entry["at"])
+
+
+def _ended(life: Life, entry: Mapping[str, Any]) -> Life:
+    return Life(
+        life.number,
+        life.key,
+        life.broker_id,
+        life.timeout_ms,
+        life.servers,
+        life.up_ms,
+        entry["at"],
+        entry["how"],
+    )
