@@ -55,10 +55,12 @@ class Facts:
             # It refreshes and never creates: what was known says more. The copy counts as not said yet.
             self._facts[key] = replace(before)
             return [item.pending] if item.pending else []
+        if before is not None and item.pending is None:
+            item = item._replace(pending=_ticket_of(before.last, event))
         registered = item if isinstance(event, BrokerRegistered) else before.registered if before else None
         after = self._facts[key] = Fact(item, registered)
-        kept = [id(i) for i in after.items()]
-        return [i.pending for i in before.items() if i.pending and id(i) not in kept] if before else []
+        kept = [id(i.pending) for i in after.items()]
+        return [i.pending for i in before.items() if i.pending and id(i.pending) not in kept] if before else []
 
     def all(self) -> list[Fact]:
         return list(self._facts.values())
@@ -69,6 +71,16 @@ class Facts:
             key = _key(fact.last.event)
             if key is not None and self._facts.get(key) is fact:
                 del self._facts[key]
+
+
+def _ticket_of(before: Item, event: AcceptedEvent) -> Pending | None:
+    """The ticket of an unchanged registration for the next one, which found nothing to change in the view.
+
+    The broker is in the view by that ticket only. Without it a goodbye that the fold takes late would take it out of
+    there, and its heartbeats would be those of an unknown one, until the fold has the registration.
+    """
+    is_same = isinstance(before.event, BrokerHeartbeat) and before.event.proof is Proof.REGISTRATION
+    return before.pending if is_same and isinstance(event, BrokerHeartbeat) else None
 
 
 def _key(event: AcceptedEvent) -> LeaseKey | None:

@@ -4,7 +4,7 @@
 expired. Whatever happened meanwhile to servers, job, Kafka or the machine is no excuse: time that nobody could observe
 must not age a broker. It is excused only where no server could hear it *in observed time*:
 
-* no server that was there had heard it within its timeout, and
+* no server that was there, and with which it had not parted itself, had heard it within its timeout, and
 * at each server that observed more than its timeout, the rest of that time, without that for which the rig had cut
   the broker off or the fleet itself stood still, is within it. For name servers such a broker is dead.
 
@@ -111,8 +111,9 @@ def is_excused(truth: Truth, log: ObservedLog, life: Life, ending: Ending) -> bo
         age_ms = time.at_offset(ending.offset) - heard_ms
         deaf_ms = _deaf_ms(truth, life, server, time, heard_ms, heard_ms + age_ms)
         was_deaf |= deaf_ms > 0
-        was_away = truth.broken(ending.at_ms - life.timeout_ms - MARGIN_MS, ending.at_ms, server, "kafka")
-        if age_ms - deaf_ms > life.timeout_ms or (not deaf_ms and not any(s.what != "cut" for s in was_away)):
+        broken = truth.broken(ending.at_ms - life.timeout_ms - MARGIN_MS, ending.at_ms, server, "kafka")
+        was_away = any(span.what != "cut" for span in broken) or truth.has_parted(life.key, server, ending.at_ms)
+        if age_ms - deaf_ms > life.timeout_ms or (not deaf_ms and not was_away):
             return False
     return was_deaf
 
@@ -148,6 +149,8 @@ def early_expiries(truth: Truth, found: Iterable[Ending]) -> Iterator[str]:
             sent_ms = truth.last_ack_ms(ending.key, server, ending.at_ms - LOGGED_MS)
             if sent_ms is None or ending.at_ms - sent_ms >= timeout_ms:
                 continue
+            if server != ending.server and truth.has_parted(ending.key, server, ending.at_ms):
+                continue  # its hold there ended in another way
             if not truth.broken(sent_ms - LOGGED_MS, sent_ms + LOGGED_MS, server, "kafka"):
                 yield f"{ending} only {ending.at_ms - sent_ms} ms after {server} acknowledged a sign of life"
 

@@ -82,12 +82,14 @@ class Truth:
 
     Attributes:
         acks: (life's key, server) → when a request that was answered with SUCCESS had been sent, in order.
+        losses: (life's key, server) → when the broker gave up its connection there, in order.
         spans: What was broken when.
     """
 
     lives: tuple[Life, ...]
     acks: Mapping[tuple[BrokerKey, str], list[int]] = field(default_factory=dict)
     spans: tuple[Span, ...] = ()
+    losses: Mapping[tuple[BrokerKey, str], list[int]] = field(default_factory=dict)
 
     def of(self, key: BrokerKey) -> Iterator[Life]:
         """The lives of one key, in order."""
@@ -102,6 +104,13 @@ class Truth:
         times = self.acks.get((key, server), [])
         index = bisect.bisect_left(times, before_ms)
         return times[index - 1] if index else None
+
+    def has_parted(self, key: BrokerKey, server: str, before_ms: int) -> bool:
+        """Whether, since its last acknowledged sign of life there, a broker said goodbye to a server or hung up."""
+        since_ms = self.last_ack_ms(key, server, before_ms) or 0
+        times = self.losses.get((key, server), [])
+        ends = [life.down_ms for life in self.of(key) if life.down_ms is not None and life.how != "silent"]
+        return any(since_ms <= at_ms < before_ms for at_ms in (*times, *ends))
 
 
 class Journal:
@@ -123,6 +132,7 @@ def read_truth(paths: Iterable[Path], spans: Iterable[Span] = ()) -> Truth:
     """The truth of some journals together with the rig's own spans."""
     lives: dict[int, Life] = {}
     acks: dict[tuple[BrokerKey, str], list[int]] = defaultdict(list)
+    losses: dict[tuple[BrokerKey, str], list[int]] = defaultdict(list)
     found = list(spans)
     for path in paths:
         for line in path.read_text(encoding="utf-8").splitlines():
@@ -134,13 +144,15 @@ def read_truth(paths: Iterable[Path], spans: Iterable[Span] = ()) -> Truth:
                     lives[entry["life"]] = _ended(lives[entry["life"]], entry)
                 case "ack":
                     acks[lives[entry["life"]].key, entry["server"]].append(entry["at"])
+                case "lost":
+                    losses[lives[entry["life"]].key, entry["server"]].append(entry["at"])
                 case "stall":
                     found.append(Span("stall", entry["part"], entry["at"] - entry["ms"], entry["at"]))
                 case _:
                     pass
-    for times in acks.values():
+    for times in (*acks.values(), *losses.values()):
         times.sort()
-    return Truth(tuple(sorted(lives.values(), key=lambda life: life.up_ms)), acks, tuple(sorted(found)))
+    return Truth(tuple(sorted(lives.values(), key=lambda life: life.up_ms)), acks, tuple(sorted(found)), losses)
 
 
 def _life(entry: Mapping[str, Any]) -> Life:

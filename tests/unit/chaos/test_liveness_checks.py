@@ -135,6 +135,21 @@ def test_a_sign_of_life_that_a_dying_server_may_have_lost_proves_nothing() -> No
     assert list(liveness.early_expiries(truth, [an_ending()])) == []
 
 
+@pytest.mark.parametrize(("how", "lies"), [("silent", 1), ("closed", 0), ("unregistered", 0)])
+def test_a_broker_that_left_one_server_in_words_may_expire_at_the_other_at_once(how: str, lies: int) -> None:
+    life = replace(a_life(0, NOW_MS - 3_000, "s1", "s2"), how=how)
+    truth = Truth((life,), {(KEY, "s2"): [NOW_MS - 4_000]})
+    assert len(list(liveness.early_expiries(truth, [an_ending()]))) == lies
+
+
+def test_a_broker_that_hung_up_at_one_server_may_expire_at_the_other() -> None:
+    life = a_life(0, None, "s1", "s2")
+    acks = {(KEY, "s2"): [NOW_MS - 4_000]}
+    lost = {(KEY, "s2"): [NOW_MS - 3_000]}
+    assert list(liveness.early_expiries(Truth((life,), acks, (), lost), [an_ending()])) == []
+    assert len(list(liveness.early_expiries(Truth((life,), acks), [an_ending()]))) == 1
+
+
 # ---- by the log ----
 
 

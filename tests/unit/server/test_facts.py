@@ -51,6 +51,23 @@ def test_a_registration_is_said_before_the_life_behind_it() -> None:
     assert said(facts) == [registered(), heartbeat(Proof.REGISTRATION)]
 
 
+def test_an_unchanged_registration_stays_in_the_view_by_the_ticket_of_the_one_before() -> None:
+    facts = Facts()
+    first = item(heartbeat(Proof.REGISTRATION))
+    facts.remember(first)
+    assert facts.remember(Item(heartbeat(Proof.REGISTRATION), None, 2)) == []
+    (fact,) = facts.all()
+    assert (fact.last.pending, fact.last.number) == (first.pending, 2)
+
+
+def test_the_ticket_of_a_registration_is_none_of_the_goodbye_behind_it() -> None:
+    facts = Facts()
+    first, end = item(heartbeat(Proof.REGISTRATION)), item(BrokerUnregistered(ORIGIN, "b", LIVE, 0))
+    facts.remember(first)
+    assert facts.remember(end) == [first.pending]
+    assert facts.remember(item(heartbeat(Proof.REGISTRATION))) == [end.pending]
+
+
 def test_a_registration_is_said_before_the_end_behind_it() -> None:
     facts = Facts()
     end = BrokerUnregistered(ORIGIN, "b", LIVE, 0)
