@@ -1,8 +1,9 @@
 """Who is alive: observed clocks, expiry, silent servers, and how a broker ends.
 
 A broker process is live while some server holds it. Each hold ages by the clock of its server, which moves only with
-that server's records, by their LogAppendTime and at most ``max_gap_ms`` a record; so nothing ages that nobody could
-have heard. A hold ends by expiry, by a goodbye or by a closed connection, and the broker with its last hold.
+that server's records, by their LogAppendTime and at most ``max_gap_ms`` a record, and not with those by which it says
+that it was away; so nothing ages that nobody could have heard. A hold ends by expiry, by a goodbye or by a closed
+connection, and the broker with its last hold.
 
 A server from which nothing came for ``server_silent_ms``, while others talked, cannot vouch: its holds go with a
 broker that a talking server heard later and saw end. After ``server_lost_ms`` all its holds end.
@@ -13,7 +14,7 @@ from dataclasses import replace
 from namesrv_stream.route import group as rules
 from namesrv_stream.route import guard
 from namesrv_stream.route.changes import Cause
-from namesrv_stream.route.events import DIRECT, JOB, Event, ServerResumed
+from namesrv_stream.route.events import DIRECT, JOB, Event, ServerResumed, ServerStarted
 from namesrv_stream.route.fold_state import FoldState
 from namesrv_stream.route.fold_step import FoldStep
 from namesrv_stream.route.group import BrokerGroup
@@ -45,7 +46,9 @@ def advance_clocks(step: FoldStep, event: Event) -> None:
     # Direct producers have no ticks of their own: they age by the job's, which move nothing else.
     server_id = DIRECT if origin.server_id == JOB else origin.server_id
     clock = _clock(step, server_id, origin.server_epoch)
-    clock.observed_ms += _gap_ms(state, clock.previous_at_ms, at_ms)
+    if not isinstance(event, ServerStarted | ServerResumed):
+        # With these a server says that it did not listen before; what it heard meanwhile comes behind.
+        clock.observed_ms += _gap_ms(state, clock.previous_at_ms, at_ms)
     clock.previous_at_ms = at_ms
     clock.heard_ms = state.observed_ms
     if clock.closes:
@@ -54,9 +57,7 @@ def advance_clocks(step: FoldStep, event: Event) -> None:
     if clock.silent:
         clock.silent = clock.lost = False
         step.server_row(server_id, Cause.SERVER_HEARD, "talking")
-    if not isinstance(event, ServerResumed):
-        # A server that resumes may have lost what kept its brokers young: they start again, and none goes before.
-        _expire(step, server_id, clock)
+    _expire(step, server_id, clock)
     if origin.server_id != JOB:
         _watch_servers(step)
     _forget_gone(step)

@@ -2,9 +2,9 @@
 
 While Kafka takes records, each event-loop turn's events become one batch of records, ticks among them: a tick says that
 all heard before it is in the log. When a record is lost the gateway is *blind*: events still change the view, but only
-the last fact of each broker is kept; once Kafka is back these are published, then ``server_resumed`` (its brokers start
-again from age zero), then ticks again. An operator's change is not accepted while blind; one that was on its way when
-the record was lost has an unknown outcome.
+the last fact of each broker is kept; once Kafka is back ``server_resumed`` is published (its brokers start again from
+age zero, before any of these facts lets time pass), then these, then ticks again. An operator's change is not accepted
+while blind; one that was on its way when the record was lost has an unknown outcome.
 """
 
 import asyncio
@@ -188,11 +188,8 @@ class Gateway:
 
     def opened(self) -> None:
         """Kafka is there: say what is not in the log; ``acked`` hears when all of it is. Called by the publisher."""
-        if not self._has_started:
-            self._outbox.broadcast(ServerStarted(self._origin()))
+        self._outbox.broadcast((ServerResumed if self._has_started else ServerStarted)(self._origin()))
         self._outbox.publish(self._unsaid.say())
-        if self._has_started:
-            self._outbox.broadcast(ServerResumed(self._origin()))
 
     def acked(self, records: list[Acked]) -> None:
         """Records that are in the log; called by the publisher."""

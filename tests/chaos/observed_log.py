@@ -26,9 +26,15 @@ class ServerTime:
         self._at_ms: list[int] = []
         self._clock_ms: list[int] = []
 
-    def move(self, offset: int, at_ms: int) -> int:
-        """Take in its next record; returns its clock then."""
-        gap_ms = max(0, min(at_ms - self._at_ms[-1], self._max_gap_ms)) if self._at_ms else 0
+    def move(self, offset: int, at_ms: int, *, was_away: bool = False) -> int:
+        """Take in its next record; returns its clock then.
+
+        Args:
+            offset: Of the record.
+            at_ms: Its LogAppendTime.
+            was_away: Whether it says by this that it did not listen since the one before.
+        """
+        gap_ms = max(0, min(at_ms - self._at_ms[-1], self._max_gap_ms)) if self._at_ms and not was_away else 0
         clock_ms = (self._clock_ms[-1] if self._clock_ms else 0) + gap_ms
         self._offsets.append(offset)
         self._at_ms.append(at_ms)
@@ -104,7 +110,8 @@ class ObservedLog:
         if server == _JOB:
             self._times[record.partition, DIRECT].move(record.offset, record.at_ms)
         elif server != DIRECT:
-            clock_ms = self._times[record.partition, server].move(record.offset, record.at_ms)
+            was_away = kind in ("server_started", "server_resumed")
+            clock_ms = self._times[record.partition, server].move(record.offset, record.at_ms, was_away=was_away)
         if kind == "server_resumed":
             self._resumed[record.partition, server].append((record.offset, clock_ms))
         for key in _brokers(fields):

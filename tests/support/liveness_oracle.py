@@ -48,6 +48,8 @@ class Oracle:
         if asked not in self._observed_ms:
             mine = [i for i in range(until + 1) if self._moves(server_id, i)]
             steps = [(i, self.events[i].at_ms - self.events[j].at_ms) for j, i in pairwise(mine)]
+            if server_id is not None:
+                steps = [(i, step) for i, step in steps if self.events[i].kind not in ("started", "resumed")]
             self._observed_ms[asked] = sum(max(0, min(step, self.gaps_ms[i])) for i, step in steps if i > since)
         return self._observed_ms[asked]
 
@@ -97,8 +99,7 @@ class Oracle:
             mover = DIRECT if event.server_id == JOB else event.server_id
             self.silent.discard(mover)
             self.lost.discard(mover)
-            if event.kind != "resumed":
-                self._expire(mover, now)
+            self._expire(mover, now)
             if mover != DIRECT:
                 self._watch(now)
         self.applied = now + 1

@@ -520,6 +520,17 @@ def test_the_record_by_which_a_server_resumes_expires_nobody() -> None:
     assert ADDR in log.alive()
 
 
+@pytest.mark.parametrize("came_back", [Log.started, Log.resumed])
+def test_the_time_for_which_a_server_was_away_is_not_observed(came_back: Callable[..., list[RouteChange]]) -> None:
+    log = Log()
+    log.register(a_registration())
+    log.pass_time(119_900)
+    # Else the first fact behind it would end a broker whose own fact is the second.
+    came_back(log, S1, after_ms=30_000)
+    log.register(a_registration("10.0.0.9:1", broker_name="other"))
+    assert log.heard(a_registration()) == []
+
+
 def test_a_resumed_server_leaves_the_ages_of_others() -> None:
     log = a_log()
     log.register(broker, S2)

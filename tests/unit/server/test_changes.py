@@ -344,7 +344,7 @@ async def test_a_deletion_and_a_registration_are_said_again_in_their_order() -> 
     await turn()
     rig.publisher.fail()
     recover(rig)
-    assert rig.publisher.kinds()[1:] == ["broker_registered", "topic_deleted", "server_resumed"]
+    assert rig.publisher.kinds()[1:] == ["server_resumed", "broker_registered", "topic_deleted"]
 
 
 async def test_a_registration_behind_a_lost_deletion_is_said_behind_it() -> None:
@@ -357,7 +357,7 @@ async def test_a_registration_behind_a_lost_deletion_is_said_behind_it() -> None
     rig.ask(broker, a_registration_request(body=a_body({"TopicTest": a_topic(), "b": a_topic()}, counter=2)))
     recover(rig)
 
-    assert rig.publisher.kinds()[1:] == ["topic_deleted", "broker_registered", "server_resumed"]
+    assert rig.publisher.kinds()[1:] == ["server_resumed", "topic_deleted", "broker_registered"]
     assert "TopicTest" in rig.view.table.group("broker-a").topics
 
 

@@ -58,7 +58,7 @@ async def test_what_came_before_kafka_is_said_once_it_is_there() -> None:
     assert rig.publisher.kinds() == ["server_started", "broker_registered"]
 
 
-async def test_a_lost_record_is_said_again_and_no_tick_comes_before_server_resumed() -> None:
+async def test_a_lost_record_is_said_again_behind_server_resumed_and_before_any_tick() -> None:
     rig = Rig()
     rig.talk()
     rig.ask(rig.connect(), a_registration_request())
@@ -70,7 +70,7 @@ async def test_a_lost_record_is_said_again_and_no_tick_comes_before_server_resum
     rig.publisher.ack()
     rig.beat()
     rig.publisher.ack()
-    assert rig.publisher.kinds() == ["server_started", "broker_registered", "server_resumed", "tick"]
+    assert rig.publisher.kinds() == ["server_started", "server_resumed", "broker_registered", "tick"]
 
 
 async def test_a_session_begins_only_when_nothing_of_the_former_can_reach_the_log() -> None:
@@ -99,7 +99,7 @@ async def test_what_was_being_said_when_a_session_failed_is_said_by_the_next() -
     rig.publisher.open()
     rig.publisher.ack()
     kinds = rig.publisher.kinds()
-    assert kinds == ["server_started", "broker_registered", "broker_registered", "server_resumed"]
+    assert kinds == ["server_started", "server_resumed", "broker_registered", "broker_registered"]
 
 
 async def test_what_comes_while_a_session_opens_is_said_behind_it_and_before_a_tick() -> None:
@@ -126,8 +126,8 @@ async def test_only_the_last_fact_of_a_broker_is_said() -> None:
     rig.beat(3)
     rig.publisher.open()
     rig.publisher.ack()
-    assert rig.publisher.kinds()[1:] == ["broker_registered", "broker_unregistered", "server_resumed"]
-    assert len(orjson.loads(rig.publisher.log[1].value)["topics"]) == 4
+    assert rig.publisher.kinds()[1:] == ["server_resumed", "broker_registered", "broker_unregistered"]
+    assert len(orjson.loads(rig.publisher.log[2].value)["topics"]) == 4
 
 
 async def test_a_long_outage_does_not_fill_the_view() -> None:
@@ -170,7 +170,7 @@ async def test_a_ticket_is_settled_by_its_own_record_only() -> None:
     rig.publisher.ack()
     records = [r for r in rig.publisher.log if r.items]
     assert [len(r.items) for r in records] == [1, 1]
-    assert [i.pending.position for r in records for i in r.items if i.pending] == [(0, 1), (0, 2)]
+    assert [i.pending.position for r in records for i in r.items if i.pending] == [(0, 2), (0, 3)]
 
 
 async def test_an_acknowledgement_behind_its_commit_settles_the_ticket() -> None:
@@ -217,7 +217,7 @@ async def test_a_full_queue_ends_the_session_and_loses_nothing() -> None:
     rig.publisher.open()
     rig.publisher.ack()
     names = [orjson.loads(r.value).get("broker_name") for r in rig.publisher.log]
-    assert names == [None, "b0", "b1", "b7", None]
+    assert names == [None, None, "b0", "b1", "b7"]
 
 
 async def test_an_abort_while_a_flush_is_due_keeps_what_is_not_flushed() -> None:
@@ -229,7 +229,7 @@ async def test_an_abort_while_a_flush_is_due_keeps_what_is_not_flushed() -> None
     rig.beat(3)
     rig.publisher.open()
     rig.publisher.ack()
-    assert rig.publisher.kinds() == ["server_started", "broker_registered", "server_resumed"]
+    assert rig.publisher.kinds() == ["server_started", "server_resumed", "broker_registered"]
 
 
 async def test_failing_twice_is_failing_once() -> None:
@@ -242,7 +242,7 @@ async def test_failing_twice_is_failing_once() -> None:
     rig.beat(3)
     rig.publisher.open()
     rig.publisher.ack()
-    assert rig.publisher.kinds()[1:] == ["broker_registered", "server_resumed"]
+    assert rig.publisher.kinds()[1:] == ["server_resumed", "broker_registered"]
 
 
 async def test_a_closed_connection_ends_its_broker() -> None:
@@ -350,7 +350,26 @@ async def test_a_mere_heartbeat_in_an_outage_does_not_hide_what_is_known() -> No
     rig.beat(3)
     rig.publisher.open()
     rig.publisher.ack()
-    assert rig.publisher.kinds()[1:] == ["broker_registered", "server_resumed"]
+    assert rig.publisher.kinds()[1:] == ["server_resumed", "broker_registered"]
+
+
+async def test_a_repeated_registration_in_an_outage_does_not_hide_the_broker_that_came_back_in_it() -> None:
+    rig = Rig()
+    rig.talk()
+    broker = rig.connect()
+    rig.ask(broker, a_registration_request())
+    rig.ask(broker, a_goodbye())
+    await turn()
+    rig.publisher.ack()
+    rig.publisher.fail()
+    for _ in range(3):
+        rig.ask(broker, a_registration_request())
+        assert rig.view.table.group("broker-a").is_registered
+    rig.ask(broker, a_heartbeat())
+    rig.beat(3)
+    rig.publisher.open()
+    rig.publisher.ack()
+    assert rig.view.table.group("broker-a").is_registered
 
 
 async def test_stop_says_good_bye_behind_everything_heard() -> None:

@@ -68,8 +68,7 @@ async def test_a_cluster_stays_shown_when_kafka_is_lost_with_it_and_brokers_come
     rig.publisher.ack()
     kinds = rig.publisher.kinds()
     assert shown(rig) == ALL
-    assert kinds[kinds.index("broker_disconnected") :].count("broker_disconnected") == BROKERS - 4
-    assert kinds[-1] == "server_resumed"
+    assert kinds[kinds.index("server_resumed") :].count("broker_disconnected") == BROKERS - 4
 
 
 async def test_who_is_kept_is_heard_over_its_next_connection() -> None:
