@@ -14,7 +14,7 @@ from dataclasses import replace
 from namesrv_stream.route import group as rules
 from namesrv_stream.route import guard
 from namesrv_stream.route.changes import Cause
-from namesrv_stream.route.events import DIRECT, JOB, Event, ServerResumed, ServerStarted
+from namesrv_stream.route.events import DIRECT, JOB, Event, ServerResumed, ServerStarted, Tick
 from namesrv_stream.route.fold_state import FoldState
 from namesrv_stream.route.fold_step import FoldStep
 from namesrv_stream.route.group import BrokerGroup
@@ -57,7 +57,10 @@ def advance_clocks(step: FoldStep, event: Event) -> None:
     if clock.silent:
         clock.silent = clock.lost = False
         step.server_row(server_id, Cause.SERVER_HEARD, "talking")
-    _expire(step, server_id, clock)
+    if isinstance(event, Tick):
+        # All that its server heard before is in the log; before another record it may be not: after an outage of
+        # Kafka's above all, when many come at once.
+        _expire(step, server_id, clock)
     if origin.server_id != JOB:
         _watch_servers(step)
     _forget_gone(step)

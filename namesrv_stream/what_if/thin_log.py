@@ -1,7 +1,8 @@
 """The log with all taken out that cannot matter to liveness, so that folding it many times is cheap.
 
-Clocks move as before: what is taken out leaves a tick of the same server. A broker whose registration is older than
-the part of the log that is read is registered with what is known of it elsewhere, just before it is first heard.
+Clocks move as before: what is taken out leaves an event of the same server that does nothing without topics. A broker
+whose registration is older than the part of the log that is read is registered with what is known of it elsewhere, just
+before it is first heard.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,35 +12,18 @@ from typing import NamedTuple
 from namesrv_stream.errors import EventDecodeError
 from namesrv_stream.route.event_json import decode_record, encode_event
 from namesrv_stream.route.events import (
-    BrokerDisconnected,
     BrokerHeartbeat,
     BrokerRegistered,
-    BrokerUnregistered,
     Event,
-    GuardReleased,
+    KvDeleted,
+    KvPut,
     Proof,
-    ServerResumed,
-    ServerStarted,
-    ServerStopped,
-    SettingsChanged,
-    Tick,
+    TopicRegistered,
+    WritePermChanged,
 )
 from namesrv_stream.route.fold import Record
 from namesrv_stream.route.fold_state import LeaseKey
 from namesrv_stream.route.model import Registration
-
-_KEPT = (
-    BrokerHeartbeat
-    | BrokerRegistered
-    | BrokerUnregistered
-    | BrokerDisconnected
-    | SettingsChanged
-    | GuardReleased
-    | ServerStarted
-    | ServerResumed
-    | ServerStopped
-    | Tick
-)
 
 
 class ThinRecord(NamedTuple):
@@ -106,7 +90,9 @@ class ThinLog:
 def _thin(event: Event) -> Event:
     if isinstance(event, BrokerRegistered):
         return BrokerRegistered(event.origin, _without_topics(event.registration))
-    return event if isinstance(event, _KEPT) else Tick(event.origin)
+    if isinstance(event, TopicRegistered):
+        return WritePermChanged(event.origin, event.broker_name, writable=True)
+    return KvDeleted(event.origin, event.namespace, event.key) if isinstance(event, KvPut) else event
 
 
 def _without_topics(registration: Registration) -> Registration:

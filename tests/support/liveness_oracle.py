@@ -99,7 +99,8 @@ class Oracle:
             mover = DIRECT if event.server_id == JOB else event.server_id
             self.silent.discard(mover)
             self.lost.discard(mover)
-            self._expire(mover, now)
+            if event.kind == "tick":
+                self._expire(mover, now)
             if mover != DIRECT:
                 self._watch(now)
         self.applied = now + 1

@@ -49,7 +49,7 @@ class Oracle:
         for i, event in enumerate(self.events):
             if event.server_id != server_id:
                 continue
-            if heard >= 0 and self.observed_ms(server_id, heard, i) > TIMEOUTS[addr]:
+            if event.kind == "tick" and heard >= 0 and self.observed_ms(server_id, heard, i) > TIMEOUTS[addr]:
                 heard = -1
             if event.addr != addr:
                 continue

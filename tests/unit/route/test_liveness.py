@@ -78,15 +78,21 @@ def test_being_heard_starts_the_age_again(hear: Callable[..., object]) -> None:
     assert ADDR not in log.alive()
 
 
-def test_a_heartbeat_one_ms_late_brings_nothing_back() -> None:
+def test_a_heartbeat_behind_the_tick_that_ended_the_broker_brings_nothing_back() -> None:
     log = a_log()
     log.register(broker)
     log.pass_time(TIMEOUT_MS)
-
-    rows = log.beat(broker, after_ms=1)
-
-    assert causes(rows) == [Cause.EXPIRED]
+    assert causes(log.tick(1)) == [Cause.EXPIRED]
+    assert log.beat(broker) == []
     assert log.alive() == set()
+
+
+def test_a_late_heartbeat_before_the_tick_that_would_end_the_broker_keeps_it() -> None:
+    log = a_log()
+    log.register(broker)
+    log.pass_time(TIMEOUT_MS)
+    assert log.beat(broker, after_ms=2_000) == []
+    assert log.tick() == []
 
 
 def test_brokers_due_at_once_expire_by_deadline() -> None:
@@ -193,8 +199,9 @@ def test_heartbeats_of_others_move_the_clock_as_ticks_do() -> None:
 
     for _ in range(10):
         log.beat(other, after_ms=1_000)
-    assert ADDR in log.alive()
     log.beat(other, after_ms=1)
+    assert ADDR in log.alive()
+    log.tick(0)
     assert ADDR not in log.alive()
 
 
