@@ -194,14 +194,15 @@ class Group:
         self, member: str, broker_id: int, fields: Mapping[str, str | None] | None = None, body: bytes | None = None
     ) -> RemotingCommand:
         addr = self._listeners[member].addr
-        request = a_registration_request(addr, broker_id, body=body, brokerName=self._name)
+        # A cluster of its own, or the closes of many scenarios would be a mass that the guard keeps.
+        request = a_registration_request(addr, broker_id, body=body, brokerName=self._name, clusterName=self._name)
         changes = {"haServerAddr": _ha_addr(addr), "enableActingMaster": "true", **(fields or {})}
         ext_fields = {key: text for key, text in {**(request.ext_fields or {}), **changes}.items() if text is not None}
         return replace(request, ext_fields=ext_fields)
 
     def _wait_gone(self, member: str) -> None:
         addr = self._listeners[member].addr.encode()
-        fields = {"brokerName": self._name, "clusterName": "c0"}
+        fields = {"brokerName": self._name, "clusterName": self._name}
         with RemotingClient(self._addr) as client:
             wait_until(
                 lambda: addr not in client.ask(RequestCode.GET_BROKER_MEMBER_GROUP, fields).body,
