@@ -1,7 +1,10 @@
 """The client for programs without asyncio."""
 
 import asyncio
+import contextlib
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -82,14 +85,29 @@ def test_the_end_is_told_to_every_thread_that_goes_on_asking(name_server: Script
             assert [type(future.result(30)) for future in asking] == [ClientClosed] * 8
 
 
+_ENDLESS_CALL = """
+import asyncio, sys
+from namesrv_stream.client import BlockingClient
+
+async def wait():
+    print("waiting", flush=True)
+    await asyncio.sleep(3_600)
+
+with BlockingClient(sys.argv[1]) as client:
+    client.run(lambda _: wait())
+"""
+
+
 def test_an_interrupted_call_does_not_hold_up_the_end(name_server: ScriptedNameServer) -> None:
-    caller = threading.get_ident()
-
-    async def interrupt() -> None:
-        while True:
+    command = [sys.executable, "-c", _ENDLESS_CALL, name_server.addr]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "waiting\n"
+        for _ in range(6):
             # Once more if it came just before the caller began to wait: CPython does not notice it then.
-            signal.pthread_kill(caller, signal.SIGINT)
-            await asyncio.sleep(10)
-
-    with BlockingClient(name_server.addr) as client, pytest.raises(KeyboardInterrupt):
-        client.run(lambda _: interrupt())
+            process.send_signal(signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(10)
+                break
+        process.kill()
+    assert process.returncode == -signal.SIGINT
