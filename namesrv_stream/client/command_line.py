@@ -1,7 +1,6 @@
 """What all commands that talk to name servers have in common: whom to ask, as whom, and how answers are printed."""
 
 import asyncio
-import inspect
 import os
 import sys
 from collections.abc import Awaitable, Callable
@@ -18,6 +17,7 @@ from namesrv_stream.client.name_servers import NameServers, parse_name_servers
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.remoting.acl import AclCredentials
 from namesrv_stream.settings import load_settings
+from namesrv_stream.settings.command_line import joined
 
 T = TypeVar("T")
 
@@ -92,13 +92,7 @@ def asks(command: Callable[..., None]) -> Callable[..., None]:
         target = Target(name_servers or default_name_servers(), _credentials(access_key, secret_key_file))
         command(target, **own)
 
-    own_parameters = list(inspect.signature(command).parameters.values())[1:]
-    shared = [p for p in inspect.signature(run).parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
-    parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in (*own_parameters, *shared)]
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined] # what typer reads
-    run.__annotations__ = {p.name: p.annotation for p in parameters}
-    run.__name__, run.__doc__ = command.__name__, command.__doc__
-    return run
+    return joined(run, command)
 
 
 def default_name_servers() -> str:

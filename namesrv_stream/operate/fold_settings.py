@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields
 
 from namesrv_stream.errors import ConfigError
-from namesrv_stream.route.setting_history import EFFECTIVE
-from namesrv_stream.route.settings import FoldSettings, SettingValue, setting_text
+from namesrv_stream.route.settings import FoldSettings, SettingValue, effective_texts, setting_text
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.settings import Flag, Settings
 from namesrv_stream.settings.command_line import Configuration
@@ -30,8 +29,7 @@ def default_texts() -> dict[str, str]:
 
 def running_texts(table: RouteTable, partition: int) -> dict[str, str]:
     """What holds in one partition."""
-    logged = {name: text for (space, name), text in table.settings_of(partition).items() if space == EFFECTIVE}
-    return default_texts() | logged
+    return default_texts() | effective_texts(table.settings_of(partition))
 
 
 def configured_texts(settings: Settings) -> dict[str, str]:

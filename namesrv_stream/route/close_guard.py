@@ -21,7 +21,7 @@ from namesrv_stream.route.lease import LeaseKey
 from namesrv_stream.route.mass import CloseOfMany, PendingEvent, mass_of
 from namesrv_stream.route.overlay import Pending
 from namesrv_stream.route.partitioner import partition_of
-from namesrv_stream.route.settings import FoldSettings, setting_value
+from namesrv_stream.route.settings import FoldSettings, effective_texts
 from namesrv_stream.route.table import RouteTable
 
 
@@ -102,11 +102,9 @@ class CloseGuard:
             observed_ms: For how long the server could listen.
         """
         key, origin = LeaseKey(event.broker_name, event.live_key), event.origin
-        before = self._closes.get(key)
         if isinstance(event, BrokerUnregistered):
             self._counts.clear()
-            if before is not None and before.kept_by is None:
-                del self._closes[key]
+            self._closes.pop(key, None)
             return event
         live = table.group(key.broker_name).lives.get(key.live_key)
         if live is None or live.holders.get(origin.server_id) != origin.holder:
@@ -180,7 +178,7 @@ class CloseGuard:
         count = self._counts.get(scope)
         was_mass = count is not None and count.is_mass
         if count is not None:
-            count.ending += key not in table.held
+            count.ending += key not in table.held or self._was_heard(key, table)
             others = self.heard - count.heard
             most = mass_of(settings, self._partitions, count.ending, count.brokers)
             least = mass_of(settings, self._partitions, count.ending - others, count.brokers + others)
@@ -227,9 +225,7 @@ class CloseGuard:
         """Read once; the table puts another mapping in the place of one that changes."""
         values = table.settings_of(partition)
         if partition not in self._settings or self._settings[partition][0] is not values:
-            texts = {name: text for (namespace, name), text in values.items() if namespace == "effective"}
-            settings = FoldSettings().with_values({name: setting_value(text) for name, text in texts.items()})
-            self._settings[partition] = (values, settings)
+            self._settings[partition] = (values, FoldSettings().with_texts(effective_texts(values)))
         return self._settings[partition][1]
 
     def _was_heard(self, key: LeaseKey, table: RouteTable) -> bool:

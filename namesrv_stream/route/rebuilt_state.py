@@ -6,7 +6,7 @@ held, it holds, from age zero too.
 """
 
 from namesrv_stream.route.fold_state import FoldState, Lease, LeaseHolder, LeaseKey, ServerClock
-from namesrv_stream.route.settings import setting_value
+from namesrv_stream.route.settings import effective_texts
 from namesrv_stream.route.table import RouteTable
 
 
@@ -20,11 +20,8 @@ def rebuilt_state(partition: int, partitions: int, next_offset: int, at_ms: int,
         at_ms: Highest LogAppendTime that the tables have of the partition, epoch milliseconds.
         table: Made of the partition's rows alone.
     """
-    values = {
-        name: setting_value(text) for (namespace, name), text in table.settings.items() if namespace == "effective"
-    }
     state = FoldState(partition, partitions, next_offset, at_ms)
-    state.settings = state.settings.with_values(values)
+    state.settings = state.settings.with_texts(effective_texts(table.settings))
     for (_, server_id), (epoch, standing) in table.servers.items():
         is_lost = standing == "lost"
         state.servers[server_id] = ServerClock(epoch, 0, 0, 0, silent=is_lost or standing == "silent", lost=is_lost)

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from namesrv_stream.route.changes import ChangeKind, RouteChange
+from namesrv_stream.route.settings import EFFECTIVE
 
-#: Namespace of the values that hold; what only the configuration said is in another.
-EFFECTIVE = "effective"
 _BY = "by "
 _WAS = ", was "
 #: The records of one change reach all partitions within this, or the command that sends them has failed.

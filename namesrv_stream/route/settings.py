@@ -9,6 +9,9 @@ import orjson
 
 SettingValue = int | bool | tuple[str, ...]
 
+#: Namespace of the values that hold; what only the configuration said is in another.
+EFFECTIVE: Final = "effective"
+
 #: A hundred years.
 _MOST_MS: Final = 100 * 366 * 86_400_000
 #: Highest values of what is no duration in ms.
@@ -81,6 +84,10 @@ class FoldSettings:
                 raise ValueError(f"{name}: {value} is not between 1 and {most}")
         return replace(self, **known)
 
+    def with_texts(self, texts: Mapping[str, str]) -> "FoldSettings":
+        """``with_values`` of values as rows have them."""
+        return self.with_values({name: setting_value(text) for name, text in texts.items()})
+
 
 def setting_text(value: SettingValue) -> str:
     """A value as rows of kind ``setting`` have it: JSON."""
@@ -91,3 +98,8 @@ def setting_value(text: str) -> SettingValue:
     """Inverse of ``setting_text``."""
     value: Any = orjson.loads(text)
     return tuple(value) if isinstance(value, list) else value
+
+
+def effective_texts(values: Mapping[tuple[str, str], str]) -> dict[str, str]:
+    """Name → text of what holds, out of (namespace, name) → text."""
+    return {name: text for (namespace, name), text in values.items() if namespace == EFFECTIVE}

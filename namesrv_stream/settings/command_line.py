@@ -35,6 +35,16 @@ def configured(command: Callable[..., Any]) -> Callable[..., Any]:
     ) -> Any:
         return command(Configuration(conf, data_dir, tuple(sets or ())), **own)
 
+    return joined(run, command)
+
+
+def joined(run: Callable[..., Any], command: Callable[..., Any]) -> Callable[..., Any]:
+    """``run`` as typer shall see it: ``command``'s name, text and parameters but the first, then those of its own.
+
+    Args:
+        run: Takes what it does not name as ``**own``, to call ``command`` with it.
+        command: Takes first what ``run`` makes of the flags that it names.
+    """
     own_parameters = list(inspect.signature(command).parameters.values())[1:]
     shared = [p for p in inspect.signature(run).parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
     parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in (*own_parameters, *shared)]

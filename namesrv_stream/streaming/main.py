@@ -1,4 +1,4 @@
-"""The job as a process: one a data directory, safe to kill at any moment."""
+"""The job as a process: one for a folder of tables, safe to kill at any moment."""
 
 import logging
 import os

@@ -7,7 +7,7 @@ from namesrv_stream.kafka import LogReader
 from namesrv_stream.route.changes import ChangeKind, RouteChange
 from namesrv_stream.route.fold_state import LeaseKey
 from namesrv_stream.route.setting_history import values_before
-from namesrv_stream.route.settings import FoldSettings, setting_value
+from namesrv_stream.route.settings import FoldSettings
 from namesrv_stream.settings import Settings
 from namesrv_stream.snapshot import load_snapshot, read_rows
 from namesrv_stream.what_if.analysis import PartitionAnalysis
@@ -94,5 +94,4 @@ def _settings_at(settings: Settings, rows: Sequence[RouteChange] | None, partiti
     """What held just before a record; without tables, what the configuration says."""
     if rows is None:
         return FoldSettings().with_values(settings.liveness.model_dump())
-    held = values_before(rows, partition, offset)
-    return FoldSettings().with_values({name: setting_value(text) for name, text in held.items()})
+    return FoldSettings().with_texts(values_before(rows, partition, offset))

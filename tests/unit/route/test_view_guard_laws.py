@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from namesrv_stream.route.changes import Cause
@@ -164,6 +164,10 @@ def test_whom_the_fold_holds_for_a_mass_of_closes_is_never_missing(guard_min_bro
     world.assert_converges()
 
 
+# A goodbye to a broker that was kept: the next mass must not bring it back.
+@example(2, [*map(Close, range(4)), Register(0, False), Goodbye(1), Commit(6), Close(0)])
+# One held that was heard since, before its next close: it was not counted as held.
+@example(2, [*map(Close, range(4)), Register(0, False), Commit(4), Register(1, False), Close(0), Close(1)])
 @settings(max_examples=200)
 @given(MOST, st.lists(CLOSES | CLOSES | REGISTRATIONS | GOODBYES | COMMITS, max_size=30))
 def test_while_no_time_passes_the_view_is_what_the_fold_will_say(guard_min_brokers: int, steps: list[Step]) -> None:
