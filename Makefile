@@ -36,6 +36,10 @@ setup: prerequisites $(VENV)/.installed .jars/spark/.copied .jars/kafka/.copied 
 run: setup ## Start everything on this machine; Ctrl-C stops it. Flags: make run ARGS="--listen-port 0"
 	@exec $(BIN)/namesrv-stream up $(ARGS)
 
+.PHONY: history
+history: setup ## Bring the history tables up to date once; needs Kafka. Flags: make history ARGS="--data-dir DIR"
+	@exec $(BIN)/namesrv-stream history-job --once $(ARGS)
+
 .PHONY: demo
 demo: setup ## A guided run of two minutes: start, register, query, kill, expire, history
 	@exec $(BIN)/python -m namesrv_stream.demo $(ARGS)

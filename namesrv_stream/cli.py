@@ -17,6 +17,8 @@ from namesrv_stream.agent.command import agent
 from namesrv_stream.client import commands as client_commands
 from namesrv_stream.demo.command import demo
 from namesrv_stream.errors import NamesrvStreamError
+from namesrv_stream.history import command as history_command
+from namesrv_stream.history import route_command
 from namesrv_stream.logs import configure_logging, report_error
 from namesrv_stream.operate import commands as operate_commands
 from namesrv_stream.replay import commands as replay_commands
@@ -55,7 +57,9 @@ config_app = typer.Typer(help="Look at the configuration, and change what the fo
 app.add_typer(config_app, name="config")
 app.command()(agent)
 app.command()(demo)
+route_command.register(app)
 client_commands.register(app)
+history_command.register(app)
 operate_commands.register(app, config_app)
 replay_commands.register(app)
 what_if_command.register(app)
@@ -131,6 +135,21 @@ def job(
     from namesrv_stream.streaming.main import run_job
 
     return run_job(settings)
+
+
+@app.command("history-job")
+def history_job(
+    conf: ConfOption = None,
+    data_dir: DataDirOption = None,
+    sets: SetOption = None,
+    once: Annotated[bool, typer.Option("--once", help="Write what there is and end, for a scheduler.")] = False,
+    print_only: PrintOption = False,
+) -> int:
+    """Run the Spark process that writes the history tables each minute."""
+    settings = _load(conf, data_dir, None, None, sets, print_only)
+    from namesrv_stream.streaming.history.main import run_history
+
+    return run_history(settings, once=once)
 
 
 @app.command()

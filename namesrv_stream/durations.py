@@ -1,10 +1,10 @@
-"""Durations as people write them: ``30s``, ``500ms``, ``2m``, ``1h``; a bare number is milliseconds."""
+"""Durations as people write them: ``30s``, ``500ms``, ``2m``, ``1h``, ``7d``, ``4w``; a bare number is milliseconds."""
 
 import re
 from typing import Final
 
-_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h)?")
-_UNIT_MS: Final = {None: 1, "ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
+_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)?")
+_UNIT_MS: Final = {None: 1, "ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 
 
 def parse_duration_ms(text: str) -> int:

@@ -15,6 +15,7 @@
     ├── TableSchemaMismatch            exit 2: a Delta table is not as this version expects
     ├── LogTruncated                   exit 2: Kafka no longer holds what the fold needs next
     ├── NoStartPoint                   exit 1: a replay has nothing to begin with
+    ├── NotInHistory                   exit 1: the history does not have what is asked for
     ├── RebuildRefused                 exit 1: the new tables would say less, or other things, than the old ones
     └── PrerequisiteMissing            exit 3: names what is missing and how to get it
         └── KafkaUnreachable
@@ -239,6 +240,10 @@ class RecordsRemoved(NamesrvStreamError):
         self.partition = partition
         self.wanted = wanted
         self.earliest = earliest
+
+
+class NotInHistory(NamesrvStreamError):
+    """The history does not have what is asked for; the text says what it has, and why not more."""
 
 
 class RebuildRefused(NamesrvStreamError):

@@ -27,7 +27,6 @@ BrokerOption = Annotated[str, typer.Option("--brokerName", "-b", metavar="BROKER
 def register(app: typer.Typer) -> None:
     """Add the names to the command line."""
     for name, command in (
-        ("topicRoute", topic_route),
         ("topicList", topic_list),
         ("topicClusterList", topic_cluster_list),
         ("clusterList", question_commands.clusters),
@@ -40,16 +39,6 @@ def register(app: typer.Typer) -> None:
         ("updateNamesrvConfig", update_namesrv_config),
     ):
         app.command(name, hidden=True)(asks(command))
-
-
-def topic_route(
-    target: Target,
-    topic: TopicOption,
-    as_list: Annotated[bool, typer.Option("--list", "-l", help="A table instead of JSON.")] = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Show which brokers serve a topic, as JSON unless asked for a table."""
-    question_commands.route(target, topic, as_json=as_json or not as_list)
 
 
 def topic_list(

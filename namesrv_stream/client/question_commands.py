@@ -1,4 +1,4 @@
-"""Commands that ask a name server: ``route``, ``topics``, ``clusters``, ``brokers``."""
+"""Commands that ask a name server: ``topics``, ``clusters``, ``brokers``, and what ``route`` prints of now."""
 
 from typing import Annotated
 
@@ -9,32 +9,21 @@ from namesrv_stream.client.command_line import TIMEOUT_MS, JsonOption, Target, a
 from namesrv_stream.client.held_text import HeldBroker, held_in, held_json, held_lines, held_on_route
 from namesrv_stream.client.name_servers import NameServers
 from namesrv_stream.client.route import ClusterInfo, TopicRouteData
-from namesrv_stream.errors import ConfigError
 
 ClusterOption = Annotated[str | None, typer.Option("--cluster", "-c", help="Of this cluster only.", metavar="CLUSTER")]
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the command line."""
-    for command in (route, topics, clusters, brokers):
+    for command in (topics, clusters, brokers):
         app.command()(asks(command))
 
 
-def route(
-    target: Target,
-    topic: Annotated[str | None, typer.Argument(help="The topic.", metavar="TOPIC", show_default=False)] = None,
-    topic_option: Annotated[
-        str | None, typer.Option("--topic", "-t", help="The same, as mqadmin takes it.", metavar="TOPIC")
-    ] = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Show which brokers serve a topic, and why some are held."""
-    wanted = topic or topic_option
-    if not wanted:
-        raise ConfigError("command line", "TOPIC", "is missing")
+def show_route(target: Target, topic: str, *, as_json: bool) -> None:
+    """Print which brokers serve a topic now, and why some are held."""
 
     async def ask(servers: NameServers) -> tuple[TopicRouteData, list[HeldBroker]]:
-        found = await queries.topic_route(servers, wanted, TIMEOUT_MS)
+        found = await queries.topic_route(servers, topic, TIMEOUT_MS)
         return found, list(held_on_route(found, await queries.held_brokers(servers, TIMEOUT_MS)))
 
     found, held = target.ask(ask)

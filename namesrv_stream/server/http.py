@@ -18,6 +18,7 @@ from namesrv_stream.route.held_brokers import broker_processes
 from namesrv_stream.server.connections import Connections
 from namesrv_stream.server.gateway import Gateway
 from namesrv_stream.server.listener import NameServerAddrs
+from namesrv_stream.server.past_routes import PastRoutes
 from namesrv_stream.server.served_state import ServedState
 
 
@@ -34,6 +35,7 @@ class HttpServer:
         name_server_addrs: NameServerAddrs,
         state: ServedState,
         metrics: Metrics,
+        past_routes: PastRoutes,
     ) -> None:
         self._bound = bound
         self._server = server
@@ -42,6 +44,7 @@ class HttpServer:
         self._name_server_addrs = name_server_addrs
         self._state = state
         self._metrics = metrics
+        self._past_routes = past_routes
         host, port = bound.getsockname()[:2]
         self.address = f"{host}:{port}"
         app = Starlette(
@@ -96,7 +99,11 @@ class HttpServer:
         }
 
     async def _route(self, request: Request) -> Response:
+        """The route of now, or of ``?as_of=``: then with what changed it last."""
         topic = request.path_params["topic"]
+        as_of = request.query_params.get("as_of")
+        if as_of is not None:
+            return await self._past_routes.answer(topic, as_of)
         body = self._server.answers.route_body(topic, strict=True)
         if body is None:
             return JSONResponse({"error": f"no route for topic {topic}"}, 404)

@@ -36,6 +36,7 @@ from namesrv_stream.server.listener import BACKLOG, NameServerAddrs, address, bi
 from namesrv_stream.server.log_tail import read_log_tail
 from namesrv_stream.server.min_broker_notifier import MinBrokerNotifier
 from namesrv_stream.server.outbox import GatewayLimits
+from namesrv_stream.server.past_routes import PastRoutes
 from namesrv_stream.server.process import prepare_process
 from namesrv_stream.server.publisher import KafkaPublisher
 from namesrv_stream.server.served_state import ServedState
@@ -112,6 +113,7 @@ class _Server:
             name_server_addrs=NameServerAddrs(settings.http.nsaddr, *listener.getsockname()[:2]),
             state=state,
             metrics=metrics,
+            past_routes=PastRoutes(settings, self._clock),
         )
         connect = self._connect(name_server, gateway)
         remoting = await loop.create_server(connect, sock=listener, backlog=BACKLOG)

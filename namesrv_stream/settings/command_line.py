@@ -9,28 +9,26 @@ import typer
 
 from namesrv_stream.settings.layers import Flag, LoadedSettings, load_settings, parse_set_flag
 
+ConfOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--conf", "-c", help="Configuration file; of a running `up`: DATA/run/effective.toml.", metavar="FILE"
+    ),
+]
+DataDirOption = Annotated[str | None, typer.Option("--data-dir", help="Same as --set data.dir=DIR.", metavar="DIR")]
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", help="One setting; may be repeated.", metavar="SECTION.KEY=VALUE")
+]
+
 
 def configured(command: Callable[..., Any]) -> Callable[..., Any]:
     """``command(configuration, …)`` as a command that has ``--conf``, ``--data-dir`` and ``--set`` besides its own."""
 
     def run(
         *,
-        conf: Annotated[
-            Path | None,
-            typer.Option(
-                "--conf",
-                "-c",
-                help="Configuration file; of a running `up`: DATA/run/effective.toml.",
-                metavar="FILE",
-            ),
-        ] = None,
-        data_dir: Annotated[
-            str | None, typer.Option("--data-dir", help="Same as --set data.dir=DIR.", metavar="DIR")
-        ] = None,
-        sets: Annotated[
-            list[str] | None,
-            typer.Option("--set", help="One setting; may be repeated.", metavar="SECTION.KEY=VALUE"),
-        ] = None,
+        conf: ConfOption = None,
+        data_dir: DataDirOption = None,
+        sets: SetOption = None,
         **own: Any,
     ) -> Any:
         return command(Configuration(conf, data_dir, tuple(sets or ())), **own)

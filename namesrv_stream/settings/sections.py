@@ -142,6 +142,25 @@ class StreamingSettings(Section):
     extra: dict[str, bool | int | float | str] = {}
 
 
+class HistorySettings(Section):
+    """The history process: when it writes, how much at a time, and how long rows are kept."""
+
+    enabled: bool = True
+    interval_ms: PositiveInt = 60_000
+    master: NonEmptyStr = "local[1]"
+    driver_memory: Annotated[str, Field(pattern=r"^[1-9][0-9]*[mg]$")] = "512m"
+    max_records: PositiveInt = 50_000
+    heartbeats_interval_ms: PositiveInt = 300_000
+    upkeep_interval_ms: PositiveInt = 3_600_000
+    optimize_file_bytes: Annotated[Number, Field(ge=MIB)] = 64 * MIB
+    vacuum_retention_ms: Annotated[Number, Field(ge=DAY_MS // 24)] = DAY_MS
+    events_retention_ms: Annotated[Number, Field(ge=DAY_MS)] = 14 * DAY_MS
+    minutes_retention_ms: Annotated[Number, Field(ge=DAY_MS)] = 90 * DAY_MS
+    sessions_retention_ms: Annotated[Number, Field(ge=DAY_MS)] = 730 * DAY_MS
+    routes_retention_ms: Annotated[Number, Field(ge=DAY_MS)] = 730 * DAY_MS
+    changes_wait_ms: Annotated[Number, Field(ge=DAY_MS)] = 7 * DAY_MS
+
+
 class SnapshotSettings(Section):
     """How a server follows the Delta tables."""
 
@@ -213,6 +232,7 @@ class Settings(Section):
     embedded_kafka: EmbeddedKafkaSettings = EmbeddedKafkaSettings()
     liveness: LivenessSettings = LivenessSettings()
     streaming: StreamingSettings = StreamingSettings()
+    history: HistorySettings = HistorySettings()
     snapshot: SnapshotSettings = SnapshotSettings()
     logs: LogsSettings = LogsSettings()
     data: DataSettings = DataSettings()

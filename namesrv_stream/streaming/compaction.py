@@ -3,25 +3,37 @@
 ``route_state`` is rewritten whenever a batch brings fold states. Then small files of ``route_changes`` are joined
 (its rows do not change, so followers pay no attention), its log gets a checkpoint each 100 versions, and once an hour
 what is older than a day goes: log entries, files that belong to no version, rows beyond their retention that
-``route_state`` covers. A commit here and one of a batch may meet; delta-rs puts the later one on top of the other, for
-neither reads what the other writes.
+``route_state`` covers and the history has. A commit here and one of a batch may meet; delta-rs puts the later one on
+top of the other, for neither reads what the other writes.
 """
 
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable, PostCommitHookProperties, write_deltalake
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, write_deltalake
+from deltalake.transaction import Transaction
 
+from namesrv_stream.errors import TableSchemaMismatch
 from namesrv_stream.settings import Settings
+from namesrv_stream.snapshot.history_mark import HistoryMark, read_mark
 from namesrv_stream.snapshot.table_reader import FoldStateRow, read_fold_states, read_tables
 from namesrv_stream.streaming.state_rows import next_state, with_fold_states
-from namesrv_stream.tables import ROUTE_CHANGES, ROUTE_STATE, table_path
+from namesrv_stream.tables import (
+    BROKER_SESSIONS,
+    ROUTE_CHANGES,
+    ROUTE_HISTORY,
+    ROUTE_STATE,
+    TOPIC_ID_PROPERTY,
+    TOPIC_ROUTE_HISTORY,
+    removed_app_id,
+    table_path,
+)
 
 _LOG = logging.getLogger(__name__)
 
@@ -152,13 +164,59 @@ def clean_up(settings: Settings) -> None:
     cutoff_ms = newest_at_ms - streaming.changes_retention_ms
     if covered and oldest_at_ms < cutoff_ms - _DAY_MS:  # followers load again after it, so once a day is enough
         # A row that no route_state covers is the only place of what it says, however old it is.
-        below = " OR ".join(f'(partition = {p} AND "offset" < {s.next_offset})' for p, s in covered.items())
-        changes.delete(f"at_ms < {cutoff_ms} AND ({below})", post_commithook_properties=_NO_HOOKS)
+        ends = {partition: state.next_offset for partition, state in covered.items()}
+        seen = seen_by_history(settings, ends)
+        if seen == ends:
+            _remove(changes, cutoff_ms, ends)
+        else:  # the history has not all of it yet, and is waited for, but not for ever
+            _remove(changes, cutoff_ms, seen)
+            _remove(changes, cutoff_ms - settings.history.changes_wait_ms, ends)
     for name in (ROUTE_CHANGES, ROUTE_STATE):
         table = DeltaTable(table_path(settings.data.tables_dir, name))
         table.vacuum(retention_hours=-(-streaming.vacuum_retention_ms // _HOUR_MS), dry_run=False, full=True)
         table.create_checkpoint()
         table.cleanup_metadata()
+
+
+def seen_by_history(settings: Settings, ends: Mapping[int, int]) -> dict[int, int]:
+    """``ends``, or less where the history has not got so far; as they are where there is to be no history.
+
+    Args:
+        settings: Ours.
+        ends: partition → offset.
+    """
+    if not settings.history.enabled:
+        return dict(ends)
+    seen = dict(ends)
+    for name in (ROUTE_HISTORY, TOPIC_ROUTE_HISTORY, BROKER_SESSIONS):
+        try:
+            mark = read_mark(table_path(settings.data.tables_dir, name)) or HistoryMark()
+        except TableSchemaMismatch as error:
+            _LOG.warning("%s", error)
+            mark = HistoryMark()
+        seen = {partition: min(offset, mark.next_offset(partition)) for partition, offset in seen.items()}
+    return seen
+
+
+def _remove(changes: DeltaTable, cutoff_ms: int, ends: Mapping[int, int]) -> None:
+    """Remove rows below an ``at_ms`` and, in their partition, an offset; the commit says which, for the history."""
+    offset, partition = pc.field("offset"), pc.field("partition")
+    wanted = pc.scalar(False)
+    for number, end in ends.items():
+        wanted = wanted | ((partition == number) & (offset < end))
+    wanted = wanted & (pc.field("at_ms") < cutoff_ms)
+    found = changes.to_pyarrow_dataset().to_table(columns=["partition", "offset"], filter=wanted)
+    if not found.num_rows:
+        return
+    topic_id = str(changes.metadata().configuration[TOPIC_ID_PROPERTY])
+    last = found.group_by("partition").aggregate([("offset", "max")]).to_pylist()
+    removed = [Transaction(removed_app_id(topic_id, r["partition"]), r["offset_max"] + 1) for r in last]
+    below = " OR ".join(f'(partition = {p} AND "offset" < {end})' for p, end in ends.items())
+    changes.delete(
+        f"at_ms < {cutoff_ms} AND ({below})",
+        commit_properties=CommitProperties(app_transactions=removed),
+        post_commithook_properties=_NO_HOOKS,
+    )
 
 
 def _extent_ms(table: DeltaTable) -> tuple[int, int]:

@@ -1,17 +1,16 @@
-"""One writer of a folder of tables: the job, or a rebuild of what the job writes, of whatever data directory."""
+"""One writer of a folder of tables, of whatever data directory: the job or a rebuild; and one history process."""
 
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from namesrv_stream.errors import ConfigError
 
 
-@contextmanager
-def job_lock(tables_dir: Path, remedy: str = "") -> Iterator[None]:
-    """Hold the lock; the system lets go of it when the process ends, however it ends.
+def job_lock(tables_dir: Path, remedy: str = "") -> AbstractContextManager[None]:
+    """Hold the lock of what the job writes; the system lets go of it when the process ends, however it ends.
 
     Args:
         tables_dir: Where the tables are; made if absent.
@@ -20,7 +19,20 @@ def job_lock(tables_dir: Path, remedy: str = "") -> Iterator[None]:
     Raises:
         ConfigError: Another job, or a rebuild, works on these tables, or the folder cannot be written.
     """
-    path = tables_dir / "job.lock"
+    return _lock(tables_dir / "job.lock", "another job runs here, or a rebuild", remedy)
+
+
+def history_lock(tables_dir: Path) -> AbstractContextManager[None]:
+    """Hold the lock of the history tables, likewise.
+
+    Raises:
+        ConfigError: Another history process works on these tables, or the folder cannot be written.
+    """
+    return _lock(tables_dir / "history.lock", "another history-job runs here", "")
+
+
+@contextmanager
+def _lock(path: Path, holder: str, remedy: str) -> Iterator[None]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -30,7 +42,7 @@ def job_lock(tables_dir: Path, remedy: str = "") -> Iterator[None]:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
-        reason = f"another job runs here, or a rebuild ({path} is locked)"
+        reason = f"{holder} ({path} is locked)"
         raise ConfigError("settings", "data.tables", f"{reason}{remedy and ': '}{remedy}") from None
     try:
         yield

@@ -4,7 +4,6 @@ import logging
 import os
 import shutil
 import signal
-import sys
 import threading
 import time
 from types import FrameType
@@ -26,6 +25,7 @@ from namesrv_stream.streaming.compaction import FILES_TO_JOIN, Compactor
 from namesrv_stream.streaming.delta_tables import ensure_tables
 from namesrv_stream.streaming.failure import failure_line
 from namesrv_stream.streaming.job_lock import job_lock
+from namesrv_stream.streaming.jvm import kill_jvm
 from namesrv_stream.streaming.query import start_query
 from namesrv_stream.streaming.session import build_session, scratch_dir
 from namesrv_stream.streaming.settings_log import log_changed_settings
@@ -115,7 +115,7 @@ class _Job:
         """End now: every part is made for being killed, so there is nothing to tidy up but the scratch folder."""
         if self._sink is not None:
             self._sink.is_writing.acquire(timeout=_LAST_WRITE_S)
-        _kill_jvm(self._spark)
+        kill_jvm(self._spark)
         shutil.rmtree(scratch_dir(self._settings), ignore_errors=True)
         os._exit(0)
 
@@ -149,7 +149,7 @@ class _Job:
         for failure in failures:
             _LOG.error("the query failed: %s", failure)
             report_error(f"the query failed: {safe(failure_line(str(failure)))}")
-        _kill_jvm(self._spark)
+        kill_jvm(self._spark)
         return 1
 
     def _on_batch(self) -> None:
@@ -160,17 +160,3 @@ class _Job:
 
     def _say(self, text: str) -> None:
         progress(f"{text} ({time.monotonic() - self._began_s:.1f} s)")
-
-
-def _kill_jvm(spark: SparkSession | None) -> None:
-    """End Spark without its farewells; it notices its driver's end by itself where we are not its parent.
-
-    Nothing more is said on stderr: pyspark's threads would, of the connections that they lose.
-    """
-    sys.stderr.flush()
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
-    gateway = spark.sparkContext._gateway if spark is not None else None  # noqa: SLF001
-    process = getattr(gateway, "proc", None)
-    if process is not None:
-        process.kill()
-        process.wait()

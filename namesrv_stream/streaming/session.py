@@ -47,12 +47,13 @@ _FIXED: Final = {
 }
 
 
-def build_session(settings: Settings, extra: dict[str, str] | None = None) -> SparkSession:
+def build_session(settings: Settings, extra: dict[str, str] | None = None, scratch: Path | None = None) -> SparkSession:
     """Start the JVM, or join the one that ``spark-submit`` started; blocks for some seconds.
 
     Args:
         settings: Of which ``streaming``, ``jars`` and ``kafka.partitions`` matter.
-        extra: More of Spark's settings; ``streaming.extra`` goes before them.
+        extra: More of Spark's settings, and others instead of those here; ``streaming.extra`` goes before them.
+        scratch: What to use as ``scratch_dir``; the job's where None.
 
     Raises:
         PrerequisiteMissing: The jars of Spark's Kafka source are not there.
@@ -60,7 +61,7 @@ def build_session(settings: Settings, extra: dict[str, str] | None = None) -> Sp
     streaming = settings.streaming
     # Else Spark starts the system's python3 for its workers, which lacks our packages.
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    scratch = scratch_dir(settings).absolute()
+    scratch = (scratch or scratch_dir(settings)).absolute()
     scratch.mkdir(parents=True, exist_ok=True)
     config = _FIXED | {
         "spark.master": streaming.master,

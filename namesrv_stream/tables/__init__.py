@@ -2,14 +2,27 @@
 
 from namesrv_stream.tables.columns import CHANGES_SCHEMA, STATE_SCHEMA
 from namesrv_stream.tables.ddl import ddl
+from namesrv_stream.tables.history_columns import (
+    BROKER_EVENTS,
+    BROKER_SESSIONS,
+    DAY_COLUMNS,
+    HEARTBEAT_MINUTES,
+    HISTORY_SCHEMAS,
+    INTERVAL_COLUMNS,
+    ROUTE_HISTORY,
+    TOPIC_ROUTE_HISTORY,
+)
 from namesrv_stream.tables.layout import (
+    HISTORY_PROTOCOL,
     PARTITIONS_PROPERTY,
     ROUTE_CHANGES,
     ROUTE_STATE,
     TOPIC_ID_PROPERTY,
     app_id,
     check_table,
+    history_properties,
     partition_of_app_id,
+    removed_app_id,
     table_path,
     table_properties,
 )
@@ -24,13 +37,22 @@ from namesrv_stream.tables.rows import (
 )
 
 __all__ = [
+    "BROKER_EVENTS",
+    "BROKER_SESSIONS",
     "CHANGES_SCHEMA",
+    "DAY_COLUMNS",
     "FOLD_STATE_KIND",
+    "HEARTBEAT_MINUTES",
+    "HISTORY_PROTOCOL",
+    "HISTORY_SCHEMAS",
+    "INTERVAL_COLUMNS",
     "PARTITIONS_PROPERTY",
     "ROUTE_CHANGES",
+    "ROUTE_HISTORY",
     "ROUTE_STATE",
     "STATE_SCHEMA",
     "TOPIC_ID_PROPERTY",
+    "TOPIC_ROUTE_HISTORY",
     "app_id",
     "changes_from_ipc",
     "changes_to_ipc",
@@ -39,8 +61,10 @@ __all__ = [
     "decode_changes",
     "encode_changes",
     "from_offsets",
+    "history_properties",
     "in_log_order",
     "partition_of_app_id",
+    "removed_app_id",
     "table_path",
     "table_properties",
 ]

@@ -1,4 +1,4 @@
-"""The order of a start: check, Kafka, topics, then job and server side by side; READY when brokers can register."""
+"""The order of a start: check, Kafka, topics, job and server side by side, history; READY when brokers can register."""
 
 import asyncio
 import contextlib
@@ -33,7 +33,7 @@ from namesrv_stream.up.supervisor import Supervisor
 _KAFKA_START_S: Final = 90.0  # on a machine busy with other things; about 3 s on an idle one
 _POLL_S: Final = 0.05
 # Together below the 10 s within which a stop must end: serve says good-bye to the log, so it goes before Kafka does.
-_STOP_TIMEOUT_S: Final = {"serve": 3.0, "job": 3.0, "kafka": 3.0}
+_STOP_TIMEOUT_S: Final = {"history-job": 1.0, "serve": 3.0, "job": 2.5, "kafka": 3.0}
 
 
 CommandLine = Callable[[str, Path], Sequence[str | Path]]
@@ -169,6 +169,8 @@ async def _start(settings: Settings, parts: _Parts, supervisor: Supervisor, stor
     story.say("brokers can register")
     await supervisor.wait_ready(job)
     story.say("the Spark job has committed its first batch")
+    if settings.history.enabled:  # last of all: until here every second of the processors is for the others
+        supervisor.start(parts.spec("history-job"))
 
 
 def _reachable(address: str) -> str:

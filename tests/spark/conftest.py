@@ -6,22 +6,19 @@ import pytest
 from pyspark.sql import SparkSession
 
 from namesrv_stream.settings import Settings
+from namesrv_stream.streaming.history.session import DELTA
 from namesrv_stream.streaming.session import build_session
 
 
 @pytest.fixture(scope="session")
 def spark(kafka_settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """As the job starts it, for topics of one or two partitions."""
+    """As the job starts it, for topics of one or two partitions, with what the history needs besides."""
     streaming = kafka_settings.streaming.model_copy(update={"driver_memory": "512m"})
     kafka = kafka_settings.kafka.model_copy(update={"partitions": 2})
     # In capitals, which Spark's Python workers turn into small letters.
     data = kafka_settings.data.model_copy(update={"dir": tmp_path_factory.mktemp("Spark")})
-    delta = {
-        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-        "spark.databricks.delta.snapshotPartitions": "1",
-    }
-    settings = kafka_settings.model_copy(update={"streaming": streaming, "kafka": kafka, "data": data})
-    session = build_session(settings, delta)
+    session = build_session(
+        kafka_settings.model_copy(update={"streaming": streaming, "kafka": kafka, "data": data}), DELTA
+    )
     yield session
     session.stop()

@@ -32,6 +32,8 @@ class Stack:
 
     def __init__(self, data_dir: Path, **flags: str | int) -> None:
         self.data_dir = data_dir
+        # Most tests need no history, whose Spark would take a core of theirs for ten seconds.
+        flags = {"history__enabled": "false", **flags}
         self.settings: Settings = settings_for(data_dir, **flags)
         sets = {
             "remoting.listen_host": "127.0.0.1",

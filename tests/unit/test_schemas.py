@@ -13,7 +13,7 @@ from namesrv_stream.route.changes import KEY_COLUMNS
 from namesrv_stream.route.event_json import HEARTBEATS_KIND, KIND_OF, encode_event
 from namesrv_stream.route.events import Event
 from namesrv_stream.route.partitioner import murmur2, partition_of
-from namesrv_stream.tables import ROUTE_CHANGES, ROUTE_STATE, ddl
+from namesrv_stream.tables import HISTORY_SCHEMAS, ROUTE_CHANGES, ROUTE_STATE, ddl
 from tests.support.strategies_route import events
 
 _SCHEMAS = Path(__file__).resolve().parents[2] / "schemas"
@@ -55,9 +55,14 @@ def test_partitioner_vectors_hold_here_and_in_kafka_python(vector: dict[str, Any
         assert partition_of(vector["key"], partitions) == vector[f"partition_of_{partitions}"]
 
 
-@pytest.mark.parametrize("table", [ROUTE_CHANGES, ROUTE_STATE])
+@pytest.mark.parametrize("table", [ROUTE_CHANGES, ROUTE_STATE, *HISTORY_SCHEMAS])
 def test_ddl_is_that_of_the_code(table: str) -> None:
     assert (_SCHEMAS / f"{table}.sql").read_text() == ddl(table)
+
+
+def test_the_readme_lists_every_table() -> None:
+    text = (_SCHEMAS / "README.md").read_text()
+    assert [f"`{path.name}`" for path in sorted(_SCHEMAS.glob("*.sql")) if f"`{path.name}`" not in text] == []
 
 
 def test_the_readme_lists_every_kind_with_its_key() -> None:

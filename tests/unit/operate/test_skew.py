@@ -30,7 +30,9 @@ from namesrv_stream.route.settings import FoldSettings
 from namesrv_stream.server import served_state
 from namesrv_stream.server.http import HttpServer
 from namesrv_stream.server.listener import NameServerAddrs
+from namesrv_stream.server.past_routes import PastRoutes
 from namesrv_stream.server.served_state import ServedState
+from namesrv_stream.settings import load_settings
 from tests.support.builders import CLUSTER, NAME, READ_ONLY, RW, S1, Log, a_registration, over
 from tests.support.server_rig import Rig
 
@@ -51,6 +53,7 @@ class Served:
             name_server_addrs=addrs,
             state=self.state,
             metrics=Metrics(),
+            past_routes=PastRoutes(load_settings(environ={}).settings, self.rig.clock),
         )
         self.url = f"http://{self.http.address}"
         self._version = -1

@@ -9,10 +9,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from namesrv_stream.route.fold_state import encode_state
+from namesrv_stream.settings import Settings
 from namesrv_stream.snapshot import load_snapshot, read_tables
+from namesrv_stream.snapshot.history_mark import HistoryMark, encode_mark
 from namesrv_stream.streaming.compaction import clean_up, join_small_files
-from namesrv_stream.tables import ROUTE_CHANGES, ROUTE_STATE, decode_changes, table_path
-from tests.support.builders import Log, a_registration
+from namesrv_stream.tables import (
+    BROKER_SESSIONS,
+    ROUTE_CHANGES,
+    ROUTE_HISTORY,
+    ROUTE_STATE,
+    TOPIC_ROUTE_HISTORY,
+    decode_changes,
+    removed_app_id,
+    table_path,
+)
+from tests.support.builders import BEGIN_MS, Log, a_registration
+from tests.support.delta_log import write_commit
 from tests.support.strategies_route import Entry, logs
 from tests.support.tables import TablesOfLog
 
@@ -81,6 +93,42 @@ def test_joined_files_hold_the_same_rows(tmp_path: Path) -> None:
     assert decode_changes(read_tables(tables.dir).changes) == tables.log.output.changes
 
 
+def _without_history(ours: Settings) -> Settings:
+    return ours.model_copy(update={"history": ours.history.model_copy(update={"enabled": False})})
+
+
+def _oldest_after_clean_up(tables: TablesOfLog, ours: Settings, after_ms: int) -> int:
+    """Time passes, all is committed and covered; returns the lowest ``at_ms`` left after a clean-up."""
+    tables.log.tick(after_ms)
+    tables.log.change_settings(default_timeout_ms=7_000)
+    tables.commit()
+    tables.compact()
+    clean_up(ours)
+    rows = DeltaTable(table_path(tables.dir, ROUTE_CHANGES)).to_pyarrow_table()
+    return int(pc.min(rows["at_ms"]).as_py())
+
+
+def test_rows_that_the_history_has_not_seen_wait_for_it(tmp_path: Path) -> None:
+    tables = _tables_with_history(tmp_path)
+    assert _oldest_after_clean_up(tables, tables.settings, 36 * _DAY_MS) == BEGIN_MS
+
+
+def test_they_do_not_wait_for_ever(tmp_path: Path) -> None:
+    tables = _tables_with_history(tmp_path)
+    assert _oldest_after_clean_up(tables, tables.settings, 39 * _DAY_MS) == tables.log.now_ms
+
+
+def test_rows_that_the_history_has_seen_go(tmp_path: Path) -> None:
+    tables = _tables_with_history(tmp_path)
+    for name in (ROUTE_HISTORY, TOPIC_ROUTE_HISTORY, BROKER_SESSIONS):
+        seen = encode_mark(HistoryMark("t-opic", "", {0: 5 if name == BROKER_SESSIONS else 10}))
+        write_commit(table_path(tables.dir, name), 0, {"commitInfo": {"userMetadata": seen}})
+    _oldest_after_clean_up(tables, tables.settings, 32 * _DAY_MS)
+    changes = DeltaTable(table_path(tables.dir, ROUTE_CHANGES))
+    assert pc.min(changes.to_pyarrow_table()["offset"]).as_py() == 5
+    assert changes.transaction_version(removed_app_id("t-opic", 0)) == 5
+
+
 def test_rows_beyond_their_retention_go_and_the_routes_stay(tmp_path: Path) -> None:
     tables = _tables_with_history(tmp_path)
     tables.compact()
@@ -89,7 +137,7 @@ def test_rows_beyond_their_retention_go_and_the_routes_stay(tmp_path: Path) -> N
     tables.log.change_settings(default_timeout_ms=7_000)
     tables.commit()
     tables.compact()
-    clean_up(tables.settings)
+    clean_up(_without_history(tables.settings))
     rows = DeltaTable(table_path(tables.dir, ROUTE_CHANGES)).to_pyarrow_table()
     assert pc.min(rows["at_ms"]).as_py() == tables.log.now_ms
     assert load_snapshot(tables.dir).table.groups.keys() == before.keys()
@@ -104,7 +152,7 @@ def test_rows_that_no_route_state_covers_stay_however_old(tmp_path: Path) -> Non
     tables.log.tick(40 * _DAY_MS)
     tables.log.change_settings(default_timeout_ms=7_000)
     tables.commit()
-    clean_up(tables.settings)
+    clean_up(_without_history(tables.settings))
     snapshot = load_snapshot(tables.dir)
     assert "uncovered" in snapshot.table.groups
     assert snapshot.table.groups == tables.log.groups.groups
@@ -115,7 +163,7 @@ def test_without_a_route_state_no_row_is_removed(tmp_path: Path) -> None:
     tables.log.tick(40 * _DAY_MS)
     tables.log.change_settings(default_timeout_ms=7_000)
     tables.commit()
-    clean_up(tables.settings)
+    clean_up(_without_history(tables.settings))
     assert decode_changes(read_tables(tables.dir).changes) == tables.log.output.changes
 
 

@@ -4,13 +4,33 @@ import pyarrow as pa
 import pytest
 
 from namesrv_stream.errors import TableSchemaMismatch
-from namesrv_stream.tables import CHANGES_SCHEMA, app_id, check_table, partition_of_app_id
+from namesrv_stream.tables import (
+    CHANGES_SCHEMA,
+    DAY_COLUMNS,
+    HISTORY_PROTOCOL,
+    HISTORY_SCHEMAS,
+    app_id,
+    check_table,
+    partition_of_app_id,
+)
 
 _PATH = "tables/route_changes"
 
 
 def test_our_own_schema_is_accepted() -> None:
     check_table(_PATH, (1, 2), [], CHANGES_SCHEMA, CHANGES_SCHEMA)
+
+
+def test_the_history_tables_may_have_check_constraints() -> None:
+    ours = HISTORY_SCHEMAS["broker_sessions"]
+    check_table(_PATH, (1, 3), [], ours, ours, HISTORY_PROTOCOL)
+    with pytest.raises(TableSchemaMismatch):
+        check_table(_PATH, (1, 4), [], ours, ours, HISTORY_PROTOCOL)
+
+
+def test_each_history_table_has_one_date_and_keeps_its_days_apart_by_it() -> None:
+    for table, schema in HISTORY_SCHEMAS.items():
+        assert [field.name for field in schema if field.type == pa.date32()] == [DAY_COLUMNS[table]]
 
 
 @pytest.mark.parametrize(("protocol", "features"), [((3, 7), []), ((1, 4), []), ((1, 2), ["deletionVectors"])])

@@ -1,0 +1,71 @@
+"""What changed at a broker name, record by record: processes, connections, holds of the guard, topics."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from namesrv_stream.history.conditions import equals
+from namesrv_stream.history.reasons import Reason, reason_of
+from namesrv_stream.history.route_history import RouteHistory
+from namesrv_stream.route.changes import ChangeKind, RouteChange
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerChange:
+    """All that one record changed.
+
+    Attributes:
+        what: For people, one entry a thing.
+        reason: Of all of it.
+    """
+
+    what: tuple[str, ...]
+    reason: Reason
+
+
+def broker_changes(history: RouteHistory, broker_name: str, since_ms: int, until_ms: int) -> list[BrokerChange]:
+    """The changes after one instant up to another, in order; blocks."""
+    before = history.as_of(since_ms, equals("kind", ChangeKind.BROKER_LIVE), equals("broker_name", broker_name))
+    live = {(row.cluster, row.broker_addr) for row in before if not row.gone}
+    rows = history.between(since_ms, until_ms, equals("broker_name", broker_name))
+    found = []
+    for _, of_record in groupby(rows, key=lambda row: (row.partition, row.offset)):
+        at_once = list(of_record)
+        what = tuple(_what(at_once, live))
+        if what:
+            found.append(BrokerChange(what, reason_of(at_once[0])))
+    return found
+
+
+def _what(rows: Sequence[RouteChange], live: set[tuple[str | None, str | None]]) -> Iterator[str]:
+    """What the rows of one record changed; ``live`` is brought up to date."""
+    moved = set()
+    for row in (row for row in rows if row.kind == ChangeKind.BROKER_LIVE):
+        key = (row.cluster, row.broker_addr)
+        if row.gone == (key in live):
+            moved.add(key)
+            yield f"{row.broker_addr} {'down' if row.gone else 'up'}"
+        elif not row.gone:
+            yield f"{row.broker_addr} registered anew"
+        (live.discard if row.gone else live.add)(key)
+    for row in rows:
+        if row.kind == ChangeKind.HOLDER and (row.cluster, row.broker_addr) not in moved:
+            at = f"{row.broker_addr} at {row.server_id}"
+            yield f"{at} no longer" if row.gone else f"{at} over connection {row.connection_id}"
+        elif row.kind == ChangeKind.GUARD:
+            yield f"{row.broker_addr} {'no longer held' if row.gone else 'held by the guard'}"
+        elif row.kind == ChangeKind.BROKER_DATA and not moved and not row.gone:
+            yield "addresses " + ", ".join(f"{i}={addr}" for i, addr in row.broker_addrs or ())
+    yield from _topics(rows)
+
+
+def _topics(rows: Iterable[RouteChange]) -> Iterator[str]:
+    counts = Counter(row.gone for row in rows if row.kind == ChangeKind.QUEUE_DATA)
+    names = sorted(row.topic or "" for row in rows if row.kind == ChangeKind.QUEUE_DATA)
+    if len(names) == 1:
+        yield f"topic {names[0]} {'gone' if counts[True] else 'set'}"
+    else:
+        for gone, text in ((False, "set"), (True, "gone")):
+            if counts[gone]:
+                yield f"{counts[gone]} topics {text}"

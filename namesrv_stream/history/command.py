@@ -1,0 +1,100 @@
+"""``namesrv-stream history``."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import orjson
+import typer
+
+from namesrv_stream.clock import SystemClock
+from namesrv_stream.errors import ConfigError
+from namesrv_stream.settings.command_line import Configuration, configured
+
+if TYPE_CHECKING:
+    from namesrv_stream.history.answer import Answer
+
+_SOURCE = "command line"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the command line."""
+    app.command()(configured(history))
+
+
+def history(
+    configuration: Configuration,
+    broker: Annotated[
+        str | None, typer.Argument(help="A broker name: its sessions and changes.", metavar="BROKER")
+    ] = None,
+    topic: Annotated[
+        str | None, typer.Option("--topic", "-t", help="How the route of a topic changed.", metavar="TOPIC")
+    ] = None,
+    cluster: Annotated[str | None, typer.Option("--cluster", help="Only this cluster.", metavar="CLUSTER")] = None,
+    since: Annotated[
+        str, typer.Option("--since", help="How far to look back, as 7d, or an instant.", metavar="WHEN")
+    ] = "7d",
+    until: Annotated[str, typer.Option("--until", help="An instant, or how long ago as -2h.", metavar="WHEN")] = "now",
+    flaps: Annotated[bool, typer.Option("--flaps", help="How often brokers went and came back.")] = False,
+    outages: Annotated[bool, typer.Option("--outages", help="When brokers, or all of them, were gone.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON, for scripts.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print the first table as CSV.")] = False,
+    plot: Annotated[Path | None, typer.Option("--plot", help="Draw it.", metavar="FILE.png")] = None,
+) -> None:
+    """Ask the history: a broker's sessions, a topic's routes, flapping, outages; or every broker's availability."""
+    _check_flags(broker, topic, cluster, flaps=flaps, outages=outages, as_json=as_json, as_csv=as_csv)
+    # Spared to the other commands: Arrow and Delta take a second to import.
+    from namesrv_stream.history.asking import Question, ask
+    from namesrv_stream.history.instants import parse_instant, parse_since
+    from namesrv_stream.history.questions import Window
+
+    now_ms = SystemClock().now_ms()
+    window = Window(parse_since("--since", since, now_ms), parse_instant("--until", until, now_ms))
+    if window.since_ms >= window.until_ms or window.until_ms > now_ms:
+        reason = "lies in the future" if window.until_ms > now_ms else f"does not lie behind --since {since}"
+        raise ConfigError(_SOURCE, "--until", f"{until} {reason}")
+    question = Question(window, broker, topic, cluster, flaps=flaps, outages=outages, plot=plot)
+    _print(ask(configuration.load().settings, question), as_json=as_json, as_csv=as_csv)
+
+
+def _check_flags(
+    broker: str | None,
+    topic: str | None,
+    cluster: str | None,
+    *,
+    flaps: bool,
+    outages: bool,
+    as_json: bool,
+    as_csv: bool,
+) -> None:
+    """Refuse what cannot be asked together.
+
+    Raises:
+        ConfigError: It is that.
+    """
+    for one, other in (
+        (broker and "BROKER", topic and "--topic"),
+        (broker and "BROKER", cluster and "--cluster"),
+        (topic and "--topic", cluster and "--cluster"),
+        (broker and "BROKER", (flaps and "--flaps") or (outages and "--outages")),
+        (topic and "--topic", flaps and "--flaps"),
+        (flaps and "--flaps", outages and "--outages"),
+        (as_json and "--json", as_csv and "--csv"),
+    ):
+        if one and other:
+            raise ConfigError(_SOURCE, str(one), f"cannot be combined with {other}")
+
+
+def _print(answer: "Answer", *, as_json: bool, as_csv: bool) -> None:
+    from namesrv_stream.history import answer as forms
+
+    if as_json:
+        found = forms.as_json(answer)
+        sys.stdout.write(orjson.dumps(found, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS).decode() + "\n")
+    elif as_csv:
+        sys.stdout.write(forms.as_csv(answer.sections[0]))
+        for note in answer.notes:
+            print(f"note: {note}", file=sys.stderr)
+    else:
+        forms.print_text(answer)
+    sys.stdout.flush()

@@ -1,0 +1,45 @@
+"""Of what time the tables can tell, and what must be said where that is not enough."""
+
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from namesrv_stream.history.instants import instant
+
+#: The job commits each second or so; so much behind now, no one needs a warning.
+_USUAL_LAG_MS: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """Of what time the tables can tell; epoch milliseconds.
+
+    Attributes:
+        begin_ms: The first instant of which all is known; None where nothing is.
+        stored_to_ms: To when the history tables tell everything; from there on ``route_changes`` does.
+        reaches_ms: To when ``route_changes`` reaches, and with it every answer, by the clock of the job.
+        lost_until_ms: Where changes after ``stored_to_ms`` were removed before the history had them: until when; else
+            None.
+    """
+
+    begin_ms: int | None
+    stored_to_ms: int
+    reaches_ms: int
+    lost_until_ms: int | None = None
+
+    def notes(self, at_ms: int) -> list[str]:
+        """What must be said where the tables do not tell everything up to an instant."""
+        notes = []
+        if self.lost_until_ms is not None:
+            span = f"between {instant(self.stored_to_ms)} and {instant(self.lost_until_ms)}"
+            notes.append(f"changes {span} are lost: the history process did not run until route_changes forgot them")
+        if self.reaches_ms < at_ms - _USUAL_LAG_MS:
+            notes.append(f"{self.reach()}: what came after is not known")
+        return notes
+
+    def reach(self) -> str:
+        """To when all answers reach: told with each, for people."""
+        return f"the tables reach to {instant(self.reaches_ms)}"
+
+    def as_json(self) -> dict[str, Any]:
+        """By field names."""
+        return asdict(self)

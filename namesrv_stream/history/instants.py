@@ -1,0 +1,109 @@
+"""Instants as people say and read them: in the zone of this machine, unless the text names another."""
+
+import re
+from datetime import date, datetime, time, timedelta, tzinfo
+from typing import Final
+
+from namesrv_stream.durations import parse_duration_ms
+from namesrv_stream.errors import ConfigError
+
+#: Where a flag is given, for errors.
+COMMAND_LINE: Final = "command line"
+_EXPECTED: Final = (
+    "expected ISO 8601 as 2026-11-20 03:12 (in this machine's zone, unless it ends in Z or +01:00), a time of today as"
+    " 03:12, yesterday 03:12, epoch milliseconds, or how long ago as -2h, -30m, -7d"
+)
+_EPOCH_MS: Final = re.compile(r"\d{12,13}")
+#: A duration must have a unit here: who writes a bare number means something else.
+_DURATION: Final = re.compile(r"\d+(\.\d+)?\s*(ms|s|m|h|d|w)")
+_DAYS_AGO: Final = {"today": 0, "yesterday": 1}
+#: The years in between are those that all engines can say.
+_LOWEST_MS: Final = 0
+_HIGHEST_MS: Final = 253_402_300_799_999  # 9999-12-31
+
+
+def parse_instant(flag: str, text: str, now_ms: int, zone: tzinfo | None = None, source: str = COMMAND_LINE) -> int:
+    """Epoch milliseconds of an instant.
+
+    Args:
+        flag: For the error.
+        text: As ``_EXPECTED`` says; an hour that the zone has twice is the first, one that it leaps over is as before
+            the leap.
+        now_ms: Epoch milliseconds, which "now" and "-2h" go by.
+        zone: Of texts that name none; None for this machine's.
+        source: For the error: where the flag was given.
+
+    Raises:
+        ConfigError: The text is no instant.
+    """
+    text = text.strip()
+    at_ms = _instant_ms(text, now_ms, zone)
+    if at_ms is None or not _LOWEST_MS <= at_ms <= _HIGHEST_MS:
+        raise ConfigError(source, flag, f"{text!r} is no instant: {_EXPECTED}")
+    return at_ms
+
+
+def parse_since(flag: str, text: str, now_ms: int, zone: tzinfo | None = None) -> int:
+    """An instant, or how long before now, with a minus or without: ``7d`` is ``-7d``.
+
+    Raises:
+        ConfigError: The text is neither.
+    """
+    text = text.strip()
+    return parse_instant(flag, f"-{text}" if _DURATION.fullmatch(text) else text, now_ms, zone)
+
+
+def _instant_ms(text: str, now_ms: int, zone: tzinfo | None) -> int | None:
+    if text == "now":
+        return now_ms
+    if _EPOCH_MS.fullmatch(text):
+        return int(text)
+    if text.startswith("-") and _DURATION.fullmatch(text[1:]):
+        return now_ms - parse_duration_ms(text[1:])
+    try:
+        at = _datetime(text, datetime.fromtimestamp(now_ms / 1000, tz=zone).date())
+        aware = at if at.tzinfo else (at.astimezone() if zone is None else at.replace(tzinfo=zone))
+        return round(aware.timestamp() * 1000)
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def _datetime(text: str, today: date) -> datetime:
+    """Raises ``ValueError`` where it is none."""
+    day, _, of_day = text.partition(" ")
+    if day in _DAYS_AGO:
+        at_time = time.fromisoformat(of_day.strip()) if of_day else time()
+        return datetime.combine(today - timedelta(days=_DAYS_AGO[day]), at_time)
+    if re.match(r"\d{1,2}:", text):
+        return datetime.combine(today, time.fromisoformat(text.zfill(5) if len(text) == 4 else text))
+    return datetime.fromisoformat(text)
+
+
+def instant(at_ms: int, zone: tzinfo | None = None, *, to_seconds: bool = False) -> str:
+    """For people: ISO 8601 to the millisecond, in this machine's zone or another, with its offset.
+
+    Args:
+        at_ms: Epoch milliseconds.
+        zone: None for this machine's.
+        to_seconds: Without the milliseconds.
+    """
+    at = datetime.fromtimestamp(at_ms // 1000, tz=zone)
+    at = at.astimezone() if zone is None else at
+    offset = at.strftime("%z")
+    fraction = "" if to_seconds else f".{at_ms % 1000:03d}"
+    return f"{at:%Y-%m-%d %H:%M:%S}{fraction}" + ("Z" if offset == "+0000" else f"{offset[:3]}:{offset[3:]}")
+
+
+def duration(ms: float) -> str:
+    """For people: ``850 ms``, ``12.3 s``, ``4 min 05 s``, ``3 h 12 min``, ``2 d 07 h``."""
+    if ms < 1_000:
+        return f"{ms:.0f} ms"
+    if ms < 60_000:
+        return f"{ms / 1000:.1f} s"
+    minutes, seconds = divmod(round(ms / 1000), 60)
+    if minutes < 60:
+        return f"{minutes} min {seconds:02d} s"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours} h {minutes:02d} min"
+    return f"{hours // 24} d {hours % 24:02d} h"

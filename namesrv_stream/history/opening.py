@@ -1,0 +1,59 @@
+"""Opens the tables that a question needs, or says why there is nothing to ask."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from namesrv_stream.errors import NotInHistory
+from namesrv_stream.history.stored_table import StoredTable
+from namesrv_stream.settings import Settings
+from namesrv_stream.snapshot.history_mark import HistoryMark, read_mark
+from namesrv_stream.tables import CHANGES_SCHEMA, HISTORY_SCHEMAS, ROUTE_CHANGES, table_path
+
+_ELSEWHERE: Final = "name the directory of the tables with --conf or --data-dir"
+#: A commit a minute is usual.
+_ATTEMPTS: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class MarkedTable:
+    """A history table, and how far it reaches at that version."""
+
+    table: StoredTable
+    mark: HistoryMark
+
+
+def open_history_table(settings: Settings, name: str) -> MarkedTable:
+    """A history table at its newest version; blocks.
+
+    Raises:
+        NotInHistory: There is none.
+        TableSchemaMismatch: It is damaged, or not as this version of the code expects.
+    """
+    path = table_path(settings.data.tables_dir, name)
+    for _ in range(_ATTEMPTS):
+        mark = read_mark(path)
+        table = StoredTable.open(settings.data.tables_dir, name, HISTORY_SCHEMAS[name])
+        if table is None:
+            raise NotInHistory(f"there is no table {name} in {settings.data.tables_dir}: {_why_none(settings)}")
+        if read_mark(path) == mark:  # else a commit came between, and the mark may be of before it
+            return MarkedTable(table, mark or HistoryMark())
+    raise NotInHistory(f"{path} is being written too fast to be read")
+
+
+def open_changes(settings: Settings) -> StoredTable:
+    """``route_changes`` at its newest version; to be opened after the history, whose writer reads it.
+
+    Raises:
+        NotInHistory: There is none.
+        TableSchemaMismatch: It is damaged, or not as this version of the code expects.
+    """
+    table = StoredTable.open(settings.data.tables_dir, ROUTE_CHANGES, CHANGES_SCHEMA)
+    if table is None:
+        raise NotInHistory(f"there is no table {ROUTE_CHANGES} in {settings.data.tables_dir}: {_ELSEWHERE}")
+    return table
+
+
+def _why_none(settings: Settings) -> str:
+    if not settings.history.enabled:
+        return f"history.enabled is false; `namesrv-stream history-job --once` writes it, or {_ELSEWHERE}"
+    return f"`up` or `namesrv-stream history-job` has not written it yet; or {_ELSEWHERE}"

@@ -1,0 +1,123 @@
+"""The route of a topic as it was: the rows valid then, through the reducer, answered by the code of a live query."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from namesrv_stream.errors import NotInHistory
+from namesrv_stream.history.conditions import equals, one_of
+from namesrv_stream.history.instants import instant
+from namesrv_stream.history.reasons import Reason, position, reason_of
+from namesrv_stream.history.route_history import RouteHistory
+from namesrv_stream.processor.route_answers import RouteAnswers
+from namesrv_stream.remoting.headers import ORDER_TOPIC_CONFIG
+from namesrv_stream.route import reducer
+from namesrv_stream.route.changes import ChangeKind, RouteChange
+from namesrv_stream.route.table import RouteTable
+from namesrv_stream.route.view import RouteView
+
+
+@dataclass(frozen=True, slots=True)
+class RouteOptions:
+    """Options of a server that are no events, so that no history has them: today's count.
+
+    Attributes:
+        support_acting_master: Whether a slave stands in for its group's missing master.
+        with_order: Whether an ordered topic's route has its order of queues.
+    """
+
+    support_acting_master: bool = False
+    with_order: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PastRoute:
+    """A route as it was.
+
+    Attributes:
+        at_ms: The instant, epoch milliseconds.
+        body: TopicRouteData as JSON, as the HTTP port and new clients get it.
+        last_change: The newest change of it that had been by then.
+    """
+
+    topic: str
+    at_ms: int
+    body: bytes
+    last_change: Reason
+
+
+def route_as_of(history: RouteHistory, topic: str, at_ms: int, options: RouteOptions | None = None) -> PastRoute:
+    """The route that a client got at an instant; blocks.
+
+    Args:
+        history: Opened.
+        topic: Any topic.
+        at_ms: Epoch milliseconds, log time; changes of that very millisecond are included.
+        options: Of the server that answered.
+
+    Raises:
+        NotInHistory: No broker served the topic then, or the history does not say; tells which.
+        TableSchemaMismatch: The tables cannot be read.
+    """
+    history.check_covers(at_ms)
+    options = options or RouteOptions()
+    rows = _rows_of_topic(history, topic, at_ms, with_order=options.with_order)
+    last = max(_relevant(topic, rows), key=position, default=None)
+    if last is None:
+        raise NotInHistory(f"no route for topic {topic} as of {instant(at_ms)}: {_when_known(history, topic)}")
+    body = route_body(table_of(rows), topic, options)
+    if body is None:
+        why = f"{last.cause} of {last.broker_name} at {instant(last.at_ms)}"
+        why += f": {last.detail}" if last.detail else ""
+        where = f"partition {last.partition} offset {last.offset}"
+        raise NotInHistory(f"no route for topic {topic} as of {instant(at_ms)}; the last change was {why} ({where})")
+    return PastRoute(topic, at_ms, body, reason_of(last))
+
+
+def route_body(table: RouteTable, topic: str, options: RouteOptions) -> bytes | None:
+    """The route as the HTTP port tells it; None where there is none."""
+    answers = RouteAnswers(RouteView(table, {}, partitions=1), support_acting_master=options.support_acting_master)
+    return answers.route_body(topic, strict=True, with_order=options.with_order)
+
+
+def table_of(rows: Iterable[RouteChange]) -> RouteTable:
+    """The table that rows make up."""
+    table = RouteTable()
+    reducer.apply(table, rows)
+    return table
+
+
+def _rows_of_topic(history: RouteHistory, topic: str, at_ms: int, *, with_order: bool) -> list[RouteChange]:
+    """Of all rows valid then, those that the topic's route depends on."""
+    offers = history.as_of(
+        at_ms, one_of("kind", (ChangeKind.QUEUE_DATA, ChangeKind.TOPIC_MAPPING)), equals("topic", topic)
+    )
+    names = {row.broker_name for row in offers if row.broker_name is not None}
+    kinds = one_of("kind", (ChangeKind.BROKER_DATA, ChangeKind.BROKER_LIVE))
+    brokers = history.as_of(at_ms, kinds, one_of("broker_name", names)) if names else []
+    orders = []
+    if with_order:
+        in_namespace = equals("namespace", ORDER_TOPIC_CONFIG)
+        orders = history.as_of(at_ms, equals("kind", ChangeKind.KV), in_namespace, equals("key", topic))
+    return [*offers, *brokers, *orders]
+
+
+def _relevant(topic: str, rows: Iterable[RouteChange]) -> Iterable[RouteChange]:
+    """Those whose change was one of the topic's route: not of brokers at a time when they did not offer it."""
+    newest: dict[object, RouteChange] = {}
+    for row in sorted(rows, key=position):  # of a key, a row that is not stored yet comes after the stored one
+        newest[
+            row.kind, row.broker_name, row.cluster if row.kind == ChangeKind.BROKER_LIVE else "", row.broker_addr
+        ] = row
+    offering = {r.broker_name for r in newest.values() if r.kind == ChangeKind.QUEUE_DATA and not r.gone}
+    for row in newest.values():
+        if row.kind in (ChangeKind.QUEUE_DATA, ChangeKind.TOPIC_MAPPING, ChangeKind.KV) or (
+            row.broker_name in offering and (row.kind == ChangeKind.BROKER_DATA or row.filter_servers)
+        ):
+            yield row
+
+
+def _when_known(history: RouteHistory, topic: str) -> str:
+    first_ms = history.first_ms(equals("kind", ChangeKind.QUEUE_DATA), equals("topic", topic))
+    if first_ms is None:
+        return "the history knows no such topic"
+    return f"the history knows it from {instant(first_ms)} on"

@@ -1,0 +1,77 @@
+"""``route``, and mqadmin's ``topicRoute``: the route of now from a name server, that of then from the history."""
+
+from typing import Annotated
+
+import typer
+
+from namesrv_stream.client import mqadmin_tables
+from namesrv_stream.client.command_line import JsonOption, Target, asks, emit, json_text
+from namesrv_stream.client.mqadmin_tables import printable
+from namesrv_stream.client.question_commands import show_route
+from namesrv_stream.client.route import decode_topic_route
+from namesrv_stream.clock import SystemClock
+from namesrv_stream.errors import ConfigError
+from namesrv_stream.settings.command_line import Configuration, ConfOption, DataDirOption, SetOption
+
+AsOfOption = Annotated[
+    str | None,
+    typer.Option(
+        "--as-of",
+        help="The route of then, from the tables of --data-dir: '2026-11-20 03:12' (local), ISO 8601, epoch ms, -2h.",
+        metavar="WHEN",
+    ),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the command line; mqadmin's name works and is not listed."""
+    app.command()(asks(route))
+    app.command("topicRoute", hidden=True)(asks(topic_route))
+
+
+def route(
+    target: Target,
+    topic: Annotated[str | None, typer.Argument(help="The topic.", metavar="TOPIC", show_default=False)] = None,
+    topic_option: Annotated[
+        str | None, typer.Option("--topic", "-t", help="The same, as mqadmin takes it.", metavar="TOPIC")
+    ] = None,
+    as_of: AsOfOption = None,
+    conf: ConfOption = None,
+    data_dir: DataDirOption = None,
+    sets: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show which brokers serve a topic, or served it at another time, and since when and why."""
+    wanted = topic or topic_option
+    if not wanted:
+        raise ConfigError("command line", "TOPIC", "is missing")
+    if as_of is None:
+        show_route(target, wanted, as_json=as_json)
+    else:
+        _show_past_route(Configuration(conf, data_dir, sets or ()), wanted, as_of, as_json=as_json)
+
+
+def topic_route(
+    target: Target,
+    topic: Annotated[str, typer.Option("--topic", "-t", metavar="TOPIC", show_default=False)],
+    as_list: Annotated[bool, typer.Option("--list", "-l", help="A table instead of JSON.")] = False,
+    as_of: AsOfOption = None,
+    conf: ConfOption = None,
+    data_dir: DataDirOption = None,
+    sets: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show which brokers serve a topic, as JSON unless asked for a table."""
+    route(target, topic, None, as_of, conf, data_dir, sets, as_json=as_json or not as_list)
+
+
+def _show_past_route(configuration: Configuration, topic: str, as_of: str, *, as_json: bool) -> None:
+    # Spared to the route of now: Arrow and Delta take a second to import.
+    from namesrv_stream.history.route_question import ask_route
+
+    found = ask_route(configuration.load().settings, topic, as_of, SystemClock().now_ms(), flag="--as-of")
+    if as_json:
+        emit(json_text(found.as_json()))
+    else:
+        emit(mqadmin_tables.topic_route(decode_topic_route(topic, found.route.body)))
+        emit("".join(f"{printable(line)}\n" for line in found.lines()))

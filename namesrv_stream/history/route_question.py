@@ -1,0 +1,71 @@
+"""The question for a topic's route at an instant, as the command line and the HTTP port ask it."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from namesrv_stream.errors import ConfigError
+from namesrv_stream.history.extent import Extent
+from namesrv_stream.history.instants import COMMAND_LINE, instant, parse_instant
+from namesrv_stream.history.past_route import PastRoute, RouteOptions, route_as_of
+from namesrv_stream.history.route_history import RouteHistory
+from namesrv_stream.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class RouteAnswer:
+    """A route as it was, and how much the history knows."""
+
+    route: PastRoute
+    extent: Extent
+
+    def as_json(self) -> dict[str, Any]:
+        """TopicRouteData as name servers tell it, and of when it is and since when and why."""
+        answer: dict[str, Any] = orjson.loads(self.route.body)
+        return answer | {
+            "asOf": self.route.at_ms,
+            "lastChange": self.route.last_change.as_json(),
+            "history": self.extent.as_json(),
+            "notes": self.extent.notes(self.route.at_ms),
+        }
+
+    def lines(self) -> list[str]:
+        """The same for people, but for the route itself."""
+        last = self.route.last_change
+        detail = f": {last.detail}" if last.detail else ""
+        where = f"partition {last.partition} offset {last.offset}"
+        return [
+            f"as of {instant(self.route.at_ms)}; {self.extent.reach()}",
+            f"last change: {instant(last.at_ms)} {last.cause} {last.broker_name or ''}{detail} ({where})",
+            *(f"warning: {note}" for note in self.extent.notes(self.route.at_ms)),
+        ]
+
+
+def ask_route(
+    settings: Settings, topic: str, as_of: str, now_ms: int, *, flag: str, source: str = COMMAND_LINE
+) -> RouteAnswer:
+    """The route of a topic at an instant that somebody wrote; blocks.
+
+    Args:
+        settings: Ours.
+        topic: Any topic.
+        as_of: The instant, as ``instants.parse_instant`` takes it.
+        now_ms: Epoch milliseconds.
+        flag: What gave it, for errors.
+        source: Where the flag was given, for errors.
+
+    Raises:
+        ConfigError: The instant is none, or lies in the future.
+        NotInHistory: There was no route then, or the history does not say; tells which.
+        TableSchemaMismatch: A table is damaged, or not as this version of the code expects.
+    """
+    at_ms = parse_instant(flag, as_of, now_ms, source=source)
+    if at_ms > now_ms:
+        raise ConfigError(source, flag, f"{instant(at_ms)} lies in the future; it is {instant(now_ms)}")
+    name_server = settings.name_server
+    options = RouteOptions(
+        support_acting_master=name_server.support_acting_master, with_order=name_server.order_message_enable
+    )
+    history = RouteHistory.open(settings)
+    return RouteAnswer(route_as_of(history, topic, at_ms, options), history.extent)

@@ -1,0 +1,89 @@
+"""How far a history table reaches: said by each of its commits, so that rows and mark are there together or not at all.
+
+A commit of the history process carries the mark in ``userMetadata``; one of anybody else says nothing of it.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import orjson
+
+from namesrv_stream.errors import TableSchemaMismatch
+
+_NAME = "history"
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryMark:
+    """What a table has seen.
+
+    Attributes:
+        topic_id: Kafka's id of the topic that the offsets are of.
+        changes_id: Delta's id of the ``route_changes`` that was read; "" in tables made from events alone.
+        next_offsets: partition → first offset that the table has not seen; 0 where it is not named.
+        at_ms: partition → highest LogAppendTime below that offset which the table needs, epoch milliseconds.
+    """
+
+    topic_id: str = ""
+    changes_id: str = ""
+    next_offsets: Mapping[int, int] = field(default_factory=dict)
+    at_ms: Mapping[int, int] = field(default_factory=dict)
+
+    def next_offset(self, partition: int) -> int:
+        return self.next_offsets.get(partition, 0)
+
+
+def encode_mark(mark: HistoryMark) -> str:
+    """The mark as a commit's ``userMetadata``."""
+    fields = {
+        "topic_id": mark.topic_id,
+        "changes_id": mark.changes_id,
+        "next_offsets": {str(p): offset for p, offset in sorted(mark.next_offsets.items())},
+        "at_ms": {str(p): at_ms for p, at_ms in sorted(mark.at_ms.items())},
+    }
+    return orjson.dumps({_NAME: fields}).decode()
+
+
+def decode_mark(text: str | None) -> HistoryMark | None:
+    """Inverse of ``encode_mark``; None where the text is not of the history process."""
+    try:
+        fields = orjson.loads(text or "")[_NAME]
+        return HistoryMark(
+            topic_id=fields["topic_id"],
+            changes_id=fields["changes_id"],
+            next_offsets={int(p): int(offset) for p, offset in fields["next_offsets"].items()},
+            at_ms={int(p): int(at_ms) for p, at_ms in fields["at_ms"].items()},
+        )
+    except (orjson.JSONDecodeError, LookupError, TypeError, ValueError):
+        return None
+
+
+def read_mark(table: Path) -> HistoryMark | None:
+    """The mark of a table at its newest version; None where there is no table, or only an empty one.
+
+    Raises:
+        TableSchemaMismatch: The table's log says rows, and of no commit how far they reach.
+    """
+    has_rows = False
+    for commit in _commits(table):
+        for action in map(orjson.loads, commit.read_bytes().splitlines()):
+            mark = decode_mark(action.get("commitInfo", {}).get("userMetadata"))
+            if mark is not None:
+                return mark
+            has_rows |= "add" in action
+        if commit.with_suffix(".checkpoint.parquet").exists() and not _is_first(commit):
+            has_rows = True  # what is before a checkpoint may have been cleaned up
+    if has_rows:
+        raise TableSchemaMismatch(str(table), "none of its commits says how far it reaches; is it another's table?")
+    return None
+
+
+def _commits(table: Path) -> Iterator[Path]:
+    """The commits that are there, newest first."""
+    found = [path for path in (table / "_delta_log").glob("*.json") if path.stem.isdecimal()]
+    yield from sorted(found, reverse=True)
+
+
+def _is_first(commit: Path) -> bool:
+    return int(commit.stem) == 0

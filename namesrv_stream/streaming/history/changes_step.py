@@ -1,0 +1,152 @@
+"""The tables made from ``route_changes``: each goes on from its own mark, in steps, and catches up after a loss."""
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from namesrv_stream.route.changes import ChangeKind
+from namesrv_stream.snapshot.history_mark import HistoryMark
+from namesrv_stream.snapshot.table_reader import open_table, read_state
+from namesrv_stream.streaming.history.changes_source import ChangesSource
+from namesrv_stream.streaming.history.history_table import HistoryTable
+from namesrv_stream.streaming.history.lost_changes import StateTime, rows_to_catch_up
+from namesrv_stream.streaming.history.row_keys import HISTORY_KINDS
+from namesrv_stream.tables import (
+    BROKER_SESSIONS,
+    ROUTE_HISTORY,
+    ROUTE_STATE,
+    STATE_SCHEMA,
+    TOPIC_ROUTE_HISTORY,
+    table_path,
+)
+from namesrv_stream.tables.columns import ROW_SCHEMA
+
+_LOG = logging.getLogger(__name__)
+
+#: Table → kinds of the rows that it is made from.
+KINDS: Final[Mapping[str, tuple[str, ...]]] = {
+    ROUTE_HISTORY: HISTORY_KINDS,
+    TOPIC_ROUTE_HISTORY: (ChangeKind.QUEUE_DATA,),
+    BROKER_SESSIONS: (ChangeKind.BROKER_LIVE,),
+}
+_PLACE: Final = ("partition", "offset", "seq", "at_ms", "kind", "gone", "cause", "detail")
+_QUEUES: Final = ("read_queue_nums", "write_queue_nums", "perm", "topic_sys_flag")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Changes that a table has not seen.
+
+    Attributes:
+        begin: partition → first offset.
+        end: partition → the offset after the last.
+        changes: Columns of ``RouteChange``.
+        has_changes: Whether there are any.
+        mark: How far the table reaches with them.
+    """
+
+    begin: Mapping[int, int]
+    end: Mapping[int, int]
+    changes: DataFrame
+    has_changes: bool
+    mark: HistoryMark
+
+
+def next_step(
+    spark: SparkSession,
+    table: HistoryTable,
+    source: ChangesSource,
+    begin: Mapping[int, int],
+    end: Mapping[int, int],
+    limit: int,
+) -> Step:
+    """Read what comes after ``begin``; blocks.
+
+    Args:
+        spark: The session.
+        table: Whose step it is.
+        source: ``route_changes``.
+        begin: partition → first offset that the table has not seen.
+        end: partition → the offset after the last to read.
+        limit: Rows at most.
+    """
+    at_ms = table.mark.at_ms
+    rows, reached = source.rows(KINDS[table.name], begin, end, at_ms, limit)
+    last = rows.group_by("partition").aggregate([("at_ms", "max")]).to_pylist()
+    mark = HistoryMark(
+        source.topic_id, source.changes_id, reached, {**at_ms, **{r["partition"]: r["at_ms_max"] for r in last}}
+    )
+    return Step(begin, reached, spark.createDataFrame(rows), rows.num_rows > 0, mark)
+
+
+def unseen_partitions(mark: HistoryMark, source: ChangesSource) -> list[int]:
+    """Partitions of which changes were removed before a table saw them, or were made anew by a rebuild."""
+    if mark.changes_id not in ("", source.changes_id):
+        return sorted(source.committed)
+    return [p for p, offset in source.removed_below.items() if offset > mark.next_offset(p)]
+
+
+def catching_up(
+    spark: SparkSession, tables_dir: Path, table: HistoryTable, source: ChangesSource, partitions: Collection[int]
+) -> Step | None:
+    """The step over what cannot be read any more, to where ``route_state`` stands; blocks.
+
+    Returns:
+        None where the state does not reach far enough yet; it will soon.
+    """
+    folder = table_path(tables_dir, ROUTE_STATE)
+    found = open_table(folder, STATE_SCHEMA)
+    live, fold_states = read_state(found, tables_dir) if found else (STATE_SCHEMA.empty_table(), {})
+    begin = {p: table.mark.next_offset(p) for p in source.committed}
+    state = {
+        p: StateTime(s.next_offset, s.at_ms)
+        for p, s in fold_states.items()
+        if p in partitions and s.next_offset >= max(begin[p], source.removed_below[p])
+    }
+    if state.keys() != set(partitions):
+        _LOG.info("%s waits for route_state to cover what it has missed", table.name)
+        return None
+    for partition in sorted(partitions):
+        text = (
+            "%s: changes of partition %d from offset %d on were removed, or made anew: goes on from route_state at %d"
+        )
+        _LOG.warning(text, table.name, partition, begin[partition], state[partition].next_offset)
+    own = live.filter(pc.field("kind").isin(list(KINDS[table.name]))).select(ROW_SCHEMA.names)
+    lasting, content = _LASTING[table.name](table.rows())
+    changes = rows_to_catch_up(lasting, spark.createDataFrame(own.cast(ROW_SCHEMA)), content, begin, state)
+    end = {p: state[p].next_offset if p in state else offset for p, offset in begin.items()}
+    at_ms = {**table.mark.at_ms, **{p: s.at_ms for p, s in state.items()}}
+    return Step(begin, end, changes, True, HistoryMark(source.topic_id, source.changes_id, end, at_ms))
+
+
+def _lasting_routes(rows: DataFrame) -> tuple[DataFrame, tuple[str, ...]]:
+    keys = {"cluster", "broker_name", "broker_addr", "topic", "server_id", "namespace", "key"}
+    content = tuple(name for name in ROW_SCHEMA.names if name not in keys and name not in _PLACE)
+    return rows.where("valid_to IS NULL"), content
+
+
+def _lasting_topics(rows: DataFrame) -> tuple[DataFrame, tuple[str, ...]]:
+    return rows.where("valid_to IS NULL").withColumn("kind", f.lit(str(ChangeKind.QUEUE_DATA))), _QUEUES
+
+
+def _lasting_sessions(rows: DataFrame) -> tuple[DataFrame, tuple[str, ...]]:
+    lasting = rows.where("down_at IS NULL").select(
+        *("partition", "cluster", "broker_name", "broker_addr", "broker_id"),
+        f.lit(str(ChangeKind.BROKER_LIVE)).alias("kind"),
+        f.lit(False).alias("gone"),
+    )
+    return lasting, ()
+
+
+_Lasting = Callable[[DataFrame], tuple[DataFrame, tuple[str, ...]]]
+_LASTING: Final[Mapping[str, _Lasting]] = {
+    ROUTE_HISTORY: _lasting_routes,
+    TOPIC_ROUTE_HISTORY: _lasting_topics,
+    BROKER_SESSIONS: _lasting_sessions,
+}

@@ -1,0 +1,89 @@
+"""The log's clock through a range of events: the highest LogAppendTime so far, as ``at_ms`` of ``route_changes``.
+
+Three narrow columns, read without Spark: what it says of a minute's events takes Spark a second of a processor.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+
+from namesrv_stream.streaming.history.file_ranges import FileRanges, within
+from namesrv_stream.tables import BROKER_EVENTS, HISTORY_SCHEMAS
+
+MINUTE_MS: Final = 60_000
+_COLUMNS: Final = ("partition", "offset", "at")
+
+_Longs = np.ndarray[Any, np.dtype[np.int64]]
+
+
+@dataclass(frozen=True, slots=True)
+class EventClocks:
+    """The clock at each event of a range.
+
+    Attributes:
+        since_ms: partition → the clock before the range, where it is known, epoch milliseconds.
+        offsets: partition → offsets of its events, ascending.
+        clocks: partition → the clock at each of those.
+        is_steady: Whether no event of the range had a LogAppendTime below the clock.
+    """
+
+    since_ms: Mapping[int, int]
+    offsets: Mapping[int, _Longs]
+    clocks: Mapping[int, _Longs]
+    is_steady: bool
+
+    def after(self) -> dict[int, int]:
+        """partition → the clock after the range."""
+        return {**self.since_ms, **{p: int(clock[-1]) for p, clock in self.clocks.items()}}
+
+    def ended_minutes(self) -> tuple[dict[int, int], dict[int, int]]:
+        """Which part of the range is of minutes that have ended by its last event.
+
+        Returns:
+            partition → offset of the first event of the minute that runs, for partitions with an ended one; and
+            partition → the clock before that event.
+        """
+        ends: dict[int, int] = {}
+        before = dict(self.since_ms)
+        for partition, clock in self.clocks.items():
+            first = int(np.searchsorted(clock, clock[-1] // MINUTE_MS * MINUTE_MS))
+            if first > 0:
+                ends[partition] = int(self.offsets[partition][first])
+                before[partition] = int(clock[first - 1])
+        return ends, before
+
+
+def read_clocks(
+    folder: Path, begin: Mapping[int, int], end: Mapping[int, int], since_ms: Mapping[int, int]
+) -> EventClocks:
+    """Read the clocks of events in ``broker_events``; blocks.
+
+    Args:
+        folder: Of the table.
+        begin: partition → first offset.
+        end: The same partitions → the offset after the last.
+        since_ms: partition → the clock before the range, where it is known.
+    """
+    schema = pa.schema([HISTORY_SCHEMAS[BROKER_EVENTS].field(name) for name in _COLUMNS])
+    dataset = FileRanges(DeltaTable(folder), folder, schema).dataset(begin, end)
+    return clocks_of(dataset.to_table(filter=within(begin, end)), since_ms)
+
+
+def clocks_of(events: pa.Table, since_ms: Mapping[int, int]) -> EventClocks:
+    """The clocks of events, columns partition, offset and at, in any order."""
+    offsets: dict[int, _Longs] = {}
+    clocks: dict[int, _Longs] = {}
+    is_steady = True
+    for partition in pc.unique(events["partition"]).to_pylist():
+        own = events.filter(pc.field("partition") == partition).sort_by("offset")
+        at_ms: _Longs = own["at"].cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64()).to_numpy()
+        clock = np.maximum(np.maximum.accumulate(at_ms), since_ms.get(partition, 0))
+        is_steady = is_steady and bool((clock == at_ms).all())
+        offsets[partition], clocks[partition] = own["offset"].to_numpy(), clock
+    return EventClocks(since_ms, offsets, clocks, is_steady)

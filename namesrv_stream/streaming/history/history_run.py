@@ -1,0 +1,146 @@
+"""One run: every history table brought to where the job has committed ``route_changes``, never further."""
+
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+
+from pyspark.sql import SparkSession
+
+from namesrv_stream.errors import ConfigError
+from namesrv_stream.settings import Settings
+from namesrv_stream.streaming.history.changes_source import ChangesSource
+from namesrv_stream.streaming.history.changes_step import Step, catching_up, next_step, unseen_partitions
+from namesrv_stream.streaming.history.event_clocks import read_clocks
+from namesrv_stream.streaming.history.event_rows import read_records
+from namesrv_stream.streaming.history.events_step import ReadRecords, events_between, write_events, write_minutes
+from namesrv_stream.streaming.history.heard import heard
+from namesrv_stream.streaming.history.history_table import HistoryTable
+from namesrv_stream.streaming.history.history_tables import ensure_history_tables
+from namesrv_stream.streaming.history.intervals import write_intervals
+from namesrv_stream.streaming.history.ranges import is_empty, step_end
+from namesrv_stream.streaming.history.session_rows import write_sessions
+from namesrv_stream.streaming.topic import TopicExtent
+from namesrv_stream.tables import (
+    BROKER_EVENTS,
+    BROKER_SESSIONS,
+    HEARTBEAT_MINUTES,
+    ROUTE_HISTORY,
+    TOPIC_ROUTE_HISTORY,
+)
+
+_LOG = logging.getLogger(__name__)
+
+
+class HistoryRun:
+    """Writes the tables; of one thread, and the only writer.
+
+    Args:
+        spark: The session.
+        settings: Ours.
+        read: Reads records of Kafka; for tests, of elsewhere.
+    """
+
+    def __init__(self, spark: SparkSession, settings: Settings, read: ReadRecords | None = None) -> None:
+        self._spark = spark
+        self._settings = settings
+        self._tables_dir = settings.data.tables_dir
+        self._read = read or partial(read_records, spark, settings)
+        self._has_tables = False
+        # (id of route_changes, table) → partition → first offset not looked at. Where there was nothing to write, the
+        # table's mark stays behind.
+        self._looked: dict[tuple[str, str], Mapping[int, int]] = {}
+        self._heartbeats_s = -float("inf")
+
+    def run(self, extent: TopicExtent) -> dict[str, int] | None:
+        """Write what there is; blocks.
+
+        Args:
+            extent: What Kafka holds.
+
+        Returns:
+            Table → rows written or changed, of events and minutes: records; None where there is no ``route_changes``.
+
+        Raises:
+            TableSchemaMismatch: A table is not as this version of the code expects.
+            ConfigError: The tables and the topic are of different logs.
+        """
+        source = ChangesSource.open(self._tables_dir)
+        if source is None:
+            return None
+        self._check(source, extent)
+        limit = self._settings.history.max_records
+        events = self._table(BROKER_EVENTS)
+        written = {
+            BROKER_EVENTS: write_events(events, self._read, source.topic_id, extent.earliest, source.committed, limit)
+        }
+        interval_s = self._settings.history.heartbeats_interval_ms / 1000
+        is_due = time.monotonic() - self._heartbeats_s >= interval_s
+        if is_due:
+            minutes = self._table(HEARTBEAT_MINUTES)
+            written[HEARTBEAT_MINUTES] = write_minutes(minutes, events, self._settings.liveness.max_timeout_ms, limit)
+        for name in (ROUTE_HISTORY, TOPIC_ROUTE_HISTORY):
+            written[name] = self._write_intervals(self._table(name), source)
+        written[BROKER_SESSIONS] = self._write_sessions(self._table(BROKER_SESSIONS), source, events, is_due)
+        if is_due:
+            self._heartbeats_s = time.monotonic()
+        return written
+
+    def _check(self, source: ChangesSource, extent: TopicExtent) -> None:
+        if source.topic_id != extent.topic_id:
+            reason = f"is {extent.topic_id} in Kafka and {source.topic_id} in route_changes: they are of different logs"
+            raise ConfigError(str(self._tables_dir), "topic id", reason)
+        if not self._has_tables:
+            ensure_history_tables(self._spark, self._settings, source.topic_id)
+            self._has_tables = True
+
+    def _table(self, name: str) -> HistoryTable:
+        return HistoryTable(self._spark, self._tables_dir, name)
+
+    def _write_intervals(self, table: HistoryTable, source: ChangesSource) -> int:
+        written = 0
+        unseen = unseen_partitions(table.mark, source)
+        if unseen:
+            step = catching_up(self._spark, self._tables_dir, table, source, unseen)
+            if step is None:
+                return 0
+            written += write_intervals(table, step.changes, step.mark)
+        begin = self._not_looked_at(table, source)
+        while not is_empty(begin, source.committed):
+            step = next_step(self._spark, table, source, begin, source.committed, self._settings.history.max_records)
+            if step.has_changes:
+                written += write_intervals(table, step.changes, step.mark)
+            begin = self._looked[source.changes_id, table.name] = step.end
+        return written
+
+    def _not_looked_at(self, table: HistoryTable, source: ChangesSource) -> Mapping[int, int]:
+        looked = self._looked.get((source.changes_id, table.name), {})
+        return {p: max(table.mark.next_offset(p), looked.get(p, 0)) for p in source.committed}
+
+    def _write_sessions(self, table: HistoryTable, source: ChangesSource, events: HistoryTable, is_due: bool) -> int:
+        written = 0
+        unseen = unseen_partitions(table.mark, source)
+        if unseen:
+            step = catching_up(self._spark, self._tables_dir, table, source, unseen)
+            if step is None:
+                return 0
+            written += self._write_session_step(table, step, events)
+        end = {p: min(offset, events.mark.next_offset(p)) for p, offset in source.committed.items()}
+        limit = self._settings.history.max_records
+        while True:
+            begin = {p: table.mark.next_offset(p) for p in end}
+            step = next_step(self._spark, table, source, begin, step_end(begin, end, limit), limit)
+            if is_empty(begin, step.end):
+                return written
+            # Who merely stays up is brought up to date now and then: each time costs a file for each day on which
+            # one of them came up.
+            if not (step.has_changes or is_due or step.end != end):
+                return written
+            written += self._write_session_step(table, step, events)
+
+    def _write_session_step(self, table: HistoryTable, step: Step, events: HistoryTable) -> int:
+        clocks = read_clocks(events.path, step.begin, step.end, table.mark.at_ms)
+        hearings = heard(events_between(events, step.begin, step.end, table.mark.at_ms), clocks)
+        after_ms = {p: max(at_ms, step.mark.at_ms.get(p, 0)) for p, at_ms in clocks.after().items()}
+        return write_sessions(table, step.changes, hearings, replace(step.mark, at_ms={**step.mark.at_ms, **after_ms}))

@@ -1,0 +1,64 @@
+"""The SparkSession of the history process: one core, a small heap, and Delta's own writer."""
+
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from namesrv_stream.settings import Settings
+from namesrv_stream.streaming.session import build_session
+
+#: What reading and writing Delta tables needs.
+DELTA: Final = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    # Unset, each look at a table's log is a job of 50 tasks.
+    "spark.databricks.delta.snapshotPartitions": "1",
+    # INT96, Spark's default, has no statistics and is unknown to others.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.compression.codec": "zstd",
+    # Rows go to the file of their day as they come; else each task sorts them by day first.
+    "spark.sql.maxConcurrentOutputFileWriters": "4",
+    # A commit without rows still says how far the table reaches.
+    "spark.databricks.delta.skipRecordingEmptyCommits": "false",
+    # The source of each MERGE of ours is rows in memory, the same at each look.
+    "spark.databricks.delta.merge.materializeSource": "none",
+}
+#: The rows of a run are few, and each statement is another.
+SMALL_RUNS: Final = {
+    # To compile a statement takes several times as long as to interpret it.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    # A broadcast is a job of its own.
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
+}
+_HISTORY: Final = {
+    "spark.app.name": "namesrv-stream history",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.default.parallelism": "1",
+    # VACUUM lists a table's folders in so many tasks; by default 10,000, which take a minute to do nothing.
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "1",
+    # A row group waits in memory until it is written: a quarter of Parquet's default for a quarter of the heap.
+    "spark.hadoop.parquet.block.size": str(16 << 20),
+}
+
+
+def build_history_session(settings: Settings) -> SparkSession:
+    """Start the JVM, or join the one that ``spark-submit`` started; blocks for some seconds.
+
+    Raises:
+        PrerequisiteMissing: The jars are not there.
+    """
+    history = settings.history
+    own = {
+        "spark.master": history.master,
+        "spark.driver.memory": history.driver_memory,
+        "spark.databricks.delta.optimize.maxFileSize": str(history.optimize_file_bytes),
+        "spark.databricks.delta.optimize.minFileSize": str(history.optimize_file_bytes // 2),
+    }
+    return build_session(settings, DELTA | SMALL_RUNS | _HISTORY | own, history_scratch_dir(settings))
+
+
+def history_scratch_dir(settings: Settings) -> Path:
+    """Where this process's Spark keeps what need not survive; the job's empties its own when it starts."""
+    return settings.data.dir / "scratch-history"

@@ -1,0 +1,163 @@
+"""The history tables over years: joined, cleaned, given new columns, and brought on after what they missed."""
+
+import logging
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from namesrv_stream.errors import ConfigError
+from namesrv_stream.snapshot.history_mark import read_mark
+from namesrv_stream.streaming.compaction import clean_up
+from namesrv_stream.streaming.history.history_tables import ensure_history_tables, sql_name
+from namesrv_stream.streaming.history.session import SMALL_RUNS
+from namesrv_stream.streaming.history.upkeep import Upkeep
+from namesrv_stream.tables import (
+    BROKER_EVENTS,
+    BROKER_SESSIONS,
+    HEARTBEAT_MINUTES,
+    HISTORY_SCHEMAS,
+    ROUTE_HISTORY,
+    TOPIC_ROUTE_HISTORY,
+    table_path,
+)
+from tests.support.builders import RW, a_registration
+from tests.support.history import TOPIC_ID, HistoryRig
+
+pytestmark = [pytest.mark.spark]
+
+_DAY_MS = 86_400_000
+_KEEPS = a_registration(timeout_ms=3_000)
+_GOES = a_registration("10.0.0.2:10911", broker_name="broker-b", timeout_ms=3_000)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _small_runs(spark: SparkSession) -> Iterator[None]:
+    before = {name: str(spark.conf.get(name)) for name in SMALL_RUNS}
+    for name, value in SMALL_RUNS.items():
+        spark.conf.set(name, value)
+    yield
+    for name, value in before.items():
+        spark.conf.set(name, value)
+
+
+def _files(rig: HistoryRig, table: str) -> int:
+    return len(DeltaTable(table_path(rig.dir, table)).file_uris())
+
+
+def test_upkeep_joins_files_and_removes_what_is_past_its_retention_but_nothing_that_lasts(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    keep = {f"history__{name}_retention_ms": _DAY_MS for name in ("events", "minutes", "sessions", "routes")}
+    rig = HistoryRig(spark, tmp_path, history__heartbeats_interval_ms=1, **keep)
+    log = rig.log
+    log.register(_KEEPS)
+    log.register(_GOES)
+    rig.commit_and_write()
+    log.unregister(_GOES)
+    rig.commit_and_write()
+    for _ in range(2):
+        log.tick(2 * _DAY_MS)
+        log.heard(_KEEPS)
+        rig.commit_and_write()
+    upkeep = Upkeep(spark, rig.settings)
+    marks = {table: read_mark(table_path(rig.dir, table)) for table in HISTORY_SCHEMAS}
+    events = len(rig.rows(BROKER_EVENTS))
+    files = _files(rig, BROKER_EVENTS)
+    upkeep.join_files()
+    assert _files(rig, BROKER_EVENTS) < files
+    assert len(rig.rows(BROKER_EVENTS)) == events
+    upkeep.clean_up()
+    assert {r["offset"] for r in rig.rows(BROKER_EVENTS)} == {5, 6}
+    assert rig.rows(HEARTBEAT_MINUTES) == []
+    assert {r["broker_name"] for r in rig.rows(BROKER_SESSIONS)} == {"broker-a"}
+    assert {r["broker_name"] for r in rig.rows(TOPIC_ROUTE_HISTORY)} == {"broker-a"}
+    assert all(r["valid_to"] is None for r in rig.rows(ROUTE_HISTORY))
+    assert {table: read_mark(table_path(rig.dir, table)) for table in HISTORY_SCHEMAS} == marks
+    log.heard(_KEEPS, after_ms=1_000)
+    rig.restart()
+    rig.commit_and_write()
+    assert {r["offset"] for r in rig.rows(BROKER_EVENTS)} == {5, 6, 7}
+
+
+def test_upkeep_is_done_when_it_is_time_and_not_before(spark: SparkSession, tmp_path: Path) -> None:
+    rig = HistoryRig(spark, tmp_path)
+    rig.log.register(_KEEPS)
+    rig.commit_and_write()
+    for _ in range(2):
+        rig.log.tick(1_000)
+        rig.commit_and_write()
+        rig.log.tick(_DAY_MS)
+    rig.commit_and_write()
+    upkeep, now_ms = Upkeep(spark, rig.settings), 1_000_000_000
+    before = _files(rig, BROKER_EVENTS)
+    upkeep.run(now_ms)
+    upkeep.run(now_ms + rig.settings.history.upkeep_interval_ms - 1)
+    assert _files(rig, BROKER_EVENTS) == before
+    upkeep.run(now_ms + rig.settings.history.upkeep_interval_ms)
+    assert _files(rig, BROKER_EVENTS) < before
+
+
+def test_after_changes_were_removed_unseen_it_goes_on_from_route_state_and_says_so(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig = HistoryRig(spark, tmp_path, streaming__changes_retention_ms=_DAY_MS)
+    log = rig.log
+    log.register(_KEEPS)
+    log.register(_GOES)
+    rig.commit_and_write()
+    # The history is away for days: broker-b goes, a topic comes, and of both the rows are removed.
+    log.unregister(_GOES)
+    log.register(a_registration(timeout_ms=3_000, topics={"new": RW, "baseTopic": RW}, registration_hash="second"))
+    new_at_ms = log.now_ms
+    rig.commit()
+    log.tick(20 * _DAY_MS)
+    log.heard(_KEEPS)
+    rig.commit()
+    rig.compact()
+    clean_up(rig.settings)
+    with caplog.at_level(logging.WARNING, "namesrv_stream"):
+        rig.write()
+    assert "route_history: changes of partition 0 from offset 2 on were removed" in caplog.text
+    assert new_at_ms
+    topics = [r for r in rig.rows(TOPIC_ROUTE_HISTORY) if r["valid_to"] is None]
+    assert {(r["topic"], r["broker_name"]) for r in topics if not r["gone"]} == {
+        (topic, name) for name, group in log.groups.groups.items() for topic in group.topics
+    }
+    gone = [r for r in topics if r["gone"]]
+    assert {r["cause"] for r in gone} == {"state_rebuilt"}
+    assert {r["seq"] < 0 for r in gone} == {True}
+    sessions = {r["broker_name"]: r for r in rig.rows(BROKER_SESSIONS)}
+    assert sessions["broker-b"]["down_cause"] == "state_rebuilt"
+    log.register(_GOES)
+    rig.commit_and_write()
+    rows = [r for r in rig.rows(ROUTE_HISTORY) if r["kind"] == "broker_data" and r["broker_name"] == "broker-b"]
+    assert [r["valid_to"] for r in rows[:-1]] == [r["valid_from"] for r in rows[1:]]
+
+
+def test_a_table_of_an_older_version_gets_the_columns_that_it_lacks(spark: SparkSession, tmp_path: Path) -> None:
+    rig = HistoryRig(spark, tmp_path)
+    path = table_path(rig.dir, BROKER_SESSIONS)
+    ensure_history_tables(spark, rig.settings, TOPIC_ID)
+    text = (Path(__file__).parents[2] / "schemas" / f"{BROKER_SESSIONS}.sql").read_text().split(";\n")[0]
+    lines = [line for line in text.splitlines() if not line.strip().startswith("down_detail")]
+    older = "\n".join(lines).replace("CREATE TABLE broker_sessions", f"CREATE TABLE {sql_name(path)}")
+    properties = DeltaTable(path).metadata().configuration
+    shutil.rmtree(path)
+    kept = ",\n".join(f"  '{k}' = '{v}'" for k, v in properties.items() if k.startswith("namesrv_stream."))
+    spark.sql(older.replace("TBLPROPERTIES (\n", f"TBLPROPERTIES (\n{kept},\n"))
+    ensure_history_tables(spark, rig.settings, TOPIC_ID)
+    assert {f.name for f in DeltaTable(path).schema().fields} == set(HISTORY_SCHEMAS[BROKER_SESSIONS].names)
+    rig.log.register(_KEEPS)
+    rig.commit_and_write()
+    assert len(rig.rows(BROKER_SESSIONS)) == 1
+
+
+def test_tables_of_another_topic_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    rig = HistoryRig(spark, tmp_path)
+    ensure_history_tables(spark, rig.settings, TOPIC_ID)
+    with pytest.raises(ConfigError, match="the log is another one"):
+        ensure_history_tables(spark, rig.settings, "another")

@@ -1,0 +1,167 @@
+"""What the history tables must say, by their definitions: from the logs and the rows of the fold, one after another."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from namesrv_stream.errors import EventDecodeError
+from namesrv_stream.route.changes import KEY_COLUMNS, ChangeKind, RouteChange
+from namesrv_stream.route.event_json import decode_record
+from namesrv_stream.route.events import BrokerHeartbeat, BrokerRegistered
+from tests.support.builders import Log
+
+Key = tuple[Any, ...]
+
+
+class Hearing(NamedTuple):
+    """A broker process heard: (cluster, name, address), by a server, at the log's clock."""
+
+    partition: int
+    offset: int
+    broker: tuple[str, str, str]
+    server_id: str
+    at_ms: int
+
+
+def instant(at_ms: int) -> datetime:
+    return datetime.fromtimestamp(at_ms / 1000, tz=UTC)
+
+
+def clocks(log: Log) -> list[int]:
+    """Of each record, the highest LogAppendTime so far."""
+    found: list[int] = []
+    for record in log.records:
+        found.append(max(record.at_ms, found[-1] if found else 0))
+    return found
+
+
+def hearings(log: Log) -> Iterator[Hearing]:
+    for record, clock_ms in zip(log.records, clocks(log), strict=True):
+        try:
+            events = decode_record(record.value)
+        except EventDecodeError:
+            continue
+        for event in events:
+            if isinstance(event, BrokerHeartbeat):
+                key, name = event.live_key, event.broker_name
+            elif isinstance(event, BrokerRegistered):
+                key, name = event.registration.live_key, event.registration.broker_name
+            else:
+                continue
+            broker = (key.cluster, name, key.broker_addr)
+            yield Hearing(record.partition, record.offset, broker, event.origin.server_id, clock_ms)
+
+
+def key_of(change: RouteChange) -> Key:
+    return (change.kind, *(getattr(change, name) for name in KEY_COLUMNS[ChangeKind(change.kind)]))
+
+
+def intervals(changes: Iterable[RouteChange]) -> list[tuple[RouteChange, int | None]]:
+    """Each change that lasted, with the ``at_ms`` at which the key's next one came; in log order."""
+    of_key: dict[Key, list[RouteChange]] = defaultdict(list)
+    for change in changes:
+        if change.kind in KEY_COLUMNS and change.kind != ChangeKind.REGISTRATION:
+            of_key[key_of(change)].append(change)
+    found: list[tuple[RouteChange, int | None]] = []
+    for rows in of_key.values():
+        ends = [row.at_ms for row in rows[1:]]
+        found += [(r, end) for r, end in zip(rows, [*ends, None], strict=True) if end is None or end > r.at_ms]
+    return sorted(found, key=lambda pair: pair[0][:3])
+
+
+def sessions(log: Log) -> list[dict[str, Any]]:
+    """Rows of ``broker_sessions``, in log order."""
+    rows_at: dict[int, list[RouteChange]] = defaultdict(list)
+    for change in log.output.changes:
+        if change.kind == ChangeKind.BROKER_LIVE:
+            rows_at[change.offset].append(change)
+    heard_at: dict[int, list[Hearing]] = defaultdict(list)
+    for hearing in hearings(log):
+        heard_at[hearing.offset].append(hearing)
+    up: dict[tuple[str, str, str], dict[str, Any]] = {}
+    found: list[dict[str, Any]] = []
+    for offset in range(len(log.records)):
+        for row in rows_at[offset]:
+            broker = (row.cluster or "", row.broker_name or "", row.broker_addr or "")
+            if row.gone:
+                session = up.pop(broker)
+                session |= {"down_at": instant(row.at_ms), "down_cause": row.cause, "down_detail": row.detail}
+                session["down_offset"] = row.offset
+            elif broker in up:
+                up[broker]["timeout_ms"] = row.timeout_ms
+            else:
+                up[broker] = _new_session(row)
+                found.append(up[broker])
+        for hearing in heard_at[offset]:
+            if hearing.broker in up:
+                _hear(up[hearing.broker], hearing)
+    for session in found:
+        heard_ms = session.pop("heard_ms")
+        session["last_heard_at"] = instant(heard_ms) if heard_ms is not None else None
+    return [s for s in found if s["down_at"] is None or s["up_at"] < s["down_at"]]
+
+
+def _new_session(row: RouteChange) -> dict[str, Any]:
+    return {
+        "cluster": row.cluster,
+        "broker_name": row.broker_name,
+        "broker_addr": row.broker_addr,
+        "broker_id": row.broker_id,
+        "up_at": instant(row.at_ms),
+        "down_at": None,
+        "up_cause": row.cause,
+        "down_cause": None,
+        "down_detail": None,
+        "timeout_ms": row.timeout_ms,
+        "heartbeats": 0,
+        "longest_gap_ms": None,
+        "heard_ms": None,
+        "partition": row.partition,
+        "offset": row.offset,
+        "seq": row.seq,
+        "down_offset": None,
+        "up_day": instant(row.at_ms).date(),
+    }
+
+
+def _hear(session: dict[str, Any], hearing: Hearing) -> None:
+    session["heartbeats"] += 1
+    if session["heard_ms"] is not None:
+        gap_ms = hearing.at_ms - session["heard_ms"]
+        session["longest_gap_ms"] = max(gap_ms, session["longest_gap_ms"] or 0)
+    session["heard_ms"] = hearing.at_ms
+
+
+def minutes(log: Log, lookback_ms: int) -> list[dict[str, Any]]:
+    """Rows of ``heartbeat_minutes`` but for the quantiles, whose gaps are in ``gaps``; in order of key and minute.
+
+    Args:
+        log: The log.
+        lookback_ms: A gap longer than this may be there or not: it is left out, and ``gaps`` then is None.
+    """
+    running_ms = max(clocks(log), default=0) // 60_000 * 60_000
+    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    last: dict[tuple[Any, ...], int] = {}
+    for hearing in hearings(log):
+        key = (*hearing.broker, hearing.server_id)
+        gap_ms = hearing.at_ms - last[key] if key in last else None
+        last[key] = hearing.at_ms
+        minute_ms = hearing.at_ms // 60_000 * 60_000
+        if minute_ms >= running_ms:
+            continue
+        row = found.setdefault((*key, minute_ms), {"heartbeats": 0, "gaps": [], "first_at": instant(hearing.at_ms)})
+        row["heartbeats"] += 1
+        row["last_at"] = instant(hearing.at_ms)
+        if gap_ms is not None and row["gaps"] is not None:
+            row["gaps"] = [*row["gaps"], gap_ms] if gap_ms <= lookback_ms else None
+    return [
+        {
+            **dict(zip(("cluster", "broker_name", "broker_addr", "server_id"), key, strict=False)),
+            "minute": instant(key[-1]),
+            **row,
+            "partition": log.state.partition,
+            "day": instant(key[-1]).date(),
+        }
+        for key, row in sorted(found.items())
+    ]

@@ -1,0 +1,64 @@
+"""A morning of a small cluster, folded: restarts, an expiry, a crash loop, an operator, an outage of everything."""
+
+from namesrv_stream.route.events import TopicDeleted, WritePermChanged
+from namesrv_stream.route.model import Registration
+from tests.support.builders import RW, S1, Log, a_registration
+
+HOUR_MS = 3_600_000
+BROKER_B = a_registration("10.0.0.2:10911", broker_name="broker-b")
+SLAVE_A = a_registration("10.0.0.3:10911", 1, topics={})
+LONER = a_registration("10.9.0.1:10911", broker_name="loner", cluster="c1", topics={"Other": RW, "baseTopic": RW})
+BROKER_A = a_registration()
+
+
+def a_morning() -> Log:
+    """The log.
+
+    By minutes: 0 broker-a, its slave and broker-b of c0 and loner of c1 come; 60 broker-b falls silent, so that it
+    expires at 62; 70 it is back; 90 the write permission of broker-a is wiped, 95 added again; 100 to 140 loner is
+    restarted five times; 150 all of c0 say goodbye, and come back 4 minutes later; 170 to 172 ``TopicTest`` is deleted,
+    until a registration brings it back. Ends at 180.
+    """
+    log = Log()
+    log.started(S1)
+    alive = [BROKER_A, SLAVE_A, BROKER_B, LONER]
+    for registration in alive:
+        log.register(registration, after_ms=1_000)
+    _pass(log, alive, 60)
+    alive.remove(BROKER_B)
+    _pass(log, alive, 10)
+    alive.append(BROKER_B)
+    log.register(BROKER_B, connection=2)
+    _pass(log, alive, 20)
+    log.say(WritePermChanged(S1, "broker-a", False))
+    _pass(log, alive, 5, beats=False)
+    log.say(WritePermChanged(S1, "broker-a", True))
+    _pass(log, alive, 5)
+    for connection in range(2, 7):
+        log.disconnect(LONER, connection=connection - 1)
+        _pass(log, alive[:2] + alive[3:], 2)
+        log.register(LONER, connection=connection)
+        _pass(log, alive, 6)
+    _pass(log, alive, 10)
+    for registration in (BROKER_A, SLAVE_A, BROKER_B):
+        log.unregister(registration, connection=2 if registration is BROKER_B else 1)
+        log.tick(500)
+    _pass(log, [LONER], 4)
+    for registration in (BROKER_A, SLAVE_A, BROKER_B):
+        log.register(registration, connection=3, after_ms=2_000)
+    _pass(log, alive, 16)
+    log.say(TopicDeleted(S1, "TopicTest", None))
+    log.tick(500)
+    _pass(log, alive, 2, beats=False)
+    for registration in (BROKER_A, SLAVE_A, BROKER_B):
+        log.register(registration, connection=3)
+    _pass(log, alive, 8)
+    return log
+
+
+def _pass(log: Log, alive: list[Registration], minutes: int, *, beats: bool = True) -> None:
+    """Minutes in which these are heard each 30 s, by mere heartbeats, and the server ticks each second."""
+    for _ in range(minutes * 2):
+        for registration in alive:
+            log.beat(registration)
+        log.pass_time(30_000, step_ms=1_000)

@@ -1,0 +1,234 @@
+"""The history tables of a log, reckoned in plain Python: what the Spark process must write, row by row."""
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from statistics import quantiles
+from typing import Any, Final
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, write_deltalake
+
+from namesrv_stream.errors import EventDecodeError
+from namesrv_stream.route.changes import KEY_COLUMNS, STATELESS_KINDS, ChangeKind, RouteChange
+from namesrv_stream.route.event_json import decode_record
+from namesrv_stream.route.events import BrokerHeartbeat, BrokerRegistered
+from namesrv_stream.route.fold import Record
+from namesrv_stream.route.lease import LeaseKey
+from namesrv_stream.route.model import LiveKey
+from namesrv_stream.snapshot.history_mark import HistoryMark, encode_mark
+from namesrv_stream.streaming.changes_writer import ChangesWriter
+from namesrv_stream.streaming.delta_tables import ensure_tables
+from namesrv_stream.tables import (
+    BROKER_SESSIONS,
+    DAY_COLUMNS,
+    HEARTBEAT_MINUTES,
+    HISTORY_SCHEMAS,
+    ROUTE_HISTORY,
+    encode_changes,
+    history_properties,
+    table_path,
+)
+from namesrv_stream.tables.history_columns import STATISTICS_COLUMNS
+from tests.support.builders import Log
+from tests.support.tables import TOPIC_ID, settings_in
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_LEFT_OUT: Final = STATELESS_KINDS | {ChangeKind.REGISTRATION}
+Row = dict[str, Any]
+
+
+class HistoryOfLogs:
+    """All tables of the logs of some partitions, each as far as it is told to be written.
+
+    Attributes:
+        settings: Ours, with the tables in a folder.
+    """
+
+    def __init__(self, data_dir: Path, *logs: Log) -> None:
+        self.settings = settings_in(data_dir)
+        values = self.settings.model_dump()
+        values["kafka"]["partitions"] = len(logs)
+        self.settings = type(self.settings).model_validate(values)
+        self.logs = logs
+        ensure_tables(self.settings, TOPIC_ID)
+        self._writer = ChangesWriter(self.settings.data.tables_dir, TOPIC_ID, len(logs), 0)
+
+    @property
+    def changes(self) -> list[RouteChange]:
+        """All rows so far."""
+        return [change for log in self.logs for change in log.output.changes]
+
+    def ends(self) -> dict[int, int]:
+        """partition → next offset."""
+        return {p: log.state.next_offset for p, log in enumerate(self.logs)}
+
+    def commit(self, ends: Mapping[int, int] | None = None) -> None:
+        """Bring ``route_changes`` up to these offsets, or to the logs' ends, as the job does."""
+        until = ends or self.ends()
+        rows = pa.Table.from_batches([encode_changes([c for c in self.changes if c.offset < until[c.partition]])])
+        self._writer.write(rows, until, 1)
+
+    def write(self, ends: Mapping[int, int] | None = None) -> None:
+        """Make the history tables anew, up to these offsets or to the logs' ends."""
+        until = ends or self.ends()
+        changes = [c for c in self.changes if c.offset < until[c.partition]]
+        records = [r for p, log in enumerate(self.logs) for r in log.records if r.offset < until[p]]
+        self._overwrite(ROUTE_HISTORY, route_intervals(changes), until)
+        self._overwrite(BROKER_SESSIONS, list(sessions(changes, records)), until)
+        self._overwrite(HEARTBEAT_MINUTES, list(minutes(records)), until)
+
+    def write_all(self) -> None:
+        """Everything, to the logs' ends."""
+        self.commit()
+        self.write()
+
+    def _overwrite(self, name: str, rows: list[Row], ends: Mapping[int, int]) -> None:
+        path, schema = table_path(self.settings.data.tables_dir, name), HISTORY_SCHEMAS[name]
+        if not path.exists():
+            properties = history_properties(TOPIC_ID, len(self.logs), STATISTICS_COLUMNS[name])
+            DeltaTable.create(
+                path,
+                schema,
+                partition_by=[DAY_COLUMNS[name]],
+                configuration=properties,
+                raise_if_key_not_exists=False,
+            )
+        write_deltalake(
+            path,
+            pa.Table.from_pylist(rows, schema),
+            mode="overwrite",
+            commit_properties=CommitProperties(custom_metadata={"userMetadata": encode_mark(self._mark(ends))}),
+        )
+
+    def _mark(self, ends: Mapping[int, int]) -> HistoryMark:
+        times = {p: max((r.at_ms for r in self.logs[p].records[:end]), default=0) for p, end in ends.items()}
+        return HistoryMark(TOPIC_ID, "", dict(ends), times)
+
+
+def instant_of(at_ms: int) -> datetime:
+    """Epoch milliseconds as a TIMESTAMP."""
+    return _EPOCH + timedelta(milliseconds=at_ms)
+
+
+def route_intervals(changes: Iterable[RouteChange]) -> list[Row]:
+    """``route_history``: of each key its rows one after the other, of several in a millisecond the last."""
+    rows_of_key: dict[tuple[Any, ...], dict[int, RouteChange]] = {}
+    for change in changes:
+        if change.kind not in _LEFT_OUT:
+            key = (change.kind, *(getattr(change, name) for name in KEY_COLUMNS[ChangeKind(change.kind)]))
+            rows_of_key.setdefault(key, {})[change.at_ms] = change
+    return [
+        {
+            **row._asdict(),
+            "valid_from": instant_of(row.at_ms),
+            "valid_to": end_ms and instant_of(end_ms),
+            "from_day": instant_of(row.at_ms).date(),
+        }
+        for by_time in rows_of_key.values()
+        for row, end_ms in zip(by_time.values(), [*list(by_time)[1:], None], strict=True)
+    ]
+
+
+def sessions(changes: Sequence[RouteChange], records: Sequence[Record]) -> Iterator[Row]:
+    """``broker_sessions``."""
+    heard = hearings(records)
+    open_rows: dict[LeaseKey, Row] = {}
+    for change in changes:
+        if change.kind != ChangeKind.BROKER_LIVE:
+            continue
+        key = LeaseKey(*_key_of(change))
+        row = open_rows.get(key)
+        if change.gone and row is not None:
+            del open_rows[key]
+            row |= {
+                "down_at": instant_of(change.at_ms),
+                "down_cause": change.cause,
+                "down_detail": change.detail,
+                "down_offset": change.offset,
+            }
+            if row["up_at"] < row["down_at"]:
+                yield _counted(row, heard.get(key, []))
+        elif not change.gone and row is None:
+            open_rows[key] = {
+                "cluster": change.cluster,
+                "broker_name": change.broker_name,
+                "broker_addr": change.broker_addr,
+                "broker_id": change.broker_id,
+                "up_at": instant_of(change.at_ms),
+                "up_cause": change.cause,
+                "timeout_ms": change.timeout_ms,
+                "partition": change.partition,
+                "offset": change.offset,
+                "seq": change.seq,
+                "up_day": instant_of(change.at_ms).date(),
+            }
+        elif row is not None:
+            row["timeout_ms"] = change.timeout_ms
+    for key, row in open_rows.items():
+        yield _counted(row, heard.get(key, []))
+
+
+def minutes(records: Sequence[Record]) -> Iterator[Row]:
+    """``heartbeat_minutes``, of one server each; a minute counts as ended when the log is."""
+    found: dict[tuple[LeaseKey, str, int], list[tuple[int, int | None]]] = {}
+    last_ms: dict[tuple[LeaseKey, str], int] = {}
+    partition_of: dict[LeaseKey, int] = {}
+    for record, key, server_id in _hearings(records):
+        gap_ms = record.at_ms - last_ms[key, server_id] if (key, server_id) in last_ms else None
+        last_ms[key, server_id] = record.at_ms
+        partition_of[key] = record.partition
+        found.setdefault((key, server_id, record.at_ms // 60_000), []).append((record.at_ms, gap_ms))
+    for (key, server_id, minute), heard in found.items():
+        gaps = sorted(gap for _, gap in heard if gap is not None)
+        cuts = quantiles(gaps, n=100, method="inclusive") if len(gaps) > 1 else gaps * 99
+        yield {
+            "cluster": key.live_key.cluster,
+            "broker_name": key.broker_name,
+            "broker_addr": key.live_key.broker_addr,
+            "server_id": server_id,
+            "minute": instant_of(minute * 60_000),
+            "heartbeats": len(heard),
+            "gap_p50_ms": round(cuts[49]) if cuts else None,
+            "gap_p99_ms": round(cuts[98]) if cuts else None,
+            "gap_max_ms": gaps[-1] if gaps else None,
+            "first_at": instant_of(heard[0][0]),
+            "last_at": instant_of(heard[-1][0]),
+            "partition": partition_of[key],
+            "day": instant_of(minute * 60_000).date(),
+        }
+
+
+def hearings(records: Sequence[Record]) -> dict[LeaseKey, list[tuple[int, int]]]:
+    """When each broker was heard by whatever server: (offset, LogAppendTime)."""
+    heard: dict[LeaseKey, list[tuple[int, int]]] = {}
+    for record, key, _ in _hearings(records):
+        heard.setdefault(key, []).append((record.offset, record.at_ms))
+    return heard
+
+
+def _hearings(records: Sequence[Record]) -> Iterator[tuple[Record, LeaseKey, str]]:
+    for record in records:
+        try:
+            events = decode_record(record.value)
+        except EventDecodeError:
+            continue
+        for event in events:
+            if isinstance(event, BrokerHeartbeat):
+                yield record, LeaseKey(event.broker_name, event.live_key), event.origin.server_id
+            elif isinstance(event, BrokerRegistered):
+                r = event.registration
+                yield record, LeaseKey(r.broker_name, r.live_key), event.origin.server_id
+
+
+def _counted(row: Row, heard: Sequence[tuple[int, int]]) -> Row:
+    end = row.get("down_offset")
+    mine = [at_ms for offset, at_ms in heard if row["offset"] <= offset and (end is None or offset < end)]
+    gaps = [b - a for a, b in itertools.pairwise(mine)]
+    last = {"last_heard_at": instant_of(mine[-1]) if mine else None}
+    return row | {"heartbeats": len(mine), "longest_gap_ms": max(gaps, default=None)} | last
+
+
+def _key_of(change: RouteChange) -> tuple[str, Any]:
+    return change.broker_name or "", LiveKey(change.cluster or "", change.broker_addr or "")

@@ -1,0 +1,79 @@
+"""Instants and durations as people say and read them."""
+
+from datetime import UTC, timedelta, timezone
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from namesrv_stream.errors import ConfigError
+from namesrv_stream.history.instants import duration, instant, parse_instant, parse_since
+
+NOW_MS = 1_795_284_000_000  # 2026-11-21 18:00 UTC
+DAY_MS = 86_400_000
+HOUR_MS = 3_600_000
+PLUS_ONE = timezone(timedelta(hours=1))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected_ms"),
+    [
+        ("2026-11-20 03:12", NOW_MS - DAY_MS - 14 * HOUR_MS - 48 * 60_000),
+        ("2026-11-20T03:12:00.250Z", NOW_MS - DAY_MS - 14 * HOUR_MS - 48 * 60_000 + 250),
+        ("2026-11-20T04:12+01:00", NOW_MS - DAY_MS - 14 * HOUR_MS - 48 * 60_000),
+        ("20261120T0312", NOW_MS - DAY_MS - 14 * HOUR_MS - 48 * 60_000),
+        ("2026-11-21", NOW_MS - 18 * HOUR_MS),
+        ("1795284000000", NOW_MS),
+        ("-2h", NOW_MS - 2 * HOUR_MS),
+        ("-7d", NOW_MS - 7 * DAY_MS),
+        ("now", NOW_MS),
+        ("03:12", NOW_MS - 14 * HOUR_MS - 48 * 60_000),
+        ("9:30", NOW_MS - 8 * HOUR_MS - 30 * 60_000),
+        ("yesterday 03:12", NOW_MS - DAY_MS - 14 * HOUR_MS - 48 * 60_000),
+        (" today ", NOW_MS - 18 * HOUR_MS),
+    ],
+)
+def test_an_instant_may_be_said_in_many_ways(text: str, expected_ms: int) -> None:
+    assert parse_instant("--as-of", text, NOW_MS, UTC) == expected_ms
+
+
+def test_a_text_without_a_zone_is_in_that_of_the_machine() -> None:
+    assert parse_instant("--as-of", "2026-11-21 19:00", NOW_MS, PLUS_ONE) == NOW_MS
+    assert parse_instant("--as-of", "2026-11-21 18:00Z", NOW_MS, PLUS_ONE) == NOW_MS
+
+
+def test_of_an_hour_that_there_is_twice_the_first_is_meant() -> None:
+    berlin = ZoneInfo("Europe/Berlin")  # back from UTC+2 to UTC+1 at 01:00 UTC
+    found_ms = parse_instant("--as-of", "2026-10-25 02:30", NOW_MS, berlin)
+    assert instant(found_ms, UTC) == "2026-10-25 00:30:00.000Z"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "soon", "2h", "-2", "7", "1795284000", "2026-13-01", "25:00", "-1y", "0001-01-01", "yesterday x", "-"]
+)
+def test_what_is_no_instant_is_refused_with_what_would_be(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"--as-of: .* is no instant: expected ISO 8601"):
+        parse_instant("--as-of", text, NOW_MS, UTC)
+
+
+@pytest.mark.parametrize(("text", "ago_ms"), [("7d", 7 * DAY_MS), ("-30m", 1_800_000), ("2026-11-21", 18 * HOUR_MS)])
+def test_how_far_to_look_back_is_a_duration_or_an_instant(text: str, ago_ms: int) -> None:
+    assert parse_since("--since", text, NOW_MS, UTC) == NOW_MS - ago_ms
+
+
+def test_an_instant_is_shown_with_its_offset() -> None:
+    assert instant(NOW_MS + 7, UTC) == "2026-11-21 18:00:00.007Z"
+    assert instant(NOW_MS, PLUS_ONE, to_seconds=True) == "2026-11-21 19:00:00+01:00"
+
+
+@pytest.mark.parametrize(
+    ("ms", "text"),
+    [
+        (850, "850 ms"),
+        (12_300, "12.3 s"),
+        (245_000, "4 min 05 s"),
+        (11_520_000, "3 h 12 min"),
+        (2 * DAY_MS + 7 * HOUR_MS, "2 d 07 h"),
+    ],
+)
+def test_a_duration_is_shown_in_the_units_that_it_has(ms: int, text: str) -> None:
+    assert duration(ms) == text

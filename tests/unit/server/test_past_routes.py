@@ -1,0 +1,151 @@
+"""``GET /routes/{topic}?as_of=`` of a real HTTP port."""
+
+import asyncio
+import json
+import os
+import socket
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+from urllib.error import HTTPError
+from urllib.parse import quote
+from urllib.request import urlopen
+
+import pytest
+
+from namesrv_stream.clock import SystemClock
+from namesrv_stream.metrics import Metrics
+from namesrv_stream.server.http import HttpServer
+from namesrv_stream.server.listener import NameServerAddrs
+from namesrv_stream.server.past_routes import PastRoutes
+from namesrv_stream.server.served_state import ServedState
+from namesrv_stream.settings import Settings
+from namesrv_stream.tables import ROUTE_HISTORY, table_path
+from tests.support.builders import BEGIN_MS, Log, a_registration
+from tests.support.history_tables import HistoryOfLogs
+from tests.support.server_rig import Rig
+from tests.support.tables import settings_in
+
+_ASKERS: Final = ThreadPoolExecutor(40)
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """Of tables in which broker-a was there for two minutes."""
+    log = Log()
+    log.register(a_registration())
+    log.pass_time(130_000)
+    tables = HistoryOfLogs(tmp_path_factory.mktemp("past"), log)
+    tables.write_all()
+    return tables.settings
+
+
+@asynccontextmanager
+async def _serving(settings: Settings) -> AsyncIterator[str]:
+    rig = Rig()
+    http = HttpServer(
+        socket.create_server(("127.0.0.1", 0)),
+        rig.server,
+        rig.gateway,
+        rig.connections,
+        name_server_addrs=NameServerAddrs((), "127.0.0.1", 9876),
+        state=ServedState(rig.identity, rig.view, 1, -1, rig.clock),
+        metrics=Metrics(),
+        past_routes=PastRoutes(settings, SystemClock()),
+    )
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(http.run())
+        try:
+            yield f"http://{http.address}"
+        finally:
+            http.stop()
+
+
+async def _get(url: str) -> tuple[int, Any]:
+    def get() -> tuple[int, Any]:
+        try:
+            with urlopen(url, timeout=30) as response:
+                return response.status, json.load(response)
+        except HTTPError as error:
+            with error:
+                return error.code, json.load(error)
+
+    return await asyncio.get_running_loop().run_in_executor(_ASKERS, get)
+
+
+async def test_a_past_route_is_as_clients_know_it_with_its_reason(settings: Settings) -> None:
+    async with _serving(settings) as url:
+        status, found = await _get(f"{url}/routes/TopicTest?as_of={BEGIN_MS + 60_000}")
+    assert status == 200
+    assert found["brokerDatas"][0]["brokerAddrs"] == {"0": "10.0.0.1:10911"}
+    assert (found["asOf"], found["lastChange"]["cause"]) == (BEGIN_MS + 60_000, "registered")
+
+
+@pytest.mark.parametrize(
+    ("as_of", "status", "words"),
+    [
+        (str(BEGIN_MS - 1), 404, "lies before the history"),
+        (str(BEGIN_MS + 129_000), 404, "the last change was expired of broker-a"),
+        ("soon", 400, "query: as_of: 'soon' is no instant"),
+        ("2106-01-01", 400, "lies in the future"),
+        ("", 400, "is no instant"),
+    ],
+)
+async def test_what_there_is_not_is_an_error_with_its_reason(
+    settings: Settings, as_of: str, status: int, words: str
+) -> None:
+    async with _serving(settings) as url:
+        found = await _get(f"{url}/routes/TopicTest?as_of={quote(as_of)}")
+    assert found[0] == status
+    assert words in found[1]["error"]
+
+
+async def test_without_a_history_the_port_says_so(tmp_path: Path) -> None:
+    async with _serving(settings_in(tmp_path)) as url:
+        status, found = await _get(f"{url}/routes/TopicTest?as_of=-1h")
+    assert status == 404
+    assert "there is no table route_history" in found["error"]
+
+
+class StuckTables:
+    """Tables of which a log entry is a pipe, so that whoever reads them waits until ``let_go``."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self.settings = settings_in(data_dir)
+        log_dir = table_path(self.settings.data.tables_dir, ROUTE_HISTORY) / "_delta_log"
+        log_dir.mkdir(parents=True)
+        self._pipe = log_dir / f"{0:020}.json"
+        os.mkfifo(self._pipe)
+
+    def let_go(self) -> None:
+        """Who waits reads nothing, and who comes later finds no table."""
+        away = self._pipe.rename(self._pipe.with_suffix(".away"))
+        self._pipe.parent.rename(self._pipe.parent.with_name("gone"))
+        away = away.parent.with_name("gone") / away.name
+        while True:
+            try:
+                os.close(os.open(away, os.O_WRONLY | os.O_NONBLOCK))
+            except OSError:  # nobody waits any more
+                return
+
+
+async def test_who_reads_the_past_holds_up_nobody(tmp_path: Path) -> None:
+    tables = StuckTables(tmp_path)
+    async with _serving(tables.settings) as url:
+        asked = asyncio.ensure_future(_get(f"{url}/routes/TopicTest?as_of=-1h"))
+        assert (await _get(f"{url}/healthz"))[0] == 200
+        assert not asked.done()
+        await asyncio.to_thread(tables.let_go)
+        assert (await asked)[0] == 404
+
+
+async def test_more_questions_than_can_wait_are_refused(tmp_path: Path) -> None:
+    tables = StuckTables(tmp_path)
+    async with _serving(tables.settings) as url:
+        asked = [asyncio.ensure_future(_get(f"{url}/routes/TopicTest?as_of=-1h")) for _ in range(40)]
+        done, _ = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
+        assert {question.result()[0] for question in done} == {503}
+        await asyncio.to_thread(tables.let_go)
+        assert {status for status, _ in await asyncio.gather(*asked)} == {404, 503}

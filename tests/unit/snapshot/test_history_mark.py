@@ -1,0 +1,55 @@
+"""How far a history table reaches is found in its log, whoever committed since."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from namesrv_stream.errors import TableSchemaMismatch
+from namesrv_stream.snapshot.history_mark import HistoryMark, decode_mark, encode_mark, read_mark
+from tests.support.delta_log import write_commit
+
+_OFFSETS = st.dictionaries(st.integers(0, 1_023), st.integers(0, 2**63 - 1), max_size=4)
+_MARK = HistoryMark("topic", "changes", {0: 7, 3: 9}, {0: 1_700_000_000_000})
+_OURS = {"commitInfo": {"userMetadata": encode_mark(_MARK)}}
+_ANOTHERS = {"commitInfo": {"userMetadata": "nightly OPTIMIZE"}}
+
+
+@given(st.builds(HistoryMark, st.text(max_size=5), st.text(max_size=5), _OFFSETS, _OFFSETS))
+def test_a_mark_survives_the_commit(mark: HistoryMark) -> None:
+    assert decode_mark(encode_mark(mark)) == mark
+
+
+@pytest.mark.parametrize("text", [None, "", "nightly", "{}", "[]", '{"history": 3}', '{"history": {"topic_id": "t"}}'])
+def test_what_others_write_is_no_mark(text: str | None) -> None:
+    assert decode_mark(text) is None
+
+
+def test_a_table_that_is_not_there_has_none(tmp_path: Path) -> None:
+    assert read_mark(tmp_path / "absent") is None
+
+
+def test_a_table_just_made_has_none(tmp_path: Path) -> None:
+    write_commit(tmp_path, 0, {"commitInfo": {"operation": "CREATE TABLE"}}, {"metaData": {}})
+    write_commit(tmp_path, 1, {"commitInfo": {"operation": "ADD CONSTRAINT"}}, {"metaData": {}})
+    assert read_mark(tmp_path) is None
+
+
+def test_the_newest_counts(tmp_path: Path) -> None:
+    write_commit(tmp_path, 9, {"commitInfo": {"userMetadata": encode_mark(HistoryMark("topic"))}})
+    write_commit(tmp_path, 10, _OURS)
+    assert read_mark(tmp_path) == _MARK
+
+
+def test_commits_of_others_are_looked_through(tmp_path: Path) -> None:
+    write_commit(tmp_path, 3, _OURS)
+    write_commit(tmp_path, 4, _ANOTHERS, {"add": {"path": "a"}})
+    write_commit(tmp_path, 5, {"add": {"path": "b"}})
+    assert read_mark(tmp_path) == _MARK
+
+
+def test_rows_without_any_mark_are_refused(tmp_path: Path) -> None:
+    write_commit(tmp_path, 3, _ANOTHERS, {"add": {"path": "a"}})
+    with pytest.raises(TableSchemaMismatch, match="how far it reaches"):
+        read_mark(tmp_path)
