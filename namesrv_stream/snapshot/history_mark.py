@@ -46,32 +46,42 @@ def encode_mark(mark: HistoryMark) -> str:
 
 
 def decode_mark(text: str | None) -> HistoryMark | None:
-    """Inverse of ``encode_mark``; None where the text is not of the history process."""
+    """Inverse of ``encode_mark``; None where the text is not of the history process.
+
+    Raises:
+        ValueError: It is, but it is damaged, or of another version: an earlier mark would not do instead.
+    """
     try:
         fields = orjson.loads(text or "")[_NAME]
+    except (orjson.JSONDecodeError, LookupError, TypeError):
+        return None
+    try:
         return HistoryMark(
             topic_id=fields["topic_id"],
             changes_id=fields["changes_id"],
             next_offsets={int(p): int(offset) for p, offset in fields["next_offsets"].items()},
             at_ms={int(p): int(at_ms) for p, at_ms in fields["at_ms"].items()},
         )
-    except (orjson.JSONDecodeError, LookupError, TypeError, ValueError):
-        return None
+    except (LookupError, TypeError, AttributeError) as error:
+        raise ValueError(f"{text!r} is no mark") from error
 
 
 def read_mark(table: Path) -> HistoryMark | None:
     """The mark of a table at its newest version; None where there is no table, or only an empty one.
 
     Raises:
-        TableSchemaMismatch: The table's log says rows, and of no commit how far they reach.
+        TableSchemaMismatch: The table's log says rows, and of no commit how far they reach; or it is damaged.
     """
     has_rows = False
     for commit in _commits(table):
-        for action in map(orjson.loads, commit.read_bytes().splitlines()):
-            mark = decode_mark(action.get("commitInfo", {}).get("userMetadata"))
-            if mark is not None:
-                return mark
-            has_rows |= "add" in action
+        try:
+            for action in map(orjson.loads, commit.read_bytes().splitlines()):
+                mark = decode_mark(action.get("commitInfo", {}).get("userMetadata"))
+                if mark is not None:
+                    return mark
+                has_rows |= "add" in action
+        except ValueError as error:  # that of JSON too
+            raise TableSchemaMismatch(str(table), f"{commit.name} of its log cannot be read: {error}") from None
         if commit.with_suffix(".checkpoint.parquet").exists() and not _is_first(commit):
             has_rows = True  # what is before a checkpoint may have been cleaned up
     if has_rows:

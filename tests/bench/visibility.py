@@ -44,7 +44,7 @@ def measure(accepting: str, other: str, changes: int) -> Visibility:
     with RemotingClient(accepting) as broker, RemotingClient(other) as client:
         for i in range(changes):
             topic = f"visible-{i}"
-            fields, body = _registration(i, topic)
+            fields, body = registration(i, topic)
             began = time.monotonic()
             assert broker.ask(_REGISTER_BROKER, fields, body).code == 0
             accepted = time.monotonic()
@@ -60,7 +60,8 @@ def _is_routed(client: RemotingClient, topic: str) -> bool:
     return client.ask(_GET_ROUTEINFO_BY_TOPIC, {"topic": topic}).code == 0
 
 
-def _registration(version: int, topic: str) -> tuple[dict[str, str], bytes]:
+def registration(version: int, topic: str) -> tuple[dict[str, str], bytes]:
+    """Header fields and body of a registration of one broker that gets one topic more each time."""
     queues = {"readQueueNums": 4, "writeQueueNums": 4, "perm": 6}
     table = {name: {"topicName": name, **queues} for name in ("visible-base", topic)}
     wrapper = {"dataVersion": {"counter": version, "timestamp": 1, "stateVersion": 0}, "topicConfigTable": table}

@@ -18,6 +18,7 @@ from namesrv_stream.streaming.history.upkeep import Upkeep
 from namesrv_stream.tables import (
     BROKER_EVENTS,
     BROKER_SESSIONS,
+    DAY_COLUMNS,
     HEARTBEAT_MINUTES,
     HISTORY_SCHEMAS,
     ROUTE_HISTORY,
@@ -136,6 +137,49 @@ def test_after_changes_were_removed_unseen_it_goes_on_from_route_state_and_says_
     rig.commit_and_write()
     rows = [r for r in rig.rows(ROUTE_HISTORY) if r["kind"] == "broker_data" and r["broker_name"] == "broker-b"]
     assert [r["valid_to"] for r in rows[:-1]] == [r["valid_from"] for r in rows[1:]]
+
+
+def test_a_table_says_how_far_it_reaches_though_nothing_was_to_be_written(spark: SparkSession, tmp_path: Path) -> None:
+    rig = HistoryRig(spark, tmp_path, history__heartbeats_interval_ms=1)
+    rig.log.register(_KEEPS)
+    rig.commit_and_write()
+    files = _files(rig, TOPIC_ROUTE_HISTORY)
+    rig.log.tick()
+    rig.log.tick()
+    rig.commit_and_write()
+    for table in (ROUTE_HISTORY, TOPIC_ROUTE_HISTORY):
+        mark = read_mark(table_path(rig.dir, table))
+        assert mark is not None
+        assert mark.next_offsets == {0: len(rig.log.records)}
+    assert _files(rig, TOPIC_ROUTE_HISTORY) == files
+
+
+def test_records_that_kafka_no_longer_has_are_named_and_passed_over(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig = HistoryRig(spark, tmp_path)
+    rig.log.register(_KEEPS)
+    rig.commit_and_write()
+    for _ in range(5):
+        rig.log.heard(_KEEPS, after_ms=1_000)
+    rig.earliest = {0: 4}
+    with caplog.at_level(logging.WARNING, "namesrv_stream"):
+        rig.commit_and_write()
+    assert "partition 0: Kafka no longer has the records 1 to 3" in caplog.text
+    assert sorted(r["offset"] for r in rig.rows(BROKER_EVENTS)) == [0, 4, 5]
+
+
+def test_tables_that_were_removed_are_made_anew_with_all_that_there_is(spark: SparkSession, tmp_path: Path) -> None:
+    rig = HistoryRig(spark, tmp_path)
+    rig.log.register(_KEEPS)
+    rig.commit_and_write()
+    before = {table: rig.rows(table) for table in (BROKER_EVENTS, ROUTE_HISTORY)}
+    for table in before:
+        shutil.rmtree(table_path(rig.dir, table))
+    rig.write()
+    assert {table: rig.rows(table) for table in before} == before
+    for table in before:
+        assert DeltaTable(table_path(rig.dir, table)).metadata().partition_columns == [DAY_COLUMNS[table]]
 
 
 def test_a_table_of_an_older_version_gets_the_columns_that_it_lacks(spark: SparkSession, tmp_path: Path) -> None:

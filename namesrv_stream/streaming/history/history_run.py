@@ -17,7 +17,7 @@ from namesrv_stream.streaming.history.event_rows import read_records
 from namesrv_stream.streaming.history.events_step import ReadRecords, events_between, write_events, write_minutes
 from namesrv_stream.streaming.history.heard import heard
 from namesrv_stream.streaming.history.history_table import HistoryTable
-from namesrv_stream.streaming.history.history_tables import ensure_history_tables
+from namesrv_stream.streaming.history.history_tables import ensure_history_tables, has_history_tables
 from namesrv_stream.streaming.history.intervals import write_intervals
 from namesrv_stream.streaming.history.ranges import is_empty, step_end
 from namesrv_stream.streaming.history.session_rows import write_sessions
@@ -49,7 +49,7 @@ class HistoryRun:
         self._read = read or partial(read_records, spark, settings)
         self._has_tables = False
         # (id of route_changes, table) → partition → first offset not looked at. Where there was nothing to write, the
-        # table's mark stays behind.
+        # table's mark stays behind for a while.
         self._looked: dict[tuple[str, str], Mapping[int, int]] = {}
         self._heartbeats_s = -float("inf")
 
@@ -81,7 +81,7 @@ class HistoryRun:
             minutes = self._table(HEARTBEAT_MINUTES)
             written[HEARTBEAT_MINUTES] = write_minutes(minutes, events, self._settings.liveness.max_timeout_ms, limit)
         for name in (ROUTE_HISTORY, TOPIC_ROUTE_HISTORY):
-            written[name] = self._write_intervals(self._table(name), source)
+            written[name] = self._write_intervals(self._table(name), source, is_due)
         written[BROKER_SESSIONS] = self._write_sessions(self._table(BROKER_SESSIONS), source, events, is_due)
         if is_due:
             self._heartbeats_s = time.monotonic()
@@ -91,14 +91,15 @@ class HistoryRun:
         if source.topic_id != extent.topic_id:
             reason = f"is {extent.topic_id} in Kafka and {source.topic_id} in route_changes: they are of different logs"
             raise ConfigError(str(self._tables_dir), "topic id", reason)
-        if not self._has_tables:
+        if not self._has_tables or not has_history_tables(self._tables_dir):
             ensure_history_tables(self._spark, self._settings, source.topic_id)
             self._has_tables = True
+            self._looked.clear()
 
     def _table(self, name: str) -> HistoryTable:
         return HistoryTable(self._spark, self._tables_dir, name)
 
-    def _write_intervals(self, table: HistoryTable, source: ChangesSource) -> int:
+    def _write_intervals(self, table: HistoryTable, source: ChangesSource, is_due: bool) -> int:
         written = 0
         unseen = unseen_partitions(table.mark, source)
         if unseen:
@@ -111,6 +112,8 @@ class HistoryRun:
             step = next_step(self._spark, table, source, begin, source.committed, self._settings.history.max_records)
             if step.has_changes:
                 written += write_intervals(table, step.changes, step.mark)
+            elif is_due:  # now and then, so that nobody takes rows that others do without for unseen
+                table.reach(step.mark)
             begin = self._looked[source.changes_id, table.name] = step.end
         return written
 

@@ -51,6 +51,10 @@ class HistoryTable:
             ordered = rows.select(*HISTORY_SCHEMAS[self.name].names)
             ordered.write.format("delta").mode("append").save(str(self.path))
 
+    def reach(self, mark: HistoryMark) -> None:
+        """Say how far the table reaches, where no row is to be written; blocks."""
+        self.append(self._spark.createDataFrame(HISTORY_SCHEMAS[self.name].empty_table()), mark)
+
     def upsert(self, source: DataFrame, updated: Sequence[str], mark: HistoryMark) -> int:
         """Add rows to a table of intervals and change some that have no end; blocks.
 

@@ -36,6 +36,8 @@ def ensure_history_tables(spark: SparkSession, settings: Settings, topic_id: str
         TableSchemaMismatch: A table is not as this version of the code expects, nor as an older one left it.
         ConfigError: A table was made from another topic.
     """
+    # What Spark remembers of a folder may be of a table that is no longer there.
+    spark.sparkContext._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]  # noqa: SLF001
     for table, schema in HISTORY_SCHEMAS.items():
         path = table_path(settings.data.tables_dir, table)
         hours = -(-settings.history.vacuum_retention_ms // _HOUR_MS)
@@ -60,6 +62,11 @@ def ensure_history_tables(spark: SparkSession, settings: Settings, topic_id: str
             if f"delta.constraints.{name}" not in has:
                 spark.sql(constraint_statement(sql_name(path), name, expression))
         _check(path)
+
+
+def has_history_tables(tables_dir: Path) -> bool:
+    """Whether each has a log: Spark would make one that is absent by the first rows, without its properties."""
+    return all((table_path(tables_dir, table) / "_delta_log").is_dir() for table in HISTORY_SCHEMAS)
 
 
 def sql_name(path: Path) -> str:

@@ -22,14 +22,14 @@ from namesrv_stream.streaming.history.changes_source import ChangesSource
 from namesrv_stream.streaming.history.history_run import HistoryRun
 from namesrv_stream.streaming.history.session import build_history_session, history_scratch_dir
 from namesrv_stream.streaming.history.upkeep import Upkeep
-from namesrv_stream.streaming.job_lock import history_lock
-from namesrv_stream.streaming.jvm import kill_jvm
+from namesrv_stream.streaming.job_lock import history_jvm_lock, history_lock
+from namesrv_stream.streaming.jvm import is_gone, kill_jvm, lock_by_jvm
+from namesrv_stream.streaming.priority import come_last
 from namesrv_stream.streaming.topic import read_extent
 
 _LOG = logging.getLogger(__name__)
 
 RUN_FILE: Final = "history-job.json"
-_NICENESS: Final = 10  # the job's batches come first
 _LOOK_S: Final = 1.0  # for the job's first commit
 
 
@@ -47,7 +47,7 @@ def run_history(settings: Settings, *, once: bool = False) -> int:
     Raises:
         ConfigError: Another one runs here.
     """
-    os.nice(_NICENESS)
+    come_last()  # the job's batches come first
     with history_lock(settings.data.tables_dir):
         process = _HistoryProcess(settings)
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -62,6 +62,7 @@ class _HistoryProcess:
         self._settings = settings
         self._spark: SparkSession | None = None
         self._run: HistoryRun | None = None
+        self._jvm_lock: Any = None
 
     def run(self, once: bool) -> int:
         (self._settings.data.run_dir / RUN_FILE).unlink(missing_ok=True)
@@ -89,7 +90,8 @@ class _HistoryProcess:
             report_error(str(error))
             return error.exit_code
         _LOG.error("the history failed", exc_info=error)
-        report_error(f"the history failed: {_line(error)}")
+        has_ended = self._spark is not None and is_gone(self._spark)
+        report_error(f"the history failed: {'its JVM has ended' if has_ended else _line(error)}")
         return 1
 
     def on_signal(self, number: int, _frame: FrameType | None) -> None:
@@ -108,6 +110,7 @@ class _HistoryProcess:
         while ChangesSource.open(self._settings.data.tables_dir) is None:
             time.sleep(_LOOK_S)
         self._spark = build_history_session(self._settings)
+        self._jvm_lock = lock_by_jvm(self._spark, history_jvm_lock(self._settings.data.tables_dir))
         interval_s = self._settings.history.interval_ms / 1000
         while True:
             began_s = time.monotonic()
@@ -147,18 +150,15 @@ class _HistoryProcess:
             raise
         except Exception as error:
             self._run = None
-            if _is_gone(self._spark):
+            if self._spark is None or is_gone(self._spark):
                 raise
             _LOG.error("a run failed, what it had committed is there: %s", _line(error))
             _LOG.debug("a run failed", exc_info=error)
 
 
-def _is_gone(spark: SparkSession | None) -> bool:
-    process = getattr(spark.sparkContext._gateway, "proc", None) if spark is not None else None  # noqa: SLF001
-    return process is not None and process.poll() is not None
-
-
 def _line(error: Exception) -> str:
     if isinstance(error, NamesrvStreamError):
         return str(error)
-    return f"{type(error).__name__}: {safe(failure_line(str(error)))}"
+    # The innermost cause: what is above it is how Spark came there.
+    causes = [line for line in str(error).splitlines() if line.startswith("Caused by: ")]
+    return f"{type(error).__name__}: {safe(causes[-1] if causes else failure_line(str(error)))}"

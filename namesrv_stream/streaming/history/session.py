@@ -31,13 +31,13 @@ SMALL_RUNS: Final = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     # A broadcast is a job of its own.
     "spark.sql.autoBroadcastJoinThreshold": "-1",
+    # VACUUM lists a table's folders in so many tasks; by default 10,000, which take a minute to do nothing.
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "1",
 }
 _HISTORY: Final = {
     "spark.app.name": "namesrv-stream history",
     "spark.sql.shuffle.partitions": "1",
     "spark.default.parallelism": "1",
-    # VACUUM lists a table's folders in so many tasks; by default 10,000, which take a minute to do nothing.
-    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "1",
     # A row group waits in memory until it is written: a quarter of Parquet's default for a quarter of the heap.
     "spark.hadoop.parquet.block.size": str(16 << 20),
 }

@@ -86,12 +86,12 @@ class Upkeep:
         """Remove rows past their retention and files that belong to no version; blocks."""
         newest = self._newest()
         for table in self._tables():
-            if newest is not None:
-                before_ms = int(newest.timestamp() * 1000) - self._retention_ms(table.name)
-                condition = expired_condition(table.name, before_ms)
-                with table.reaching(table.mark):
+            with table.reaching(table.mark):
+                if newest is not None:
+                    before_ms = int(newest.timestamp() * 1000) - self._retention_ms(table.name)
+                    condition = expired_condition(table.name, before_ms)
                     self._spark.sql(f"DELETE FROM {sql_name(table.path)} WHERE {condition}").collect()
-            self._spark.sql(f"VACUUM {sql_name(table.path)}").collect()
+                self._spark.sql(f"VACUUM {sql_name(table.path)}").collect()
 
     def _tables(self) -> Iterator[HistoryTable]:
         for name in HISTORY_SCHEMAS:

@@ -21,7 +21,7 @@ def test_a_mark_survives_the_commit(mark: HistoryMark) -> None:
     assert decode_mark(encode_mark(mark)) == mark
 
 
-@pytest.mark.parametrize("text", [None, "", "nightly", "{}", "[]", '{"history": 3}', '{"history": {"topic_id": "t"}}'])
+@pytest.mark.parametrize("text", [None, "", "nightly", "{}", "[]", "3"])
 def test_what_others_write_is_no_mark(text: str | None) -> None:
     assert decode_mark(text) is None
 
@@ -52,4 +52,23 @@ def test_commits_of_others_are_looked_through(tmp_path: Path) -> None:
 def test_rows_without_any_mark_are_refused(tmp_path: Path) -> None:
     write_commit(tmp_path, 3, _ANOTHERS, {"add": {"path": "a"}})
     with pytest.raises(TableSchemaMismatch, match="how far it reaches"):
+        read_mark(tmp_path)
+
+
+_DAMAGED = encode_mark(_MARK).replace(":7,", ":[7],")
+
+
+@pytest.mark.parametrize("text", ['{"history": 3}', '{"history": {"topic_id": "t"}}', _DAMAGED])
+def test_a_mark_that_cannot_be_read_is_refused_and_no_earlier_one_taken_instead(text: str, tmp_path: Path) -> None:
+    write_commit(tmp_path, 3, _OURS)
+    write_commit(tmp_path, 4, {"commitInfo": {"userMetadata": text}})
+    with pytest.raises(TableSchemaMismatch, match="cannot be read"):
+        read_mark(tmp_path)
+
+
+def test_a_damaged_commit_is_named(tmp_path: Path) -> None:
+    write_commit(tmp_path, 3, _OURS)
+    newest = tmp_path / "_delta_log" / f"{4:020}.json"
+    newest.write_bytes(b'{"commitInfo": ')
+    with pytest.raises(TableSchemaMismatch, match="cannot be read"):
         read_mark(tmp_path)
