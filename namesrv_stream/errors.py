@@ -197,23 +197,31 @@ class LogTruncated(NamesrvStreamError):
 
 
 class NoStartPoint(NamesrvStreamError):
-    """The log no longer begins at offset 0, and no fold state from which it could be folded is kept.
+    """The log has no offset 0, or a gap behind it, and no fold state from which it could be folded is kept.
 
     Attributes:
         partition: Kafka partition.
         wanted: The offset to compare from; None for the earliest possible.
-        earliest: The first offset that Kafka still has.
+        earliest: The first offset from which on the log has no gap.
         possible: The first one from which it can be folded; None where there is none.
     """
 
-    def __init__(self, partition: int, wanted: int | None, earliest: int, possible: int | None) -> None:
+    def __init__(
+        self, partition: int, wanted: int | None, earliest: int, possible: int | None, gap: str | None = None
+    ) -> None:
+        """Word it.
+
+        Args:
+            gap: What is missing before ``earliest``, and why.
+        """
         before = "" if wanted is None else f" at or before offset {wanted}"
         remedy = (
             "the job, where it runs, writes one each minute" if possible is None else f"it can be from {possible} on"
         )
+        why = "" if gap is None else f" ({gap})"
         super().__init__(
-            f"partition {partition}: Kafka's log begins at {earliest}, and route_state keeps no state{before} from"
-            f" which it could be folded; {remedy}"
+            f"partition {partition}: the log is whole from {earliest} on{why}, and route_state keeps no state{before}"
+            f" from which it could be folded; {remedy}"
         )
         self.partition = partition
         self.wanted = wanted

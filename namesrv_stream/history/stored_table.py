@@ -1,5 +1,6 @@
 """One Delta table opened for questions: no more files, columns and rows are read than a question needs."""
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -20,6 +21,8 @@ from namesrv_stream.tables import HISTORY_PROTOCOL, check_table, table_path
 #: Commits that rearrange or remove files and say nothing new.
 _UPKEEP: Final = ("OPTIMIZE", "VACUUM", "DELETE", "SET ", "CREATE", "ADD ")
 _COMMITS_LOOKED_AT: Final = 50
+#: Delta's errors have escapes for a terminal.
+_COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
 
 
 @contextmanager
@@ -30,7 +33,7 @@ def reading(path: Path) -> Iterator[None]:
     except NamesrvStreamError:
         raise
     except (*UNREADABLE, pl.exceptions.PolarsError) as error:
-        reason = " ".join(str(error).split())[:300]
+        reason = " ".join(_COLOURS.sub("", str(error)).split())[:300]
         raise TableSchemaMismatch(str(path), f"cannot be read: {reason or type(error).__name__}") from error
 
 
@@ -96,23 +99,27 @@ class StoredTable:
         Raises:
             TableSchemaMismatch: A file is gone or damaged.
         """
-        wanted = all_of(*conditions)
         names = list(self._schema) if columns is None else list(columns)
+        with reading(self.path):
+            return self.scan(*conditions).select(names).collect()
+
+    def scan(self, *conditions: Condition) -> pl.LazyFrame:
+        """The same, all columns, for more questions of the reader's own; to be collected within ``reading``."""
+        wanted = all_of(*conditions)
         paths = [self.path / unquote(path) for path in self._paths(wanted)]
         if not paths:
-            return pl.DataFrame(schema={name: self._schema[name] for name in names})
-        with reading(self.path):
-            # A column that a file does not have yet is null; one that we do not know is left alone.
-            scan = pl.scan_parquet(
-                paths,
-                schema=self._schema,
-                missing_columns="insert",
-                extra_columns="ignore",
-                hive_partitioning=False,
-                glob=False,
-                parallel="prefiltered",
-            )
-            return scan.filter(wanted.rows).select(names).collect()
+            return pl.LazyFrame(schema=self._schema)
+        # A column that a file does not have yet is null; one that we do not know is left alone.
+        scanned = pl.scan_parquet(
+            paths,
+            schema=self._schema,
+            missing_columns="insert",
+            extra_columns="ignore",
+            hive_partitioning=False,
+            glob=False,
+            parallel="prefiltered",
+        )
+        return scanned.filter(wanted.rows)
 
     def extreme(self, end: Literal["min", "max"], column: str) -> Any:
         """The lowest or highest value of a column by the files' statistics; None where they do not say."""

@@ -8,6 +8,7 @@ import orjson
 import typer
 
 from namesrv_stream.errors import KafkaUnreachable, PrerequisiteMissing
+from namesrv_stream.event_log.choice import Source, SourceOption
 from namesrv_stream.logs import configure_logging, progress
 from namesrv_stream.settings import Settings
 from namesrv_stream.settings.command_line import Configuration, configured
@@ -52,16 +53,18 @@ def replay(
         str | None,
         typer.Option(_TO_TIME, help="Up to the first record of this time: ISO 8601 (UTC) or epoch ms.", metavar="TIME"),
     ] = None,
+    source: SourceOption = Source.AUTO,
     as_json: JsonOption = False,
 ) -> int:
     """Fold the log again and compare with the tables: equal (exit 0), or the first difference (exit 1)."""
+    from namesrv_stream.event_log.opening import log_opener
     from namesrv_stream.replay import report
     from namesrv_stream.replay.replay import replay as run
 
     settings = _settings(configuration)
     wanted = _range(from_offset, to_offset, to_time)
     try:
-        outcome = run(settings, wanted, _say_progress)
+        outcome = run(settings, wanted, _say_progress, log_opener(source))
     except KafkaUnreachable as error:
         raise _with_remedy(settings, error) from None
     _print(report.replay_json(outcome), report.replay_text(outcome), as_json=as_json)
@@ -76,16 +79,19 @@ def rebuild(
     accept_differences: Annotated[
         bool, typer.Option("--accept-differences", help="Go on where the log says otherwise than the old tables.")
     ] = False,
+    source: SourceOption = Source.AUTO,
     as_json: JsonOption = False,
 ) -> int:
     """Make the tables anew from the log, while the job is stopped; the old ones stay under a dated name."""
+    from namesrv_stream.event_log.opening import log_opener
     from namesrv_stream.replay import report
     from namesrv_stream.replay.rebuild import Consent
     from namesrv_stream.replay.rebuild import rebuild as run
 
     settings = _settings(configuration)
+    consent = Consent(loss=accept_loss, differences=accept_differences)
     try:
-        outcome = run(settings, Consent(loss=accept_loss, differences=accept_differences), progress, _say_progress)
+        outcome = run(settings, consent, progress, _say_progress, log_opener(source, needs_kafka=True))
     except KafkaUnreachable as error:
         raise _with_remedy(settings, error) from None
     _print(report.rebuild_json(outcome), report.rebuild_text(outcome), as_json=as_json)

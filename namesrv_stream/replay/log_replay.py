@@ -7,8 +7,9 @@ from typing import Final
 
 import pyarrow as pa
 
+from namesrv_stream.event_log.pieces import Piece
+from namesrv_stream.event_log.source import LogSource
 from namesrv_stream.replay.comparison import Difference, RowComparison, state_difference, table_difference
-from namesrv_stream.replay.log_source import LogSource
 from namesrv_stream.replay.partition_fold import FoldStart, PartitionFold
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.digest import content_of, digest_of, total_of
@@ -50,6 +51,7 @@ class PartitionReplay:
         folded_from: Its first offset.
         compared_from: First offset whose rows are compared.
         end: First offset beyond the range.
+        read_from: From which store which of the records were read.
         records: Folded.
         rows: Found equal.
         rows_past_retention: Not stored any more, as they should be.
@@ -65,6 +67,7 @@ class PartitionReplay:
     folded_from: int
     compared_from: int
     end: int
+    read_from: tuple[Piece, ...]
     records: int
     rows: int
     rows_past_retention: int
@@ -77,9 +80,15 @@ class PartitionReplay:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What came of all partitions, in order."""
+    """What came of it.
+
+    Attributes:
+        partitions: Of each, in order.
+        notes: What is to be known of the log: which records are missing and why, which store could not be read.
+    """
 
     partitions: tuple[PartitionReplay, ...]
+    notes: tuple[str, ...] = ()
 
     @property
     def is_equal(self) -> bool:
@@ -110,6 +119,7 @@ def replay_partition(
 
     Raises:
         KafkaUnreachable: Kafka went away.
+        TableSchemaMismatch: A row of the archive is gone, or a file is damaged.
     """
     partition, partitions, folded_from = start.state.partition, start.state.partitions, start.offset
     fold = PartitionFold(start)
@@ -142,6 +152,7 @@ def replay_partition(
         folded_from,
         compared_from,
         end,
+        log.read_from(partition, folded_from, end),
         fold.records,
         rows.rows,
         rows.rows_past_retention,

@@ -8,7 +8,6 @@ from namesrv_stream.errors import TableSchemaMismatch
 from namesrv_stream.replay.log_replay import kept_from_ms
 from namesrv_stream.settings import Settings
 from namesrv_stream.snapshot import KeptState, KeptStates, StoredChanges
-from namesrv_stream.streaming.topic import TopicExtent
 from namesrv_stream.tables.columns import ROW_SCHEMA
 
 
@@ -35,7 +34,7 @@ class OldTables:
         self.kept_from_ms = kept_from_ms(changes, retention_ms) if changes else 0
 
     @classmethod
-    def open(cls, settings: Settings, extent: TopicExtent, say: Callable[[str], None]) -> "OldTables":
+    def open(cls, settings: Settings, log_topic_id: str, say: Callable[[str], None]) -> "OldTables":
         """Open what is there; says what is not."""
         tables_dir, losses = settings.data.tables_dir, list[str]()
         changes: StoredChanges | None = None
@@ -53,10 +52,15 @@ class OldTables:
             say(str(error))
         made_from = {(changes.topic_id, len(changes.next_offsets))} if changes else set()
         made_from |= {(states.topic_id, states.partitions)} if states and states.topic_id else set()
-        for topic_id, partitions in sorted(made_from - {(extent.topic_id, settings.kafka.partitions)}):
+        for topic_id, partitions in sorted(made_from - {(log_topic_id, settings.kafka.partitions)}):
             losses.append(f"the old tables were made from another log, topic id {topic_id}, partitions {partitions}")
             changes = states = None
         return cls(changes, states, losses, settings.streaming.changes_retention_ms, say)
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether ``route_changes`` is there."""
+        return self._changes is not None
 
     def next_offset(self, partition: int) -> int:
         """First offset that neither table covers; 0 where there is none."""

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from namesrv_stream.errors import NoStartPoint, TableSchemaMismatch
+from namesrv_stream.event_log.source import LogSource
 from namesrv_stream.route import reducer
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.fold import FoldOutput, GroupDict, Record, fold
@@ -51,16 +52,17 @@ def start_from_state(kept: KeptState) -> FoldStart:
 
 
 def find_start(
-    partition: int, partitions: int, earliest: int, kept_states: KeptStates, begin: int | None = None
+    log: LogSource, partition: int, end: int, kept_states: KeptStates, begin: int | None = None
 ) -> FoldStart:
-    """The best start for a fold that is looked at from ``begin`` on.
+    """The best start for a fold to ``end`` that is looked at from ``begin`` on.
 
-    Without ``begin``, the earliest one. The beginning of the log is one only while Kafka has offset 0.
+    Without ``begin``, the earliest one. The beginning of the log is one only while there is offset 0, and nothing is
+    folded over a gap. What needs the archive comes after what Kafka alone can give, where ``log`` prefers Kafka.
 
     Args:
+        log: The log.
         partition: Kafka partition.
-        partitions: Of the topic.
-        earliest: The first offset that Kafka has.
+        end: The offset after the last to fold.
         kept_states: Versions of ``route_state``.
         begin: Offset; the start may be before it.
 
@@ -68,16 +70,19 @@ def find_start(
         NoStartPoint: There is none.
         TableSchemaMismatch: The only one is of another version of the fold.
     """
-    if begin is None:
-        kept = kept_states.oldest(partition, at_least=earliest) if earliest else None
-    else:
-        kept = kept_states.newest(partition, at_most=begin)
-    if kept is not None and kept.fold_state.next_offset >= earliest:
-        return start_from_state(kept)
-    if earliest:
-        oldest = kept_states.oldest(partition, at_least=earliest)
-        raise NoStartPoint(partition, begin, earliest, oldest.fold_state.next_offset if oldest else None)
-    return start_of_log(partition, partitions)
+    for earliest in log.starts(partition, end):
+        if begin is None:
+            kept = kept_states.oldest(partition, at_least=earliest) if earliest else None
+        else:
+            kept = kept_states.newest(partition, at_most=begin)
+        if kept is not None and earliest <= kept.fold_state.next_offset <= end:
+            return start_from_state(kept)
+        if not earliest:
+            return start_of_log(partition, len(log.pieces))
+    oldest = kept_states.oldest(partition, at_least=earliest)
+    possible = oldest.fold_state.next_offset if oldest else None
+    wanted = end if begin is None and possible is not None else begin
+    raise NoStartPoint(partition, wanted, earliest, possible, log.gap_before(partition, earliest))
 
 
 class PartitionFold:

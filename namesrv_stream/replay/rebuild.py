@@ -12,6 +12,8 @@ import pyarrow as pa
 
 from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import NamesrvStreamError, RebuildRefused
+from namesrv_stream.event_log.opening import OpenLog, log_opener
+from namesrv_stream.event_log.source import LogSource, read_from_text
 from namesrv_stream.replay.comparison import Difference, RowComparison
 from namesrv_stream.replay.log_replay import (
     OnProgress,
@@ -21,7 +23,6 @@ from namesrv_stream.replay.log_replay import (
     fold_changes,
     replay_partition,
 )
-from namesrv_stream.replay.log_source import LogSource, OpenLog, open_kafka_log
 from namesrv_stream.replay.old_tables import OldTables
 from namesrv_stream.replay.partition_fold import PartitionFold, start_from_state, start_of_log
 from namesrv_stream.replay.rebuild_start import RebuildStart, find_rebuild_starts
@@ -35,7 +36,6 @@ from namesrv_stream.streaming.compaction import overwrite_route_state, write_rou
 from namesrv_stream.streaming.delta_tables import ensure_tables
 from namesrv_stream.streaming.job_lock import job_lock
 from namesrv_stream.streaming.table_swap import new_tables_dir, settle_swap, swap_tables
-from namesrv_stream.streaming.topic import TopicExtent
 from namesrv_stream.tables import encode_changes
 from namesrv_stream.tables.columns import ROW_SCHEMA
 
@@ -63,7 +63,7 @@ def rebuild(
     consent: Consent,
     say: Callable[[str], None],
     on_progress: OnProgress,
-    open_log: OpenLog = open_kafka_log,
+    open_log: OpenLog | None = None,
 ) -> Rebuild:
     """Make the tables anew; until they are proved nothing that exists is touched. Blocks.
 
@@ -72,7 +72,7 @@ def rebuild(
         consent: What may be lost or changed.
         say: Told each step.
         on_progress: Told of long folds.
-        open_log: Opens the log.
+        open_log: Opens the log; by default Kafka's, and the archive for what Kafka has no more.
 
     Raises:
         RebuildRefused: That would lose or change more than ``consent`` allows, or the proof failed.
@@ -83,7 +83,7 @@ def rebuild(
             say("an earlier rebuild was killed while it put its tables into place: that is done now")
         new = _in_folder(settings, new_tables_dir(settings))
         try:
-            outcome = _make(settings, new, consent, say, on_progress, open_log)
+            outcome = _make(settings, new, consent, say, on_progress, open_log or log_opener(needs_kafka=True))
         except BaseException as error:
             shutil.rmtree(new.data.tables_dir, ignore_errors=True)
             if isinstance(error, UNREADABLE) and not isinstance(error, NamesrvStreamError):
@@ -105,13 +105,15 @@ def _make(
 ) -> Rebuild:
     """Make the new tables and prove them."""
     with open_log(settings) as log:
-        old = OldTables.open(settings, log.extent, say)
-        starts = find_rebuild_starts(settings, log.extent, old)
+        for note in (*log.notes, *log.gap_texts()):
+            say(note)
+        old = OldTables.open(settings, log.topic_id, say)
+        starts = find_rebuild_starts(settings, log, old)
         losses = (*old.losses, *(loss for start in starts for loss in start.losses))
         if losses and not consent.loss:
             raise RebuildRefused(f"{'; '.join(losses)}; nothing was changed; --accept-loss goes on without")
         _write(new, starts, log, say, on_progress)
-        difference = _first_difference(new, old, starts, log.extent)
+        difference = _first_difference(new, old, starts, log)
         if difference is not None and not consent.differences:
             raise RebuildRefused(
                 f"the log says otherwise than the old tables: {difference_line(difference)}; where that is what you"
@@ -134,17 +136,17 @@ def _write(
     say: Callable[[str], None],
     on_progress: OnProgress,
 ) -> None:
-    topic_id, ends = log.extent.topic_id, log.extent.end
-    ensure_tables(new, topic_id)
+    ensure_tables(new, log.topic_id)
     seeds = {s.partition: s.seed for s in starts if s.seed is not None}
     if seeds:
         live = pa.concat_tables([s.live for s in starts])
         overwrite_route_state(new, live, seeds)
-    writer = ChangesWriter(new.data.tables_dir, topic_id, new.kafka.partitions, 0)
+    writer = ChangesWriter(new.data.tables_dir, log.topic_id, new.kafka.partitions, 0)
     states: dict[int, FoldStateRow] = {}
     for start in starts:
-        partition, end = start.partition, ends[start.partition]
-        say(f"partition {partition}: folding {start.start.offset} to {end} from {start.start.origin}")
+        partition, end = start.partition, log.end(start.partition)
+        records = read_from_text(log.read_from(partition, start.start.offset, end)) or "nothing"
+        say(f"partition {partition}: from {start.start.origin}, folding {records}")
         writer.write(start.history, {partition: start.start.offset}, _BATCH_ID)
         fold = PartitionFold(start.start)
         batches = [ROW_SCHEMA.empty_table()]
@@ -158,13 +160,11 @@ def _write(
     write_route_state(new, states)
 
 
-def _first_difference(
-    new: Settings, old: OldTables, starts: list[RebuildStart], extent: TopicExtent
-) -> Difference | None:
+def _first_difference(new: Settings, old: OldTables, starts: list[RebuildStart], log: LogSource) -> Difference | None:
     """The first row that the old tables have otherwise, of those that both were made from the log."""
     made = _open(new)
     for start in starts:
-        end = min(old.next_offset(start.partition), extent.end[start.partition])
+        end = min(old.next_offset(start.partition), log.end(start.partition))
         before = old.rows(start.partition, start.start.offset, end)
         if before is None:
             continue
@@ -189,7 +189,7 @@ def _prove(new: Settings, starts: list[RebuildStart], log: LogSource, on_progres
         partition, begin = rebuilt.partition, rebuilt.start.offset
         seeded = states.newest(partition, at_most=begin) if rebuilt.seed is not None else None
         start = start_of_log(partition, new.kafka.partitions) if seeded is None else start_from_state(seeded)
-        parts.append(replay_partition(log, start, stored, begin, log.extent.end[partition], on_progress))
+        parts.append(replay_partition(log, start, stored, begin, log.end(partition), on_progress))
     proof = Replay(tuple(parts))
     if proof.difference is not None:
         line = difference_line(proof.difference)

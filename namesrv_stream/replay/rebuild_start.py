@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from namesrv_stream.errors import TableSchemaMismatch
+from namesrv_stream.event_log.source import LogSource
 from namesrv_stream.replay.old_tables import OldTables
 from namesrv_stream.replay.partition_fold import FoldStart, start_from_state, start_of_log
 from namesrv_stream.route.fold_state import FoldState, encode_state
@@ -19,7 +20,6 @@ from namesrv_stream.snapshot import TableRows
 from namesrv_stream.snapshot.loader import route_table
 from namesrv_stream.snapshot.table_reader import FoldStateRow
 from namesrv_stream.streaming.state_rows import next_state
-from namesrv_stream.streaming.topic import TopicExtent
 from namesrv_stream.tables import CHANGES_SCHEMA, STATE_SCHEMA
 from namesrv_stream.tables.columns import ROW_SCHEMA
 
@@ -44,26 +44,28 @@ class RebuildStart:
     losses: tuple[str, ...]
 
 
-def find_rebuild_starts(settings: Settings, extent: TopicExtent, old: OldTables) -> list[RebuildStart]:
+def find_rebuild_starts(settings: Settings, log: LogSource, old: OldTables) -> list[RebuildStart]:
     """The starts of all partitions; blocks."""
-    return [_find(partition, settings.kafka.partitions, extent, old) for partition in range(settings.kafka.partitions)]
+    return [_find(partition, settings.kafka.partitions, log, old) for partition in range(settings.kafka.partitions)]
 
 
-def _find(partition: int, partitions: int, extent: TopicExtent, old: OldTables) -> RebuildStart:
-    earliest, end, covered = extent.earliest[partition], extent.end[partition], old.next_offset(partition)
+def _find(partition: int, partitions: int, log: LogSource, old: OldTables) -> RebuildStart:
+    end, covered = log.end(partition), old.next_offset(partition)
     losses: tuple[str, ...] = ()
     if covered > end:
         losses = (f"partition {partition}: Kafka has lost the records {end} to {covered - 1}, which were folded",)
-    if not earliest:
-        start = start_of_log(partition, partitions)
-        return RebuildStart(partition, start, None, STATE_SCHEMA.empty_table(), ROW_SCHEMA.empty_table(), losses)
-    kept = old.oldest_state(partition, earliest)
-    if kept is not None and kept.fold_state.next_offset <= end:
-        try:
-            start = start_from_state(kept)
-        except TableSchemaMismatch:
-            pass  # of another version of the fold: nothing but the rows can be taken over
-        else:
+    starts = log.starts(partition, end)
+    # What is before a kept state is taken over from the old rows: where there are none, the farther back the better.
+    for earliest in starts if old.has_changes else sorted(starts):
+        if not earliest:
+            start = start_of_log(partition, partitions)
+            return RebuildStart(partition, start, None, STATE_SCHEMA.empty_table(), ROW_SCHEMA.empty_table(), losses)
+        kept = old.oldest_state(partition, earliest)
+        if kept is not None and kept.fold_state.next_offset <= end:
+            try:
+                start = start_from_state(kept)
+            except TableSchemaMismatch:
+                continue  # of another version of the fold: nothing but the rows can be taken over
             history = old.history(partition, start.offset)
             return RebuildStart(partition, start, kept.fold_state, kept.live, history, losses)
     return _from_tables(partition, partitions, earliest, min(covered, end), old, losses)

@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from namesrv_stream.errors import ConfigError, LogTruncated, NoStartPoint, TableSchemaMismatch
+from namesrv_stream.errors import ConfigError, LogTruncated, TableSchemaMismatch
+from namesrv_stream.event_log.opening import OpenLog, log_opener
+from namesrv_stream.event_log.source import LogSource
 from namesrv_stream.replay.log_range import GivenOffsets, end_offset, instant_text
 from namesrv_stream.replay.log_replay import (
     OnProgress,
@@ -13,11 +15,9 @@ from namesrv_stream.replay.log_replay import (
     kept_from_ms,
     replay_partition,
 )
-from namesrv_stream.replay.log_source import LogSource, OpenLog, open_kafka_log
 from namesrv_stream.replay.partition_fold import find_start
 from namesrv_stream.settings import Settings
 from namesrv_stream.snapshot import KeptStates, StoredChanges
-from namesrv_stream.streaming.topic import TopicExtent
 from namesrv_stream.tables import ROUTE_CHANGES, table_path
 
 
@@ -36,10 +36,14 @@ class ReplayRange:
     end_ms: int | None
 
 
-def replay(
-    settings: Settings, wanted: ReplayRange, on_progress: OnProgress, open_log: OpenLog = open_kafka_log
-) -> Replay:
+def replay(settings: Settings, wanted: ReplayRange, on_progress: OnProgress, open_log: OpenLog | None = None) -> Replay:
     """Fold the range again and compare it with the tables, which the job may go on writing; blocks.
+
+    Args:
+        settings: Ours.
+        wanted: What to replay.
+        on_progress: Told of long folds.
+        open_log: Opens the log; by default Kafka's, and the archive for what Kafka has no more.
 
     Raises:
         NamesrvStreamError: It cannot be done, and why.
@@ -52,59 +56,63 @@ def replay(
     stored = StoredTables(
         changes, KeptStates(tables_dir), kept_from_ms(changes, settings.streaming.changes_retention_ms)
     )
-    with open_log(settings) as log:  # after the tables: it has all that they cover
-        check_same_topic(settings, changes, log.extent)
+    with (open_log or log_opener())(settings) as log:  # after the tables: it has all that they cover
+        check_same_topic(settings, changes, log.topic_id)
         wanted.begin.check(settings.kafka.partitions)
         wanted.end.check(settings.kafka.partitions)
         ends = {p: _end(log, p, wanted, changes.next_offsets[p]) for p in changes.next_offsets}
-        _check_time(wanted, log.extent, ends)
+        _check_time(wanted, log, ends)
         parts = [_replay_partition(log, p, ends[p], wanted, stored, on_progress) for p in sorted(ends)]
-    return Replay(tuple(parts))
+        return Replay(tuple(parts), (*log.notes, *log.gap_texts()))
 
 
-def check_same_topic(settings: Settings, changes: StoredChanges, extent: TopicExtent) -> None:
+def check_same_topic(settings: Settings, changes: StoredChanges, topic_id: str) -> None:
     """Refuse tables that were made from another log.
 
     Raises:
         ConfigError: They were.
     """
     topic = settings.kafka.broker_events_topic
-    if changes.topic_id != extent.topic_id or len(changes.next_offsets) != settings.kafka.partitions:
+    if changes.topic_id != topic_id or len(changes.next_offsets) != settings.kafka.partitions:
         made_from = f"topic id {changes.topic_id} with {len(changes.next_offsets)} partitions"
-        reason = f"the tables were made from {made_from}, Kafka's topic {topic} has id {extent.topic_id} and"
+        reason = f"the tables were made from {made_from}, topic {topic} has id {topic_id} and"
         raise ConfigError("settings", "kafka.broker_events_topic", f"{reason} {settings.kafka.partitions}")
 
 
 def _end(log: LogSource, partition: int, wanted: ReplayRange, covered: int) -> int:
-    end = end_offset(wanted.end.get(partition), covered, partition, wanted.end.flag)
+    given = wanted.end.get(partition)
+    if not log.has_kafka and given is None:
+        covered = min(covered, log.end(partition))
+    end = end_offset(given, covered, partition, wanted.end.flag)
     if wanted.end_ms is not None:
         at_time = log.offset_at(partition, wanted.end_ms)
         end = end if at_time is None else min(end, at_time)
-    if end > log.extent.end[partition]:
-        raise LogTruncated(partition, end, log.extent.earliest[partition], log.extent.end[partition])
+    if end > log.end(partition):
+        if not log.has_kafka:
+            reason = f"is {end}, but broker_events ends at {log.end(partition)} in partition {partition}"
+            raise ConfigError("command line", wanted.end.flag, f"{reason}, and Kafka does not answer")
+        raise LogTruncated(partition, end, log.begin(partition), log.end(partition))
     return end
 
 
-def _check_time(wanted: ReplayRange, extent: TopicExtent, ends: Mapping[int, int]) -> None:
+def _check_time(wanted: ReplayRange, log: LogSource, ends: Mapping[int, int]) -> None:
     """Refuse a time before the log, of which nothing could be said but that nothing is equal to nothing.
 
     Raises:
         ConfigError: No record is older, though there are some.
     """
-    is_empty = all(end <= extent.earliest[p] for p, end in ends.items())
-    if wanted.end_ms is not None and is_empty and any(extent.end.values()):
-        reason = f"Kafka has no record from before {instant_text(wanted.end_ms)}"
+    is_empty = all(end <= log.begin(p) for p, end in ends.items())
+    if wanted.end_ms is not None and is_empty and any(log.end(p) for p in ends):
+        reason = f"the log has no record from before {instant_text(wanted.end_ms)}"
         raise ConfigError("command line", "--to-time", reason)
 
 
 def _replay_partition(
     log: LogSource, partition: int, end: int, wanted: ReplayRange, stored: StoredTables, on_progress: OnProgress
 ) -> PartitionReplay:
-    earliest, begin = log.extent.earliest[partition], wanted.begin.get(partition)
-    start = find_start(partition, len(stored.changes.next_offsets), earliest, stored.states, begin)
+    begin = wanted.begin.get(partition)
     if begin is not None and begin > end:
         reason = f"the range begins at {begin} in partition {partition}, behind its end at {end}"
         raise ConfigError("command line", wanted.begin.flag, reason)
-    if start.offset > end:
-        raise NoStartPoint(partition, end, earliest, start.offset)
+    start = find_start(log, partition, end, stored.states, begin)
     return replay_partition(log, start, stored, start.offset if begin is None else begin, end, on_progress)

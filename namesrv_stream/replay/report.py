@@ -5,6 +5,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from namesrv_stream.event_log.pieces import Store
+from namesrv_stream.event_log.source import read_from_text
 from namesrv_stream.logs import safe
 from namesrv_stream.replay.comparison import Difference
 from namesrv_stream.replay.log_replay import PartitionReplay, Replay
@@ -38,10 +40,13 @@ def replay_text(replay: Replay) -> str:
     lines = ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in cells]
     for part in replay.partitions:
         lines += [f"partition {part.partition}: folded from {part.origin}"]
+        if any(piece.store is Store.ARCHIVE for piece in part.read_from):
+            lines += [f"partition {part.partition}: records {read_from_text(part.read_from)}"]
         if part.rows_past_retention:
             lines += [f"partition {part.partition}: {part.rows_past_retention} rows are past their retention"]
         if part.difference is not None:
             lines += ["", *_difference_lines(part.difference)]
+    lines += replay.notes
     if replay.is_equal:
         digest = replay.digest
         lines += ["", f"equal, digest {digest}" if digest else "equal, as far as rows are kept"]
@@ -57,8 +62,13 @@ def replay_json(replay: Replay) -> dict[str, Any]:
         "equal": replay.is_equal,
         "digest": replay.digest,
         "first_difference": asdict(first) if first else None,
-        "partitions": [asdict(part) for part in replay.partitions],
+        "notes": list(replay.notes),
+        "partitions": [_part_json(part) for part in replay.partitions],
     }
+
+
+def _part_json(part: PartitionReplay) -> dict[str, Any]:
+    return {**asdict(part), "read_from": [piece._asdict() for piece in part.read_from]}
 
 
 def difference_line(difference: Difference) -> str:

@@ -7,6 +7,7 @@ per record would cost more than the fold; an item that fails changes nothing and
 Order within a record: the clocks move, what that makes due expires, then the events apply one by one.
 """
 
+from collections.abc import Sequence
 from dataclasses import asdict
 
 from namesrv_stream.errors import EventDecodeError
@@ -47,21 +48,40 @@ from namesrv_stream.route.partitioner import partition_of
 from namesrv_stream.route.setting_history import change_detail
 from namesrv_stream.route.settings import setting_text
 
-__all__ = ["DeadLetter", "FoldOutput", "GroupDict", "GroupStore", "Record", "fold"]
+__all__ = ["DeadLetter", "FoldOutput", "GroupDict", "GroupStore", "Record", "fold", "fold_events"]
 
 
 def fold(state: FoldState, groups: GroupStore, record: Record, output: FoldOutput) -> None:
     """Fold one record, appending to ``output``; a record at an offset already folded is skipped."""
     if record.offset < state.next_offset:
         return
-    state.next_offset = record.offset + 1
-    state.at_ms = max(state.at_ms, record.at_ms)
-    step = FoldStep(state, groups, record, output)
+    events: Sequence[Event | EventDecodeError] = ()
     try:
         events = decode_record(record.value)
     except EventDecodeError as error:
-        step.reject(-1, error.reason)
-        return
+        output.dead_letters.append(DeadLetter(record.partition, record.offset, -1, error.reason))
+    fold_events(state, groups, record, events, output)
+
+
+def fold_events(
+    state: FoldState,
+    groups: GroupStore,
+    record: Record,
+    events: Sequence[Event | EventDecodeError],
+    output: FoldOutput,
+) -> None:
+    """Fold what a record says, whatever its value is; for whoever has decoded it already.
+
+    Args:
+        state: The fold's state.
+        groups: The broker groups.
+        record: Where and when it was logged; not at an offset already folded.
+        events: Its items, or why one is none; nothing where the record cannot be read.
+        output: Appended to.
+    """
+    state.next_offset = record.offset + 1
+    state.at_ms = max(state.at_ms, record.at_ms)
+    step = FoldStep(state, groups, record, output)
     first = next((e for e in events if not isinstance(e, EventDecodeError)), None)
     if first is not None:
         advance_clocks(step, first)

@@ -10,6 +10,7 @@ import typer
 from namesrv_stream.clock import SystemClock
 from namesrv_stream.durations import parse_duration_ms
 from namesrv_stream.errors import ConfigError, QueryNotFound
+from namesrv_stream.event_log.choice import Source, SourceOption
 from namesrv_stream.settings.command_line import Configuration, configured
 
 _WIDTH = 200  # columns, where stdout is no terminal
@@ -33,12 +34,14 @@ def what_if(
     plot: Annotated[
         Path | None, typer.Option("--plot", help="Draw the silences against the timeouts.", metavar="FILE.png")
     ] = None,
+    source: SourceOption = Source.AUTO,
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON, for scripts.")] = False,
 ) -> None:
     """Fold the log again with other timeouts: which expiries would have been false, how much sooner deaths seen."""
     # Spared to the other commands: Delta, Kafka and the plotting library take a second to import.
     from rich.console import Console
 
+    from namesrv_stream.event_log.opening import log_opener
     from namesrv_stream.what_if import text
     from namesrv_stream.what_if.log_analysis import analyse_log
     from namesrv_stream.what_if.report import cluster_reports
@@ -55,6 +58,7 @@ def what_if(
             overrides,
             SystemClock().now_ms() - since,
             lambda records: status.update(f"folding the log again: {records:,} records"),
+            log_opener(source),
         )
     reports = cluster_reports(analysis.partitions, analysis.limits)
     if cluster is not None:

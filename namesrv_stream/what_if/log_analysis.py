@@ -1,9 +1,11 @@
-"""Reads the log from Kafka, and what is known of its brokers from the tables, and analyses all partitions."""
+"""Reads the log, and what is known of its brokers from the tables, and analyses all partitions."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from namesrv_stream.kafka import LogReader
+from namesrv_stream.event_log.opening import OpenLog, log_opener
+from namesrv_stream.event_log.pieces import Piece
+from namesrv_stream.event_log.source import LogSource
 from namesrv_stream.route.changes import ChangeKind, RouteChange
 from namesrv_stream.route.fold_state import LeaseKey
 from namesrv_stream.route.setting_history import values_before
@@ -22,11 +24,15 @@ class LogAnalysis:
         partitions: One analysis each.
         records: How many were read.
         limits: The settings that hold at the end, in partition 0, but for what was overridden.
+        read_from: From which store which records of each partition were read.
+        notes: What is to be known of the log: which records are missing and why, which store could not be read.
     """
 
     partitions: Sequence[PartitionAnalysis]
     records: int
     limits: FoldSettings
+    read_from: Sequence[tuple[Piece, ...]] = ()
+    notes: Sequence[str] = ()
 
     @property
     def begin_at_ms(self) -> int | None:
@@ -53,14 +59,16 @@ def analyse_log(
     overrides: Sequence[Override],
     since_ms: int,
     on_progress: Callable[[int], None] = lambda records: None,
+    open_log: OpenLog | None = None,
 ) -> LogAnalysis:
-    """Read from an instant on and analyse; blocks, some ten thousand records a second and timeout.
+    """Read from an instant on, or from behind the last gap after it, and analyse; blocks, for minutes.
 
     Args:
         settings: Where Kafka and the tables are.
         overrides: The timeouts to try.
         since_ms: Epoch milliseconds, LogAppendTime.
         on_progress: Told now and then how many records were read.
+        open_log: Opens the log; by default Kafka's, and the archive for what Kafka has no more.
 
     Raises:
         KafkaUnreachable: No Kafka, or it went away.
@@ -73,12 +81,11 @@ def analyse_log(
         for key, registration in group.registrations.items()
     }
     rows = read_rows(settings.data.tables_dir, ChangeKind.SETTING) if snapshot.version >= 0 else None
-    analyses, records = [], 0
-    with LogReader(settings) as log:
+    analyses, read_from, records = [], [], 0
+    with (open_log or log_opener())(settings) as log:
+        notes = [*log.notes, *log.gap_texts()]
         for partition in range(settings.kafka.partitions):
-            begin, end = log.extent(partition)
-            since = log.offset_at(partition, since_ms)
-            begin = end if since is None else max(begin, since)
+            begin, end = _range(log, partition, since_ms, notes)
             held = _settings_at(settings, rows, partition, begin)
             analysis = PartitionAnalysis(partition, settings.kafka.partitions, overrides, held, elsewhere)
             for batch in log.batches(partition, begin, end):
@@ -87,7 +94,20 @@ def analyse_log(
                     analysis.feed(record)
                 on_progress(records)
             analyses.append(analysis)
-    return LogAnalysis(analyses, records, analyses[0].runs[0].state.settings)
+            read_from.append(log.read_from(partition, begin, end))
+    return LogAnalysis(analyses, records, analyses[0].runs[0].state.settings, read_from, notes)
+
+
+def _range(log: LogSource, partition: int, since_ms: int, notes: list[str]) -> tuple[int, int]:
+    """Offsets from the instant on, of which none is missing; notes what is left out for that."""
+    end = log.end(partition)
+    since = log.offset_at(partition, since_ms)
+    if since is None:
+        return end, end
+    begin = max(since, log.starts(partition, end)[-1])
+    if begin > since:
+        notes.append(f"partition {partition}: what is before those records is left out too: it begins at {begin}")
+    return begin, end
 
 
 def _settings_at(settings: Settings, rows: Sequence[RouteChange] | None, partition: int, offset: int) -> FoldSettings:

@@ -9,6 +9,8 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from namesrv_stream.event_log.pieces import Store
+from namesrv_stream.event_log.source import read_from_text
 from namesrv_stream.what_if.gaps import Gap
 from namesrv_stream.what_if.log_analysis import LogAnalysis
 from namesrv_stream.what_if.report import ClusterReport, RunReport, Sooner
@@ -25,7 +27,9 @@ def as_text(analysis: LogAnalysis, reports: Sequence[ClusterReport]) -> Renderab
 def _parts(analysis: LogAnalysis, reports: Sequence[ClusterReport]) -> Iterator[RenderableType]:
     if analysis.begin_at_ms is None or analysis.end_at_ms is None:
         yield Text("the log has no records of that time")
+        yield from map(Text, analysis.notes)
         return
+    yield from map(Text, _log_lines(analysis))
     span = f"{instant(analysis.begin_at_ms)} to {instant(analysis.end_at_ms)}"
     observed = seconds(analysis.observed_ms)
     yield Text(f"{analysis.records} records, {span}, {observed} of observed time; every broker begins at age zero")
@@ -50,6 +54,14 @@ def _parts(analysis: LogAnalysis, reports: Sequence[ClusterReport]) -> Iterator[
         names = ", ".join(f"{k.broker_name} at {k.live_key.broker_addr}" for k in analysis.unregistered[:_NAMED])
         more = "" if len(analysis.unregistered) <= _NAMED else f" and {len(analysis.unregistered) - _NAMED} more"
         yield Text(f"left out, for no registration of theirs is known: {names}{more}")
+
+
+def _log_lines(analysis: LogAnalysis) -> Iterator[str]:
+    """What is to be known of the log; nothing where all was read from Kafka."""
+    for partition, pieces in enumerate(analysis.read_from):
+        if any(piece.store is Store.ARCHIVE for piece in pieces):
+            yield f"partition {partition}: records {read_from_text(pieces)}"
+    yield from analysis.notes
 
 
 def _cluster_line(report: ClusterReport) -> Text:
@@ -89,6 +101,8 @@ def as_json(analysis: LogAnalysis, reports: Sequence[ClusterReport]) -> dict[str
         "begin_at_ms": analysis.begin_at_ms,
         "end_at_ms": analysis.end_at_ms,
         "observed_ms": analysis.observed_ms,
+        "read_from": [[piece._asdict() for piece in pieces] for pieces in analysis.read_from],
+        "notes": list(analysis.notes),
         "left_out": [{"broker_name": k.broker_name, **k.live_key._asdict()} for k in analysis.unregistered],
         "clusters": {report.cluster: _cluster_json(report) for report in reports},
     }

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from namesrv_stream.errors import EventDecodeError
-from namesrv_stream.route.event_json import decode_record, encode_event
+from namesrv_stream.route.event_json import decode_record
 from namesrv_stream.route.events import (
     BrokerHeartbeat,
     BrokerRegistered,
@@ -30,7 +30,8 @@ class ThinRecord(NamedTuple):
     """A record to fold.
 
     Attributes:
-        events: What it says, without items that cannot be decoded.
+        record: Where and when it was logged; its value is not looked at.
+        events: What of it is folded: without items that cannot be decoded, and of poison nothing.
         is_stand_in: It is not in the log: a registration from before the part of the log that is read.
     """
 
@@ -64,14 +65,14 @@ class ThinLog:
             events = []
         for event in events:
             if isinstance(event, BrokerHeartbeat) and (registered := self._first_heard(event)) is not None:
-                yield ThinRecord(record._replace(value=encode_event(registered)), [registered], is_stand_in=True)
+                yield ThinRecord(record, [registered], is_stand_in=True)
         if not events or isinstance(events[0], BrokerHeartbeat):
-            yield ThinRecord(record, events)  # one without events is poison: the fold refuses it again
+            yield ThinRecord(record, events)
             return
         only = _thin(events[0])
         if isinstance(only, BrokerRegistered):
             self._registered.add(LeaseKey(only.registration.broker_name, only.registration.live_key))
-        yield ThinRecord(record._replace(value=encode_event(only)), [only])
+        yield ThinRecord(record, [only])
 
     def _first_heard(self, event: BrokerHeartbeat) -> BrokerRegistered | None:
         """The registration that a broker must have sent before the log that is read begins."""

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from namesrv_stream.route.changes import ChangeKind, RouteChange
-from namesrv_stream.route.event_json import encode_event
 from namesrv_stream.route.events import Event, SettingsChanged
-from namesrv_stream.route.fold import FoldOutput, GroupDict, Record, fold
+from namesrv_stream.route.fold import FoldOutput, GroupDict, Record, fold_events
 from namesrv_stream.route.fold_state import FoldState
 from namesrv_stream.route.settings import FoldSettings
 
@@ -72,10 +71,10 @@ class TimeoutRun:
         self.state = FoldState(partition, partitions, settings=override.apply(settings))
 
     def fold(self, record: Record, events: Sequence[Event]) -> list[RouteChange]:
-        """Fold one record of the thin log; returns the rows that say that a broker process is gone."""
+        """Fold what one record of the thin log says; returns the rows that say that a broker process is gone."""
         if self.override.timeout_ms is not None and events and isinstance(events[0], SettingsChanged):
-            record = record._replace(value=encode_event(self._overridden(events[0])))
-        fold(self.state, self.groups, record, self._output)
+            events = [self._overridden(events[0])]
+        fold_events(self.state, self.groups, record, events, self._output)
         gone = [row for row in self._output.changes if row.gone and row.kind == ChangeKind.BROKER_LIVE]
         self._output.changes.clear()
         self._output.dead_letters.clear()

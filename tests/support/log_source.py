@@ -1,31 +1,34 @@
-"""A log in memory where a replay expects Kafka's."""
+"""Logs in memory where a replay expects Kafka's."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from namesrv_stream.replay.log_source import LogSource, OpenLog
+from namesrv_stream.event_log.opening import OpenLog
+from namesrv_stream.event_log.pieces import Piece, Store
+from namesrv_stream.event_log.source import LogSource
 from namesrv_stream.route.fold import Record
 from namesrv_stream.settings import Settings
-from namesrv_stream.streaming.topic import TopicExtent
 from tests.support.builders import Log
 from tests.support.tables import TOPIC_ID
 
 
-def source_of(log: Log, *, earliest: int = 0, end: int | None = None, batch: int = 7) -> LogSource:
-    """The log's records from ``earliest`` to ``end``, so many at a time."""
-    kept = [record for record in log.records if record.offset >= earliest and (end is None or record.offset < end)]
-    log_end = len(log.records) if end is None else end
+def source_of(*logs: Log, earliest: int | Sequence[int] = 0, end: int | None = None, batch: int = 7) -> LogSource:
+    """The records of each partition's log from ``earliest`` (of all, or of each) to ``end``, so many at a time."""
+    firsts = [earliest] * len(logs) if isinstance(earliest, int) else earliest
+    ends = [len(log.records) if end is None else end for log in logs]
 
     def batches(partition: int, begin: int, until: int) -> Iterator[list[Record]]:
-        assert earliest <= begin
-        assert until <= log_end
-        wanted = [record for record in kept if begin <= record.offset < until]
+        assert firsts[partition] <= begin
+        assert until <= ends[partition]
+        wanted = logs[partition].records[begin:until]
         yield from (wanted[at : at + batch] for at in range(0, len(wanted), batch))
 
     def offset_at(partition: int, at_ms: int) -> int | None:
+        kept = logs[partition].records[firsts[partition] : ends[partition]]
         return next((record.offset for record in kept if record.at_ms >= at_ms), None)
 
-    return LogSource(TopicExtent(TOPIC_ID, {0: earliest}, {0: log_end}), batches, offset_at)
+    pieces = {p: (Piece(Store.KAFKA, first, ends[p]),) for p, first in enumerate(firsts)}
+    return LogSource(TOPIC_ID, pieces, batches, offset_at)
 
 
 def opens(source: LogSource) -> OpenLog:

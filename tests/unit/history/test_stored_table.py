@@ -1,5 +1,6 @@
 """Tables opened for questions: what is read, and what is refused."""
 
+import shutil
 from datetime import date
 from pathlib import Path
 
@@ -110,6 +111,15 @@ def test_a_file_that_is_gone_is_an_error_that_names_the_table(tmp_path: Path) ->
         file.unlink()
     with pytest.raises(TableSchemaMismatch, match=r"intervals: cannot be read"):
         table.rows()
+
+
+def test_an_error_of_delta_has_no_escapes_for_a_terminal(tmp_path: Path) -> None:
+    log_dir = a_table(tmp_path) / "_delta_log"
+    shutil.rmtree(log_dir)
+    log_dir.touch()
+    with pytest.raises(TableSchemaMismatch, match=r"intervals: cannot be read") as error:
+        opened(tmp_path)
+    assert str(error.value).isprintable()
 
 
 def test_upkeep_says_nothing_of_how_far_the_table_is(tmp_path: Path) -> None:

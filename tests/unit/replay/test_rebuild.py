@@ -204,7 +204,7 @@ def test_what_route_state_alone_says_is_kept_where_the_log_begins_behind_it(tabl
 def test_a_state_of_another_log_is_not_gone_on_from(tables: TablesOfLog) -> None:
     shutil.rmtree(table_path(tables.dir, ROUTE_CHANGES))
     log = source_of(tables.log, earliest=2)
-    other = replace(log, extent=replace(log.extent, topic_id="another"))
+    other = replace(log, topic_id="another")
     consent = Consent(loss=False, differences=False)
     with pytest.raises(RebuildRefused, match=f"made from another log, topic id {TOPIC_ID}"):
         rebuild(tables.settings, consent, lambda text: None, lambda partition, done, total: None, opens(other))

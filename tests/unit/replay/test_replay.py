@@ -140,7 +140,7 @@ def test_a_partition_that_the_topic_does_not_have_is_refused(tables: TablesOfLog
 
 def test_a_time_before_the_log_is_refused_for_nothing_would_be_compared(tables: TablesOfLog) -> None:
     seconds = tables.log.records[-1].at_ms // 1_000  # a Unix time where milliseconds are asked for
-    with pytest.raises(ConfigError, match=r"--to-time: Kafka has no record from before 1970-01-"):
+    with pytest.raises(ConfigError, match=r"--to-time: the log has no record from before 1970-01-"):
         _replay(tables, end_ms=seconds)
 
 

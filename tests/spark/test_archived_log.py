@@ -1,0 +1,82 @@
+"""What Spark wrote to ``broker_events``, joined files included, is the log to the last byte and millisecond."""
+
+from pathlib import Path
+from random import Random
+
+import pytest
+from pyspark.sql import SparkSession
+
+from namesrv_stream.event_log.archive import ArchivedEvents
+from namesrv_stream.event_log.choice import Source
+from namesrv_stream.event_log.opening import log_opener
+from namesrv_stream.replay.log_range import parse_offsets
+from namesrv_stream.replay.log_replay import Replay
+from namesrv_stream.replay.replay import ReplayRange, replay
+from namesrv_stream.streaming.history.events_step import write_events
+from namesrv_stream.streaming.history.history_table import HistoryTable
+from namesrv_stream.streaming.history.history_tables import ensure_history_tables, sql_name
+from namesrv_stream.tables import BROKER_EVENTS
+from namesrv_stream.what_if import text
+from namesrv_stream.what_if.log_analysis import analyse_log
+from namesrv_stream.what_if.report import cluster_reports
+from namesrv_stream.what_if.timeout_run import Override
+from tests.support.history import TOPIC_ID, HistoryRig
+from tests.support.history_life import live_on
+from tests.support.log_source import opens, source_of
+
+pytestmark = pytest.mark.spark
+
+#: No UTF-8: a lone surrogate, an overlong NUL, a sequence cut short, beyond the last code point; and what is UTF-8.
+_BYTES = (b"\xed\xa0\x80", b"\xc0\x80", b'{"kind":"\xe2\x82', b"\xf4\x90\x80\x80", b"\x00", "\ufeff{}\u20ac".encode())
+
+
+@pytest.fixture
+def rig(spark: SparkSession, tmp_path: Path) -> HistoryRig:
+    """Two partitions, copied in several steps as the history process does it; then all files are joined."""
+    rig = HistoryRig(spark, tmp_path, partitions=2)
+    ensure_history_tables(spark, rig.settings, TOPIC_ID)
+    for seed in range(2):
+        for log in rig.logs:
+            live_on(log, Random(seed * 2 + log.state.partition), 200)
+            for value in _BYTES:
+                log.append(value, 1)
+        rig.commit()
+        rig.compact()
+        ends = {p: len(log.records) for p, log in enumerate(rig.logs)}
+        events = HistoryTable(spark, rig.dir, BROKER_EVENTS)
+        assert write_events(events, rig.read, TOPIC_ID, rig.earliest, ends, 300)
+    spark.sql(f"OPTIMIZE {sql_name(events.path)}").collect()
+    return rig
+
+
+def _replay(rig: HistoryRig, source: Source) -> Replay:
+    wanted = ReplayRange(parse_offsets("a", ("0",)), parse_offsets("b", ()), None)
+    opener = log_opener(source, open_kafka=opens(source_of(*rig.logs)))
+    return replay(rig.settings, wanted, lambda partition, done, total: None, opener)
+
+
+def _what_if(rig: HistoryRig, source: Source) -> dict[str, object]:
+    opener = log_opener(source, open_kafka=opens(source_of(*rig.logs)))
+    overrides = [Override(2_000), Override(6_000)]
+    analysis = analyse_log(rig.settings, overrides, 0, open_log=opener)
+    found = text.as_json(analysis, cluster_reports(analysis.partitions, analysis.limits))
+    del found["read_from"]
+    return found
+
+
+@pytest.mark.timeout(900)  # minutes where others use the machine
+def test_the_archive_is_the_log_and_replay_and_what_if_say_the_same_of_both(rig: HistoryRig) -> None:
+    archive = ArchivedEvents.open(rig.settings)
+    for log in rig.logs:
+        partition, end = log.state.partition, len(log.records)
+        assert archive.spans(partition) == [(0, end)]
+        assert [record for batch in archive.batches(partition, 0, end) for record in batch] == log.records
+
+    of_kafka, of_archive = _replay(rig, Source.KAFKA), _replay(rig, Source.ARCHIVE)
+    assert of_kafka.is_equal
+    assert of_archive.digest == of_kafka.digest
+    assert [p.rows for p in of_archive.partitions] == [p.rows for p in of_kafka.partitions]
+    assert all(p.is_state_compared and p.dead_letters for p in of_archive.partitions)
+    assert {piece.store.value for p in of_archive.partitions for piece in p.read_from} == {"archive"}
+
+    assert _what_if(rig, Source.ARCHIVE) == _what_if(rig, Source.KAFKA)
