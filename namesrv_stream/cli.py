@@ -6,6 +6,7 @@ Exit codes: 0 fine, 1 refused or not found, 2 bad configuration or usage, 3 a pr
 
 import logging
 import sys
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -19,6 +20,7 @@ from namesrv_stream.demo.command import demo
 from namesrv_stream.errors import NamesrvStreamError
 from namesrv_stream.history import command as history_command
 from namesrv_stream.history import route_command
+from namesrv_stream.history.report import command as report_command
 from namesrv_stream.logs import configure_logging, report_error
 from namesrv_stream.operate import commands as operate_commands
 from namesrv_stream.replay import commands as replay_commands
@@ -60,6 +62,7 @@ app.command()(demo)
 route_command.register(app)
 client_commands.register(app)
 history_command.register(app)
+report_command.register(app)
 operate_commands.register(app, config_app)
 replay_commands.register(app)
 what_if_command.register(app)
@@ -68,6 +71,9 @@ what_if_command.register(app)
 def main() -> int:
     """Run the command in ``sys.argv``; every error of ours ends as one line on stderr and its exit code."""
     die_with_parent()
+    if isinstance(sys.stdout, TextIOWrapper):
+        # Names may have characters that the terminal's encoding has not.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         outcome = app(standalone_mode=False)
     except NamesrvStreamError as error:

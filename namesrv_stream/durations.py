@@ -1,5 +1,6 @@
 """Durations as people write them: ``30s``, ``500ms``, ``2m``, ``1h``, ``7d``, ``4w``; a bare number is milliseconds."""
 
+import math
 import re
 from typing import Final
 
@@ -16,4 +17,7 @@ def parse_duration_ms(text: str) -> int:
     match = _DURATION.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"{text!r} is no duration: expected one like 30s, 500ms or 2m")
-    return round(float(match[1]) * _UNIT_MS[match[2]])
+    ms = float(match[1]) * _UNIT_MS[match[2]]
+    if math.isinf(ms):
+        raise ValueError("that is no duration: it has no end")
+    return round(ms)

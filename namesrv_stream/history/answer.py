@@ -1,7 +1,8 @@
 """An answer as rows and columns, and the three forms in which it is told: tables for people, JSON, CSV.
 
 Instants are columns whose names end in ``_ms`` without being durations: epoch milliseconds in JSON, ISO 8601 in UTC in
-CSV and in this machine's zone in tables.
+CSV and in this machine's zone in tables. Names are as brokers told them in JSON alone: in CSV and tables control
+characters are escaped, so that a row is a line and does nothing to a terminal.
 """
 
 import csv
@@ -13,7 +14,6 @@ from datetime import UTC
 from typing import Any, Final, Literal
 
 from rich.console import Console, Group, RenderableType
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -23,6 +23,9 @@ from namesrv_stream.history.instants import duration, instant
 
 _WIDE: Final = 10_000  # a line stays a line for grep where stdout is no terminal
 _LEAST_TEXT_WIDTH: Final = 24
+#: What people are shown of a value: RocketMQ allows topics of 127 characters; a text may have some dozens of names.
+_MOST_CHARS: Final = 128
+_MOST_TEXT_CHARS: Final = 2_000
 
 Show = Callable[[Any], str]
 
@@ -49,9 +52,13 @@ class Column:
     is_for_scripts: bool = False
 
 
-def at_column(key: str, title: str) -> Column:
+def at_column(key: str, title: str, *, is_for_scripts: bool = False) -> Column:
     """A column of instants."""
-    return Column(key, title, lambda at_ms: instant(at_ms, to_seconds=True), is_instant=True)
+
+    def show(at_ms: int) -> str:
+        return instant(at_ms, to_seconds=True)
+
+    return Column(key, title, show, is_instant=True, is_for_scripts=is_for_scripts)
 
 
 def duration_column(key: str, title: str) -> Column:
@@ -70,7 +77,7 @@ class Section:
     Attributes:
         name: In JSON.
         title: Above it, for people.
-        rows: Each with the keys of all columns; more are told in JSON only.
+        rows: Each with the keys of all columns, and no others.
         emphasis: Which rows people should see first.
     """
 
@@ -125,10 +132,15 @@ def _table(section: Section) -> Table:
             column.title, justify=column.justify, overflow="fold", no_wrap=not column.is_text, min_width=width
         )
     for row in section.rows:
-        cells = ("" if (value := row[c.key]) is None else c.show(value) for c in columns)
         style = "bold red" if section.emphasis(row) else None
-        table.add_row(*(escape(printable(cell)) for cell in cells), style=style)
+        table.add_row(*(Text(_shown(c, row[c.key])) for c in columns), style=style)
     return table
+
+
+def _shown(column: Column, value: Any) -> str:
+    text = "" if value is None else printable(column.show(value))
+    most = _MOST_TEXT_CHARS if column.is_text else _MOST_CHARS
+    return text if len(text) <= most else f"{text[:most]}…"
 
 
 def as_json(answer: Answer) -> dict[str, Any]:
@@ -157,11 +169,16 @@ def _cell(column: Column, value: Any) -> Any:
         return ""
     if column.is_instant:
         return instant(value, UTC).replace(" ", "T")
-    if isinstance(value, Mapping | list | tuple):
-        items = value.items() if isinstance(value, Mapping) else value
-        return "; ".join(" ".join(map(str, item)) if isinstance(item, tuple) else str(item) for item in items)
+    if isinstance(value, Mapping):
+        return "; ".join(f"{key} {count}" for key, count in value.items())
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        value = " ".join(value)
+    if not isinstance(value, str):
+        return value
     # What a spreadsheet would take for a formula is text.
-    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@")) else value
+    return f"'{printable(value)}" if value.startswith(("=", "+", "-", "@")) else printable(value)
 
 
 def print_text(answer: Answer) -> None:

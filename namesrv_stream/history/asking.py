@@ -7,9 +7,9 @@ from namesrv_stream.errors import NotInHistory
 from namesrv_stream.history import questions
 from namesrv_stream.history.answer import Answer
 from namesrv_stream.history.instants import instant
-from namesrv_stream.history.questions import Window
 from namesrv_stream.history.route_history import RouteHistory
 from namesrv_stream.history.sessions import Sessions
+from namesrv_stream.history.window import Window
 from namesrv_stream.settings import Settings
 
 
@@ -42,12 +42,26 @@ def ask(settings: Settings, question: Question) -> Answer:
         ConfigError: The picture cannot be written.
     """
     history, asked = RouteHistory.open(settings), question.window
-    # Of what came after that nothing is known: not even that who was up stayed so.
-    window = Window(asked.since_ms, min(asked.until_ms, history.extent.reaches_ms))
-    if window.since_ms >= window.until_ms:
-        raise NotInHistory(f"{history.extent.reach()}, which is before {instant(asked.since_ms)}")
-    answer = _answer(settings, history, replace(question, window=window))
-    return replace(answer, notes=(*answer.notes, *history.extent.notes(asked.until_ms)))
+    known = _known_part(history, asked)
+    answer = _answer(settings, history, replace(question, window=known))
+    notes = list(answer.notes)
+    if asked.since_ms < known.since_ms:
+        notes.append(f"the history begins at {instant(known.since_ms)}")
+    return replace(answer, notes=(*notes, *history.extent.notes(asked.until_ms)))
+
+
+def _known_part(history: RouteHistory, asked: Window) -> Window:
+    """What the history knows of a time: nothing before its begin, nor of now that who was up has stayed so.
+
+    Raises:
+        NotInHistory: It knows nothing of it.
+    """
+    history.check_covers(asked.until_ms)
+    begin_ms, reaches_ms = history.extent.begin_ms or 0, history.extent.reaches_ms
+    known = Window(max(asked.since_ms, begin_ms), min(asked.until_ms, reaches_ms))
+    if known.since_ms >= known.until_ms:
+        raise NotInHistory(f"{history.extent.reach()}, which is not after {instant(known.since_ms)}")
+    return known
 
 
 def _answer(settings: Settings, history: RouteHistory, question: Question) -> Answer:
@@ -60,6 +74,7 @@ def _answer(settings: Settings, history: RouteHistory, question: Question) -> An
             plot_topic(story, question.plot)
         return questions.ask_topic_outages(history, story) if question.outages else answer
     sessions = Sessions.open(settings)
+    answer = _answer_of_brokers(history, sessions, question)
     if question.plot is not None:
         # Pictures alone need a plotting library, which takes a second to import.
         from namesrv_stream.history.broker_plot import plot_broker, plot_brokers
@@ -69,10 +84,14 @@ def _answer(settings: Settings, history: RouteHistory, question: Question) -> An
             plot_broker(settings, sessions, question.broker, timeout_ms, window, question.plot)
         else:
             plot_brokers(sessions, question.cluster, window, question.plot)
+    return answer
+
+
+def _answer_of_brokers(history: RouteHistory, sessions: Sessions, question: Question) -> Answer:
     if question.broker is not None:
-        return questions.ask_broker(history, sessions, question.broker, window)
+        return questions.ask_broker(history, sessions, question.broker, question.window)
     if question.flaps:
-        return questions.ask_flaps(history, sessions, question.cluster, window)
+        return questions.ask_flaps(history, sessions, question.cluster, question.window)
     if question.outages:
-        return questions.ask_outages(history, sessions, question.cluster, window)
-    return questions.ask_brokers(history, sessions, question.cluster, window)
+        return questions.ask_outages(history, sessions, question.cluster, question.window)
+    return questions.ask_brokers(history, sessions, question.cluster, question.window)

@@ -5,36 +5,36 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from matplotlib.figure import Figure
-
 from namesrv_stream.errors import NotInHistory
+from namesrv_stream.history.cause_colours import UP, colour_of
 from namesrv_stream.history.gap_series import GapSeries, gap_series
 from namesrv_stream.history.instants import duration
+from namesrv_stream.history.outages import Outage, Scope, broker_outages
 from namesrv_stream.history.picture import (
-    COLOUR_OF_CAUSE,
-    LANE_IN,
     MOST_LANES,
-    UP,
-    WIDTH_IN,
     Bar,
     Lane,
-    colour_of,
+    absence_patches,
     days,
     draw_lanes,
     heading,
+    lanes_and_chart_figure,
+    lanes_figure,
     legend,
-    patches,
+    plain,
     save,
+    shown_span,
     time_axis,
+    up_patches,
 )
-from namesrv_stream.history.questions import Window
-from namesrv_stream.history.sessions import Session, Sessions, by_broker
-from namesrv_stream.route.lease import LeaseKey
+from namesrv_stream.history.replicas import Replica, replicas
+from namesrv_stream.history.sessions import Session, Sessions
+from namesrv_stream.history.window import Window
 from namesrv_stream.settings import Settings
 
 _GAPS_IN: Final = 2.9
-_FRAME_IN: Final = 1.1
 _TIMEOUTS_SHOWN: Final = 2
+_MOST_SERIES_NAMED: Final = 8
 
 
 def plot_brokers(sessions: Sessions, cluster: str | None, window: Window, path: Path) -> None:
@@ -44,14 +44,13 @@ def plot_brokers(sessions: Sessions, cluster: str | None, window: Window, path: 
         NotInHistory: There was none.
         ConfigError: The file cannot be written.
     """
-    found = by_broker(sessions.between(window.since_ms, window.until_ms, cluster=cluster))
+    found = _present(sessions.between(window.since_ms, window.until_ms, cluster=cluster, with_earlier=True), window)
     if not found:
         raise NotInHistory("no broker was up in that time: there is nothing to draw")
-    shown = _most_moved(found)
-    figure = Figure(figsize=(WIDTH_IN, LANE_IN * len(shown) + _FRAME_IN), layout="constrained")
-    axes = figure.add_subplot()
-    _draw(axes, [s for key in shown for s in found[key]], window)
-    what = "brokers" if cluster is None else f"brokers of {cluster}"
+    shown = _most_moved(found, window)
+    figure, axes = lanes_figure(len(shown))
+    _draw(axes, shown, window)
+    what = f"brokers of {plain(cluster)}" if cluster is not None else "brokers"
     heading(axes, f"{len(found)} {what}" if len(shown) == len(found) else f"{len(shown)} of {len(found)} {what}")
     save(figure, path)
 
@@ -59,7 +58,7 @@ def plot_brokers(sessions: Sessions, cluster: str | None, window: Window, path: 
 def plot_broker(
     settings: Settings, sessions: Sessions, broker_name: str, default_timeout_ms: int, window: Window, path: Path
 ) -> None:
-    """Write the swim lanes of a broker name's processes, and below them their heartbeat gaps.
+    """Write the swim lanes of a broker name's replicas, and below them their heartbeat gaps.
 
     Args:
         settings: Ours.
@@ -73,57 +72,88 @@ def plot_broker(
         NotInHistory: There was no such broker.
         ConfigError: The file cannot be written.
     """
-    found = sessions.between(window.since_ms, window.until_ms, broker_name=broker_name)
+    every = sessions.between(window.since_ms, window.until_ms, broker_name=broker_name, with_earlier=True)
+    found = _present(every, window)
     if not found:
         raise NotInHistory(f"broker {broker_name} was not up in that time: there is nothing to draw")
+    shown = _most_moved(found, window)
+    figure, upper, lower = lanes_and_chart_figure(len(shown), _GAPS_IN)
+    absences = _draw(upper, shown, window, is_labelled=False)
+    heading(upper, f"broker {plain(broker_name)}")
+    within = [session for replica in shown for session in replica.within(window.since_ms)]
+    timeouts = sorted({s.timeout_ms or default_timeout_ms for s in within})
     series = gap_series(settings, broker_name, window.since_ms, window.until_ms)
-    lanes_in = LANE_IN * len(by_broker(found)) + _FRAME_IN
-    figure = Figure(figsize=(WIDTH_IN, lanes_in + _GAPS_IN), layout="constrained")
-    upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=[lanes_in, _GAPS_IN])
-    _draw(upper, found, window, is_labelled=False)
-    heading(upper, f"broker {broker_name}")
-    _draw_gaps(lower, series, found, default_timeout_ms, window)
+    _draw_gaps(lower, series, absences, timeouts, window)
     save(figure, path)
 
 
-def _draw(axes: Any, sessions: Sequence[Session], window: Window, *, is_labelled: bool = True) -> None:
-    found = by_broker(sessions)
-    is_one_cluster = len({key.live_key.cluster for key in found}) == 1
-    lanes = [
-        Lane(_label(key, own, with_cluster=not is_one_cluster), [_bar(s, window) for s in own])
-        for key, own in found.items()
-    ]
+def _present(sessions: Sequence[Session], window: Window) -> list[Replica]:
+    """Those brokers that were up in the time."""
+    return [replica for replica in replicas(sessions) if replica.within(window.since_ms)]
+
+
+def _most_moved(found: Sequence[Replica], window: Window) -> list[Replica]:
+    """All where they have room, else those with the most sessions; by cluster, name and address."""
+    by_moves = sorted(found, key=lambda replica: (-len(replica.within(window.since_ms)), replica.key))
+    kept = {replica.key for replica in by_moves[:MOST_LANES]}
+    return [replica for replica in found if replica.key in kept]
+
+
+def _draw(axes: Any, shown: Sequence[Replica], window: Window, *, is_labelled: bool = True) -> list[Outage]:
+    """The lanes; returns the absences in them."""
+    has_clusters = len({replica.key.live_key.cluster for replica in shown}) > 1
+    lanes, absences = [], []
+    for replica in shown:
+        found = broker_outages(replica.sessions, window.since_ms, window.until_ms)
+        of_broker = [outage for outage in found if outage.scope is Scope.BROKER]
+        bars = [_bar_of_session(s, window) for s in replica.within(window.since_ms)]
+        bars += [_bar_of_absence(outage, window) for outage in of_broker]
+        lanes.append(Lane(_label(replica, window, with_cluster=has_clusters), bars))
+        absences += of_broker
     draw_lanes(axes, lanes, window.since_ms, window.until_ms)
     time_axis(axes, window.since_ms, window.until_ms, is_labelled=is_labelled)
-    causes = {s.down_cause for s in sessions if s.down_cause is not None}
-    known = [str(cause) for cause in COLOUR_OF_CAUSE if cause in causes]
-    entries = [*known, *sorted(causes - set(known))]
-    legend(axes, patches([("still up", UP), *((f"ended: {cause}", colour_of(cause)) for cause in entries)]))
+    legend(axes, [*up_patches(), *absence_patches(outage.cause for outage in absences)])
+    return absences
+
+
+def _bar_of_session(session: Session, window: Window) -> Bar:
+    return Bar(session.up_ms, window.until_ms if session.down_ms is None else session.down_ms, UP)
+
+
+def _bar_of_absence(outage: Outage, window: Window) -> Bar:
+    end_ms = window.until_ms if outage.end_ms is None else outage.end_ms
+    return Bar(outage.begin_ms, end_ms, colour_of(outage.cause), is_pale=outage.is_for_good)
+
+
+def _label(replica: Replica, window: Window, *, with_cluster: bool) -> str:
+    newest, earlier = replica.newest, len(replica.earlier_keys(window.since_ms))
+    cluster = f"{plain(newest.cluster)}  " if with_cluster else ""
+    broker_id = "" if newest.broker_id is None else f"  [{newest.broker_id}]"
+    before = f"  (+{earlier} before)" if earlier else ""
+    return f"{cluster}{plain(newest.broker_name)}  {plain(newest.broker_addr)}{broker_id}{before}"
 
 
 def _draw_gaps(
-    axes: Any, series: Sequence[GapSeries], sessions: Sequence[Session], default_timeout_ms: int, window: Window
+    axes: Any, series: Sequence[GapSeries], absences: Sequence[Outage], timeouts: Sequence[int], window: Window
 ) -> None:
-    handles = []
-    timeouts = sorted({s.timeout_ms or default_timeout_ms for s in sessions})
+    """Gaps minute by minute, the timeouts as lines, and a shade where a process was away."""
     # An absence may be thousands of timeouts long: such a gap is a mark at the top, with its length.
     top_ms = timeouts[-1] * _TIMEOUTS_SHOWN
+    has_servers = len({one.server_id for one in series}) > 1
+    handles = []
     for number, one in enumerate(series):
-        times, seconds = _unjoined(one, top_ms)
-        label = f"{one.broker_addr} at {one.server_id}"
-        handles += axes.plot(times, seconds, color=f"C{number}", linewidth=1.0, marker=".", markersize=3, label=label)
-        for at_ms, ms in zip(one.at_ms, one.longest_ms, strict=True):
-            if ms > top_ms:
-                axes.plot([days(at_ms)], [top_ms / 1000], color=f"C{number}", marker="^", markersize=6, clip_on=False)
-                place = {"ha": "center", "va": "top", "xytext": (0, -6), "textcoords": "offset points"}
-                axes.annotate(duration(ms), (days(at_ms), top_ms / 1000), fontsize=7, **place)
+        times, seconds = _plateaus(one, top_ms)
+        label = f"gaps of {plain(one.broker_addr)}" + (f" at {plain(one.server_id)}" if has_servers else "")
+        handles += axes.plot(times, seconds, color=f"C{number}", linewidth=1.4, label=label)
+        _mark_long_gaps(axes, one, top_ms, f"C{number}")
+    del handles[_MOST_SERIES_NAMED:]
     for timeout_ms in timeouts:
         label = f"timeout {timeout_ms / 1000:g} s"
         handles.append(axes.axhline(timeout_ms / 1000, color="#c0392b", linestyle="--", linewidth=1.2, label=label))
-    for session in sessions:
-        if session.down_ms is not None:
-            colour = colour_of(session.down_cause)
-            axes.axvline(days(session.down_ms), color=colour, linewidth=1.0, alpha=0.7, zorder=0)
+    for outage in absences:
+        bar = _bar_of_absence(outage, window)
+        begin_ms, length_ms = shown_span(bar.begin_ms, bar.end_ms, window.since_ms, window.until_ms)
+        axes.axvspan(days(begin_ms), days(begin_ms + length_ms), color=bar.colour, alpha=0.25, linewidth=0, zorder=0)
     time_axis(axes, window.since_ms, window.until_ms)
     heading(axes, "longest gap between heartbeats" if series else "no heartbeats are known of that time")
     axes.set_ylabel("seconds", fontsize=8)
@@ -133,32 +163,23 @@ def _draw_gaps(
     legend(axes, handles)
 
 
-def _unjoined(series: GapSeries, top_ms: int) -> tuple[list[float], list[float]]:
-    """Points with a hole wherever the broker was not heard for more than a point: no line leads over it."""
+def _plateaus(series: GapSeries, top_ms: int) -> tuple[list[float], list[float]]:
+    """A line that is level for each minute; with a hole where nothing was heard, and in place of too long gaps."""
     times: list[float] = []
     seconds: list[float] = []
-    for before_ms, at_ms, ms in zip([None, *series.at_ms], series.at_ms, series.longest_ms, strict=False):
-        if ms > top_ms or (before_ms is not None and at_ms - before_ms > series.step_ms * 1.5):
+    for at_ms, ms in zip(series.at_ms, series.longest_ms, strict=True):
+        if times and times[-1] < days(at_ms):
             times.append(days(at_ms))
             seconds.append(math.nan)
-        if ms <= top_ms:
-            times.append(days(at_ms))
-            seconds.append(ms / 1000)
+        times += [days(at_ms), days(at_ms + series.step_ms)]
+        seconds += [ms / 1000 if ms <= top_ms else math.nan] * 2
     return times, seconds
 
 
-def _bar(session: Session, window: Window) -> Bar:
-    end_ms = window.until_ms if session.down_ms is None else session.down_ms
-    return Bar(session.up_ms, end_ms, colour_of(session.down_cause), has_end=session.down_ms is not None)
-
-
-def _label(key: LeaseKey, sessions: Sequence[Session], *, with_cluster: bool) -> str:
-    broker_id = sessions[-1].broker_id
-    cluster = f"{key.live_key.cluster}  " if with_cluster else ""
-    return f"{cluster}{key.broker_name}  {key.live_key.broker_addr}" + ("" if broker_id is None else f"  [{broker_id}]")
-
-
-def _most_moved(found: Any) -> list[LeaseKey]:
-    """All where they have room, else those with the most sessions; by cluster, name and address."""
-    kept = sorted(found, key=lambda key: (-len(found[key]), key))[:MOST_LANES]
-    return sorted(kept, key=lambda key: (key.live_key.cluster, key.broker_name, key.live_key.broker_addr))
+def _mark_long_gaps(axes: Any, series: GapSeries, top_ms: int, colour: str) -> None:
+    place = {"ha": "center", "va": "top", "xytext": (0, -6), "textcoords": "offset points"}
+    for at_ms, ms in zip(series.at_ms, series.longest_ms, strict=True):
+        if ms > top_ms:
+            middle = days(at_ms + series.step_ms / 2)
+            axes.plot([middle], [top_ms / 1000], color=colour, marker="^", markersize=6, clip_on=False)
+            axes.annotate(duration(ms), (middle, top_ms / 1000), fontsize=7, **place)

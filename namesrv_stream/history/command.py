@@ -9,12 +9,12 @@ import typer
 
 from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import ConfigError
+from namesrv_stream.history.instants import COMMAND_LINE, instant, parse_instant, parse_since
+from namesrv_stream.history.window import Window
 from namesrv_stream.settings.command_line import Configuration, configured
 
 if TYPE_CHECKING:
     from namesrv_stream.history.answer import Answer
-
-_SOURCE = "command line"
 
 
 def register(app: typer.Typer) -> None:
@@ -45,16 +45,27 @@ def history(
     _check_flags(broker, topic, cluster, flaps=flaps, outages=outages, as_json=as_json, as_csv=as_csv)
     # Spared to the other commands: Arrow and Delta take a second to import.
     from namesrv_stream.history.asking import Question, ask
-    from namesrv_stream.history.instants import parse_instant, parse_since
-    from namesrv_stream.history.questions import Window
 
-    now_ms = SystemClock().now_ms()
-    window = Window(parse_since("--since", since, now_ms), parse_instant("--until", until, now_ms))
-    if window.since_ms >= window.until_ms or window.until_ms > now_ms:
-        reason = "lies in the future" if window.until_ms > now_ms else f"does not lie behind --since {since}"
-        raise ConfigError(_SOURCE, "--until", f"{until} {reason}")
+    window = Window(*asked_span(since, until, SystemClock().now_ms()))
     question = Question(window, broker, topic, cluster, flaps=flaps, outages=outages, plot=plot)
     _print(ask(configuration.load().settings, question), as_json=as_json, as_csv=as_csv)
+
+
+def asked_span(since: str, until: str, now_ms: int) -> tuple[int, int]:
+    """Begin and end of the time asked about, epoch milliseconds.
+
+    Raises:
+        ConfigError: One is no instant or lies in the future, or the end is not after the begin.
+    """
+    since_ms, until_ms = parse_since("--since", since, now_ms), parse_instant("--until", until, now_ms)
+    for flag, at_ms in (("--since", since_ms), ("--until", until_ms)):
+        if at_ms > now_ms:
+            raise ConfigError(COMMAND_LINE, flag, f"{instant(at_ms)} lies in the future; it is {instant(now_ms)}")
+    if since_ms >= until_ms:
+        raise ConfigError(
+            COMMAND_LINE, "--since", f"{instant(since_ms)} does not lie before --until, {instant(until_ms)}"
+        )
+    return since_ms, until_ms
 
 
 def _check_flags(
@@ -67,11 +78,14 @@ def _check_flags(
     as_json: bool,
     as_csv: bool,
 ) -> None:
-    """Refuse what cannot be asked together.
+    """Refuse what cannot be asked, or not together.
 
     Raises:
         ConfigError: It is that.
     """
+    for name, value in (("BROKER", broker), ("--topic", topic), ("--cluster", cluster)):
+        if value == "":
+            raise ConfigError(COMMAND_LINE, name, "is empty")
     for one, other in (
         (broker and "BROKER", topic and "--topic"),
         (broker and "BROKER", cluster and "--cluster"),
@@ -82,7 +96,7 @@ def _check_flags(
         (as_json and "--json", as_csv and "--csv"),
     ):
         if one and other:
-            raise ConfigError(_SOURCE, str(one), f"cannot be combined with {other}")
+            raise ConfigError(COMMAND_LINE, str(one), f"cannot be combined with {other}")
 
 
 def _print(answer: "Answer", *, as_json: bool, as_csv: bool) -> None:

@@ -15,7 +15,8 @@ class Extent:
 
     Attributes:
         begin_ms: The first instant of which all is known; None where nothing is.
-        stored_to_ms: To when the history tables tell everything; from there on ``route_changes`` does.
+        stored_to_ms: To when the history tables tell everything; from there on ``route_changes`` does. 0 where they
+            have nothing yet.
         reaches_ms: To when ``route_changes`` reaches, and with it every answer, by the clock of the job.
         lost_until_ms: Where changes after ``stored_to_ms`` were removed before the history had them: until when; else
             None.
@@ -29,12 +30,17 @@ class Extent:
     def notes(self, at_ms: int) -> list[str]:
         """What must be said where the tables do not tell everything up to an instant."""
         notes = []
-        if self.lost_until_ms is not None:
-            span = f"between {instant(self.stored_to_ms)} and {instant(self.lost_until_ms)}"
+        if self.lost_until_ms is not None and at_ms >= self.stored_to_ms:
+            begin = f"between {instant(self.stored_to_ms)} and" if self.stored_to_ms else "before"
+            span = f"{begin} {instant(self.lost_until_ms)}"
             notes.append(f"changes {span} are lost: the history process did not run until route_changes forgot them")
-        if self.reaches_ms < at_ms - _USUAL_LAG_MS:
+        if self.lags(at_ms):
             notes.append(f"{self.reach()}: what came after is not known")
         return notes
+
+    def lags(self, at_ms: int) -> bool:
+        """Whether the tables end before an instant, by more than the job is usually behind."""
+        return self.reaches_ms < at_ms - _USUAL_LAG_MS
 
     def reach(self) -> str:
         """To when all answers reach: told with each, for people."""

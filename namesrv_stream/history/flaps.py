@@ -1,6 +1,5 @@
 """How often brokers went and came back: counts, and a score that fades, by which the worst is first."""
 
-import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,22 +7,26 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
-from namesrv_stream.history.sessions import Session, by_broker
+from namesrv_stream.history.replicas import Replica, replicas, times_away
+from namesrv_stream.history.sessions import Session
 from namesrv_stream.route.lease import LeaseKey
 
 #: In which a score fades to its half. A single restart is forgotten by the evening, a crash loop is not.
 HALF_LIFE_MS: Final = 3_600_000
-#: Three times down within an hour is more than a restart that went wrong once.
+#: The third time down within half an hour reaches it, and so does a loop of one each 44 minutes: 1 / (1 - 2^(-44/60)).
+#: A restart that goes wrong once does not.
 FLAPPING_SCORE: Final = 2.5
 
 
 @dataclass(frozen=True, slots=True)
 class Flapping:
-    """One broker process over some time.
+    """One broker, through all its processes, over some time: a crash loop of pods is one, whatever their addresses.
 
     Attributes:
-        downs: How often it went.
-        returns: How often it came back.
+        key: Its newest process.
+        earlier_keys: Others that it had in that time, as they came.
+        downs: How often a process of it went, though another may have been up already.
+        returns: How often one was back, or up already.
         causes: Why it went, and how often.
         median_down_ms: How long it was away, usually; None where it never came back.
         peak_score: The highest score of that time. Going down counts 1, and fades by half each hour.
@@ -32,6 +35,7 @@ class Flapping:
     """
 
     key: LeaseKey
+    earlier_keys: Sequence[LeaseKey]
     downs: int
     returns: int
     causes: Mapping[str, int]
@@ -45,41 +49,45 @@ class Flapping:
         """Whether it goes and comes more than brokers do that are restarted."""
         return self.score >= FLAPPING_SCORE
 
+    @property
+    def has_flapped(self) -> bool:
+        """Whether it did so at any time."""
+        return self.peak_score >= FLAPPING_SCORE
+
 
 def flappings(sessions: Iterable[Session], since_ms: int, until_ms: int) -> list[Flapping]:
     """Every broker, the worst first; those that never went are last.
 
     Args:
-        sessions: All that overlap the time.
+        sessions: All that overlap the time, and each process's first and last before.
         since_ms: Its begin, epoch milliseconds.
         until_ms: Its end.
     """
-    found = [_flapping(key, own, since_ms, until_ms) for key, own in by_broker(sessions).items()]
+    found = [_flapping(replica, since_ms, until_ms) for replica in replicas(sessions) if replica.within(since_ms)]
     return sorted(found, key=lambda f: (-f.peak_score, -f.downs, f.key))
 
 
-def _flapping(key: LeaseKey, sessions: Sequence[Session], since_ms: int, until_ms: int) -> Flapping:
-    downs = [s for s in sessions if s.down_ms is not None and since_ms < s.down_ms <= until_ms]
-    times = [s.down_ms for s in downs if s.down_ms is not None]
-    away = [
-        later.up_ms - before.down_ms
-        for before, later in itertools.pairwise(sessions)
-        if before.down_ms is not None and since_ms < later.up_ms
-    ]
+def _flapping(replica: Replica, since_ms: int, until_ms: int) -> Flapping:
+    away = {a.begin_ms: a.end_ms for a in times_away(replica.sessions)}
+    ended = [(s.down_ms, s.down_cause or "") for s in replica.within(since_ms) if s.down_ms is not None]
+    downs = sorted((at_ms, cause) for at_ms, cause in ended if at_ms <= until_ms)
+    # Where another process was up already, it was back at once.
+    lengths = [end_ms - at_ms for at_ms, _ in downs for end_ms in (away.get(at_ms, at_ms),) if end_ms is not None]
     score = peak = 0.0
-    at_ms = since_ms
-    for down_ms in times:
-        score = _faded(score, down_ms - at_ms) + 1
-        peak, at_ms = max(peak, score), down_ms
+    last_ms = since_ms
+    for at_ms, _ in downs:
+        score = _faded(score, at_ms - last_ms) + 1
+        peak, last_ms = max(peak, score), at_ms
     return Flapping(
-        key=key,
+        key=replica.key,
+        earlier_keys=replica.earlier_keys(since_ms),
         downs=len(downs),
-        returns=len(away),
-        causes=Counter(s.down_cause or "" for s in downs),
-        median_down_ms=median(away) if away else None,
+        returns=len(lengths),
+        causes=Counter(cause for _, cause in downs),
+        median_down_ms=median(lengths) if lengths else None,
         peak_score=peak,
-        score=_faded(score, until_ms - at_ms),
-        is_up=sessions[-1].down_ms is None,
+        score=_faded(score, until_ms - last_ms),
+        is_up=any(s.down_ms is None for s in replica.sessions),
     )
 
 

@@ -11,6 +11,7 @@ from namesrv_stream.history.opening import open_history_table
 from namesrv_stream.settings import Settings
 from namesrv_stream.tables import HEARTBEAT_MINUTES
 
+_MINUTE_MS: Final = 60_000
 #: A line with more points would not show more.
 _MOST_POINTS: Final = 1_500
 _COLUMNS: Final = ("broker_addr", "server_id", "minute", "gap_max_ms")
@@ -43,11 +44,11 @@ def gap_series(settings: Settings, broker_name: str, since_ms: int, until_ms: in
     rows = open_history_table(settings, HEARTBEAT_MINUTES).table.rows(
         in_days("day", day_of(since_ms), day_of(until_ms)),
         equals("broker_name", broker_name),
-        at_least("minute", timestamp(since_ms)),
+        at_least("minute", timestamp(since_ms // _MINUTE_MS * _MINUTE_MS)),
         at_most("minute", timestamp(until_ms)),
         columns=_COLUMNS,
     )
-    step_ms = 60_000 * max(1, (until_ms - since_ms) // 60_000 // _MOST_POINTS)
+    step_ms = _MINUTE_MS * max(1, (until_ms - since_ms) // _MINUTE_MS // _MOST_POINTS)
     steps = (
         rows.drop_nulls("gap_max_ms")
         .group_by("broker_addr", "server_id", at_ms=pl.col("minute").dt.epoch("ms") // step_ms * step_ms)

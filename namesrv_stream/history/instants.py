@@ -1,7 +1,7 @@
 """Instants as people say and read them: in the zone of this machine, unless the text names another."""
 
 import re
-from datetime import date, datetime, time, timedelta, tzinfo
+from datetime import datetime, time, timedelta, tzinfo
 from typing import Final
 
 from namesrv_stream.durations import parse_duration_ms
@@ -14,8 +14,11 @@ _EXPECTED: Final = (
     " 03:12, yesterday 03:12, epoch milliseconds, or how long ago as -2h, -30m, -7d"
 )
 _EPOCH_MS: Final = re.compile(r"\d{12,13}")
+#: More of a text than this is not repeated in errors.
+_SHOWN_CHARS: Final = 60
 #: A duration must have a unit here: who writes a bare number means something else.
 _DURATION: Final = re.compile(r"\d+(\.\d+)?\s*(ms|s|m|h|d|w)")
+_TIME_OF_DAY: Final = re.compile(r"\d{1,2}:")
 _DAYS_AGO: Final = {"today": 0, "yesterday": 1}
 #: The years in between are those that all engines can say.
 _LOWEST_MS: Final = 0
@@ -39,7 +42,8 @@ def parse_instant(flag: str, text: str, now_ms: int, zone: tzinfo | None = None,
     text = text.strip()
     at_ms = _instant_ms(text, now_ms, zone)
     if at_ms is None or not _LOWEST_MS <= at_ms <= _HIGHEST_MS:
-        raise ConfigError(source, flag, f"{text!r} is no instant: {_EXPECTED}")
+        shown = text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
+        raise ConfigError(source, flag, f"{shown!r} is no instant: {_EXPECTED}")
     return at_ms
 
 
@@ -58,25 +62,26 @@ def _instant_ms(text: str, now_ms: int, zone: tzinfo | None) -> int | None:
         return now_ms
     if _EPOCH_MS.fullmatch(text):
         return int(text)
-    if text.startswith("-") and _DURATION.fullmatch(text[1:]):
-        return now_ms - parse_duration_ms(text[1:])
     try:
-        at = _datetime(text, datetime.fromtimestamp(now_ms / 1000, tz=zone).date())
+        if text.startswith("-") and _DURATION.fullmatch(text[1:]):
+            return now_ms - parse_duration_ms(text[1:])
+        at = _datetime(text, now_ms, zone)
         aware = at if at.tzinfo else (at.astimezone() if zone is None else at.replace(tzinfo=zone))
         return round(aware.timestamp() * 1000)
     except (ValueError, OverflowError, OSError):
         return None
 
 
-def _datetime(text: str, today: date) -> datetime:
+def _datetime(text: str, now_ms: int, zone: tzinfo | None) -> datetime:
     """Raises ``ValueError`` where it is none."""
-    day, _, of_day = text.partition(" ")
-    if day in _DAYS_AGO:
-        at_time = time.fromisoformat(of_day.strip()) if of_day else time()
-        return datetime.combine(today - timedelta(days=_DAYS_AGO[day]), at_time)
-    if re.match(r"\d{1,2}:", text):
-        return datetime.combine(today, time.fromisoformat(text.zfill(5) if len(text) == 4 else text))
-    return datetime.fromisoformat(text)
+    day, _, of_day = ("today", "", text) if _TIME_OF_DAY.match(text) else text.partition(" ")
+    if day not in _DAYS_AGO:
+        return datetime.fromisoformat(text)
+    of_day = of_day.strip() or "00:00"
+    at_time = time.fromisoformat(f"0{of_day}" if of_day[1:2] == ":" else of_day)
+    # Whoever names a zone means a day there.
+    today = datetime.fromtimestamp(now_ms / 1000, tz=at_time.tzinfo or zone).date()
+    return datetime.combine(today - timedelta(days=_DAYS_AGO[day]), at_time)
 
 
 def instant(at_ms: int, zone: tzinfo | None = None, *, to_seconds: bool = False) -> str:

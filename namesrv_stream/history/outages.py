@@ -1,19 +1,22 @@
 """When brokers were gone, and when all of a broker name, a cluster or a topic were."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from namesrv_stream.history.availability import has_left
 from namesrv_stream.history.reasons import Reason
-from namesrv_stream.history.sessions import Session, by_broker
+from namesrv_stream.history.replicas import Away, Replica, replicas, times_away
+from namesrv_stream.history.sessions import Session
 from namesrv_stream.history.topic_changes import OfferChange, TopicStory, totals_of
+from namesrv_stream.route.lease import LeaseKey
 
 
 class Scope(StrEnum):
     """What was gone, from little to much."""
 
-    BROKER = "broker"  # one process
-    BROKER_NAME = "broker_name"  # all processes of a name that has several; in a topic's route: any name
+    BROKER = "broker"  # one replica
+    BROKER_NAME = "broker_name"  # all replicas of a name that has several; in a topic's route: any name
     TOPIC = "topic"  # no broker in its route
     CLUSTER = "cluster"  # all its brokers
 
@@ -25,7 +28,9 @@ class Outage:
     Attributes:
         cluster: None of a topic.
         name: Broker name, topic or cluster.
-        broker_addr: Of a broker process.
+        broker_addr: Of the broker process that went.
+        replaced_by: Address of the process that came up in its place; None where it came back itself, or none did.
+        broker: The newest process of that broker.
         begin_ms: Log time, epoch milliseconds.
         end_ms: None where it goes on.
         cause: Why the last one went.
@@ -42,6 +47,13 @@ class Outage:
     cause: str
     detail: str | None
     brokers: int
+    replaced_by: str | None = None
+    broker: LeaseKey | None = None
+
+    @property
+    def is_for_good(self) -> bool:
+        """Whether it was taken away on purpose, as far as one can tell: it said goodbye and did not come back."""
+        return self.end_ms is None and has_left(self.cause)
 
     def length_ms(self, until_ms: int) -> int:
         """How long it lasted, or has lasted by an instant."""
@@ -57,18 +69,14 @@ def broker_outages(sessions: Iterable[Session], since_ms: int, until_ms: int) ->
     A broker that had gone before and did not come back is not among them: see ``gone_before``.
 
     Args:
-        sessions: All that overlap the time, and each broker's last before.
+        sessions: All that overlap the time, and each process's first and last before.
         since_ms: Epoch milliseconds.
         until_ms: Epoch milliseconds.
     """
-    sessions = list(sessions)
-    found: list[Outage] = []
-    for key, own in by_broker(sessions).items():
-        for last, end_ms in _gaps(own):
-            if last.down_ms is not None and (last.down_ms > since_ms or end_ms is not None):
-                found.append(_outage(Scope.BROKER, last, end_ms, key.broker_name, 1))
-    found += _of_groups(Scope.BROKER_NAME, sessions, lambda s: (s.cluster, s.broker_name))
-    found += _of_groups(Scope.CLUSTER, sessions, lambda s: (s.cluster, s.cluster))
+    brokers = replicas(sessions)
+    found = [_of_broker(b, away) for b in brokers if b.within(since_ms) for away in times_away(b.sessions)]
+    found += _of_groups(Scope.BROKER_NAME, brokers, lambda s: (s.cluster, s.broker_name))
+    found += _of_groups(Scope.CLUSTER, brokers, lambda s: (s.cluster, s.cluster))
     return sorted(
         (outage for outage in found if outage.overlaps(since_ms, until_ms)),
         key=lambda o: (o.begin_ms, list(Scope).index(o.scope), o.name, o.broker_addr or ""),
@@ -77,8 +85,7 @@ def broker_outages(sessions: Iterable[Session], since_ms: int, until_ms: int) ->
 
 def gone_before(sessions: Iterable[Session], since_ms: int) -> int:
     """How many brokers had gone by an instant and did not come back."""
-    lasts = (own[-1] for own in by_broker(sessions).values())
-    return sum(last.down_ms is not None and last.down_ms <= since_ms for last in lasts)
+    return sum(not replica.within(since_ms) for replica in replicas(sessions))
 
 
 def topic_outages(story: TopicStory) -> list[Outage]:
@@ -119,31 +126,29 @@ def _of_topic(topic: str, reason: Reason, end_ms: int | None) -> Outage:
 
 
 def _of_groups(
-    scope: Scope, sessions: Sequence[Session], group_of: Callable[[Session], tuple[str, str]]
+    scope: Scope, brokers: Iterable[Replica], group_of: Callable[[Session], tuple[str, str]]
 ) -> Iterator[Outage]:
-    groups: dict[tuple[str, str], list[Session]] = {}
-    for session in sessions:
-        groups.setdefault(group_of(session), []).append(session)
+    groups: dict[tuple[str, str], list[Replica]] = {}
+    for broker in brokers:
+        groups.setdefault(group_of(broker.newest), []).append(broker)
     for (_, name), own in groups.items():
-        brokers = len({session.key for session in own})
-        if brokers > 1:
-            for last, end_ms in _gaps(own):
-                yield _outage(scope, last, end_ms, name, brokers)
+        if len(own) > 1:
+            for away in times_away(session for broker in own for session in broker.sessions):
+                yield _outage(scope, away, name, len(own))
 
 
-def _gaps(sessions: Sequence[Session]) -> Iterator[tuple[Session, int | None]]:
-    """The times between sessions: the one that ended last before, and when the next began."""
-    last: Session | None = None
-    for session in sorted(sessions, key=lambda s: s.up_ms):
-        if last is not None and last.down_ms is not None and session.up_ms > last.down_ms:
-            yield last, session.up_ms
-        if last is None or (last.down_ms is not None and (session.down_ms is None or session.down_ms > last.down_ms)):
-            last = session
-    if last is not None and last.down_ms is not None:
-        yield last, None
+def _of_broker(broker: Replica, away: Away) -> Outage:
+    last, after = away.last, away.next
+    return replace(
+        _outage(Scope.BROKER, away, last.broker_name, 1),
+        broker_addr=last.broker_addr,
+        replaced_by=None if after is None or after.key == last.key else after.broker_addr,
+        broker=broker.key,
+    )
 
 
-def _outage(scope: Scope, last: Session, end_ms: int | None, name: str, brokers: int) -> Outage:
-    addr = last.broker_addr if scope is Scope.BROKER else None
-    cause = last.down_cause or ""
-    return Outage(scope, last.cluster, name, addr, last.down_ms or 0, end_ms, cause, last.down_detail, brokers)
+def _outage(scope: Scope, away: Away, name: str, brokers: int) -> Outage:
+    last = away.last
+    return Outage(
+        scope, last.cluster, name, None, away.begin_ms, away.end_ms, last.down_cause or "", last.down_detail, brokers
+    )

@@ -11,6 +11,7 @@ from namesrv_stream.client.question_commands import show_route
 from namesrv_stream.client.route import decode_topic_route
 from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import ConfigError
+from namesrv_stream.history.instants import COMMAND_LINE
 from namesrv_stream.settings.command_line import Configuration, ConfOption, DataDirOption, SetOption
 
 AsOfOption = Annotated[
@@ -44,7 +45,7 @@ def route(
     """Show which brokers serve a topic, or served it at another time, and since when and why."""
     wanted = topic or topic_option
     if not wanted:
-        raise ConfigError("command line", "TOPIC", "is missing")
+        raise ConfigError(COMMAND_LINE, "TOPIC", "is missing")
     if as_of is None:
         show_route(target, wanted, as_json=as_json)
     else:

@@ -21,7 +21,11 @@ from namesrv_stream.route.changes import ChangeKind, RouteChange
 from namesrv_stream.settings import Settings
 from namesrv_stream.tables import ROUTE_HISTORY
 
-_DEFAULT_TIMEOUT: Final = "default_timeout_ms"
+_DEFAULT_TIMEOUT: Final = (
+    equals("kind", ChangeKind.SETTING),
+    equals("namespace", "effective"),
+    equals("key", "default_timeout_ms"),
+)
 _BY_TIME: Final = ("at_ms", "partition", "offset", "seq")
 
 
@@ -101,10 +105,13 @@ class RouteHistory:
 
     def default_timeout_ms(self, at_ms: int) -> int | None:
         """The timeout of brokers that asked for none, as the fold had it at an instant; None where nothing says."""
-        rows = self.as_of(
-            at_ms, equals("kind", ChangeKind.SETTING), equals("namespace", "effective"), equals("key", _DEFAULT_TIMEOUT)
-        )
+        rows = self.as_of(at_ms, *_DEFAULT_TIMEOUT)
         return int(rows[-1].value) if rows and rows[-1].value is not None else None
+
+    def default_timeouts(self, since_ms: int, until_ms: int) -> list[tuple[int, int]]:
+        """That timeout over a time: from when on (epoch milliseconds), and what it then was; by time."""
+        rows = [*self.as_of(since_ms, *_DEFAULT_TIMEOUT), *self.between(since_ms, until_ms, *_DEFAULT_TIMEOUT)]
+        return sorted((row.at_ms, int(row.value)) for row in rows if row.value is not None)
 
     def _extent(self, retention_ms: int) -> Extent:
         reaches_ms = self._changes.committed_ms() or self._changes.extreme("max", "at_ms") or 0

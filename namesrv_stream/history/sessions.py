@@ -1,6 +1,6 @@
 """When which broker process was up: ``broker_sessions``, and what ``route_changes`` says beyond it."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -77,13 +77,19 @@ class Session:
 class Sessions:
     """``broker_sessions`` and what ``route_changes`` has beyond it.
 
-    Args:
-        stored: ``broker_sessions``.
-        changes: ``route_changes``, opened after it.
+    Attributes:
+        counted_to_ms: partition → to when, log time, it is known how often and when last brokers that went were heard.
     """
 
     def __init__(self, stored: MarkedTable, changes: StoredTable) -> None:
+        """Take over opened tables.
+
+        Args:
+            stored: ``broker_sessions``.
+            changes: ``route_changes``, opened after it.
+        """
         self._stored = stored.table
+        self.counted_to_ms: Mapping[int, int] = stored.mark.at_ms
         self._tail = Tail(changes, stored)
 
     @classmethod
@@ -113,7 +119,7 @@ class Sessions:
             until_ms: Epoch milliseconds; what begins later, or ends later, is not known yet.
             cluster: Only of this cluster.
             broker_name: Only of this broker name.
-            with_earlier: Also of each broker the last session that had ended by ``since_ms``.
+            with_earlier: Also of each process its first and its last session that had ended by ``since_ms``.
         """
         only = [
             equals(column, value)
@@ -125,22 +131,15 @@ class Sessions:
             at_most("up_at", timestamp(until_ms)), above_or_null("down_at", since), *only, columns=_COLUMNS
         )
         if with_earlier:
-            earlier = self._stored.rows(at_most("down_at", since), *only, columns=_COLUMNS)
-            rows = pl.concat([rows, earlier.sort("down_at").unique(_KEY, keep="last")])
+            earlier, down_at = self._stored.rows(at_most("down_at", since), *only, columns=_COLUMNS), pl.col("down_at")
+            is_first, is_last = down_at == down_at.min().over(_KEY), down_at == down_at.max().over(_KEY)
+            rows = pl.concat([rows, earlier.filter(is_first | is_last)])
         lives = self._tail.rows(equals("kind", ChangeKind.BROKER_LIVE), *only)
         in_ms = rows.with_columns(pl.col("up_at", "down_at", "last_heard_at").dt.epoch("ms"))
         found = continued([_session(row) for row in in_ms.iter_rows(named=True)], route_rows(lives))
         known = (_as_known(session, until_ms) for session in found if session.up_ms <= until_ms)
         wanted = [s for s in known if with_earlier or s.down_ms is None or s.down_ms > since_ms]
         return sorted(wanted, key=lambda s: (s.cluster, s.broker_name, s.broker_addr, s.up_ms))
-
-
-def by_broker(sessions: Iterable[Session]) -> Mapping[LeaseKey, Sequence[Session]]:
-    """The sessions of each broker process, in their order."""
-    found: dict[LeaseKey, list[Session]] = {}
-    for session in sessions:
-        found.setdefault(session.key, []).append(session)
-    return found
 
 
 def continued(sessions: Iterable[Session], rows: Iterable[RouteChange]) -> list[Session]:

@@ -1,38 +1,41 @@
 """The picture of a topic: which broker was in its route when and with which permissions, and the queues there were."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from namesrv_stream.history.cause_colours import colour_of
+from namesrv_stream.history.outages import Outage, Scope, topic_outages
 from namesrv_stream.history.picture import (
-    LANE_IN,
     MOST_LANES,
-    WIDTH_IN,
     Bar,
     Lane,
-    colour_of,
+    absence_patches,
     days,
     draw_lanes,
     heading,
+    lanes_and_chart_figure,
     legend,
     patches,
+    plain,
     save,
     time_axis,
 )
 from namesrv_stream.history.topic_changes import Offer, TopicStory, queues_text, totals_of
+from namesrv_stream.route.changes import Cause
 from namesrv_stream.route.model import PERM_READ, PERM_WRITE
 
 _QUEUES_IN: Final = 2.3
-_FRAME_IN: Final = 1.1
 
 _COLOUR_OF_PERM: Final = {
     PERM_READ | PERM_WRITE: ("read and write", "#4c9f70"),
     PERM_READ: ("read only", "#d4a72c"),
-    PERM_WRITE: ("write only", "#4a79b8"),
+    PERM_WRITE: ("write only", "#5ba3a7"),
     0: ("neither", "#7f8c8d"),
 }
+_ARRIVALS: Final = (Cause.REGISTERED, Cause.RETURNED)
 
 
 def plot_topic(story: TopicStory, path: Path) -> None:
@@ -41,35 +44,48 @@ def plot_topic(story: TopicStory, path: Path) -> None:
     Raises:
         ConfigError: The file cannot be written.
     """
-    every = _lanes(story)
-    kept = {lane.label for lane in sorted(every, key=lambda lane: -len(lane.bars))[:MOST_LANES]}
-    lanes = [lane for lane in every if lane.label in kept]
-    lanes_in = LANE_IN * max(1, len(lanes)) + _FRAME_IN
-    figure = Figure(figsize=(WIDTH_IN, lanes_in + _QUEUES_IN), layout="constrained")
-    upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=[lanes_in, _QUEUES_IN])
+    absences = [outage for outage in topic_outages(story) if outage.scope is Scope.BROKER_NAME]
+    every = _lanes(story, absences)
+    most_moved = sorted(every, key=lambda lane: -len(lane.bars))[:MOST_LANES]
+    lanes = [lane for lane in every if lane in most_moved]
+    figure, upper, lower = lanes_and_chart_figure(max(1, len(lanes)), _QUEUES_IN)
     draw_lanes(upper, lanes, story.since_ms, story.until_ms)
     time_axis(upper, story.since_ms, story.until_ms, is_labelled=False)
     some = "" if len(lanes) == len(every) else f"; {len(lanes)} of {len(every)} brokers"
-    heading(upper, f"route of {story.topic}: {len(story.changes)} changes{some}")
+    heading(upper, f"route of {plain(story.topic)}: {len(story.changes)} changes{some}")
     drawn = {bar.colour for lane in lanes for bar in lane.bars}
-    legend(upper, patches(entry for entry in _COLOUR_OF_PERM.values() if entry[1] in drawn))
+    perms = patches(entry for entry in _COLOUR_OF_PERM.values() if entry[1] in drawn)
+    legend(upper, [*perms, *absence_patches(outage.cause for outage in absences)])
     _draw_queues(lower, story)
     save(figure, path)
 
 
-def _lanes(story: TopicStory) -> list[Lane]:
+def _lanes(story: TopicStory, absences: Sequence[Outage]) -> list[Lane]:
     begun = {name: (story.since_ms, offer) for name, offer in story.first.items() if offer.serves}
     bars: dict[str, list[Bar]] = {name: [] for name in begun}
     for change in story.changes:
         for part in change.offers:
             own = bars.setdefault(part.broker_name, [])
-            if part.broker_name in begun:
-                own.append(_bar(*begun.pop(part.broker_name), change.at_ms))
-            if part.after is not None and part.after.serves:
+            before = begun.pop(part.broker_name, None)
+            is_in = part.after is not None and part.after.serves
+            if before is not None and is_in and part.after is not None and _looks_like(before[1], part.after):
+                begun[part.broker_name] = before
+                continue
+            if before is not None:
+                own.append(_bar(*before, change.at_ms))
+            if is_in and part.after is not None:
                 begun[part.broker_name] = (change.at_ms, part.after)
     for name, (begin_ms, offer) in begun.items():
         bars[name].append(_bar(begin_ms, offer, story.until_ms))
-    return [Lane(name, bars[name]) for name in sorted(bars)]
+    for outage in absences:
+        end_ms = story.until_ms if outage.end_ms is None else outage.end_ms
+        bars[outage.name].append(Bar(outage.begin_ms, end_ms, colour_of(outage.cause), is_pale=outage.is_for_good))
+    return [Lane(plain(name), bars[name]) for name in sorted(bars)]
+
+
+def _looks_like(before: Offer, after: Offer) -> bool:
+    """Whether a bar of the one may go on as one of the other: addresses are not in the picture."""
+    return before.queues == after.queues
 
 
 def _bar(begin_ms: int, offer: Offer, end_ms: int) -> Bar:
@@ -79,34 +95,32 @@ def _bar(begin_ms: int, offer: Offer, end_ms: int) -> Bar:
 
 
 def _draw_queues(axes: Any, story: TopicStory) -> None:
-    begin = totals_of(story.first.values())
-    times, written, read = [story.since_ms], [begin.write_queues], [begin.read_queues]
+    """Queues over time, and a tick at the top for each change, in the colour of its cause."""
+    totals = [totals_of(story.first.values()), *(change.totals for change in story.changes)]
+    at = [days(at_ms) for at_ms in (story.since_ms, *(change.at_ms for change in story.changes), story.until_ms)]
+    handles = []
+    for label, counts, colour, width in (
+        # The wider one is seen beside the other where they are equal.
+        ("read queues", [total.read_queues for total in totals], "#d4a72c66", 4.0),
+        ("write queues", [total.write_queues for total in totals], "#2d6b4a", 1.3),
+    ):
+        handles += axes.step(at, [*counts, counts[-1]], where="post", color=colour, linewidth=width, label=label)
+    times_of: dict[str, list[float]] = {}
     for change in story.changes:
-        times.append(change.at_ms)
-        written.append(change.totals.write_queues)
-        read.append(change.totals.read_queues)
-    times.append(story.until_ms)
-    at = [days(t) for t in times]
-    # The wider one is seen beside the other where they are equal.
-    handles = axes.step(
-        at, [*read, read[-1]], where="post", color="#d4a72c", linewidth=3, alpha=0.6, label="read queues"
-    )
-    handles += axes.step(
-        at, [*written, written[-1]], where="post", color="#3d8b60", linewidth=1.3, label="write queues"
-    )
-    causes: dict[str, Any] = {}
-    for change in story.changes:
-        cause = change.offers[0].reason.cause
-        line = axes.axvline(days(change.at_ms), color=_cause_colour(cause), linewidth=1.0, alpha=0.7, zorder=0)
-        causes.setdefault(cause, line).set_label(cause)
+        times_of.setdefault(change.offers[0].reason.cause, []).append(days(change.at_ms))
+    top = axes.get_xaxis_transform()
+    for cause, times in sorted(times_of.items()):
+        colour = _colour_of_change(cause)
+        handles.append(axes.vlines(times, 0.93, 1.0, transform=top, colors=colour, linewidth=1.2, label=cause))
     time_axis(axes, story.since_ms, story.until_ms)
-    heading(axes, "queues")
+    heading(axes, "queues; changes at the top")
     axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
-    axes.set_ylim(bottom=0)
+    most = max(max(total.read_queues, total.write_queues) for total in totals)
+    axes.set_ylim(0, max(1, most) * 1.15)
     axes.grid(axis="y", color="#e4e4e0", linewidth=0.6)
-    legend(axes, [*handles, *causes.values()])
+    legend(axes, handles)
 
 
-def _cause_colour(cause: str) -> str:
+def _colour_of_change(cause: str) -> str:
     """Causes for which brokers go are as in the swim lanes."""
-    return "#4c9f70" if cause in ("registered", "returned") else colour_of(cause)
+    return colour_of(None if cause in _ARRIVALS else cause)

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
@@ -17,6 +18,9 @@ _LOG = logging.getLogger(__name__)
 #: Readers of the tables at once; what is more than these and those that wait is refused.
 _THREADS: Final = 2
 _WAITING: Final = 32
+_RETRY_AFTER_S: Final = 1
+#: ``2026-11-20T03:12:00+01:00`` as a query that was not quoted: its + has come as a space.
+_UNQUOTED_ZONE: Final = re.compile(r"(.*\d:\d\d\S*) (\d\d:\d\d)")
 
 
 class PastRoutes:
@@ -37,8 +41,10 @@ class PastRoutes:
     async def answer(self, topic: str, as_of: str) -> Response:
         """The route of a topic at an instant, as JSON; an error says why there is none."""
         if self._asked >= _THREADS + _WAITING:
-            return _error(503, "too many questions for the past at once; ask again")
+            text = "too many questions for the past at once; ask again"
+            return JSONResponse({"error": text}, 503, {"Retry-After": str(_RETRY_AFTER_S)})
         self._asked += 1
+        as_of = _UNQUOTED_ZONE.sub(r"\1+\2", as_of)
         loop = asyncio.get_running_loop()
         try:
             return JSONResponse(await loop.run_in_executor(self._threads, self._ask, topic, as_of))

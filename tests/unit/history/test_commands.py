@@ -149,6 +149,9 @@ def test_every_question_has_a_picture(ask: Run, tmp_path: Path, question: list[s
         (["broker-b", "--topic", "t"], 2, "BROKER: cannot be combined with --topic"),
         (["--flaps", "--outages"], 2, "--flaps: cannot be combined with --outages"),
         (["--json", "--csv"], 2, "--json: cannot be combined with --csv"),
+        ([""], 2, "BROKER: is empty"),
+        (["--topic", ""], 2, "--topic: is empty"),
+        (["--cluster", ""], 2, "--cluster: is empty"),
         (["broker-b", "--plot", "/no/such/folder/x.png"], 2, "--plot: /no/such/folder/x.png cannot be written"),
     ],
 )
@@ -162,8 +165,11 @@ def test_what_cannot_be_answered_is_one_line(ask: Run, question: list[str], code
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (["--until", "2106-01-01"], "--until: 2106-01-01 lies in the future"),
-        (["--since", "-1h", "--until", "-2h"], "--until: -2h does not lie behind --since -1h"),
+        (["--until", "2106-01-01"], "--until: 2106-01-01 00:00:00.000"),
+        (["--since", "2106-01-01"], "--since: 2106-01-01 00:00:00.000"),
+        (["--since", "-1h", "--until", "-2h"], " does not lie before --until, "),
+        (["--since", "now"], " does not lie before --until, "),
+        (["--since", f"{'9' * 400}d"], "--since: '-9999"),
         (["--since", "7"], "--since: '7' is no instant"),
     ],
 )
@@ -171,6 +177,16 @@ def test_a_time_that_cannot_be_is_refused(run: Run, tmp_path: Path, flags: list[
     code, _, errors = run("history", "--data-dir", str(tmp_path), *flags)
     assert code == 2
     assert words in errors
+
+
+def test_what_lies_before_the_history_is_left_out_and_said_to_be(run: Run, morning: HistoryOfLogs) -> None:
+    of_morning = ("--data-dir", str(morning.settings.data.dir), "--until", UNTIL)
+    answer = json.loads(run("history", *of_morning, "--since", "1970-01-01", "--json")[1])
+    assert answer["since_ms"] == BEGIN_MS
+    assert answer["notes"][0] == "the history begins at 2023-11-14 22:13:20.000Z"
+    code, _, errors = run("history", *of_morning[:2], "--since", "1970-01-01", "--until", "1970-01-02")
+    assert code == 1
+    assert "1970-01-02 00:00:00.000Z lies before the history, which begins at 2023-11-14" in errors
 
 
 def test_where_the_tables_end_is_said(run: Run, morning: HistoryOfLogs) -> None:

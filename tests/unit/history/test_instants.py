@@ -28,6 +28,8 @@ PLUS_ONE = timezone(timedelta(hours=1))
         ("now", NOW_MS),
         ("03:12", NOW_MS - 14 * HOUR_MS - 48 * 60_000),
         ("9:30", NOW_MS - 8 * HOUR_MS - 30 * 60_000),
+        ("9:30:15", NOW_MS - 8 * HOUR_MS - 30 * 60_000 + 15_000),
+        ("03:12Z", NOW_MS - 14 * HOUR_MS - 48 * 60_000),
         ("yesterday 03:12", NOW_MS - DAY_MS - 14 * HOUR_MS - 48 * 60_000),
         (" today ", NOW_MS - 18 * HOUR_MS),
     ],
@@ -41,10 +43,28 @@ def test_a_text_without_a_zone_is_in_that_of_the_machine() -> None:
     assert parse_instant("--as-of", "2026-11-21 18:00Z", NOW_MS, PLUS_ONE) == NOW_MS
 
 
+def test_a_time_of_today_is_of_the_day_in_the_zone_that_it_names() -> None:
+    # In Kiribati, at UTC+14, it is the 22nd.
+    assert parse_instant("--as-of", "03:12+14:00", NOW_MS, UTC) == NOW_MS - 5 * HOUR_MS + 12 * 60_000
+
+
+@pytest.mark.parametrize("text", ["x" * 5_000, "9" * 5_000, f"-{'9' * 400}d"])
+def test_of_a_huge_text_little_is_repeated(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"…' is no instant") as error:
+        parse_instant("--as-of", text, NOW_MS, UTC)
+    assert len(str(error.value)) < 400
+
+
 def test_of_an_hour_that_there_is_twice_the_first_is_meant() -> None:
     berlin = ZoneInfo("Europe/Berlin")  # back from UTC+2 to UTC+1 at 01:00 UTC
     found_ms = parse_instant("--as-of", "2026-10-25 02:30", NOW_MS, berlin)
     assert instant(found_ms, UTC) == "2026-10-25 00:30:00.000Z"
+
+
+def test_an_hour_that_the_clock_leaps_over_is_as_before_the_leap() -> None:
+    berlin = ZoneInfo("Europe/Berlin")  # from UTC+1 to UTC+2 at 01:00 UTC
+    found_ms = parse_instant("--as-of", "2026-03-29 02:30", NOW_MS, berlin)
+    assert instant(found_ms, UTC) == "2026-03-29 01:30:00.000Z"
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Sessions, and what is reckoned from them: flapping, outages, availability."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,22 @@ def test_a_crash_loop_flaps_and_a_restart_does_not(sessions: list[Session]) -> N
     assert not second.is_flapping
 
 
+@pytest.mark.parametrize(
+    ("every_minutes", "times", "has_flapped"), [(15, 3, True), (20, 3, False), (44, 20, True), (50, 200, False)]
+)
+def test_who_goes_three_times_in_half_an_hour_or_time_and_again_flaps(
+    sessions: list[Session], every_minutes: int, times: int, has_flapped: bool
+) -> None:
+    first = next(s for s in sessions if s.broker_name == "loner")
+    step_ms = every_minutes * MINUTE_MS
+    looping = [
+        replace(first, up_ms=BEGIN_MS + n * step_ms, down_ms=BEGIN_MS + (n + 1) * step_ms - 1_000) for n in range(times)
+    ]
+    (found,) = flappings(looping, BEGIN_MS, BEGIN_MS + (times + 24) * step_ms)
+    assert found.has_flapped == has_flapped
+    assert not found.is_flapping  # not any more
+
+
 def test_a_score_fades_by_half_each_hour(sessions: list[Session]) -> None:
     loner = [s for s in sessions if s.broker_name == "loner"]
     (at_first,) = flappings(loner, BEGIN_MS, BEGIN_MS + 140 * MINUTE_MS)
@@ -138,3 +155,23 @@ def test_who_said_goodbye_and_stayed_away_is_not_missed(tmp_path: Path) -> None:
     found = Sessions.open(tables.settings).between(BEGIN_MS, log.now_ms, with_earlier=True)
     (broker,) = availabilities(found, BEGIN_MS, log.now_ms)
     assert (broker.share, broker.downs, broker.is_up) == (1.0, 1, False)
+    (outage,) = broker_outages(found, BEGIN_MS, log.now_ms)
+    assert (outage.end_ms, outage.is_for_good) == (None, True)
+
+
+def test_brokers_of_one_name_in_two_clusters_are_two(tmp_path: Path) -> None:
+    log = Log()
+    other = a_registration("10.1.0.1:10911", cluster="c9")
+    log.register(BROKER)
+    log.register(other, after_ms=1_000)
+    log.tick(1_000)
+    log.disconnect(other)
+    log.tick(1_000)
+    tables = HistoryOfLogs(tmp_path, log)
+    tables.write_all()
+    found = Sessions.open(tables.settings).between(BEGIN_MS, log.now_ms, broker_name="broker-a", with_earlier=True)
+    assert [(s.cluster, s.down_cause) for s in found] == [("c0", None), ("c9", "disconnected")]
+    outages = broker_outages(found, BEGIN_MS, log.now_ms)
+    assert [(o.scope, o.cluster) for o in outages] == [(Scope.BROKER, "c9")]
+    of_c9 = Sessions.open(tables.settings).between(BEGIN_MS, log.now_ms, cluster="c9")
+    assert [s.cluster for s in of_c9] == ["c9"]

@@ -91,6 +91,8 @@ async def test_a_past_route_is_as_clients_know_it_with_its_reason(settings: Sett
         ("soon", 400, "query: as_of: 'soon' is no instant"),
         ("2106-01-01", 400, "lies in the future"),
         ("", 400, "is no instant"),
+        (f"-{'9' * 400}d", 400, "is no instant"),
+        ("2106-01-01\r\nx: y\x00", 400, "is no instant"),
     ],
 )
 async def test_what_there_is_not_is_an_error_with_its_reason(
@@ -100,6 +102,14 @@ async def test_what_there_is_not_is_an_error_with_its_reason(
         found = await _get(f"{url}/routes/TopicTest?as_of={quote(as_of)}")
     assert found[0] == status
     assert words in found[1]["error"]
+
+
+@pytest.mark.parametrize("zone", ["+01:00", "%2B01:00"])
+async def test_a_zone_may_be_written_as_it_is(settings: Settings, zone: str) -> None:
+    # BEGIN_MS is 2023-11-14 22:13:20 UTC.
+    async with _serving(settings) as url:
+        status, found = await _get(f"{url}/routes/TopicTest?as_of=2023-11-14T23:14:20{zone}")
+    assert (status, found["asOf"]) == (200, BEGIN_MS + 60_000)
 
 
 async def test_without_a_history_the_port_says_so(tmp_path: Path) -> None:

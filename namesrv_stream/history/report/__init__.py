@@ -1,0 +1,1 @@
+"""The SLO report: from the history to figures, and from those to one page."""

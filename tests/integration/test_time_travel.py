@@ -1,0 +1,171 @@
+"""Time travel on the whole product: what the past is said to have been is what clients were told at that very time."""
+
+import json
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from namesrv_stream.remoting.codes import RequestCode, ResponseCode
+from namesrv_stream.remoting.command import RemotingCommand
+from namesrv_stream.tables import BROKER_SESSIONS, ROUTE_HISTORY, table_path
+from tests.support.command_line import run_command
+from tests.support.name_server import a_body, a_broker_header, a_registration_request, a_topic
+from tests.support.processes import wait_until
+from tests.support.remoting_client import RemotingClient
+from tests.support.stack import Stack
+
+# The start of the stack, and of a second Spark for the history, takes minutes where others use the machine.
+pytestmark = [pytest.mark.integration, pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(900)]
+
+TOPIC = "TopicTest"
+MASTER, SLAVE = "10.0.0.1:10911", "10.0.0.3:10911"
+#: Nobody expires for being waited for on a busy machine, but for who is to.
+PATIENT_MS, HASTY_MS = 600_000, 1_000
+WAIT_S = 300.0
+#: What the HTTP port and `route --json` tell beside RocketMQ's TopicRouteData.
+BESIDE = ("asOf", "lastChange", "history", "notes")
+
+Route = dict[str, Any] | None
+
+
+class Observer:
+    """A client that notes what it is told, and when."""
+
+    def __init__(self, stack: Stack) -> None:
+        self._stack = stack
+        self.seen: list[tuple[int, Route]] = []
+
+    def look(self) -> None:
+        """Note the route of now; what changes later has a later time."""
+        at_ms = time.time_ns() // 1_000_000
+        self.seen.append((at_ms, self._get(f"/routes/{TOPIC}")))
+        wait_until(lambda: time.time_ns() // 1_000_000 > at_ms, 1, "the next millisecond")
+
+    def by_http(self, at_ms: int) -> Route:
+        return _bare(self._get(f"/routes/{TOPIC}?as_of={at_ms}"))
+
+    def by_command(self, at_ms: int) -> Route:
+        found = run_command("route", TOPIC, "--as-of", str(at_ms), "--json", *_conf(self._stack))
+        assert found.code == 0 or "no route for topic" in found.err or "lies before the history" in found.err, found
+        return _bare(json.loads(found.out)) if found.code == 0 else None
+
+    def _get(self, path: str) -> Route:
+        try:
+            found: Route = self._stack.get(path)
+            return found
+        except urllib.error.HTTPError as error:
+            with error:
+                if error.code != 404:
+                    raise
+                return None
+
+
+def _bare(route: Route) -> Route:
+    return route and {key: value for key, value in route.items() if key not in BESIDE}
+
+
+def _conf(stack: Stack) -> tuple[str, str]:
+    return "-c", str(stack.settings.data.run_dir / "effective.toml")
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> Iterator[Stack]:
+    flags: dict[str, str | int] = {
+        "history__enabled": "true",
+        "history__interval_ms": 1_000,
+        "history__heartbeats_interval_ms": 1_000,
+        "streaming__driver_memory": "512m",
+    }
+    with Stack(tmp_path / "data", **flags) as running:
+        running.wait_job()
+        tables = [table_path(running.settings.data.tables_dir, name) for name in (ROUTE_HISTORY, BROKER_SESSIONS)]
+        wait_until(lambda: all(map(DeltaTable.is_deltatable, map(str, tables))), WAIT_S, "tables of the history")
+        yield running
+
+
+def test_the_past_is_what_clients_were_told_then(stack: Stack) -> None:
+    observer = Observer(stack)
+    observer.look()
+    with RemotingClient(stack.remoting) as slave:
+        with RemotingClient(stack.remoting) as master:
+            _register(master, MASTER, 0)
+            _register(slave, SLAVE, 1)
+            _look_after(observer, stack, kind="broker_live", broker_addr=SLAVE, cause="registered")
+            _register(master, MASTER, 0, queues=16)
+            _look_after(observer, stack, kind="queue_data", topic=TOPIC, write_queue_nums=16)
+        _look_after(observer, stack, kind="broker_live", broker_addr=MASTER, gone=True, cause="disconnected")
+        _ask(slave, RemotingCommand(RequestCode.UNREGISTER_BROKER, ext_fields=a_broker_header(SLAVE, 1)))
+        _look_after(observer, stack, kind="broker_live", broker_addr=SLAVE, gone=True, cause="unregistered")
+        _register(slave, MASTER, 0, queues=4)
+        _look_after(observer, stack, kind="queue_data", topic=TOPIC, write_queue_nums=4)
+        _register(slave, MASTER, 0, queues=4, timeout_ms=HASTY_MS)
+        _look_after(observer, stack, kind="broker_live", broker_addr=MASTER, gone=True, cause="expired")
+
+    assert [route is not None for _, route in observer.seen] == [False, True, True, True, False, True, False]
+    _agree(observer)
+    wait_until(lambda: _stored_to_ms(stack) > observer.seen[-1][0], WAIT_S, "all of it in the history's tables")
+    _agree(observer)
+    _tell_of_the_broker(stack)
+
+
+def _agree(observer: Observer) -> None:
+    for at_ms, route in observer.seen:
+        assert observer.by_command(at_ms) == route
+        assert observer.by_http(at_ms) == route
+
+
+def _tell_of_the_broker(stack: Stack) -> None:
+    answer = _history(stack, "broker-a")
+    ended = [(s["broker_addr"], s["cause"]) for s in answer["sessions"]]
+    assert ended == [(MASTER, "disconnected"), (MASTER, "expired"), (SLAVE, "unregistered")]
+    counts = [(c["brokers"], c["write_queues"]) for c in _history(stack, "--topic", TOPIC)["changes"]]
+    assert counts == [(1, 8), (1, 8), (1, 16), (1, 16), (0, 0), (1, 4), (0, 0)]
+    outages = _history(stack, "--outages")["outages"]
+    last = [(o["scope"], o["cause"], o["for_good"]) for o in outages if o["end_ms"] is None]
+    assert ("broker_name", "expired", False) in last
+    picture = stack.data_dir / "picture.png"
+    assert run_command("history", "broker-a", "--plot", str(picture), *_conf(stack)).code == 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def _history(stack: Stack, *question: str) -> dict[str, Any]:
+    found = run_command("history", *question, "--json", *_conf(stack))
+    assert found.code == 0, found.err
+    answer: dict[str, Any] = json.loads(found.out)
+    return answer
+
+
+def _stored_to_ms(stack: Stack) -> int:
+    found = run_command("history", "broker-a", "--json", *_conf(stack))
+    return int(json.loads(found.out)["history"]["stored_to_ms"]) if found.code == 0 else 0
+
+
+def _look_after(observer: Observer, stack: Stack, **change: object) -> None:
+    """Look once the fold has made such a change, and servers have it."""
+    (*_, row) = stack.wait_change(WAIT_S, **change)
+    wait_until(lambda: _served_to(stack, row["partition"]) > row["offset"], WAIT_S, "the server has the change")
+    observer.look()
+
+
+def _served_to(stack: Stack, partition: int) -> int:
+    offsets: dict[str, int] = stack.get("/state")["next_offsets"]
+    return offsets[str(partition)]
+
+
+def _register(
+    client: RemotingClient, addr: str, broker_id: int, *, queues: int = 8, timeout_ms: int = PATIENT_MS
+) -> None:
+    topics = {TOPIC: a_topic(queues=queues), "baseTopic": a_topic()} if broker_id == 0 else {}
+    body, timeout = a_body(topics, counter=queues), str(timeout_ms)
+    _ask(client, a_registration_request(addr, broker_id, body=body, heartbeatTimeoutMillis=timeout))
+
+
+def _ask(client: RemotingClient, request: RemotingCommand) -> None:
+    answer = client.ask(request.code, request.ext_fields, request.body or b"")
+    assert answer.code == ResponseCode.SUCCESS, answer

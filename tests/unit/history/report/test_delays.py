@@ -1,0 +1,131 @@
+"""Delays: each from columns that the tables have."""
+
+from pathlib import Path
+
+import orjson
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from namesrv_stream.history.opening import open_changes
+from namesrv_stream.history.report.delays import (
+    Commit,
+    changed_records,
+    commit_delays,
+    commits,
+    expiry_delays,
+    spread,
+)
+from tests.support.builders import BEGIN_MS, a_registration
+from tests.support.report_figures import MONDAY_MS, RECORDS, a_session
+from tests.support.tables import TablesOfLog
+
+UNTIL = MONDAY_MS + 10_000_000
+
+
+def records_of(*records: tuple[int, int, int]) -> pl.DataFrame:
+    """Of (partition, offset, at_ms)."""
+    return pl.DataFrame(records, schema=RECORDS, orient="row")
+
+
+def test_an_expiry_is_late_by_what_is_above_the_timeout() -> None:
+    sessions = [
+        a_session(MONDAY_MS, MONDAY_MS + 500_000, last_heard_ms=MONDAY_MS + 379_400, timeout_ms=120_000),
+        a_session(MONDAY_MS, MONDAY_MS + 500_000, last_heard_ms=MONDAY_MS + 469_000, timeout_ms=30_000),
+    ]
+    assert expiry_delays(sessions, [], 120_000, {0: UNTIL}, MONDAY_MS, UNTIL) == [600, 1_000]
+
+
+def test_who_asked_for_no_timeout_has_the_default_of_that_moment() -> None:
+    sessions = [
+        a_session(MONDAY_MS, MONDAY_MS + at_ms, last_heard_ms=MONDAY_MS + at_ms - 61_000)
+        for at_ms in (100_000, 300_000)
+    ]
+    timeouts = [(MONDAY_MS + 200_000, 60_000)]
+    assert expiry_delays(sessions, timeouts, 50_000, {0: UNTIL}, MONDAY_MS, UNTIL) == [11_000, 1_000]
+
+
+@pytest.mark.parametrize("cause", ["unregistered", "disconnected", "server_lost"])
+def test_who_did_not_expire_was_not_due(cause: str) -> None:
+    session = a_session(MONDAY_MS, MONDAY_MS + 500_000, cause, last_heard_ms=MONDAY_MS)
+    assert expiry_delays([session], [], 120_000, {0: UNTIL}, MONDAY_MS, UNTIL) == []
+
+
+def test_a_record_is_in_the_table_with_the_first_commit_above_it() -> None:
+    committed = [Commit(1_000, {0: 10, 1: 5}), Commit(2_000, {0: 12}), Commit(3_000, {0: 20, 1: 6})]
+    records = records_of((0, 10, 1_400), (0, 11, 1_900), (0, 12, 2_500), (1, 5, 2_990))
+    assert sorted(commit_delays(records, committed)) == [10, 100, 500, 600]
+
+
+def test_what_was_committed_before_all_that_is_known_is_left_out() -> None:
+    committed = [Commit(1_000, {0: 10}), Commit(2_000, {0: 12})]
+    assert commit_delays(records_of((0, 3, 500), (0, 12, 1_900), (1, 0, 700)), committed) == []
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 5), st.integers(1, 2_000)), min_size=1, max_size=30),
+    st.integers(0, 3),
+)
+def test_delays_are_what_a_walk_along_the_commits_says(steps: list[tuple[int, int]], forgotten: int) -> None:
+    at_ms, offset = 0, 0
+    committed, records, expected = [], [], []
+    for number, (count, after_ms) in enumerate(steps):
+        at_ms += after_ms
+        for n in range(count):
+            records.append((0, offset + n, at_ms - 7 * n))
+            if number > forgotten:
+                expected.append(7 * n)
+        offset += count
+        committed.append(Commit(at_ms, {0: offset}))
+    assert sorted(commit_delays(records_of(*records), committed[forgotten:])) == sorted(expected)
+
+
+def test_commits_are_read_from_deltas_log(tmp_path: Path) -> None:
+    tables = TablesOfLog(tmp_path)
+    tables.log.register(a_registration())
+    tables.commit()
+    tables.log.tick(1_000)
+    tables.log.unregister(a_registration())
+    tables.commit()
+    changes = open_changes(tables.settings)
+    found = commits(changes, 0)
+    assert [c.next_offsets for c in found] == [{0: 1}, {0: 3}]
+    stamps = [
+        action["commitInfo"]["timestamp"]
+        for path in sorted((changes.path / "_delta_log").glob("*.json"))
+        for action in map(orjson.loads, path.read_bytes().splitlines())
+        if "commitInfo" in action
+    ]
+    assert [c.at_ms for c in found] == stamps[-2:]
+    records = changed_records(changes, BEGIN_MS - 1, tables.log.now_ms)
+    assert sorted(records["offset"].to_list()) == [0, 2]
+    assert commit_delays(records, found) == [found[1].at_ms - tables.log.now_ms]
+
+
+def test_no_more_of_the_log_is_read_than_was_asked_for(tmp_path: Path) -> None:
+    tables = TablesOfLog(tmp_path)
+    for _ in range(3):
+        tables.log.register(a_registration(), after_ms=1_000)
+        tables.commit()
+    whole = commits(open_changes(tables.settings), 0)
+    assert commits(open_changes(tables.settings), whole[-1].at_ms) == whole[-1:]
+
+
+def test_a_spread_is_of_real_values() -> None:
+    found = spread(range(1, 101))
+    assert (found.count, found.mean_ms, found.p50_ms, found.p95_ms, found.p99_ms, found.max_ms) == (
+        *(100, 50.5, 50),
+        *(95, 99, 100),
+    )
+    assert spread([7]) == spread(iter([7]))
+    assert spread([]).max_ms is None
+
+
+@given(st.lists(st.integers(-100, 10_000), min_size=1))
+def test_so_many_do_not_exceed_a_quantile(durations: list[int]) -> None:
+    found = spread(durations)
+    for share, value in ((0.5, found.p50_ms), (0.95, found.p95_ms), (0.99, found.p99_ms)):
+        assert value in durations
+        assert sum(ms <= (value or 0) for ms in durations) >= share * len(durations)
+        assert sum(ms < (value or 0) for ms in durations) < share * len(durations)

@@ -1,0 +1,186 @@
+"""The page: whole in itself, readable for everybody, and no prey for names."""
+
+import re
+import tomllib
+from collections.abc import Sequence
+from fnmatch import fnmatch
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from namesrv_stream.history import report
+from namesrv_stream.history.report.by_piece import by_piece
+from namesrv_stream.history.report.missed import Heard, HeardOf
+from namesrv_stream.history.report.page import page
+from namesrv_stream.history.report.tables import answer_of
+from namesrv_stream.history.sessions import Session
+from tests.support.report_figures import DAY_MS, HOUR_MS, MONDAY_MS, a_session, figures_of
+from tests.support.settings_tables import REPOSITORY
+
+SINCE, UNTIL = MONDAY_MS, MONDAY_MS + 10 * DAY_MS
+EVIL = (
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "</title></style></svg><iframe src=//evil>",
+    "' onmouseover='alert(1)",
+    "{{ 7 * 7 }}{% for x in y %}",
+    "javascript:alert(1)",
+    "\u202egpj.exe\x00\x1b[31m\ud800",
+    "x" * 5_000,
+)
+
+
+class Elements(HTMLParser):
+    """What a page has: elements with their attributes, and its text."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+    def of(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.found if name == tag]
+
+
+def lives(name: str, cluster: str, addr: str, cause: str = "expired", server_id: str = "ns1") -> tuple[str, Elements]:
+    """The page of a broker of that name that flapped, missed heartbeats and went; and what it has."""
+    ups = [SINCE + n * HOUR_MS // 4 for n in range(6)]
+    sessions = [a_session(up_ms, up_ms + 60_000, cause, name=name, cluster=cluster, addr=addr) for up_ms in ups]
+    sessions.append(a_session(SINCE + DAY_MS, name=name, cluster=cluster, addr=addr))
+    sessions.append(a_session(SINCE, name=name, cluster=f"{cluster}2", addr=addr))
+    return made(sessions, server_id)
+
+
+def made(sessions: Sequence[Session], server_id: str = "ns1", objective: float = 0.999) -> tuple[str, Elements]:
+    key = sessions[0].key
+    minutes = range(SINCE, UNTIL, 60_000)
+    buckets = [1] * 10
+    heard = Heard([HeardOf(key, server_id, 100, 7, 3, 90_000, 30_000)], buckets, buckets, minutes, SINCE, UNTIL)
+    figures = figures_of(sessions, SINCE, UNTIL, heard=heard, objective=objective, cluster=key.live_key.cluster)
+    pieces = by_piece(figures)
+    html = page(figures, answer_of(figures, pieces), pieces, UNTIL)
+    return html, Elements(html)
+
+
+@pytest.mark.parametrize("evil", EVIL, ids=range(len(EVIL)))
+def test_a_name_is_text_whatever_it_says(evil: str) -> None:
+    html, found = lives(evil, evil, evil, evil, evil)
+    _, plain = lives("broker", "cluster", "address", "cause", "server")
+    assert {tag for tag, _ in found.found} == {tag for tag, _ in plain.found}
+    assert {key for _, attributes in found.found for key in attributes} == {
+        key for _, attributes in plain.found for key in attributes
+    }
+    assert html.encode().decode() == html
+    assert not re.search("[\u202e\x00\x1b]", html)
+
+
+def test_a_name_is_shown_as_it_is() -> None:
+    _, found = lives("<b>broker & co</b>", "c", "a")
+    assert "<b>broker & co</b>" in found.text
+
+
+def test_a_long_name_is_cut() -> None:
+    html, _ = lives("x" * 100_000, "c", "a")
+    assert len(html) < 300_000
+
+
+def test_nothing_is_fetched_and_nothing_runs() -> None:
+    html, found = lives("broker", "cluster", "address")
+    assert {tag for tag, _ in found.found} & {"script", "link", "img", "iframe", "object", "form", "base"} == set()
+    attributes = [(key, value or "") for _, of in found.found for key, value in of.items()]
+    assert all(value.startswith("#") for key, value in attributes if key in ("href", "src", "xlink:href", "action"))
+    assert not [key for key, _ in attributes if key.startswith("on")]
+    assert "url(" not in html
+    assert "@import" not in html
+    assert "://" not in html
+    policies = [of["content"] for of in found.of("meta") if of.get("http-equiv") == "Content-Security-Policy"]
+    assert policies == ["default-src 'none'; style-src 'unsafe-inline'"]
+
+
+def test_links_lead_to_places_on_the_page() -> None:
+    _, found = lives("broker", "cluster", "address")
+    places = {of["id"] for _, of in found.found if "id" in of}
+    assert {(of["href"] or "")[1:] for of in found.of("a")} <= places
+
+
+def test_it_can_be_read_without_seeing_it() -> None:
+    html, found = lives("broker", "cluster", "address")
+    assert found.of("html") == [{"lang": "en"}]
+    assert len(found.of("h1")) == 1
+    assert all(of.get("scope") in ("col", "row") for of in found.of("th"))
+    assert len(found.of("caption")) == len(found.of("table")) > 5
+    assert all(of.get("role") == "img" and of.get("aria-label") for of in found.of("svg"))
+    assert all(
+        of.get("tabindex") == "0" and of.get("aria-label") for of in found.of("div") if of.get("class") == "scroll"
+    )
+    assert 'name="viewport"' in html
+
+
+def test_text_stands_out_from_its_ground() -> None:
+    html, _ = lives("broker", "cluster", "address")
+    themes = re.findall(r":root \{(.*?)\}", html, re.DOTALL)
+    light, dark, printed = (dict(re.findall(r"--([\w-]+): (#[0-9a-f]+)", theme)) for theme in themes)
+    for theme in (light, dark, printed):
+        for text, ground in (
+            *(("text", "ground"), ("text", "card"), ("quiet", "ground"), ("quiet", "card"), ("bad", "card")),
+            *(("text", "bad-card"), ("text", "good-card"), ("text", "warn-card")),
+        ):
+            assert contrast(theme[text], theme[ground]) >= 4.5, (text, ground, theme)
+
+
+def test_it_says_whether_the_objective_was_met() -> None:
+    assert "was met" in made([a_session(SINCE)])[1].text
+    html, found = made([a_session(SINCE, SINCE + DAY_MS)])
+    assert "was missed" in found.text
+    assert 'class="verdict bad"' in html
+
+
+def test_a_quiet_time_makes_a_page_too() -> None:
+    _, found = made([a_session(SINCE)])
+    assert "No broker was down." in found.text
+    assert "no broker flapped" in found.text
+
+
+def test_a_short_table_says_how_many_there_are() -> None:
+    sessions = [
+        session
+        for n in range(300)
+        for session in (
+            a_session(SINCE, SINCE + DAY_MS + n, addr=f"10.0.0.{n}:1", name=f"b{n}"),
+            a_session(SINCE + 2 * DAY_MS, addr=f"10.0.0.{n}:1", name=f"b{n}"),
+        )
+    ]
+    html, found = made(sessions)
+    assert "brokers by how long they were down: 25 of 300" in found.text
+    assert len(html) < 400_000
+
+
+def test_the_template_is_part_of_the_package() -> None:
+    built = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
+    patterns = built["namesrv_stream.history.report"]
+    folder = Path(report.__file__).parent
+    others = [path.name for path in folder.iterdir() if path.is_file() and path.suffix != ".py"]
+    assert others
+    assert all(any(fnmatch(name, pattern) for pattern in patterns) for name in others)
+
+
+def contrast(one: str, other: str) -> float:
+    """As WCAG 2 defines it."""
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def luminance(colour: str) -> float:
+    digits = colour[1:] if len(colour) == 7 else "".join(c * 2 for c in colour[1:])
+    parts = [int(digits[n : n + 2], 16) / 255 for n in (0, 2, 4)]
+    red, green, blue = (p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue

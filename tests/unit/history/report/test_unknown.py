@@ -1,0 +1,83 @@
+"""What is not known is said."""
+
+from collections.abc import Sequence
+
+from namesrv_stream.history.extent import Extent
+from namesrv_stream.history.report.missed import Heard, HeardOf
+from namesrv_stream.history.report.unknown import blind_spans
+from tests.support.report_figures import DAY_MS, HOUR_MS, MONDAY_MS, a_session, figures_of
+
+MINUTE_MS = 60_000
+SINCE, UNTIL = MONDAY_MS, MONDAY_MS + 2 * DAY_MS
+
+
+def heard_in(minutes: Sequence[int], begin_ms: int = SINCE, end_ms: int = UNTIL, usual_ms: float = 30_000) -> Heard:
+    """Somebody was, in these minutes after the begin."""
+    of = HeardOf(a_session(SINCE).key, "ns1", 1, 0, 0, None, usual_ms)
+    return Heard([of], [], [], [SINCE + n * MINUTE_MS for n in minutes], begin_ms, end_ms)
+
+
+ALL = range(2 * 24 * 60)
+
+
+def what(sessions: Sequence[object], **more: object) -> list[str]:
+    return [u.what for u in figures_of(sessions, SINCE, UNTIL, **more).unknown]  # type: ignore[arg-type] # as told
+
+
+def test_where_all_is_known_nothing_is_said() -> None:
+    assert what([a_session(SINCE)], heard=heard_in(ALL)) == []
+
+
+def test_a_history_that_begins_later_is_said() -> None:
+    found = figures_of(
+        [a_session(SINCE + HOUR_MS)], SINCE, UNTIL, heard=heard_in(ALL), extent=Extent(SINCE + 7, UNTIL, UNTIL)
+    )
+    (unknown,) = found.unknown
+    assert (unknown.what, unknown.begin_ms, unknown.end_ms) == ("before the history", SINCE, SINCE + 7)
+
+
+def test_lost_changes_are_said() -> None:
+    extent = Extent(0, SINCE + HOUR_MS, UNTIL, SINCE + 3 * HOUR_MS)
+    found = figures_of([a_session(SINCE)], SINCE, UNTIL, heard=heard_in(ALL), extent=extent).unknown
+    assert [(u.what, u.length_ms) for u in found] == [("lost changes", 2 * HOUR_MS)]
+
+
+def test_sessions_that_were_rebuilt_are_said_once_an_instant() -> None:
+    at_ms = SINCE + HOUR_MS
+    sessions = [
+        a_session(SINCE, at_ms, "state_rebuilt"),
+        a_session(at_ms, addr="b:1", up_cause="state_rebuilt"),
+        a_session(at_ms, addr="c:1", up_cause="state_rebuilt"),
+    ]
+    (unknown,) = figures_of(sessions, SINCE, UNTIL, heard=heard_in(ALL)).unknown
+    assert (unknown.what, unknown.begin_ms) == ("state rebuilt", at_ms)
+    assert unknown.meaning.startswith("3 sessions begin or end here")
+
+
+def test_brokers_that_had_gone_before_are_counted() -> None:
+    sessions = [a_session(SINCE), a_session(SINCE - HOUR_MS, SINCE - 1, name="b")]
+    (unknown,) = figures_of(sessions, SINCE, UNTIL, heard=heard_in(ALL)).unknown
+    assert unknown.meaning.startswith("1 broker")
+
+
+def test_heartbeats_of_which_there_are_none_are_said() -> None:
+    assert what([a_session(SINCE)]) == ["heartbeats"]
+    late = heard_in(range(600, 1200), SINCE + 600 * MINUTE_MS, SINCE + 1200 * MINUTE_MS)
+    assert what([a_session(SINCE)], heard=late) == ["heartbeats", "heartbeats"]
+
+
+def test_a_time_in_which_nobody_was_heard_and_nobody_aged_is_blind() -> None:
+    heard = heard_in([n for n in ALL if not 100 <= n < 125])
+    assert blind_spans(heard, [a_session(SINCE)], 120_000) == [(SINCE + 100 * MINUTE_MS, SINCE + 125 * MINUTE_MS)]
+
+
+def test_a_time_in_which_all_had_gone_is_not_blind() -> None:
+    heard = heard_in([n for n in ALL if not 100 <= n < 125])
+    sessions = [a_session(SINCE, SINCE + 102 * MINUTE_MS), a_session(SINCE + 125 * MINUTE_MS)]
+    assert blind_spans(heard, sessions, 120_000) == []
+
+
+def test_a_pause_of_minutes_within_the_timeout_is_not_blind() -> None:
+    heard = heard_in([n for n in ALL if not 100 <= n < 104])
+    assert blind_spans(heard, [a_session(SINCE, timeout_ms=600_000)], 120_000) == []
+    assert blind_spans(heard_in(range(0, 2880, 5), usual_ms=300_000), [a_session(SINCE)], 120_000) == []
