@@ -1,0 +1,100 @@
+"""docs/analytics.md as a test reads it: its questions with their SQL, and the code with which it connects."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from namesrv_stream.settings import project_home
+from tests.support.analytics_facts import Row
+
+DOCUMENT: Final = project_home() / "docs" / "analytics.md"
+SPARK, DUCKDB, POLARS = "spark", "duckdb", "polars"
+_SHOWN_ROWS: Final = 6
+_BLOCK: Final = re.compile(r"^```([a-z ]+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_QUESTION: Final = re.compile(r"^### (.+)$", re.MULTILINE)
+
+
+class Question(NamedTuple):
+    """A question of the document.
+
+    Attributes:
+        blocks: First line of a fenced block, its language and the engine where it is of one → its content.
+    """
+
+    title: str
+    blocks: Mapping[str, str]
+
+    def sql(self, engine: str) -> str | None:
+        """For an engine; None where the document has none for it."""
+        return self.blocks.get(f"sql {engine}") or self.blocks.get("sql")
+
+    @property
+    def answer(self) -> str | None:
+        """As the document shows it."""
+        return self.blocks.get("text")
+
+
+def questions(document: Path = DOCUMENT) -> list[Question]:
+    """Those with SQL, in their order."""
+    _, *parts = _QUESTION.split(document.read_text())
+    found = [Question(name, dict(_BLOCK.findall(part))) for name, part in zip(parts[::2], parts[1::2], strict=True)]
+    return [q for q in found if any(kind.startswith("sql") for kind in q.blocks)]
+
+
+def connecting(engine: str, tables_dir: Path, names: dict[str, Any], document: Path = DOCUMENT) -> dict[str, Any]:
+    """Run what the document says to connect with an engine: its ``python`` and its own block.
+
+    Args:
+        engine: Or another word that a block of Python is marked with.
+        tables_dir: Used in the place of ``DATA/tables``.
+        names: What the code finds, and leaves.
+        document: The document.
+    """
+    blocks: dict[str, str] = {}
+    for kind, content in _BLOCK.findall(document.read_text()):
+        blocks.setdefault(kind, content)
+    for kind in ("python", f"python {engine}"):
+        exec(blocks[kind].replace("DATA/tables", str(tables_dir)), names)
+    return names
+
+
+def plain(rows: Iterable[Sequence[Any]]) -> list[Row]:
+    """Rows of any engine, or of the oracle, so that equal ones compare equal."""
+    return [tuple(_plain(value) for value in row) for row in rows]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
+    if isinstance(value, float | Decimal):
+        return round(float(value), 6)
+    return value
+
+
+def shown(columns: Sequence[str], rows: Sequence[Row]) -> str:
+    """Rows as the document shows them: of many the first."""
+    if not rows:
+        return "(no rows)\n"
+    first = rows if len(rows) <= _SHOWN_ROWS else rows[: _SHOWN_ROWS - 1]
+    cells = [list(columns), *([_text(value) for value in row] for row in first)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in cells]
+    lines += [f"... {len(rows) - len(first)} more"] if len(first) < len(rows) else []
+    return "\n".join(lines) + "\n"
+
+
+def _text(value: Any) -> str:
+    match value:
+        case None:
+            return "NULL"
+        case bool():
+            return str(value).lower()
+        case datetime():
+            return value.strftime("%Y-%m-%d %H:%M:%S")
+        case float():
+            return f"{value:g}" if value != round(value, 2) else f"{value:.6g}"
+        case _:
+            return str(value)

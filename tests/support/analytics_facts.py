@@ -1,0 +1,142 @@
+"""What happened in the night of ``analytics_story``, in plain Python."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from namesrv_stream.route.changes import ChangeKind, RouteChange
+from tests.support.analytics_story import instant_ms
+from tests.support.builders import Log
+from tests.support.history_oracle import clocks, instant, intervals, minutes, sessions
+
+SINCE_MS: Final = instant_ms("02:10:00")
+UNTIL_MS: Final = instant_ms("05:00:00")
+Row = tuple[Any, ...]
+Session = dict[str, Any]
+
+
+class Interval(NamedTuple):
+    """What a key was, from when to when; epoch milliseconds."""
+
+    change: RouteChange
+    begin_ms: int
+    end_ms: int | None
+
+    def holds_at(self, at_ms: int) -> bool:
+        return self.begin_ms <= at_ms and (self.end_ms is None or self.end_ms > at_ms)
+
+
+class Event(NamedTuple):
+    """One record of the topic; ``fields`` is empty where it is no JSON."""
+
+    partition: int
+    offset: int
+    at: datetime
+    fields: dict[str, Any]
+    value: str
+
+    @property
+    def kind(self) -> str | None:
+        return self.fields.get("kind")
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The night.
+
+    Attributes:
+        changes: All rows of the fold, in log order.
+        intervals: Those that lasted.
+        topics: Intervals of topics at broker names, by begin.
+        sessions: Rows of ``broker_sessions``, by begin.
+        minutes: Rows of ``heartbeat_minutes`` with all their ``gaps`` instead of quantiles.
+        events: All records.
+    """
+
+    changes: Sequence[RouteChange]
+    intervals: Sequence[Interval]
+    topics: Sequence[Interval]
+    sessions: Sequence[Session]
+    minutes: Sequence[dict[str, Any]]
+    events: Sequence[Event]
+
+    def topics_at(self, clock: str) -> list[RouteChange]:
+        """Rows of topics that are newest at an instant, by broker name: from the fold's rows, not from intervals."""
+        newest: dict[tuple[str, str], RouteChange] = {}
+        for change in self.of_kind(ChangeKind.QUEUE_DATA):
+            if change.at_ms <= instant_ms(clock):
+                newest[change.topic or "", change.broker_name or ""] = change
+        return sorted(newest.values(), key=lambda c: (c.topic or "", c.broker_name or ""))
+
+    def up_at(self, clock: str) -> list[Session]:
+        at = instant(instant_ms(clock))
+        return sorted((s for s in self.sessions if s["up_at"] <= at and (ended(s) is None or at < ended(s))), key=_name)
+
+    def of_kind(self, kind: ChangeKind) -> Iterator[RouteChange]:
+        return (change for change in self.changes if change.kind == kind)
+
+    def downs(self) -> list[Session]:
+        """Sessions that ended in the period, by end."""
+        ended_then = [s for s in self.sessions if s["down_at"] and SINCE_MS <= ms(s["down_at"]) < UNTIL_MS]
+        return sorted(ended_then, key=lambda s: (s["down_at"], *_name(s)))
+
+    def next_up(self, session: Session) -> datetime | None:
+        """When the broker came back."""
+        later: list[datetime] = [
+            s["up_at"] for s in self.sessions if broker(s) == broker(session) and s["up_at"] > session["up_at"]
+        ]
+        return min(later, default=None)
+
+
+def facts_of(logs: Sequence[Log]) -> Facts:
+    changes = [c for log in logs for c in log.output.changes]
+    found = [Interval(change, change.at_ms, end_ms) for change, end_ms in intervals(changes)]
+    topics = [i for i in found if i.change.kind == ChangeKind.QUEUE_DATA]
+    return Facts(
+        changes=changes,
+        intervals=sorted(found, key=lambda i: (i.begin_ms, i.change.partition, i.change.offset, i.change.seq)),
+        topics=sorted(topics, key=lambda i: (i.begin_ms, i.change.topic, i.change.broker_name)),
+        sessions=sorted((s for log in logs for s in sessions(log)), key=lambda s: s["up_at"]),
+        minutes=[row for log in logs for row in minutes(log, 86_400_000)],
+        events=[event for log in logs for event in _events(log)],
+    )
+
+
+def _events(log: Log) -> Iterator[Event]:
+    for record, _ in zip(log.records, clocks(log), strict=True):
+        try:
+            fields = orjson.loads(record.value)
+        except orjson.JSONDecodeError:
+            fields = {}
+        yield Event(record.partition, record.offset, instant(record.at_ms), fields, record.value.decode())
+
+
+def broker(session: Session) -> tuple[str, str, str]:
+    return session["cluster"], session["broker_name"], session["broker_addr"]
+
+
+def _name(session: Session) -> tuple[Any, ...]:
+    return session["cluster"], session["broker_name"], session["broker_id"]
+
+
+def ended(session: Session) -> Any:
+    return session["down_at"]
+
+
+def ms(at: datetime) -> int:
+    return round(at.timestamp() * 1000)
+
+
+def in_period(at_ms: int) -> bool:
+    return SINCE_MS <= at_ms < UNTIL_MS
+
+
+def overlaps_period(begin_ms: int, end_ms: int | None) -> bool:
+    return begin_ms < UNTIL_MS and (end_ms is None or end_ms > SINCE_MS)
+
+
+def at_or_none(at_ms: int | None) -> datetime | None:
+    return None if at_ms is None else instant(at_ms)

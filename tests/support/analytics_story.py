@@ -1,0 +1,203 @@
+"""The night of docs/analytics.md: three hours of two clusters, two name servers and two partitions, folded.
+
+20 November 2026, UTC. Brokers are heard each 30 s, by ``ns1`` all of them, by ``ns2`` broker-a and broker-c only.
+"""
+
+from datetime import UTC, datetime
+from typing import Final
+
+from namesrv_stream.route.event_json import encode_event, routing_key
+from namesrv_stream.route.events import (
+    BrokerDisconnected,
+    BrokerHeartbeat,
+    BrokerRegistered,
+    BrokerUnregistered,
+    Event,
+    KvDeleted,
+    KvPut,
+    Origin,
+    Proof,
+    ServerStarted,
+    SettingsChanged,
+    Tick,
+    TopicDeleted,
+    TopicRegistered,
+    WritePermChanged,
+)
+from namesrv_stream.route.model import DataVersion, QueueData, Registration
+from namesrv_stream.route.partitioner import partition_of
+from namesrv_stream.route.settings import FoldSettings
+from tests.support.builders import Log, a_registration, heartbeats_with, over
+
+PARTITIONS: Final = 2
+NS1: Final = Origin("ns1", 1)
+NS2: Final = Origin("ns2", 1)
+_TICK_MS: Final = 10_000
+_FOUR, _EIGHT = QueueData(4, 4, 6), QueueData(8, 8, 6)
+
+A = a_registration(cluster="shop", topics={"TopicTest": _EIGHT, "Orders": _FOUR})
+A_GROWN = a_registration(
+    cluster="shop",
+    topics={"TopicTest": _EIGHT, "Orders": _EIGHT},
+    registration_hash="grown",
+    data_version=DataVersion(2, 2_000, 0),
+)
+A_SLAVE = a_registration("10.0.0.11:10911", 1, cluster="shop", topics={})
+B = a_registration(
+    "10.0.0.2:10911", broker_name="broker-b", cluster="shop", topics={"TopicTest": _EIGHT, "Orders": _FOUR}
+)
+C = a_registration(
+    "10.0.0.3:10911", broker_name="broker-c", cluster="shop", topics={"TopicTest": _EIGHT, "Stock": _FOUR}
+)
+D = a_registration(
+    "10.0.0.4:10911", broker_name="broker-d", cluster="shop", topics={"TopicTest": _FOUR, "Stock": _FOUR}
+)
+LOGGER = a_registration(
+    *("10.9.0.1:10911", 0),
+    broker_name="logger",
+    cluster="logs",
+    topics={"Audit": _FOUR, "Metrics": _FOUR},
+    timeout_ms=60_000,
+)
+
+
+def instant_ms(clock: str) -> int:
+    """``HH:MM:SS`` of that night as epoch milliseconds."""
+    return int(datetime.fromisoformat(f"2026-11-20T{clock}+00:00").astimezone(UTC).timestamp() * 1000)
+
+
+class Night:
+    """The logs while they are written.
+
+    Attributes:
+        logs: One a partition.
+        alive: The brokers that are heard.
+        unheard: (server, broker name) of those that one server does not hear for now.
+    """
+
+    def __init__(self) -> None:
+        self._now_ms = instant_ms("02:00:00")
+        settings = FoldSettings(max_gap_ms=_TICK_MS)
+        self.logs = [
+            Log(settings, partition=p, partitions=PARTITIONS, begin_ms=self._now_ms) for p in range(PARTITIONS)
+        ]
+        self.alive: dict[str, Registration] = {}
+        self.unheard: set[tuple[str, str]] = set()
+
+    def say(self, *events: Event, at: str | None = None) -> None:
+        """Append events to their partitions, some at all, at a time of that night."""
+        if at is not None:
+            self._until(instant_ms(at))
+        for event in events:
+            key = routing_key(event)
+            for log in self.logs if key is None else [self.logs[partition_of(key, PARTITIONS)]]:
+                log.now_ms = self._now_ms
+                log.append(encode_event(event))
+
+    def come(self, *registrations: Registration, at: str, connection: int = 1) -> None:
+        """Brokers register with the servers that they know."""
+        self._until(instant_ms(at))
+        for registration in registrations:
+            self.alive[registration.broker_addr] = registration
+            for server in _servers_of(registration):
+                self.say(BrokerRegistered(over(server, connection), registration))
+
+    def fall_silent(self, *registrations: Registration, at: str) -> None:
+        """Brokers are heard no more, by nobody."""
+        self._until(instant_ms(at))
+        for registration in registrations:
+            del self.alive[registration.broker_addr]
+
+    def speak_again(self, *registrations: Registration, at: str) -> None:
+        """Brokers that fell silent are heard again, over the connection they had."""
+        self._until(instant_ms(at))
+        self.alive |= {r.broker_addr: r for r in registrations}
+
+    def leave(self, *registrations: Registration, at: str, connection: int = 1) -> None:
+        """Brokers say goodbye."""
+        self.fall_silent(*registrations, at=at)
+        for r in registrations:
+            for server in _servers_of(r):
+                self.say(BrokerUnregistered(over(server, connection), r.broker_name, r.live_key, r.broker_id))
+
+    def drop(self, registration: Registration, at: str, connection: int) -> None:
+        """A broker's connections close."""
+        self.fall_silent(registration, at=at)
+        r = registration
+        for server in _servers_of(r):
+            self.say(BrokerDisconnected(over(server, connection), r.broker_name, r.live_key, "closed by peer"))
+
+    def spoil(self, value: bytes, at: str) -> None:
+        """A record that is no event, in the second partition."""
+        self._until(instant_ms(at))
+        self.logs[1].now_ms = self._now_ms
+        self.logs[1].append(value)
+
+    def unhear(self, server: Origin, registration: Registration, begin: str, end: str) -> None:
+        """One server does not hear a broker for a while, over a connection that stays."""
+        self._until(instant_ms(begin))
+        self.unheard.add((server.server_id, registration.broker_name))
+        self._until(instant_ms(end))
+        self.unheard.clear()
+
+    def end(self, at: str) -> list[Log]:
+        self._until(instant_ms(at))
+        return self.logs
+
+    def _until(self, end_ms: int) -> None:
+        while self._now_ms // _TICK_MS * _TICK_MS + _TICK_MS <= end_ms:
+            self._now_ms = self._now_ms // _TICK_MS * _TICK_MS + _TICK_MS
+            for server in (NS1, NS2):
+                if self._now_ms % 30_000 == 0:
+                    self._beat(server)
+                self.say(Tick(server))
+        self._now_ms = end_ms
+
+    def _beat(self, server: Origin) -> None:
+        for partition, log in enumerate(self.logs):
+            beats = [
+                BrokerHeartbeat(over(server, 1), r.broker_name, r.live_key, Proof.HEARTBEAT)
+                for r in self.alive.values()
+                if server in _servers_of(r)
+                and (server.server_id, r.broker_name) not in self.unheard
+                and partition_of(r.broker_name, PARTITIONS) == partition
+            ]
+            if beats:
+                log.now_ms = self._now_ms
+                log.append(heartbeats_with(beats))
+
+
+def _servers_of(registration: Registration) -> tuple[Origin, ...]:
+    return (NS1, NS2) if registration in (A, A_GROWN, C) else (NS1,)
+
+
+def a_night() -> list[Log]:
+    """Each thing that analysts ask about happens once at least; see the document for the answers."""
+    night = Night()
+    night.say(ServerStarted(NS1), ServerStarted(NS2))
+    night.come(A, A_SLAVE, B, C, D, LOGGER, at="02:00:02")
+    night.say(TopicRegistered(NS1, "broker-a", "Payments", _FOUR), at="02:20:00")
+    night.come(A_GROWN, at="02:40:00")
+    night.say(WritePermChanged(NS1, "broker-a", False), at="02:50:05")
+    night.say(WritePermChanged(NS1, "broker-a", True), at="02:55:05")
+    night.fall_silent(B, at="03:08:05")  # expires at 03:10
+    night.come(B, at="03:20:15", connection=2)
+    night.say(SettingsChanged(NS1, "ada", (("default_timeout_ms", 100_000),)), at="03:30:00")
+    night.say(KvPut(NS1, "ORDER_TOPIC_CONFIG", "Orders", "broker-a:4"), at="03:31:00")
+    night.say(KvPut(NS1, "ORDER_TOPIC_CONFIG", "Orders", "broker-a:8"), at="03:36:00")
+    for restart, minute in enumerate((40, 48, 56), start=1):
+        night.drop(LOGGER, at=f"03:{minute}:05", connection=restart)
+        night.come(LOGGER, at=f"03:{minute + 2}:05", connection=restart + 1)
+    night.unhear(NS2, C, "04:05:05", "04:06:15")
+    night.unhear(NS2, C, "04:08:05", "04:09:15")
+    night.spoil(b"{no JSON", at="04:12:00")
+    night.fall_silent(B, C, D, at="04:15:05")  # all of a partition: the guard keeps them
+    night.speak_again(B, C, D, at="04:18:25")
+    for number, registration in enumerate((A_GROWN, A_SLAVE, B, C, D)):
+        night.leave(registration, at=f"04:30:{10 + 2 * number}", connection=2 if registration is B else 1)
+    for number, registration in enumerate((A_GROWN, A_SLAVE, B, C, D)):
+        night.come(registration, at=f"04:34:{10 + 2 * number}", connection=3)
+    night.say(TopicDeleted(NS1, "Orders", None), at="04:40:00")
+    night.say(KvDeleted(NS1, "ORDER_TOPIC_CONFIG", "Orders"), at="04:41:00")
+    night.leave(C, at="04:50:05", connection=3)
+    return night.end(at="05:00:05")
