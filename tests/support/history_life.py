@@ -1,12 +1,20 @@
-"""A life of a small fleet, by chance from a seed: each kind of event, duplicates, poison, and a clock that jumps."""
+"""A life of a small fleet, by chance from a seed: each kind of event, what is sent again, poison, a clock that jumps.
 
+Besides single events there are scenes: a fleet that falls silent, or is closed, all at once, so that the mass-expiry
+guard holds it; a name server that starts again; and a producer that sends what it has sent, in order, again.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import count, islice
 from random import Random
+from typing import Final
 
 from namesrv_stream.route.event_json import encode_event
 from namesrv_stream.route.events import (
     DIRECT,
     BrokerHeartbeat,
     Event,
+    GuardReleased,
     KvDeleted,
     KvPut,
     Origin,
@@ -16,12 +24,17 @@ from namesrv_stream.route.events import (
     WritePermChanged,
 )
 from namesrv_stream.route.model import QueueData, Registration
-from tests.support.builders import S1, S2, Log, a_proof, a_registration, heartbeats_with, over
+from namesrv_stream.route.partitioner import partition_of
+from tests.support.builders import CLUSTER, Log, a_proof, a_registration, heartbeats_with, over
 
-_SERVERS = (S1, S1, S1, S2, Origin(DIRECT, 0))
-_TOPICS = ("t1", "t2", "t3", "t4", "t5")
-_QUEUES = (QueueData(8, 8, 6), QueueData(8, 8, 4), QueueData(4, 4, 6, 1))
-_POISON = (
+_SERVER_IDS: Final = ("s1", "s1", "s1", "s2", "s3")
+#: A server has a new epoch after so many records.
+_EPOCH_RECORDS: Final = 150
+_TOPICS: Final = ("t1", "t2", "t3", "t4", "t5")
+#: No broker registers it: it comes and goes by itself.
+RARE_TOPIC: Final = "rare"
+_QUEUES: Final = (QueueData(8, 8, 6), QueueData(8, 8, 4), QueueData(4, 4, 6, 1))
+_POISON: Final = (
     b"",
     b"{}",
     b"[1]",
@@ -31,9 +44,15 @@ _POISON = (
 )
 
 
+def names_of(partition: int, partitions: int, wanted: int, prefix: str = "broker") -> list[str]:
+    """The first names of a numbered kind whose events belong into a partition."""
+    numbered = (f"{prefix}-{number}" for number in count())
+    return list(islice((name for name in numbered if partition_of(name, partitions) == partition), wanted))
+
+
 def live_on(log: Log, random: Random, records: int) -> None:
-    """Let so many records be added to a log of one partition."""
-    names = [f"broker-{log.state.partition}-{letter}" for letter in "ab"]
+    """Let at least so many records be added to the log of a partition."""
+    names = names_of(log.state.partition, log.state.partitions, 2)
     until = len(log.records) + records
     while len(log.records) < until:
         log.now_ms += random.choice((0, 0, 0, 1, 400, 500, 500, 1_000, 4_000))
@@ -41,15 +60,17 @@ def live_on(log: Log, random: Random, records: int) -> None:
             log.now_ms -= 700  # another broker of Kafka leads the partition, by its own clock
         if random.random() < 0.01:
             log.now_ms += random.choice((90_000, 3_600_000))
+        if random.random() < 0.02:
+            random.choice(_SCENES)(log, random, names)
         _add(log, random, names)
 
 
 def _add(log: Log, random: Random, names: list[str]) -> None:
-    server = random.choice(_SERVERS)
+    server = _server(log, random)
     registration = _registration(random, names)
     what = random.random()
     if what < 0.35:
-        log.tick(0, S1 if random.random() < 0.7 else S2)
+        log.tick(0, _server_of(log, "s1" if random.random() < 0.7 else "s2"))
     elif what < 0.60:
         beats = [_beat(random, _registration(random, names), server) for _ in range(random.randint(1, 3))]
         bad = [{"broker_name": names[0], "proof": "rumour"}, {"proof": "heartbeat"}] if random.random() < 0.1 else []
@@ -65,9 +86,19 @@ def _add(log: Log, random: Random, names: list[str]) -> None:
     elif what < 0.92:
         log.append(random.choice(_POISON))
     elif what < 0.94 and log.records:
-        log.append(random.choice(log.records).value)  # sent twice
+        log.append(random.choice(log.records).value)  # sent twice, long after
+    elif what < 0.95 and log.records:
+        log.append(log.records[-1].value)  # sent twice, at once
     else:
-        log.append(encode_event(_change(random, names)))
+        log.append(encode_event(_change(log, random, names)))
+
+
+def _server(log: Log, random: Random) -> Origin:
+    return Origin(DIRECT, 0) if random.random() < 0.1 else _server_of(log, random.choice(_SERVER_IDS))
+
+
+def _server_of(log: Log, server_id: str) -> Origin:
+    return Origin(server_id, 1 + len(log.records) // _EPOCH_RECORDS)
 
 
 def _registration(random: Random, names: list[str]) -> Registration:
@@ -89,13 +120,76 @@ def _beat(random: Random, registration: Registration, server: Origin) -> BrokerH
     return BrokerHeartbeat(over(server, 1), registration.broker_name, registration.live_key, Proof.HEARTBEAT)
 
 
-def _change(random: Random, names: list[str]) -> Event:
-    topic, name = random.choice(_TOPICS), random.choice(names)
+def _change(log: Log, random: Random, names: list[str]) -> Event:
+    server, topic, name = _server_of(log, "s1"), random.choice(_TOPICS), random.choice(names)
+    namespace, *others = names_of(log.state.partition, log.state.partitions, 2, "ns")
     choices: tuple[Event, ...] = (
-        TopicRegistered(S1, name, topic, random.choice(_QUEUES)),
-        TopicDeleted(S1, topic, None),
-        WritePermChanged(S1, name, random.random() < 0.5),
-        KvPut(S1, f"ns{random.randint(1, 2)}", "k", f"v{random.randint(1, 9)}"),
-        KvDeleted(S1, "ns1", "k"),
+        TopicRegistered(server, name, topic, random.choice(_QUEUES)),
+        TopicRegistered(server, name, RARE_TOPIC, random.choice(_QUEUES)),
+        TopicDeleted(server, RARE_TOPIC, None),
+        TopicDeleted(server, topic, None),
+        WritePermChanged(server, name, random.random() < 0.5),
+        KvPut(server, random.choice((namespace, *others)), "k", f"v{random.randint(1, 9)}"),
+        KvDeleted(server, namespace, "k"),
     )
     return random.choice(choices)
+
+
+def _a_fleet(names: Sequence[str]) -> list[Registration]:
+    return [
+        a_registration(f"10.0.1.{number}:10911", number, broker_name=name, timeout_ms=3_000)
+        for name in names
+        for number in range(3)
+    ]
+
+
+def _silence_of_all(log: Log, random: Random, names: list[str]) -> None:
+    """All come, none is heard any more: the guard holds them, until it is let go or they are."""
+    s1 = _server_of(log, "s1")
+    for registration in _a_fleet(names):
+        log.register(registration, s1)
+    log.pass_time(random.choice((4_000, 12_000)), s1)
+    if random.random() < 0.5:
+        log.say(GuardReleased(s1, CLUSTER, "ada"))
+    elif random.random() < 0.5:
+        for registration in _a_fleet(names):
+            log.heard(registration, s1)
+    log.pass_time(1_000, s1)
+
+
+def _close_of_all(log: Log, random: Random, names: list[str]) -> None:
+    """All come, and are closed in a moment: the first ones go, and are taken back."""
+    s2 = _server_of(log, "s2")
+    for registration in _a_fleet(names):
+        log.register(registration, s2)
+    for registration in _a_fleet(names):
+        log.disconnect(registration, s2)
+        log.now_ms += random.choice((0, 1))
+    log.pass_time(random.choice((1_000, 8_000)), s2)
+
+
+def _server_starts_again(log: Log, random: Random, names: list[str]) -> None:
+    """It says so, says what it heard in its new epoch, and then what it has already said."""
+    began = len(log.records)
+    s2 = Origin("s2", 100 + began)
+    log.started(s2)
+    for registration in _a_fleet(names)[: random.randint(1, 6)]:
+        log.register(registration, s2)
+    log.tick(500, s2)
+    for record in log.records[began:]:
+        log.append(record.value)
+    random.choice((log.resumed, log.stopped))(s2)
+
+
+def _sent_again(log: Log, random: Random, names: list[str]) -> None:
+    """The newest records once more, in order."""
+    for record in log.records[-random.randint(2, 15) :]:
+        log.append(record.value, random.choice((0, 0, 1)))
+
+
+_SCENES: Final[tuple[Callable[[Log, Random, list[str]], None], ...]] = (
+    _silence_of_all,
+    _close_of_all,
+    _server_starts_again,
+    _sent_again,
+)
