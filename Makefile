@@ -115,6 +115,12 @@ chaos: setup ## At least KILLS (100) random kills by SEED (1), among other fault
 bench: setup .jars/rocketmq/.copied ## Measure latency, throughput and memory, side by side with the Java name server
 	@exec $(BIN)/python -m tests.bench $(ARGS)
 
+# Half an hour, niced: what a month of 1,000 brokers leaves in the history tables, and in the job's checkpoint.
+.PHONY: bench-history
+bench-history: setup ## A month of 1,000 brokers: sizes, file counts, cold opens. ARGS="--days 3" for less
+	nice $(BIN)/python -m tests.bench.history_month_checkpoint
+	exec nice $(BIN)/python -m tests.bench.history_month $(ARGS)
+
 ##@ Keep
 .PHONY: fmt
 fmt: $(VENV)/.installed ## Format, and mend what can be mended

@@ -148,7 +148,7 @@ class HistorySettings(Section):
     enabled: bool = True
     interval_ms: PositiveInt = 60_000
     master: NonEmptyStr = "local[1]"
-    driver_memory: Annotated[str, Field(pattern=r"^[1-9][0-9]*[mg]$")] = "512m"
+    driver_memory: Annotated[str, Field(pattern=r"^[1-9][0-9]*[mg]$")] = "1g"
     max_records: PositiveInt = 50_000
     heartbeats_interval_ms: PositiveInt = 300_000
     upkeep_interval_ms: PositiveInt = 3_600_000

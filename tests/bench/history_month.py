@@ -1,0 +1,327 @@
+"""`make bench-history`: a month of 1,000 brokers in the history's tables, and what reading them then costs.
+
+Real are: the fold, the job's writer and upkeep of ``route_changes`` and ``route_state``, the history's writer and
+upkeep, and their dates, by a shifted clock. All that changes routes or sessions goes through them, event by event.
+The month's heartbeats in between do not: rows of ``broker_events`` and ``heartbeat_minutes`` are made directly, as
+many and as long as the writer makes them, and the upkeep joins them with what the writer has written. The last hours
+are real throughout: each heartbeat and tick a record, a run each minute, the job's commits each second.
+"""
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, WriterProperties, write_deltalake
+from pyspark.sql import DataFrame, SparkSession
+
+from namesrv_stream.route.fold import Record
+from namesrv_stream.settings import Flag, Settings, load_settings, to_toml
+from namesrv_stream.snapshot.history_mark import encode_mark, read_mark
+from namesrv_stream.streaming.changes_writer import ChangesWriter
+from namesrv_stream.streaming.compaction import clean_up, join_small_files, write_route_state
+from namesrv_stream.streaming.delta_tables import ensure_tables
+from namesrv_stream.streaming.history.history_run import HistoryRun
+from namesrv_stream.streaming.history.session import build_history_session
+from namesrv_stream.streaming.history.upkeep import Upkeep
+from namesrv_stream.streaming.topic import TopicExtent
+from namesrv_stream.tables import (
+    BROKER_EVENTS,
+    DAY_COLUMNS,
+    HEARTBEAT_MINUTES,
+    HISTORY_SCHEMAS,
+    ROUTE_CHANGES,
+    encode_changes,
+    table_path,
+)
+from tests.bench.history_month_clock import ShiftedClock, run_again_with_shifted_clock
+from tests.bench.history_month_figures import cold_opens, command, server_start, sizes
+from tests.bench.history_month_fleet import DAY_MS, FleetLog
+from tests.support.kafka import REPOSITORY
+
+_RESULTS: Final = REPOSITORY / "build" / "bench" / "history-month.json"
+_TOPIC_ID: Final = "t-opic"
+_MINUTE_MS: Final = 60_000
+_HOUR_MS: Final = 3_600_000
+_HEARTBEATS_MINUTES: Final = 5  # history.heartbeats_interval_ms
+#: As in the Compactor: the size of what is joined between its hourly clean-ups, and how many, and commits a checkpoint.
+_JOINED_FILES: Final = 64
+_JOINED_BYTES: Final = 1 << 20
+_CHECKPOINT: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How much is simulated.
+
+    Attributes:
+        brokers: Of the fleet, with 80 topics each.
+        days: Of the month.
+        step_days: In the thinned-out days the history process, and the upkeep, come by each so many days.
+        dense_days: The last so many have all rows of ``broker_events`` and ``heartbeat_minutes``.
+        last_minutes: At real density and pace.
+    """
+
+    brokers: int
+    days: int
+    step_days: int
+    dense_days: int
+    last_minutes: int
+
+
+class Month:
+    """The simulation.
+
+    Args:
+        data_dir: Its data directory.
+        plan: How much.
+        sets: More settings, ``section.key=value``.
+    """
+
+    def __init__(self, data_dir: Path, plan: Plan, sets: list[str]) -> None:
+        self._plan = plan
+        self._clock = ShiftedClock()
+        # It ends before now: what is written is dated later than the simulation, until it is dated back.
+        past_ms = self._clock.begun_ms - plan.days * DAY_MS - plan.last_minutes * _MINUTE_MS - 2 * DAY_MS
+        self._begin_ms = past_ms // DAY_MS * DAY_MS
+        self.settings = _settings(data_dir, sets)
+        self.results: dict[str, Any] = {"plan": {name: getattr(plan, name) for name in Plan.__slots__}}
+        self._tables = self.settings.data.tables_dir
+        self._clock.set(self._begin_ms)
+        ensure_tables(self.settings, _TOPIC_ID)
+        self.spark = build_history_session(self.settings)
+        self._log = FleetLog(plan.brokers)
+        self._writer = ChangesWriter(self._tables, _TOPIC_ID, 1, 0)
+        self._records: list[Record] = []
+        self._commits = 0
+        self._thinned_run = HistoryRun(self.spark, self._with_heartbeats_each(1), self._read)
+
+    def live(self) -> None:
+        """All of it."""
+        self._log.begin(self._begin_ms)
+        for first in range(0, self._plan.days, self._plan.step_days):
+            began = time.perf_counter()
+            days = range(first, min(first + self._plan.step_days, self._plan.days))
+            self._days(days)
+            self.results[f"after day {days.stop}"] = sizes(self._tables)
+            self.save()
+            _say(f"day {days.stop} of {self._plan.days}: {time.perf_counter() - began:.1f} s")
+        self._last_hours(self._begin_ms + self._plan.days * DAY_MS)
+
+    def save(self) -> None:
+        """Write the results so far."""
+        _RESULTS.parent.mkdir(parents=True, exist_ok=True)
+        _RESULTS.write_text(json.dumps(self.results, indent=2) + "\n", encoding="utf-8")
+
+    def _days(self, days: range) -> None:
+        took: dict[str, float] = {}
+        made: dict[str, list[pa.Table]] = {HEARTBEAT_MINUTES: [], BROKER_EVENTS: []}
+        for day in days:
+            begin_ms = self._begin_ms + day * DAY_MS
+            if day >= self._plan.days - self._plan.dense_days:
+                self._make_dense(made, begin_ms, begin_ms + DAY_MS - 3 * _MINUTE_MS)
+            self._log.happen(self._log.changes_of_day(day, begin_ms))
+            self._log.all_are_heard(begin_ms + DAY_MS - 2 * _MINUTE_MS)
+        now_ms = self._begin_ms + days.stop * DAY_MS - _MINUTE_MS
+        self._clock.set(now_ms)
+        self._commit()
+        before_s = _processor_s(self.spark)
+        self._timed(took, "run", lambda: self._thinned_run.run(self._extent()))
+        self._timed(took, "append", lambda: self._append(made))
+        self._clock.date_back(self._tables)
+        self._timed(took, "upkeep", lambda: self._upkeep(now_ms))
+        self._clock.date_back(self._tables)
+        took["JVM's processor"] = _processor_s(self.spark) - before_s
+        self._timed(took, "job's clean-up", self._clean_up_job)
+        self._clock.date_back(self._tables)
+        self.results.setdefault("seconds of a step", []).append({k: round(v, 2) for k, v in took.items()})
+
+    def _make_dense(self, made: dict[str, list[pa.Table]], from_ms: int, to_ms: int) -> None:
+        """The heartbeats of a day, whose offsets come before those of its other records."""
+        made[HEARTBEAT_MINUTES].append(self._log.minutes_at_full_density(from_ms, to_ms))
+        made[BROKER_EVENTS] += self._log.events_at_full_density(from_ms, to_ms)
+
+    def _append(self, made: dict[str, list[pa.Table]]) -> None:
+        for name, parts in made.items():
+            path = table_path(self._tables, name)
+            mark = read_mark(path)
+            assert mark is not None
+            for part in parts:
+                write_deltalake(
+                    path,
+                    part,
+                    mode="append",
+                    partition_by=[DAY_COLUMNS[name]],
+                    writer_properties=WriterProperties(compression="ZSTD"),
+                    commit_properties=CommitProperties(custom_metadata={"userMetadata": encode_mark(mark)}),
+                )
+
+    def _last_hours(self, begin_ms: int) -> None:
+        """Real throughout, and no upkeep until the end, where a real one comes each hour."""
+        each, every_fifth = (HistoryRun(self.spark, self._with_heartbeats_each(ms), self._read) for ms in (1 << 40, 1))
+        planned = self._log.changes_of_day(self._plan.days, begin_ms)
+        runs: list[dict[str, Any]] = []
+        for minute in range(self._plan.last_minutes):
+            from_ms = begin_ms + minute * _MINUTE_MS
+            self._clock.set(from_ms + _MINUTE_MS)
+            self._log.minute_at_full_density(from_ms)
+            self._log.happen([p for p in planned if from_ms <= p.at_ms < from_ms + _MINUTE_MS])
+            self._commit(seconds=60)
+            began = time.perf_counter(), time.process_time(), _processor_s(self.spark)
+            is_fifth = minute % _HEARTBEATS_MINUTES == _HEARTBEATS_MINUTES - 1
+            written = (every_fifth if is_fifth else each).run(self._extent())
+            self._clock.date_back(self._tables)
+            runs.append(
+                {
+                    "with_heartbeats": is_fifth,
+                    "wall_s": time.perf_counter() - began[0],
+                    "processor_s": time.process_time() - began[1] + _processor_s(self.spark) - began[2],
+                    "written": written,
+                }
+            )
+            if minute % 10 == 9:
+                self._compact_job()
+                _say(f"minute {minute + 1} of {self._plan.last_minutes}: {runs[-1]['wall_s']:.1f} s")
+        self.results["runs"] = runs
+        self._clock.set(begin_ms + self._plan.last_minutes * _MINUTE_MS)
+        self._measure("before upkeep")
+        before = time.perf_counter(), _processor_s(self.spark)
+        upkeep = Upkeep(self.spark, self.settings)
+        upkeep.join_files()
+        joined = time.perf_counter(), _processor_s(self.spark)
+        upkeep.clean_up()
+        self.results["last upkeep"] = {
+            "join_wall_s": joined[0] - before[0],
+            "join_processor_s": joined[1] - before[1],
+            "clean_up_wall_s": time.perf_counter() - joined[0],
+            "clean_up_processor_s": _processor_s(self.spark) - joined[1],
+        }
+        self._clean_up_job()
+        self._clock.date_back(self._tables)
+        self._measure("after upkeep")
+        # A day later what was replaced is old enough to go.
+        self._clock.set(begin_ms + self._plan.last_minutes * _MINUTE_MS + DAY_MS + _HOUR_MS)
+        upkeep.clean_up()
+        self._clean_up_job()
+        self.results["a day later"] = {"sizes": sizes(self._tables)}
+
+    def _measure(self, when: str) -> None:
+        conf = self.settings.data.dir / "conf.toml"
+        conf.write_text(to_toml(self.settings))
+        as_of = datetime.fromtimestamp((self._begin_ms + self._plan.days * DAY_MS // 2) / 1000, UTC).isoformat()
+        self.results[when] = {
+            "sizes": sizes(self._tables),
+            "cold_opens": cold_opens(self.spark, self._tables, list(HISTORY_SCHEMAS)),
+            "route_as_of": command("route", "topic-00040", "--as-of", as_of, "--conf", str(conf)),
+            "history_broker": command("history", "broker-0007", "--since", "7d", "--conf", str(conf)),
+            "server_start": server_start(self._tables),
+        }
+        self.save()
+        _say(f"{when}: {json.dumps(self.results[when])}")
+
+    def _upkeep(self, now_ms: int) -> None:
+        Upkeep(self.spark, self.settings).run(now_ms)
+
+    def _clean_up_job(self) -> None:
+        write_route_state(self.settings, {0: self._log.fold_state()})
+        clean_up(self.settings)
+
+    def _compact_job(self) -> None:
+        write_route_state(self.settings, {0: self._log.fold_state()})
+        join_small_files(self.settings, _JOINED_FILES, _JOINED_BYTES)
+
+    def _commit(self, seconds: int = 1) -> None:
+        """The job commits what there is, a part each second."""
+        records, changes = self._log.take()
+        self._records = records
+        rows = pa.Table.from_batches([encode_changes(changes)])
+        ends = [records[len(records) * (s + 1) // seconds - 1].offset + 1 for s in range(seconds)]
+        offsets = rows["offset"].to_numpy()
+        begin = 0
+        for end in ends:
+            until = int((offsets < end).sum())
+            self._writer.write(rows.slice(begin, until - begin), {0: end}, self._commits)
+            begin, self._commits = until, self._commits + 1
+            if self._commits % _CHECKPOINT == 0:
+                DeltaTable(table_path(self._tables, ROUTE_CHANGES)).create_checkpoint()
+
+    def _extent(self) -> TopicExtent:
+        return TopicExtent(_TOPIC_ID, {0: 0}, {0: self._log.next_offset})
+
+    def _read(self, begin: Mapping[int, int], end: Mapping[int, int]) -> DataFrame:
+        """As Spark's Kafka source."""
+        records = [r for r in self._records if begin[0] <= r.offset < end[0]]
+        columns = {
+            "partition": pa.array([0] * len(records), pa.int32()),
+            "offset": pa.array([r.offset for r in records], pa.int64()),
+            "at": pa.array([r.at_ms * 1000 for r in records], pa.timestamp("us", tz="UTC")),
+            "value": pa.array([r.value for r in records], pa.binary()),
+        }
+        return self.spark.createDataFrame(pa.table(columns))
+
+    def _with_heartbeats_each(self, ms: int) -> Settings:
+        history = self.settings.history.model_copy(update={"heartbeats_interval_ms": ms})
+        return self.settings.model_copy(update={"history": history})
+
+    @staticmethod
+    def _timed(took: dict[str, float], what: str, work: Any) -> Any:
+        began = time.perf_counter()
+        result = work()
+        took[what] = took.get(what, 0.0) + time.perf_counter() - began
+        return result
+
+
+def _settings(data_dir: Path, sets: list[str]) -> Settings:
+    pairs = [pair.partition("=") for pair in (f"data.dir={data_dir}", *sets)]
+    settings = load_settings(environ={}, flags=[Flag("--set", key, value) for key, _, value in pairs]).settings
+    # Dates jump by hours: no reason to believe that the executor is dead.
+    patience = {"spark.network.timeout": "100000000s", "spark.executor.heartbeatInterval": "10000000s"}
+    return settings.model_copy(update={"streaming": settings.streaming.model_copy(update={"extra": patience})})
+
+
+def _processor_s(spark: SparkSession) -> float:
+    """Of the JVM, so far."""
+    pid = spark.sparkContext._gateway.proc.pid  # type: ignore[union-attr]  # noqa: SLF001
+    user, system = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--brokers", type=int, default=1_000)
+    parser.add_argument("--days", type=int, default=30)
+    parser.add_argument("--step-days", type=int, default=1, help="days between runs, but in the last hours")
+    parser.add_argument(
+        "--dense-days", type=int, default=30, help="days with every heartbeat in the tables, the last ones"
+    )
+    parser.add_argument("--last-minutes", type=int, default=120, help="at real density and pace")
+    parser.add_argument("--keep", type=Path, help="make the tables in this new folder, and keep them")
+    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE")
+    arguments = parser.parse_args()
+    plan = Plan(arguments.brokers, arguments.days, arguments.step_days, arguments.dense_days, arguments.last_minutes)
+    run_again_with_shifted_clock()
+    with tempfile.TemporaryDirectory(prefix="history-month-") as folder:
+        month = Month(arguments.keep or Path(folder), plan, arguments.set)
+        began = time.perf_counter()
+        month.live()
+        month.results["wall_s"] = round(time.perf_counter() - began, 1)
+        month.save()
+        _say(f"{month.results['wall_s']} s; written to {_RESULTS.relative_to(REPOSITORY)}")
+        month.spark.stop()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
