@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import mean
+from typing import Protocol
 
 from namesrv_stream.history.replicas import Replica, replicas, times_away
 from namesrv_stream.history.sessions import Session
@@ -10,8 +11,42 @@ from namesrv_stream.route.changes import Cause
 from namesrv_stream.route.lease import LeaseKey
 
 
+class UpTime(Protocol):
+    """For how long something was up of the time that it was to be up, and how it came back."""
+
+    @property
+    def known_ms(self) -> int: ...
+    @property
+    def up_ms(self) -> int: ...
+    @property
+    def interruptions(self) -> int: ...
+    @property
+    def repairs_ms(self) -> Sequence[int]: ...
+
+
+class Rates:
+    """What an ``UpTime``, of one broker or of many, comes to."""
+
+    __slots__ = ()
+
+    @property
+    def share(self: UpTime) -> float | None:
+        """Between 0 and 1; None where nobody was to be up at all."""
+        return self.up_ms / self.known_ms if self.known_ms else None
+
+    @property
+    def mttr_ms(self: UpTime) -> float | None:
+        """Mean time to repair; None where there was none."""
+        return mean(self.repairs_ms) if self.repairs_ms else None
+
+    @property
+    def mtbf_ms(self: UpTime) -> float | None:
+        """Mean time between a broker's interruptions: up-time by their number; None where there was none."""
+        return self.up_ms / self.interruptions if self.interruptions else None
+
+
 @dataclass(frozen=True, slots=True)
-class Availability:
+class Availability(Rates):
     """One broker, through all its processes, over some time.
 
     Attributes:
@@ -53,21 +88,6 @@ class Availability:
     def interruptions(self) -> int:
         """How often it went while it was to be up: each time, but for a goodbye for good."""
         return self.downs - (not self.is_up and has_left(self.down_cause))
-
-    @property
-    def share(self) -> float | None:
-        """Between 0 and 1; None where it was not to be up at all."""
-        return self.up_ms / self.known_ms if self.known_ms else None
-
-    @property
-    def mttr_ms(self) -> float | None:
-        """Mean time to repair; None where there was none."""
-        return mean(self.repairs_ms) if self.repairs_ms else None
-
-    @property
-    def mtbf_ms(self) -> float | None:
-        """Mean time between interruptions: up-time by their number; None where there was none."""
-        return self.up_ms / self.interruptions if self.interruptions else None
 
 
 def has_left(cause: str | None) -> bool:

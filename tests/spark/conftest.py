@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from namesrv_stream.settings import Settings
-from namesrv_stream.streaming.history.session import DELTA
+from namesrv_stream.streaming.history.session import DELTA, SMALL_RUNS
 from namesrv_stream.streaming.session import build_session
 
 
@@ -22,3 +22,14 @@ def spark(kafka_settings: Settings, tmp_path_factory: pytest.TempPathFactory) ->
     )
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="module")
+def history_spark(spark: SparkSession) -> Iterator[SparkSession]:
+    """The session with what the history process has, and the job has not."""
+    before = {name: str(spark.conf.get(name)) for name in SMALL_RUNS}
+    for name, value in SMALL_RUNS.items():
+        spark.conf.set(name, value)
+    yield spark
+    for name, value in before.items():
+        spark.conf.set(name, value)

@@ -10,7 +10,6 @@ import polars as pl
 import pytest
 from pyspark.sql import SparkSession
 
-from namesrv_stream.streaming.history.session import SMALL_RUNS
 from tests.support.analytics import DUCKDB, POLARS, SPARK, Question, connecting, plain, questions, shown
 from tests.support.analytics_broker_answers import BROKER_ANSWERS
 from tests.support.analytics_facts import Facts, Row, facts_of
@@ -34,17 +33,12 @@ _CHECKS = (
 
 
 @pytest.fixture(scope="module")
-def rig(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HistoryRig]:
+def rig(history_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> HistoryRig:
     """The night, written as the history process writes it."""
-    before = {name: str(spark.conf.get(name)) for name in SMALL_RUNS}
-    for name, value in SMALL_RUNS.items():
-        spark.conf.set(name, value)
-    rig = HistoryRig(spark, tmp_path_factory.mktemp("night"), PARTITIONS, history__heartbeats_interval_ms=1)
+    rig = HistoryRig(history_spark, tmp_path_factory.mktemp("night"), PARTITIONS, history__heartbeats_interval_ms=1)
     rig.logs = a_night()
     rig.commit_and_write()
-    yield rig
-    for name, value in before.items():
-        spark.conf.set(name, value)
+    return rig
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,6 @@ from pyspark.sql import functions as f
 from namesrv_stream.route import reducer
 from namesrv_stream.route.changes import ChangeKind, RouteChange
 from namesrv_stream.route.table import RouteTable
-from namesrv_stream.streaming.history.session import SMALL_RUNS
 from namesrv_stream.tables import (
     BROKER_EVENTS,
     BROKER_SESSIONS,
@@ -35,17 +34,6 @@ pytestmark = [pytest.mark.spark]
 
 _HOUR_MS = 3_600_000
 _TABLES = tuple(HISTORY_SCHEMAS)
-
-
-@pytest.fixture(scope="module")
-def history_spark(spark: SparkSession) -> Iterator[SparkSession]:
-    """The session with what the history process has, and the job has not."""
-    before = {name: str(spark.conf.get(name)) for name in SMALL_RUNS}
-    for name, value in SMALL_RUNS.items():
-        spark.conf.set(name, value)
-    yield spark
-    for name, value in before.items():
-        spark.conf.set(name, value)
 
 
 @pytest.fixture(scope="module")

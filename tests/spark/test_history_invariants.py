@@ -37,7 +37,6 @@ from namesrv_stream.streaming.changes_writer import ChangesWriter
 from namesrv_stream.streaming.delta_tables import ensure_tables
 from namesrv_stream.streaming.history.history_run import HistoryRun
 from namesrv_stream.streaming.history.history_tables import ensure_history_tables
-from namesrv_stream.streaming.history.session import SMALL_RUNS
 from namesrv_stream.streaming.history.upkeep import Upkeep
 from namesrv_stream.streaming.topic import TopicExtent, read_extent
 from namesrv_stream.tables import (
@@ -71,17 +70,6 @@ _TOPICS = ("t1", "t2", "t3", "t4", "t5", "TopicTest")
 #: Each example is some seconds of Spark: a smaller one is not worth the minutes.
 _WITHOUT_SHRINKING = (Phase.explicit, Phase.reuse, Phase.generate)
 Rows = list[dict[str, Any]]
-
-
-@pytest.fixture(scope="module")
-def history_spark(spark: SparkSession) -> Iterator[SparkSession]:
-    """The session with what the history process has, and the job has not."""
-    before = {name: str(spark.conf.get(name)) for name in SMALL_RUNS}
-    for name, value in SMALL_RUNS.items():
-        spark.conf.set(name, value)
-    yield spark
-    for name, value in before.items():
-        spark.conf.set(name, value)
 
 
 @pytest.fixture(scope="module")

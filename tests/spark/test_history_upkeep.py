@@ -2,7 +2,6 @@
 
 import logging
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,6 @@ from namesrv_stream.errors import ConfigError
 from namesrv_stream.snapshot.history_mark import read_mark
 from namesrv_stream.streaming.compaction import clean_up
 from namesrv_stream.streaming.history.history_tables import ensure_history_tables, sql_name
-from namesrv_stream.streaming.history.session import SMALL_RUNS
 from namesrv_stream.streaming.history.upkeep import Upkeep
 from namesrv_stream.tables import (
     BROKER_EVENTS,
@@ -28,21 +26,11 @@ from namesrv_stream.tables import (
 from tests.support.builders import RW, a_registration
 from tests.support.history import TOPIC_ID, HistoryRig
 
-pytestmark = [pytest.mark.spark]
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("history_spark")]
 
 _DAY_MS = 86_400_000
 _KEEPS = a_registration(timeout_ms=3_000)
 _GOES = a_registration("10.0.0.2:10911", broker_name="broker-b", timeout_ms=3_000)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _small_runs(spark: SparkSession) -> Iterator[None]:
-    before = {name: str(spark.conf.get(name)) for name in SMALL_RUNS}
-    for name, value in SMALL_RUNS.items():
-        spark.conf.set(name, value)
-    yield
-    for name, value in before.items():
-        spark.conf.set(name, value)
 
 
 def _files(rig: HistoryRig, table: str) -> int:

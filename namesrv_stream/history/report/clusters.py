@@ -2,14 +2,13 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import mean
 
-from namesrv_stream.history.availability import Availability
+from namesrv_stream.history.availability import Availability, Rates
 from namesrv_stream.history.outages import Outage, Scope
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterFigures:
+class ClusterFigures(Rates):
     """The brokers of a cluster, or of all.
 
     Attributes:
@@ -33,21 +32,6 @@ class ClusterFigures:
     failures: int
     repairs_ms: Sequence[int]
     dark_ms: int
-
-    @property
-    def share(self) -> float | None:
-        """Between 0 and 1; None where none was to be up at all."""
-        return self.up_ms / self.known_ms if self.known_ms else None
-
-    @property
-    def mttr_ms(self) -> float | None:
-        """Mean time to repair; None where there was none."""
-        return mean(self.repairs_ms) if self.repairs_ms else None
-
-    @property
-    def mtbf_ms(self) -> float | None:
-        """Mean time between a broker's interruptions; None where there was none."""
-        return self.up_ms / self.interruptions if self.interruptions else None
 
 
 def cluster_figures(
