@@ -23,7 +23,14 @@ from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.snapshot.loader import Snapshot, load_snapshot, log_identity
 from namesrv_stream.snapshot.table_reader import UNREADABLE
-from namesrv_stream.tables import ROUTE_CHANGES, decode_changes, partition_of_app_id, table_path
+from namesrv_stream.tables import (
+    ROUTE_CHANGES,
+    JobFigures,
+    decode_changes,
+    decode_job_figures,
+    partition_of_app_id,
+    table_path,
+)
 
 _LOG = logging.getLogger(__name__)
 
@@ -42,6 +49,7 @@ class _Commit:
     paths: list[str] = field(default_factory=list)
     next_offsets: dict[int, int] = field(default_factory=dict)
     needs_reload: bool = False
+    job: JobFigures | None = None
 
 
 class SnapshotFollower:
@@ -78,6 +86,11 @@ class SnapshotFollower:
         self._is_known = known is not None
         self._identity = known.identity if known else None
         self.failure = ""
+        # Of the table that was opened last: Delta's id, and what its rows tell of time.
+        self.table_id = known.table_id if known else ""
+        self.at_ms: Mapping[int, int] = known.at_ms if known else {}
+        # What the job said of itself with the newest of its commits.
+        self.job: JobFigures | None = None
 
     def start(self) -> None:
         """Begin; the first ``on_reload`` comes from the thread, soon."""
@@ -106,6 +119,7 @@ class SnapshotFollower:
                 continue
             self.failure = ""
             self.version, self._identity = snapshot.version, snapshot.identity
+            self.table_id, self.at_ms = snapshot.table_id, snapshot.at_ms
             self._on_reload(snapshot.table, snapshot.next_offsets)
             self._follow()
 
@@ -132,6 +146,7 @@ class SnapshotFollower:
                 self._stop.wait(self._poll_s)
                 return
             self.version += 1
+            self.job = commit.job or self.job
             self._on_commit(changes, commit.next_offsets)
             looked_s = time.monotonic()
             path = self._commit_path()
@@ -172,6 +187,8 @@ def _read_commit(path: Path) -> _Commit:
             partition = partition_of_app_id(action["txn"]["appId"])
             if partition is not None:
                 commit.next_offsets[partition] = action["txn"]["version"]
+        elif "commitInfo" in action:
+            commit.job = decode_job_figures(action["commitInfo"])
         elif "remove" in action:
             commit.needs_reload |= action["remove"]["dataChange"]
         elif "metaData" in action or "protocol" in action:

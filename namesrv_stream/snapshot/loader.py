@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from namesrv_stream.route import reducer
@@ -20,12 +20,16 @@ class Snapshot:
         next_offsets: partition → first offset that ``table`` does not cover.
         version: Of ``route_changes``; -1 where there is no table, and ``table`` is empty.
         identity: Of that table's log: another one where the table has been replaced by a rebuild.
+        table_id: Delta's id of the table, the same for all who read it; "" where there is none.
+        at_ms: partition → highest LogAppendTime that the rows tell of, epoch milliseconds.
     """
 
     table: RouteTable
     next_offsets: Mapping[int, int]
     version: int
     identity: int | None = None
+    table_id: str = ""
+    at_ms: Mapping[int, int] = field(default_factory=dict)
 
 
 def load_snapshot(tables_dir: Path) -> Snapshot:
@@ -36,7 +40,7 @@ def load_snapshot(tables_dir: Path) -> Snapshot:
     """
     identity = log_identity(table_path(tables_dir, ROUTE_CHANGES))  # before: if it is replaced meanwhile, that shows
     rows = read_tables(tables_dir)
-    return Snapshot(route_table(rows), rows.next_offsets, rows.version, identity)
+    return Snapshot(route_table(rows), rows.next_offsets, rows.version, identity, rows.table_id, rows.at_ms)
 
 
 def log_identity(table: Path) -> int | None:

@@ -20,6 +20,7 @@ from namesrv_stream.tables import (
     TOPIC_ID_PROPERTY,
     app_id,
     in_log_order,
+    removed_app_id,
     table_path,
 )
 
@@ -41,6 +42,7 @@ class StoredChanges:
 
     Attributes:
         topic_id: Of the topic it was made from.
+        table_id: Delta's id of the table, another one where it was made anew.
         next_offsets: partition → first offset that it does not cover.
         newest_at_ms: Highest ``at_ms`` of its rows, epoch milliseconds; 0 where it has none.
     """
@@ -53,6 +55,10 @@ class StoredChanges:
         self.next_offsets: Mapping[int, int] = {
             p: table.transaction_version(app_id(self.topic_id, p)) or 0
             for p in range(int(properties[PARTITIONS_PROPERTY]))
+        }
+        self.table_id = str(table.metadata().id)
+        self._complete_from = {
+            p: table.transaction_version(removed_app_id(self.topic_id, p)) or 0 for p in self.next_offsets
         }
         self.newest_at_ms = max((f.get("max.at_ms") or 0 for f in self._files), default=0)
 
@@ -67,6 +73,18 @@ class StoredChanges:
         with _reading(path):
             table = open_table(path, CHANGES_SCHEMA)
             return None if table is None else cls(table, tables_dir)
+
+    def complete_from(self, partition: int) -> int:
+        """First offset from which on no row was removed for its age."""
+        return self._complete_from.get(partition, 0)
+
+    def rows_at_most(self, partition: int, begin: int, end: int) -> int:
+        """How many rows the files have that may hold some with ``begin <= offset < end``, of whatever partition."""
+        return sum(
+            file.get("num_records") or 0
+            for file in self._files
+            if _overlaps(file, "partition", partition, partition) and _overlaps(file, "offset", begin, end - 1)
+        )
 
     def rows(self, partition: int, begin: int, end: int) -> pa.Table:
         """Rows of one partition with ``begin <= offset < end``, columns of ``CHANGES_SCHEMA``, in log order; blocks.

@@ -61,6 +61,8 @@ class TableRows:
         next_offsets: partition → first offset that the rows do not cover.
         version: Of ``route_changes``; -1 where there is no table.
         topic_id: Of the topic the tables were made from; "" where there is no table.
+        table_id: Delta's id of ``route_changes``: another one where it was made anew; "" where there is no table.
+        at_ms: partition → highest LogAppendTime that the rows tell of, epoch milliseconds.
     """
 
     live: pa.Table = field(default_factory=STATE_SCHEMA.empty_table)
@@ -69,6 +71,8 @@ class TableRows:
     next_offsets: Mapping[int, int] = field(default_factory=dict)
     version: int = -1
     topic_id: str = ""
+    table_id: str = ""
+    at_ms: Mapping[int, int] = field(default_factory=dict)
 
 
 def open_table(path: Path, schema: pa.Schema) -> DeltaTable | None:
@@ -109,6 +113,8 @@ def read_tables(tables_dir: Path, kind: str | None = None) -> TableRows:
     covered = {p: fold_states.get(p, _NO_FOLD_STATE) for p in range(int(properties[PARTITIONS_PROPERTY]))}
     committed = {p: changes.transaction_version(app_id(topic_id, p)) or 0 for p in covered}
     rows = _read_changes(changes, tables_dir, covered)
+    newest = rows.group_by("partition").aggregate([("at_ms", "max")]).to_pylist()
+    at_ms = {p: state.at_ms for p, state in fold_states.items()} | {r["partition"]: r["at_ms_max"] for r in newest}
     if kind is not None:
         live, rows = live.filter(pc.field("kind") == kind), rows.filter(pc.field("kind") == kind)
     return TableRows(
@@ -118,6 +124,8 @@ def read_tables(tables_dir: Path, kind: str | None = None) -> TableRows:
         next_offsets={p: max(covered[p].next_offset, committed[p]) for p in covered},
         version=changes.version(),
         topic_id=topic_id,
+        table_id=str(changes.metadata().id),
+        at_ms=at_ms,
     )
 
 

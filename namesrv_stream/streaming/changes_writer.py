@@ -11,6 +11,7 @@ import time
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -47,13 +48,20 @@ class ChangesWriter:
         # Set to 0 by whoever has the files joined.
         self.files_since_join = len(self._table.file_uris())
 
-    def write(self, rows: pa.Table, next_offsets: Mapping[int, int], batch_id: int) -> pa.Table:
+    def write(
+        self,
+        rows: pa.Table,
+        next_offsets: Mapping[int, int],
+        batch_id: int,
+        metadata: Mapping[str, str] = MappingProxyType({}),
+    ) -> pa.Table:
         """Commit what the table lacks of one batch; nothing where only progress was made and was told of just now.
 
         Args:
             rows: Columns of ``RouteChange``, in log order within each partition.
             next_offsets: partition → offset that the batch reaches there.
             batch_id: Recorded with each row.
+            metadata: Told with the commit, if there is one.
 
         Returns:
             The rows written.
@@ -63,10 +71,10 @@ class ChangesWriter:
             self._reached[partition] = max(self._reached[partition], offset)
         is_due = time.monotonic() - self._committed_s >= self._progress_interval_s
         if fresh.num_rows or (is_due and self._reached != self.committed):
-            self._commit(fresh, batch_id)
+            self._commit(fresh, batch_id, metadata)
         return fresh
 
-    def _commit(self, rows: pa.Table, batch_id: int) -> None:
+    def _commit(self, rows: pa.Table, batch_id: int, metadata: Mapping[str, str]) -> None:
         actions: list[AddAction | RemoveAction] = [self._write_file(rows, batch_id)] if rows.num_rows else []
         advanced = {p: o for p, o in self._reached.items() if o != self.committed[p]}
         transactions = [Transaction(self._app_ids[p], o) for p, o in sorted(advanced.items())]
@@ -75,7 +83,7 @@ class ChangesWriter:
                 actions,
                 mode="append",
                 schema=CHANGES_SCHEMA,
-                commit_properties=CommitProperties(app_transactions=transactions),
+                commit_properties=CommitProperties(dict(metadata), app_transactions=transactions),
                 post_commithook_properties=_NO_HOOKS,
             )
         except Exception:

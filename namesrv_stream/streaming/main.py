@@ -20,6 +20,7 @@ from namesrv_stream.kafka import bootstrap_servers, ensure_topics, producer_conf
 from namesrv_stream.logs import progress, report_error, safe
 from namesrv_stream.run_files import write_run_file
 from namesrv_stream.settings import Settings
+from namesrv_stream.streaming.batch_figures import BatchFigures
 from namesrv_stream.streaming.changes_writer import ChangesWriter
 from namesrv_stream.streaming.compaction import FILES_TO_JOIN, Compactor
 from namesrv_stream.streaming.delta_tables import ensure_tables
@@ -106,7 +107,8 @@ class _Job:
                 writer.files_since_join = 0
                 compactor.join_files()
 
-        self._sink = BatchSink(settings, writer, producer, compactor.submit, after_batch)
+        figures = BatchFigures(server_epoch, writer.committed)
+        self._sink = BatchSink(settings, writer, producer, compactor.submit, after_batch, figures)
         Ticker(settings, producer, server_epoch).start()
         query = start_query(self._spark, settings, start, self._sink)
         return self._wait(query)

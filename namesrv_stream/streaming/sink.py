@@ -13,9 +13,10 @@ from pyspark.sql import DataFrame
 from namesrv_stream.settings import Settings
 from namesrv_stream.snapshot import TOLD_KINDS, log_commit
 from namesrv_stream.snapshot.table_reader import FoldStateRow
+from namesrv_stream.streaming.batch_figures import BatchFigures
 from namesrv_stream.streaming.changes_writer import ChangesWriter
 from namesrv_stream.streaming.dead_letters import DeadLetterRecord, decode_dead_letters
-from namesrv_stream.tables import changes_from_ipc, decode_changes
+from namesrv_stream.tables import changes_from_ipc, decode_changes, encode_job_figures
 from namesrv_stream.tables.columns import ROW_SCHEMA
 
 _LOG = logging.getLogger(__name__)
@@ -30,6 +31,7 @@ class BatchSink:
         producer: For dead letters.
         on_states: Told partition → fold state whenever a batch carries some.
         on_batch: Told after each batch.
+        figures: Told of all, and told to servers with each commit.
     """
 
     def __init__(
@@ -39,6 +41,7 @@ class BatchSink:
         producer: KafkaProducer,
         on_states: Callable[[dict[int, FoldStateRow]], None],
         on_batch: Callable[[], None],
+        figures: BatchFigures,
     ) -> None:
         self._topic = settings.kafka.dead_letter_topic
         self._timeout_s = settings.kafka.delivery_timeout_ms / 1000
@@ -46,11 +49,13 @@ class BatchSink:
         self._producer = producer
         self._on_states = on_states
         self._on_batch = on_batch
+        self._figures = figures
         # Held while a batch is written: a clean stop waits for it.
         self.is_writing = threading.Lock()
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Write one batch, of columns ``stateful.OUTPUT_SCHEMA``."""
+        self._figures.begin()
         outputs = batch.toArrow().to_pylist()
         with self.is_writing:
             self._send_dead_letters(
@@ -59,7 +64,11 @@ class BatchSink:
             changes = [changes_from_ipc(o["changes"]) for o in outputs if o["changes"] is not None]
             rows = pa.concat_tables(changes) if changes else ROW_SCHEMA.empty_table()
             last = [o for o in outputs if o["next_offset"] is not None]
-            written = self._writer.write(rows, {o["partition"]: o["next_offset"] for o in last}, batch_id)
+            for o in last:
+                self._figures.folded(o["partition"], o["next_offset"], o["at_ms"])
+            next_offsets = {o["partition"]: o["next_offset"] for o in last}
+            written = self._writer.write(rows, next_offsets, batch_id, encode_job_figures(self._figures.now()))
+            self._figures.end()
         log_commit(decode_changes(written.filter(pc.field("kind").isin(sorted(TOLD_KINDS)))))
         states = {o["partition"]: _fold_state(o) for o in last if o["state"] is not None}
         if states:
@@ -72,6 +81,7 @@ class BatchSink:
         for letter in letters:
             if letter.offset >= self._writer.committed[letter.partition]:
                 _LOG.warning("dead letter %s", letter.key.decode())
+                self._figures.dead_letters += 1
                 sent.append(self._producer.send(self._topic, key=letter.key, value=letter.value))
         for future in sent:
             future.get(timeout=self._timeout_s)

@@ -12,6 +12,7 @@ from namesrv_stream.tables.history_columns import (
     ROUTE_HISTORY,
     TOPIC_ROUTE_HISTORY,
 )
+from namesrv_stream.tables.job_figures import BATCH_BOUNDS_MS, JobFigures, decode_job_figures, encode_job_figures
 from namesrv_stream.tables.layout import (
     HISTORY_PROTOCOL,
     PARTITIONS_PROPERTY,
@@ -37,6 +38,7 @@ from namesrv_stream.tables.rows import (
 )
 
 __all__ = [
+    "BATCH_BOUNDS_MS",
     "BROKER_EVENTS",
     "BROKER_SESSIONS",
     "CHANGES_SCHEMA",
@@ -53,13 +55,16 @@ __all__ = [
     "STATE_SCHEMA",
     "TOPIC_ID_PROPERTY",
     "TOPIC_ROUTE_HISTORY",
+    "JobFigures",
     "app_id",
     "changes_from_ipc",
     "changes_to_ipc",
     "check_table",
     "ddl",
     "decode_changes",
+    "decode_job_figures",
     "encode_changes",
+    "encode_job_figures",
     "from_offsets",
     "history_properties",
     "in_log_order",

@@ -18,6 +18,7 @@ from namesrv_stream.route.events import Event
 from namesrv_stream.route.partitioner import partition_of
 from namesrv_stream.settings import Settings
 from namesrv_stream.snapshot.table_reader import FoldStateRow
+from namesrv_stream.streaming.batch_figures import BatchFigures
 from namesrv_stream.streaming.changes_writer import ChangesWriter
 from namesrv_stream.streaming.compaction import write_route_state
 from namesrv_stream.streaming.delta_tables import ensure_tables
@@ -97,7 +98,8 @@ def fold_available(spark: SparkSession, settings: Settings) -> StartPoint:
     def compact(states: dict[int, FoldStateRow]) -> None:
         write_route_state(settings, states)
 
-    query = start_query(spark, settings, start, BatchSink(settings, writer, producer, compact, lambda: None))
+    sink = BatchSink(settings, writer, producer, compact, lambda: None, BatchFigures(0, writer.committed))
+    query = start_query(spark, settings, start, sink)
     try:
         query.processAllAvailable()
     finally:

@@ -14,7 +14,7 @@ from namesrv_stream.route.events import TopicDeleted
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.snapshot import Snapshot, SnapshotFollower, load_snapshot
 from namesrv_stream.streaming.compaction import join_small_files
-from namesrv_stream.tables import ROUTE_CHANGES, table_path
+from namesrv_stream.tables import ROUTE_CHANGES, JobFigures, encode_job_figures, table_path
 from tests.support.builders import S1, Log, a_registration
 from tests.support.tables import TablesOfLog
 
@@ -224,3 +224,18 @@ def test_what_was_told_stays_where_the_table_is_gone(tmp_path: Path, follow: Fol
     (tmp_path / "aside").rename(tables.dir)
     told.wait(lambda: told.reloads == 2)
     assert follower.failure == ""
+
+
+def test_what_the_job_says_of_itself_comes_with_its_commits(follow: Follow, tmp_path: Path) -> None:
+    tables = TablesOfLog(tmp_path)
+    follower, told = follow(tables.dir)
+    told.wait(lambda: told.reloads == 1)
+    tables.log.register(a_registration())
+    figures = JobFigures(started_ms=5, at_ms=7, records=1, dead_letters=2)
+    tables.writer.write(tables.rows_from(0), {0: 1}, 1, encode_job_figures(figures))
+    told.wait_for(tables.log)
+    assert follower.job == figures
+    tables.log.tick()
+    tables.commit()  # by a job that says nothing of itself
+    told.wait_for(tables.log)
+    assert follower.job == figures
