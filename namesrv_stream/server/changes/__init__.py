@@ -1,0 +1,1 @@
+"""Committed changes for whoever follows them, from any position, without a gap and never back."""

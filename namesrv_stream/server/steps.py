@@ -1,0 +1,77 @@
+"""Long answers in short steps: brokers and clients are served by the same event loop, and must not wait for a list.
+
+A thread would not help: it takes the interpreter for 5 ms at a time, or for as long as one call into C takes. A step
+takes a millisecond at most, and of all answers that are being made one makes a step in a turn of the loop.
+"""
+
+import asyncio
+import heapq
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from time import perf_counter
+from typing import Any, Final, TypeVar
+
+import orjson
+
+Item = TypeVar("Item")
+
+_STEP_S: Final = 0.001
+_SORTED_AT_ONCE: Final = 4_096  # strings: about a millisecond
+
+
+def _itself(item: Any) -> Any:
+    return item
+
+
+class Steps:
+    """Belongs to one event loop."""
+
+    def __init__(self) -> None:
+        self._turn = asyncio.Lock()
+
+    async def lists(self, items: Iterable[Item]) -> AsyncIterator[list[Item]]:
+        """The items, made as they are asked for, in lists of as many as a step makes."""
+        rest = iter(items)
+        while True:
+            async with self._turn:
+                found = _some(rest)
+                await asyncio.sleep(0)
+            if not found:
+                return
+            yield found
+
+    async def sorted(self, items: Iterable[Item], key: Callable[[Item], Any] = _itself) -> list[Item]:
+        """The items in order."""
+        blocks: list[Sequence[Item]] = []
+        block: list[Item] = []
+        async for found in self.lists(items):
+            block += found
+            while len(block) >= _SORTED_AT_ONCE:
+                async with self._turn:
+                    blocks.append(sorted(block[:_SORTED_AT_ONCE], key=key))
+                    await asyncio.sleep(0)
+                block = block[_SORTED_AT_ONCE:]
+        blocks.append(sorted(block, key=key))
+        if len(blocks) == 1:
+            return list(blocks[0])
+        merged: list[Item] = []
+        async for found in self.lists(heapq.merge(*blocks, key=key)):
+            merged += found
+        return merged
+
+    async def json_list(self, items: Iterable[Any], head: bytes = b"[", tail: bytes = b"]") -> AsyncIterator[bytes]:
+        """The items as parts of one JSON list."""
+        between = head
+        async for part in self.lists(map(orjson.dumps, items)):
+            yield between + b",".join(part)
+            between = b","
+        yield (head if between is head else b"") + tail
+
+
+def _some(rest: Iterator[Item]) -> list[Item]:
+    found: list[Item] = []
+    until = perf_counter() + _STEP_S
+    for item in rest:
+        found.append(item)
+        if perf_counter() >= until:
+            break
+    return found
