@@ -59,6 +59,10 @@ class RouteTable:
     def topics(self) -> Iterator[str]:
         return iter(self._names_of_topic)
 
+    @property
+    def topic_count(self) -> int:
+        return len(self._names_of_topic)
+
     def clusters(self) -> Mapping[str, set[str]]:
         """clusterAddrTable: cluster to broker names."""
         return self._names_of_cluster

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections import deque
 from ipaddress import IPv6Address, ip_address
+from time import perf_counter_ns
 from typing import Final, Protocol, cast
 
 from namesrv_stream.clock import Clock
@@ -26,6 +27,7 @@ from namesrv_stream.remoting.proxy_protocol import read_preamble
 from namesrv_stream.route.events import BrokerHeartbeat, BrokerRegistered, Origin, Proof
 from namesrv_stream.route.fold_state import LeaseKey
 from namesrv_stream.server.gateway import Gateway
+from namesrv_stream.server.request_figures import RequestFigures
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +46,9 @@ class ConnectionOwner(Protocol):
         """Whether the connection may stay."""
 
     def closed(self, connection: "RemotingConnection") -> None: ...
+
+    def broken(self) -> None:
+        """A peer broke the protocol."""
 
 
 class RemotingConnection(asyncio.Protocol):
@@ -66,6 +71,7 @@ class RemotingConnection(asyncio.Protocol):
         max_frame_bytes: int,
         write_buffer_bytes: int,
         origin: Origin,
+        figures: RequestFigures,
     ) -> None:
         self.connection_id = connection_id
         self.active_ms = gateway.observed_ms
@@ -75,6 +81,7 @@ class RemotingConnection(asyncio.Protocol):
         self._gateway = gateway
         self._owner = owner
         self._clock = clock
+        self._figures = figures
         self._origin = origin._replace(connection_id=connection_id)
         self._buffer = FrameBuffer(max_frame_bytes)
         self._feed = self._feed_first
@@ -181,10 +188,16 @@ class RemotingConnection(asyncio.Protocol):
     def _work(self) -> None:
         """Answer what waits, as far as the peer reads."""
         written: list[bytes] = []
-        size = 0
+        size = routes = 0
+        began_ns = perf_counter_ns()
         while self._waiting and not (self._is_paused or self._is_closing):
+            frame = self._waiting.popleft()
             try:
-                answer = self._answer(self._waiting.popleft())
+                answer = self._prepared.answer(frame)
+                if answer is None:
+                    answer = self._answer(frame, began_ns)
+                else:
+                    routes += 1
             except RemotingError as error:
                 self._waiting.clear()
                 self._break(error)
@@ -196,57 +209,61 @@ class RemotingConnection(asyncio.Protocol):
                     self._write(written)
                     written, size = [], 0
         self._write(written)
+        if routes:
+            self._figures.routes_answered(routes, perf_counter_ns() - began_ns)
         if self._is_broken and not self._waiting and not self._is_closing:
             self.close("protocol error")
 
     def _break(self, error: RemotingError) -> None:
         if not self._is_broken:  # a second error of the same peer: the first one is told
             self._is_broken = True
+            self._owner.broken()
             logger.warning(
                 "connection closed, its peer broke the protocol peer=%s reason=%s", self.peer, safe(str(error))
             )
 
-    def _answer(self, frame: bytes) -> bytes | None:
-        ready = self._prepared.answer(frame)
-        if ready is not None:
-            return ready
+    def _answer(self, frame: bytes, began_ns: int) -> bytes | None:
         request = decode_frame(frame)
         if request.is_response:
             return None  # we ask nobody, so this answers nothing
         try:
-            response = self._process(request)
+            response = self._process(request, began_ns)
             if response is None:
                 return None  # later
         except Exception:
             # A fault of ours is no reason to close, which would count as the death of the peer's brokers.
             logger.exception("request failed unexpectedly peer=%s code=%d", self.peer, request.code)
             response = response_to(request, ResponseCode.SYSTEM_ERROR, "the request failed unexpectedly")
-        if request.is_oneway:
-            return None
-        self._prepared.keep(frame, request, response)
-        return _encoded(request, response)
+        encoded = None
+        if not request.is_oneway:
+            self._prepared.keep(frame, request, response)
+            encoded = _encoded(request, response)
+        self._figures.answered(request.code, response.code, perf_counter_ns() - began_ns)
+        return encoded
 
-    def _process(self, request: RemotingCommand) -> RemotingCommand | None:
+    def _process(self, request: RemotingCommand, began_ns: int) -> RemotingCommand | None:
         """The answer; None where it waits for the log."""
         answer = process(self._server, Call(request, self._origin, self._clock.monotonic_ms(), self._caller))
         if answer.accepted:
             if answer.is_logged_first:
-                return self._change(request, answer)
+                return self._change(request, answer, began_ns)
             self._remember(answer.accepted)
             self._gateway.accept(answer.accepted)
         if answer.options:
             self._gateway.view.reconfigure(answer.options)
         return answer.response
 
-    def _change(self, request: RemotingCommand, answer: Answer) -> RemotingCommand | None:
+    def _change(self, request: RemotingCommand, answer: Answer, began_ns: int) -> RemotingCommand | None:
         """Hand an operator's change to the log; an answer only where it takes none."""
 
         def settled(error: NamesrvStreamError | None) -> None:
             self._changes -= 1
             if error is None and answer.options:
                 self._gateway.view.reconfigure(answer.options)
+            response = error_response(request, error) if error else answer.response
             if not request.is_oneway:
-                self._write([_encoded(request, error_response(request, error) if error else answer.response)])
+                self._write([_encoded(request, response)])
+            self._figures.answered(request.code, response.code, perf_counter_ns() - began_ns)
             if self._is_closing:
                 self.close(self._end)
 

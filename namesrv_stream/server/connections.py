@@ -9,13 +9,20 @@ logger = logging.getLogger(__name__)
 
 
 class Connections:
-    """The open connections by id."""
+    """The open connections by id.
+
+    Attributes:
+        admitted: How many were ever taken.
+        rejected: How many were turned away, for too many were open.
+        broken_count: How many broke the protocol.
+    """
 
     def __init__(self, limit: int, idle_timeout_ms: int) -> None:
         self._limit = limit
         self._idle_timeout_ms = idle_timeout_ms
         self._open: dict[int, RemotingConnection] = {}
         self._ids = count(1)
+        self.admitted = self.rejected = self.broken_count = 0
 
     def __len__(self) -> int:
         return len(self._open)
@@ -27,11 +34,16 @@ class Connections:
         self._open[connection.connection_id] = connection
         if len(self._open) > self._limit:
             logger.warning("connection refused, too many are open peer=%s limit=%d", connection.peer, self._limit)
+            self.rejected += 1
             return False
+        self.admitted += 1
         return True
 
     def closed(self, connection: RemotingConnection) -> None:
         self._open.pop(connection.connection_id, None)
+
+    def broken(self) -> None:
+        self.broken_count += 1
 
     def close_idle(self, observed_ms: int) -> None:
         """Close those without traffic for the idle timeout, by observed time: a stopped server closes nobody."""

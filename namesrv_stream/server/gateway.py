@@ -30,6 +30,7 @@ from namesrv_stream.route.events import (
 )
 from namesrv_stream.route.fold_state import LeaseKey
 from namesrv_stream.route.partitioner import partition_of
+from namesrv_stream.server.gateway_standing import GatewayStanding
 from namesrv_stream.server.identity import Identity
 from namesrv_stream.server.loop_watch import LoopWatch
 from namesrv_stream.server.outbox import GatewayLimits, Outbox
@@ -73,6 +74,9 @@ class Gateway:
         self._has_started = False
         self._is_stopping = False
         self._session_began_ms = 0
+        self._since_ms = clock.now_ms()
+        self._lost_sessions = 0
+        self._failure = "it has not answered yet"
         self.talking = asyncio.Event()
 
     def attach(self, publisher: Publisher) -> None:
@@ -146,6 +150,25 @@ class Gateway:
         return self._is_talking
 
     @property
+    def standing(self) -> GatewayStanding:
+        publisher = self._outbox.publisher if self._outbox.is_attached else None
+        oldest_ms = publisher.oldest_ms if publisher else None
+        return GatewayStanding(
+            is_talking=self._is_talking,
+            has_started=self._has_started,
+            is_blind=self.is_blind,
+            is_stopping=self._is_stopping,
+            since_ms=self._since_ms,
+            lost_sessions=self._lost_sessions,
+            reason="" if self._is_talking else self._failure,
+            queued_records=publisher.queued_records if publisher else 0,
+            queued_bytes=publisher.queued_bytes if publisher else 0,
+            oldest_age_ms=0 if oldest_ms is None else self._clock.monotonic_ms() - oldest_ms,
+            unsaid_brokers=self._unsaid.brokers,
+            unsaid_changes=self._unsaid.changes,
+        )
+
+    @property
     def observed_ms(self) -> int:
         """For how long this server could listen."""
         return self._watch.observed_ms
@@ -211,6 +234,7 @@ class Gateway:
 
     def _talk(self) -> None:
         self._is_talking = self._has_started = True
+        self._since_ms = self._clock.now_ms()
         self._unsaid.was_said()
         logger.info("talking to Kafka server_id=%s epoch=%d", *self._identity)
         # What came while the session was being opened is said right behind it.
@@ -223,6 +247,10 @@ class Gateway:
         if self._is_talking or not self._has_started:
             logger.warning("Kafka does not take records, queries go on from memory reason=%s", safe(reason))
         was_talking, self._is_talking = self._is_talking, False
+        self._failure = reason
+        if was_talking:
+            self._lost_sessions += 1
+            self._since_ms = self._clock.now_ms()
         self.talking.clear()
         if not was_talking:
             return  # what the session said at its beginning is unsaid still

@@ -5,7 +5,6 @@ import gc
 import logging
 import signal
 import socket
-import threading
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
@@ -15,18 +14,16 @@ from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import KafkaUnreachable
 from namesrv_stream.kafka import ENVELOPE_BYTES, ensure_topics, producer_config
 from namesrv_stream.logs import progress
-from namesrv_stream.metrics import Metrics
 from namesrv_stream.processor.name_server import Access, NameServer, Options
 from namesrv_stream.processor.prepared import PreparedAnswers
 from namesrv_stream.processor.route_answers import RouteAnswers
-from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.events import Origin
-from namesrv_stream.route.table import RouteTable
 from namesrv_stream.route.view import RouteView
 from namesrv_stream.run_files import write_run_file
 from namesrv_stream.server.connection import RemotingConnection
 from namesrv_stream.server.connections import Connections
 from namesrv_stream.server.failures import exit_code_of
+from namesrv_stream.server.following import Following
 from namesrv_stream.server.gateway import Gateway
 from namesrv_stream.server.held_watch import HeldWatch
 from namesrv_stream.server.http import HttpServer
@@ -39,16 +36,16 @@ from namesrv_stream.server.outbox import GatewayLimits
 from namesrv_stream.server.past_routes import PastRoutes
 from namesrv_stream.server.process import prepare_process
 from namesrv_stream.server.publisher import KafkaPublisher
+from namesrv_stream.server.request_figures import RequestFigures
 from namesrv_stream.server.served_state import ServedState
 from namesrv_stream.server.served_view import ServedView
+from namesrv_stream.server.server_figures import ServerFigures
 from namesrv_stream.settings import Settings, read_accounts, rocketmq_config
-from namesrv_stream.snapshot import Snapshot, SnapshotFollower, load_snapshot
+from namesrv_stream.snapshot import load_snapshot
 
 logger = logging.getLogger(__name__)
 
 _KAFKA_RETRY_S: Final = 1.0
-#: For the follower to finish what it is reading; its thread does not keep the process.
-_FOLLOWER_STOP_S: Final = 1.0
 
 
 def serve(settings: Settings) -> int:
@@ -58,7 +55,7 @@ def serve(settings: Settings) -> int:
         ConfigError: A port is taken, or the data directory cannot be used.
         KafkaUnreachable: No Kafka, and no tables from before to answer from.
     """
-    prepare_process(settings.remoting.max_connections)
+    prepare_process(settings.remoting.max_connections + settings.http.max_connections)
     identity_file = IdentityFile(settings.data.server_dir)
     try:
         return uvloop.run(_Server(settings, identity_file).run())
@@ -75,6 +72,7 @@ class _Server:
         self._identity = identity_file.begin_epoch(settings.server.server_id, self._clock.now_ms())
         self._connections = Connections(settings.remoting.max_connections, settings.remoting.idle_timeout_ms)
         self._prepared = PreparedAnswers()
+        self._requests = RequestFigures()
         self._access = _access(settings)
 
     async def run(self) -> int:
@@ -102,24 +100,33 @@ class _Server:
         gc.freeze()
 
         state = ServedState(self._identity, name_server.view, settings.kafka.partitions, snapshot.version, self._clock)
-        metrics = Metrics()
-        held_watch = HeldWatch(name_server.view, metrics)
+        held_watch = HeldWatch(name_server.view)
         held_watch.opened()
+        following = Following(settings, snapshot, gateway.view, state, held_watch, self._clock)
+        figures = ServerFigures(
+            self._identity,
+            name_server.view,
+            gateway,
+            self._connections,
+            self._requests,
+            following.figures,
+            settings.server.publish_queue_records,
+        )
         http = HttpServer(
             bind(settings.http.listen_host, settings.http.listen_port, "http.listen_port"),
             name_server,
-            gateway,
-            self._connections,
             name_server_addrs=NameServerAddrs(settings.http.nsaddr, *listener.getsockname()[:2]),
             state=state,
-            metrics=metrics,
             past_routes=PastRoutes(settings, self._clock),
+            feed=following.feed,
+            figures=figures,
+            settings=settings,
         )
         connect = self._connect(name_server, gateway)
         remoting = await loop.create_server(connect, sock=listener, backlog=BACKLOG)
-        follower = self._follow(snapshot, gateway.view, state, held_watch, loop)
+        following.start(loop)
         parts = {
-            "beat": self._beat(gateway),
+            "beat": self._beat(gateway, figures),
             "talk": self._talk(gateway, loop, has_kafka),
             "ready": self._tell_ready(gateway, http, listener),
             "kv-log": self._log_kv(name_server),
@@ -130,7 +137,7 @@ class _Server:
         finally:
             gateway.begin_stop()
             remoting.close()
-            _stop_follower(follower)
+            following.stop()
         return 0
 
     async def _run_parts(
@@ -186,6 +193,7 @@ class _Server:
                 remoting.max_frame_bytes,
                 remoting.write_buffer_bytes,
                 origin,
+                self._requests,
             )
 
         return connect
@@ -218,34 +226,6 @@ class _Server:
         )
         return Gateway(served, self._identity, settings.kafka.partitions, limits, self._clock)
 
-    def _follow(
-        self,
-        snapshot: Snapshot,
-        served: ServedView,
-        state: ServedState,
-        held_watch: HeldWatch,
-        loop: asyncio.AbstractEventLoop,
-    ) -> SnapshotFollower:
-        def on_commit(changes: list[RouteChange], next_offsets: Mapping[int, int]) -> None:
-            loop.call_soon_threadsafe(served.committed, changes, next_offsets)
-            loop.call_soon_threadsafe(held_watch.committed, changes)
-            loop.call_soon_threadsafe(state.moved, follower.version)
-
-        def on_reload(table: RouteTable, next_offsets: Mapping[int, int]) -> None:
-            loop.call_soon_threadsafe(served.reloaded, table, next_offsets)
-            loop.call_soon_threadsafe(held_watch.opened)
-            loop.call_soon_threadsafe(state.moved, follower.version)
-
-        follower = SnapshotFollower(
-            self._settings.data.tables_dir,
-            self._settings.snapshot.poll_interval_ms,
-            on_reload,
-            on_commit,
-            known=snapshot,
-        )
-        follower.start()
-        return follower
-
     async def _talk(self, gateway: Gateway, loop: asyncio.AbstractEventLoop, has_kafka: bool) -> None:
         while not has_kafka:
             await asyncio.sleep(_KAFKA_RETRY_S)
@@ -254,12 +234,14 @@ class _Server:
         topic = self._settings.kafka.broker_events_topic
         gateway.attach(KafkaPublisher(loop, config, topic, gateway.opened, gateway.acked, gateway.failed))
 
-    async def _beat(self, gateway: Gateway) -> None:
-        interval_s = self._settings.liveness.tick_interval_ms / 1000
+    async def _beat(self, gateway: Gateway, figures: ServerFigures) -> None:
+        interval_ms = self._settings.liveness.tick_interval_ms
         while True:
             gateway.beat()
             self._connections.close_idle(gateway.observed_ms)
-            await asyncio.sleep(interval_s)
+            began_ms = self._clock.monotonic_ms()
+            await asyncio.sleep(interval_ms / 1000)
+            figures.beat_came_late(max(0, self._clock.monotonic_ms() - began_ms - interval_ms))
 
     async def _log_kv(self, name_server: NameServer) -> None:
         while True:
@@ -279,10 +261,3 @@ def _access(settings: Settings) -> Access:
     for warning in accounts.warnings:
         logger.warning("%s", warning)
     return Access(admin.trusted_networks, accounts.secrets, admin.enable_config_update)
-
-
-def _stop_follower(follower: SnapshotFollower) -> None:
-    # It may hang in a read of the tables, which must not keep the server from ending.
-    stopping = threading.Thread(target=follower.stop, name="stop-follower", daemon=True)
-    stopping.start()
-    stopping.join(_FOLLOWER_STOP_S)

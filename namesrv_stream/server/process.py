@@ -27,7 +27,7 @@ def _allow_open_files(connections: int) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = connections + _OTHER_FILES
     if hard != resource.RLIM_INFINITY and hard < wanted:
-        logger.warning("open files are limited to %d, fewer than remoting.max_connections=%d", hard, connections)
+        logger.warning("open files are limited to %d, fewer than connections allowed=%d", hard, connections)
         wanted = hard
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -28,6 +28,7 @@ class ServedState:
 
     Attributes:
         partitions: Of the topic.
+        version: Of ``route_changes``, that is served; -1 for none.
 
     Args:
         identity: The server's.
@@ -40,7 +41,7 @@ class ServedState:
     def __init__(self, identity: Identity, view: RouteView, partitions: int, version: int, clock: Clock) -> None:
         self._identity = identity
         self._view = view
-        self._version = version
+        self.version = version
         self._clock = clock
         self.partitions = partitions
         self._digester = TableDigester(partitions)
@@ -51,7 +52,7 @@ class ServedState:
 
     def moved(self, version: int) -> None:
         """A commit of the job was taken over, or the tables were loaded; they are at that version now."""
-        self._version = version
+        self.version = version
         self._moved_ms = self._clock.monotonic_ms()
 
     @property
@@ -66,7 +67,7 @@ class ServedState:
             "server_id": self._identity.server_id,
             "server_epoch": self._identity.server_epoch,
             "software": __version__,
-            "version": self._version,
+            "version": self.version,
             "age_ms": self.age_ms,
             "pending_events": self._view.pending_count,
             "next_offsets": _by_partition(found.next_offsets),

@@ -49,6 +49,14 @@ class HttpSettings(Section):
     listen_host: NonEmptyStr = "127.0.0.1"
     listen_port: Port = 9880
     nsaddr: Addrs = ()
+    max_connections: PositiveInt = 1_000
+    max_requests: PositiveInt = 64
+    max_streams: PositiveInt = 256
+    request_timeout_ms: PositiveInt = 10_000
+    slow_reader_ms: PositiveInt = 30_000
+    changes_kept_rows: PositiveInt = 100_000
+    changes_kept_bytes: PositiveInt = 64 * MIB
+    changes_catch_up_rows: PositiveInt = 100_000
 
 
 class ServerSettings(Section):

@@ -223,7 +223,9 @@ def test_held_brokers_are_shown_everywhere_and_an_operator_lets_them_go(
         for command in ("brokers", "clusters"):
             shown = run_command(command, "-n", stack.remoting).out
             assert shown.count("held: fleet fleet-") == BROKERS, shown
-        assert f'namesrv_held_brokers{{cluster="fleet"}} {BROKERS}.0' in second_server.get_text("/metrics")
+        assert f'rocketmq_namesrv_brokers{{cluster="fleet",state="held"}} {BROKERS}.0' in second_server.get_text(
+            "/metrics"
+        )
         assert stack.get("/healthz")["held_brokers"] == BROKERS
 
         done = run("guard", "release", "fleet", "--by", "ada@desk", "--wait", "60")

@@ -20,6 +20,7 @@ from namesrv_stream.server.gateway import Gateway
 from namesrv_stream.server.identity import Identity
 from namesrv_stream.server.outbox import GatewayLimits
 from namesrv_stream.server.records import Acked, OutRecord
+from namesrv_stream.server.request_figures import RequestFigures
 from namesrv_stream.server.served_view import ServedView
 
 MAX_GAP_MS = 2_000
@@ -230,6 +231,7 @@ class Rig:
         self.gateway = gateway_type(self.served, self.identity, partitions, limits, self.clock)
         self.publisher = MemoryPublisher()
         self.publisher.gateway = self.gateway
+        self.request_figures = RequestFigures()
         self._write_buffer_bytes = write_buffer_bytes
 
     def talk(self) -> None:
@@ -250,6 +252,7 @@ class Rig:
             16 << 20,
             self._write_buffer_bytes,
             Origin(*self.identity),
+            self.request_figures,
         )
         transport.protocol = connection
         connection.connection_made(transport)

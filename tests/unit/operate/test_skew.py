@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import socket
 import threading
 import urllib.request
 from collections.abc import AsyncIterator, Iterable, Sequence
@@ -12,7 +11,6 @@ from typing import Any
 import pytest
 
 from namesrv_stream.errors import ConfigError
-from namesrv_stream.metrics import Metrics
 from namesrv_stream.operate.server_states import (
     BadAnswer,
     PartRows,
@@ -28,40 +26,15 @@ from namesrv_stream.route.digest import Part, TableContent, part_rows
 from namesrv_stream.route.events import BrokerRegistered, KvPut
 from namesrv_stream.route.settings import FoldSettings
 from namesrv_stream.server import served_state
-from namesrv_stream.server.http import HttpServer
-from namesrv_stream.server.listener import NameServerAddrs
-from namesrv_stream.server.past_routes import PastRoutes
-from namesrv_stream.server.served_state import ServedState
-from namesrv_stream.settings import load_settings
 from tests.support.builders import CLUSTER, NAME, READ_ONLY, RW, S1, Log, a_registration, over
-from tests.support.server_rig import Rig
+from tests.support.http_rig import HttpRig
 
 
-class Served:
-    """A server with its HTTP port, told of commits as its follower would."""
+class Served(HttpRig):
+    """A server of one partition with its HTTP port."""
 
-    def __init__(self) -> None:
-        self.rig = Rig()
-        self.state = ServedState(self.rig.identity, self.rig.view, 1, -1, self.rig.clock)
-        bound = socket.create_server(("127.0.0.1", 0))
-        addrs = NameServerAddrs((), "127.0.0.1", 9876)
-        self.http = HttpServer(
-            bound,
-            self.rig.server,
-            self.rig.gateway,
-            self.rig.connections,
-            name_server_addrs=addrs,
-            state=self.state,
-            metrics=Metrics(),
-            past_routes=PastRoutes(load_settings(environ={}).settings, self.rig.clock),
-        )
-        self.url = f"http://{self.http.address}"
-        self._version = -1
-
-    def commit(self, changes: Sequence[RouteChange], next_offset: int) -> None:
-        self._version += 1
-        self.rig.served.committed(list(changes), {0: next_offset})
-        self.state.moved(self._version)
+    def commit_to(self, changes: Sequence[RouteChange], next_offset: int) -> None:
+        self.commit(changes, {0: next_offset})
 
 
 @asynccontextmanager
@@ -88,9 +61,9 @@ def _log() -> Log:
 async def test_servers_of_the_same_rows_serve_the_same() -> None:
     log = _log()
     async with _serving() as (a, b):
-        a.commit(log.output.changes, 3)
+        a.commit_to(log.output.changes, 3)
         for offset in range(3):  # in other commits, to the same offset
-            b.commit([c for c in log.output.changes if c.offset == offset], offset + 1)
+            b.commit_to([c for c in log.output.changes if c.offset == offset], offset + 1)
         found = await find_skew([a.url, b.url], 0)
     assert found.is_none
     assert found.exit_code == 0
@@ -104,7 +77,7 @@ async def test_what_a_server_has_accepted_and_nobody_committed_is_no_skew() -> N
     log = _log()
     async with _serving() as (a, b):
         for server in (a, b):
-            server.commit(log.output.changes, 3)
+            server.commit_to(log.output.changes, 3)
         a.rig.view.accept(BrokerRegistered(over(S1, 2), a_registration("10.0.0.2:10911", 1)))
         a.rig.view.accept(KvPut(S1, "other", "key", "value"))
         a.rig.view.accept(KvPut(S1, "ns", "key", "changed"))
@@ -117,8 +90,8 @@ async def test_what_a_server_has_accepted_and_nobody_committed_is_no_skew() -> N
 async def test_one_that_is_behind_is_told_by_how_much() -> None:
     log = _log()
     async with _serving() as (a, b):
-        a.commit(log.output.changes, 3)
-        b.commit([c for c in log.output.changes if c.offset == 0], 1)
+        a.commit_to(log.output.changes, 3)
+        b.commit_to([c for c in log.output.changes if c.offset == 0], 1)
         found = await find_skew([a.url, b.url], 0)
     assert (found.lags, found.differences, found.exit_code) == ([Lag(b.url, a.url, 0, 2)], [], 1)
 
@@ -126,18 +99,18 @@ async def test_one_that_is_behind_is_told_by_how_much() -> None:
 async def test_one_that_catches_up_is_waited_for() -> None:
     log = _log()
     async with _serving() as (a, b):
-        a.commit(log.output.changes, 3)
+        a.commit_to(log.output.changes, 3)
         skew = asyncio.ensure_future(find_skew([a.url, b.url], 30))
         await get(a.url, "/state", ServerState)  # by now it has been asked, or will be right away
-        b.commit(log.output.changes, 3)
+        b.commit_to(log.output.changes, 3)
         assert (await skew).is_none
 
 
 async def test_what_differs_at_equal_offsets_is_shown_by_rows() -> None:
     log = _log()
     async with _serving() as (a, b):
-        a.commit(log.output.changes, 3)
-        b.commit([c for c in log.output.changes if c.topic != "TopicTest" and c.kind != "kv"], 3)
+        a.commit_to(log.output.changes, 3)
+        b.commit_to([c for c in log.output.changes if c.topic != "TopicTest" and c.kind != "kv"], 3)
         found = await find_skew([a.url, b.url], 0)
     assert [(d.key.kind, d.key.name) for d in found.differences] == [("broker", NAME), ("kv", "ns")]
     broker, kv = found.differences
@@ -148,7 +121,7 @@ async def test_what_differs_at_equal_offsets_is_shown_by_rows() -> None:
 
 async def test_the_age_is_counted_from_the_last_commit() -> None:
     async with _serving(1) as (a,):
-        a.commit([], 1)
+        a.commit_to([], 1)
         a.rig.clock.advance(1_500)
         assert (await get(a.url, "/state", ServerState)).age_ms == 1_500
 
@@ -214,7 +187,7 @@ async def test_a_part_is_told_beside_the_servers_other_work(monkeypatch: pytest.
     log = Log()
     log.register(a_registration())
     async with _serving(1) as (a,):
-        a.commit(log.output.changes, 1)
+        a.commit_to(log.output.changes, 1)
         await asyncio.to_thread(_read, f"{a.url}/state/rows?partition=0&kind=broker&name={NAME}")
     assert threads
     assert threading.current_thread() not in threads
@@ -226,8 +199,8 @@ async def test_many_differing_rows_are_found_at_once() -> None:
     log.register(a_registration(topics=topics))
     other.register(a_registration(topics=topics | {"topic-7": READ_ONLY}))
     async with _serving() as (a, b):
-        a.commit(log.output.changes, 1)
-        b.commit(other.output.changes, 1)
+        a.commit_to(log.output.changes, 1)
+        b.commit_to(other.output.changes, 1)
         (difference,) = (await find_skew([a.url, b.url], 0)).differences
     sides = (difference.only_first or (), difference.only_second or ())
     assert [[(row["topic"], row["perm"]) for row in rows if row["kind"] == "queue_data"] for rows in sides] == [
@@ -242,7 +215,7 @@ async def test_brokers_are_listed_with_why_they_are_held() -> None:
         log.register(a_registration(f"10.0.0.{number}:1", broker_name=f"b{number}"))
     log.pass_time(121_000)
     async with _serving(1) as (a,):
-        a.commit(log.output.changes, len(log.records))
+        a.commit_to(log.output.changes, len(log.records))
         brokers = await asyncio.to_thread(_brokers, a.url)
         others = await asyncio.to_thread(_brokers, a.url + "/brokers?cluster=none")
     assert [b["broker_name"] for b in brokers] == ["b0", "b1", "b2"]

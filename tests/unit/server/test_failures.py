@@ -21,7 +21,7 @@ class Failing(main._Server):
     async def _ensure_topics(self, *, is_needed):
         return False
 
-    async def _beat(self, gateway):
+    async def _beat(self, gateway, figures):
         raise {error}
 
 main._Server = Failing

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import socket
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -16,16 +15,11 @@ from urllib.request import urlopen
 import pytest
 
 from namesrv_stream.clock import SystemClock
-from namesrv_stream.metrics import Metrics
-from namesrv_stream.server.http import HttpServer
-from namesrv_stream.server.listener import NameServerAddrs
-from namesrv_stream.server.past_routes import PastRoutes
-from namesrv_stream.server.served_state import ServedState
 from namesrv_stream.settings import Settings
 from namesrv_stream.tables import ROUTE_HISTORY, table_path
 from tests.support.builders import BEGIN_MS, Log, a_registration
 from tests.support.history_tables import HistoryOfLogs
-from tests.support.server_rig import Rig
+from tests.support.http_rig import HttpRig
 from tests.support.tables import settings_in
 
 _ASKERS: Final = ThreadPoolExecutor(40)
@@ -44,23 +38,8 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
 
 @asynccontextmanager
 async def _serving(settings: Settings) -> AsyncIterator[str]:
-    rig = Rig()
-    http = HttpServer(
-        socket.create_server(("127.0.0.1", 0)),
-        rig.server,
-        rig.gateway,
-        rig.connections,
-        name_server_addrs=NameServerAddrs((), "127.0.0.1", 9876),
-        state=ServedState(rig.identity, rig.view, 1, -1, rig.clock),
-        metrics=Metrics(),
-        past_routes=PastRoutes(settings, SystemClock()),
-    )
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(http.run())
-        try:
-            yield f"http://{http.address}"
-        finally:
-            http.stop()
+    async with HttpRig(settings, past_clock=SystemClock()).serving() as served:
+        yield served.url
 
 
 async def _get(url: str) -> tuple[int, Any]:
@@ -101,7 +80,7 @@ async def test_what_there_is_not_is_an_error_with_its_reason(
     async with _serving(settings) as url:
         found = await _get(f"{url}/routes/TopicTest?as_of={quote(as_of)}")
     assert found[0] == status
-    assert words in found[1]["error"]
+    assert words in found[1]["detail"]
 
 
 @pytest.mark.parametrize("zone", ["+01:00", "%2B01:00"])
@@ -116,7 +95,7 @@ async def test_without_a_history_the_port_says_so(tmp_path: Path) -> None:
     async with _serving(settings_in(tmp_path)) as url:
         status, found = await _get(f"{url}/routes/TopicTest?as_of=-1h")
     assert status == 404
-    assert "there is no table route_history" in found["error"]
+    assert "there is no table route_history" in found["detail"]
 
 
 class StuckTables:

@@ -1,0 +1,107 @@
+"""From the thread that follows the tables to the event loop: the view first, then all that tell of it."""
+
+import asyncio
+import threading
+from collections.abc import Mapping
+from typing import Final
+
+from namesrv_stream.clock import Clock
+from namesrv_stream.route.changes import RouteChange
+from namesrv_stream.route.table import RouteTable
+from namesrv_stream.server.changes.feed import ChangeFeed
+from namesrv_stream.server.changes.position import generation_of
+from namesrv_stream.server.held_watch import HeldWatch
+from namesrv_stream.server.served_state import ServedState
+from namesrv_stream.server.served_view import ServedView
+from namesrv_stream.server.table_figures import TableFigures
+from namesrv_stream.settings import Settings
+from namesrv_stream.snapshot import Snapshot, SnapshotFollower
+from namesrv_stream.tables import JobFigures
+
+#: For the follower to finish what it is reading; its thread does not keep the process.
+_STOP_S: Final = 1.0
+
+
+class Following:
+    """A server's follower of the tables, and who is told of what it reads.
+
+    Attributes:
+        feed: The newest changes.
+        figures: What is counted of them.
+
+    Args:
+        settings: Ours.
+        snapshot: What the view was made of.
+        view: Told first.
+        state: Told of versions.
+        held_watch: Told of all.
+        clock: For the figures.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        snapshot: Snapshot,
+        view: ServedView,
+        state: ServedState,
+        held_watch: HeldWatch,
+        clock: Clock,
+    ) -> None:
+        generation, http = generation_of(snapshot.table_id), settings.http
+        self.feed = ChangeFeed(generation, snapshot.next_offsets, http.changes_kept_rows, http.changes_kept_bytes)
+        self.figures = TableFigures(state, snapshot.at_ms, lambda: self._follower.failure, clock)
+        self._view = view
+        self._state = state
+        self._held_watch = held_watch
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._follower = SnapshotFollower(
+            settings.data.tables_dir,
+            settings.snapshot.poll_interval_ms,
+            self._on_reload,
+            self._on_commit,
+            known=snapshot,
+        )
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Begin to follow; all are told on ``loop``."""
+        self._loop = loop
+        self._follower.start()
+
+    def stop(self) -> None:
+        """End the thread, unless it hangs in a read of the tables: that must not keep the server from ending."""
+        stopping = threading.Thread(target=self._follower.stop, name="stop-follower", daemon=True)
+        stopping.start()
+        stopping.join(_STOP_S)
+
+    # ---- on the follower's thread ----
+
+    def _on_commit(self, changes: list[RouteChange], next_offsets: Mapping[int, int]) -> None:
+        if self._loop is not None:
+            told = (changes, next_offsets, self._follower.version, self._follower.job)
+            self._loop.call_soon_threadsafe(self._committed, *told)
+
+    def _on_reload(self, table: RouteTable, next_offsets: Mapping[int, int]) -> None:
+        if self._loop is not None:
+            follower = self._follower
+            told = (table, next_offsets, follower.version, follower.table_id, follower.at_ms)
+            self._loop.call_soon_threadsafe(self._reloaded, *told)
+
+    # ---- on the event loop ----
+
+    def _committed(
+        self, changes: list[RouteChange], next_offsets: Mapping[int, int], version: int, job: JobFigures | None
+    ) -> None:
+        self._view.committed(changes, next_offsets)
+        self._state.moved(version)
+        self._held_watch.committed(changes)
+        self.figures.committed(changes, job)
+        self.feed.committed(changes, next_offsets)
+
+    def _reloaded(
+        self, table: RouteTable, next_offsets: Mapping[int, int], version: int, table_id: str, at_ms: Mapping[int, int]
+    ) -> None:
+        self._view.reloaded(table, next_offsets)
+        self._state.moved(version)
+        self._held_watch.opened()
+        self.figures.reloaded(at_ms)
+        self.feed.reloaded(generation_of(table_id), next_offsets)

@@ -1,0 +1,109 @@
+"""How the server is, in parts, each with a reason that a person can act on.
+
+``failed`` is said of what keeps the server from doing its work at all, and makes it not ready; ``degraded`` of what it
+lives through: it goes on answering (DESIGN §2.6), and taking it out of service would not help. In particular a Kafka
+that is lost while the server runs: all servers lose it at the same time, and clients need their routes all the same.
+"""
+
+from collections.abc import Iterable
+from typing import Literal, NamedTuple
+
+from namesrv_stream.server.gateway_standing import GatewayStanding
+from namesrv_stream.server.table_figures import TablesStanding
+from namesrv_stream.tables import JobFigures
+
+State = Literal["ok", "degraded", "failed"]
+_COLOURS = {"ok": "green", "degraded": "yellow", "failed": "red"}
+_ORDER: tuple[State, ...] = ("ok", "degraded", "failed")
+
+
+class Part(NamedTuple):
+    """One part of a server's health.
+
+    Attributes:
+        reason: Why it is not ok; "" where it is.
+        since_ms: Wall clock, epoch milliseconds, where that is known.
+    """
+
+    name: str
+    state: State
+    reason: str = ""
+    since_ms: int | None = None
+
+
+def health(
+    gateway: GatewayStanding,
+    tables: TablesStanding,
+    job: JobFigures | None,
+    *,
+    held_brokers: int,
+    stale_after_ms: int,
+) -> tuple[Part, ...]:
+    """The parts, in the order in which a person would look at them."""
+    return (_server(gateway), _kafka(gateway), _tables(tables, stale_after_ms), _job(job), _guard(held_brokers))
+
+
+def worst(parts: Iterable[Part]) -> State:
+    """The state of the whole."""
+    return max((part.state for part in parts), key=_ORDER.index)
+
+
+def colour(parts: Iterable[Part]) -> str:
+    """The same as green, yellow or red."""
+    return _COLOURS[worst(parts)]
+
+
+def as_text(parts: Iterable[Part]) -> str:
+    """A line a part, for people and for the logs of probes."""
+    marks = {"ok": "[+]", "degraded": "[~]", "failed": "[-]"}
+    return "".join(f"{marks[p.state]} {p.name} {p.state}{f': {p.reason}' if p.reason else ''}\n" for p in parts)
+
+
+def _server(gateway: GatewayStanding) -> Part:
+    if gateway.is_stopping:
+        return Part("server", "failed", "it is stopping")
+    if gateway.is_talking and gateway.is_blind:
+        text = "it stood still, or Kafka is slow: closed connections end no broker for the moment"
+        return Part("server", "degraded", text)
+    return Part("server", "ok")
+
+
+def _kafka(gateway: GatewayStanding) -> Part:
+    if gateway.is_talking:
+        return Part("kafka", "ok", since_ms=gateway.since_ms)
+    if not gateway.has_started:
+        text = f"Kafka has not taken records since this server's start: {gateway.reason}"
+        return Part("kafka", "failed", text, gateway.since_ms)
+    text = (
+        f"Kafka takes no records: {gateway.reason}; queries go on from memory, nobody expires, "
+        f"registrations wait, operators' changes are refused"
+    )
+    return Part("kafka", "degraded", text, gateway.since_ms)
+
+
+def _tables(tables: TablesStanding, stale_after_ms: int) -> Part:
+    if tables.failure:
+        return Part("tables", "degraded", f"they cannot be read: {tables.failure}")
+    if tables.version < 0:
+        return Part(
+            "tables", "degraded", "there are none yet: the job has not made them; this server knows its own brokers"
+        )
+    if tables.age_ms > stale_after_ms:
+        text = (
+            f"no commit of the job for {tables.age_ms / 1000:.0f} s: routes are as of then, and what came in here since"
+        )
+        return Part("tables", "degraded", text)
+    return Part("tables", "ok")
+
+
+def _job(job: JobFigures | None) -> Part:
+    if job is not None and job.dead_letters:
+        text = f"it refused {job.dead_letters} records or items since its start: see the dead-letter topic"
+        return Part("job", "degraded", text, job.started_ms)
+    return Part("job", "ok", since_ms=job.started_ms if job else None)
+
+
+def _guard(held_brokers: int) -> Part:
+    if held_brokers:
+        return Part("guard", "degraded", f"it holds {held_brokers} brokers that seem to have ended: `guard list`")
+    return Part("guard", "ok")

@@ -1,0 +1,163 @@
+"""The HTTP port on the server's own event loop."""
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import Iterator
+from functools import partial
+
+import orjson
+import uvicorn
+from starlette.middleware.exceptions import ExceptionMiddleware
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route, Router
+from starlette.types import Receive, Scope, Send
+
+from namesrv_stream.processor.name_server import NameServer
+from namesrv_stream.server.changes.catch_up import CatchUp
+from namesrv_stream.server.changes.feed import ChangeFeed
+from namesrv_stream.server.http.changes_page import ChangesPage
+from namesrv_stream.server.http.conditional import conditional
+from namesrv_stream.server.http.health_page import HealthPage
+from namesrv_stream.server.http.limits import Limits
+from namesrv_stream.server.http.lists import Lists
+from namesrv_stream.server.http.openapi import openapi_document
+from namesrv_stream.server.http.problems import Problem
+from namesrv_stream.server.http.protocol import HttpProtocol
+from namesrv_stream.server.http.route_page import RoutePage
+from namesrv_stream.server.http.state_page import StatePage
+from namesrv_stream.server.listener import NameServerAddrs
+from namesrv_stream.server.past_routes import PastRoutes
+from namesrv_stream.server.served_state import ServedState
+from namesrv_stream.server.server_figures import ServerFigures
+from namesrv_stream.server.steps import Steps
+from namesrv_stream.settings import Settings
+
+
+class HttpServer:
+    """Starlette on uvicorn, on an already bound socket.
+
+    Attributes:
+        address: ``host:port``.
+        routes: All that is answered.
+
+    Args:
+        bound: The socket.
+        server: Whose view is told of.
+        name_server_addrs: For clients that ask for their name servers.
+        state: What is served, in short.
+        past_routes: For routes as they were.
+        feed: Told of all that the view takes over.
+        figures: For scrapes and health.
+        settings: Of which ``http``, ``data`` and ``snapshot`` matter.
+    """
+
+    def __init__(
+        self,
+        bound: socket.socket,
+        server: NameServer,
+        *,
+        name_server_addrs: NameServerAddrs,
+        state: ServedState,
+        past_routes: PastRoutes,
+        feed: ChangeFeed,
+        figures: ServerFigures,
+        settings: Settings,
+    ) -> None:
+        self._bound = bound
+        self._feed = feed
+        self._name_server_addrs = name_server_addrs
+        host, port = bound.getsockname()[:2]
+        self.address = f"{host}:{port}"
+        steps, limits = Steps(), settings.http
+        catch_up = CatchUp(settings.data.tables_dir, limits.changes_catch_up_rows)
+        changes = ChangesPage(server.view, state.partitions, feed, catch_up, steps=steps, figures=figures.http)
+        health = HealthPage(figures, settings.snapshot.stale_after_ms)
+        lists, states = Lists(server, steps), StatePage(state)
+        self.routes = [
+            Route("/healthz", health.healthz),
+            Route("/readyz", health.readyz),
+            Route("/metrics", health.metrics),
+            Route("/routes/{topic:path}", RoutePage(server, past_routes).route),
+            Route("/topics", lists.topics),
+            Route("/clusters", lists.clusters),
+            Route("/brokers", lists.brokers),
+            Route("/kv", lists.kv),
+            Route("/kv/{namespace:path}", lists.kv_namespace),
+            Route("/changes", changes.changes),
+            Route("/changes/state", changes.state),
+            Route("/state", states.state),
+            Route("/state/keys", states.keys),
+            Route("/state/rows", states.rows),
+            # A client with a unit name asks for nsaddr-UNIT?nofix=1: one list for all units.
+            Route("/rocketmq/nsaddr", self._name_servers),
+            Route("/rocketmq/nsaddr-{unit}", self._name_servers),
+            Route("/openapi.json", self._openapi),
+        ]
+        app = ExceptionMiddleware(Router(self.routes, default=_nothing_here), handlers={Problem: _problem})
+        limited = Limits(
+            app,
+            limits,
+            figures.http,
+            streams=frozenset({"/changes"}),
+            templates={route.endpoint: route.path for route in self.routes},
+        )
+        protocol = partial(
+            HttpProtocol,
+            max_connections=limits.max_connections,
+            request_timeout_s=limits.request_timeout_ms / 1000,
+            figures=figures.http,
+        )
+        # uvicorn's words are not for our operators: peers that break the protocol are told and counted.
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+        config = uvicorn.Config(
+            limited,
+            http=protocol,  # type: ignore[arg-type] # a class, or what makes its objects
+            ws="none",
+            lifespan="off",
+            access_log=False,
+            log_config=None,
+            timeout_graceful_shutdown=1,
+        )
+        self._uvicorn = _QuietServer(config)
+        figures.count_http_connections = lambda: len(self._uvicorn.server_state.connections)
+
+    async def run(self) -> None:
+        """Serve until ``stop``."""
+        await self._uvicorn.serve(sockets=[self._bound])
+
+    def stop(self) -> None:
+        self._feed.close()
+        self._uvicorn.should_exit = True
+
+    async def _name_servers(self, request: Request) -> Response:
+        """Source: rocketmq 5.3.3, DefaultTopAddressing: the first line of the body is the list."""
+        reached_host, _ = request.scope["server"]
+        return PlainTextResponse(self._name_server_addrs.reached_by(reached_host) + "\n")
+
+    async def _openapi(self, request: Request) -> Response:
+        """What is here, for programs."""
+        return conditional(request, orjson.dumps(openapi_document()))
+
+
+async def _problem(_: Request, error: Exception) -> Response:
+    assert isinstance(error, Problem)
+    return error.response()
+
+
+async def _nothing_here(scope: Scope, receive: Receive, send: Send) -> None:
+    raise Problem(404, "there is nothing here; GET /openapi.json says what there is")
+
+
+class _QuietServer(uvicorn.Server):
+    """uvicorn without its signal handlers: the process has its own."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            await super().shutdown(sockets)

@@ -1,0 +1,126 @@
+"""What every request passes first: methods, bodies, how many at a time, and readers that do not read."""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Any, Final
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from namesrv_stream.logs import safe
+from namesrv_stream.server.http.problems import TRY_AGAIN, Problem
+from namesrv_stream.server.http.protocol import CONNECTION, HttpProtocol
+from namesrv_stream.server.http_figures import HttpFigures
+from namesrv_stream.settings import HttpSettings
+
+logger = logging.getLogger(__name__)
+
+_METHODS: Final = ("GET", "HEAD")
+#: Of all answers: nothing here is a page, unless it says so itself.
+_HEADERS: Final = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+)
+_RETRY: Final = {"Retry-After": "1"}
+
+
+class Limits:
+    """ASGI middleware around the whole application.
+
+    Args:
+        app: Told of requests that are within the limits.
+        settings: The limits.
+        figures: Told of each answer.
+        streams: Paths of answers that last, which are counted by themselves.
+        templates: Endpoint → the path that it is for.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        settings: HttpSettings,
+        figures: HttpFigures,
+        *,
+        streams: frozenset[str],
+        templates: Mapping[Any, str],
+    ) -> None:
+        self._app = app
+        self._settings = settings
+        self._figures = figures
+        self._streams = streams
+        self._templates = templates
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":  # WebSockets: there are none
+            return
+        figures, is_stream = self._figures, scope["path"] in self._streams
+        answer = _Answer(scope, send, self._settings.slow_reader_ms / 1000)
+        problem = _refused(scope) or self._one_too_many(is_stream)
+        if problem is not None:
+            await problem.response()(scope, receive, answer.send)
+            figures.answered("(refused)", answer.status)
+            return
+        figures.streams += is_stream
+        figures.inflight += not is_stream
+        try:
+            await self._app(scope, receive, answer.send)
+        except Exception:
+            logger.exception("HTTP request failed unexpectedly path=%s", safe(scope["path"]))
+            if not answer.status:
+                problem = Problem(500, "the request failed unexpectedly; the server's log says why")
+                await problem.response()(scope, receive, answer.send)
+            else:
+                answer.abort("answer_failed")
+        finally:
+            figures.streams -= is_stream
+            figures.inflight -= not is_stream
+            figures.answered(self._templates.get(scope.get("endpoint"), "(unknown)"), answer.status)
+
+    def _one_too_many(self, is_stream: bool) -> Problem | None:
+        if is_stream and self._figures.streams >= self._settings.max_streams:
+            self._figures.event("stream_refused")
+            text = f"http.max_streams={self._settings.max_streams} follow the changes already"
+            return Problem(503, f"{text}; ask again, or another server", kind=TRY_AGAIN, headers=_RETRY)
+        if not is_stream and self._figures.inflight >= self._settings.max_requests:
+            self._figures.event("request_refused")
+            text = f"http.max_requests={self._settings.max_requests} are being answered"
+            return Problem(503, f"{text}; ask again", kind=TRY_AGAIN, headers=_RETRY)
+        return None
+
+
+class _Answer:
+    """One answer on its way; gives its reader up that does not read."""
+
+    def __init__(self, scope: Scope, send: Send, slow_reader_s: float) -> None:
+        self.status = 0
+        self._scope = scope
+        self._send = send
+        self._slow_reader_s = slow_reader_s
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            headers = list(message.get("headers", ()))
+            names = {name for name, _ in headers}
+            message = {**message, "headers": headers + [h for h in _HEADERS if h[0] not in names]}
+        try:
+            async with asyncio.timeout(self._slow_reader_s):
+                await self._send(message)
+        except TimeoutError:
+            self.abort("slow_reader")
+
+    def abort(self, event: str) -> None:
+        connection: HttpProtocol = self._scope["state"][CONNECTION]
+        connection.abort(event)
+
+
+def _refused(scope: Scope) -> Problem | None:
+    """Why a request is none of ours, whatever it asks for."""
+    if scope["method"] not in _METHODS:
+        return Problem(405, "this port answers questions only: GET and HEAD", headers={"Allow": ", ".join(_METHODS)})
+    headers = Headers(scope=scope)
+    if headers.get("content-length", "0").strip("0") or "transfer-encoding" in headers:
+        # What is left of the body is not read: the connection ends with the answer.
+        return Problem(413, "a question here has no body", headers={"Connection": "close"})
+    return None

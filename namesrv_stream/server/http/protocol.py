@@ -1,0 +1,94 @@
+"""HTTP connections with limits of their own: how many there are, and how long a request may take to arrive."""
+
+import asyncio
+from typing import Any, Final
+
+import h11
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+from uvicorn.server import ServerState
+
+from namesrv_stream.server.http.problems import Problem
+from namesrv_stream.server.http_figures import HttpFigures
+
+#: Name of the connection in the scope's state.
+CONNECTION: Final = "connection"
+
+
+class HttpProtocol(H11Protocol):
+    """uvicorn's connection, closed where its peer is one too many or keeps us waiting within a request.
+
+    uvicorn's own timer is for connections on which nothing moves between two requests; a peer that sends a byte now and
+    then would keep its connection, and the memory of its half request, for ever.
+    """
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+        *,
+        max_connections: int,
+        request_timeout_s: float,
+        figures: HttpFigures,
+    ) -> None:
+        super().__init__(config, server_state, {CONNECTION: self}, _loop)
+        self._max_connections = max_connections
+        self._request_timeout_s = request_timeout_s
+        self._figures = figures
+        self._is_late: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if len(self.connections) > self._max_connections:
+            self._figures.event("connection_refused")
+            transport.abort()
+            return
+        self._expect_request()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._expect_request()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if not self.transport.is_closing():
+            self._expect_request()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_expecting()
+        super().connection_lost(exc)
+
+    def send_400_response(self, msg: str) -> None:
+        """What cannot be read is told like every other problem."""
+        self._figures.event("request_broken")
+        answer = Problem(400, "that is no HTTP request").response()
+        headers = [*answer.raw_headers, (b"connection", b"close")]
+        for event in (
+            h11.Response(status_code=400, headers=headers, reason=b"Bad Request"),
+            h11.Data(data=bytes(answer.body)),
+            h11.EndOfMessage(),
+        ):
+            self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
+
+    def abort(self, event: str) -> None:
+        """Close at once: the peer does not read."""
+        self._figures.event(event)
+        self.transport.abort()
+
+    def _expect_request(self) -> None:
+        """Count the time while a request is not here as a whole, from its first byte or the connection's begin."""
+        cycle: RequestResponseCycle | None = self.cycle  # None before the first request
+        is_answering = cycle is not None and not cycle.response_complete
+        is_idle = self.timeout_keep_alive_task is not None  # uvicorn's timer counts
+        if is_answering or is_idle:
+            self._stop_expecting()
+        elif self._is_late is None:
+            self._is_late = self.loop.call_later(self._request_timeout_s, self.abort, "request_late")
+
+    def _stop_expecting(self) -> None:
+        if self._is_late is not None:
+            self._is_late.cancel()
+            self._is_late = None

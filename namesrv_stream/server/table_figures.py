@@ -1,0 +1,91 @@
+"""What a server counts of the tables that it follows."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from namesrv_stream.clock import Clock
+from namesrv_stream.metrics import Histogram, Samples
+from namesrv_stream.route.changes import RouteChange
+from namesrv_stream.server.served_state import ServedState
+from namesrv_stream.tables import BATCH_BOUNDS_MS, JobFigures
+
+
+class TablesStanding(NamedTuple):
+    """What the server knows of its tables.
+
+    Attributes:
+        version: Of ``route_changes``; -1 for none.
+        age_ms: Since the last commit that was taken over.
+        failure: Why they cannot be read; "" where they can.
+    """
+
+    version: int
+    age_ms: int
+    failure: str
+
+
+class TableFigures:
+    """Told of each commit and reload on the event loop.
+
+    Attributes:
+        job: What the job said of itself last; None where it has said nothing since this server's start.
+
+    Args:
+        state: Which knows version and age.
+        at_ms: partition → highest LogAppendTime in the tables that were opened.
+        failure: Why the tables cannot be read; "" where they can.
+        clock: For the lag.
+    """
+
+    def __init__(
+        self,
+        state: ServedState,
+        at_ms: Mapping[int, int],
+        failure: Callable[[], str],
+        clock: Clock,
+    ) -> None:
+        self.job: JobFigures | None = None
+        self._state = state
+        self._at_ms = min(at_ms.values(), default=0)
+        self._failure = failure
+        self._clock = clock
+        self._commits = self._reloads = 0
+        self._rows: Counter[tuple[str, str, bool]] = Counter()
+
+    def committed(self, changes: Sequence[RouteChange], job: JobFigures | None) -> None:
+        """One commit was taken over."""
+        self._commits += 1
+        self._rows.update((change.kind, change.cause, change.gone) for change in changes)
+        if job is not None:
+            self.job = job
+            self._at_ms = max(self._at_ms, job.at_ms)
+
+    def reloaded(self, at_ms: Mapping[int, int]) -> None:
+        """The tables were opened anew."""
+        self._reloads += 1
+        self._at_ms = max(self._at_ms, min(at_ms.values(), default=0))
+
+    @property
+    def standing(self) -> TablesStanding:
+        return TablesStanding(self._state.version, self._state.age_ms, self._failure())
+
+    def sample(self, samples: Samples) -> None:
+        """Add all figures to a scrape; what is not known is left out."""
+        standing = self.standing
+        samples.add("rocketmq_namesrv_snapshot_age_seconds", standing.age_ms / 1000)
+        samples.add("rocketmq_namesrv_snapshot_version", standing.version)
+        samples.add("rocketmq_namesrv_snapshot_commits_total", self._commits)
+        samples.add("rocketmq_namesrv_snapshot_reloads_total", self._reloads)
+        samples.add("rocketmq_namesrv_tables_readable", not standing.failure)
+        for (kind, cause, gone), count in sorted(self._rows.items()):
+            samples.add("rocketmq_namesrv_changes_total", count, kind, cause, str(gone).lower())
+        if self._at_ms:
+            # Kafka's clock and ours are two: a lead of the former is no lag.
+            samples.add("rocketmq_namesrv_event_lag_seconds", max(0, self._clock.now_ms() - self._at_ms) / 1000)
+        if self.job is not None:
+            batches = Histogram(BATCH_BOUNDS_MS, self.job.batch_counts, self.job.batch_ms)
+            samples.add("rocketmq_namesrv_job_started_seconds", self.job.started_ms / 1000)
+            samples.add_histogram("rocketmq_namesrv_job_batch_seconds", batches, 1e-3)
+            samples.add("rocketmq_namesrv_job_records_total", self.job.records)
+            samples.add("rocketmq_namesrv_job_dead_letters_total", self.job.dead_letters)

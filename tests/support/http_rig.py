@@ -1,0 +1,153 @@
+"""A server's HTTP port on a real socket, over a view that tests change as a follower of the tables would."""
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple
+
+from namesrv_stream.clock import Clock
+from namesrv_stream.route.changes import RouteChange
+from namesrv_stream.route.table import RouteTable
+from namesrv_stream.server.changes.feed import ChangeFeed
+from namesrv_stream.server.changes.position import generation_of
+from namesrv_stream.server.http import HttpServer
+from namesrv_stream.server.listener import NameServerAddrs
+from namesrv_stream.server.past_routes import PastRoutes
+from namesrv_stream.server.served_state import ServedState
+from namesrv_stream.server.server_figures import ServerFigures
+from namesrv_stream.server.table_figures import TableFigures
+from namesrv_stream.settings import Settings, load_settings
+from namesrv_stream.settings.layers import Flag
+from namesrv_stream.tables import JobFigures
+from tests.support.server_rig import Rig
+
+TABLE_ID = "00000000-0000-4000-8000-000000000001"
+
+
+def http_settings(**http: object) -> Settings:
+    """Defaults, but for these of the section ``http``."""
+    flags = [Flag("test", f"http.{key}", str(value)) for key, value in http.items()]
+    return load_settings(environ={}, flags=flags).settings
+
+
+class HttpRig:
+    """One server with its HTTP port.
+
+    Attributes:
+        failure: Why the tables cannot be read.
+    """
+
+    def __init__(
+        self,
+        settings: Settings | None = None,
+        *,
+        partitions: int = 1,
+        table_id: str = TABLE_ID,
+        past_clock: Clock | None = None,
+    ) -> None:
+        settings = settings or load_settings(environ={}).settings
+        self.rig = Rig(partitions=partitions)
+        rig, http = self.rig, settings.http
+        self.failure = ""
+        self.state = ServedState(rig.identity, rig.view, partitions, -1, rig.clock)
+        self.feed = ChangeFeed(
+            generation_of(table_id), rig.view.next_offsets, http.changes_kept_rows, http.changes_kept_bytes
+        )
+        self.tables = TableFigures(self.state, {}, lambda: self.failure, rig.clock)
+        self.figures = ServerFigures(
+            rig.identity, rig.view, rig.gateway, rig.connections, rig.request_figures, self.tables, 10_000
+        )
+        self.http = HttpServer(
+            socket.create_server(("127.0.0.1", 0)),
+            rig.server,
+            name_server_addrs=NameServerAddrs((), "127.0.0.1", 9876),
+            state=self.state,
+            past_routes=PastRoutes(settings, past_clock or rig.clock),
+            feed=self.feed,
+            figures=self.figures,
+            settings=settings,
+        )
+        self.url = f"http://{self.http.address}"
+
+    def commit(
+        self, changes: Sequence[RouteChange], next_offsets: Mapping[int, int], job: JobFigures | None = None
+    ) -> None:
+        """Take over one commit of the job."""
+        self.rig.served.committed(list(changes), next_offsets)
+        self.state.moved(self.state.version + 1)
+        self.tables.committed(changes, job)
+        self.feed.committed(changes, next_offsets)
+
+    def reload(self, table: RouteTable, next_offsets: Mapping[int, int], table_id: str = TABLE_ID) -> None:
+        """Open the tables anew."""
+        self.rig.served.reloaded(table, next_offsets)
+        self.state.moved(self.state.version + 1)
+        self.tables.reloaded({})
+        self.feed.reloaded(generation_of(table_id), next_offsets)
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator["HttpRig"]:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.http.run())
+            try:
+                yield self
+            finally:
+                self.http.stop()
+
+    async def get(self, path: str, method: str = "GET", body: bytes = b"", **headers: str) -> "Answer":
+        """Ask, over a connection of its own."""
+        host, _, port = self.http.address.rpartition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        try:
+            lines = [f"{method} {path} HTTP/1.1", f"Host: {self.http.address}", "Connection: close"]
+            lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+            writer.write("\r\n".join([*lines, "", ""]).encode() + body)
+            return await read_answer(reader, has_body=method != "HEAD")
+        finally:
+            writer.close()
+
+
+class Answer(NamedTuple):
+    """An answer as it came; names of headers in small letters."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+async def read_head(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]:
+    """Status and headers."""
+    head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+    pairs = (line.partition(": ") for line in head[1:] if line)
+    return int(head[0].split()[1]), {name.lower(): value for name, _, value in pairs}
+
+
+async def read_chunk(reader: asyncio.StreamReader) -> bytes:
+    """One chunk of a chunked body; b"" at its end."""
+    size = int(await reader.readuntil(b"\r\n"), 16)
+    return (await reader.readexactly(size + 2))[:-2]
+
+
+async def read_answer(reader: asyncio.StreamReader, *, has_body: bool = True) -> Answer:
+    """A whole answer, to the end of the connection."""
+    status, headers = await read_head(reader)
+    if not has_body or "chunked" not in headers.get("transfer-encoding", ""):
+        return Answer(status, headers, await reader.read())
+    body = b""
+    while chunk := await read_chunk(reader) if not reader.at_eof() else b"":
+        body += chunk
+    return Answer(status, headers, body)
+
+
+async def eventually(is_so: Callable[[], bool], what: str) -> None:
+    """Give the event loop time until a condition holds."""
+    for _ in range(6_000):
+        if is_so():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError(f"not within a minute: {what}")

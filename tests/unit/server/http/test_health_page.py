@@ -1,0 +1,185 @@
+"""``/healthz``, ``/readyz`` and ``/metrics`` over real sockets."""
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from namesrv_stream.metrics import METRICS
+from namesrv_stream.remoting.codes import RequestCode
+from namesrv_stream.remoting.command import RemotingCommand
+from namesrv_stream.route.settings import FoldSettings
+from namesrv_stream.tables import JobFigures
+from tests.support.builders import Log, a_registration
+from tests.support.http_rig import HttpRig
+
+FLEET = [a_registration(f"10.0.0.{n}:1", broker_name=f"b{n}") for n in range(3)]
+_JOB = JobFigures(1_700_000_000_000, 1_700_000_000_000, 4_711, 0, (3, 2, *[0] * 9, 1), 31_000)
+
+
+def _of_fleet() -> tuple[HttpRig, Log]:
+    log = Log(FoldSettings(guard_min_brokers=2))
+    for registration in FLEET:
+        log.register(registration)
+    served = HttpRig()
+    served.rig.talk()
+    served.commit(log.output.changes, {0: 3}, _JOB)
+    return served, log
+
+
+async def _samples(served: HttpRig) -> dict[tuple[str, tuple[str, ...]], float]:
+    """(name, values of the labels by their names) → value."""
+    text = (await served.get("/metrics")).body.decode()
+    return {
+        (sample.name, tuple(value for _, value in sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+async def test_a_server_is_not_ready_before_kafka_takes_its_records_and_says_why() -> None:
+    served = HttpRig()
+    async with served.serving():
+        before, text = await served.get("/readyz"), await served.get("/readyz", Accept="text/plain")
+        served.rig.talk()
+        after = await served.get("/readyz")
+    assert (before.status, text.status, after.status) == (503, 503, 200)
+    assert before.json()["reasons"][0].startswith("kafka: Kafka has not taken records since this server's start")
+    assert text.body.startswith(b"not ready\n[+] server ok\n[-] kafka failed: ")
+    assert after.json()["ready"]
+
+
+async def test_a_server_that_loses_kafka_stays_ready_and_says_since_when_it_is_blind() -> None:
+    served, _ = _of_fleet()
+    served.rig.clock.advance(5_000)
+    served.rig.publisher.fail("no broker answers")
+    async with served.serving():
+        ready, health = await served.get("/readyz"), (await served.get("/healthz")).json()
+    (kafka,) = [part for part in health["parts"] if part["name"] == "kafka"]
+    assert (ready.status, health["state"], health["kafka"]) == (200, "yellow", "down")
+    assert kafka["since_ms"] == served.rig.clock.now_ms()
+    assert "no broker answers" in kafka["reason"]
+
+
+async def test_a_server_that_stops_is_not_ready() -> None:
+    served, _ = _of_fleet()
+    served.rig.gateway.begin_stop()
+    async with served.serving():
+        ready, health = await served.get("/readyz"), await served.get("/healthz?format=text")
+    assert (ready.status, health.status) == (503, 200)
+    assert health.body.startswith(b"red\n[-] server failed: it is stopping")
+
+
+async def test_tables_that_stand_still_or_cannot_be_read_turn_health_yellow() -> None:
+    served, _ = _of_fleet()
+    async with served.serving():
+        green = (await served.get("/healthz")).json()
+        served.rig.clock.advance(60_000)
+        served.rig.beat()
+        stale = (await served.get("/healthz?format=text")).body.decode()
+        served.failure = "a file is gone"
+        unreadable = (await served.get("/healthz?format=text")).body.decode()
+    assert green["state"] == "green"
+    assert "[~] tables degraded: no commit of the job for 60 s" in stale
+    assert "[~] tables degraded: they cannot be read: a file is gone" in unreadable
+
+
+async def test_dead_letters_and_held_brokers_turn_health_yellow() -> None:
+    served, log = _of_fleet()
+    log.pass_time(121_000)
+    served.commit(log.output.changes[-20:], {0: len(log.records)}, JobFigures(1, 2, dead_letters=2))
+    async with served.serving():
+        found = (await served.get("/healthz?format=text")).body.decode()
+    assert "[~] job degraded: it refused 2 records or items since its start" in found
+    assert "[~] guard degraded: it holds 3 brokers" in found
+
+
+async def test_brokers_are_counted_by_cluster_and_state() -> None:
+    served, log = _of_fleet()
+    taken = len(log.output.changes)
+    log.pass_time(121_000)
+    async with served.serving():
+        alive = await _samples(served)
+        served.commit(log.output.changes[taken:], {0: len(log.records)})
+        held = await _samples(served)
+        taken = len(log.output.changes)
+        log.heard(FLEET[1])
+        log.unregister(FLEET[0])
+        served.commit(log.output.changes[taken:], {0: len(log.records)})
+        gone = await _samples(served)
+    counts = [
+        [samples["rocketmq_namesrv_brokers", ("c0", state)] for state in ("alive", "held", "gone")]
+        for samples in (alive, held, gone)
+    ]
+    assert counts == [[3, 0, 0], [0, 3, 0], [1, 1, 1]]
+    assert gone["rocketmq_namesrv_active_brokers", ()] == 2
+    assert gone["rocketmq_namesrv_changes_total", ("guard_held", "false", "guard")] == 3
+
+
+async def test_requests_are_counted_and_timed_by_code() -> None:
+    served, _ = _of_fleet()
+    peer = served.rig.connect()
+    for opaque in range(3):
+        request = RemotingCommand(RequestCode.GET_ROUTEINFO_BY_TOPIC, opaque=opaque, ext_fields={"topic": "TopicTest"})
+        served.rig.ask(peer, request)
+    served.rig.ask(peer, RemotingCommand(RequestCode.GET_ROUTEINFO_BY_TOPIC, ext_fields={"topic": "none"}))
+    served.rig.ask(peer, RemotingCommand(RequestCode.WIPE_WRITE_PERM_OF_BROKER, ext_fields={"brokerName": "b0"}))
+    for code in (4_711, 4_712):
+        served.rig.ask(peer, RemotingCommand(code))
+    async with served.serving():
+        found = await _samples(served)
+    requests = {labels: n for (name, labels), n in found.items() if name == "rocketmq_namesrv_requests_total"}
+    assert requests == {
+        ("get_routeinfo_by_topic", "route-read", "success", "success"): 3,
+        ("get_routeinfo_by_topic", "route-read", "topic_not_exist", "error"): 1,
+        ("wipe_write_perm_of_broker", "admin", "no_permission", "rejected"): 1,
+        ("unknown", "admin", "request_code_not_supported", "error"): 2,
+    }
+    latency = ("nameserver", "remoting", "get_routeinfo_by_topic", "success")
+    assert found["rocketmq_rpc_latency_count", latency] == 3
+    assert found["rocketmq_rpc_latency_bucket", ("3000", *latency)] == 3
+    assert found["rocketmq_namesrv_route_end_to_end_latency_count", ()] == 4
+    assert found["rocketmq_namesrv_security_events_total", ("auth", "denied")] == 1
+    assert found["rocketmq_namesrv_active_connections", ()] == 1
+
+
+async def test_what_the_job_says_of_itself_is_told() -> None:
+    served, _ = _of_fleet()
+    async with served.serving():
+        found = await _samples(served)
+    assert found["rocketmq_namesrv_job_records_total", ()] == 4_711
+    assert found["rocketmq_namesrv_job_batch_seconds_bucket", ("0.1",)] == 5
+    assert found["rocketmq_namesrv_job_batch_seconds_sum", ()] == 31
+    assert found["rocketmq_namesrv_event_lag_seconds", ()] == 0
+
+
+async def test_the_lag_grows_while_nothing_is_folded() -> None:
+    served, _ = _of_fleet()
+    served.rig.clock.advance(9_000)
+    async with served.serving():
+        found = await _samples(served)
+    assert found["rocketmq_namesrv_event_lag_seconds", ()] == 9
+    assert found["rocketmq_namesrv_snapshot_age_seconds", ()] == 9
+
+
+async def test_every_metric_is_described_and_no_other_is_told() -> None:
+    served, _ = _of_fleet()
+    async with served.serving():
+        text = (await served.get("/metrics")).body.decode()
+    families = {f.name: f for f in text_string_to_metric_families(text) if not f.name.startswith("process_")}
+    assert set(families) == {name.removesuffix("_total") for name in METRICS}
+    for name, metric in METRICS.items():
+        family = families[name.removesuffix("_total")]
+        assert (family.type, family.documentation) == (metric.kind, metric.text)
+        for sample in family.samples:
+            assert set(sample.labels) - {"le"} == set(metric.labels)
+
+
+async def test_clusters_with_figures_of_their_own_are_bounded() -> None:
+    log = Log()
+    for n in range(120):
+        log.register(a_registration(f"10.0.1.{n}:1", broker_name=f"b{n}", cluster=f"cluster-{n}"))
+    served = HttpRig()
+    served.commit(log.output.changes, {0: 120})
+    async with served.serving():
+        found = await _samples(served)
+    clusters = {labels[0] for name, labels in found if name == "rocketmq_namesrv_brokers"}
+    assert len(clusters) == 101
+    assert found["rocketmq_namesrv_brokers", ("(other)", "alive")] == 20

@@ -1,0 +1,38 @@
+"""Counts of requests."""
+
+import pytest
+
+from namesrv_stream.metrics import METRICS, Samples
+from namesrv_stream.remoting.codes import RequestCode, ResponseCode
+from namesrv_stream.server.request_figures import BOUNDS_NS, RequestFigures
+
+
+def test_a_value_at_a_bound_is_within_it() -> None:
+    figures = RequestFigures()
+    figures.routes_answered(2, BOUNDS_NS[0])
+    figures.answered(RequestCode.GET_ROUTEINFO_BY_TOPIC, ResponseCode.SUCCESS, BOUNDS_NS[0] + 1)
+    figures.answered(RequestCode.GET_ROUTEINFO_BY_TOPIC, ResponseCode.SUCCESS, BOUNDS_NS[-1] + 1)
+    samples = Samples()
+    figures.sample(samples)
+    lines = samples.text().decode().splitlines()
+    buckets = [line.rpartition(" ")[2] for line in lines if line.startswith("rocketmq_rpc_latency_bucket")]
+    assert buckets == ["2.0", "3.0", *["3.0"] * (len(BOUNDS_NS) - 2), "4.0"]
+
+
+def test_whatever_peers_send_makes_a_bounded_number_of_series() -> None:
+    figures = RequestFigures()
+    for code in range(2_000, 3_000):
+        figures.answered(code, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, 1)
+    samples = Samples()
+    figures.sample(samples)
+    lines = samples.text().decode().splitlines()
+    assert [line for line in lines if line.startswith("rocketmq_namesrv_requests_total{") and "unknown" in line] == [
+        'rocketmq_namesrv_requests_total{request_code="unknown",request_type="admin",'
+        'response_code="request_code_not_supported",result="error"} 1000.0'
+    ]
+
+
+@pytest.mark.parametrize("name", sorted(METRICS))
+def test_a_metric_with_other_labels_than_described_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="has the labels"):
+        Samples().add(name, 1, *METRICS[name].labels, "one more")
