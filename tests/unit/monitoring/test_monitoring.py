@@ -1,0 +1,140 @@
+"""Dashboard and alert rules ask for metrics that there are, and each alert has its run book."""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+import pytest
+
+from namesrv_stream.metrics import METRICS
+from tests.support.kafka import REPOSITORY
+
+_FOLDER: Final = REPOSITORY / "conf" / "monitoring"
+_OPERATIONS: Final = REPOSITORY / "docs" / "operations.md"
+_HTTP: Final = REPOSITORY / "docs" / "http.md"
+#: Of Prometheus itself, and of its client library.
+_FOREIGN: Final = frozenset({"up", "process_resident_memory_bytes"})
+_TARGET_LABELS: Final = frozenset({"job", "instance"})
+_METRIC: Final = re.compile(r"\b(up|(?:rocketmq|process)_\w+)(?:\{([^}]*)\})?")
+_GROUPING: Final = re.compile(r"\bby \(([^)]*)\)")
+
+
+class Rule(NamedTuple):
+    """An alert."""
+
+    name: str
+    expr: str
+    text: str
+
+
+def _rules() -> Iterator[Rule]:
+    """The rules of the file, which keeps to one style: no YAML library is needed, nor installed."""
+    text = (_FOLDER / "alerts.yaml").read_text(encoding="utf-8")
+    for part in text.split("      - alert: ")[1:]:
+        name, _, rest = part.partition("\n")
+        match = re.search(r"^        expr: (?:>-\n((?: {10}.*\n)+)|(.*)\n)", rest, re.MULTILINE)
+        assert match is not None, name
+        yield Rule(name, " ".join((match[1] or match[2]).split()), rest)
+
+
+def _dashboard() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((_FOLDER / "grafana-dashboard.json").read_text(encoding="utf-8"))
+    return found
+
+
+def _panels() -> list[dict[str, Any]]:
+    return [panel for panel in _dashboard()["panels"] if panel["type"] != "row"]
+
+
+_EXPRESSIONS: Final = [(rule.name, rule.expr) for rule in _rules()] + [
+    (panel["title"], target["expr"]) for panel in _panels() for target in panel["targets"]
+]
+
+
+def _metric(name: str) -> str:
+    """The metric that a series belongs to."""
+    base = re.sub(r"_(bucket|sum|count)$", "", name)
+    return base if base in METRICS and METRICS[base].kind == "histogram" else name
+
+
+@pytest.mark.parametrize(("where", "expr"), _EXPRESSIONS)
+def test_expressions_ask_for_metrics_and_labels_that_there_are(where: str, expr: str) -> None:
+    found = _METRIC.findall(expr)
+    assert found, where
+    labels = {"le", *_TARGET_LABELS}
+    for name, matchers in found:
+        if name in _FOREIGN:
+            continue
+        assert _metric(name) in METRICS, name
+        own = METRICS[_metric(name)].labels
+        labels |= set(own)
+        for matcher in filter(None, re.findall(r"(\w+)\s*(?:=~|!=|!~|=)", matchers)):
+            assert matcher in _TARGET_LABELS | set(own), f"{name} has no label {matcher}"
+    for grouping in _GROUPING.findall(expr):
+        assert {label.strip() for label in grouping.split(",")} <= labels, grouping
+
+
+@pytest.mark.parametrize(("where", "expr"), _EXPRESSIONS)
+def test_counters_are_asked_for_their_rise_and_histograms_for_their_buckets(where: str, expr: str) -> None:
+    for name, _ in _METRIC.findall(expr):
+        metric = METRICS.get(_metric(name))
+        if metric is None or metric.kind == "gauge":
+            continue
+        if metric.kind == "histogram":
+            assert name.endswith("_bucket"), where
+        is_of_one_start = name in ("rocketmq_namesrv_job_dead_letters_total",) and where == "Dead letters"
+        assert is_of_one_start or re.search(rf"(rate|increase)\({name}\b", expr), where
+
+
+def test_a_parenthesis_that_is_opened_is_closed() -> None:
+    for where, expr in _EXPRESSIONS:
+        assert expr.count("(") == expr.count(")"), where
+        assert expr.count("{") == expr.count("}"), where
+
+
+def test_every_alert_says_how_bad_it_is_what_it_means_and_where_its_run_book_is() -> None:
+    for rule in _rules():
+        assert re.search(r"labels: {severity: (critical|warning)}", rule.text), rule.name
+        for key in ("summary", "description"):
+            assert f"          {key}: " in rule.text, rule.name
+        assert f"runbook_url: docs/operations.md#{rule.name.lower()}\n" in rule.text
+
+
+def test_every_alert_has_a_run_book_and_every_run_book_an_alert() -> None:
+    headings = re.findall(r"^### (Namesrv\w+)$", _OPERATIONS.read_text(encoding="utf-8"), re.MULTILINE)
+    assert headings == [rule.name for rule in _rules()]
+
+
+def test_every_metric_is_documented() -> None:
+    rows = re.findall(r"^\| `(rocketmq_\w+)` ", _HTTP.read_text(encoding="utf-8"), re.MULTILINE)
+    assert rows == list(METRICS)
+
+
+def test_every_metric_is_on_the_dashboard_or_in_an_alert() -> None:
+    asked = {_metric(name) for _, expr in _EXPRESSIONS for name, _ in _METRIC.findall(expr)}
+    asked |= {"rocketmq_namesrv_info"}  # the dashboard's list of servers
+    # The same as the number of records, in another unit.
+    assert METRICS.keys() - asked == {"rocketmq_namesrv_publish_queue_bytes"}
+
+
+def test_panels_are_told_apart_and_lie_beside_each_other() -> None:
+    panels = _dashboard()["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    fields: set[tuple[int, int]] = set()
+    for panel in panels:
+        place = panel["gridPos"]
+        assert place["x"] + place["w"] <= 24
+        covered = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
+        assert not covered & fields, panel["title"]
+        fields |= covered
+
+
+def test_every_panel_says_what_it_shows() -> None:
+    for panel in _panels():
+        assert panel["description"].endswith((".", "*")), panel["title"]
+        assert all(target["legendFormat"] or panel["type"] == "stat" for target in panel["targets"])
