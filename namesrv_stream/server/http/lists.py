@@ -47,13 +47,15 @@ class Lists:
     async def clusters(self, _: Request) -> Response:
         """Cluster → broker name → brokerId → address."""
         table = self._server.table
-        clusters = {cluster: [table.group(name) for name in names] for cluster, names in table.clusters().items()}
-        return StreamingResponse(self._clusters_json(clusters), media_type=_JSON)
+        clusters = {cluster: list(names) for cluster, names in table.clusters().items()}
+        return StreamingResponse(self._clusters_json(clusters, table.groups.copy()), media_type=_JSON)
 
-    async def _clusters_json(self, clusters: Mapping[str, list[BrokerGroup]]) -> AsyncIterator[bytes]:
+    async def _clusters_json(
+        self, clusters: Mapping[str, list[str]], groups: Mapping[str, BrokerGroup]
+    ) -> AsyncIterator[bytes]:
         between = b"{"
-        for cluster, groups in sorted(clusters.items()):
-            ordered = await self._steps.sorted(groups, key=lambda group: group.broker_name)
+        for cluster, names in sorted(clusters.items()):
+            ordered = [groups[name] for name in await self._steps.sorted(names)]
             members = (_member(g.broker_name, {str(i): a for i, a in sorted(g.broker_addrs.items())}) for g in ordered)
             yield between + orjson.dumps(cluster) + b":"
             async for part in self._members(members):
@@ -81,14 +83,14 @@ class Lists:
 
     async def kv(self, _: Request) -> Response:
         """Namespace → key → value."""
-        namespaces = {namespace: list(entries.items()) for namespace, entries in self._server.table.kv.items()}
+        namespaces = {namespace: entries.copy() for namespace, entries in self._server.table.kv.items()}
         return StreamingResponse(self._kv_json(namespaces), media_type=_JSON)
 
-    async def _kv_json(self, namespaces: Mapping[str, list[tuple[str, str]]]) -> AsyncIterator[bytes]:
+    async def _kv_json(self, namespaces: Mapping[str, Mapping[str, str]]) -> AsyncIterator[bytes]:
         between = b"{"
         for namespace, entries in sorted(namespaces.items()):
             yield between + orjson.dumps(namespace) + b":"
-            async for part in self._members(_member(key, value) for key, value in entries):
+            async for part in self._members(_member(key, value) for key, value in entries.items()):
                 yield part
             between = b","
         yield b"{}" if between == b"{" else b"}"
@@ -99,7 +101,7 @@ class Lists:
         entries = self._server.table.kv.get(namespace)
         if entries is None:
             raise Problem(404, f"no KV namespace {namespace}")
-        members = (_member(key, value) for key, value in list(entries.items()))
+        members = (_member(key, value) for key, value in entries.copy().items())
         return StreamingResponse(self._members(members), media_type=_JSON)
 
     async def _members(self, members: Iterator[bytes]) -> AsyncIterator[bytes]:
