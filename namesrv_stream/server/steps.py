@@ -7,6 +7,7 @@ takes a millisecond at most, and of all answers that are being made one makes a 
 import asyncio
 import heapq
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager
 from time import perf_counter
 from typing import Any, Final, TypeVar
 
@@ -28,13 +29,19 @@ class Steps:
     def __init__(self) -> None:
         self._turn = asyncio.Lock()
 
+    @asynccontextmanager
+    async def step(self) -> AsyncIterator[None]:
+        """Do something short as a step of its own: of all that take one, one does in a turn of the loop."""
+        async with self._turn:
+            yield
+            await asyncio.sleep(0)
+
     async def lists(self, items: Iterable[Item]) -> AsyncIterator[list[Item]]:
         """The items, made as they are asked for, in lists of as many as a step makes."""
         rest = iter(items)
         while True:
-            async with self._turn:
+            async with self.step():
                 found = _some(rest)
-                await asyncio.sleep(0)
             if not found:
                 return
             yield found
@@ -46,9 +53,8 @@ class Steps:
         async for found in self.lists(items):
             block += found
             while len(block) >= _SORTED_AT_ONCE:
-                async with self._turn:
+                async with self.step():
                     blocks.append(sorted(block[:_SORTED_AT_ONCE], key=key))
-                    await asyncio.sleep(0)
                 block = block[_SORTED_AT_ONCE:]
         blocks.append(sorted(block, key=key))
         if len(blocks) == 1:

@@ -6,6 +6,7 @@ from namesrv_stream.server.changes.catch_up import CatchUp
 from namesrv_stream.server.changes.choice import Choice
 from namesrv_stream.server.changes.feed import NO_MARK, ChangeFeed, Piece
 from namesrv_stream.server.changes.position import Position
+from namesrv_stream.server.steps import Steps
 
 #: Of one piece, about: what one turn of the event loop encodes.
 _PIECE_BYTES: Final = 256 << 10
@@ -28,10 +29,18 @@ class Follower:
 
     Attributes:
         position: With all that was read.
+
+    Args:
+        feed: The newest rows.
+        catch_up: The others.
+        choice: Which of them.
+        position: From where on.
+        steps: Shared by all followers.
     """
 
-    def __init__(self, feed: ChangeFeed, catch_up: CatchUp, choice: Choice, position: Position) -> None:
+    def __init__(self, feed: ChangeFeed, catch_up: CatchUp, choice: Choice, position: Position, steps: Steps) -> None:
         self.position = position
+        self._steps = steps
         self._feed = feed
         self._catch_up = catch_up
         self._choice = choice
@@ -55,11 +64,12 @@ class Follower:
     async def _read(self) -> Piece | None:
         """A piece; None where the feed has changed meanwhile, so that it must be asked again."""
         feed, position = self._feed, self.position
-        if position.generation != feed.end.generation:
-            raise PositionGone("tables", "the tables were made anew, and their rows have other places")
-        if feed.reaches(position):
-            return feed.read(position, self._choice.wants, _PIECE_BYTES, self._mark)
-        begin = feed.begin
+        async with self._steps.step():  # a commit wakes all followers at once
+            if position.generation != feed.end.generation:
+                raise PositionGone("tables", "the tables were made anew, and their rows have other places")
+            if feed.reaches(position):
+                return feed.read(position, self._choice.wants, _PIECE_BYTES, self._mark)
+            begin = feed.begin
         piece = await self._catch_up.read(position, begin, self._choice.wants, _PIECE_BYTES)
         if piece is None and begin.generation == feed.end.generation:
             raise PositionGone("too_old", "the rows behind that position are not kept any more, or are too many")

@@ -87,7 +87,7 @@ class ChangesPage:
     # ---- one answer ----
 
     async def _answer(self, choice: Choice, position: Position, wait_s: float) -> Response:
-        follower = Follower(self._feed, self._catch_up, choice, position)
+        follower = self._follower(choice, position)
         until_s = time.monotonic() + wait_s
         rows: list[bytes] = []
         is_whole = True
@@ -113,7 +113,7 @@ class ChangesPage:
                     yield event
                 position = state.position
             try:
-                async for event in self._go_on(Follower(self._feed, self._catch_up, choice, position)):
+                async for event in self._go_on(self._follower(choice, position)):
                     yield event
             except PositionGone as error:
                 self._figures.reset(error.reason)
@@ -143,6 +143,9 @@ class ChangesPage:
             told, told_s = follower.position, time.monotonic()
 
     # ---- positions ----
+
+    def _follower(self, choice: Choice, position: Position) -> Follower:
+        return Follower(self._feed, self._catch_up, choice, position, self._steps)
 
     def _state(self) -> StateAt:
         return state_now(self._view, self._feed.end.generation, self._partitions)

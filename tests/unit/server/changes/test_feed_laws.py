@@ -27,6 +27,7 @@ from namesrv_stream.server.changes.choice import parse_choice
 from namesrv_stream.server.changes.feed import ChangeFeed, Piece
 from namesrv_stream.server.changes.follower import Follower, PositionGone
 from namesrv_stream.server.changes.position import Position, generation_of, parse_token, position_at
+from namesrv_stream.server.steps import Steps
 from namesrv_stream.snapshot import StoredChanges
 from tests.support.builders import RW, S1, a_registration
 from tests.support.tables import TablesOfLog
@@ -67,6 +68,7 @@ class Server:
         self.reached = 0
         self.feed = ChangeFeed(self.generation, {}, kept_rows, FEW_BYTES)
         self.catch_up = CatchUp(self.tables.dir, 10_000)
+        self.steps = Steps()
 
     def commit(self, records: int) -> None:
         end = min(self.reached + records, len(self.by_record))
@@ -87,7 +89,7 @@ class Server:
         return _table_of(self.by_record[: self.reached])
 
     def follower(self, position: Position) -> Follower:
-        return Follower(self.feed, self.catch_up, ALL, position)
+        return Follower(self.feed, self.catch_up, ALL, position, self.steps)
 
 
 def _table_of(by_record: list[list[RouteChange]]) -> RouteTable:

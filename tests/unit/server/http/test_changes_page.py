@@ -272,3 +272,30 @@ async def test_streams_end_when_the_server_stops() -> None:
         served.http.stop()
         with pytest.raises((EOFError, asyncio.IncompleteReadError)):
             await stream.event()
+
+
+async def test_a_follower_that_leaves_is_forgotten() -> None:
+    served = _committed(_log())
+    async with served.serving(), asyncio.timeout(60):
+        async with _streaming(served) as stream:
+            await stream.until("position")
+            assert served.figures.http.streams == 1
+        await eventually(lambda: served.figures.http.streams == 0, "the follower is forgotten")
+
+
+async def test_a_large_commit_reaches_many_followers_in_turns_of_the_loop() -> None:
+    log = Log()
+    log.register(a_registration(topics={f"t{n}": RW for n in range(2_000)}))
+    served = HttpRig()
+    async with served.serving(), asyncio.timeout(120):
+        asked = [
+            asyncio.ensure_future(served.get(f"/changes?since={_BEGIN}&kind=queue_data&wait=60")) for _ in range(20)
+        ]
+        await eventually(lambda: served.figures.http.streams == len(asked), "all are there")
+        served.commit(log.output.changes, {0: 1})
+        turns = 0
+        while not all(found.done() for found in asked):
+            await asyncio.sleep(0)
+            turns += 1
+    assert all(found.result().json()["rows"] for found in asked)
+    assert turns > len(asked)
