@@ -40,15 +40,14 @@ _TLS_HANDSHAKE: Final = 0x16
 
 
 class ConnectionOwner(Protocol):
-    """Who keeps the connections: told of each one's begin and end."""
+    """Who keeps the connections: told of each one's begin and end, and of peers that break the protocol."""
 
     def opened(self, connection: "RemotingConnection") -> bool:
         """Whether the connection may stay."""
 
     def closed(self, connection: "RemotingConnection") -> None: ...
 
-    def broken(self) -> None:
-        """A peer broke the protocol."""
+    def broken(self) -> None: ...
 
 
 class RemotingConnection(asyncio.Protocol):
@@ -234,10 +233,8 @@ class RemotingConnection(asyncio.Protocol):
             # A fault of ours is no reason to close, which would count as the death of the peer's brokers.
             logger.exception("request failed unexpectedly peer=%s code=%d", self.peer, request.code)
             response = response_to(request, ResponseCode.SYSTEM_ERROR, "the request failed unexpectedly")
-        encoded = None
-        if not request.is_oneway:
-            self._prepared.keep(frame, request, response)
-            encoded = _encoded(request, response)
+        self._prepared.keep(frame, request, response)  # unless it is oneway
+        encoded = None if request.is_oneway else _encoded(request, response)
         self._figures.answered(request.code, response.code, perf_counter_ns() - began_ns)
         return encoded
 

@@ -127,14 +127,16 @@ class ChangesPage:
         yield _event("position", _position_json(state.position), state.position)
 
     async def _go_on(self, follower: Follower) -> AsyncIterator[bytes]:
-        told = follower.position
-        told_s = time.monotonic()
+        told, told_s, is_whole = follower.position, time.monotonic(), True
         while not self._feed.is_closed:
             piece: Piece | None = await follower.next(max(0.05, told_s + _QUIET_S - time.monotonic()))
             is_quiet = time.monotonic() - told_s >= _QUIET_S
             if piece is not None and piece.rows:
                 yield _event("changes", _body(piece.rows, piece.position, piece.is_whole), piece.position)
-            elif is_quiet and follower.position != told:
+                is_whole = piece.is_whole
+            elif follower.position != told and (is_quiet or (piece is not None and piece.is_whole > is_whole)):
+                # After a while, or because the rest of a commit that was begun has nothing for this follower.
+                is_whole = True
                 yield _event("position", _position_json(follower.position), follower.position)
             elif is_quiet:
                 yield b": nothing new\n\n"

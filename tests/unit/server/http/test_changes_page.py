@@ -299,3 +299,15 @@ async def test_a_large_commit_reaches_many_followers_in_turns_of_the_loop() -> N
             turns += 1
     assert all(found.result().json()["rows"] for found in asked)
     assert turns > len(asked)
+
+
+async def test_a_commit_whose_rest_has_nothing_for_a_follower_is_told_to_be_whole_at_once() -> None:
+    log = Log()
+    log.register(a_registration(topics={f"t{n:05}": RW for n in range(3_000)}))
+    served = HttpRig()
+    path = f"/changes?since={_BEGIN}&topic=t00001"
+    async with served.serving(), asyncio.timeout(60), _streaming(served, path) as stream:
+        served.commit(log.output.changes, {0: 1})
+        events = [await stream.event(), await stream.event()]
+    assert [(e.name, e.data.get("whole")) for e in events] == [("changes", False), ("position", None)]
+    assert events[-1].id == "1.0000000000004000.1"

@@ -1,0 +1,113 @@
+"""``/changes`` of the whole product: what a follower has is what each server has, across kills and servers."""
+
+import json
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from namesrv_stream.route import reducer
+from namesrv_stream.route.changes import RouteChange
+from namesrv_stream.route.digest import digest_of
+from namesrv_stream.route.table import RouteTable
+from tests.support.processes import wait_until
+from tests.support.quiet_brokers import QuietBrokers
+from tests.support.second_server import SecondServer
+from tests.support.stack import Stack
+
+pytestmark = [pytest.mark.integration, pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
+
+PARTITIONS = 2
+BROKERS = 6
+SETTLE_S = 90.0
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    with Stack(tmp_path_factory.mktemp("follow") / "data", kafka__partitions=PARTITIONS) as running:
+        running.wait_job()
+        yield running
+
+
+class Client:
+    """Follows by long polling, and folds what it gets."""
+
+    def __init__(self, http: str) -> None:
+        self.table = RouteTable()
+        state = _get(http, "/changes/state?kind=*")
+        self.position = state["position"]
+        reducer.apply(self.table, map(_row, state["rows"]))
+
+    def follow(self, http: str) -> None:
+        """Go on at a server until it has nothing new."""
+        while True:
+            found = _get(http, f"/changes?since={self.position}&kind=*&wait=0")
+            reducer.apply(self.table, map(_row, found["rows"]))
+            self.position = found["position"]
+            if not found["rows"] and found["whole"]:
+                return
+
+    def brokers(self, http: str) -> int:
+        """How many there are by now, as a server tells."""
+        self.follow(http)
+        return sum(1 for _ in self.table.registered_groups())
+
+    def has_what(self, http: str) -> bool:
+        """Whether it has what the server serves; False where the server has moved on meanwhile."""
+        self.follow(http)
+        state = _get(http, "/state")
+        return bool(state["digest"] == digest_of(self.table, PARTITIONS).total)
+
+
+def _get(http: str, path: str) -> Any:
+    with urllib.request.urlopen(f"http://{http}{path}", timeout=30) as answer:
+        return json.load(answer)
+
+
+def _row(fields: dict[str, Any]) -> RouteChange:
+    known = {"offset": 0, "seq": 0, "at_ms": 0, "cause": "", **fields}
+    for name in ("clusters", "filter_servers"):
+        if name in known:
+            known[name] = tuple(known[name])
+    if "broker_addrs" in known:
+        known["broker_addrs"] = tuple((i, a) for i, a in known["broker_addrs"])
+    return RouteChange(**known)
+
+
+def test_a_follower_has_what_servers_have_across_kills_and_servers(stack: Stack, tmp_path: Path) -> None:
+    client = Client(stack.http)
+    with (
+        SecondServer(tmp_path / "second", stack, kafka__partitions=PARTITIONS) as second,
+        QuietBrokers("follow", BROKERS, [stack.remoting]) as brokers,
+    ):
+        brokers.heard()
+        wait_until(lambda: client.brokers(stack.http) == BROKERS, SETTLE_S, "all are told")
+        wait_until(lambda: client.has_what(stack.http), SETTLE_S, "it has what the server has")
+        brokers.heard(0, version=2)
+        wait_until(lambda: client.has_what(second.http), SETTLE_S, "it has what the second server has")
+        stack.kill("serve")  # what it had in memory is gone: rows come out of the tables
+        wait_until(
+            lambda: client.has_what(stack.http), SETTLE_S, "it has what the killed server has", ignoring=(OSError,)
+        )
+        stack.kill("job")
+        brokers.heard(1, version=2)
+        wait_until(lambda: client.has_what(second.http), SETTLE_S, "it has what comes after the job's end")
+        brokers.leave()
+        wait_until(lambda: client.brokers(second.http) == 0, SETTLE_S, "all have left")
+
+
+def test_the_job_is_told_of_by_the_server(stack: Stack) -> None:
+    def figures() -> dict[str, float]:
+        with urllib.request.urlopen(f"http://{stack.http}/metrics", timeout=30) as answer:
+            lines = answer.read().decode().splitlines()
+        pairs = (line.rpartition(" ")[::2] for line in lines if not line.startswith("#"))
+        return {name: float(value) for name, value in pairs}
+
+    wait_until(lambda: "rocketmq_namesrv_job_records_total" in figures(), SETTLE_S, "the job's figures")
+    found = figures()
+    assert found["rocketmq_namesrv_job_records_total"] > 0
+    assert found["rocketmq_namesrv_job_batch_seconds_count"] > 0
+    assert found["rocketmq_namesrv_job_dead_letters_total"] == 0
+    assert found["rocketmq_namesrv_kafka_up"] == 1
