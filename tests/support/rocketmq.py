@@ -5,12 +5,12 @@ Every name-server address is an argument, so that the same broker can be pointed
 
 import signal
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.support.jvm import rocketmq_jvm
+from tests.support.jvm import JARS, rocketmq_jvm
 from tests.support.processes import Process, free_port, wait_until
 from tests.support.remoting_client import RemotingClient
 
@@ -107,6 +107,8 @@ class JavaNameServer(_RocketmqServer):
         heap_mb: Largest heap, MiB. The shipped script gives it 4 GB.
         properties: Its configuration file's keys, such as ``orderMessageEnable``.
         fast_start: Compile quickly (tests) or well (benchmarks, which need its best).
+        jars_dir: Directory of the release's jars.
+        jvm_flags: Further flags of the JVM.
     """
 
     def __init__(
@@ -117,6 +119,8 @@ class JavaNameServer(_RocketmqServer):
         heap_mb: int = 192,
         properties: Mapping[str, str] | None = None,
         fast_start: bool = True,
+        jars_dir: Path = JARS,
+        jvm_flags: Sequence[str] = (),
     ) -> None:
         port = port or free_port()
         config = {"listenPort": str(port), "bindAddress": "127.0.0.1", **(properties or {})}
@@ -127,6 +131,8 @@ class JavaNameServer(_RocketmqServer):
             work_dir,
             heap_mb=heap_mb,
             fast_start=fast_start,
+            jars_dir=jars_dir,
+            jvm_flags=jvm_flags,
         )
         super().__init__(process, port)
 

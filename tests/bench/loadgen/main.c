@@ -1,5 +1,5 @@
 /*
- * Load on a RocketMQ name server; tests/bench/load_generator.py builds and runs it.
+ * Load on a RocketMQ name server; tests/bench/load.py builds and runs it.
  *
  * loadgen HOST PORT [--seed N] [--warm-up S] [--seconds S] [--drain S] [--before KIND]
  *         --stream CONNECTIONS:DEPTH[:RATE[:AT_S]] --kind KIND [--kind KIND ...] [--stream ...]

@@ -1,0 +1,77 @@
+"""What processes of this machine use, and what machine it is; Linux."""
+
+import os
+import platform
+import subprocess
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from tests.support.jvm import java_tool
+
+
+def family(pid: int) -> dict[int, str]:
+    """A process and its descendants: pid → name of the program."""
+    parents: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            with suppress(OSError):
+                parents[int(entry.name)] = int(_stat(int(entry.name))[1])
+    found = {pid}
+    while more := {child for child, parent in parents.items() if parent in found} - found:
+        found |= more
+    names: dict[int, str] = {}
+    for one in sorted(found):
+        with suppress(OSError):
+            names[one] = Path(f"/proc/{one}/comm").read_text().strip()
+    return names
+
+
+def parent_of(pid: int) -> int:
+    """The process that started it, or took it over."""
+    return int(_stat(pid)[1])
+
+
+def cpu_s(pids: Iterable[int]) -> float:
+    """Seconds of processor time that processes have used so far; those that are gone count nothing."""
+    ticks = 0
+    for pid in pids:
+        with suppress(OSError):
+            ticks += sum(map(int, _stat(pid)[11:13]))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def memory_mb(pids: Iterable[int]) -> float:
+    """Resident memory of processes, MB, what they share counted once (PSS)."""
+    kilobytes = 0
+    for pid in pids:
+        with suppress(OSError):
+            rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+            kilobytes += next(int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Pss:"))
+    return kilobytes * 1024 / 1e6
+
+
+def facts() -> dict[str, str | int | float]:
+    """What to know of the machine beside figures measured on it."""
+    model = next(
+        (line.split(":", 1)[1].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")), "unknown"
+    )
+    java = subprocess.run([java_tool("java"), "-version"], capture_output=True, text=True, check=True).stderr
+    return {
+        "processor": model,
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "java": java.splitlines()[0].strip(),
+        "load_of_the_last_minute": round(os.getloadavg()[0], 2),
+    }
+
+
+def _lines(path: str) -> list[str]:
+    return Path(path).read_text().splitlines()
+
+
+def _stat(pid: int) -> list[str]:
+    """Fields of /proc/PID/stat from the third, the state; the name before it may hold spaces."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

@@ -1,0 +1,30 @@
+"""What all rows are given."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """How to measure.
+
+    Attributes:
+        program: The compiled load generator.
+        rounds: Runs of each contender.
+        seconds: Length of a run.
+        warm_up_s: Before each.
+    """
+
+    program: Path
+    rounds: int = 5
+    seconds: float = 4
+    warm_up_s: float = 1.5
+
+    @contextmanager
+    def home(self) -> Iterator[Path]:
+        """An empty directory for one row."""
+        with TemporaryDirectory(prefix="bench-") as home:
+            yield Path(home)

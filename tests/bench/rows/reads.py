@@ -1,0 +1,99 @@
+"""Route reads as fast as they are answered, by many connections.
+
+Goal: at least 1.5 times the Java NameServer's queries a second with 16, 64, 256 and 1,024 connections, p99 no worse than
+its, no errors. 2,000 topics on 4 brokers each; one request outstanding on each connection; topics chosen uniformly.
+"""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Final
+
+from tests.bench.contenders import JAVA, JAVA_NEWEST, OURS, OURS_ALONE, Contender, Contenders, take_turns
+from tests.bench.figures import Figure, compared
+from tests.bench.frames import route_reads, write_frames
+from tests.bench.load import Kind, Load, Seen, Stream, run_load
+from tests.bench.register import Brokers
+from tests.bench.rows.bench import Bench
+from tests.bench.shape import Shape
+
+CONNECTIONS: Final = (16, 64, 256, 1_024)
+_GOAL_TIMES: Final = 1.5
+#: What the Java NameServer's second compiler needs before its figures stop rising.
+_JIT_WARM_UP_S: Final = 8.0
+
+
+def measure(bench: Bench, connections: Sequence[int] = CONNECTIONS, shape: Shape | None = None) -> list[Figure]:
+    """Measure both Java NameServers, ours, and our server alone."""
+    shape = shape or Shape()
+    with bench.home() as home, ExitStack() as running:
+        contenders = running.enter_context(Contenders(home))
+        ours, alone, _ = contenders.start_ours()
+        measured = [contenders.start_java(), ours, contenders.start_java(newest=True), alone]
+        reads = Kind("read", write_frames(home / "reads", route_reads(shape.topic_names)), has_body=True)
+        brokers: dict[str, Brokers] = {}
+        for one in measured:
+            # Both of ours are the same server.
+            brokers[one.name] = brokers[OURS] if one is alone else running.enter_context(Brokers(one.addr, shape))
+            if one is not alone:
+                with contenders.awake(one):
+                    run_load(bench.program, one.addr, Load((Stream((reads,), 64),), seconds=_JIT_WARM_UP_S))
+        figures: list[Figure] = []
+        for count in connections:
+            load = Load((Stream((reads,), count),), seconds=bench.seconds, warm_up_s=bench.warm_up_s)
+
+            def run(one: Contender, load: Load = load) -> tuple[Seen, float]:
+                brokers[one.name].beat()
+                before_s = one.server_cpu_s()
+                seen = run_load(bench.program, one.addr, load)
+                return seen, one.server_cpu_s() - before_s
+
+            figures += _figures(count, bench, take_turns(contenders, measured, bench.rounds, run))
+        memory = {one.name: [one.server_memory_mb()] for one in measured if one is not alone}
+        figures.append(compared("route reads", "memory of the server, MB", memory, OURS, (JAVA, JAVA_NEWEST)))
+        return figures
+
+
+def _figures(count: int, bench: Bench, runs: dict[str, list[tuple[Seen, float]]]) -> list[Figure]:
+    row = f"route reads, {count:,} connections"
+    peers = (JAVA, JAVA_NEWEST)
+    seen = {name: [one for one, _ in of_runs] for name, of_runs in runs.items()}
+    # The processor time covers the warm-up as well, whose requests are not counted.
+    part = bench.seconds / (bench.seconds + bench.warm_up_s)
+    cost = {
+        name: [cpu_s * part / max(one.kinds["read"].answered, 1) * 1e6 for one, cpu_s in of_runs]
+        for name, of_runs in runs.items()
+    }
+    return [
+        compared(
+            row,
+            "queries a second",
+            {name: [one.kinds["read"].per_second for one in of_runs] for name, of_runs in seen.items()},
+            OURS,
+            peers,
+            goal=f"≥ {_GOAL_TIMES:g} × Java",
+            is_met=lambda _, quotients: all(one.median >= _GOAL_TIMES for one in quotients),
+        ),
+        compared(
+            row,
+            "p99, ms",
+            {name: [one.kinds["read"].p99_us / 1000 for one in of_runs] for name, of_runs in seen.items()},
+            OURS,
+            peers,
+            goal="≤ Java",
+            is_met=lambda _, quotients: all(one.median <= 1 for one in quotients),
+            digits=2,
+        ),
+        compared(row, "server's processor time a query, µs", cost, OURS, peers, digits=1),
+        compared(
+            row,
+            "errors",
+            {name: [float(one.errors) for one in of_runs] for name, of_runs in seen.items()},
+            OURS,
+            (),
+            goal="0",
+            is_met=lambda ours, _: ours.greatest == 0,
+        ),
+    ]
+
+
+__all__ = ["CONNECTIONS", "OURS_ALONE", "measure"]
