@@ -146,7 +146,7 @@ def _has_recovered(stack: Stack) -> bool:
     """Whether the log takes records again, and the job has committed all that was accepted."""
     with suppress(OSError):
         health = stack.get("/healthz")
-        return health["kafka"] == "up" and health["pending_events"] == 0
+        return bool(health["kafka"] == "up" and health["pending_events"] == 0)
     return False
 
 

@@ -69,8 +69,8 @@ def registrations(shape: Shape, *, changes: Iterable[int] = (0,), stamps: Iterab
                 yield Framed(registration(shape.identity_of(broker), bodies[key]), broker + 1)
 
 
-def registration(identity: Mapping[str, str], body: bytes) -> bytes:
-    """One REGISTER_BROKER."""
+def registration(identity: Mapping[str, str], body: bytes, *, timeout_ms: int = TIMEOUT_MS) -> bytes:
+    """One REGISTER_BROKER of a broker that wants to be taken for dead after ``timeout_ms``."""
     ext_fields = {
         **identity,
         "haServerAddr": "127.0.0.1:39999",
@@ -78,7 +78,7 @@ def registration(identity: Mapping[str, str], body: bytes) -> bytes:
         "bodyCrc32": str(zlib.crc32(body) & 0x7FFFFFFF),
         "compressed": "false",
         "enableActingMaster": "false",
-        "heartbeatTimeoutMillis": str(TIMEOUT_MS),
+        "heartbeatTimeoutMillis": str(timeout_ms),
     }
     return encode_request(REGISTER_BROKER, OPAQUE, ext_fields, body)
 

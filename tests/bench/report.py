@@ -20,7 +20,7 @@ def print_figures(figures: Sequence[Figure], console: Console) -> None:
     """One table of all."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), caption=_CAPTION)
     table.add_column("what")
-    for heading in (*_CONTENDERS, "× Java", "goal", "reached"):
+    for heading in (*_CONTENDERS, "times Java", "goal", "reached"):
         table.add_column(heading, justify="right", no_wrap=True)
     last = ""
     for figure in figures:
@@ -40,7 +40,7 @@ def print_figures(figures: Sequence[Figure], console: Console) -> None:
 
 _CAPTION = (
     "Medians of runs by turns; beside ours Kafka and the Spark job run, but for “alone”. "
-    "× Java: of neighbouring runs, median (least to greatest), to 5.3.3 and to 5.5.0."
+    "Times Java: of neighbouring runs, median (least to greatest), to 5.3.3 and to 5.5.0."
 )
 
 

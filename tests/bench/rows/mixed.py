@@ -2,8 +2,8 @@
 
 Goal: at least 3 times the Java NameServer's requests a second, and reads whose p99 is at most half of its. 64
 connections read; the registrations of each of 4 brokers come over a connection of its own. In the first row every
-registration differs from the one before (a new DataVersion, another topic changed), in the second only in the time stamp
-that each registration of a broker of 5.x carries.
+registration differs from the one before (a new DataVersion, another topic changed), in the second only in the time
+stamp that each registration of a broker of 5.x carries.
 """
 
 from typing import Final
@@ -66,8 +66,7 @@ def _figures(row: str, runs: dict[str, list[Seen]]) -> list[Figure]:
         }
 
     totals = {
-        name: [sum(kind.per_second for kind in one.kinds.values()) for one in of_runs]
-        for name, of_runs in runs.items()
+        name: [sum(kind.per_second for kind in one.kinds.values()) for one in of_runs] for name, of_runs in runs.items()
     }
     return [
         compared(
@@ -76,7 +75,7 @@ def _figures(row: str, runs: dict[str, list[Seen]]) -> list[Figure]:
             totals,
             OURS,
             peers,
-            goal=f"≥ {_GOAL_TIMES:g} × Java",
+            goal=f"≥ {_GOAL_TIMES:g} times Java",
             is_met=lambda _, quotients: all(one.median >= _GOAL_TIMES for one in quotients),
         ),
         compared(
@@ -85,7 +84,7 @@ def _figures(row: str, runs: dict[str, list[Seen]]) -> list[Figure]:
             of("read", "p99_us", 1000),
             OURS,
             peers,
-            goal=f"≤ {_GOAL_P99_TIMES:g} × Java",
+            goal=f"≤ {_GOAL_P99_TIMES:g} times Java",
             is_met=lambda _, quotients: all(one.median <= _GOAL_P99_TIMES for one in quotients),
             digits=2,
         ),

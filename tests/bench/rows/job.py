@@ -1,0 +1,44 @@
+"""The job at rest, and from Kafka to the memory of a server that follows the tables; 1,000 brokers.
+
+Goals: the job (driver, JVM, Python workers) uses at most 60 % of one core while 1,000 brokers beat each 30 s and ticks
+come each 0.5 s; a change is in the memory of another server after 250 ms (p50) and 700 ms (p99), from handing it to
+Kafka's producer to the follower's callback, with ten changes a second. No Java NameServer has anything like it.
+"""
+
+from typing import Final
+
+from tests.bench.contenders import OURS
+from tests.bench.figures import Figure, Spread
+from tests.bench.propagation import measure as propagate
+from tests.bench.rows.bench import Bench
+
+_SECONDS: Final = 60
+_CHANGES_PER_S: Final = 10
+_GOAL_CORES: Final = 0.6
+_GOAL_P50_MS: Final = 250
+_GOAL_P99_MS: Final = 700
+
+
+def measure(bench: Bench) -> list[Figure]:
+    """One run of a minute; ``bench`` is not asked for anything."""
+    seen = propagate(_SECONDS, partitions=1, changes_per_s=_CHANGES_PER_S)
+    at_rest = seen["cores_at_rest"]
+    used = sum(at_rest.values())
+    return [
+        _one("the job at rest, 1,000 brokers", "cores", used, f"≤ {_GOAL_CORES}", used <= _GOAL_CORES, 2),
+        *(
+            _one("the job at rest, 1,000 brokers", f"of them: {part}", cores, digits=2)
+            for part, cores in at_rest.items()
+        ),
+        _one(_CHANGE, "p50, ms", seen["p50_ms"], f"≤ {_GOAL_P50_MS}", seen["p50_ms"] <= _GOAL_P50_MS),
+        _one(_CHANGE, "p99, ms", seen["p99_ms"], f"≤ {_GOAL_P99_MS}", seen["p99_ms"] <= _GOAL_P99_MS),
+        _one(_CHANGE, "slowest, ms", seen["max_ms"]),
+        _one(_CHANGE, "commits a second", seen["commits_per_s"], digits=1),
+    ]
+
+
+_CHANGE: Final = "a change in Kafka to the memory of another server, 1,000 brokers"
+
+
+def _one(row: str, name: str, value: float, goal: str = "", is_met: bool | None = None, digits: int = 0) -> Figure:
+    return Figure(row, name, {OURS: Spread.of([value])}, goal, is_met, digits=digits)
