@@ -70,7 +70,7 @@ spark: setup ## Tests with a local SparkSession
 	$(PYTEST) tests/spark $(ARGS)
 
 .PHONY: integration
-integration: setup .jars/rocketmq/.copied ## Tests of our parts together, with a real Kafka
+integration: setup compiler .jars/rocketmq/.copied ## Tests of our parts together, with a real Kafka
 	$(PYTEST) tests/integration $(ARGS)
 
 .PHONY: e2e
@@ -111,8 +111,9 @@ test-extra: setup .jars/rocketmq/.copied .jars/rocketmq4/.copied ## Slower than 
 chaos: setup ## At least KILLS (100) random kills by SEED (1), among other faults; a verdict after each run
 	@exec $(BIN)/python -m tests.chaos --seed $(SEED) --kills $(KILLS) $(ARGS)
 
+# Half an hour. A part: make bench ARGS="--only reads mixed --rounds 3"
 .PHONY: bench
-bench: setup .jars/rocketmq/.copied ## Measure latency, throughput and memory, side by side with the Java name server
+bench: setup $(VENV)/.bench-installed .jars/rocketmq/.copied .jars/rocketmq-newest/.copied ## Measure by turns with the Java name server: throughput, latency, memory; writes bench/results.json
 	@exec $(BIN)/python -m tests.bench $(ARGS)
 
 # Half an hour, niced: what a month of 1,000 brokers leaves in the history tables, and in the job's checkpoint.
@@ -132,6 +133,9 @@ lock: $(VENV)/.installed ## Choose package versions anew and write requirements.
 	env -u PIP_FIND_LINKS CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --upgrade --generate-hashes \
 		--extra dev --allow-unsafe --strip-extras --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
 		--no-emit-options --output-file requirements.lock pyproject.toml
+	env -u PIP_FIND_LINKS CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --upgrade --generate-hashes \
+		--allow-unsafe --strip-extras --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
+		--no-emit-options --output-file tests/bench/requirements.lock tests/bench/requirements.in
 
 .PHONY: clean
 clean: ## Remove caches and built files
@@ -153,6 +157,16 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 	$(call step,installing namesrv-stream,$(BIN)/python -m pip install --disable-pip-version-check --no-deps --no-build-isolation -e . 2>&1 | $(pip_progress))
 	@touch $@
 
+# A C compiler as a wheel, and a profiler.
+$(VENV)/.bench-installed: tests/bench/requirements.lock | $(VENV)/.installed
+	$(call step,installing a C compiler and a profiler,$(BIN)/python -m pip install --disable-pip-version-check -r $< | $(pip_progress))
+	@touch $@
+
+# Tests of the load generator compile it, with what is here or with that wheel.
+.PHONY: compiler
+compiler: $(VENV)/.installed
+	@command -v cc >/dev/null || command -v gcc >/dev/null || command -v clang >/dev/null || $(MAKE) --no-print-directory $(VENV)/.bench-installed
+
 .jars/spark/.copied: conf/jars/pom.xml | prerequisites
 	$(call step,fetching the jars of Spark's Kafka source and Delta,$(call copy_jars,.jars/spark,$<))
 	@touch $@
@@ -163,6 +177,10 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 
 .jars/rocketmq/.copied: tests/e2e/pom.xml | prerequisites
 	$(call step,fetching the jars of RocketMQ for the tests,$(call copy_jars,.jars/rocketmq,$<))
+	@touch $@
+
+.jars/rocketmq-newest/.copied: tests/bench/newest/pom.xml | prerequisites
+	$(call step,fetching the jars of the newest Java name server for the benchmarks,$(call copy_jars,.jars/rocketmq-newest,$<))
 	@touch $@
 
 .jars/rocketmq4/.copied: tests/e2e/rocketmq4/pom.xml | prerequisites
