@@ -49,16 +49,29 @@ def measure(bench: Bench, shape: Shape | None = None) -> list[Figure]:
                 with contenders.awake(one):
                     run_load(bench.program, one.addr, load(_JIT_WARM_UP_S))
 
-            def run(one: Contender, seconds: float = bench.seconds) -> Seen:
-                return run_load(bench.program, one.addr, load(seconds))
+            measured_load = load(bench.seconds)
+
+            def run(one: Contender, measured_load: Load = measured_load) -> tuple[Seen, float]:
+                before_s = one.server_cpu_s()
+                seen = run_load(bench.program, one.addr, measured_load)
+                return seen, one.server_cpu_s() - before_s
 
             runs = take_turns(contenders, measured, bench.rounds, run)
-            figures += _figures(f"95 % reads, 5 % {name} registrations", runs)
+            figures += _figures(f"95 % reads, 5 % {name} registrations", bench, runs)
         return figures
 
 
-def _figures(row: str, runs: dict[str, list[Seen]]) -> list[Figure]:
+def _figures(row: str, bench: Bench, all_runs: dict[str, list[tuple[Seen, float]]]) -> list[Figure]:
     peers = (JAVA, JAVA_NEWEST)
+    runs = {name: [seen for seen, _ in of_runs] for name, of_runs in all_runs.items()}
+    # The processor time covers the warm-up and the few registrations before it as well.
+    part = bench.seconds / (bench.seconds + bench.warm_up_s)
+    cost = {
+        name: [
+            cpu_s * part / max(sum(kind.answered for kind in seen.kinds.values()), 1) * 1e6 for seen, cpu_s in of_runs
+        ]
+        for name, of_runs in all_runs.items()
+    }
 
     def of(kind: str, figure: str, divided_by: float = 1) -> dict[str, list[float]]:
         return {
@@ -89,6 +102,7 @@ def _figures(row: str, runs: dict[str, list[Seen]]) -> list[Figure]:
             digits=2,
         ),
         compared(row, "registration p99, ms", of("register", "p99_us", 1000), OURS, peers, digits=2),
+        compared(row, "server's processor time a request, µs", cost, OURS, peers),
         compared(
             row,
             "errors",
