@@ -1,0 +1,12 @@
+"""What is read out of py-spy's samples."""
+
+from tests.bench.profiles import hottest
+
+
+def test_functions_are_ranked_by_samples_of_their_own() -> None:
+    folded = "main;read;parse 30\nmain;read 60\nmain;write;parse 10"
+    assert hottest(folded) == [(0.6, "read"), (0.4, "parse")]
+
+
+def test_no_more_than_asked_for_are_shown() -> None:
+    assert hottest("a 1\nb 3", count=1) == [(0.75, "b")]
