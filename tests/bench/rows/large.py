@@ -11,7 +11,7 @@ from typing import Final
 
 from tests.bench.contenders import JAVA, JAVA_NEWEST, OURS, Contender, Contenders, take_turns
 from tests.bench.figures import Figure, Spread, compared
-from tests.bench.frames import route_reads, write_frames
+from tests.bench.frames import GET_ROUTEINFO_BY_TOPIC, route_reads, write_frames
 from tests.bench.load import Choice, Kind, Load, Seen, Stream, run_load
 from tests.bench.register import Brokers
 from tests.bench.rows.bench import Bench
@@ -74,7 +74,7 @@ def _cold_start_s(home: Path, stack: Stack, shape: Shape) -> float:
     began = time.monotonic()
     with second:
         with RemotingClient(second.remoting) as client:
-            answer = client.ask(105, {"topic": shape.topic_names[-1]})
+            answer = client.ask(GET_ROUTEINFO_BY_TOPIC, {"topic": shape.topic_names[-1]})
         assert answer.body.count(b'"perm"') == shape.width, answer
         return time.monotonic() - began
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Final
 
-from tests.bench.contenders import JAVA, JAVA_NEWEST, OURS, OURS_ALONE, Contender, Contenders, take_turns
+from tests.bench.contenders import JAVA, JAVA_NEWEST, OURS, Contender, Contenders, take_turns
 from tests.bench.figures import Figure, compared
 from tests.bench.frames import route_reads, write_frames
 from tests.bench.load import Kind, Load, Seen, Stream, run_load
@@ -94,6 +94,3 @@ def _figures(count: int, bench: Bench, runs: dict[str, list[tuple[Seen, float]]]
             is_met=lambda ours, _: ours.greatest == 0,
         ),
     ]
-
-
-__all__ = ["CONNECTIONS", "OURS_ALONE", "measure"]
