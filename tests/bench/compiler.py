@@ -55,12 +55,17 @@ def compile_histogram(build_dir: Path = BUILD) -> Path:
     return _compiled(build_dir, "histogram.so", ("-shared", "-fPIC"), [str(SOURCES / "histogram.c")])
 
 
+def compile_preload(source: Path, build_dir: Path = BUILD) -> Path:
+    """Compile one file to a library for LD_PRELOAD; raises as above."""
+    return _compiled(build_dir, f"{source.stem}.so", ("-shared", "-fPIC"), [str(source)])
+
+
 _PARTS = ("main", "traffic", "connection", "workload", "histogram", "program")
 
 
 def _compiled(build_dir: Path, name: str, flags: Sequence[str], sources: Sequence[str]) -> Path:
     digest = hashlib.sha256()
-    for path in sorted(SOURCES.iterdir()):
+    for path in sorted({*SOURCES.iterdir(), *map(Path, sources)}):
         digest.update(path.read_bytes())
     built = build_dir / f"{name}-{digest.hexdigest()[:12]}"
     if not built.exists():

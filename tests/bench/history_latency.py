@@ -13,6 +13,7 @@ import signal
 import statistics
 import tempfile
 import time
+import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -21,8 +22,8 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from namesrv_stream.up.processes import session_members
-from tests.bench.register import Brokers, Shape
-from tests.bench.visibility import registration
+from tests.bench.register import Brokers
+from tests.bench.shape import Shape
 from tests.support.processes import wait_until
 from tests.support.remoting_client import RemotingClient
 from tests.support.stack import Stack
@@ -98,7 +99,7 @@ def measure(stack: Stack, history: int, pairs: int, seconds: float) -> dict[str,
                 while time.monotonic() < until:
                     number += 1
                     topic = f"visible-{number}"
-                    assert broker.ask(_REGISTER_BROKER, *registration(number, topic)).code == 0
+                    assert broker.ask(_REGISTER_BROKER, *_registration(number, topic)).code == 0
                     accepted = time.monotonic()
                     found[name].append((commits.wait(topic) - accepted) * 1000)
                     time.sleep(pause.uniform(0, 0.3))  # so that changes fall anywhere within a batch
@@ -120,6 +121,24 @@ def _cpu_s(session: int) -> float:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         ticks += int(fields[11]) + int(fields[12])
     return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _registration(version: int, topic: str) -> tuple[dict[str, str], bytes]:
+    """Header fields and body of a registration of one broker that gets one topic more each time."""
+    queues = {"readQueueNums": 4, "writeQueueNums": 4, "perm": 6}
+    table = {name: {"topicName": name, **queues} for name in ("visible-base", topic)}
+    wrapper = {"dataVersion": {"counter": version, "timestamp": 1, "stateVersion": 0}, "topicConfigTable": table}
+    body = json.dumps({"filterServerList": [], "topicConfigSerializeWrapper": wrapper}).encode()
+    fields = {
+        "brokerName": "visible-broker",
+        "brokerAddr": "127.0.0.1:10999",
+        "clusterName": "bench",
+        "haServerAddr": "127.0.0.1:10998",
+        "brokerId": "0",
+        "enableActingMaster": "false",
+        "bodyCrc32": str(zlib.crc32(body) & 0x7FFFFFFF),
+    }
+    return fields, body
 
 
 def _summary(ms: list[float]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from kafka import KafkaProducer
 
 from namesrv_stream.kafka import producer_config
 from namesrv_stream.settings import Settings
+from namesrv_stream.streaming.batch_figures import BatchFigures
 from namesrv_stream.streaming.changes_writer import ChangesWriter
 from namesrv_stream.streaming.compaction import write_route_state
 from namesrv_stream.streaming.delta_tables import ensure_tables
@@ -65,7 +66,8 @@ def measure(settings: Settings, batches: int, brokers: int) -> list[dict[str, An
             producer.send(settings.kafka.broker_events_topic, value=record.value, partition=0)
         producer.flush()
         writer = ChangesWriter(settings.data.tables_dir, extent.topic_id, 1, 0)
-        sink = BatchSink(settings, writer, producer, lambda s: write_route_state(settings, s), lambda: None)
+        figures = BatchFigures(0, writer.committed)
+        sink = BatchSink(settings, writer, producer, lambda s: write_route_state(settings, s), lambda: None, figures)
         query = start_query(spark, settings, find_start_point(settings, extent), sink)
         try:
             while not found or found[-1]["batch"] < batches:

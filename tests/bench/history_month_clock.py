@@ -4,17 +4,15 @@ What Delta keeps or removes it decides by dates: of files, of commits, of now. A
 have the dates of a month, or nothing in it would ever be old.
 """
 
-import hashlib
 import mmap
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from namesrv_stream.clock import SystemClock
-from tests.bench.loadgen import BUILD
+from tests.bench.compiler import compile_preload
 
 _SOURCE: Final = Path(__file__).with_suffix(".c")
 _PRELOAD: Final = "LD_PRELOAD"
@@ -27,14 +25,11 @@ def run_again_with_shifted_clock() -> None:
     """Replace this process by itself with the clock preloaded, unless that has been done.
 
     Raises:
-        FileNotFoundError: There is no gcc.
+        NoCompiler: Nothing to compile C with.
     """
     if _FILE in os.environ:
         return
-    library = BUILD / f"clock-{hashlib.sha256(_SOURCE.read_bytes()).hexdigest()[:12]}.so"
-    if not library.exists():
-        BUILD.mkdir(parents=True, exist_ok=True)
-        subprocess.run(["gcc", "-O2", "-Wall", "-Wextra", "-shared", "-fPIC", "-o", library, _SOURCE], check=True)
+    library = compile_preload(_SOURCE)
     # In memory, and gone with the last process that has it open.
     shift = os.memfd_create("shifted-clock", 0)
     os.write(shift, bytes(_BYTES))
