@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.model import LiveKey
-from namesrv_stream.route.registration_json import encode_mapping, encode_registration
+from namesrv_stream.route.registration_json import encode_mapping
 
 
 class ChangeKind(StrEnum):
@@ -164,7 +164,7 @@ def diff(old: BrokerGroup, new: BrokerGroup) -> Iterator[Difference]:
                 columns |= {
                     "broker_id": registration.broker_id,
                     "registration_hash": registration.registration_hash,
-                    "value": encode_registration(registration),
+                    "value": registration.text,
                 }
             yield Difference(ChangeKind.REGISTRATION, registration is None, columns)
 

@@ -24,8 +24,9 @@ from namesrv_stream.route.changes import ChangeKind, Difference, diff
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.group_json import encode_group
 from namesrv_stream.route.hold import encode_hold
-from namesrv_stream.route.model import BrokerLive
+from namesrv_stream.route.model import BrokerLive, Registration
 from namesrv_stream.route.partitioner import partition_of
+from namesrv_stream.route.retained import RetainedRegistration, retained
 from namesrv_stream.route.table import RouteTable
 
 BROKER: Final = "broker"
@@ -177,14 +178,18 @@ def _in_order(group: BrokerGroup) -> BrokerGroup:
         topics=_sorted(group.topics),
         topic_mappings=_sorted(group.topic_mappings),
         registrations={
-            key: replace(registration, topics=_sorted(registration.topics))
-            for key, registration in sorted(group.registrations.items())
+            key: _registration_in_order(registration.read())
+            for key, registration in sorted(group.registrations.items(), key=lambda item: item[0])
         },
     )
 
 
 def _live_in_order(live: BrokerLive) -> BrokerLive:
     return replace(live, holders=_sorted(live.holders))
+
+
+def _registration_in_order(registration: Registration) -> RetainedRegistration:
+    return retained(replace(registration, topics=_sorted(registration.topics)))
 
 
 def _sorted(mapping: Mapping[Any, Any]) -> dict[Any, Any]:

@@ -32,7 +32,7 @@ from namesrv_stream.route.events import (
     WritePermChanged,
 )
 from namesrv_stream.route.model import LiveKey
-from namesrv_stream.route.registration_json import queue_data_from, registration_fields, registration_from, require
+from namesrv_stream.route.registration_json import encode_registration, queue_data_from, registration_from, require
 from namesrv_stream.route.settings import SettingValue
 
 SCHEMA_VERSION = 1
@@ -74,7 +74,11 @@ def encode_event(event: Event) -> bytes:
     """The record value of one event; a lone heartbeat is a record of one item."""
     if isinstance(event, BrokerHeartbeat):
         return encode_heartbeats([event])
-    return orjson.dumps(_head(KIND_OF[type(event)], event.origin) | _payload(event))
+    head = _head(KIND_OF[type(event)], event.origin)
+    if isinstance(event, BrokerRegistered):
+        # The text that the tables have too, behind the head: both have all their fields at this level.
+        return orjson.dumps(head)[:-1] + b"," + encode_registration(event.registration)[1:].encode()
+    return orjson.dumps(head | _payload(event))
 
 
 def encode_heartbeats(events: Iterable[BrokerHeartbeat]) -> bytes:
@@ -135,8 +139,6 @@ def _broker(broker_name: str, key: LiveKey) -> dict[str, Any]:
 
 def _payload(event: Event) -> dict[str, Any]:
     match event:
-        case BrokerRegistered():
-            return registration_fields(event.registration)
         case BrokerUnregistered():
             return _broker(event.broker_name, event.live_key) | {"broker_id": event.broker_id}
         case BrokerDisconnected():

@@ -183,7 +183,7 @@ def _heartbeat(step: FoldStep, event: BrokerHeartbeat) -> None:
     group = step.group(event.broker_name)
     retained = group.registrations.get(event.live_key)
     if retained is not None and retained.registration_hash == event.registration_hash:
-        _register(step, event.origin, retained, Cause.RETURNED)
+        _register(step, event.origin, retained.read(), Cause.RETURNED)
         return
     if lease is not None and held is not None:
         # Another hash still proves life, and over which connection.

@@ -25,6 +25,7 @@ from namesrv_stream.route.model import (
     TopicQueueMappingInfo,
     shared_queue_data,
 )
+from namesrv_stream.route.retained import RetainedRegistration, retained
 
 _EMPTY: Final[Mapping[Any, Any]] = MappingProxyType({})
 
@@ -55,7 +56,7 @@ class BrokerGroup:
     lives: Mapping[LiveKey, BrokerLive] = field(default_factory=lambda: _EMPTY)
     topics: Mapping[str, QueueData] = field(default_factory=lambda: _EMPTY)
     topic_mappings: Mapping[str, TopicQueueMappingInfo] = field(default_factory=lambda: _EMPTY)
-    registrations: Mapping[LiveKey, Registration] = field(default_factory=lambda: _EMPTY)
+    registrations: Mapping[LiveKey, RetainedRegistration] = field(default_factory=lambda: _EMPTY)
 
     @property
     def is_registered(self) -> bool:
@@ -156,7 +157,7 @@ def register(
         lives=_updated(group.lives, {key: next_live}),
         topics=topics,
         topic_mappings=mappings,
-        registrations=_updated(group.registrations, {key: registration})
+        registrations=_updated(group.registrations, {key: retained(registration)})
         if len(registration.topics) != 1
         else group.registrations,
     )

@@ -9,11 +9,10 @@ from namesrv_stream.route.model import BrokerLive, DataVersion, Holder, LiveKey,
 from namesrv_stream.route.registration_json import (
     mapping_fields,
     mapping_from,
-    registration_fields,
-    registration_from,
 )
+from namesrv_stream.route.retained import RetainedRegistration
 
-GROUP_VERSION = 1
+GROUP_VERSION = 2
 
 
 def encode_group(group: BrokerGroup) -> bytes:
@@ -30,7 +29,7 @@ def encode_group(group: BrokerGroup) -> bytes:
             "lives": [_live_fields(key, live) for key, live in group.lives.items()],
             "topics": {t: list(q) for t, q in group.topics.items()},
             "topic_mappings": {t: mapping_fields(m) for t, m in group.topic_mappings.items()},
-            "registrations": [[*k, registration_fields(r)] for k, r in group.registrations.items()],
+            "registrations": [[*k, r.registration_hash, r.broker_id, r.text] for k, r in group.registrations.items()],
         }
     )
 
@@ -42,6 +41,8 @@ def decode_group(data: bytes) -> BrokerGroup:
         ValueError: The group was written by another version of the fold.
     """
     fields: dict[str, Any] = orjson.loads(data)
+    if fields["group_version"] == 1:
+        fields = _from_version_1(fields)
     if fields["group_version"] != GROUP_VERSION:
         raise ValueError(f"broker group of version {fields['group_version']}, this code reads {GROUP_VERSION}")
     return BrokerGroup(
@@ -54,8 +55,16 @@ def decode_group(data: bytes) -> BrokerGroup:
         lives=dict(_live_from(*live) for live in fields["lives"]),
         topics={t: shared_queue_data(*numbers) for t, numbers in fields["topics"].items()},
         topic_mappings={t: mapping_from(m) for t, m in fields["topic_mappings"].items()},
-        registrations={LiveKey(c, a): registration_from(r) for c, a, r in fields["registrations"]},
+        registrations={LiveKey(c, a): RetainedRegistration(*r) for c, a, *r in fields["registrations"]},
     )
+
+
+def _from_version_1(fields: dict[str, Any]) -> dict[str, Any]:
+    """A group whose registrations are objects, not texts."""
+    registrations = [
+        [*key, r["registration_hash"], r["broker_id"], orjson.dumps(r).decode()] for *key, r in fields["registrations"]
+    ]
+    return fields | {"group_version": 2, "registrations": registrations}
 
 
 def _live_fields(key: LiveKey, live: BrokerLive) -> list[Any]:

@@ -154,8 +154,8 @@ def _restore(step: FoldStep, close: RecentClose, server_id: str) -> str | None:
         held.queued_ms = -1
         new = rules.hold(new, key.live_key, other_id, held.holder)
     step.change(old, new, Cause.GUARD_HELD, close.reason)
-    registration = new.registrations[key.live_key]
-    lease.asked_timeout_ms, lease.registration_hash = registration.timeout_ms, registration.registration_hash
+    live = new.lives[key.live_key]
+    lease.asked_timeout_ms, lease.registration_hash = live.timeout_ms, live.registration_hash
     lease.settled = False
     state.add_lease(key, lease)
     state.gone.pop(key, None)

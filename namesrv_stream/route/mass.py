@@ -68,7 +68,7 @@ def bring_back(
             return Registered(group, ignored=f"brokerId {broker_id} is {addr} now")
     outcome = rules.register(
         group,
-        registration,
+        registration.read(),
         server_id,
         holder,
         delete_topic_with_broker_registration=delete_topic_with_broker_registration,

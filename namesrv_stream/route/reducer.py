@@ -14,7 +14,8 @@ from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.hold import decode_hold
 from namesrv_stream.route.lease import LeaseKey
 from namesrv_stream.route.model import BrokerLive, DataVersion, Holder, LiveKey, shared_queue_data
-from namesrv_stream.route.registration_json import decode_mapping, decode_registration
+from namesrv_stream.route.registration_json import decode_mapping
+from namesrv_stream.route.retained import RetainedRegistration
 from namesrv_stream.route.table import RouteTable
 
 #: Kinds that make up broker groups.
@@ -90,8 +91,7 @@ def apply_to_group(group: BrokerGroup, rows: Iterable[RouteChange]) -> BrokerGro
             case ChangeKind.TOPIC_MAPPING:
                 _put(draft("topic_mappings"), row.topic, None if row.gone else decode_mapping(row.value or ""))
             case ChangeKind.REGISTRATION:
-                value = None if row.gone else decode_registration(row.value or "")
-                _put(draft("registrations"), _live_key(row), value)
+                _put(draft("registrations"), _live_key(row), None if row.gone else _registration(row))
     return replace(group, **fields, **drafts)
 
 
@@ -135,6 +135,10 @@ def _live(row: RouteChange, before: BrokerLive | None) -> BrokerLive:
         registration_hash=row.registration_hash or "",
         holders=before.holders if before else {},
     )
+
+
+def _registration(row: RouteChange) -> RetainedRegistration:
+    return RetainedRegistration(row.registration_hash or "", row.broker_id or 0, row.value or "")
 
 
 def _with_holder(live: BrokerLive | None, row: RouteChange) -> BrokerLive:

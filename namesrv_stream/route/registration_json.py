@@ -33,7 +33,7 @@ def registration_fields(registration: Registration) -> dict[str, Any]:
         "enable_acting_master": registration.enable_acting_master,
         "zone_name": registration.zone_name,
         "registration_hash": registration.registration_hash,
-        "topics": {t: list(q) for t, q in registration.topics.items()},
+        "topics": dict(zip(registration.topics, map(list, registration.topics.values()), strict=True)),
         "filter_servers": None if registration.filter_servers is None else list(registration.filter_servers),
     }
     if registration.topic_mappings is not None:
@@ -42,8 +42,10 @@ def registration_fields(registration: Registration) -> dict[str, Any]:
 
 
 def encode_registration(registration: Registration) -> str:
-    """JSON text of ``registration_fields``."""
-    return orjson.dumps(registration_fields(registration)).decode()
+    """JSON text of ``registration_fields``; written once, for a registration does not change."""
+    if registration.written is None:
+        object.__setattr__(registration, "written", orjson.dumps(registration_fields(registration)).decode())
+    return registration.written or ""
 
 
 def registration_from(fields: Mapping[str, Any]) -> Registration:
@@ -65,7 +67,7 @@ def registration_from(fields: Mapping[str, Any]) -> Registration:
         enable_acting_master=_optional(fields, "enable_acting_master", bool),
         zone_name=_optional(fields, "zone_name", str),
         registration_hash=_optional(fields, "registration_hash", str) or "",
-        topics={intern(t): queue_data_from(q, f"topics.{t}") for t, q in require(fields, "topics", dict).items()},
+        topics=_topics(require(fields, "topics", dict)),
         filter_servers=None if filter_servers is None else tuple(_texts(filter_servers, "filter_servers")),
         topic_mappings=None if mappings is None else {t: mapping_from(m) for t, m in mappings.items()},
     )
@@ -89,6 +91,23 @@ def queue_data_from(value: Any, where: str) -> QueueData:
     if not isinstance(value, list) or len(value) not in (3, 4) or not all(_is_int32(n) for n in value):
         raise EventDecodeError(f"{where}: expected [readQueueNums, writeQueueNums, perm, topicSysFlag]")
     return shared_queue_data(value[0], value[1], value[2], value[3] if len(value) == 4 else 0)
+
+
+def _topics(values: Mapping[str, Any]) -> Mapping[str, QueueData]:
+    """All topics; of the few shapes that they have each is judged once."""
+    shapes: dict[tuple[int, int, int, int], QueueData] = {}
+    topics: dict[str, QueueData] = {}
+    for topic, value in values.items():
+        shape = None
+        if type(value) is list and len(value) == 4:
+            read, write, perm, flag = value
+            # True and 1.0 are equal to 1, and are none of ours.
+            if type(read) is int and type(write) is int and type(perm) is int and type(flag) is int:
+                shape = shapes.get((read, write, perm, flag))
+                if shape is None:
+                    shape = shapes[read, write, perm, flag] = queue_data_from(value, f"topics.{topic}")
+        topics[intern(topic)] = queue_data_from(value, f"topics.{topic}") if shape is None else shape
+    return topics
 
 
 def mapping_fields(info: TopicQueueMappingInfo) -> dict[str, Any]:

@@ -110,7 +110,7 @@ def _heard(group: BrokerGroup, event: BrokerHeartbeat, drops_absent: bool) -> Br
         return group
     retained = group.registrations.get(event.live_key)
     if retained is not None and retained.registration_hash == event.registration_hash:
-        return _applied(group, BrokerRegistered(event.origin, retained), drops_absent)
+        return _applied(group, BrokerRegistered(event.origin, retained.read()), drops_absent)
     held = _holder(group, event.live_key, event.origin.server_id)
     if held is None:
         return group

@@ -76,7 +76,7 @@ def analyse_log(
     """
     snapshot = load_snapshot(settings.data.tables_dir)
     elsewhere = {
-        LeaseKey(group.broker_name, key): registration
+        LeaseKey(group.broker_name, key): registration.read()
         for group in snapshot.table.groups.values()
         for key, registration in group.registrations.items()
     }

@@ -37,6 +37,7 @@ from namesrv_stream.route.model import (
     Registration,
     TopicQueueMappingInfo,
 )
+from namesrv_stream.route.retained import retained
 from namesrv_stream.route.settings import SettingValue
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
@@ -157,7 +158,7 @@ def groups(draw: st.DrawFn, names: st.SearchStrategy[str] = _NAMES) -> BrokerGro
     values: dict[str, Any] = {
         "lives": draw(st.dictionaries(_KEYS, lives, max_size=3)),
         "topic_mappings": draw(st.dictionaries(_TOPICS, _small_mappings(), max_size=2)),
-        "registrations": draw(st.dictionaries(_KEYS, _small_registrations(), max_size=2)),
+        "registrations": draw(st.dictionaries(_KEYS, _small_registrations().map(retained), max_size=2)),
     }
     addrs = draw(st.dictionaries(_IDS, _ADDRS, max_size=3))
     if addrs:

@@ -17,6 +17,7 @@ from namesrv_stream.route.group import (
     wipe_write_perm,
 )
 from namesrv_stream.route.model import DataVersion, Holder, QueueData, Registration
+from namesrv_stream.route.retained import retained
 from tests.support.builders import BASE, HOLDER, NAME, READ_ONLY, RW, a_key, a_mapping, a_registration, topics_of
 
 MASTER = "10.0.0.1:10911"
@@ -99,7 +100,7 @@ def test_one_topic_does_not_replace_the_retained_registration() -> None:
 
     group = after(full, a_registration(topics={"new": RW}, data_version=V2))
 
-    assert group.registrations == {full.live_key: full}
+    assert group.registrations == {full.live_key: retained(full)}
 
 
 # ---- topics and DataVersion ----
@@ -372,7 +373,7 @@ def test_the_last_broker_takes_name_topics_and_clusters_along() -> None:
 
 
 def test_the_registration_is_retained() -> None:
-    assert unregister(after(a_registration()), a_key()).registrations == {a_key(): a_registration()}
+    assert unregister(after(a_registration()), a_key()).registrations == {a_key(): retained(a_registration())}
 
 
 def test_unregistering_is_by_address_whatever_the_id() -> None:

@@ -1,5 +1,8 @@
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from namesrv_stream.errors import EventDecodeError
 from namesrv_stream.route.model import Registration, TopicQueueMappingInfo
@@ -10,6 +13,7 @@ from namesrv_stream.route.registration_json import (
     encode_registration,
     mapping_fields,
     mapping_from,
+    queue_data_from,
     registration_fields,
     registration_from,
 )
@@ -52,3 +56,19 @@ def test_optional_fields_may_be_absent() -> None:
     registration = registration_from(fields)
 
     assert (registration.timeout_ms, registration.enable_acting_master, registration.filter_servers) == (None,) * 3
+
+
+@given(st.lists(st.lists(st.sampled_from([0, 1, True, 1.0, 4, 2**31, "1", None]), max_size=5), max_size=4))
+def test_each_topic_is_judged_by_itself_whatever_came_before(values: list[list[object]]) -> None:
+    topics = {f"t{i}": value for i, value in enumerate(values)}
+    fields = registration_fields(a_registration()) | {"topics": topics}
+    assert _outcome(lambda: registration_from(fields).topics) == _outcome(
+        lambda: {topic: queue_data_from(value, f"topics.{topic}") for topic, value in topics.items()}
+    )
+
+
+def _outcome(read: Callable[[], object]) -> object:
+    try:
+        return read()
+    except EventDecodeError as error:
+        return error.reason
