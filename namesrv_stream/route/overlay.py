@@ -76,13 +76,15 @@ class Overlay(Generic[Key, State]):
 
     def settle(self, next_offsets: Mapping[int, int]) -> list[Key]:
         """Forget the events that the committed rows include; returns the keys on which they were pending."""
-        settled = []
-        for key, layer in self._layers.items():
-            rest = [p for p in layer.pending if not p.is_covered(next_offsets)]
-            if len(rest) < len(layer.pending):
-                layer.pending = rest
-                settled.append(key)
-        return settled
+        return [key for key in self._layers if self.settle_key(key, next_offsets)]
+
+    def settle_key(self, key: Key, next_offsets: Mapping[int, int]) -> bool:
+        """Likewise with one key, which has a layer; False if none of them was pending on it."""
+        layer = self._layers[key]
+        rest = [p for p in layer.pending if not p.is_covered(next_offsets)]
+        is_settled = len(rest) < len(layer.pending)
+        layer.pending = rest
+        return is_settled
 
     def take(self, key: Key) -> Layer[State]:
         """The layer of ``key``, to be shown anew; it ends here where nothing is pending any more."""

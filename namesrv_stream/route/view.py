@@ -11,8 +11,8 @@ all groups that it changes, on those that have events pending already, and on th
 the log may have a part before it and another behind.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
+from typing import Final
 
 from namesrv_stream.route.changes import ChangeKind, RouteChange
 from namesrv_stream.route.close_guard import CloseGuard
@@ -37,11 +37,8 @@ from namesrv_stream.route.view_rules import Settings, group_after, settings_afte
 __all__ = ["Pending", "RouteView"]
 
 
-class _Stale(NamedTuple):
-    """What is to be rebuilt after a commit."""
-
-    partitions: list[int]
-    names: list[str]
+#: Rows that one step sorts by group: a few milliseconds.
+_ROWS_SORTED_A_STEP: Final = 20_000
 
 
 class RouteView:
@@ -50,6 +47,7 @@ class RouteView:
     Attributes:
         table: Committed rows plus pending events.
         next_offsets: Kafka partition to the first offset that the committed rows do not cover.
+        is_halfway: Some groups are of a commit whose offsets are not reached yet: between two of its steps.
         on_group_changed: Told of a group before and after it got other broker addresses, unless by a reload.
     """
 
@@ -62,6 +60,7 @@ class RouteView:
     ) -> None:
         self.table = table or RouteTable()
         self.next_offsets = dict(next_offsets or {})
+        self.is_halfway = False
         self.on_group_changed: Callable[[BrokerGroup, BrokerGroup], None] | None = None
         self._partitions = partitions
         self._groups: Overlay[str, BrokerGroup] = Overlay()
@@ -138,15 +137,30 @@ class RouteView:
 
     def commit(self, changes: Iterable[RouteChange], next_offsets: Mapping[int, int]) -> set[str]:
         """Take over committed rows; returns the topics whose route may have changed."""
-        self.next_offsets.update(next_offsets)
-        touched, stale = self._take_over(changes)
-        self._broadcasts.settle(self.next_offsets)
-        self._closes.settle(self.next_offsets, self.table)
-        for partition in dict.fromkeys([*stale.partitions, *self._settings.settle(self.next_offsets)]):
-            self._rebuild_settings(partition)
-        for name in dict.fromkeys([*stale.names, *self._groups.settle(self.next_offsets)]):
-            touched |= self._rebuild_group(name)
-        return touched | self._namespaces.settle(self.table, self.next_offsets)
+        return {topic for touched in self.commit_in_steps(changes, next_offsets) for topic in touched}
+
+    def commit_in_steps(
+        self, changes: Iterable[RouteChange], next_offsets: Mapping[int, int], rows_a_step: int = 1_000
+    ) -> Iterator[Collection[str]]:
+        """Take over committed rows in steps of milliseconds, between which the view may be read and take events in.
+
+        Each group goes from what it was to what the commit makes of it in one step, with what is pending on it; all
+        else, and the offsets, with the last one. Until then ``is_halfway``.
+
+        Args:
+            changes: Of one commit.
+            next_offsets: Kafka partition to the first offset that the rows do not cover.
+            rows_a_step: How many are applied in one, about.
+
+        Yields:
+            The topics whose route may have changed since the step before; the last ones when all is taken over.
+        """
+        was_halfway, self.is_halfway = self.is_halfway, True
+        try:
+            touched = yield from self._commit_groups(changes, next_offsets, rows_a_step)
+        finally:
+            self.is_halfway = was_halfway
+        yield touched
 
     def reload(self, table: RouteTable, next_offsets: Mapping[int, int]) -> None:
         """Replace all committed rows; pending events are applied anew."""
@@ -241,37 +255,69 @@ class RouteView:
 
     # ---- rows ----
 
-    def _take_over(self, changes: Iterable[RouteChange]) -> tuple[set[str], "_Stale"]:
-        """Put rows into the table, or beneath what is pending; returns touched topics and what is to be rebuilt."""
+    def _commit_groups(
+        self, changes: Iterable[RouteChange], next_offsets: Mapping[int, int], rows_a_step: int
+    ) -> Generator[Collection[str], None, set[str]]:
         rows_of_name: dict[str, list[RouteChange]] = {}
-        direct: list[RouteChange] = []
-        stale = _Stale([], [])
-        changed_settings: set[int] = set()
-        for row in changes:
+        others: list[RouteChange] = []
+        for number, row in enumerate(changes, 1):
             if row.kind in GROUP_KINDS:
                 rows_of_name.setdefault(row.broker_name or "", []).append(row)
-            elif row.kind == ChangeKind.KV and self._namespaces.take_over(row):
-                continue
-            elif row.kind == ChangeKind.SETTING and row.partition in self._settings:
-                settings = self._settings[row.partition]
-                settings.committed = apply_to_settings(settings.committed, [row])
-                stale.partitions.append(row.partition)
             else:
-                direct.append(row)
-            if row.kind == ChangeKind.SETTING:
-                changed_settings.add(row.partition)
-        touched = apply(self.table, direct)
+                others.append(row)
+            if number % _ROWS_SORTED_A_STEP == 0:
+                yield ()
+        reached = {**self.next_offsets, **next_offsets}
+        touched: set[str] = set()
+        count = 0
         for name, rows in rows_of_name.items():
-            self._enter(name)
-            if name in self._groups:
-                group = self._groups[name]
-                group.committed = apply_to_group(group.committed, rows)
-                stale.names.append(name)
+            group = self.committed_group(name)
+            for begin in range(0, len(rows), rows_a_step):
+                part = rows[begin : begin + rows_a_step]
+                group = apply_to_group(group, part)
+                count += len(part)
+                if count >= rows_a_step:
+                    yield touched
+                    touched, count = set(), 0
+            touched |= self._commit_group(group, reached)
+        return touched | self._commit_others(others, next_offsets)
+
+    def _commit_group(self, group: BrokerGroup, next_offsets: Mapping[int, int]) -> set[str]:
+        """Show a group as the rows below these offsets have it, with what is pending behind them."""
+        name = group.broker_name
+        self._enter(name)
+        if name not in self._groups:
+            return self._show_group(group)
+        self._groups[name].committed = group
+        self._groups.settle_key(name, next_offsets)
+        return self._rebuild_group(name)
+
+    def _commit_others(self, changes: Iterable[RouteChange], next_offsets: Mapping[int, int]) -> set[str]:
+        """Take over the rows of no group, and forget the events that the commit includes."""
+        self.next_offsets.update(next_offsets)
+        direct: list[RouteChange] = []
+        settings_of: dict[int, list[RouteChange]] = {}
+        for row in changes:
+            if row.kind == ChangeKind.SETTING:
+                settings_of.setdefault(row.partition, []).append(row)
+            elif not (row.kind == ChangeKind.KV and self._namespaces.take_over(row)):
+                direct.append(row)
+        stale = []
+        for partition, rows in settings_of.items():
+            if partition in self._settings:
+                self._settings[partition].committed = apply_to_settings(self._settings[partition].committed, rows)
+                stale.append(partition)
             else:
-                touched |= self._show_group(apply_to_group(self.table.group(name), rows))
-        if changed_settings:
-            stale.names.extend(n for n in self._groups if self._partition_of(n) in changed_settings)
-        return touched, stale
+                direct += rows
+        touched = apply(self.table, direct)
+        self._broadcasts.settle(self.next_offsets)
+        self._closes.settle(self.next_offsets, self.table)
+        for partition in dict.fromkeys([*stale, *self._settings.settle(self.next_offsets)]):
+            self._rebuild_settings(partition)
+        judged_anew = [name for name in self._groups if self._partition_of(name) in settings_of]
+        for name in dict.fromkeys([*judged_anew, *self._groups.settle(self.next_offsets)]):
+            touched |= self._rebuild_group(name)
+        return touched | self._namespaces.settle(self.table, self.next_offsets)
 
     # ---- what is shown ----
 

@@ -1,14 +1,17 @@
 """One TCP connection of a broker, client or tool: bytes in, answers out.
 
 Answers to what one read brought go out in few writes; a peer that does not read them gets no further ones, however
-many it asked for. A frame that breaks the protocol closes this connection and nothing else; the sound frames before it
-are answered. No answer is ever written to a oneway request. The answer to an operator's change waits until the change
-is in the log; others may overtake it, and a connection that we close ourselves stays until it is given.
+many it asked for. A dear request, such as a registration of many topics, takes its turn among those of all connections,
+one in a turn of the event loop, so that other peers' questions wait for one at most; what its peer asks behind it is
+read when it is answered. A frame that breaks the protocol closes this connection and nothing else; the sound frames
+before it are answered. No answer is ever written to a oneway request. The answer to an operator's change waits until
+the change is in the log; others may overtake it, and a connection that we close ourselves stays until it is given.
 """
 
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Iterator
 from ipaddress import IPv6Address, ip_address
 from time import perf_counter_ns
 from typing import Final, Protocol, cast
@@ -28,6 +31,7 @@ from namesrv_stream.route.events import BrokerHeartbeat, BrokerRegistered, Origi
 from namesrv_stream.route.fold_state import LeaseKey
 from namesrv_stream.server.gateway import Gateway
 from namesrv_stream.server.request_figures import RequestFigures
+from namesrv_stream.server.turns import Turns
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +39,8 @@ logger = logging.getLogger(__name__)
 IDLE: Final = "idle for too long"
 #: Answers are gathered up to so many bytes before they are written.
 _GATHERED_BYTES: Final = 64 * 1024
+#: Longer requests are dear. The longest question has some hundred bytes; 2,000 topics take 20 kB if they are deflated.
+_DEAR_BYTES: Final = 16 * 1024
 #: First byte of a TLS handshake record; that of a frame is 0.
 _TLS_HANDSHAKE: Final = 0x16
 
@@ -71,6 +77,7 @@ class RemotingConnection(asyncio.Protocol):
         write_buffer_bytes: int,
         origin: Origin,
         figures: RequestFigures,
+        turns: Turns,
     ) -> None:
         self.connection_id = connection_id
         self.active_ms = gateway.observed_ms
@@ -81,6 +88,7 @@ class RemotingConnection(asyncio.Protocol):
         self._owner = owner
         self._clock = clock
         self._figures = figures
+        self._turns = turns
         self._origin = origin._replace(connection_id=connection_id)
         self._buffer = FrameBuffer(max_frame_bytes)
         self._feed = self._feed_first
@@ -90,6 +98,7 @@ class RemotingConnection(asyncio.Protocol):
         self._write_buffer_bytes = write_buffer_bytes
         self._waiting: deque[bytes] = deque()  # frames to answer once the peer reads again
         self._is_paused = False
+        self._is_in_turn = False  # a dear request; what waits is behind it
         self._is_broken = False  # no byte behind ``_waiting`` means anything
         self._is_closing = False
         self._changes = 0  # of an operator, whose answers wait for the log
@@ -122,14 +131,12 @@ class RemotingConnection(asyncio.Protocol):
     def pause_writing(self) -> None:
         # Called from within a write, too. A peer that does not read its answers is not asked for further questions.
         self._is_paused = True
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.pause_reading()
+        self._pause_reading()
 
     def resume_writing(self) -> None:
         self._is_paused = False
         self._work()
-        if self._transport is not None and not (self._is_paused or self._transport.is_closing()):
-            self._transport.resume_reading()
+        self._resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_closing = True
@@ -189,8 +196,14 @@ class RemotingConnection(asyncio.Protocol):
         written: list[bytes] = []
         size = routes = 0
         began_ns = perf_counter_ns()
-        while self._waiting and not (self._is_paused or self._is_closing):
+        while self._waiting and not (self._is_paused or self._is_closing or self._is_in_turn):
             frame = self._waiting.popleft()
+            if len(frame) > _DEAR_BYTES:
+                self._write(written)
+                written, size = [], 0
+                self._is_in_turn = True
+                self._turns.add(self._answer_in_turn(frame, began_ns))
+                continue
             try:
                 answer = self._prepared.answer(frame)
                 if answer is None:
@@ -210,8 +223,25 @@ class RemotingConnection(asyncio.Protocol):
         self._write(written)
         if routes:
             self._figures.routes_answered(routes, perf_counter_ns() - began_ns)
-        if self._is_broken and not self._waiting and not self._is_closing:
+        if self._is_in_turn:
+            self._pause_reading()  # what came meanwhile would have to be kept
+        elif self._is_broken and not self._waiting and not self._is_closing:
             self.close("protocol error")
+
+    def _answer_in_turn(self, frame: bytes, began_ns: int) -> Iterator[None]:
+        """Answer a dear request, in its turn among all connections' ones, and then what waits behind it."""
+        yield from ()
+        try:
+            answer = None if self._is_closing else self._answer(frame, began_ns)
+            if answer is not None:
+                self._write([answer])
+        except RemotingError as error:
+            self._waiting.clear()
+            self._break(error)
+        finally:
+            self._is_in_turn = False
+        self._work()
+        self._resume_reading()
 
     def _break(self, error: RemotingError) -> None:
         if not self._is_broken:  # a second error of the same peer: the first one is told
@@ -277,6 +307,16 @@ class RemotingConnection(asyncio.Protocol):
                 self._registered[LeaseKey(event.registration.broker_name, event.registration.live_key)] = None
             elif isinstance(event, BrokerHeartbeat) and event.proof is Proof.REGISTRATION:
                 self._registered[LeaseKey(event.broker_name, event.live_key)] = None
+
+    def _pause_reading(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def _resume_reading(self) -> None:
+        if self._transport is None or self._transport.is_closing():
+            return
+        if not (self._is_paused or self._is_in_turn):
+            self._transport.resume_reading()
 
     def _write(self, written: list[bytes]) -> None:
         if written and self._transport is not None:

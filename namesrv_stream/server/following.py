@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from namesrv_stream.clock import Clock
@@ -14,6 +14,7 @@ from namesrv_stream.server.held_watch import HeldWatch
 from namesrv_stream.server.served_state import ServedState
 from namesrv_stream.server.served_view import ServedView
 from namesrv_stream.server.table_figures import TableFigures
+from namesrv_stream.server.turns import Turns
 from namesrv_stream.settings import Settings
 from namesrv_stream.snapshot import Snapshot, SnapshotFollower
 from namesrv_stream.tables import JobFigures
@@ -53,6 +54,7 @@ class Following:
         self._view = view
         self._state = state
         self._held_watch = held_watch
+        self._turns = Turns()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._follower = SnapshotFollower(
             settings.data.tables_dir,
@@ -78,28 +80,30 @@ class Following:
     def _on_commit(self, changes: list[RouteChange], next_offsets: Mapping[int, int]) -> None:
         if self._loop is not None:
             told = (changes, next_offsets, self._follower.version, self._follower.job)
-            self._loop.call_soon_threadsafe(self._committed, *told)
+            self._loop.call_soon_threadsafe(self._turns.add, self._committed(*told))
 
     def _on_reload(self, table: RouteTable, next_offsets: Mapping[int, int]) -> None:
         if self._loop is not None:
             follower = self._follower
             told = (table, next_offsets, follower.version, follower.table_id, follower.at_ms)
-            self._loop.call_soon_threadsafe(self._reloaded, *told)
+            self._loop.call_soon_threadsafe(self._turns.add, self._reloaded(*told))
 
-    # ---- on the event loop ----
+    # ---- on the event loop, one behind the other ----
 
     def _committed(
         self, changes: list[RouteChange], next_offsets: Mapping[int, int], version: int, job: JobFigures | None
-    ) -> None:
-        self._view.committed(changes, next_offsets)
+    ) -> Iterator[None]:
+        yield from self._view.committing(changes, next_offsets)
         self._state.moved(version)
+        self.feed.committed(changes, next_offsets)
+        yield
         self._held_watch.committed(changes)
         self.figures.committed(changes, job)
-        self.feed.committed(changes, next_offsets)
 
     def _reloaded(
         self, table: RouteTable, next_offsets: Mapping[int, int], version: int, table_id: str, at_ms: Mapping[int, int]
-    ) -> None:
+    ) -> Iterator[None]:
+        yield from ()
         self._view.reloaded(table, next_offsets)
         self._state.moved(version)
         self._held_watch.opened()

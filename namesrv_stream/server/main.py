@@ -40,6 +40,7 @@ from namesrv_stream.server.request_figures import RequestFigures
 from namesrv_stream.server.served_state import ServedState
 from namesrv_stream.server.served_view import ServedView
 from namesrv_stream.server.server_figures import ServerFigures
+from namesrv_stream.server.turns import Turns
 from namesrv_stream.settings import Settings, read_accounts, rocketmq_config
 from namesrv_stream.snapshot import load_snapshot
 
@@ -181,6 +182,7 @@ class _Server:
         """What makes the connection of a peer that has just arrived."""
         remoting = self._settings.remoting
         origin = Origin(self._identity.server_id, self._identity.server_epoch)
+        turns = Turns()
 
         def connect() -> RemotingConnection:
             return RemotingConnection(
@@ -194,6 +196,7 @@ class _Server:
                 remoting.write_buffer_bytes,
                 origin,
                 self._requests,
+                turns,
             )
 
         return connect

@@ -1,6 +1,8 @@
 """The server's view with all that depends on it: whatever changes it forgets the answers that this makes wrong."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
 
 from namesrv_stream.processor.name_server import NameServer, OptionChanges
 from namesrv_stream.processor.prepared import PreparedAnswers
@@ -13,6 +15,9 @@ from namesrv_stream.route.model import BrokerLive, Holder, LiveKey
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.route.view import Pending
 from namesrv_stream.server.identity import Identity
+
+#: Rows of a commit that are looked at in one step: some milliseconds.
+_ROWS_A_STEP: Final = 20_000
 
 
 class ServedView:
@@ -69,15 +74,22 @@ class ServedView:
         self._invalidate(self._server.view.commit((), {}))
 
     def committed(self, changes: list[RouteChange], next_offsets: Mapping[int, int]) -> None:
-        """Rows and offsets of one commit of the job."""
+        """Take over rows and offsets of one commit of the job."""
+        deque(self.committing(changes, next_offsets), maxlen=0)
+
+    def committing(self, changes: list[RouteChange], next_offsets: Mapping[int, int]) -> Iterator[None]:
+        """Likewise in steps, between which the view may be read and take events in."""
         memory, server_id = self._server.memory, self._identity.server_id
         expired: list[tuple[LeaseKey, Holder]] = []
         holders: dict[LeaseKey, Holder | None] = {}
-        for change in changes:
+        is_setting = False
+        for number, change in enumerate(changes, 1):
+            if number % _ROWS_A_STEP == 0:
+                yield
             if change.kind == ChangeKind.REGISTRATION_WANTED and change.server_id == server_id:
                 memory.wanted.add(_lease_key(change))
             elif change.kind == ChangeKind.SETTING:
-                memory.settled.clear()
+                is_setting = True
             elif change.kind == ChangeKind.BROKER_LIVE and change.gone:
                 memory.forget(_lease_key(change))
             elif change.kind == ChangeKind.HOLDER and change.server_id == server_id:
@@ -86,7 +98,12 @@ class ServedView:
                 if change.cause == Cause.EXPIRED and held is not None:
                     expired.append((key, held))
                 holders[key] = None if change.gone else Holder(change.server_epoch or 0, change.connection_id or 0)
-        self._invalidate(self._server.view.commit(changes, next_offsets))
+        for touched in self._server.view.commit_in_steps(changes, next_offsets):
+            self._invalidate(touched)
+            if self._server.view.is_halfway:
+                yield
+        if is_setting:
+            memory.settled.clear()
         for key, holder in expired:
             if holder.server_epoch == self._identity.server_epoch and not self.is_held(key, holder):
                 self._on_expired(holder.connection_id)

@@ -22,6 +22,7 @@ from namesrv_stream.server.outbox import GatewayLimits
 from namesrv_stream.server.records import Acked, OutRecord
 from namesrv_stream.server.request_figures import RequestFigures
 from namesrv_stream.server.served_view import ServedView
+from namesrv_stream.server.turns import Turns
 
 MAX_GAP_MS = 2_000
 TICK_MS = 500
@@ -232,6 +233,7 @@ class Rig:
         self.publisher = MemoryPublisher()
         self.publisher.gateway = self.gateway
         self.request_figures = RequestFigures()
+        self.turns = Turns()
         self._write_buffer_bytes = write_buffer_bytes
 
     def talk(self) -> None:
@@ -253,6 +255,7 @@ class Rig:
             self._write_buffer_bytes,
             Origin(*self.identity),
             self.request_figures,
+            self.turns,
         )
         transport.protocol = connection
         connection.connection_made(transport)

@@ -23,6 +23,7 @@ from namesrv_stream.server.changes.state_rows import StateAt, encoded_rows, stat
 from namesrv_stream.server.http.problems import POSITION_GONE, Problem
 from namesrv_stream.server.http_figures import HttpFigures
 from namesrv_stream.server.steps import Steps
+from namesrv_stream.server.turns import whole
 
 EVENT_STREAM: Final = "text/event-stream"
 _JSON: Final = "application/json"
@@ -81,7 +82,7 @@ class ChangesPage:
 
     async def state(self, request: Request) -> Response:
         """The committed state as rows, and the position from which changes go on from it."""
-        choice, state = _choice(request), self._state()
+        choice, state = _choice(request), await self._state()
         return StreamingResponse(self._state_json(state, choice), media_type=_JSON, headers=_NO_STORE)
 
     # ---- one answer ----
@@ -108,7 +109,7 @@ class ChangesPage:
         reason = "the follower has no position"
         while not self._feed.is_closed:
             if position is None:
-                state = self._state()
+                state = await self._state()
                 async for event in self._begin_anew(state, choice, reason):
                     yield event
                 position = state.position
@@ -149,7 +150,8 @@ class ChangesPage:
     def _follower(self, choice: Choice, position: Position) -> Follower:
         return Follower(self._feed, self._catch_up, choice, position, self._steps)
 
-    def _state(self) -> StateAt:
+    async def _state(self) -> StateAt:
+        await whole(self._view)
         return state_now(self._view, self._feed.end.generation, self._partitions)
 
     def _position(self, text: str | None) -> Position | None:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.event_json import encode_event, routing_key
 from namesrv_stream.route.events import (
     AcceptedEvent,
@@ -217,6 +218,17 @@ class World:
         return touched
 
     def _commit(self, partition: int, records: int) -> set[str]:
+        return self.view.commit(*self.next_commit(partition, records))
+
+    def commit_in_steps(self, partition: int, records: int, meanwhile: Iterable[Step]) -> None:
+        """Commit row by row, and take a step between two rows, as long as there are both."""
+        rows, next_offsets = self.next_commit(partition, records)
+        steps = iter(meanwhile)
+        for _ in self.view.commit_in_steps(rows, next_offsets, rows_a_step=1):
+            if self.view.is_halfway:
+                self.run(step for step in [next(steps, None)] if step is not None)
+
+    def next_commit(self, partition: int, records: int) -> tuple[list[RouteChange], dict[int, int]]:
         log, begin = self.logs[partition], self._committed[partition]
         end = self._committed[partition] = min(begin + records, len(log.records))
         # The producer hears of a record's offset before or after its rows are committed; here a little before.
@@ -224,7 +236,7 @@ class World:
             if offset in self._logged[partition]:
                 self._logged[partition][offset].position = (partition, offset)
         rows = [r for r in log.output.changes if begin <= r.offset < end]
-        return self.view.commit(rows, {partition: end})
+        return rows, {partition: end}
 
     def _reload(self) -> None:
         self.view.reload(self._committed_table(), dict(enumerate(self._committed)))
@@ -289,3 +301,33 @@ def test_the_view_is_the_committed_table_with_all_that_is_pending_applied_in_ord
         world.run([step])
 
         assert content(world.view.table) == content(world.expected())
+
+
+@settings(max_examples=300)
+@given(st.lists(EVENTS | FOREIGN | OUTAGES, max_size=12), COMMITS, st.lists(EVENTS | FOREIGN | OUTAGES, max_size=8))
+def test_what_comes_in_the_middle_of_a_commit_makes_no_difference_to_its_end(
+    steps: list[Step], commit: Commit, meanwhile: list[Step]
+) -> None:
+    world = World()
+    world.run([*REGISTERED, *steps])
+    world.commit_in_steps(*commit, meanwhile)
+
+    assert not world.view.is_halfway
+    assert content(world.view.table) == content(world.expected())
+
+
+@settings(max_examples=200)
+@given(st.lists(EVENTS | FOREIGN | OUTAGES, max_size=12), COMMITS)
+def test_in_the_middle_of_a_commit_each_group_is_as_before_or_as_after(steps: list[Step], commit: Commit) -> None:
+    whole, halved = World(), World()
+    for world in (whole, halved):
+        world.run([*REGISTERED, *steps])
+    rows, next_offsets = halved.next_commit(*commit)
+    before = dict(halved.view.table.groups)
+    whole.view.commit(*whole.next_commit(*commit))
+    after = whole.view.table.groups
+
+    for _ in halved.view.commit_in_steps(rows, next_offsets, rows_a_step=1):
+        for name in ("broker-a", "broker-b"):
+            assert halved.view.table.groups.get(name) in (before.get(name), after.get(name))
+    assert content(halved.view.table) == content(whole.view.table)
