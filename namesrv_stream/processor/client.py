@@ -6,13 +6,36 @@ name server, is not served: no broker can register in it, and a proxy of routes 
 Source: rocketmq 5.3.3, ClientRequestProcessor and DefaultRequestProcessor; nameserver.md §5.2, §5.4, §5.5.
 """
 
+from typing import NamedTuple
+
 from namesrv_stream.errors import RequestRefused, TopicNotExist
 from namesrv_stream.processor.name_server import Answer, Call, NameServer
-from namesrv_stream.processor.route_body import encode_topic_route
 from namesrv_stream.remoting.codes import V4_9_4, ResponseCode
-from namesrv_stream.remoting.command import response_to
+from namesrv_stream.remoting.command import RemotingCommand, response_to
 from namesrv_stream.remoting.headers import GetRouteInfoRequestHeader
-from namesrv_stream.route.topic_route import in_zone
+
+
+class RouteQuery(NamedTuple):
+    """What a route query asks for.
+
+    Attributes:
+        topic: None where it is missing.
+        strict: In the strict JSON form, or in the legacy one.
+        zone_name: Without brokers of other zones; None for all.
+    """
+
+    topic: str | None
+    strict: bool
+    zone_name: str | None
+
+
+def route_query(request: RemotingCommand) -> RouteQuery:
+    """What a request 105 asks for."""
+    header = GetRouteInfoRequestHeader.from_ext_fields(request.ext_fields)
+    if header.zone_mode and (header.zone_name or "").strip():
+        # The zone filter writes the legacy form whatever the client asked for.
+        return RouteQuery(header.topic, strict=False, zone_name=header.zone_name)
+    return RouteQuery(header.topic, request.version >= V4_9_4 or header.accept_standard_json_only, zone_name=None)
 
 
 def get_route_info_by_topic(server: NameServer, call: Call) -> Answer:
@@ -25,20 +48,14 @@ def get_route_info_by_topic(server: NameServer, call: Call) -> Answer:
     options = server.options
     if options.need_wait_for_service and call.now_ms - server.started_ms < options.wait_seconds_for_service * 1_000:
         raise RequestRefused("name server not ready")
-    header = GetRouteInfoRequestHeader.from_ext_fields(call.request.ext_fields)
-    if header.topic is None:
+    query = route_query(call.request)
+    if query.topic is None:
         raise TopicNotExist("null")  # Java's word for it
-    strict = call.request.version >= V4_9_4 or header.accept_standard_json_only
-    with_order = options.order_message_enable
-    zone_name = header.zone_name or ""
-    if header.zone_mode and zone_name.strip():
-        # The zone filter writes the legacy form whatever the client asked for.
-        route = server.answers.route(header.topic, with_order=with_order)
-        body = None if route is None else encode_topic_route(in_zone(route, zone_name), strict=False)
-    else:
-        body = server.answers.route_body(header.topic, strict=strict, with_order=with_order)
+    body = server.answers.route_body(
+        query.topic, strict=query.strict, with_order=options.order_message_enable, zone_name=query.zone_name
+    )
     if body is None:
-        raise TopicNotExist(header.topic)
+        raise TopicNotExist(query.topic)
     return Answer(response_to(call.request, ResponseCode.SUCCESS, body=body))
 
 

@@ -1,56 +1,79 @@
-"""The fast path of route queries: requests that differ in ``opaque`` only have answers that differ in it only.
+"""The fast path of route queries: requests that differ in topic and ``opaque`` only are answered without being decoded.
 
-A client asks for the same topic again and again with the same header but for the correlation id. The frame without
-that number is the key; the answer's frame is kept in two halves around it. What is kept came from the general path,
-and a frame is kept only if ``"opaque":`` stands in it exactly once and another number there decodes to the same
-request with that opaque, so the two paths cannot disagree.
+A client asks with the same header again and again but for the topic and the correlation id. The frame without these two
+is the key; what is kept is what such a request asks for, and the answer's header in two halves around the
+opaque. It came from the general path, and is kept only if another topic and another number in these places decode to
+the same request with that topic and that opaque, so the two paths cannot disagree. The body is made for each answer.
 """
 
 import struct
-from collections.abc import Iterable
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from namesrv_stream.errors import HeaderDecodeError
+from namesrv_stream.processor.client import RouteQuery, route_query
+from namesrv_stream.processor.name_server import NameServer
 from namesrv_stream.remoting.codes import RequestCode, ResponseCode, SerializeType
 from namesrv_stream.remoting.command import RemotingCommand
 from namesrv_stream.remoting.frame import decode_frame, encode_frame
 
 _OPAQUE: Final = b'"opaque":'
-#: Bytes of keys and answers at which all are forgotten: routes of some 50,000 topics, asked for by one client release.
-_MAX_BYTES: Final = 64 << 20
+_TOPIC: Final = b'"topic":"'
+#: Forms of requests at which all are forgotten; a release of a client has one or two.
+_MAX_FORMS: Final = 1_000
 #: Larger numbers do not fit 32 bits: the general path judges them.
 _MAX_OPAQUE: Final = b"2147483647"
 _ZERO: Final = ord("0")
 _LENGTHS: Final = struct.Struct(">II")
 
 
-class PreparedAnswers:
-    """Answers of GET_ROUTEINFO_BY_TOPIC by the bytes of their request."""
+class _Form(NamedTuple):
+    """How requests of one form are answered.
 
-    def __init__(self) -> None:
-        self._answers: dict[bytes, tuple[int, int, bytes, bytes]] = {}
-        self._keys_of_topic: dict[str, list[bytes]] = {}
-        self._bytes = 0
+    Attributes:
+        query: What they ask for, but for the topic.
+        header_bytes: Of the answer's header, without the opaque's digits.
+        head: Of that header, up to the opaque.
+        tail: What follows it.
+    """
+
+    query: RouteQuery
+    header_bytes: int
+    head: bytes
+    tail: bytes
+
+
+class PreparedAnswers:
+    """Answers of GET_ROUTEINFO_BY_TOPIC by the form of their request."""
+
+    def __init__(self, server: NameServer) -> None:
+        self._server = server
+        self._forms: dict[bytes, _Form] = {}
 
     def answer(self, frame: bytes) -> bytes | None:
-        """The whole answer to a request frame (both without and with length prefix, respectively); None if unknown."""
-        start = frame.find(_OPAQUE) + 9
-        end = frame.find(b",", start)
-        if start < 9 or int.from_bytes(frame[:4], "big") != len(frame) - 4:
+        """The answer to a request frame (with and without length prefix, respectively); None for the general path."""
+        cut = _cut(frame)
+        if cut is None:
             return None
-        kept = self._answers.get(frame[4:start] + frame[end:])
-        if kept is None:
+        key, written_topic, opaque = cut
+        form = self._forms.get(key)
+        if form is None or not _is_canonical(opaque):
             return None
-        opaque = frame[start:end]
-        if not _is_canonical(opaque):
+        topic = written_topic.decode("ascii", "replace")
+        if not _is_plain(topic):
             return None
-        total, header, head, tail = kept
-        digits = len(opaque)
-        return _LENGTHS.pack(total + digits, header + digits) + head + opaque + tail
+        server, query = self._server, form.query
+        body = server.answers.route_body(
+            topic, strict=query.strict, with_order=server.options.order_message_enable, zone_name=query.zone_name
+        )
+        if body is None:
+            return None
+        header_bytes = form.header_bytes + len(opaque)
+        lengths = _LENGTHS.pack(4 + header_bytes + len(body), header_bytes)
+        return b"%b%b%b%b%b" % (lengths, form.head, opaque, form.tail, body)
 
     def keep(self, frame: bytes, request: RemotingCommand, response: RemotingCommand) -> None:
-        """Keep the answer to a route query, if it is of the plain kind."""
+        """Learn how requests of this form are answered, if it is of the plain kind."""
         if (
             request.code != RequestCode.GET_ROUTEINFO_BY_TOPIC
             or request.serialize_type is not SerializeType.JSON
@@ -58,51 +81,59 @@ class PreparedAnswers:
             or response.code != ResponseCode.SUCCESS
             or request.is_oneway
             or request.body
-            or request.opaque < 0
-            or frame.count(_OPAQUE) != 1
         ):
             return
-        digits = str(request.opaque).encode()
-        start = frame.find(_OPAQUE) + 9
-        end = frame.find(b",", start)
-        if frame[start:end] != digits or not _is_canonical(digits) or not _is_opaque_at(frame, start, end, request):
+        cut, query = _cut(frame), route_query(request)
+        if cut is None or not _differs_there_only(frame, *cut[1:], request):
             return
-        written = encode_frame(response)
-        at = written.find(_OPAQUE) + 9
-        total, header = _LENGTHS.unpack_from(written)
-        key = frame[4:start] + frame[end:]
-        size = len(key) + len(written) - len(digits)
-        if self._bytes + size > _MAX_BYTES:
-            self.clear()
-        self._bytes += size
-        self._answers[key] = (total - len(digits), header - len(digits), written[8:at], written[at + len(digits) :])
-        topic = (request.ext_fields or {}).get("topic", "")
-        self._keys_of_topic.setdefault(topic, []).append(key)
-
-    def invalidate(self, topics: Iterable[str]) -> None:
-        """Forget the answers about ``topics``."""
-        if not self._keys_of_topic:
-            return
-        for topic in topics:
-            for key in self._keys_of_topic.pop(topic, ()):
-                kept = self._answers.pop(key, None)
-                if kept is not None:
-                    self._bytes -= len(key) + kept[0] + 4
+        if len(self._forms) >= _MAX_FORMS:
+            self._forms.clear()
+        written = encode_frame(replace(response, opaque=0, body=None))[8:]
+        at = written.find(_OPAQUE) + len(_OPAQUE)
+        self._forms[cut[0]] = _Form(query, len(written) - 1, written[:at], written[at + 1 :])
 
     def clear(self) -> None:
-        self._bytes = 0
-        self._answers.clear()
-        self._keys_of_topic.clear()
+        """Forget all forms: the server answers by other options."""
+        self._forms.clear()
 
 
-def _is_opaque_at(frame: bytes, start: int, end: int, request: RemotingCommand) -> bool:
-    """Whether the number there is the opaque, and not in a comment, an ext field, or overridden behind."""
-    other = (request.opaque + 1) % 10
-    header = frame[4:start] + str(other).encode() + frame[end:]
+def _cut(frame: bytes) -> tuple[bytes, bytes, bytes] | None:
+    """The frame without topic and opaque, and these two, where they stand in a header without a body behind it."""
+    topic_at = frame.find(_TOPIC) + 9
+    topic_end = frame.find(b'"', topic_at)
+    opaque_at = frame.find(_OPAQUE) + 9
+    opaque_end = frame.find(b",", opaque_at)
+    if topic_at < 9 or opaque_at < 9 or int.from_bytes(frame[:4], "big") != len(frame) - 4:
+        return None
+    if topic_at <= topic_end < opaque_at <= opaque_end:
+        key = frame[4:topic_at] + frame[topic_end:opaque_at] + frame[opaque_end:]
+    elif opaque_at <= opaque_end < topic_at <= topic_end:
+        key = frame[4:opaque_at] + frame[opaque_end:topic_at] + frame[topic_end:]
+    else:
+        return None
+    return key, frame[topic_at:topic_end], frame[opaque_at:opaque_end]
+
+
+def _differs_there_only(frame: bytes, written_topic: bytes, opaque: bytes, request: RemotingCommand) -> bool:
+    """Whether topic and opaque are what stands there: in no comment, no other object, not overridden behind."""
+    ext_fields = request.ext_fields or {}
+    topic = ext_fields.get("topic")
+    if topic != written_topic.decode("ascii", "replace") or not _is_plain(topic):
+        return False
+    if not _is_canonical(opaque) or str(request.opaque).encode() != opaque:
+        return False
+    other = replace(request, opaque=(request.opaque + 1) % 10, ext_fields={**ext_fields, "topic": topic + "-"})
+    header = frame[4:].replace(_TOPIC + written_topic, _TOPIC + written_topic + b"-", 1)
+    header = header.replace(_OPAQUE + opaque, _OPAQUE + str(other.opaque).encode(), 1)
     try:
-        return decode_frame(len(header).to_bytes(4, "big") + header) == replace(request, opaque=other)
+        return decode_frame(len(header).to_bytes(4, "big") + header) == other
     except HeaderDecodeError:
         return False
+
+
+def _is_plain(topic: str) -> bool:
+    """Whether a name means itself between quotes."""
+    return topic.isascii() and topic.isprintable() and "\\" not in topic
 
 
 def _is_canonical(opaque: bytes) -> bool:

@@ -1,46 +1,67 @@
-"""Encoded routes, kept per topic until something in them changes."""
+"""The bodies that tell routes and clusters, as fast as they can be made."""
 
-from collections.abc import Iterable
 from dataclasses import replace
+from typing import Final
 
 from namesrv_stream.processor import route_body
+from namesrv_stream.processor.route_fragments import RouteFragments
 from namesrv_stream.remoting.headers import ORDER_TOPIC_CONFIG
-from namesrv_stream.route.topic_route import TopicRoute, pickup_topic_route
+from namesrv_stream.route.topic_route import TopicRoute, in_zone, may_act, pickup_topic_route
 from namesrv_stream.route.view import RouteView
+
+#: Of whole bodies; beyond, a body is put together for each answer, in some microseconds.
+_MAX_BYTES: Final = 8 << 20
 
 
 class RouteAnswers:
     """The bodies of GET_ROUTEINFO_BY_TOPIC in both JSON forms, and of GET_BROKER_CLUSTER_INFO.
 
-    A put or delete of a KV entry touches the topic of the entry's name, as a registration touches its topics.
-
     Attributes:
-        support_acting_master: Whether a slave stands in for its group's missing master; ``clear`` after a change.
+        support_acting_master: Whether a slave stands in for its group's missing master.
     """
 
     def __init__(self, view: RouteView, *, support_acting_master: bool = False) -> None:
         self.support_acting_master = support_acting_master
         self._view = view
-        self._bodies: dict[str, dict[tuple[bool, bool], bytes]] = {}
+        self._fragments = {strict: RouteFragments(strict=strict) for strict in (True, False)}
+        self._version = view.table.version
+        self._bodies: dict[tuple[str, bool], bytes] = {}  # since the last change of any group
+        self._bytes = 0
         self._cluster_info: tuple[int, bytes] | None = None
 
     def route(self, topic: str, *, with_order: bool = False) -> TopicRoute | None:
         """The route of ``topic``, on request with its order of queues as an operator put it into the KV table."""
         route = pickup_topic_route(self._view.table, topic, support_acting_master=self.support_acting_master)
-        if route is None or not with_order:
-            return route
-        return replace(route, order_topic_conf=self._view.table.kv.get(ORDER_TOPIC_CONFIG, {}).get(topic))
+        return route if route is None else replace(route, order_topic_conf=self._order_conf(topic, with_order))
 
-    def route_body(self, topic: str, *, strict: bool, with_order: bool = False) -> bytes | None:
-        """The encoded route; None where there is none. A topic without a route is not remembered."""
-        bodies = self._bodies.get(topic, {})
-        body = bodies.get((strict, with_order))
-        if body is None:
+    def route_body(
+        self, topic: str, *, strict: bool, with_order: bool = False, zone_name: str | None = None
+    ) -> bytes | None:
+        """The encoded route, on request without brokers of other zones than one; None where there is none."""
+        table = self._view.table
+        is_usual = not with_order and zone_name is None
+        if is_usual:
+            if table.version is not self._version:
+                self._forget()
+            body = self._bodies.get((topic, strict))
+            if body is not None:
+                return body
+        if not table.is_plain(topic):
             route = self.route(topic, with_order=with_order)
             if route is None:
                 return None
-            body = route_body.encode_topic_route(route, strict=strict)
-            self._bodies.setdefault(topic, {})[strict, with_order] = body
+            route = route if zone_name is None else in_zone(route, zone_name)
+            return route_body.encode_topic_route(route, strict=strict)
+        body = self._fragments[strict].body(
+            table,
+            topic,
+            with_acting=self.support_acting_master and may_act(topic),
+            order_conf=self._order_conf(topic, with_order),
+            zone_name=zone_name,
+        )
+        if is_usual and body is not None and self._bytes < _MAX_BYTES:
+            self._bytes += len(body)
+            self._bodies[topic, strict] = body
         return body
 
     def cluster_info_body(self) -> bytes:
@@ -50,11 +71,15 @@ class RouteAnswers:
             self._cluster_info = (version, route_body.encode_cluster_info(self._view.table))
         return self._cluster_info[1]
 
-    def invalidate(self, topics: Iterable[str]) -> None:
-        """Forget what was encoded of ``topics``."""
-        for topic in topics:
-            self._bodies.pop(topic, None)
-
     def clear(self) -> None:
-        self._bodies.clear()
+        """Forget all that was encoded: the view has another table, or answers by other options."""
         self._cluster_info = None
+        self._forget()
+
+    def _forget(self) -> None:
+        self._version = self._view.table.version
+        self._bodies.clear()
+        self._bytes = 0
+
+    def _order_conf(self, topic: str, with_order: bool) -> str | None:
+        return self._view.table.kv.get(ORDER_TOPIC_CONFIG, {}).get(topic) if with_order else None

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from namesrv_stream.remoting.fastjson import JavaMap, dumps_legacy, dumps_strict
-from namesrv_stream.route.model import DataVersion, TopicQueueMappingInfo
+from namesrv_stream.route.model import DataVersion, QueueData, TopicQueueMappingInfo
 from namesrv_stream.route.table import RouteTable
-from namesrv_stream.route.topic_route import BrokerData, TopicRoute
+from namesrv_stream.route.topic_route import BrokerData, TopicRoute, broker_data_of
 
 
 def encode_topic_route(route: TopicRoute, *, strict: bool) -> bytes:
@@ -15,31 +15,32 @@ def encode_topic_route(route: TopicRoute, *, strict: bool) -> bytes:
         "brokerDatas": [_broker_data(b) for b in route.broker_datas],
         "filterServerTable": JavaMap({a: list(f) for a, f in route.filter_server_table.items()}),
         "orderTopicConf": route.order_topic_conf,
-        "queueDatas": [
-            {
-                "brokerName": name,
-                "perm": q.perm,
-                "readQueueNums": q.read_queue_nums,
-                "topicSysFlag": q.topic_sys_flag,
-                "writeQueueNums": q.write_queue_nums,
-            }
-            for name, q in route.queue_datas.items()
-        ],
+        "queueDatas": [_queue_data(name, q) for name, q in route.queue_datas.items()],
         "topicQueueMappingByBroker": None
         if route.topic_queue_mapping is None
         else JavaMap({name: _mapping(info) for name, info in route.topic_queue_mapping.items()}),
     }
-    return dumps_strict(fields) if strict else dumps_legacy(fields)
+    return _dumps(fields, strict)
+
+
+def encode_broker_data(broker: BrokerData, *, strict: bool) -> bytes:
+    """An entry of a route's brokerDatas."""
+    return _dumps(_broker_data(broker), strict)
+
+
+def encode_queue_data(broker_name: str, queue_data: QueueData, *, strict: bool) -> bytes:
+    """An entry of a route's queueDatas."""
+    return _dumps(_queue_data(broker_name, queue_data), strict)
+
+
+def encode_order_conf(order_topic_conf: str, *, strict: bool) -> bytes:
+    """The value of a route's orderTopicConf."""
+    return _dumps(order_topic_conf, strict)
 
 
 def encode_cluster_info(table: RouteTable) -> bytes:
     """ClusterInfo, in the legacy form."""
-    brokers = {
-        g.broker_name: _broker_data(
-            BrokerData(g.broker_name, g.cluster, g.broker_addrs, g.enable_acting_master, g.zone_name)
-        )
-        for g in table.registered_groups()
-    }
+    brokers = {g.broker_name: _broker_data(broker_data_of(g)) for g in table.registered_groups()}
     clusters = {cluster: sorted(names) for cluster, names in table.clusters().items()}
     return dumps_legacy({"brokerAddrTable": JavaMap(brokers), "clusterAddrTable": JavaMap(clusters)})
 
@@ -68,6 +69,20 @@ def encode_topic_list(topics: Sequence[str], broker_addr: str | None = None) -> 
 def encode_kv_table(entries: Mapping[str, str]) -> bytes:
     """KVTable, in the legacy form."""
     return dumps_legacy({"table": JavaMap(entries)})
+
+
+def _dumps(value: object, strict: bool) -> bytes:
+    return dumps_strict(value) if strict else dumps_legacy(value)
+
+
+def _queue_data(broker_name: str, queue_data: QueueData) -> dict[str, Any]:
+    return {
+        "brokerName": broker_name,
+        "perm": queue_data.perm,
+        "readQueueNums": queue_data.read_queue_nums,
+        "topicSysFlag": queue_data.topic_sys_flag,
+        "writeQueueNums": queue_data.write_queue_nums,
+    }
 
 
 def _broker_data(broker: BrokerData) -> dict[str, Any]:

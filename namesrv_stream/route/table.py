@@ -5,6 +5,7 @@ changed. Nothing waits and nothing else writes, so a reader on the same event lo
 """
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 
 from namesrv_stream.route.group import BrokerGroup, is_nothing
 from namesrv_stream.route.hold import Hold
@@ -21,6 +22,7 @@ class RouteTable:
         settings: (namespace "effective" or "config", name) to JSON text, of the lowest partition that has it.
         servers: (partition, server_id) to (server epoch, state).
         held: Brokers that would be gone, did the mass-expiry guard not keep them; they are in ``groups`` as well.
+        version: Another object after each change of a group.
         brokers_version: Counts the changes of brokerAddrTable and clusterAddrTable.
     """
 
@@ -30,9 +32,10 @@ class RouteTable:
         self.settings: dict[tuple[str, str], str] = {}
         self.servers: dict[tuple[int, str], tuple[int, str]] = {}
         self.held: dict[LeaseKey, Hold] = {}
+        self.version = object()
         self.brokers_version = 0
         self._settings_of: dict[int, dict[tuple[str, str], str]] = {}
-        self._names_of_topic: dict[str, dict[str, None]] = {}
+        self._names_of_topic: dict[str, tuple[str, ...]] = {}
         self._names_of_cluster: dict[str, set[str]] = {}
         self._names_with_mapping: dict[str, set[str]] = {}
         self._filtering_names: set[str] = set()
@@ -41,11 +44,19 @@ class RouteTable:
         """The group of a name; an empty one where nothing is known."""
         return self.groups.get(broker_name) or BrokerGroup(broker_name)
 
+    def names_offering(self, topic: str) -> tuple[str, ...]:
+        """The broker names that offer ``topic``, in order, so that all servers answer the same bytes."""
+        return self._names_of_topic.get(topic, ())
+
     def queue_data_of(self, topic: str) -> Iterator[tuple[BrokerGroup, QueueData]]:
-        """Each broker group that offers ``topic``, with what it offers, by name: all servers answer the same bytes."""
-        for name in sorted(self._names_of_topic.get(topic, ())):
+        """Each broker group that offers ``topic``, with what it offers, by name."""
+        for name in self.names_offering(topic):
             group = self.groups[name]
             yield group, group.topics[topic]
+
+    def is_plain(self, topic: str) -> bool:
+        """Whether the route of ``topic`` has neither filter servers nor static mappings: hardly any has."""
+        return not (self._filtering_names or topic in self._names_with_mapping)
 
     def groups_mapping(self, topic: str) -> Iterator[BrokerGroup]:
         """Groups that have a share of the static topic, whether registered or not."""
@@ -87,6 +98,7 @@ class RouteTable:
         old = self.group(name)
         if new == old:
             return set()  # the old object stays: who remembers it by identity is still right
+        self.version = object()
         if is_nothing(new):
             self.groups.pop(name, None)
         else:
@@ -97,9 +109,11 @@ class RouteTable:
                 old.topics.keys() - new.topics.keys()
             )
             for topic in old.topics.keys() - new.topics.keys():
-                _drop(self._names_of_topic, topic, name)
+                names_left = _without(self._names_of_topic.pop(topic), name)
+                if names_left:
+                    self._names_of_topic[topic] = names_left
             for topic in new.topics.keys() - old.topics.keys():
-                self._names_of_topic.setdefault(topic, {})[name] = None
+                self._names_of_topic[topic] = _with(self._names_of_topic.get(topic, ()), name)
         if old.clusters != new.clusters:
             self.brokers_version += 1
             for cluster in old.clusters - new.clusters:
@@ -139,8 +153,12 @@ def _route_of_broker(group: BrokerGroup) -> tuple[object, ...]:
     return (group.broker_addrs, group.cluster, group.zone_name, group.enable_acting_master, filters)
 
 
-def _drop(index: dict[str, dict[str, None]], topic: str, name: str) -> None:
-    names = index[topic]
-    names.pop(name, None)
-    if not names:
-        del index[topic]
+@lru_cache(maxsize=4_096)
+def _with(names: tuple[str, ...], name: str) -> tuple[str, ...]:
+    """One object for all topics of the same brokers: these register many topics, one broker after the other."""
+    return tuple(sorted({*names, name}))
+
+
+@lru_cache(maxsize=4_096)
+def _without(names: tuple[str, ...], name: str) -> tuple[str, ...]:
+    return tuple(other for other in names if other != name)

@@ -6,6 +6,7 @@ Source: rocketmq 5.3.3, RouteInfoManager.pickupTopicRouteData and ZoneRouteRPCHo
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.model import (
     MASTER_ID,
     PERM_WRITE,
@@ -53,11 +54,7 @@ def pickup_topic_route(table: RouteTable, topic: str, *, support_acting_master: 
         queue_datas[group.broker_name] = queue_data
         if not group.is_registered:
             continue
-        broker_datas.append(
-            BrokerData(
-                group.broker_name, group.cluster, group.broker_addrs, group.enable_acting_master, group.zone_name
-            )
-        )
+        broker_datas.append(broker_data_of(group))
         filter_servers |= {
             k.broker_addr: live.filter_servers
             for k, live in group.lives.items()
@@ -65,19 +62,22 @@ def pickup_topic_route(table: RouteTable, topic: str, *, support_acting_master: 
         }
     if not broker_datas:
         return None
-    if support_acting_master and not topic.startswith(SYNC_BROKER_MEMBER_GROUP_PREFIX):
-        broker_datas = [_with_acting_master(b, queue_datas[b.broker_name]) for b in broker_datas]
+    if support_acting_master and may_act(topic):
+        broker_datas = [
+            b if queue_datas[b.broker_name].perm & PERM_WRITE else with_acting_master(b) for b in broker_datas
+        ]
     mappings = {g.topic_mappings[topic].bname: g.topic_mappings[topic] for g in table.groups_mapping(topic)}
     return TopicRoute(tuple(broker_datas), queue_datas, filter_servers, topic_queue_mapping=mappings or None)
 
 
+def is_in_zone(broker: BrokerData, zone_name: str) -> bool:
+    """Whether a broker is told to clients of a zone."""
+    return MASTER_ID not in broker.broker_addrs or _folded(broker.zone_name or "") == _folded(zone_name)
+
+
 def in_zone(route: TopicRoute, zone_name: str) -> TopicRoute:
     """The route without brokers of other zones; a group without a master is kept whatever its zone."""
-    kept = tuple(
-        b
-        for b in route.broker_datas
-        if MASTER_ID not in b.broker_addrs or _folded(b.zone_name or "") == _folded(zone_name)
-    )
+    kept = tuple(b for b in route.broker_datas if is_in_zone(b, zone_name))
     names = {b.broker_name for b in kept}
     removed = {b.broker_name for b in route.broker_datas} - names
     removed_addrs = {a for b in route.broker_datas if b.broker_name in removed for a in b.broker_addrs.values()}
@@ -89,10 +89,19 @@ def in_zone(route: TopicRoute, zone_name: str) -> TopicRoute:
     )
 
 
-def _with_acting_master(broker: BrokerData, queue_data: QueueData) -> BrokerData:
-    if not broker.broker_addrs or MASTER_ID in broker.broker_addrs:
-        return broker
-    if not broker.enable_acting_master or queue_data.perm & PERM_WRITE:
+def broker_data_of(group: BrokerGroup) -> BrokerData:
+    """A group's entry of brokerAddrTable."""
+    return BrokerData(group.broker_name, group.cluster, group.broker_addrs, group.enable_acting_master, group.zone_name)
+
+
+def may_act(topic: str) -> bool:
+    """Whether a slave may stand in for the master in a topic's route: not where slaves ask who is there."""
+    return not topic.startswith(SYNC_BROKER_MEMBER_GROUP_PREFIX)
+
+
+def with_acting_master(broker: BrokerData) -> BrokerData:
+    """As told in the route of a topic that cannot be written: its lowest slave stands in for a missing master."""
+    if not broker.broker_addrs or MASTER_ID in broker.broker_addrs or not broker.enable_acting_master:
         return broker
     lowest = min(broker.broker_addrs)
     rest = {i: a for i, a in broker.broker_addrs.items() if i != lowest}

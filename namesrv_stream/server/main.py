@@ -72,7 +72,6 @@ class _Server:
         self._clock = SystemClock()
         self._identity = identity_file.begin_epoch(settings.server.server_id, self._clock.now_ms())
         self._connections = Connections(settings.remoting.max_connections, settings.remoting.idle_timeout_ms)
-        self._prepared = PreparedAnswers()
         self._requests = RequestFigures()
         self._access = _access(settings)
 
@@ -95,7 +94,8 @@ class _Server:
         notifier = MinBrokerNotifier(
             lambda: name_server.options.notify_min_broker_id_changed, own_port=listener.getsockname()[1]
         )
-        gateway = self._gateway(name_server, notifier)
+        prepared = PreparedAnswers(name_server)
+        gateway = self._gateway(name_server, prepared, notifier)
         # What was loaded lives as long as the process: keep the collector from walking it again and again.
         gc.collect()
         gc.freeze()
@@ -123,7 +123,7 @@ class _Server:
             figures=figures,
             settings=settings,
         )
-        connect = self._connect(name_server, gateway)
+        connect = self._connect(name_server, prepared, gateway)
         remoting = await loop.create_server(connect, sock=listener, backlog=BACKLOG)
         following.start(loop)
         parts = {
@@ -178,7 +178,9 @@ class _Server:
             config=rocketmq_config(settings) | {"listenPort": str(listener.getsockname()[1])},
         )
 
-    def _connect(self, name_server: NameServer, gateway: Gateway) -> Callable[[], RemotingConnection]:
+    def _connect(
+        self, name_server: NameServer, prepared: PreparedAnswers, gateway: Gateway
+    ) -> Callable[[], RemotingConnection]:
         """What makes the connection of a peer that has just arrived."""
         remoting = self._settings.remoting
         origin = Origin(self._identity.server_id, self._identity.server_epoch)
@@ -188,7 +190,7 @@ class _Server:
             return RemotingConnection(
                 self._connections.next_id(),
                 name_server,
-                self._prepared,
+                prepared,
                 gateway,
                 self._connections,
                 self._clock,
@@ -211,11 +213,11 @@ class _Server:
             return False
         return True
 
-    def _gateway(self, name_server: NameServer, notifier: MinBrokerNotifier) -> Gateway:
+    def _gateway(self, name_server: NameServer, prepared: PreparedAnswers, notifier: MinBrokerNotifier) -> Gateway:
         settings = self._settings
         served = ServedView(
             name_server,
-            self._prepared,
+            prepared,
             self._identity,
             on_expired=self._connections.close_expired,
             on_group_changed=notifier.group_changed,

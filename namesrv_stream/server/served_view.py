@@ -1,7 +1,7 @@
-"""The server's view with all that depends on it: whatever changes it forgets the answers that this makes wrong."""
+"""The server's view with all that depends on it: what is remembered of it, and who is told of its changes."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from namesrv_stream.processor.name_server import NameServer, OptionChanges
@@ -54,14 +54,13 @@ class ServedView:
             event: What came in.
             observed_ms: For how long this server could listen.
         """
-        tickets, touched = self._server.view.accept(event, observed_ms)
-        self._invalidate(touched)
+        tickets, _ = self._server.view.accept(event, observed_ms)
         self._judge_anew(event)
         return tickets
 
     def drop(self, pending: Pending) -> None:
         """Take back an event that will never be in the log: nothing else would ever end it."""
-        self._invalidate(self._server.view.drop(pending))
+        self._server.view.drop(pending)
         self._judge_anew(pending.event)
 
     def settle(self, pending: Pending, position: tuple[int, int]) -> bool:
@@ -71,7 +70,7 @@ class ServedView:
 
     def sweep(self) -> None:
         """Forget accepted events that the committed rows include."""
-        self._invalidate(self._server.view.commit((), {}))
+        self._server.view.commit((), {})
 
     def committed(self, changes: list[RouteChange], next_offsets: Mapping[int, int]) -> None:
         """Take over rows and offsets of one commit of the job."""
@@ -98,8 +97,7 @@ class ServedView:
                 if change.cause == Cause.EXPIRED and held is not None:
                     expired.append((key, held))
                 holders[key] = None if change.gone else Holder(change.server_epoch or 0, change.connection_id or 0)
-        for touched in self._server.view.commit_in_steps(changes, next_offsets):
-            self._invalidate(touched)
+        for _ in self._server.view.commit_in_steps(changes, next_offsets):
             if self._server.view.is_halfway:
                 yield
         if is_setting:
@@ -121,7 +119,6 @@ class ServedView:
         """The tables were opened anew."""
         self._server.view.reload(table, next_offsets)
         self._server.answers.clear()
-        self._prepared.clear()
         memory = self._server.memory
         memory.settled.clear()  # valid by the identity of groups that are no more
         for key in [k for k in memory.full_due_ms if self.live(k) is None]:
@@ -136,11 +133,6 @@ class ServedView:
         """What a registration changes depends on the settings: by others, one that is settled may change something."""
         if isinstance(event, SettingsChanged):
             self._server.memory.settled.clear()
-
-    def _invalidate(self, topics: Iterable[str]) -> None:
-        if topics:
-            self._server.answers.invalidate(topics)
-            self._prepared.invalidate(topics)
 
 
 def _lease_key(change: RouteChange) -> LeaseKey:

@@ -129,7 +129,8 @@ def test_a_stranger_changes_nothing_that_is_an_operators(request: RemotingComman
 @scaled(40)
 @given(requests(), st.integers(0, 2**31 - 1))
 def test_prepared_answers_never_differ_from_the_general_path(request: RemotingCommand, opaque: int) -> None:
-    exchange, prepared = a_server(), PreparedAnswers()
+    exchange = a_server()
+    prepared = PreparedAnswers(exchange.server)
     frame = encode_frame(request)[4:]
     prepared.keep(frame, decode_frame(frame), exchange.send(decode_frame(frame)).response)
     again = encode_frame(replace(request, opaque=opaque))[4:]

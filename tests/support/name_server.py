@@ -71,8 +71,8 @@ class Exchange:
                 self._registered.setdefault(connection, {})[key] = None
 
     def accept(self, event: AcceptedEvent) -> None:
-        """Apply an event to the view, and forget the answers that it touches."""
-        self.server.answers.invalidate(self.view.accept(event)[1])
+        """Apply an event to the view."""
+        self.view.accept(event)
 
     def close(self, connection: int) -> None:
         """The connection is closed: the brokers registered over it are disconnected."""

@@ -218,7 +218,7 @@ class Rig:
         options = options or Options()
         answers = RouteAnswers(self.view, support_acting_master=options.support_acting_master)
         self.server = NameServer(self.view, answers, options, access=access or Access())
-        self.prepared = PreparedAnswers()
+        self.prepared = PreparedAnswers(self.server)
         self.identity = Identity("s1", 7)
         self.connections = Connections(max_connections, 120_000)
         self.served = ServedView(

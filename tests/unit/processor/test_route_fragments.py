@@ -1,0 +1,98 @@
+"""Bodies put together of parts against those that are encoded at once, byte for byte."""
+
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from namesrv_stream.processor import route_fragments
+from namesrv_stream.processor.route_answers import RouteAnswers
+from namesrv_stream.processor.route_body import encode_topic_route
+from namesrv_stream.processor.route_fragments import RouteFragments
+from namesrv_stream.remoting.headers import ORDER_TOPIC_CONFIG
+from namesrv_stream.route.group import BrokerGroup, is_nothing
+from namesrv_stream.route.model import QueueData
+from namesrv_stream.route.topic_route import in_zone
+from namesrv_stream.route.view import RouteView
+from tests.support.strategies_route import groups
+
+#: Names as no broker has them, too: what must be escaped, and differently in the two forms.
+TEXTS = st.text(st.characters(codec="utf-8"), max_size=6) | st.sampled_from(("a/b", '"', "\x7f", "\u2028", "Ä"))
+QUEUES = st.builds(QueueData, st.integers(0, 4), st.integers(0, 4), st.sampled_from((0, 2, 4, 6, 7)), st.integers(0, 2))
+TOPICS = st.sampled_from(("t1", "t2", "rmq_sys_SYNC_BROKER_MEMBER_b"))
+
+
+@st.composite
+def plain_groups(draw: st.DrawFn) -> BrokerGroup:
+    """Groups without filter servers and static mappings, under a few names."""
+    group = replace(
+        draw(groups()),
+        broker_name=draw(st.sampled_from(("b1", "b2", "b/3"))),
+        cluster=draw(TEXTS),
+        zone_name=draw(st.sampled_from((None, "z1", "Z1", "z2"))),
+        enable_acting_master=draw(st.booleans()),
+        broker_addrs=draw(st.dictionaries(st.integers(0, 12), TEXTS, max_size=3)),
+        topics=draw(st.dictionaries(TOPICS, QUEUES, max_size=3)),
+        topic_mappings={},
+        lives={},
+    )
+    return replace(group, topics={}) if is_nothing(group) else group
+
+
+@settings(max_examples=300)
+@given(
+    st.lists(plain_groups(), max_size=8),
+    st.booleans(),
+    st.booleans(),
+    st.dictionaries(TOPICS, TEXTS),
+    st.sampled_from((None, None, "z1")),
+)
+def test_a_body_of_parts_is_the_body_encoded_at_once_whatever_changes(
+    history: list[BrokerGroup], acting: bool, with_order: bool, orders: dict[str, str], zone: str | None
+) -> None:
+    view = RouteView()
+    view.table.kv[ORDER_TOPIC_CONFIG] = orders
+    answers = RouteAnswers(view, support_acting_master=acting)
+    for group in history:
+        view.table.replace_group(group)
+        for topic in ("t1", "t2", "rmq_sys_SYNC_BROKER_MEMBER_b"):
+            for strict in (True, False):
+                route = answers.route(topic, with_order=with_order)
+                if route is not None and zone is not None:
+                    route = in_zone(route, zone)
+                expected = None if route is None else encode_topic_route(route, strict=strict)
+                found = answers.route_body(topic, strict=strict, with_order=with_order, zone_name=zone)
+                assert found == expected
+
+
+@given(st.lists(groups(), max_size=4))
+def test_routes_with_filter_servers_or_static_mappings_are_encoded_in_general(found: list[BrokerGroup]) -> None:
+    view = RouteView()
+    answers = RouteAnswers(view)
+    for group in found:
+        view.table.replace_group(group)
+    for topic in [*view.table.topics()]:
+        route = answers.route(topic)
+        expected = None if route is None else encode_topic_route(route, strict=True)
+        assert answers.route_body(topic, strict=True) == expected
+
+
+def test_what_is_kept_is_bounded_by_the_brokers_there_are() -> None:
+    view, fragments = RouteView(), RouteFragments(strict=True)
+    for number in range(3_000):
+        group = BrokerGroup(f"b{number}", broker_addrs={0: "a"}, topics={"t": QueueData(1, 1, 6)})
+        view.table.replace_group(group)
+        assert fragments.body(view.table, "t", with_acting=False, order_conf=None)
+        view.table.replace_group(BrokerGroup(group.broker_name))
+    assert len(vars(fragments)["_brokers"]) <= 1_002
+
+
+def test_shapes_of_one_broker_are_bounded() -> None:
+    view, fragments = RouteView(), RouteFragments(strict=True)
+    topics = {f"t{n}": QueueData(n, n, 6) for n in range(2_500)}
+    view.table.replace_group(BrokerGroup("b", broker_addrs={0: "a"}, topics=topics))
+    for number, topic in enumerate(topics):
+        body = fragments.body(view.table, topic, with_acting=False, order_conf=None)
+        assert body is not None
+        assert b'"readQueueNums":%d,' % number in body
+    assert len(vars(fragments)["_brokers"]["b"].queues) <= vars(route_fragments)["_MAX_SHAPES"]
