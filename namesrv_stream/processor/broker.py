@@ -4,13 +4,15 @@ Source: rocketmq 5.3.3, DefaultRequestProcessor; nameserver.md §5.
 """
 
 import zlib
+from collections.abc import Generator
 
 from namesrv_stream.errors import RequestRefused
 from namesrv_stream.processor.name_server import Accepted, Answer, Call, NameServer, Settled
 from namesrv_stream.processor.register_body import (
     RegisterBrokerBody,
     decode_data_version,
-    decode_register_body,
+    decode_in_steps,
+    is_long,
     registration_hash,
 )
 from namesrv_stream.processor.route_body import encode_data_version, encode_kv_table, encode_member_group
@@ -30,10 +32,13 @@ from namesrv_stream.route.fold_state import LeaseKey
 from namesrv_stream.route.group import BrokerGroup, master_of, register
 from namesrv_stream.route.model import LiveKey, Registration
 from namesrv_stream.route.partitioner import murmur2
+from namesrv_stream.route.registration_json import encode_registration
 
 
-def register_broker(server: NameServer, call: Call) -> Answer:
-    """103. An unchanged registration is neither decoded nor logged in full: its hash stands for it.
+def register_in_steps(server: NameServer, call: Call) -> Generator[None, None, Answer]:
+    """103, in steps between which the server may do anything else.
+
+    An unchanged registration is neither decoded nor logged in full: its hash stands for it.
 
     Raises:
         RequestRefused: Wrong checksum, a missing field, no release's version, or one topic before any full
@@ -50,13 +55,22 @@ def register_broker(server: NameServer, call: Call) -> Answer:
     if call.request.version < 0:
         raise RequestRefused("version is negative")
     digest = registration_hash(header, body)
-    group = server.table.group(key.broker_name)
+    memory, group = server.memory, server.table.group(key.broker_name)
     heartbeat = BrokerHeartbeat(call.origin, key.broker_name, key.live_key, Proof.REGISTRATION, digest)
-    if _is_settled(server.memory.settled.get(key), group, digest, call.origin) and not _is_due(server, call, key):
+    if _is_settled(memory.settled.get(key), group, digest, call.origin) and not _is_due(server, call, key):
         return _registered(server, call, header, group, (Accepted(heartbeat, None),))
 
-    decoded = decode_register_body(body, compressed=header.compressed, version=call.request.version)
+    decoded, table = yield from decode_in_steps(
+        body, compressed=header.compressed, version=call.request.version, known=memory.tables.get(key)
+    )
+    if table is not None:
+        memory.tables.put(key, table)
     registration = _registration(key, header, header.broker_id, decoded, digest)
+    if is_long(body):
+        yield
+        encode_registration(registration)  # which remembers what is written, for the log and the tables
+        yield
+    group = server.table.group(key.broker_name)
     registered = BrokerRegistered(call.origin, registration)
     outcome = register(
         group,
@@ -67,8 +81,10 @@ def register_broker(server: NameServer, call: Call) -> Answer:
     )
     if outcome.refused:
         raise RequestRefused("register broker failed")
+    if is_long(body):
+        yield  # what is accepted is applied to the group as it is then
     if outcome.group is group:
-        server.memory.settled[key] = Settled(group, digest, call.origin.holder)
+        memory.settled[key] = Settled(group, digest, call.origin.holder)
     retained = group.registrations.get(key.live_key)
     is_known = retained is not None and retained.registration_hash == digest and len(registration.topics) != 1
     if is_known and not _is_due(server, call, key):

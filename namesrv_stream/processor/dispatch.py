@@ -4,11 +4,14 @@ The codes of the controller that RocketMQ can start inside its NameServer (1001 
 on a port of its own, and has an election protocol to itself.
 """
 
+from collections.abc import Callable, Generator, Mapping
+
 from namesrv_stream.errors import NamesrvStreamError
 from namesrv_stream.processor import broker, client, kv, namesrv_config, topic_changes, topics, write_perm
 from namesrv_stream.processor.authorisation import ADMIN_CODES, authorise
 from namesrv_stream.processor.name_server import Answer, Call, NameServer, Processors
 from namesrv_stream.processor.response import error_response
+from namesrv_stream.processor.steps import at_once
 from namesrv_stream.remoting.codes import RequestCode, ResponseCode
 from namesrv_stream.remoting.command import response_to
 
@@ -16,7 +19,7 @@ PROCESSORS: Processors = {
     RequestCode.PUT_KV_CONFIG: kv.put_kv_config,
     RequestCode.GET_KV_CONFIG: kv.get_kv_config,
     RequestCode.DELETE_KV_CONFIG: kv.delete_kv_config,
-    RequestCode.REGISTER_BROKER: broker.register_broker,
+    RequestCode.REGISTER_BROKER: lambda server, call: at_once(broker.register_in_steps(server, call)),
     RequestCode.UNREGISTER_BROKER: broker.unregister_broker,
     RequestCode.GET_ROUTEINFO_BY_TOPIC: client.get_route_info_by_topic,
     RequestCode.GET_BROKER_CLUSTER_INFO: client.get_broker_cluster_info,
@@ -38,6 +41,11 @@ PROCESSORS: Processors = {
     RequestCode.BROKER_HEARTBEAT: broker.broker_heartbeat,
 }
 
+#: Those that take long.
+_STEPS: Mapping[int, Callable[[NameServer, Call], Generator[None, None, Answer]]] = {
+    RequestCode.REGISTER_BROKER: broker.register_in_steps,
+}
+
 _PROCESSOR_OF_NUMBER = {int(code): processor for code, processor in PROCESSORS.items()}
 
 
@@ -52,5 +60,16 @@ def process(server: NameServer, call: Call) -> Answer:
         if call.request.code in ADMIN_CODES:
             authorise(server.access, call)
         return processor(server, call)
+    except NamesrvStreamError as error:
+        return Answer(error_response(call.request, error))
+
+
+def process_in_steps(server: NameServer, call: Call) -> Generator[None, None, Answer]:
+    """Likewise, in steps between which the server may do anything else."""
+    steps = _STEPS.get(call.request.code)
+    if steps is None:
+        return process(server, call)
+    try:
+        return (yield from steps(server, call))
     except NamesrvStreamError as error:
         return Answer(error_response(call.request, error))

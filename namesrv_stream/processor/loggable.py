@@ -46,9 +46,16 @@ def require_loggable(
     )
     if most <= MAX_EVENT_BYTES:
         return
+    if not mappings and _most_bytes(topics, filter_servers) <= MAX_EVENT_BYTES:
+        return
     size = least if least > MAX_EVENT_BYTES else _written_bytes(topics, mappings, filter_servers)
     if size > MAX_EVENT_BYTES:
         raise ValueError(f"as an event it has {size} bytes or more, which exceeds {MAX_EVENT_BYTES}")
+
+
+def _most_bytes(topics: Collection[str], filter_servers: Collection[str]) -> int:
+    """Likewise, the texts as they are written."""
+    return len(topics) * _TOPIC_BYTES[1] + sum(len(orjson.dumps(list(texts))) for texts in (topics, filter_servers))
 
 
 def _written_bytes(

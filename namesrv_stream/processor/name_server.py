@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from namesrv_stream.processor.known_tables import KnownTables
 from namesrv_stream.processor.route_answers import RouteAnswers
 from namesrv_stream.remoting.codes import RequestCode
 from namesrv_stream.remoting.command import RemotingCommand
@@ -53,17 +54,20 @@ class RegistrationMemory:
         settled: By broker process; valid while the view still has the very same group.
         full_due_ms: Monotonic time from which the process's next registration is logged in full.
         wanted: Processes of which the fold asked for the full body.
+        tables: Topic tables of the last registrations that were decoded.
     """
 
     settled: dict[LeaseKey, Settled] = field(default_factory=dict)
     full_due_ms: dict[LeaseKey, int] = field(default_factory=dict)
     wanted: set[LeaseKey] = field(default_factory=set)
+    tables: KnownTables = field(default_factory=KnownTables)
 
     def forget(self, key: LeaseKey) -> None:
         """The broker process is gone."""
         self.settled.pop(key, None)
         self.full_due_ms.pop(key, None)
         self.wanted.discard(key)
+        self.tables.forget(key)
 
 
 class Peer(NamedTuple):

@@ -7,14 +7,15 @@ import hashlib
 import re
 import struct
 import zlib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Generator, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from sys import intern
 from typing import Any, Final
 
 from namesrv_stream.errors import BodyDecodeError
 from namesrv_stream.processor.body_fields import as_boolean, as_int, as_long, as_object, as_text, as_texts
 from namesrv_stream.processor.loggable import MAX_ENTRIES, require_loggable
+from namesrv_stream.processor.topic_table import KnownTable, Unusual, cut_body, read_table
 from namesrv_stream.remoting import fastjson
 from namesrv_stream.remoting.codes import V3_0_11, V5_0_0, RequestCode
 from namesrv_stream.remoting.headers import RegisterBrokerRequestHeader
@@ -23,6 +24,12 @@ from namesrv_stream.route.model import DataVersion, QueueData, TopicQueueMapping
 #: Most bytes that a compressed body may inflate to: as many as an uncompressed one could have, some 300,000 topics.
 MAX_INFLATED_BYTES: Final = 16 << 20
 _MAX_REASON_CHARS: Final = 300
+#: Of a registration: 128 bits.
+_HASH_DIGITS: Final = 32
+#: A body that is not worth to be cut into pieces: some 70 topics.
+_SHORT_BYTES: Final = 16 * 1024
+#: A body of which to look at each byte takes milliseconds.
+_LONG_BYTES: Final = 1 << 20
 
 #: 5.x brokers stamp it anew with each sending, so two bodies that say the same differ in it and nothing else. Exactly
 #: as fastjson writes it: a topic of that name has other properties, and so is not taken for it.
@@ -61,12 +68,12 @@ def registration_hash(header: RegisterBrokerRequestHeader, body: bytes) -> str:
         header.zone_name,
         header.compressed,
     )
-    digest = hashlib.blake2b(repr(said).encode("utf-8", "backslashreplace"), digest_size=16)
+    digest = hashlib.sha256(repr(said).encode("utf-8", "backslashreplace"))
     with memoryview(body) as view:
         # With single quotes, which fastjson reads but never writes, what looks like the stamp may be text.
         for start, end in [(0, len(body))] if b"'" in body else _between_stamps(body):
             digest.update(view[start:end])
-        return digest.hexdigest()
+        return digest.hexdigest()[:_HASH_DIGITS]
 
 
 def _between_stamps(body: bytes) -> Iterator[tuple[int, int]]:
@@ -102,6 +109,54 @@ def decode_register_body(body: bytes, *, compressed: bool, version: int) -> Regi
     return decoded
 
 
+def decode_in_steps(
+    body: bytes, *, compressed: bool, version: int, known: KnownTable | None
+) -> Generator[None, None, tuple[RegisterBrokerBody, KnownTable | None]]:
+    """Likewise, in steps of some milliseconds, and of the topics only those that are not in a table read before.
+
+    Returns:
+        The body; and its topic table, where it is one to be remembered.
+
+    Raises:
+        BodyDecodeError: As ``decode_register_body``, to which all is left that is short or unusual.
+    """
+    if len(body) >= _SHORT_BYTES and not compressed and version >= V3_0_11:
+        try:
+            return (yield from _decoded_in_steps(body, known))
+        except (Unusual, ValueError, TypeError, RecursionError):
+            pass
+    return decode_register_body(body, compressed=compressed, version=version), None
+
+
+def is_long(body: bytes) -> bool:
+    """Whether to look at each byte of it, or to copy what it says, is a step of its own."""
+    return len(body) >= _LONG_BYTES
+
+
+def _decoded_in_steps(
+    body: bytes, known: KnownTable | None
+) -> Generator[None, None, tuple[RegisterBrokerBody, KnownTable]]:
+    fastjson.require_few_values(body)
+    if is_long(body):
+        yield
+    cut = cut_body(body)
+    fields = as_object(fastjson.loads_written(cut.rest), "body")
+    wrapper = as_object(fields.get("topicConfigSerializeWrapper"), "topicConfigSerializeWrapper")
+    if wrapper.get("topicConfigTable") != {}:
+        raise Unusual
+    shapes: dict[tuple[Any, ...], QueueData] = {}
+    if is_long(body):
+        yield
+    table = yield from read_table(cut.table, lambda config, key: _topic(config, key, shapes), known)
+    if len(table.topics) > MAX_ENTRIES:
+        raise Unusual
+    if is_long(body):
+        yield
+    decoded = replace(_from_fields(fields, body), topics=table.topics)
+    require_loggable(decoded.topics, decoded.topic_mappings, decoded.filter_servers or ())
+    return decoded, table
+
+
 def _reason(error: Exception) -> str:
     """What is wrong, for people. Keys of the body are quoted in it, so it is cut."""
     if isinstance(error, zlib.error):
@@ -134,7 +189,10 @@ def _decoded(body: bytes, compressed: bool, version: int) -> RegisterBrokerBody:
         return RegisterBrokerBody()
     if compressed or body[:1] == b"\x78":
         return _from_compressed(_inflate(body), has_mappings=version >= V5_0_0)
-    fields = as_object(fastjson.loads(body), "body")
+    return _from_fields(as_object(fastjson.loads(body), "body"), body)
+
+
+def _from_fields(fields: Mapping[str, Any], body: bytes) -> RegisterBrokerBody:
     # Absent, it is empty in Java too: those known go. Only null leaves them.
     filter_servers = fields.get("filterServerList", [])
     return _from_wrapper(

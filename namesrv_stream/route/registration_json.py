@@ -22,6 +22,10 @@ _INT32 = range(-(2**31), 2**31)
 
 def registration_fields(registration: Registration) -> dict[str, Any]:
     """The registration as JSON values; a topic is [readQueueNums, writeQueueNums, perm, topicSysFlag]."""
+    return _fields(registration, {t: list(q) for t, q in registration.topics.items()})
+
+
+def _fields(registration: Registration, topics: Mapping[str, Any]) -> dict[str, Any]:
     fields: dict[str, Any] = {
         "cluster": registration.cluster,
         "broker_name": registration.broker_name,
@@ -33,7 +37,7 @@ def registration_fields(registration: Registration) -> dict[str, Any]:
         "enable_acting_master": registration.enable_acting_master,
         "zone_name": registration.zone_name,
         "registration_hash": registration.registration_hash,
-        "topics": dict(zip(registration.topics, map(list, registration.topics.values()), strict=True)),
+        "topics": topics,
         "filter_servers": None if registration.filter_servers is None else list(registration.filter_servers),
     }
     if registration.topic_mappings is not None:
@@ -44,7 +48,11 @@ def registration_fields(registration: Registration) -> dict[str, Any]:
 def encode_registration(registration: Registration) -> str:
     """JSON text of ``registration_fields``; written once, for a registration does not change."""
     if registration.written is None:
-        object.__setattr__(registration, "written", orjson.dumps(registration_fields(registration)).decode())
+        # Many topics have few shapes: each of these is written once.
+        shapes = {q: orjson.Fragment(orjson.dumps(list(q))) for q in set(registration.topics.values())}
+        topics = {t: shapes[q] for t, q in registration.topics.items()}
+        fields = _fields(registration, topics)
+        object.__setattr__(registration, "written", orjson.dumps(fields).decode())
     return registration.written or ""
 
 

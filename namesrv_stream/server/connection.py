@@ -11,7 +11,7 @@ the change is in the log; others may overtake it, and a connection that we close
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from ipaddress import IPv6Address, ip_address
 from time import perf_counter_ns
 from typing import Final, Protocol, cast
@@ -19,10 +19,11 @@ from typing import Final, Protocol, cast
 from namesrv_stream.clock import Clock
 from namesrv_stream.errors import NamesrvStreamError, RemotingError, RequestError, TlsNotServed
 from namesrv_stream.logs import safe
-from namesrv_stream.processor.dispatch import process
+from namesrv_stream.processor.dispatch import process_in_steps
 from namesrv_stream.processor.name_server import Accepted, Answer, Call, NameServer, Peer
 from namesrv_stream.processor.prepared import PreparedAnswers
 from namesrv_stream.processor.response import error_response
+from namesrv_stream.processor.steps import at_once
 from namesrv_stream.remoting.codes import ResponseCode
 from namesrv_stream.remoting.command import RemotingCommand, response_to
 from namesrv_stream.remoting.frame import FrameBuffer, decode_frame, encode_frame
@@ -207,7 +208,7 @@ class RemotingConnection(asyncio.Protocol):
             try:
                 answer = self._prepared.answer(frame)
                 if answer is None:
-                    answer = self._answer(frame, began_ns)
+                    answer = at_once(self._answering(frame, began_ns))
                 else:
                     routes += 1
             except RemotingError as error:
@@ -230,9 +231,8 @@ class RemotingConnection(asyncio.Protocol):
 
     def _answer_in_turn(self, frame: bytes, began_ns: int) -> Iterator[None]:
         """Answer a dear request, in its turn among all connections' ones, and then what waits behind it."""
-        yield from ()
         try:
-            answer = None if self._is_closing else self._answer(frame, began_ns)
+            answer = None if self._is_closing else (yield from self._answering(frame, began_ns))
             if answer is not None:
                 self._write([answer])
         except RemotingError as error:
@@ -251,14 +251,16 @@ class RemotingConnection(asyncio.Protocol):
                 "connection closed, its peer broke the protocol peer=%s reason=%s", self.peer, safe(str(error))
             )
 
-    def _answer(self, frame: bytes, began_ns: int) -> bytes | None:
+    def _answering(self, frame: bytes, began_ns: int) -> Generator[None, None, bytes | None]:
         request = decode_frame(frame)
         if request.is_response:
             return None  # we ask nobody, so this answers nothing
         try:
-            response = self._process(request, began_ns)
+            call = Call(request, self._origin, self._clock.monotonic_ms(), self._caller)
+            answer = yield from process_in_steps(self._server, call)
+            response = None if self._is_closing else self._act(request, answer, began_ns)
             if response is None:
-                return None  # later
+                return None  # later, or the peer went meanwhile
         except Exception:
             # A fault of ours is no reason to close, which would count as the death of the peer's brokers.
             logger.exception("request failed unexpectedly peer=%s code=%d", self.peer, request.code)
@@ -268,9 +270,8 @@ class RemotingConnection(asyncio.Protocol):
         self._figures.answered(request.code, response.code, perf_counter_ns() - began_ns)
         return encoded
 
-    def _process(self, request: RemotingCommand, began_ns: int) -> RemotingCommand | None:
-        """The answer; None where it waits for the log."""
-        answer = process(self._server, Call(request, self._origin, self._clock.monotonic_ms(), self._caller))
+    def _act(self, request: RemotingCommand, answer: Answer, began_ns: int) -> RemotingCommand | None:
+        """Do what was accepted; the response, or None where it waits for the log."""
         if answer.accepted:
             if answer.is_logged_first:
                 return self._change(request, answer, began_ns)
