@@ -31,11 +31,10 @@ GROUP_KINDS = frozenset(
 )
 
 
-def apply(table: RouteTable, changes: Iterable[RouteChange]) -> set[str]:
-    """Apply rows in order; returns the topics whose route may have changed."""
+def apply(table: RouteTable, changes: Iterable[RouteChange]) -> None:
+    """Apply rows in order."""
     rows_of_name: dict[str, list[RouteChange]] = {}
     settings_of: dict[int, list[RouteChange]] = {}
-    touched: set[str] = set()
     for change in changes:
         if change.kind in GROUP_KINDS:
             rows_of_name.setdefault(change.broker_name or "", []).append(change)
@@ -44,8 +43,6 @@ def apply(table: RouteTable, changes: Iterable[RouteChange]) -> set[str]:
             entries = apply_to_namespace(table.kv.get(namespace), change)
             if entries is not None:
                 table.kv[namespace] = entries
-                if change.key is not None:
-                    touched.add(change.key)
         elif change.kind == ChangeKind.SETTING:
             settings_of.setdefault(change.partition, []).append(change)
         elif change.kind == ChangeKind.SERVER:
@@ -56,8 +53,7 @@ def apply(table: RouteTable, changes: Iterable[RouteChange]) -> set[str]:
     for partition, rows in settings_of.items():
         table.replace_settings(partition, apply_to_settings(table.settings_of(partition), rows))
     for name, rows in rows_of_name.items():
-        touched |= table.replace_group(apply_to_group(table.group(name), rows))
-    return touched
+        table.replace_group(apply_to_group(table.group(name), rows))
 
 
 def apply_to_group(group: BrokerGroup, rows: Iterable[RouteChange]) -> BrokerGroup:

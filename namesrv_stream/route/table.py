@@ -4,7 +4,7 @@ One object that its owner changes in place: ``replace_group`` keeps the indexes 
 changed. Nothing waits and nothing else writes, so a reader on the same event loop never sees half a change.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from functools import lru_cache
 
 from namesrv_stream.route.group import BrokerGroup, is_nothing
@@ -92,22 +92,18 @@ class RouteTable:
         for _, of_partition in sorted(self._settings_of.items(), reverse=True):
             self.settings |= of_partition
 
-    def replace_group(self, new: BrokerGroup) -> set[str]:
-        """Put a group in the place of its older self; returns the topics whose route may have changed."""
+    def replace_group(self, new: BrokerGroup) -> None:
+        """Put a group in the place of its older self."""
         name = new.broker_name
         old = self.group(name)
         if new == old:
-            return set()  # the old object stays: who remembers it by identity is still right
+            return  # the old object stays: who remembers it by identity is still right
         self.version = object()
         if is_nothing(new):
             self.groups.pop(name, None)
         else:
             self.groups[name] = new
-        touched: set[str] = set()
         if old.topics is not new.topics:
-            touched |= {t for t, q in new.topics.items() if old.topics.get(t) != q} | (
-                old.topics.keys() - new.topics.keys()
-            )
             for topic in old.topics.keys() - new.topics.keys():
                 names_left = _without(self._names_of_topic.pop(topic), name)
                 if names_left:
@@ -115,42 +111,31 @@ class RouteTable:
             for topic in new.topics.keys() - old.topics.keys():
                 self._names_of_topic[topic] = _with(self._names_of_topic.get(topic, ()), name)
         if old.clusters != new.clusters:
+            _move(self._names_of_cluster, name, old.clusters, new.clusters)
             self.brokers_version += 1
-            for cluster in old.clusters - new.clusters:
-                names = self._names_of_cluster[cluster]
-                names.discard(name)
-                if not names:
-                    del self._names_of_cluster[cluster]
-            for cluster in new.clusters - old.clusters:
-                self._names_of_cluster.setdefault(cluster, set()).add(name)
         if old.topic_mappings is not new.topic_mappings:
-            touched |= new.topic_mappings.keys() | old.topic_mappings.keys()
-            for topic in old.topic_mappings.keys() - new.topic_mappings.keys():
-                names = self._names_with_mapping[topic]
-                names.discard(name)
-                if not names:
-                    del self._names_with_mapping[topic]
-            for topic in new.topic_mappings.keys() - old.topic_mappings.keys():
-                self._names_with_mapping.setdefault(topic, set()).add(name)
-        if _route_of_broker(old) != _route_of_broker(new):
-            touched |= new.topics.keys()
+            _move(self._names_with_mapping, name, old.topic_mappings.keys(), new.topic_mappings.keys())
+        if _broker_data(old) != _broker_data(new):
             self.brokers_version += 1
-        touched |= self._refresh_filtering(new)
-        return touched
-
-    def _refresh_filtering(self, group: BrokerGroup) -> set[str]:
-        was_any = self.has_filter_servers()
-        if any(live.filter_servers for live in group.lives.values()):
-            self._filtering_names.add(group.broker_name)
+        if any(live.filter_servers for live in new.lives.values()):
+            self._filtering_names.add(name)
         else:
-            self._filtering_names.discard(group.broker_name)
-        return set(self._names_of_topic) if was_any != self.has_filter_servers() else set()
+            self._filtering_names.discard(name)
 
 
-def _route_of_broker(group: BrokerGroup) -> tuple[object, ...]:
-    """What of a broker group appears in the route of each of its topics."""
-    filters = {k: live.filter_servers for k, live in group.lives.items() if live.filter_servers}
-    return (group.broker_addrs, group.cluster, group.zone_name, group.enable_acting_master, filters)
+def _broker_data(group: BrokerGroup) -> tuple[object, ...]:
+    """What brokerAddrTable has of a group."""
+    return (group.broker_addrs, group.cluster, group.zone_name, group.enable_acting_master)
+
+
+def _move(index: dict[str, set[str]], name: str, old: Set[str], new: Set[str]) -> None:
+    """Index a name under other keys than before; a key without a name is none."""
+    for key in old - new:
+        index[key].discard(name)
+        if not index[key]:
+            del index[key]
+    for key in new - old:
+        index.setdefault(key, set()).add(name)
 
 
 @lru_cache(maxsize=4_096)

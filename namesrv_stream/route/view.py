@@ -11,7 +11,8 @@ all groups that it changes, on those that have events pending already, and on th
 the log may have a part before it and another behind.
 """
 
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from namesrv_stream.route.changes import ChangeKind, RouteChange
@@ -90,7 +91,7 @@ class RouteView:
                 table.replace_settings(partition, values)
         return table
 
-    def accept(self, event: AcceptedEvent, observed_ms: int = 0) -> tuple[list[Pending], set[str]]:
+    def accept(self, event: AcceptedEvent, observed_ms: int = 0) -> list[Pending]:
         """Apply an event at once.
 
         Args:
@@ -98,17 +99,18 @@ class RouteView:
             observed_ms: For how long this server could listen, so that closes at one time are known as such.
 
         Returns:
-            Its tickets, one for each partition it goes to: a single one, or those of all partitions in their order; and
-            the topics whose route may have changed.
+            Its tickets, one for each partition it goes to: a single one, or those of all partitions in their order.
         """
         key = routing_key(event)
         if key is None:
             tickets = [Pending(event) for _ in range(self._partitions)]
-            return tickets, self._take_in_broadcast(event, dict(enumerate(tickets)))
+            self._take_in_broadcast(event, dict(enumerate(tickets)))
+            return tickets
         pending = Pending(event)
-        return [pending], self._take_in(pending, key, observed_ms)
+        self._take_in(pending, key, observed_ms)
+        return [pending]
 
-    def accept_at(self, event: AcceptedEvent, partition: int, offset: int) -> set[str]:
+    def accept_at(self, event: AcceptedEvent, partition: int, offset: int) -> None:
         """Apply an event that is in the log already, as if it had been accepted here at the start and got there.
 
         Args:
@@ -116,32 +118,33 @@ class RouteView:
                 and touches the part of the table that hangs on this one.
             partition: Kafka partition.
             offset: Not covered by the committed rows, and behind all that was accepted for the partition before.
-
-        Returns:
-            The topics whose route may have changed.
         """
         key, pending = routing_key(event), Pending(event, (partition, offset))
-        return self._take_in_broadcast(event, {partition: pending}) if key is None else self._take_in(pending, key, 0)
-
-    def drop(self, pending: Pending) -> set[str]:
-        """Forget an accepted event that will never be in the log; returns the topics that may have changed."""
-        event = pending.event
-        if isinstance(event, CloseOfMany):
-            return self._drop_close(pending, event)
-        key = routing_key(event)
         if key is None:
-            return self._drop_broadcast(pending)
-        if isinstance(event, KvPut | KvDeleted):
-            return self._namespaces.drop(self.table, pending, key)
-        return self._rebuild_group(key) if self._groups.remove(key, pending) else set()
+            self._take_in_broadcast(event, {partition: pending})
+        else:
+            self._take_in(pending, key, 0)
 
-    def commit(self, changes: Iterable[RouteChange], next_offsets: Mapping[int, int]) -> set[str]:
-        """Take over committed rows; returns the topics whose route may have changed."""
-        return {topic for touched in self.commit_in_steps(changes, next_offsets) for topic in touched}
+    def drop(self, pending: Pending) -> None:
+        """Forget an accepted event that will never be in the log."""
+        event = pending.event
+        key = None if isinstance(event, CloseOfMany) else routing_key(event)
+        if isinstance(event, CloseOfMany):
+            self._drop_close(pending, event)
+        elif key is None:
+            self._drop_broadcast(pending)
+        elif isinstance(event, KvPut | KvDeleted):
+            self._namespaces.drop(self.table, pending, key)
+        elif self._groups.remove(key, pending):
+            self._rebuild_group(key)
+
+    def commit(self, changes: Iterable[RouteChange], next_offsets: Mapping[int, int]) -> None:
+        """Take over committed rows."""
+        deque(self.commit_in_steps(changes, next_offsets), maxlen=0)
 
     def commit_in_steps(
         self, changes: Iterable[RouteChange], next_offsets: Mapping[int, int], rows_a_step: int = 1_000
-    ) -> Iterator[Collection[str]]:
+    ) -> Iterator[None]:
         """Take over committed rows in steps of milliseconds, between which the view may be read and take events in.
 
         Each group goes from what it was to what the commit makes of it in one step, with what is pending on it; all
@@ -151,16 +154,12 @@ class RouteView:
             changes: Of one commit.
             next_offsets: Kafka partition to the first offset that the rows do not cover.
             rows_a_step: How many are applied in one, about.
-
-        Yields:
-            The topics whose route may have changed since the step before; the last ones when all is taken over.
         """
         was_halfway, self.is_halfway = self.is_halfway, True
         try:
-            touched = yield from self._commit_groups(changes, next_offsets, rows_a_step)
+            yield from self._commit_steps(changes, next_offsets, rows_a_step)
         finally:
             self.is_halfway = was_halfway
-        yield touched
 
     def reload(self, table: RouteTable, next_offsets: Mapping[int, int]) -> None:
         """Replace all committed rows; pending events are applied anew."""
@@ -184,69 +183,66 @@ class RouteView:
 
     # ---- events in ----
 
-    def _take_in(self, pending: Pending, key: str, observed_ms: int) -> set[str]:
-        """Apply an event of one broker name or KV namespace; returns the topics that may have changed."""
+    def _take_in(self, pending: Pending, key: str, observed_ms: int) -> None:
+        """Apply an event of one broker name or KV namespace."""
         event = pending.event
         if isinstance(event, KvPut | KvDeleted):
-            return self._namespaces.lay(self.table, pending, key)
+            self._namespaces.lay(self.table, pending, key)
+            return
         if isinstance(event, BrokerDisconnected | BrokerUnregistered):
             pending.event = judged = self._closes.judge(event, pending, self.table, observed_ms)
             if isinstance(judged, CloseOfMany):
-                return {topic for name in judged.broker_names for topic in self._lay(pending, name)}
+                for name in judged.broker_names:
+                    self._lay(pending, name)
+                return
         else:
             self._closes.heard += 1
-        return self._lay(pending, key)
+        self._lay(pending, key)
 
-    def _lay(self, pending: Pending, name: str) -> set[str]:
+    def _lay(self, pending: Pending, name: str) -> None:
         group = self.table.group(name)
         after = group_after(group, [pending.event], self.table.settings_of(self._partition_of(name)))
         self._enter(name)
         self._groups.lay(name, group, [pending])
-        return self._show_group(after)
+        self._show_group(after)
 
-    def _take_in_broadcast(self, event: AcceptedEvent, tickets: Mapping[int, Pending]) -> set[str]:
-        """Apply an event in the partitions for which it has a ticket; returns the topics that may have changed."""
+    def _take_in_broadcast(self, event: AcceptedEvent, tickets: Mapping[int, Pending]) -> None:
+        """Apply an event in the partitions for which it has a ticket."""
         for name in self._groups:
             if (partition := self._partition_of(name)) in tickets:
                 self._groups[name].pending.append(tickets[partition])
         for partition, pending in tickets.items():
             self._broadcasts.add(partition, pending)
-        touched: set[str] = set()
         if isinstance(event, TopicDeleted):
             for group, _ in list(self.table.queue_data_of(event.topic)):
                 if self._partition_of(group.broker_name) in tickets:
                     self._enter(group.broker_name)
-                    touched |= self._show_group(group_after(group, [event], {}))
+                    self._show_group(group_after(group, [event], {}))
         else:
             for partition, pending in tickets.items():
                 settings = self.table.settings_of(partition)
                 self._settings.lay(partition, settings, [pending])
                 self.table.replace_settings(partition, settings_after(settings, [event]))
-        return touched
 
-    def _drop_close(self, pending: Pending, event: CloseOfMany) -> set[str]:
+    def _drop_close(self, pending: Pending, event: CloseOfMany) -> None:
         heir = self._closes.drop(pending, event)
         undone = {close.broker_name for close in event.undone}
-        touched: set[str] = set()
         for name in event.broker_names:
             if self._groups.remove(name, pending):
                 if heir is not None and name in undone and heir not in self._groups[name].pending:
                     self._groups[name].pending.append(heir)
-                touched |= self._rebuild_group(name)
-        return touched
+                self._rebuild_group(name)
 
     # ---- events that go to every partition ----
 
-    def _drop_broadcast(self, pending: Pending) -> set[str]:
+    def _drop_broadcast(self, pending: Pending) -> None:
         self._broadcasts.remove(pending)
         for partition in self._settings:
             if self._settings.remove(partition, pending):
                 self._rebuild_settings(partition)
-        touched: set[str] = set()
         for name in self._groups:
             if self._groups.remove(name, pending):
-                touched |= self._rebuild_group(name)
-        return touched
+                self._rebuild_group(name)
 
     def _enter(self, name: str) -> None:
         """Lay what is pending in its whole partition over a group that has nothing pending yet."""
@@ -255,9 +251,9 @@ class RouteView:
 
     # ---- rows ----
 
-    def _commit_groups(
+    def _commit_steps(
         self, changes: Iterable[RouteChange], next_offsets: Mapping[int, int], rows_a_step: int
-    ) -> Generator[Collection[str], None, set[str]]:
+    ) -> Iterator[None]:
         rows_of_name: dict[str, list[RouteChange]] = {}
         others: list[RouteChange] = []
         for number, row in enumerate(changes, 1):
@@ -266,9 +262,8 @@ class RouteView:
             else:
                 others.append(row)
             if number % _ROWS_SORTED_A_STEP == 0:
-                yield ()
+                yield
         reached = {**self.next_offsets, **next_offsets}
-        touched: set[str] = set()
         count = 0
         for name, rows in rows_of_name.items():
             group = self.committed_group(name)
@@ -277,22 +272,23 @@ class RouteView:
                 group = apply_to_group(group, part)
                 count += len(part)
                 if count >= rows_a_step:
-                    yield touched
-                    touched, count = set(), 0
-            touched |= self._commit_group(group, reached)
-        return touched | self._commit_others(others, next_offsets)
+                    yield
+                    count = 0
+            self._commit_group(group, reached)
+        self._commit_others(others, next_offsets)
 
-    def _commit_group(self, group: BrokerGroup, next_offsets: Mapping[int, int]) -> set[str]:
+    def _commit_group(self, group: BrokerGroup, next_offsets: Mapping[int, int]) -> None:
         """Show a group as the rows below these offsets have it, with what is pending behind them."""
         name = group.broker_name
         self._enter(name)
         if name not in self._groups:
-            return self._show_group(group)
+            self._show_group(group)
+            return
         self._groups[name].committed = group
         self._groups.settle_key(name, next_offsets)
-        return self._rebuild_group(name)
+        self._rebuild_group(name)
 
-    def _commit_others(self, changes: Iterable[RouteChange], next_offsets: Mapping[int, int]) -> set[str]:
+    def _commit_others(self, changes: Iterable[RouteChange], next_offsets: Mapping[int, int]) -> None:
         """Take over the rows of no group, and forget the events that the commit includes."""
         self.next_offsets.update(next_offsets)
         direct: list[RouteChange] = []
@@ -309,27 +305,26 @@ class RouteView:
                 stale.append(partition)
             else:
                 direct += rows
-        touched = apply(self.table, direct)
+        apply(self.table, direct)
         self._broadcasts.settle(self.next_offsets)
         self._closes.settle(self.next_offsets, self.table)
         for partition in dict.fromkeys([*stale, *self._settings.settle(self.next_offsets)]):
             self._rebuild_settings(partition)
         judged_anew = [name for name in self._groups if self._partition_of(name) in settings_of]
         for name in dict.fromkeys([*judged_anew, *self._groups.settle(self.next_offsets)]):
-            touched |= self._rebuild_group(name)
-        return touched | self._namespaces.settle(self.table, self.next_offsets)
+            self._rebuild_group(name)
+        self._namespaces.settle(self.table, self.next_offsets)
 
     # ---- what is shown ----
 
-    def _show_group(self, group: BrokerGroup) -> set[str]:
+    def _show_group(self, group: BrokerGroup) -> None:
         before = self.table.group(group.broker_name)
-        touched = self.table.replace_group(group)
+        self.table.replace_group(group)
         if self.on_group_changed is not None and before.broker_addrs != group.broker_addrs:
             self.on_group_changed(before, group)
-        return touched
 
-    def _rebuild_group(self, name: str) -> set[str]:
-        return self._show_group(self._rebuilt_group(name))
+    def _rebuild_group(self, name: str) -> None:
+        self._show_group(self._rebuilt_group(name))
 
     def _rebuilt_group(self, name: str) -> BrokerGroup:
         layer = self._groups.take(name)

@@ -13,7 +13,7 @@ Entries = dict[str, str] | None
 
 
 class NamespaceLayers:
-    """Changes the namespaces of the table it is given; methods return the keys whose value may have changed."""
+    """Changes the namespaces of the table it is given; what is pending shows at once."""
 
     def __init__(self) -> None:
         self._layers: Overlay[str, Entries] = Overlay()
@@ -26,15 +26,16 @@ class NamespaceLayers:
         namespaces = self._layers.beneath(table.kv).items()
         return {name: dict(entries) for name, entries in namespaces if entries is not None}
 
-    def lay(self, table: RouteTable, pending: Pending, namespace: str) -> set[str]:
+    def lay(self, table: RouteTable, pending: Pending, namespace: str) -> None:
         """Apply an accepted event."""
         entries = table.kv.get(namespace)
         self._layers.lay(namespace, entries, [pending])
-        return _show(table, namespace, namespace_after(entries, [pending.event]))
+        _show(table, namespace, namespace_after(entries, [pending.event]))
 
-    def drop(self, table: RouteTable, pending: Pending, namespace: str) -> set[str]:
+    def drop(self, table: RouteTable, pending: Pending, namespace: str) -> None:
         """Forget an event that will never be in the log."""
-        return self._rebuild(table, namespace) if self._layers.remove(namespace, pending) else set()
+        if self._layers.remove(namespace, pending):
+            self._rebuild(table, namespace)
 
     def take_over(self, row: RouteChange) -> bool:
         """Put a committed row beneath what is pending, for ``settle`` to show; False where nothing is."""
@@ -45,10 +46,11 @@ class NamespaceLayers:
         layer.committed = apply_to_namespace(layer.committed, row)
         return True
 
-    def settle(self, table: RouteTable, next_offsets: Mapping[int, int]) -> set[str]:
+    def settle(self, table: RouteTable, next_offsets: Mapping[int, int]) -> None:
         """Forget the events that the committed rows include, and show what is left."""
         self._layers.settle(next_offsets)
-        return {key for namespace in self._layers for key in self._rebuild(table, namespace)}
+        for namespace in self._layers:
+            self._rebuild(table, namespace)
 
     def reload(self, table: RouteTable, next_offsets: Mapping[int, int]) -> None:
         """Lay what is pending over another table."""
@@ -56,15 +58,13 @@ class NamespaceLayers:
             self._layers[namespace].committed = table.kv.get(namespace)
         self.settle(table, next_offsets)
 
-    def _rebuild(self, table: RouteTable, namespace: str) -> set[str]:
+    def _rebuild(self, table: RouteTable, namespace: str) -> None:
         layer = self._layers.take(namespace)
-        return _show(table, namespace, namespace_after(layer.committed, layer.events))
+        _show(table, namespace, namespace_after(layer.committed, layer.events))
 
 
-def _show(table: RouteTable, namespace: str, entries: Entries) -> set[str]:
-    before = table.kv.get(namespace, {})
+def _show(table: RouteTable, namespace: str, entries: Entries) -> None:
     if entries is None:
         table.kv.pop(namespace, None)
     else:
         table.kv[namespace] = entries
-    return {key for key, _ in before.items() ^ (entries or {}).items()}

@@ -54,7 +54,7 @@ class ServedView:
             event: What came in.
             observed_ms: For how long this server could listen.
         """
-        tickets, _ = self._server.view.accept(event, observed_ms)
+        tickets = self._server.view.accept(event, observed_ms)
         self._judge_anew(event)
         return tickets
 
@@ -97,9 +97,7 @@ class ServedView:
                 if change.cause == Cause.EXPIRED and held is not None:
                     expired.append((key, held))
                 holders[key] = None if change.gone else Holder(change.server_epoch or 0, change.connection_id or 0)
-        for _ in self._server.view.commit_in_steps(changes, next_offsets):
-            if self._server.view.is_halfway:
-                yield
+        yield from self._server.view.commit_in_steps(changes, next_offsets)
         if is_setting:
             memory.settled.clear()
         for key, holder in expired:

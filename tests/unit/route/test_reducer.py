@@ -8,7 +8,7 @@ from namesrv_stream.route.events import KvDeleted, KvPut, Origin
 from namesrv_stream.route.reducer import apply
 from namesrv_stream.route.settings import FoldSettings
 from namesrv_stream.route.table import RouteTable
-from tests.support.builders import Log, a_registration
+from tests.support.builders import Log
 from tests.support.strategies_route import Entry, logs
 
 FAST = FoldSettings(
@@ -99,17 +99,6 @@ def test_deleting_a_key_of_an_unknown_namespace_creates_no_namespace() -> None:
     log.say(KvDeleted(Origin("s1", 1), "ns", "k"))
 
     assert rebuilt(log.output.changes).kv == {}
-
-
-def test_a_changed_key_is_touched_as_its_topic_may_be_ordered() -> None:
-    log = Log()
-    rows = log.say(KvPut(Origin("s1", 1), "ORDER_TOPIC_CONFIG", "TopicTest", "broker-a:4"))
-
-    assert apply(RouteTable(), rows) == {"TopicTest"}
-
-
-def test_a_registration_touches_the_topics_it_offers() -> None:
-    assert apply(RouteTable(), Log().register(a_registration())) == {"TopicTest", "baseTopic"}
 
 
 def test_a_setting_is_that_of_the_lowest_partition_in_whatever_order() -> None:

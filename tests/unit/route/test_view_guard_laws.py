@@ -148,7 +148,7 @@ class World:
         assert self.log.dead_letters == []
 
     def _do(self, event: AcceptedEvent) -> None:
-        ticket = self.view.accept(event, self._observed_ms)[0][0]
+        ticket = self.view.accept(event, self._observed_ms)[0]
         ticket.position = (0, len(self.log.records))
         self.log.say(event)
 
