@@ -136,6 +136,8 @@ def is_long(body: bytes) -> bool:
 def _decoded_in_steps(
     body: bytes, known: KnownTable | None
 ) -> Generator[None, None, tuple[RegisterBrokerBody, KnownTable]]:
+    if is_long(body):
+        yield
     fastjson.require_few_values(body)
     if is_long(body):
         yield
