@@ -13,6 +13,7 @@
     ├── EventDecodeError               a record of the log cannot be read: to the dead-letter topic
     ├── ConfigError                    exit 2: names the file and the key
     ├── TableSchemaMismatch            exit 2: a Delta table is not as this version expects
+    ├── StateFromNewerVersion          exit 2: the fold's state was written by a newer version of this program
     ├── LogTruncated                   exit 2: Kafka no longer holds what the fold needs next
     ├── NoStartPoint                   exit 1: a replay has nothing to begin with
     ├── NotInHistory                   exit 1: the history does not have what is asked for
@@ -167,6 +168,25 @@ class TableSchemaMismatch(NamesrvStreamError):
         super().__init__(f"table {table}: {reason}")
         self.table = table
         self.reason = reason
+
+
+class StateFromNewerVersion(NamesrvStreamError):
+    """The fold's state was written by a newer version of this program.
+
+    Attributes:
+        version: The state's.
+        newest: The highest that this program reads.
+    """
+
+    exit_code = 2
+
+    def __init__(self, version: int, newest: int) -> None:
+        super().__init__(
+            f"the fold's state is of version {version}, this program reads up to {newest}: run the program that wrote"
+            " it, or stop the job and run this one's `namesrv-stream rebuild`: it makes state and tables from the log"
+        )
+        self.version = version
+        self.newest = newest
 
 
 class LogTruncated(NamesrvStreamError):

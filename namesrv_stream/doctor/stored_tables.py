@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from namesrv_stream.doctor.finding import Finding, fault, fine, note, warning
-from namesrv_stream.errors import NamesrvStreamError
+from namesrv_stream.errors import NamesrvStreamError, StateFromNewerVersion
 from namesrv_stream.history.stored_table import StoredTable
 from namesrv_stream.kafka.inspection import InspectedLog
 from namesrv_stream.route.fold_state import decode_state
@@ -32,9 +32,9 @@ def route_tables(settings: Settings, log: InspectedLog | None) -> Iterator[Findi
     for partition, state in rows.fold_states.items():
         try:
             decode_state(state.content)
-        except (ValueError, KeyError, TypeError) as error:
+        except (StateFromNewerVersion, ValueError, KeyError, TypeError) as error:
             text = f"{ROUTE_STATE}: the fold's state of partition {partition} cannot be read: {error}"
-            yield fault(_AREA, text, f"run the version that wrote it, or {_REBUILD}")
+            yield fault(_AREA, text, _REBUILD)
             return
     where = f"{ROUTE_CHANGES} at version {rows.version}, {rows.live.num_rows} live rows"
     yield fine(_AREA, f"{where} in {ROUTE_STATE}, in {folder}")

@@ -33,6 +33,8 @@ logger = logging.getLogger(__name__)
 
 #: Why ``Connections`` closes one on which nothing moves.
 IDLE: Final = "idle for too long"
+#: Why it closes all.
+STOPPING: Final = "the server stops"
 #: Answers are gathered up to so many bytes before they are written.
 _GATHERED_BYTES: Final = 64 * 1024
 #: First byte of a TLS handshake record; that of a frame is 0.
@@ -92,6 +94,7 @@ class RemotingConnection(asyncio.Protocol):
         self._is_paused = False
         self._is_broken = False  # no byte behind ``_waiting`` means anything
         self._is_closing = False
+        self._is_leaving = False  # the next answer is the last
         self._changes = 0  # of an operator, whose answers wait for the log
         self._registered: dict[LeaseKey, None] = {}
         self._end = "closed by the peer"
@@ -148,6 +151,14 @@ class RemotingConnection(asyncio.Protocol):
         self._is_closing = True
         if self._transport is not None and not self._changes:
             self._transport.close()
+
+    def leave(self) -> None:
+        """Close behind the next answer: its peer asks elsewhere from then on, and no request of its is under way.
+
+        Differs from RocketMQ, whose graceful shutdown answers GO_AWAY to requests of 5.3.2 and later: such a client
+        then connects to the same address again, which for a name server is the one that ends.
+        """
+        self._is_leaving = True
 
     def abort(self, reason: str) -> None:
         """Close from our side at once: its peer may never read what is written."""
@@ -210,8 +221,12 @@ class RemotingConnection(asyncio.Protocol):
         self._write(written)
         if routes:
             self._figures.routes_answered(routes, perf_counter_ns() - began_ns)
-        if self._is_broken and not self._waiting and not self._is_closing:
+        if self._waiting or self._is_closing:
+            return
+        if self._is_broken:
             self.close("protocol error")
+        elif self._is_leaving and not self._buffer.pending_bytes:
+            self.close(STOPPING)
 
     def _break(self, error: RemotingError) -> None:
         if not self._is_broken:  # a second error of the same peer: the first one is told

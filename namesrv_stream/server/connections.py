@@ -1,9 +1,11 @@
 """All connections of a server: counted, bounded, and closed where nothing moves on them."""
 
+import asyncio
+import contextlib
 import logging
 from itertools import count
 
-from namesrv_stream.server.connection import IDLE, RemotingConnection
+from namesrv_stream.server.connection import IDLE, STOPPING, RemotingConnection
 
 logger = logging.getLogger(__name__)
 
@@ -22,6 +24,7 @@ class Connections:
         self._idle_timeout_ms = idle_timeout_ms
         self._open: dict[int, RemotingConnection] = {}
         self._ids = count(1)
+        self._all_left = asyncio.Event()
         self.admitted = self.rejected = self.broken_count = 0
 
     def __len__(self) -> int:
@@ -41,6 +44,8 @@ class Connections:
 
     def closed(self, connection: RemotingConnection) -> None:
         self._open.pop(connection.connection_id, None)
+        if not self._open:
+            self._all_left.set()
 
     def broken(self) -> None:
         self.broken_count += 1
@@ -57,6 +62,17 @@ class Connections:
         if connection is not None:
             connection.broker_expired()
 
-    def close_all(self, reason: str) -> None:
+    async def close_all(self, timeout_s: float) -> None:
+        """Close each behind its next answer, and those of which none is asked within ``timeout_s`` at its end.
+
+        New ones must not come any more. A peer that asks often loses no question so: it finds the connection closed
+        when it has just been answered.
+        """
         for connection in list(self._open.values()):
-            connection.close(reason)
+            connection.leave()
+        if self._open:
+            self._all_left.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._all_left.wait(), timeout_s)
+        for connection in list(self._open.values()):
+            connection.close(STOPPING)

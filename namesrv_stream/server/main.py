@@ -154,12 +154,12 @@ class _Server:
             running = [tasks.create_task(part, name=name) for name, part in parts.items()]
             await stop.wait()
             logger.info("stopping connections=%d", len(self._connections))
-            for task in running:
-                task.cancel()
             remoting.close()
             # Closed before the last flush: nobody is told SUCCESS for what will not be logged.
             gateway.begin_stop()
-            self._connections.close_all("the server stops")
+            await self._connections.close_all(self._settings.server.drain_timeout_ms / 1000)
+            for task in running:
+                task.cancel()
             await gateway.stop(self._settings.server.stop_timeout_ms / 1000)
             http.stop()
             await serving

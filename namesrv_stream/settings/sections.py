@@ -69,6 +69,7 @@ class ServerSettings(Section):
     change_timeout_ms: PositiveInt = 4_000
     log_tail_timeout_ms: PositiveInt = 2_000
     log_tail_bytes: PositiveInt = 64 * MIB
+    drain_timeout_ms: Annotated[Number, Field(ge=0)] = 500
     stop_timeout_ms: PositiveInt = 2_000
 
 
