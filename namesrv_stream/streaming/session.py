@@ -73,7 +73,7 @@ def build_session(settings: Settings, extra: dict[str, str] | None = None, scrat
     else:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder
-    for name, value in (_config(settings, master, scratch) | given).items():
+    for name, value in (session_config(settings, master, scratch) | given).items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     if not is_one_process(master):
@@ -81,7 +81,12 @@ def build_session(settings: Settings, extra: dict[str, str] | None = None, scrat
     return spark
 
 
-def _config(settings: Settings, master: str, scratch: Path) -> dict[str, str]:
+def session_config(settings: Settings, master: str, scratch: Path) -> dict[str, str]:
+    """Spark's settings as the job relies on them; what operators say goes before them.
+
+    Raises:
+        PrerequisiteMissing: The jars of Spark's Kafka source are not there, and no JVM that has its own.
+    """
     config = _FIXED | {
         "spark.master": master,
         "spark.driver.memory": settings.streaming.driver_memory,

@@ -11,7 +11,7 @@ import pyspark
 
 from tests.support.processes import Process, free_port, wait_until
 
-_HOME = Path(pyspark.__file__).parent
+SPARK_HOME = Path(pyspark.__file__).parent
 _START_S = 180.0
 _DAEMON = {"SPARK_DAEMON_MEMORY": "128m", "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_NO_DAEMONIZE": "1"}
 _EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
@@ -25,7 +25,7 @@ class Worker:
         self._process = Process(
             name,
             [
-                *(_HOME / "bin" / "spark-class", "org.apache.spark.deploy.worker.Worker"),
+                *(SPARK_HOME / "bin" / "spark-class", "org.apache.spark.deploy.worker.Worker"),
                 *("--host", "127.0.0.1", "--port", "0", "--webui-port", str(free_port())),
                 *("--cores", "1", "--memory", "512m", "--work-dir", self._work_dir, master),
             ],
@@ -65,7 +65,7 @@ def standalone_cluster(folder: Path, workers: int = 2) -> Iterator[Cluster]:
     port = free_port()
     url = f"spark://127.0.0.1:{port}"
     folder.mkdir(parents=True, exist_ok=True)
-    command = [_HOME / "bin" / "spark-class", "org.apache.spark.deploy.master.Master"]
+    command = [SPARK_HOME / "bin" / "spark-class", "org.apache.spark.deploy.master.Master"]
     command += ["--host", "127.0.0.1", "--port", str(port), "--webui-port", str(free_port())]
     with ExitStack() as stack:
         master = stack.enter_context(Process("master", command, folder / "master.log", env=_DAEMON, cwd=folder))
@@ -82,7 +82,7 @@ def standalone_cluster(folder: Path, workers: int = 2) -> Iterator[Cluster]:
 def spark_home_of_its_own(folder: Path) -> Path:
     """A SPARK_HOME whose ``work`` folder is there: ``local-cluster`` writes to it, and knows no setting for that."""
     folder.mkdir(parents=True)
-    for part in _HOME.iterdir():
+    for part in SPARK_HOME.iterdir():
         if part.name != "work":
             (folder / part.name).symlink_to(part)
     return folder
