@@ -1,7 +1,6 @@
 """Spark beyond one process: a standalone master with workers of its own, and the executors of ``local-cluster``."""
 
 import os
-import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -9,6 +8,7 @@ from signal import SIGKILL
 
 import pyspark
 
+from tests.bench.machine import family
 from tests.support.processes import Process, free_port, wait_until
 
 SPARK_HOME = Path(pyspark.__file__).parent
@@ -65,7 +65,7 @@ def standalone_cluster(folder: Path, workers: int = 2) -> Iterator[Cluster]:
     port = free_port()
     url = f"spark://127.0.0.1:{port}"
     folder.mkdir(parents=True, exist_ok=True)
-    command = [SPARK_HOME / "bin" / "spark-class", "org.apache.spark.deploy.master.Master"]
+    command: list[str | Path] = [SPARK_HOME / "bin" / "spark-class", "org.apache.spark.deploy.master.Master"]
     command += ["--host", "127.0.0.1", "--port", str(port), "--webui-port", str(free_port())]
     with ExitStack() as stack:
         master = stack.enter_context(Process("master", command, folder / "master.log", env=_DAEMON, cwd=folder))
@@ -89,22 +89,13 @@ def spark_home_of_its_own(folder: Path) -> Path:
 
 
 def executors_of(driver: int) -> list[int]:
-    """Process ids of the executors that a process started itself, or that its JVM did."""
-    children: dict[int, list[int]] = {}
-    commands: dict[int, str] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            with suppress(OSError):
-                parent = re.sub(r".*\) . ", "", (entry / "stat").read_text(), flags=re.DOTALL).split()[0]
-                children.setdefault(int(parent), []).append(int(entry.name))
-                commands[int(entry.name)] = (entry / "cmdline").read_text()
-    found, waiting = [], [driver]
-    while waiting:
-        for child in children.get(waiting.pop(), []):
-            waiting.append(child)
-            if _EXECUTOR in commands.get(child, ""):
-                found.append(child)
-    return sorted(found)
+    """Process ids of the executors below a process, oldest first."""
+    found = []
+    for pid in sorted(family(driver)):
+        with suppress(OSError):
+            if _EXECUTOR in Path(f"/proc/{pid}/cmdline").read_text():
+                found.append(pid)
+    return found
 
 
 def kill_one_executor(driver: int) -> None:
