@@ -100,7 +100,7 @@ test: setup .jars/rocketmq/.copied .jars/rocketmq4/.copied ## Everything: check,
 	if [ -n "$$failed" ]; then echo "failed:$$failed" >&2; exit 1; fi
 
 .PHONY: test-extra
-test-extra: setup .jars/rocketmq/.copied .jars/rocketmq4/.copied ## Slower than `test`: more examples of properties, a Go client (needs Go), slow replicas
+test-extra: setup .jars/rocketmq/.copied .jars/rocketmq4/.copied ## Slower than `test`: more examples of properties, a Go client (needs Go), slow replicas, Spark clusters
 	@command -v go >/dev/null || { echo "error: no Go for \`make test-extra\`; on Debian: apt-get install golang-go" >&2; exit 3; }
 	HYPOTHESIS_PROFILE=long $(PYTEST) tests/unit tests/fuzz --timeout 3600 $(ARGS)
 	DIFFERENTIAL_SEEDS="$$(seq -s' ' 11 60)" $(PYTEST) tests/differential/test_random_sequences.py --timeout 3600 $(ARGS)
