@@ -263,7 +263,7 @@ def is_known(path: tuple[str, ...]) -> bool:
 
 
 def project_home() -> Path:
-    """What relative folders of jars are below: NAMESRV_STREAM_HOME, the checkout, or what a wheel brought; else here."""
+    """What folders of jars are relative to: NAMESRV_STREAM_HOME, the checkout, or what a wheel brought; else here."""
     home = os.environ.get("NAMESRV_STREAM_HOME", "")
     if home:
         return Path(home).absolute()
