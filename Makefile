@@ -100,7 +100,7 @@ test: setup .jars/rocketmq/.copied .jars/rocketmq4/.copied ## Everything: check,
 	if [ -n "$$failed" ]; then echo "failed:$$failed" >&2; exit 1; fi
 
 .PHONY: test-extra
-test-extra: setup .jars/rocketmq/.copied .jars/rocketmq4/.copied ## Slower than `test`: more examples of properties, a Go client (needs Go), slow replicas
+test-extra: setup .jars/rocketmq/.copied .jars/rocketmq4/.copied ## Slower than `test`: more examples of properties, a Go client (needs Go), slow replicas, Spark clusters
 	@command -v go >/dev/null || { echo "error: no Go for \`make test-extra\`; on Debian: apt-get install golang-go" >&2; exit 3; }
 	HYPOTHESIS_PROFILE=long $(PYTEST) tests/unit tests/fuzz --timeout 3600 $(ARGS)
 	DIFFERENTIAL_SEEDS="$$(seq -s' ' 11 60)" $(PYTEST) tests/differential/test_random_sequences.py --timeout 3600 $(ARGS)
@@ -136,6 +136,13 @@ lock: $(VENV)/.installed ## Choose package versions anew and write requirements.
 	env -u PIP_FIND_LINKS CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --upgrade --generate-hashes \
 		--allow-unsafe --strip-extras --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
 		--no-emit-options --output-file tests/bench/requirements.lock tests/bench/requirements.in
+	env -u PIP_FIND_LINKS CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --generate-hashes \
+		--constraint requirements.lock --allow-unsafe --strip-extras --no-emit-index-url --no-emit-trusted-host \
+		--no-emit-find-links --no-emit-options --output-file deploy/image/requirements.lock pyproject.toml
+
+.PHONY: wheel
+wheel: $(VENV)/.installed ## Build dist/namesrv_stream-VERSION-py3-none-any.whl, which brings jobs/, conf/ and schemas/ along
+	$(BIN)/python -m pip wheel --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
 
 .PHONY: clean
 clean: ## Remove caches and built files

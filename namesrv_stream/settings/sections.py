@@ -5,6 +5,7 @@ this file.
 """
 
 import os
+import sys
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
@@ -223,7 +224,7 @@ class DataSettings(Section):
 
 
 class JarsSettings(Section):
-    """Folders of jars; relative ones are below the checkout (see :func:`project_home`)."""
+    """Folders of jars; relative ones are below :func:`project_home`."""
 
     spark_dir: Path = Path(".jars/spark")
     kafka_dir: Path = Path(".jars/kafka")
@@ -263,9 +264,12 @@ def is_known(path: tuple[str, ...]) -> bool:
 
 
 def project_home() -> Path:
-    """The checkout: NAMESRV_STREAM_HOME, else the folder that holds this package and its pyproject.toml, else here."""
+    """What folders of jars are relative to: NAMESRV_STREAM_HOME, the checkout, or what a wheel brought; else here."""
     home = os.environ.get("NAMESRV_STREAM_HOME", "")
     if home:
         return Path(home).absolute()
     checkout = Path(__file__).resolve().parents[2]
-    return checkout if (checkout / "pyproject.toml").is_file() else Path.cwd()
+    if (checkout / "pyproject.toml").is_file():
+        return checkout
+    brought = Path(sys.prefix) / "share" / "namesrv-stream"
+    return brought if brought.is_dir() else Path.cwd()
