@@ -19,10 +19,10 @@ from namesrv_stream.ports import reachable_host
 from namesrv_stream.settings import (
     ENVIRONMENT_PREFIX,
     Settings,
-    account_secrets,
     passed_through_secrets,
     project_home,
     read_accounts,
+    server_secrets,
 )
 from namesrv_stream.up.child import ChildSpec
 from namesrv_stream.up.parent_death import PARENT_PID_VARIABLE
@@ -58,8 +58,8 @@ class _Parts:
 
     def _secrets(self, command: str) -> dict[str, str]:
         # They are not in the effective configuration, nor in arguments, which everybody on the machine can read.
-        accounts = account_secrets(self.settings) if command == "serve" else {}
-        return passed_through_secrets(self.settings) | accounts
+        own = server_secrets(self.settings) if command == "serve" else {}
+        return passed_through_secrets(self.settings) | own
 
 
 class Story:
