@@ -2,6 +2,7 @@
 
 import logging
 from collections import Counter
+from collections.abc import Iterator
 from itertools import count
 from typing import Final
 
@@ -40,6 +41,9 @@ class Connections:
 
     def __len__(self) -> int:
         return len(self._open)
+
+    def __iter__(self) -> Iterator[RemotingConnection]:
+        return iter(self._open.values())
 
     def next_id(self) -> int:
         return next(self._ids)

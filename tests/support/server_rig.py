@@ -250,7 +250,13 @@ class Rig:
 
     def connect(self, host: str = "10.9.9.9") -> MemoryTransport:
         transport = MemoryTransport((host, 4711))
-        connection = RemotingConnection(
+        connection = self.new_connection()
+        transport.protocol = connection
+        connection.connection_made(transport)
+        return transport
+
+    def new_connection(self) -> RemotingConnection:
+        return RemotingConnection(
             self.connections.next_id(),
             self.server,
             self.prepared,
@@ -262,9 +268,6 @@ class Rig:
             Origin(*self.identity),
             self.request_figures,
         )
-        transport.protocol = connection
-        connection.connection_made(transport)
-        return transport
 
     def ask(self, transport: MemoryTransport, request: RemotingCommand) -> RemotingCommand:
         """Send one request and return its answer."""

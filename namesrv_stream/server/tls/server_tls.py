@@ -24,7 +24,11 @@ _Stamps = tuple[tuple[int, int, int] | None, ...]
 
 
 class ServerTls:
-    """TLS of one server. Belongs to one event loop."""
+    """TLS of one server. Belongs to one event loop.
+
+    Attributes:
+        events: What happened how often, by operation and result.
+    """
 
     def __init__(self, settings: TlsSettings, clock: Clock) -> None:
         """Read the certificate, if there is to be one; blocks.
@@ -37,7 +41,7 @@ class ServerTls:
         self._files = files_of(settings) if settings.cert_file else ()
         self._stamps = _stamps(self._files)
         self._certificate = self._read() if settings.cert_file else None
-        self._events: Counter[tuple[str, str]] = Counter()
+        self.events: Counter[tuple[str, str]] = Counter()
         self._tell_validity()
 
     # ---- connections ----
@@ -75,18 +79,18 @@ class ServerTls:
 
     def established(self) -> None:
         """A handshake is done."""
-        self._events["handshake", "ok"] += 1
+        self.events["handshake", "ok"] += 1
 
     def broken(self, error: RemotingError) -> None:
         """A connection ends by ``error``, which may be about TLS."""
         if isinstance(error, PlainNotServed):
-            self._events["plain", "denied"] += 1
+            self.events["plain", "denied"] += 1
         elif isinstance(error, TlsNotServed) or (isinstance(error, TlsBroken) and error.is_handshake):
-            self._events["handshake", "failed"] += 1
+            self.events["handshake", "failed"] += 1
 
     def sample(self, samples: Samples) -> None:
         """Add all figures to a scrape."""
-        for (operation, result), count in sorted(self._events.items()):
+        for (operation, result), count in sorted(self.events.items()):
             samples.add("rocketmq_namesrv_security_events_total", count, f"tls_{operation}", result)
         if self._certificate is not None:
             samples.add("rocketmq_namesrv_tls_certificate_expires_seconds", self._certificate.validity.not_after_s)
@@ -113,10 +117,10 @@ class ServerTls:
         try:
             certificate = await asyncio.to_thread(self._read)
         except ConfigError as error:
-            self._events["reload", "failed"] += 1
+            self.events["reload", "failed"] += 1
             logger.error("certificate not reloaded, the one before stays in use reason=%s", error)
             return
-        self._events["reload", "ok"] += 1
+        self.events["reload", "ok"] += 1
         self._certificate = certificate
         logger.info("certificate reloaded file=%s", self._settings.cert_file)
         self._tell_validity()
