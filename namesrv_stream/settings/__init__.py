@@ -8,7 +8,7 @@ from namesrv_stream.settings.layers import (
     parse_set_flag,
 )
 from namesrv_stream.settings.rocketmq_keys import rocketmq_config
-from namesrv_stream.settings.secrets import ENVIRONMENT_PREFIX, passed_through_secrets, server_secrets
+from namesrv_stream.settings.secrets import ENVIRONMENT_PREFIX, is_secret, passed_through_secrets, server_secrets
 from namesrv_stream.settings.sections import (
     AdminSettings,
     DataSettings,
@@ -49,6 +49,7 @@ __all__ = [
     "SnapshotSettings",
     "StreamingSettings",
     "TlsSettings",
+    "is_secret",
     "load_settings",
     "parse_set_flag",
     "passed_through_secrets",

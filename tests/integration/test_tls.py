@@ -208,7 +208,7 @@ def test_a_handshake_that_never_ends_is_closed(authority: Authority) -> None:
 
 def test_a_handshake_of_a_megabyte_is_refused(permissive: RemotingRig, caplog: pytest.LogCaptureFixture) -> None:
     host, _, port = permissive.addr.rpartition(":")
-    record = b"\x16\x03\x01\x40\x00" + b"\x01\x0f\xff\xff" + bytes(0x4000 - 4)
+    record = b"\x16\x03\x01\x40\x00" + b"\x01\x01\xd4\xc0" + bytes(0x4000 - 4)
     with socket.create_connection((host, int(port)), DEADLINE_S) as peer, suppress(ConnectionError):
         for _ in range(64):
             peer.sendall(record)

@@ -1,5 +1,6 @@
 """From files to what TLS connections are made with; whatever is wrong with them is told by file and setting."""
 
+import base64
 import ssl
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -11,6 +12,8 @@ from namesrv_stream.settings import TlsSettings
 _CLIENT_AUTH: Final = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "require": ssl.CERT_REQUIRED}
 _BEGIN: Final = "-----BEGIN CERTIFICATE-----"
 _END: Final = "-----END CERTIFICATE-----"
+#: pbeWithSHA1And128BitRC4 and three of its kin. Source: RFC 7292, appendix C.
+_OLD_CIPHERS: Final = tuple(b"\x06\x0a\x2a\x86\x48\x86\xf7\x0d\x01\x0c\x01" + bytes([n]) for n in (1, 2, 5, 6))
 #: What `openssl pkcs8 -v1 …` makes, as old instructions have it, needs ciphers that OpenSSL 3 no longer loads.
 _OLD_CIPHER: Final = (
     "its encryption is no longer supported; write it anew: openssl pkcs8 -topk8 -v2 aes256 -in OLD -out NEW"
@@ -76,7 +79,7 @@ def _context(tls: TlsSettings) -> ssl.SSLContext:
 def _why_no_key(error: ssl.SSLError, tls: TlsSettings, was_asked: bool, has_password: bool) -> str:
     if error.reason == "KEY_VALUES_MISMATCH" or error.reason == "KEY_TYPE_MISMATCH":
         return f"is not the key of the certificate in tls.cert_file={tls.cert_file}"
-    if error.reason and "UNSUPPORTED" in error.reason:
+    if was_asked and _has_old_cipher(tls.key_file):
         return _OLD_CIPHER
     if was_asked and not has_password:
         return "is encrypted: set tls.key_password_file, or tls.key_password in the environment"
@@ -85,6 +88,15 @@ def _why_no_key(error: ssl.SSLError, tls: TlsSettings, was_asked: bool, has_pass
     if error.reason and "KEY_TOO_SMALL" in error.reason:
         return "the key, or that of the certificate, is too small to be safe"
     return "holds no private key in PEM form"
+
+
+def _has_old_cipher(key_file: str) -> bool:
+    lines = _read(key_file, "tls.key_file").split(b"\n")
+    try:
+        der = base64.b64decode(b"".join(line.strip() for line in lines if not line.startswith(b"-----")))
+    except ValueError:
+        return False
+    return any(cipher in der[:64] for cipher in _OLD_CIPHERS)
 
 
 def _password(tls: TlsSettings) -> bytes:
