@@ -320,3 +320,38 @@ def test_so_many_connections_are_open_and_each_is_answered(count: int) -> None:
         assert {client.receive().code for client in clients} == {ResponseCode.SUCCESS}
         assert time.monotonic() - began_s < DEADLINE_S
         assert len(rig.rig.connections) == count + 1
+
+
+def test_three_hundred_brokers_register_at_once_changed_and_unchanged() -> None:
+    """`peers.md` §6.4, item 2: as after a restart of the name server, all within one turn or a few."""
+    with RemotingRig(access=STRANGERS) as rig, ExitStack() as peers:
+        brokers = [peers.enter_context(RemotingClient(rig.addr, 60)) for _ in range(300)]
+
+        def register_all(body: bytes) -> None:
+            for number, client in enumerate(brokers):
+                fields = BROKER | {"brokerName": f"b{number}", "brokerAddr": f"10.0.{number // 250}.{number % 250}:1"}
+                fields |= {"haServerAddr": "", "bodyCrc32": str(zlib.crc32(body))}
+                client.send(encode_request(RequestCode.REGISTER_BROKER, number, fields, body))
+            assert {client.receive().code for client in brokers} == {ResponseCode.SUCCESS}
+
+        def logged() -> list[str]:
+            publisher = rig.rig.publisher
+            publisher.ack()
+            return publisher.kinds()
+
+        register_all(BODY)
+        wait_until(lambda: rig.on_loop(logged).count("broker_registered") == 300, DEADLINE_S, "each is logged in full")
+        register_all(BODY)
+        changed = BODY.replace(b'"counter":1', b'"counter":2').replace(b'"readQueueNums":4', b'"readQueueNums":8')
+        register_all(changed)
+        wait_until(
+            lambda: rig.on_loop(logged).count("broker_registered") == 600,
+            DEADLINE_S,
+            "an unchanged registration is a heartbeat, a changed one is logged in full",
+        )
+        table = rig.on_loop(lambda: len(rig.rig.view.table.groups))
+        assert table == 300
+        assert (
+            b'"readQueueNums":8'
+            in RemotingClient(rig.addr).ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "TopicA"}).body
+        )
