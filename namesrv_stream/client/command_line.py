@@ -15,7 +15,7 @@ import typer
 from namesrv_stream.client.address_server import fetch_name_servers, is_address_server
 from namesrv_stream.client.admin import ADMIN_TIMEOUT_MS
 from namesrv_stream.client.name_servers import NameServers, parse_name_servers
-from namesrv_stream.client.tls import client_context
+from namesrv_stream.client.tls_options import TlsCertOption, TlsKeyOption, TlsOption, TlsTrustOption, asked_for
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.remoting.acl import AclCredentials
 from namesrv_stream.settings import load_settings
@@ -88,33 +88,10 @@ def asks(command: Callable[..., None]) -> Callable[..., None]:
                 "--secret-key-file", help=f"Its secret; or set {_SECRET_KEY_VARIABLE}.", metavar="FILE", dir_okay=False
             ),
         ] = None,
-        tls: Annotated[bool, typer.Option("--tls", envvar="NAMESRV_TLS", help="Speak TLS with name servers.")] = False,
-        tls_trust: Annotated[
-            Path | None,
-            typer.Option(
-                "--tls-trust",
-                envvar="NAMESRV_TLS_TRUST",
-                help="Certificates to trust, PEM; else the system's.",
-                metavar="FILE",
-                show_default=False,
-            ),
-        ] = None,
-        tls_cert: Annotated[
-            Path | None,
-            typer.Option(
-                "--tls-cert",
-                envvar="NAMESRV_TLS_CERT",
-                help="Certificate to show, PEM.",
-                metavar="FILE",
-                show_default=False,
-            ),
-        ] = None,
-        tls_key: Annotated[
-            Path | None,
-            typer.Option(
-                "--tls-key", envvar="NAMESRV_TLS_KEY", help="Its private key.", metavar="FILE", show_default=False
-            ),
-        ] = None,
+        tls: TlsOption = False,
+        tls_trust: TlsTrustOption = None,
+        tls_cert: TlsCertOption = None,
+        tls_key: TlsKeyOption = None,
         **own: Any,
     ) -> None:
         for name, value in own.items():
@@ -123,7 +100,7 @@ def asks(command: Callable[..., None]) -> Callable[..., None]:
         target = Target(
             name_servers or default_name_servers(),
             _credentials(access_key, secret_key_file),
-            client_context(tls_trust, tls_cert, tls_key) if tls or tls_trust or tls_cert else None,
+            asked_for(tls, tls_trust, tls_cert, tls_key),
         )
         command(target, **own)
 

@@ -16,6 +16,7 @@ from namesrv_stream.errors import KafkaUnreachable
 from namesrv_stream.kafka import bootstrap_servers, ensure_topics
 from namesrv_stream.logs import report_error
 from namesrv_stream.ports import reachable_host
+from namesrv_stream.server.tls import read_certificate
 from namesrv_stream.settings import (
     ENVIRONMENT_PREFIX,
     Settings,
@@ -93,7 +94,10 @@ def run_up(settings: Settings, command_line: CommandLine = command_line) -> int:
     """
     story = Story()
     require_prerequisites(settings)
-    read_accounts(settings.admin)  # by the server only, but a mistake in the file is told at once
+    # By the server only, but a mistake in these files is told at once.
+    read_accounts(settings.admin)
+    if settings.tls.cert_file:
+        read_certificate(settings.tls)
     require_writable(settings.data.dir)
     lock = acquire_run_lock(settings.data.run_dir / "up.lock", story.say)
     try:

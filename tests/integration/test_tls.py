@@ -12,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from namesrv_stream.agent.agent import BrokerAgent
+from namesrv_stream.agent.config import AgentConfig
+from namesrv_stream.client import client_context
 from namesrv_stream.remoting.codes import ResponseCode
 from namesrv_stream.settings import RemotingSettings, Settings, TlsSettings
 from tests.support.certificates import Authority, KeyPair, serial_of
@@ -119,6 +122,16 @@ def test_our_commands_speak_tls(authority: Authority, flags: list[str]) -> None:
         refused = run_command(*ask, "--tls")  # the system does not know that authority
     assert refused.code != 0
     assert "certificate verify failed" in refused.err
+
+
+async def test_our_agent_registers_over_tls(authority: Authority) -> None:
+    with RemotingRig(tls=served_by(authority.issue(), mode="enforcing")) as rig:
+        config = AgentConfig(rig.addr, start_spread_ms=1, tls=client_context(authority.trust_file))
+        agent = BrokerAgent(config)
+        agent.start()
+        await eventually(lambda: agent.is_registered, "it is registered")
+        assert rig.on_loop(lambda: list(rig.rig.view.table.groups)) == ["broker-a"]
+        assert await agent.stop() == 1
 
 
 # ---- clients' certificates ----
