@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections import deque
 from time import perf_counter_ns
-from typing import Final, Protocol, cast
+from typing import Final, cast
 
 from namesrv_stream.clock import Clock
 from namesrv_stream.errors import NamesrvStreamError, RemotingError, RequestError, SystemBusy
@@ -24,6 +24,7 @@ from namesrv_stream.remoting.command import RemotingCommand, response_to
 from namesrv_stream.remoting.frame import FrameBuffer, decode_frame, encode_frame
 from namesrv_stream.route.events import BrokerHeartbeat, BrokerRegistered, Origin, Proof
 from namesrv_stream.route.fold_state import LeaseKey
+from namesrv_stream.server.connection_owner import ConnectionOwner
 from namesrv_stream.server.gateway import Gateway
 from namesrv_stream.server.opening import Opening, host_of
 from namesrv_stream.server.request_figures import RequestFigures
@@ -38,25 +39,6 @@ IDLE: Final = "idle for too long"
 _GATHERED_BYTES: Final = 64 * 1024
 #: First byte of a TLS handshake record; that of a frame is 0.
 _TLS_HANDSHAKE: Final = 0x16
-
-
-class ConnectionOwner(Protocol):
-    """Who keeps the connections: told of each one's begin and end, and of peers that break the protocol."""
-
-    def opened(self, connection: "RemotingConnection") -> bool:
-        """Whether the connection may stay."""
-
-    def closed(self, connection: "RemotingConnection") -> None: ...
-
-    def broken(self) -> None: ...
-
-    def holds(self, connection: "RemotingConnection", size: int, *, is_new: bool) -> None:
-        """It holds ``size`` bytes of a frame, or of what comes before frames; ``is_new`` where that just began."""
-
-    def stalled(self, connection: "RemotingConnection") -> None:
-        """Its peer does not read its answers; ``flows`` once it does."""
-
-    def flows(self, connection: "RemotingConnection") -> None: ...
 
 
 class RemotingConnection(asyncio.Protocol):
@@ -75,7 +57,7 @@ class RemotingConnection(asyncio.Protocol):
         server: NameServer,
         prepared: PreparedAnswers,
         gateway: Gateway,
-        owner: ConnectionOwner,
+        owner: "ConnectionOwner[RemotingConnection]",
         clock: Clock,
         limits: RemotingSettings,
         tls: ServerTls,
