@@ -8,6 +8,8 @@
     │   ├── HeaderDecodeError
     │   ├── ProxyProtocolError
     │   ├── TlsNotServed
+    │   ├── PlainNotServed
+    │   ├── TlsBroken
     │   └── BodyDecodeError            the frame is fine, its body is not: answered, the connection stays
     ├── RequestError                   the wire is fine, the request is not: answered with a code and a remark
     ├── EventDecodeError               a record of the log cannot be read: to the dead-letter topic
@@ -72,10 +74,29 @@ class ProxyProtocolError(RemotingError):
 
 
 class TlsNotServed(RemotingError):
-    """A connection begins with a TLS handshake."""
+    """A connection begins with a TLS handshake, and there is no TLS."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"it begins with a TLS handshake, and TLS is not served here: {reason}")
+
+
+class PlainNotServed(RemotingError):
+    """A connection does not begin with a TLS handshake, and must."""
 
     def __init__(self) -> None:
-        super().__init__("it begins with a TLS handshake, and TLS is not served here")
+        super().__init__("it does not begin with a TLS handshake, and tls.mode is enforcing")
+
+
+class TlsBroken(RemotingError):
+    """A TLS handshake failed, or a record cannot be read.
+
+    Attributes:
+        is_handshake: Whether it was the handshake.
+    """
+
+    def __init__(self, reason: str, *, is_handshake: bool) -> None:
+        super().__init__(f"TLS {'handshake failed' if is_handshake else 'record is broken'}: {reason}")
+        self.is_handshake = is_handshake
 
 
 class BodyDecodeError(RemotingError):

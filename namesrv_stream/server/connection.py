@@ -9,12 +9,11 @@ is in the log; others may overtake it, and a connection that we close ourselves 
 import asyncio
 import logging
 from collections import deque
-from ipaddress import IPv6Address, ip_address
 from time import perf_counter_ns
-from typing import Final, Protocol, cast
+from typing import Final, cast
 
 from namesrv_stream.clock import Clock
-from namesrv_stream.errors import NamesrvStreamError, RemotingError, RequestError, TlsNotServed
+from namesrv_stream.errors import NamesrvStreamError, RemotingError, RequestError, SystemBusy
 from namesrv_stream.logs import safe
 from namesrv_stream.processor.dispatch import process
 from namesrv_stream.processor.name_server import Accepted, Answer, Call, NameServer, Peer
@@ -23,11 +22,14 @@ from namesrv_stream.processor.response import error_response
 from namesrv_stream.remoting.codes import ResponseCode
 from namesrv_stream.remoting.command import RemotingCommand, response_to
 from namesrv_stream.remoting.frame import FrameBuffer, decode_frame, encode_frame
-from namesrv_stream.remoting.proxy_protocol import read_preamble
 from namesrv_stream.route.events import BrokerHeartbeat, BrokerRegistered, Origin, Proof
 from namesrv_stream.route.fold_state import LeaseKey
+from namesrv_stream.server.connection_owner import ConnectionOwner
 from namesrv_stream.server.gateway import Gateway
+from namesrv_stream.server.opening import Opening, host_of
 from namesrv_stream.server.request_figures import RequestFigures
+from namesrv_stream.server.tls import ServerTls, TlsTransport
+from namesrv_stream.settings import RemotingSettings
 
 logger = logging.getLogger(__name__)
 
@@ -41,23 +43,13 @@ _GATHERED_BYTES: Final = 64 * 1024
 _TLS_HANDSHAKE: Final = 0x16
 
 
-class ConnectionOwner(Protocol):
-    """Who keeps the connections: told of each one's begin and end, and of peers that break the protocol."""
-
-    def opened(self, connection: "RemotingConnection") -> bool:
-        """Whether the connection may stay."""
-
-    def closed(self, connection: "RemotingConnection") -> None: ...
-
-    def broken(self) -> None: ...
-
-
 class RemotingConnection(asyncio.Protocol):
     """The server's side of one connection.
 
     Attributes:
         connection_id: Counted upwards from 1 since the server's start.
         active_ms: Observed time of the last traffic.
+        host: Address of the other end.
         peer: For people: the other end's address and port, and those of the peer behind a proxy.
     """
 
@@ -67,15 +59,16 @@ class RemotingConnection(asyncio.Protocol):
         server: NameServer,
         prepared: PreparedAnswers,
         gateway: Gateway,
-        owner: ConnectionOwner,
+        owner: "ConnectionOwner[RemotingConnection]",
         clock: Clock,
-        max_frame_bytes: int,
-        write_buffer_bytes: int,
+        limits: RemotingSettings,
+        tls: ServerTls,
         origin: Origin,
         figures: RequestFigures,
     ) -> None:
         self.connection_id = connection_id
         self.active_ms = gateway.observed_ms
+        self.host = ""
         self.peer = "?"
         self._server = server
         self._prepared = prepared
@@ -84,12 +77,16 @@ class RemotingConnection(asyncio.Protocol):
         self._clock = clock
         self._figures = figures
         self._origin = origin._replace(connection_id=connection_id)
-        self._buffer = FrameBuffer(max_frame_bytes)
+        self._buffer = FrameBuffer(limits.max_frame_bytes)
         self._feed = self._feed_first
-        self._first = b""  # bytes that may be a preamble
+        self._opening = Opening()
+        self._tls = tls
+        self._records: TlsTransport | None = None
+        self._held_below = 0  # bytes that are not complete enough for the buffer
+        self._held_bytes = 0  # all that the owner was told of
         self._caller = Peer("", False)
         self._transport: asyncio.Transport | None = None
-        self._write_buffer_bytes = write_buffer_bytes
+        self._limits = limits
         self._waiting: deque[bytes] = deque()  # frames to answer once the peer reads again
         self._is_paused = False
         self._is_broken = False  # no byte behind ``_waiting`` means anything
@@ -104,10 +101,11 @@ class RemotingConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are no subclass of asyncio's.
         self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(high=self._write_buffer_bytes)
+        self._transport.set_write_buffer_limits(high=self._limits.write_buffer_bytes)
         address = transport.get_extra_info("peername")
         self.peer = f"{address[0]}:{address[1]}" if address else "?"
-        self._caller = Peer(_host(address[0]) if address else "", False)
+        self.host = host_of(address[0]) if address else ""
+        self._caller = Peer(self.host, False)
         if not self._owner.opened(self):
             self.close("too many connections")
 
@@ -116,7 +114,12 @@ class RemotingConnection(asyncio.Protocol):
             return
         self.active_ms = self._gateway.observed_ms
         try:
-            self._waiting.extend(self._feed(data))
+            frames = self._feed(data)
+            self._waiting.extend(frames)
+            held = self._held_below + self._buffer.pending_bytes
+            if held or self._held_bytes:
+                self._held_bytes = held
+                self._owner.holds(self, held, is_new=bool(frames))
         except RemotingError as error:
             self._waiting.extend(self._buffer.frames_before_error)
             self._break(error)
@@ -127,9 +130,11 @@ class RemotingConnection(asyncio.Protocol):
         self._is_paused = True
         if self._transport is not None and not self._transport.is_closing():
             self._transport.pause_reading()
+            self._owner.stalled(self)
 
     def resume_writing(self) -> None:
         self._is_paused = False
+        self._owner.flows(self)
         self._work()
         if self._transport is not None and not (self._is_paused or self._transport.is_closing()):
             self._transport.resume_reading()
@@ -177,23 +182,37 @@ class RemotingConnection(asyncio.Protocol):
             logger.info("connection closed, its brokers have expired peer=%s", self.peer)
             self.close("expired")
 
+    @property
+    def unread_bytes(self) -> int:
+        """Answers that wait for the peer to read."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
     def _feed_first(self, data: bytes) -> list[bytes]:
         """The frames in ``data``, as long as the connection has not got beyond its first bytes."""
-        self._first += data
-        if not self._caller.is_proxied:
-            preamble = read_preamble(self._first)
-            if preamble is None:
-                return []
-            if preamble.size:
-                self._caller = self._caller._replace(is_proxied=True)
-                self.peer += f" for {preamble.source or 'itself'}"
-                self._first = self._first[preamble.size :]
-        if self._first:
-            if self._first[0] == _TLS_HANDSHAKE:
-                raise TlsNotServed
+        data = self._opening.feed(data)
+        self._held_below = self._opening.held_bytes
+        if self._opening.proxied_for and not self._caller.is_proxied:
+            self._caller = self._caller._replace(is_proxied=True)
+            self.peer += f" for {self._opening.proxied_for}"
+        if not data:
+            return []
+        if data[0] == _TLS_HANDSHAKE and self._transport is not None:
+            self._transport = self._records = self._tls.accept(self._transport)
+            self._feed = self._feed_records
+        else:
+            self._tls.refuse_plain()
             self._feed = self._buffer.feed
-        first, self._first = self._first, b""
-        return self._buffer.feed(first)
+        return self._feed(data)
+
+    def _feed_records(self, data: bytes) -> list[bytes]:
+        """The frames that TLS records hold."""
+        assert self._records is not None
+        was_established = self._records.is_established
+        frames = self._buffer.feed(self._records.received(data))
+        self._held_below = self._records.held_bytes
+        if self._records.is_established and not was_established:
+            self._tls.established()
+        return frames
 
     def _work(self) -> None:
         """Answer what waits, as far as the peer reads."""
@@ -232,6 +251,7 @@ class RemotingConnection(asyncio.Protocol):
         if not self._is_broken:  # a second error of the same peer: the first one is told
             self._is_broken = True
             self._owner.broken()
+            self._tls.broken(error)
             logger.warning(
                 "connection closed, its peer broke the protocol peer=%s reason=%s", self.peer, safe(str(error))
             )
@@ -280,6 +300,8 @@ class RemotingConnection(asyncio.Protocol):
                 self.close(self._end)
 
         try:
+            if self._changes >= self._limits.max_requests_in_flight:
+                raise SystemBusy(f"{self._changes} changes of this connection wait for the log already")
             self._gateway.change(answer.accepted, settled)
         except RequestError as error:
             return error_response(request, error)
@@ -296,15 +318,6 @@ class RemotingConnection(asyncio.Protocol):
     def _write(self, written: list[bytes]) -> None:
         if written and self._transport is not None:
             self._transport.write(b"".join(written) if len(written) > 1 else written[0])
-
-
-def _host(address: str) -> str:
-    """An address without the form that IPv4 has on a socket of both families."""
-    try:
-        host = ip_address(address)
-    except ValueError:
-        return address
-    return str(host.ipv4_mapped or host) if isinstance(host, IPv6Address) else str(host)
 
 
 def _encoded(request: RemotingCommand, response: RemotingCommand) -> bytes:

@@ -40,6 +40,7 @@ from namesrv_stream.server.request_figures import RequestFigures
 from namesrv_stream.server.served_state import ServedState
 from namesrv_stream.server.served_view import ServedView
 from namesrv_stream.server.server_figures import ServerFigures
+from namesrv_stream.server.tls import ServerTls
 from namesrv_stream.settings import Settings, read_accounts, rocketmq_config
 from namesrv_stream.snapshot import load_snapshot
 
@@ -70,7 +71,8 @@ class _Server:
         self._settings = settings
         self._clock = SystemClock()
         self._identity = identity_file.begin_epoch(settings.server.server_id, self._clock.now_ms())
-        self._connections = Connections(settings.remoting.max_connections, settings.remoting.idle_timeout_ms)
+        self._connections = Connections(settings.remoting)
+        self._tls = ServerTls(settings.tls, self._clock)
         self._prepared = PreparedAnswers()
         self._requests = RequestFigures()
         self._access = _access(settings)
@@ -110,6 +112,7 @@ class _Server:
             self._connections,
             self._requests,
             following.figures,
+            self._tls,
             settings.server.publish_queue_records,
         )
         http = HttpServer(
@@ -120,6 +123,7 @@ class _Server:
             past_routes=PastRoutes(settings, self._clock),
             feed=following.feed,
             figures=figures,
+            tls=self._tls if settings.http.tls else None,
             settings=settings,
         )
         connect = self._connect(name_server, gateway)
@@ -131,6 +135,7 @@ class _Server:
             "ready": self._tell_ready(gateway, http, listener),
             "kv-log": self._log_kv(name_server),
             "notify": notifier.run(),
+            "certificate": self._tls.watch(),
         }
         try:
             await self._run_parts(parts, remoting, http, gateway, stop)
@@ -190,8 +195,8 @@ class _Server:
                 gateway,
                 self._connections,
                 self._clock,
-                remoting.max_frame_bytes,
-                remoting.write_buffer_bytes,
+                remoting,
+                self._tls,
                 origin,
                 self._requests,
             )
@@ -238,7 +243,7 @@ class _Server:
         interval_ms = self._settings.liveness.tick_interval_ms
         while True:
             gateway.beat()
-            self._connections.close_idle(gateway.observed_ms)
+            self._connections.beat(gateway.observed_ms)
             began_ms = self._clock.monotonic_ms()
             await asyncio.sleep(interval_ms / 1000)
             figures.beat_came_late(max(0, self._clock.monotonic_ms() - began_ms - interval_ms))
@@ -260,4 +265,4 @@ def _access(settings: Settings) -> Access:
     accounts = read_accounts(admin)
     for warning in accounts.warnings:
         logger.warning("%s", warning)
-    return Access(admin.trusted_networks, accounts.secrets, admin.enable_config_update)
+    return Access(admin.trusted_networks, accounts.secrets, admin.enable_config_update, admin.broker_networks)

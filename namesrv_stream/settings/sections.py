@@ -9,11 +9,12 @@ import sys
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from namesrv_stream.settings.values import (
     AccessKey,
     Addrs,
+    LowerCase,
     Names,
     Networks,
     NonEmptyStr,
@@ -41,7 +42,27 @@ class RemotingSettings(Section):
     max_frame_bytes: Annotated[Number, Field(ge=1024, le=1 << 30)] = 16 * MIB
     idle_timeout_ms: PositiveInt = 120_000
     max_connections: PositiveInt = 20_000
+    max_connections_per_address: PositiveInt = 10_000
+    frame_timeout_ms: PositiveInt = 30_000
+    partial_frames_bytes: PositiveInt = 256 * MIB
     write_buffer_bytes: PositiveInt = 4 * MIB
+    unread_answers_bytes: PositiveInt = 256 * MIB
+    slow_reader_ms: PositiveInt = 30_000
+    max_requests_in_flight: PositiveInt = 256
+
+
+class TlsSettings(Section):
+    """TLS of the remoting port, and of the HTTP port where ``http.tls`` is true; RocketMQ's ``tls.server.…``."""
+
+    mode: Annotated[Literal["disabled", "permissive", "enforcing"], LowerCase] = "permissive"
+    cert_file: str = ""
+    key_file: str = ""
+    key_password: SecretStr = SecretStr("")
+    key_password_file: str = ""
+    client_auth: Annotated[Literal["none", "optional", "require"], LowerCase] = "none"
+    trust_file: str = ""
+    config_file: str = ""
+    reload_interval_ms: PositiveInt = 1_000
 
 
 class HttpSettings(Section):
@@ -50,7 +71,9 @@ class HttpSettings(Section):
     listen_host: NonEmptyStr = "127.0.0.1"
     listen_port: Port = 9880
     nsaddr: Addrs = ()
+    tls: bool = False
     max_connections: PositiveInt = 1_000
+    max_connections_per_address: PositiveInt = 500
     max_requests: PositiveInt = 64
     max_streams: PositiveInt = 256
     request_timeout_ms: PositiveInt = 10_000
@@ -92,6 +115,7 @@ class AdminSettings(Section):
     """Who may change what an operator changes."""
 
     trusted_networks: Networks = ("127.0.0.0/8", "::1/128")
+    broker_networks: Networks = ("0.0.0.0/0", "::/0")
     accounts_file: str = ""
     enable_config_update: bool = False
     config_black_list: Names = ("configBlackList", "configStorePath", "kvConfigPath")
@@ -234,6 +258,7 @@ class Settings(Section):
     """Everything that can be set. Read once at start, by the shells only."""
 
     remoting: RemotingSettings = RemotingSettings()
+    tls: TlsSettings = TlsSettings()
     http: HttpSettings = HttpSettings()
     server: ServerSettings = ServerSettings()
     name_server: NameServerSettings = NameServerSettings()

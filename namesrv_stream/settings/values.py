@@ -47,6 +47,7 @@ def _check_networks(networks: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(checked)
 
 
+LowerCase: Final = BeforeValidator(lambda value: value.lower() if isinstance(value, str) else value)
 Number = Annotated[int, BeforeValidator(_no_bool)]
 Port = Annotated[Number, Field(ge=0, le=65535)]  # 0: any free one
 PositiveInt = Annotated[Number, Field(gt=0)]

@@ -48,7 +48,7 @@ class HttpRig:
         past_clock: Clock | None = None,
     ) -> None:
         settings = settings or load_settings(environ={}).settings
-        self.rig = Rig(partitions=partitions)
+        self.rig = Rig(partitions=partitions, tls=settings.tls)
         rig, http = self.rig, settings.http
         self.failure = ""
         self.state = ServedState(rig.identity, rig.view, partitions, -1, rig.clock)
@@ -57,7 +57,7 @@ class HttpRig:
         )
         self.tables = TableFigures(self.state, {}, lambda: self.failure, rig.clock)
         self.figures = ServerFigures(
-            rig.identity, rig.view, rig.gateway, rig.connections, rig.request_figures, self.tables, 10_000
+            rig.identity, rig.view, rig.gateway, rig.connections, rig.request_figures, self.tables, rig.tls, 10_000
         )
         self.http = HttpServer(
             socket.create_server(("127.0.0.1", 0)),
@@ -67,6 +67,7 @@ class HttpRig:
             past_routes=PastRoutes(settings, past_clock or rig.clock),
             feed=self.feed,
             figures=self.figures,
+            tls=rig.tls if http.tls else None,
             settings=settings,
         )
         self.url = f"http://{self.http.address}"

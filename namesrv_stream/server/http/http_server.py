@@ -4,8 +4,9 @@ import asyncio
 import contextlib
 import logging
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import orjson
 import uvicorn
@@ -16,6 +17,7 @@ from starlette.routing import Route, Router
 from starlette.types import Receive, Scope, Send
 
 from namesrv_stream.processor.name_server import NameServer
+from namesrv_stream.server.address_counts import AddressCounts
 from namesrv_stream.server.changes.catch_up import CatchUp
 from namesrv_stream.server.changes.feed import ChangeFeed
 from namesrv_stream.server.http.changes_page import ChangesPage
@@ -28,11 +30,13 @@ from namesrv_stream.server.http.problems import Problem
 from namesrv_stream.server.http.protocol import HttpProtocol
 from namesrv_stream.server.http.route_page import RoutePage
 from namesrv_stream.server.http.state_page import StatePage
+from namesrv_stream.server.http.tls_protocol import TlsProtocol
 from namesrv_stream.server.listener import NameServerAddrs
 from namesrv_stream.server.past_routes import PastRoutes
 from namesrv_stream.server.served_state import ServedState
 from namesrv_stream.server.server_figures import ServerFigures
 from namesrv_stream.server.steps import Steps
+from namesrv_stream.server.tls import ServerTls
 from namesrv_stream.settings import Settings
 
 
@@ -51,6 +55,7 @@ class HttpServer:
         past_routes: For routes as they were.
         feed: Told of all that the view takes over.
         figures: For scrapes and health.
+        tls: All connections are TLS by this; None for plain HTTP.
         settings: Of which ``http``, ``data`` and ``snapshot`` matter.
     """
 
@@ -64,6 +69,7 @@ class HttpServer:
         past_routes: PastRoutes,
         feed: ChangeFeed,
         figures: ServerFigures,
+        tls: ServerTls | None,
         settings: Settings,
     ) -> None:
         self._bound = bound
@@ -107,6 +113,8 @@ class HttpServer:
         protocol = partial(
             HttpProtocol,
             max_connections=limits.max_connections,
+            max_connections_per_address=limits.max_connections_per_address,
+            addresses=AddressCounts(),
             request_timeout_s=limits.request_timeout_ms / 1000,
             figures=figures.http,
         )
@@ -114,7 +122,7 @@ class HttpServer:
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
         config = uvicorn.Config(
             limited,
-            http=protocol,  # type: ignore[arg-type] # a class, or what makes its objects
+            http=protocol if tls is None else partial(_with_tls, tls, protocol),  # type: ignore[arg-type] # a class, or what makes its objects
             ws="none",
             lifespan="off",
             access_log=False,
@@ -149,6 +157,10 @@ async def _problem(_: Request, error: Exception) -> Response:
 
 async def _nothing_here(scope: Scope, receive: Receive, send: Send) -> None:
     raise Problem(404, "there is nothing here; GET /openapi.json says what there is")
+
+
+def _with_tls(tls: ServerTls, make: Callable[..., HttpProtocol], **arguments: Any) -> TlsProtocol:
+    return TlsProtocol(make(**arguments), tls)
 
 
 class _QuietServer(uvicorn.Server):
