@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from namesrv_stream.settings.values import (
     AccessKey,
     Addrs,
+    HttpUrls,
     Names,
     Networks,
     NonEmptyStr,
@@ -49,6 +50,7 @@ class HttpSettings(Section):
     listen_host: NonEmptyStr = "127.0.0.1"
     listen_port: Port = 9880
     nsaddr: Addrs = ()
+    console_servers: HttpUrls = ()
     max_connections: PositiveInt = 1_000
     max_requests: PositiveInt = 64
     max_streams: PositiveInt = 256

@@ -18,6 +18,7 @@ from starlette.types import Receive, Scope, Send
 from namesrv_stream.processor.name_server import NameServer
 from namesrv_stream.server.changes.catch_up import CatchUp
 from namesrv_stream.server.changes.feed import ChangeFeed
+from namesrv_stream.server.fleet import Fleet
 from namesrv_stream.server.http.changes_page import ChangesPage
 from namesrv_stream.server.http.conditional import conditional
 from namesrv_stream.server.http.health_page import HealthPage
@@ -33,6 +34,7 @@ from namesrv_stream.server.past_routes import PastRoutes
 from namesrv_stream.server.served_state import ServedState
 from namesrv_stream.server.server_figures import ServerFigures
 from namesrv_stream.server.steps import Steps
+from namesrv_stream.server.story import Story
 from namesrv_stream.settings import Settings
 
 
@@ -50,6 +52,7 @@ class HttpServer:
         state: What is served, in short.
         past_routes: For routes as they were.
         feed: Told of all that the view takes over.
+        story: Told of the same, in short.
         figures: For scrapes and health.
         settings: Of which ``http``, ``data`` and ``snapshot`` matter.
     """
@@ -63,6 +66,7 @@ class HttpServer:
         state: ServedState,
         past_routes: PastRoutes,
         feed: ChangeFeed,
+        story: Story,
         figures: ServerFigures,
         settings: Settings,
     ) -> None:
@@ -75,7 +79,8 @@ class HttpServer:
         catch_up = CatchUp(settings.data.tables_dir, limits.changes_catch_up_rows)
         changes = ChangesPage(server.view, state.partitions, feed, catch_up, steps=steps, figures=figures.http)
         health = HealthPage(figures, settings.snapshot.stale_after_ms)
-        lists, states = Lists(server, steps), StatePage(state)
+        fleet = Fleet(server.view, figures.gateway, story)
+        lists, states = Lists(server, fleet, steps), StatePage(state)
         self.routes = [
             Route("/healthz", health.healthz),
             Route("/readyz", health.readyz),

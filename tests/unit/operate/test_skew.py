@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from namesrv_stream.errors import ConfigError
-from namesrv_stream.operate.server_states import (
+from namesrv_stream.client.server_states import (
     BadAnswer,
     PartRows,
     ServerState,
