@@ -121,6 +121,7 @@ class _Server:
             feed=following.feed,
             story=following.story,
             figures=figures,
+            clock=self._clock,
             settings=settings,
         )
         connect = self._connect(name_server, gateway)

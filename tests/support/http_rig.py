@@ -70,6 +70,7 @@ class HttpRig:
             feed=self.feed,
             story=self.story,
             figures=self.figures,
+            clock=rig.clock,
             settings=settings,
         )
         self.url = f"http://{self.http.address}"

@@ -15,12 +15,14 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route, Router
 from starlette.types import Receive, Scope, Send
 
+from namesrv_stream.clock import Clock
 from namesrv_stream.processor.name_server import NameServer
 from namesrv_stream.server.changes.catch_up import CatchUp
 from namesrv_stream.server.changes.feed import ChangeFeed
 from namesrv_stream.server.fleet import Fleet
 from namesrv_stream.server.http.changes_page import ChangesPage
 from namesrv_stream.server.http.conditional import conditional
+from namesrv_stream.server.http.console import ConsolePage, ConsoleSources
 from namesrv_stream.server.http.health_page import HealthPage
 from namesrv_stream.server.http.limits import Limits
 from namesrv_stream.server.http.lists import Lists
@@ -54,6 +56,7 @@ class HttpServer:
         feed: Told of all that the view takes over.
         story: Told of the same, in short.
         figures: For scrapes and health.
+        clock: For what is old.
         settings: Of which ``http``, ``data`` and ``snapshot`` matter.
     """
 
@@ -68,6 +71,7 @@ class HttpServer:
         feed: ChangeFeed,
         story: Story,
         figures: ServerFigures,
+        clock: Clock,
         settings: Settings,
     ) -> None:
         self._bound = bound
@@ -81,7 +85,12 @@ class HttpServer:
         health = HealthPage(figures, settings.snapshot.stale_after_ms)
         fleet = Fleet(server.view, figures.gateway, story)
         lists, states = Lists(server, fleet, steps), StatePage(state)
+        sources = ConsoleSources(server, state, fleet, story, feed, figures, health, past_routes, clock, settings)
+        console = ConsolePage(sources, steps)
         self.routes = [
+            Route("/", console.page),
+            Route("/console/parts/{part}", console.part),
+            Route("/console/static/{name}", console.static),
             Route("/healthz", health.healthz),
             Route("/readyz", health.readyz),
             Route("/metrics", health.metrics),

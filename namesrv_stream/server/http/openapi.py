@@ -49,7 +49,8 @@ _PARAMETERS: Final[dict[str, _Parameter]] = {
     "since": _Parameter("A position from an answer, or `now`.", _POSITION),
     "wait": _Parameter("Seconds to wait for a change.", 25, {**COUNT, "maximum": 60}),
     "partition": _Parameter("Kafka partition.", 0, COUNT),
-    "name": _Parameter("Broker name or namespace.", "broker-a"),
+    "name": _Parameter("Broker name, namespace or file.", "broker-a"),
+    "part": _Parameter("Name of a part.", "brokers"),
     "format": _Parameter("`text` for lines.", "text"),
 }
 
@@ -108,6 +109,16 @@ _STREAM: Final = f'event: changes\nid: {_POSITION}\ndata: {{"position":"{_POSITI
 _DIGEST: Final = "5f0c1b8ae9d24c77a1d0f3b2c4e5d6a7"
 
 _OPERATIONS: Final[dict[str, _Operation]] = {
+    "/": _Operation("The console, for people", {200: (_text("A page", "<!DOCTYPE html>…", "text/html"),)}, (), (400,)),
+    "/console/parts/{part}": _Operation(
+        "A part of the console, as within its page; for its own script",
+        {200: (_text("HTML", "<p>…</p>", "text/html"),)},
+        ("part",),
+        (400, 404),
+    ),
+    "/console/static/{name}": _Operation(
+        "A file of the console", {200: (_text("The file", "…", "text/css"),), 304: ()}, ("name",), (404,)
+    ),
     "/healthz": _Operation(
         "How the server is, in parts; 200 while it answers at all",
         {200: (_Answer("Its health", "Health", _HEALTH), _text("The same", "yellow\n[+] server ok\n"))},
