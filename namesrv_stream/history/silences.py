@@ -141,7 +141,5 @@ def _silent_minutes(rows: pl.LazyFrame, ends: pl.DataFrame) -> pl.LazyFrame:
 
 def _named(worst: pl.DataFrame) -> list[Silent]:
     top = worst.drop_nulls("silence_ms").sort(("silence_ms", *_KEY), descending=(True, False, False, False))
-    return [
-        Silent(*(row[name] for name in _KEY), row["silence_ms"], round(row["minute"].timestamp() * 1000))
-        for row in top.head(_MOST_NAMED).to_dicts()
-    ]
+    columns = (*_KEY, "silence_ms", pl.col("minute").dt.epoch("ms"))
+    return [Silent(*row) for row in top.head(_MOST_NAMED).select(*columns).iter_rows()]

@@ -27,6 +27,7 @@ class Broker(NamedTuple):
         servers: That hear it.
         held: Why it is kept where it would be gone.
         ended: Why and when it went; None while it is live.
+        replaced_by: Of one that went: the address that has its brokerId now; None where nobody has.
     """
 
     key: LeaseKey
@@ -37,6 +38,7 @@ class Broker(NamedTuple):
     servers: tuple[str, ...]
     held: Hold | None = None
     ended: RouteChange | None = None
+    replaced_by: str | None = None
 
     @property
     def state(self) -> State:
@@ -62,6 +64,7 @@ class Broker(NamedTuple):
             else {
                 **{"at_ms": ended.at_ms, "cause": ended.cause, "detail": ended.detail},
                 **{"partition": ended.partition, "offset": ended.offset},
+                "replaced_by": self.replaced_by,
             },
         }
 
@@ -118,7 +121,7 @@ class Fleet:
             registration = group.registrations.get(key.live_key) if group else None
             asked_ms = registration.timeout_ms if registration else None
             broker_id = registration.broker_id if registration and change.broker_id is None else change.broker_id
-            found.append(
-                Broker(key, broker_id, asked_ms, settings.effective_timeout_ms(asked_ms), None, (), None, change)
-            )
+            expires_ms = settings.effective_timeout_ms(asked_ms)
+            replaced_by = group.broker_addrs.get(broker_id) if group and broker_id is not None else None
+            found.append(Broker(key, broker_id, asked_ms, expires_ms, None, (), None, change, replaced_by))
         return found

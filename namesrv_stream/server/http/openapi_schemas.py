@@ -147,6 +147,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
         {
             **{"at_ms": _MS, "cause": {"enum": list(Cause)}, "detail": {"type": ["string", "null"]}},
             **{"partition": COUNT, "offset": COUNT},
+            "replaced_by": {"type": ["string", "null"], "description": "the address that has its brokerId now"},
         }
     ),
     "Broker": _object(

@@ -18,6 +18,7 @@ _WORDS: Final[dict[str, tuple[str, Tone]]] = {
     "held": ("held", "warn"),
     "gone": ("gone", "bad"),
     "left": ("left", "calm"),
+    "replaced": ("replaced", "calm"),
     "unknown": ("age unknown", "calm"),
 }
 
@@ -53,9 +54,9 @@ def cards(
     now_ms = clock.now_ms()
     larger = next((name for name, most in SHOWN.items() if most > SHOWN[question.shown]), None)
     states = {
-        "": look.count("alive", "late", "held", "unknown", "gone", "left"),
+        "": look.count("alive", "late", "held", "unknown", "gone", "replaced", "left"),
         "look": look.count("held", "late", "gone"),
-        "ended": look.count("gone", "left"),
+        "ended": look.count("gone", "replaced", "left"),
         **{how: look.count(how) for how in ("late", "held", "unknown")},
     }
     return {
@@ -93,6 +94,8 @@ def _lines(broker: Broker, story: Story, now_ms: int) -> list[str]:
     lines, after = [], duration(broker.expires_after_ms)
     if broker.ended is not None:
         lines.append(WHY_ENDED.get(broker.ended.cause, broker.ended.cause))
+        if broker.replaced_by:
+            lines.append(f"back at {broker.replaced_by}")
         if broker.ended.detail:
             lines.append(broker.ended.detail)
         lines.append(f"partition {broker.ended.partition} offset {broker.ended.offset}")
@@ -103,12 +106,12 @@ def _lines(broker: Broker, story: Story, now_ms: int) -> list[str]:
     if broker.ended is None and broker.age_ms is None:
         others = ", ".join(broker.servers)
         lines.append(f"not heard by this server since its start; heard by {others}; expires after {after} unheard")
-    own = "its own timeout" if broker.timeout_ms is not None else "the default timeout"
-    if broker.ended is None and broker.age_ms is not None:
-        lines.append(f"{own}; heard by {', '.join(broker.servers)}")
     came_ms, downs = story.came_ms(broker.key), story.downs(broker.key)
-    if came_ms is not None and broker.ended is None:
-        lines.append(f"up for {duration(max(0, now_ms - came_ms))}")
+    if broker.ended is None and broker.age_ms is not None:
+        count = len(broker.servers)
+        up = "up for more than a day" if came_ms is None else f"up for {duration(max(0, now_ms - came_ms))}"
+        hear = "1 server hears it" if count == 1 else f"{count} servers hear it"
+        lines.append("; ".join([up, hear] + ["a timeout of its own"] * (broker.timeout_ms is not None)))
     if downs > (broker.ended is not None):
         lines.append(f"went {downs:,} times in the last day")
     return lines

@@ -17,13 +17,16 @@ from namesrv_stream.server.steps import Steps
 #: A look is good for so long: a console asks each few seconds, and after each change.
 _FRESH_MS: Final = 900
 #: States of a card, those first that a person should look at first.
-ORDER: Final = ("held", "late", "gone", "unknown", "alive", "left")
+ORDER: Final = ("held", "late", "gone", "unknown", "alive", "replaced", "left")
 
 
 def standing(broker: Broker) -> str:
-    """How a broker is, by ``ORDER``: *late* is older than half of its timeout, *left* is gone with a goodbye."""
+    """How a broker is, by ``ORDER``: *late* is older than half of its timeout, *left* said goodbye, and of one that
+    is *replaced* another address has the brokerId: nobody misses these two."""
     if broker.ended is not None:
-        return "left" if broker.ended.cause == Cause.UNREGISTERED else "gone"
+        if broker.ended.cause == Cause.UNREGISTERED:
+            return "left"
+        return "replaced" if broker.replaced_by else "gone"
     if broker.held is not None:
         return "held"
     if broker.age_ms is None:
@@ -110,7 +113,7 @@ def _names(broker: Broker) -> tuple[str, str, str]:
 def _is_wanted(how: str, broker: Broker, question: Question) -> bool:
     if question.cluster and broker.key.live_key.cluster != question.cluster:
         return False
-    wanted = {"": ORDER, "look": ("held", "late", "gone"), "ended": ("gone", "left")}
+    wanted = {"": ORDER, "look": ("held", "late", "gone"), "ended": ("gone", "replaced", "left")}
     if how not in wanted.get(question.state, (question.state,)):
         return False
     return not question.find or any(question.find.casefold() in name.casefold() for name in _names(broker))

@@ -84,14 +84,14 @@ def _clusters(look: Look, names: Sequence[str]) -> str:
 
 
 def _tiles(figures: ServerFigures, look: Look, late: int, held: int, gone: int) -> list[Tile]:
-    alive, unknown, left = look.count("alive", "late", "unknown"), look.count("unknown"), look.count("left")
+    alive, unknown, left = look.count("alive", "late", "unknown"), look.count("unknown"), look.count("left", "replaced")
     heard = f"{unknown:,} not heard by this server" if unknown else "all heard by this server"
     return [
         Tile("alive", f"{alive:,}", heard if alive else "no broker has registered", "good" if alive else "calm", ""),
         Tile("late", f"{late:,}", "older than half their timeout", "warn" if late else "calm", "late"),
         Tile("held", f"{held:,}", "kept by the mass-expiry guard", "warn" if held else "calm", "held"),
         Tile("gone", f"{gone:,}", "in the last day, without a goodbye", "bad" if gone else "calm", "ended"),
-        Tile("left", f"{left:,}", "in the last day, with a goodbye", "calm", "ended"),
+        Tile("left", f"{left:,}", "in the last day, with a goodbye or replaced", "calm", "ended"),
         Tile("topics", f"{figures.view.table.topic_count:,}", f"{len(figures.connections):,} connections", "calm", ""),
     ]
 
@@ -103,12 +103,13 @@ def _urgency(look: Look, cluster: str) -> int:
 
 
 def _cluster(look: Look, name: str) -> Cluster:
-    counts = {how: look.counts[name, how] for how in ("alive", "unknown", "late", "held", "gone", "left")}
+    counts = {how: look.counts[name, how] for how in ("alive", "unknown", "late", "held", "gone", "replaced", "left")}
     total = sum(counts.values()) or 1
     parts, begin = [], 0.0
     for how, count in counts.items():
         if count:
             parts.append((how, count, begin, 100 * count / total))
             begin += 100 * count / total
-    tone: Tone = "bad" if counts["gone"] else "warn" if counts["held"] or counts["late"] else "good"
-    return Cluster(name, total - counts["gone"] - counts["left"], parts, tone)
+    live = sum(counts[how] for how in ("alive", "unknown", "late", "held"))
+    tone: Tone = "bad" if counts["gone"] else "warn" if counts["held"] or counts["late"] else "good" if live else "calm"
+    return Cluster(name, live, parts, tone)

@@ -88,10 +88,10 @@ export class Parts {
     this.last.set(name, text);
     const made = new DOMParser().parseFromString(text, "text/html").body;
     const focused = part.contains(document.activeElement) ? document.activeElement.id : "";
-    const scrolled = [...part.querySelectorAll(".scroll, .events")].map((one) => [one.scrollLeft, one.scrollTop]);
+    const scrolled = [...part.querySelectorAll(".scroll")].map((one) => [one.scrollLeft, one.scrollTop]);
     const open = [...part.querySelectorAll("details")].map((one) => one.open);
     part.replaceChildren(...made.childNodes);
-    part.querySelectorAll(".scroll, .events").forEach((one, n) => {
+    part.querySelectorAll(".scroll").forEach((one, n) => {
       if (scrolled[n]) [one.scrollLeft, one.scrollTop] = scrolled[n];
     });
     part.querySelectorAll("details").forEach((one, n) => (one.open = open[n] ?? one.open));
