@@ -100,8 +100,9 @@ test: setup .jars/rocketmq/.copied .jars/rocketmq4/.copied ## Everything: check,
 	if [ -n "$$failed" ]; then echo "failed:$$failed" >&2; exit 1; fi
 
 .PHONY: test-extra
-test-extra: setup .jars/rocketmq/.copied .jars/rocketmq4/.copied ## Slower than `test`: more examples of properties, a Go client (needs Go), slow replicas
+test-extra: setup $(VENV)/.console-installed .jars/rocketmq/.copied .jars/rocketmq4/.copied ## Slower than `test`: more examples of properties, a Go client (needs Go), slow replicas, the console in Chromium
 	@command -v go >/dev/null || { echo "error: no Go for \`make test-extra\`; on Debian: apt-get install golang-go" >&2; exit 3; }
+	@command -v chromium chromedriver >/dev/null || { echo "error: no Chromium for \`make test-extra\`; on Debian: apt-get install chromium chromium-driver" >&2; exit 3; }
 	HYPOTHESIS_PROFILE=long $(PYTEST) tests/unit tests/fuzz --timeout 3600 $(ARGS)
 	DIFFERENTIAL_SEEDS="$$(seq -s' ' 11 60)" $(PYTEST) tests/differential/test_random_sequences.py --timeout 3600 $(ARGS)
 	$(PYTEST) tests/extra $(ARGS)
@@ -136,6 +137,10 @@ lock: $(VENV)/.installed ## Choose package versions anew and write requirements.
 	env -u PIP_FIND_LINKS CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --upgrade --generate-hashes \
 		--allow-unsafe --strip-extras --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
 		--no-emit-options --output-file tests/bench/requirements.lock tests/bench/requirements.in
+	env -u PIP_FIND_LINKS CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --upgrade --generate-hashes \
+		--unsafe-package playwright --unsafe-package greenlet --unsafe-package pyee \
+		--strip-extras --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
+		--no-emit-options --output-file tests/extra/console/requirements.lock tests/extra/console/requirements.in
 
 .PHONY: clean
 clean: ## Remove caches and built files
@@ -160,6 +165,11 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 # A C compiler as a wheel, and a profiler.
 $(VENV)/.bench-installed: tests/bench/requirements.lock | $(VENV)/.installed
 	$(call step,installing a C compiler and a profiler,$(BIN)/python -m pip install --disable-pip-version-check -r $< | $(pip_progress))
+	@touch $@
+
+# Selenium, and axe-core out of a wheel whose own dependencies nobody needs.
+$(VENV)/.console-installed: tests/extra/console/requirements.lock | $(VENV)/.installed
+	$(call step,installing Selenium and axe-core,$(BIN)/python -m pip install --disable-pip-version-check --no-deps -r $< | $(pip_progress))
 	@touch $@
 
 # Tests of the load generator compile it, with what is here or with that wheel.

@@ -113,5 +113,5 @@ def _lines(broker: Broker, story: Story, now_ms: int) -> list[str]:
         hear = "1 server hears it" if count == 1 else f"{count} servers hear it"
         lines.append("; ".join([up, hear] + ["a timeout of its own"] * (broker.timeout_ms is not None)))
     if downs > (broker.ended is not None):
-        lines.append(f"went {downs:,} times in the last day")
+        lines.append(f"went {'once' if downs == 1 else f'{downs:,} times'} in the last day")
     return lines
