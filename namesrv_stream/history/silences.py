@@ -120,7 +120,7 @@ def _silent_minutes(rows: pl.LazyFrame, ends: pl.DataFrame) -> pl.LazyFrame:
     """A row a broker process and minute: the longest silence that ended in it; null where it was no silence."""
     before = pl.col("last").shift(1).over(_KEY, order_by="minute")
     across = (pl.col("first") - pl.col("before")).dt.total_milliseconds()
-    has_ended = pl.col("down_at").is_not_null() & (pl.col("down_at") > pl.col("before").fill_null(pl.col("first")))
+    has_ended = pl.col("down_at").is_not_null() & (pl.col("down_at") >= pl.col("before").fill_null(pl.col("first")))
     silence = pl.max_horizontal(across, pl.col("inner").clip(upper_bound=_MINUTE_MS))
     return (
         rows.group_by(*_KEY, "minute")

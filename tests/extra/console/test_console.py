@@ -138,7 +138,7 @@ def test_the_slider_says_what_a_timeout_would_have_done(console_stack: Stack, br
         browser.open(_url(console_stack, "/?past=1h"))
         return bool(browser.run("return document.querySelector('.slider:not([hidden])') !== null"))
 
-    browser.wait(has_heartbeats, "the history has a minute of heartbeats", 180)
+    browser.wait(has_heartbeats, "the history has a minute of heartbeats", 400)
     browser.run("document.getElementById('timeout').focus()")
     assert browser.text("#timeout-text") == "1 min 00 s"
     browser.press(*["\ue011"])  # Home: the shortest
