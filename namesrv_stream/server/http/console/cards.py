@@ -9,6 +9,7 @@ from namesrv_stream.server.fleet import Broker
 from namesrv_stream.server.http.console.look import Look
 from namesrv_stream.server.http.console.question import SHOWN, STATES, Question, Tone
 from namesrv_stream.server.http.console.words import WHY_ENDED, ago, clock_time, cut, iso, role
+from namesrv_stream.server.steps import Steps
 from namesrv_stream.server.story import Story
 
 #: Standing → its word on the card and its tone.
@@ -47,11 +48,21 @@ class Card(NamedTuple):
     ended_iso: str
 
 
-def cards(
-    picked: Sequence[tuple[str, Broker]], total: int, look: Look, question: Question, story: Story, clock: Clock
+async def cards(
+    picked: Sequence[tuple[str, Broker]],
+    total: int,
+    look: Look,
+    question: Question,
+    *,
+    story: Story,
+    clock: Clock,
+    steps: Steps,
 ) -> dict[str, Any]:
     """What the template ``brokers`` shows."""
     now_ms = clock.now_ms()
+    shown: list[Card] = []
+    async for some in steps.lists(_card(how, broker, story, now_ms) for how, broker in picked):
+        shown += some
     larger = next((name for name, most in SHOWN.items() if most > SHOWN[question.shown]), None)
     states = {
         "": look.count("alive", "late", "held", "unknown", "gone", "replaced", "left"),
@@ -60,7 +71,7 @@ def cards(
         **{how: look.count(how) for how in ("late", "held", "unknown")},
     }
     return {
-        "cards": [_card(how, broker, story, now_ms) for how, broker in picked],
+        "cards": shown,
         "total": total,
         "left_out": total - len(picked),
         "more": larger if total > len(picked) else None,

@@ -158,7 +158,8 @@ class ConsolePage:
     async def _brokers(self, question: Question) -> dict[str, Any]:
         look = await self._looker.look()
         picked, total = await self._looker.pick(look, question, SHOWN[question.shown])
-        return cards(picked, total, look, question, self._from.story, self._from.clock)
+        story, clock = self._from.story, self._from.clock
+        return await cards(picked, total, look, question, story=story, clock=clock, steps=self._steps)
 
     async def _timeline(self, question: Question) -> dict[str, Any]:
         await self._from.story.begin(self._from.server.view.next_offsets)
