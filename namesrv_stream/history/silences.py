@@ -53,7 +53,8 @@ class Silences:
     """Of one time.
 
     Attributes:
-        since_ms: Begin of the time looked at, epoch milliseconds; later than asked for where that were too many rows.
+        since_ms: The first heartbeat that the table has of the time, epoch milliseconds; where it has none, its begin.
+            It is later than asked for where that were too many rows.
         until_ms: When the newest heartbeat that the table has was heard; None where it has none of the time.
         brokers: Broker processes heard.
         timeouts: In the order in which they were asked for.
@@ -98,7 +99,9 @@ def silences(settings: Settings, since_ms: int, until_ms: int, timeouts_ms: Sequ
         Timeout(ms, len(each) - bisect_right(each, ms), len(all_of_them) - bisect_right(all_of_them, ms))
         for ms in timeouts_ms
     ]
-    last = found["last"].max()
+    first, last = found["first"].min(), found["last"].max()
+    if first is not None:
+        since_ms = max(since_ms, round(first.timestamp() * 1000))  # type: ignore[union-attr] # Polars' own types
     since = timestamp(since_ms)
     return Silences(
         since_ms,
@@ -135,7 +138,7 @@ def _silent_minutes(rows: pl.LazyFrame, ends: pl.DataFrame) -> pl.LazyFrame:
             strategy="backward",
             check_sortedness=False,
         )
-        .select(*_KEY, "minute", "last", silence_ms=pl.when(~has_ended).then(silence))
+        .select(*_KEY, "minute", "first", "last", silence_ms=pl.when(~has_ended).then(silence))
     )
 
 

@@ -11,7 +11,7 @@ from namesrv_stream.history.instants import duration
 from namesrv_stream.route.settings import FoldSettings
 from namesrv_stream.server.http.console.look import Look
 from namesrv_stream.server.http.console.question import WINDOWS
-from namesrv_stream.server.http.console.words import clock_time, cut, iso
+from namesrv_stream.server.http.console.words import clock_time, cut, iso, timeout
 from namesrv_stream.settings import Settings
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Past:
             "window": window,
             "windows": list(WINDOWS),
             "now_ms": now_ms,
-            "now": duration(now_ms),
+            "now": timeout(now_ms),
             "live": len(live),
             "own": sum(broker.timeout_ms is not None for broker in live),
             "failure": "",
@@ -62,7 +62,7 @@ class Past:
             "rows": [
                 {
                     "timeout_ms": one.timeout_ms,
-                    "timeout": duration(one.timeout_ms),
+                    "timeout": timeout(one.timeout_ms),
                     "brokers": one.brokers,
                     "expiries": one.expiries,
                     "share": 100 * one.brokers / most if most else 0.0,

@@ -159,6 +159,11 @@ def ago(ms: float) -> str:
     return f"{duration(ms) if ms >= 60_000 else f'{ms / 1000:.0f} s'} ago"
 
 
+def timeout(ms: int) -> str:
+    """A timeout, which mostly is a round one: ``10 s``, ``1 min 30 s``, ``2 min``."""
+    return f"{ms / 1000:g} s" if ms < 60_000 else duration(ms).removesuffix(" 00 s")
+
+
 def clock_time(at_ms: int) -> str:
     """An instant of about now in this machine's zone, to the second."""
     return instant(at_ms, to_seconds=True)
