@@ -7,20 +7,16 @@ import pytest
 
 from tests.extra.console.browser import Browser
 from tests.extra.console.fleet import AgentProcess
+from tests.extra.console.past import PastConsole
 from tests.support.processes import wait_until
 from tests.support.stack import Stack
 
 
 @pytest.fixture(scope="session")
 def console_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """With the history, and a cluster ``steady`` of twelve brokers that nobody kills."""
+    """With a cluster ``steady`` of twelve brokers that nobody kills."""
     folder = tmp_path_factory.mktemp("console")
-    flags: dict[str, str | int] = {
-        "history__enabled": "true",
-        "history__interval_ms": 15_000,
-        "liveness__default_timeout_ms": 60_000,
-    }
-    with Stack(folder / "data", **flags) as stack:
+    with Stack(folder / "data") as stack:
         stack.wait_job()
         with AgentProcess(folder, stack, "steady", brokers=12):
             wait_until(lambda: len(stack.get("/brokers")) >= 12, 60, "twelve brokers are registered")
@@ -42,6 +38,12 @@ def agent(console_stack: Stack, tmp_path: Path) -> Iterator[Callable[..., AgentP
     yield start
     for one in started:
         one.close()
+
+
+@pytest.fixture(scope="session")
+def past_console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PastConsole]:
+    with PastConsole(tmp_path_factory.mktemp("past")) as past:
+        yield past
 
 
 @pytest.fixture(scope="session")

@@ -7,10 +7,11 @@ import pytest
 
 from tests.extra.console.browser import DESKTOP, PHONE, SMALLEST, Browser
 from tests.extra.console.fleet import AgentProcess
+from tests.extra.console.past import PastConsole
 from tests.support.processes import wait_until
 from tests.support.stack import Stack
 
-ENTER, ESCAPE = "\ue007", "\ue00c"
+TAB, ENTER, HOME, RIGHT = "\ue004", "\ue007", "\ue011", "\ue014"
 FOCUSED = """
 const e = document.activeElement, s = getComputedStyle(e);
 return [e.tagName, e.id || e.innerText || e.name || '', s.outlineStyle !== 'none' && parseFloat(s.outlineWidth) >= 2];
@@ -34,6 +35,13 @@ def test_axe_finds_nothing_to_complain_of(
     browser.become(size, is_dark=is_dark)
     browser.open(_url(console_stack, "/?topic=Shared&as_of=-1s&past=1h"))
     browser.wait(lambda: "this server" in browser.text("#part-servers"), "the servers are asked")
+    assert browser.violations() == []
+
+
+@pytest.mark.parametrize("is_dark", [False, True])
+def test_axe_finds_nothing_in_the_past_either(past_console: PastConsole, browser: Browser, is_dark: bool) -> None:
+    browser.become(is_dark=is_dark)
+    browser.open(f"{past_console.url}/?topic=T&as_of={past_console.before}&past=1h")
     assert browser.violations() == []
 
 
@@ -133,17 +141,27 @@ def test_the_focus_stays_where_it_is_while_parts_are_made_anew(console_stack: St
     assert browser.run("return document.activeElement.id") == "state-late"
 
 
-def test_the_slider_says_what_a_timeout_would_have_done(console_stack: Stack, browser: Browser) -> None:
-    def has_heartbeats() -> bool:
-        browser.open(_url(console_stack, "/?past=1h"))
-        return bool(browser.run("return document.querySelector('.slider:not([hidden])') !== null"))
-
-    browser.wait(has_heartbeats, "the history has a minute of heartbeats", 400)
+def test_the_slider_says_what_a_timeout_would_have_done(past_console: PastConsole, browser: Browser) -> None:
+    browser.open(f"{past_console.url}/?past=1h")
     browser.run("document.getElementById('timeout').focus()")
-    assert browser.text("#timeout-text") == "1 min"
-    browser.press(*["\ue011"])  # Home: the shortest
+    assert browser.text("#timeout-text") == "2 min"
+    assert "none would have been expired" in browser.text("#timeout-effect")
+    browser.press(HOME)
     assert browser.text("#timeout-text") == "1 s"
-    assert "live brokers would have been expired" in browser.text("#timeout-effect")
+    assert "5 live brokers would have been expired" in browser.text("#timeout-effect")
+    browser.press(*[RIGHT] * 10)
+    assert browser.text("#timeout-text") == "50 s"
+    assert "1 live broker would have been expired, once in all" in browser.text("#timeout-effect")
+    assert browser.text("tr.chosen th") == "50 s"
+
+
+def test_a_route_is_compared_with_what_it_was(past_console: PastConsole, browser: Browser) -> None:
+    browser.open(past_console.url)
+    browser.run("document.getElementById('topic').focus()")
+    browser.press("T", TAB, past_console.before, ENTER)
+    browser.wait(lambda: "0 new, 1 gone, 1 changed" in browser.text("#part-route"), "the route is compared")
+    assert "RW- R--" in browser.text("#part-route tr.changed").replace("\n", " ")
+    assert browser.run("return location.search") == f"?topic=T&as_of={past_console.before}"
 
 
 def test_who_wants_no_motion_gets_none(console_stack: Stack, browser: Browser) -> None:
