@@ -35,8 +35,8 @@ def doctor(
     as_json: JsonOption = False,
 ) -> int:
     """Look the set-up over: Java, ports, Kafka and its topics, clocks, tables, versions; say what to do."""
+    from namesrv_stream.client.server_states import parse_http_addrs
     from namesrv_stream.doctor.examination import examine
-    from namesrv_stream.operate.server_states import parse_http_addrs
 
     urls = parse_http_addrs(servers) if servers else ()
     settings = _settings(conf, data_dir, sets)

@@ -104,7 +104,7 @@ class _Server:
         state = ServedState(self._identity, name_server.view, settings.kafka.partitions, snapshot.version, self._clock)
         held_watch = HeldWatch(name_server.view)
         held_watch.opened()
-        following = Following(settings, snapshot, gateway.view, state, held_watch, self._clock)
+        following = Following(settings, snapshot, gateway.view, state, held_watch, gateway.hearings, self._clock)
         figures = ServerFigures(
             self._identity,
             name_server.view,
@@ -122,8 +122,10 @@ class _Server:
             state=state,
             past_routes=PastRoutes(settings, self._clock),
             feed=following.feed,
+            story=following.story,
             figures=figures,
             tls=self._tls if settings.http.tls else None,
+            clock=self._clock,
             settings=settings,
         )
         connect = self._connect(name_server, gateway)

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr
 from namesrv_stream.settings.values import (
     AccessKey,
     Addrs,
+    HttpUrls,
     LowerCase,
     Names,
     Networks,
@@ -72,6 +73,7 @@ class HttpSettings(Section):
     listen_port: Port = 9880
     nsaddr: Addrs = ()
     tls: bool = False
+    console_servers: HttpUrls = ()
     max_connections: PositiveInt = 1_000
     max_connections_per_address: PositiveInt = 500
     max_requests: PositiveInt = 64
