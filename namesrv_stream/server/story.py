@@ -24,6 +24,8 @@ _KEPT: Final = 2_000
 _MOST_ENDED: Final = 20_000
 #: Rows that each partition has of one event come within this.
 _SAME_EVENT_MS: Final = 3_000
+#: Tables that could not be read are tried again after so long.
+_AGAIN_MS: Final = 10_000
 #: Of one broker, more ends than these are not counted.
 _MOST_DOWNS: Final = 100
 
@@ -72,7 +74,6 @@ class Story:
 
     Args:
         tables_dir: Folder of the tables.
-        next_offsets: That the view covers.
         clock: For what is old.
     """
 
@@ -82,6 +83,7 @@ class Story:
         self._waiting: list[RouteChange] | None = None
         self._beginning = asyncio.Lock()
         self._is_begun = False
+        self._read_ms = 0
         self.failure = ""
         self._forget()
 
@@ -117,8 +119,10 @@ class Story:
             next_offsets: That the view covers at this moment.
         """
         async with self._beginning:
-            if self._is_begun:
+            now_ms = self._clock.monotonic_ms()
+            if self._is_begun and not (self.failure and now_ms - self._read_ms >= _AGAIN_MS):
                 return
+            self._read_ms = now_ms
             waiting: list[RouteChange] = []
             self._waiting = waiting
             since_ms = self._clock.now_ms() - WINDOW_MS

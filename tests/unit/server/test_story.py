@@ -106,3 +106,22 @@ async def test_ends_older_than_a_day_are_forgotten(tmp_path: Path) -> None:
     story.drop_old()
     assert not story.ended
     assert story.downs(KEY) == 0
+
+
+async def test_tables_that_cannot_be_read_are_named_and_tried_again(tmp_path: Path) -> None:
+    log = Log()
+    log.register(a_registration())
+    tables = HistoryOfLogs(tmp_path, log)
+    tables.commit()
+    [data] = (tables.settings.data.tables_dir / "route_changes").glob("*.parquet")
+    whole = data.read_bytes()
+    data.write_bytes(b"damaged")
+    clock = _clock(log)
+    story = Story(tables.settings.data.tables_dir, clock)
+    await story.begin(tables.ends())
+    assert "route_changes" in story.failure
+    data.write_bytes(whole)
+    clock.advance(10_000)
+    await story.begin(tables.ends())
+    assert story.failure == ""
+    assert len(story.happenings()) == 1
