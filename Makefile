@@ -151,7 +151,7 @@ lock: $(VENV)/.installed ## Choose package versions anew and write requirements.
 	env -u PIP_FIND_LINKS CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --upgrade --generate-hashes \
 		--allow-unsafe --strip-extras --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
 		--no-emit-options --output-file conf/audit/requirements.lock conf/audit/requirements.in
-	env -u PIP_FIND_LINKS CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --generate-hashes \
+	env -u PIP_FIND_LINKS CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --upgrade --generate-hashes \
 		--constraint requirements.lock --allow-unsafe --strip-extras --no-emit-index-url --no-emit-trusted-host \
 		--no-emit-find-links --no-emit-options --output-file deploy/image/requirements.lock pyproject.toml
 	env -u PIP_FIND_LINKS CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --upgrade --generate-hashes \
