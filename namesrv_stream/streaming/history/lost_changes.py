@@ -62,12 +62,16 @@ def rows_to_catch_up(
     changed = [i for i, (key, now) in enumerate(zip(has, _said(live, content), strict=True)) if said.get(key) != now]
     places = zip(live["partition"].to_pylist(), live["offset"].to_pylist(), strict=True)
     is_seen = [offset < known[partition] for partition, offset in places]
-    in_log = live.take([i for i in changed if not is_seen[i]])
-    unknown = live.take([i for i in changed if is_seen[i]]).to_pylist()
+    in_log = _taken(live, [i for i in changed if not is_seen[i]])
+    unknown = _taken(live, [i for i in changed if is_seen[i]]).to_pylist()
     lives_on = set(has)
-    gone = lasting.take([i for i, key in enumerate(had) if key not in lives_on])
+    gone = _taken(lasting, [i for i, key in enumerate(had) if key not in lives_on])
     rows = _at_state([*unknown, *map(_gone, gone.to_pylist())], state)
     return pa.concat_tables([in_log.select(ROW_SCHEMA.names).cast(ROW_SCHEMA), pa.Table.from_pylist(rows, ROW_SCHEMA)])
+
+
+def _taken(rows: pa.Table, numbers: list[int]) -> pa.Table:
+    return rows.take(pa.array(numbers, pa.int64()))  # of none, Arrow has to be told the type
 
 
 def _keys(rows: pa.Table) -> list[str]:
