@@ -28,6 +28,7 @@ from namesrv_stream.streaming.topic import TopicExtent
 from namesrv_stream.tables import ROUTE_CHANGES, ROUTE_STATE, decode_changes, in_log_order, table_path
 from tests.support.builders import S1, S2, a_registration
 from tests.support.damage import drop_rows, rewrite_rows
+from tests.support.examples import examples
 from tests.support.log_source import opens, source_of
 from tests.support.strategies_route import Entry, logs
 from tests.support.tables import TOPIC_ID, TablesOfLog, settings_in
@@ -324,7 +325,7 @@ def test_rebuilding_twice_changes_nothing(tables: TablesOfLog) -> None:
     _assert_as_the_log(tables)
 
 
-@settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=examples(15), suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(logs(min_size=8))
 def test_any_log_rebuilds_to_what_the_job_would_have_written(
     tmp_path_factory: pytest.TempPathFactory, entries: list[Entry]

@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from namesrv_stream.route.changes import RouteChange
@@ -35,6 +35,7 @@ from namesrv_stream.tables import (
 )
 from namesrv_stream.tables.columns import ROW_SCHEMA
 from tests.support.builders import Log
+from tests.support.examples import examples
 from tests.support.history_life import live_on
 from tests.support.history_oracle import clocks, hearings, instant, intervals, minutes, sessions
 from tests.support.strategies_route import Entry, logs
@@ -44,6 +45,7 @@ _SESSION_COLUMNS = [name for name in HISTORY_SCHEMAS[BROKER_SESSIONS].names if n
 Rows = dict[tuple[int, ...], dict[str, Any]]
 
 
+@settings(max_examples=examples(50))
 @given(st.integers(0, 1 << 32), st.lists(st.floats(0, 1), max_size=4))
 def test_a_life_cut_anywhere_gives_the_tables_of_it(seed: int, cuts: list[float]) -> None:
     log = Log()
@@ -51,6 +53,7 @@ def test_a_life_cut_anywhere_gives_the_tables_of_it(seed: int, cuts: list[float]
     _assert_says(log, cuts)
 
 
+@settings(max_examples=examples(50))
 @given(logs(min_size=5, max_size=80), st.lists(st.floats(0, 1), max_size=4))
 def test_any_log_cut_anywhere_gives_the_tables_of_it(entries: list[Entry], cuts: list[float]) -> None:
     log = Log()
