@@ -46,7 +46,7 @@ demo: setup ## A guided run of two minutes: start, register, query, kill, expire
 
 ##@ Check
 .PHONY: check
-check: lint types layers unit ## Before every commit: lint, types, layers, unit tests; no JVM
+check: lint types layers dependencies unit ## Before every commit: lint, types, layers, dependencies, unit tests; no JVM
 
 .PHONY: lint
 lint: $(VENV)/.installed ## Formatting and lint rules
@@ -60,6 +60,17 @@ types: $(VENV)/.installed ## mypy --strict
 .PHONY: layers
 layers: $(VENV)/.installed ## Who may import whom
 	$(BIN)/lint-imports
+
+.PHONY: dependencies
+dependencies: $(VENV)/.installed ## Every dependency pinned with its hashes, as locked, under a licence that we may use; no network
+	$(BIN)/python -m tests.support.dependencies
+
+# PyPI's advisories. A package that could not be looked up counts as a failure: a mirror without them answers "nothing known".
+.PHONY: audit
+audit: $(VENV)/.audit-installed ## Known vulnerabilities of the locked dependencies; needs PyPI itself
+	for lock in requirements.lock tests/bench/requirements.lock conf/audit/requirements.lock; do \
+		$(VENV)/audit/bin/pip-audit --strict --require-hashes --disable-pip --progress-spinner off -r $$lock $(ARGS); \
+	done
 
 .PHONY: unit
 unit: $(VENV)/.installed ## Unit tests; no JVM
@@ -93,15 +104,16 @@ chaos-short: setup ## Chaos in a minute: the whole product killed, frozen and li
 .PHONY: test
 test: setup .jars/rocketmq/.copied .jars/rocketmq4/.copied ## Everything: check, spark, integration, differential, e2e, fuzz, chaos-short
 	@failed=""; \
-	for part in lint types layers unit spark integration differential e2e fuzz chaos-short; do \
+	for part in lint types layers dependencies unit spark integration differential e2e fuzz chaos-short; do \
 		echo "== make $$part"; \
 		$(MAKE) --no-print-directory $$part || failed="$$failed $$part"; \
 	done; \
 	if [ -n "$$failed" ]; then echo "failed:$$failed" >&2; exit 1; fi
 
 .PHONY: test-extra
-test-extra: setup .jars/rocketmq/.copied .jars/rocketmq4/.copied ## Slower than `test`: more examples of properties, a Go client (needs Go), slow replicas
+test-extra: setup $(VENV)/.console-installed .jars/rocketmq/.copied .jars/rocketmq4/.copied ## Slower than `test`: more examples of properties, a Go client (needs Go), slow replicas, Spark clusters, the console in Chromium
 	@command -v go >/dev/null || { echo "error: no Go for \`make test-extra\`; on Debian: apt-get install golang-go" >&2; exit 3; }
+	@command -v chromium chromedriver >/dev/null || { echo "error: no Chromium for \`make test-extra\`; on Debian: apt-get install chromium chromium-driver" >&2; exit 3; }
 	HYPOTHESIS_PROFILE=long $(PYTEST) tests/unit tests/fuzz --timeout 3600 $(ARGS)
 	DIFFERENTIAL_SEEDS="$$(seq -s' ' 11 60)" $(PYTEST) tests/differential/test_random_sequences.py --timeout 3600 $(ARGS)
 	$(PYTEST) tests/extra $(ARGS)
@@ -136,6 +148,20 @@ lock: $(VENV)/.installed ## Choose package versions anew and write requirements.
 	env -u PIP_FIND_LINKS CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --upgrade --generate-hashes \
 		--allow-unsafe --strip-extras --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
 		--no-emit-options --output-file tests/bench/requirements.lock tests/bench/requirements.in
+	env -u PIP_FIND_LINKS CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --upgrade --generate-hashes \
+		--allow-unsafe --strip-extras --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
+		--no-emit-options --output-file conf/audit/requirements.lock conf/audit/requirements.in
+	env -u PIP_FIND_LINKS CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --upgrade --generate-hashes \
+		--constraint requirements.lock --allow-unsafe --strip-extras --no-emit-index-url --no-emit-trusted-host \
+		--no-emit-find-links --no-emit-options --output-file deploy/image/requirements.lock pyproject.toml
+	env -u PIP_FIND_LINKS CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --upgrade --generate-hashes \
+		--unsafe-package playwright --unsafe-package greenlet --unsafe-package pyee \
+		--strip-extras --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
+		--no-emit-options --output-file tests/extra/console/requirements.lock tests/extra/console/requirements.in
+
+.PHONY: wheel
+wheel: $(VENV)/.installed ## Build dist/namesrv_stream-VERSION-py3-none-any.whl, which brings jobs/, conf/ and schemas/ along
+	$(BIN)/python -m pip wheel --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
 
 .PHONY: clean
 clean: ## Remove caches and built files
@@ -157,9 +183,20 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 	$(call step,installing namesrv-stream,$(BIN)/python -m pip install --disable-pip-version-check --no-deps --no-build-isolation -e . 2>&1 | $(pip_progress))
 	@touch $@
 
+# In an environment of its own: the audit's dependencies are not to be mistaken for ours.
+$(VENV)/.audit-installed: conf/audit/requirements.lock | $(VENV)/.installed
+	$(BIN)/python -m venv $(VENV)/audit
+	$(call step,installing pip-audit,$(VENV)/audit/bin/python -m pip install --disable-pip-version-check -r $< | $(pip_progress))
+	@touch $@
+
 # A C compiler as a wheel, and a profiler.
 $(VENV)/.bench-installed: tests/bench/requirements.lock | $(VENV)/.installed
 	$(call step,installing a C compiler and a profiler,$(BIN)/python -m pip install --disable-pip-version-check -r $< | $(pip_progress))
+	@touch $@
+
+# Selenium, and axe-core out of a wheel whose own dependencies nobody needs.
+$(VENV)/.console-installed: tests/extra/console/requirements.lock | $(VENV)/.installed
+	$(call step,installing Selenium and axe-core,$(BIN)/python -m pip install --disable-pip-version-check --no-deps -r $< | $(pip_progress))
 	@touch $@
 
 # Tests of the load generator compile it, with what is here or with that wheel.

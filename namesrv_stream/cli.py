@@ -17,6 +17,7 @@ from namesrv_stream import __version__
 from namesrv_stream.agent.command import agent
 from namesrv_stream.client import commands as client_commands
 from namesrv_stream.demo.command import demo
+from namesrv_stream.doctor import command as doctor_command
 from namesrv_stream.errors import NamesrvStreamError
 from namesrv_stream.history import command as history_command
 from namesrv_stream.history import route_command
@@ -64,6 +65,7 @@ client_commands.register(app)
 history_command.register(app)
 report_command.register(app)
 operate_commands.register(app, config_app)
+doctor_command.register(app)
 replay_commands.register(app)
 what_if_command.register(app)
 

@@ -8,11 +8,14 @@
     │   ├── HeaderDecodeError
     │   ├── ProxyProtocolError
     │   ├── TlsNotServed
+    │   ├── PlainNotServed
+    │   ├── TlsBroken
     │   └── BodyDecodeError            the frame is fine, its body is not: answered, the connection stays
     ├── RequestError                   the wire is fine, the request is not: answered with a code and a remark
     ├── EventDecodeError               a record of the log cannot be read: to the dead-letter topic
     ├── ConfigError                    exit 2: names the file and the key
     ├── TableSchemaMismatch            exit 2: a Delta table is not as this version expects
+    ├── StateFromNewerVersion          exit 2: the fold's state was written by a newer version of this program
     ├── LogTruncated                   exit 2: Kafka no longer holds what the fold needs next
     ├── NoStartPoint                   exit 1: a replay has nothing to begin with
     ├── NotInHistory                   exit 1: the history does not have what is asked for
@@ -71,10 +74,29 @@ class ProxyProtocolError(RemotingError):
 
 
 class TlsNotServed(RemotingError):
-    """A connection begins with a TLS handshake."""
+    """A connection begins with a TLS handshake, and there is no TLS."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"it begins with a TLS handshake, and TLS is not served here: {reason}")
+
+
+class PlainNotServed(RemotingError):
+    """A connection does not begin with a TLS handshake, and must."""
 
     def __init__(self) -> None:
-        super().__init__("it begins with a TLS handshake, and TLS is not served here")
+        super().__init__("it does not begin with a TLS handshake, and tls.mode is enforcing")
+
+
+class TlsBroken(RemotingError):
+    """A TLS handshake failed, or a record cannot be read.
+
+    Attributes:
+        is_handshake: Whether it was the handshake.
+    """
+
+    def __init__(self, reason: str, *, is_handshake: bool) -> None:
+        super().__init__(f"TLS {'handshake failed' if is_handshake else 'record is broken'}: {reason}")
+        self.is_handshake = is_handshake
 
 
 class BodyDecodeError(RemotingError):
@@ -167,6 +189,25 @@ class TableSchemaMismatch(NamesrvStreamError):
         super().__init__(f"table {table}: {reason}")
         self.table = table
         self.reason = reason
+
+
+class StateFromNewerVersion(NamesrvStreamError):
+    """The fold's state was written by a newer version of this program.
+
+    Attributes:
+        version: The state's.
+        newest: The highest that this program reads.
+    """
+
+    exit_code = 2
+
+    def __init__(self, version: int, newest: int) -> None:
+        super().__init__(
+            f"the fold's state is of version {version}, this program reads up to {newest}: run the program that wrote"
+            " it, or stop the job and run this one's `namesrv-stream rebuild`: it makes state and tables from the log"
+        )
+        self.version = version
+        self.newest = newest
 
 
 class LogTruncated(NamesrvStreamError):

@@ -42,10 +42,21 @@ METRICS: Final[Mapping[str, Metric]] = {
     ),
     "rocketmq_namesrv_active_connections": Metric("gauge", "Open remoting connections."),
     "rocketmq_namesrv_connection_events_total": Metric(
-        "counter", "Remoting connections admitted, rejected (too many), broken (protocol errors), closed.", ("result",)
+        "counter",
+        "Remoting connections admitted, closed, rejected (too many, or rejected_address: of one address), broken "
+        "(protocol errors); of those closed by us: idle, late, crowded, slow_reader, unread.",
+        ("result",),
     ),
+    "rocketmq_namesrv_partial_frames_bytes": Metric("gauge", "Held of frames and handshakes that are not complete."),
+    "rocketmq_namesrv_unread_answers_bytes": Metric("gauge", "Answers that wait for peers to read them."),
     "rocketmq_namesrv_security_events_total": Metric(
-        "counter", "Requests refused for who asked.", ("operation", "result")
+        "counter",
+        "Requests refused for who asked (auth, denied); TLS handshakes (tls_handshake) and reloads of the certificate "
+        "(tls_reload), ok and failed; peers without TLS that must have it (tls_plain, denied).",
+        ("operation", "result"),
+    ),
+    "rocketmq_namesrv_tls_certificate_expires_seconds": Metric(
+        "gauge", "End of the certificate in use, epoch seconds."
     ),
     # ---- what is served ----
     "rocketmq_namesrv_brokers": Metric(

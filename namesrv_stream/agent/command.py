@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from namesrv_stream.agent.config import AgentConfig
+from namesrv_stream.client.tls_options import TlsCertOption, TlsKeyOption, TlsOption, TlsTrustOption, asked_for
 from namesrv_stream.durations import parse_duration_ms
 from namesrv_stream.logs import configure_logging
 
@@ -54,6 +55,10 @@ def agent(
     ] = None,
     status_interval: Annotated[int, typer.Option(help="Between status lines.", **_DURATION_OPTION)] = "10s",  # type: ignore[assignment] # typer parses the default too
     log_level: Annotated[str, typer.Option(help="DEBUG, INFO, WARNING or ERROR.")] = "INFO",
+    tls: TlsOption = False,
+    tls_trust: TlsTrustOption = None,
+    tls_cert: TlsCertOption = None,
+    tls_key: TlsKeyOption = None,
 ) -> int:
     """Be a broker to name servers, or thousands: register, heartbeat, and unregister at the end."""
     configure_logging(log_level.upper())
@@ -74,6 +79,7 @@ def agent(
         timeout_ms=timeout,
         register_timeout_ms=register_timeout,
         start_spread_ms=start_spread,
+        tls=asked_for(tls, tls_trust, tls_cert, tls_key),
     )
     from namesrv_stream.agent.main import run_agent
 

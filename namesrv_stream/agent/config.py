@@ -1,6 +1,7 @@
 """What an agent simulates, and how it behaves; pure."""
 
 import ipaddress
+import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -51,6 +52,7 @@ class AgentConfig:
         connect_timeout_ms: For a connection.
         start_spread_ms: The first registrations are spread over this long; None means 5 ms a broker.
         max_back_off_ms: Longest pause between attempts to reconnect.
+        tls: How to speak TLS with name servers; None for plain.
     """
 
     name_servers: str
@@ -73,6 +75,7 @@ class AgentConfig:
     connect_timeout_ms: int = 3_000
     start_spread_ms: int | None = None
     max_back_off_ms: int = 5_000
+    tls: ssl.SSLContext | None = None
     name_server_addrs: tuple[str, ...] = field(init=False, default=())
 
     def __post_init__(self) -> None:

@@ -79,7 +79,9 @@ class NameServerLink:
         """Connect, register, serve wishes, and connect again; until cancelled, which closes nothing."""
         while True:
             try:
-                connection = await RemotingConnection.connect(self.addr, self._config.connect_timeout_ms)
+                connection = await RemotingConnection.connect(
+                    self.addr, self._config.connect_timeout_ms, self._config.tls
+                )
             except ConnectionLost as error:
                 self._tell_trouble(f"cannot connect: {error.reason}")
                 self._settle(self._take_wishes(), False)
@@ -111,7 +113,9 @@ class NameServerLink:
         try:
             if not connection.is_open:
                 # The server may be back this very moment, or hold a registration although the connection is gone.
-                connection = self._connection = await RemotingConnection.connect(self.addr, timeout_ms)
+                connection = self._connection = await RemotingConnection.connect(
+                    self.addr, timeout_ms, self._config.tls
+                )
             response = await connection.invoke(request, timeout_ms)
         except (ConnectionLost, RequestTimedOut) as error:
             logger.warning(

@@ -35,6 +35,7 @@ from namesrv_stream.client.queries import cluster_info, kv_table, kv_value, topi
 from namesrv_stream.client.queues import MessageQueue, readable_queues, writable_queues
 from namesrv_stream.client.route import BrokerData, ClusterInfo, QueueData, TopicQueueMapping, TopicRouteData
 from namesrv_stream.client.route_cache import TopicRoute
+from namesrv_stream.client.tls import client_context
 from namesrv_stream.errors import QueryNotFound, TopicNotExist
 from namesrv_stream.remoting.acl import AclCredentials
 from namesrv_stream.remoting.headers import ORDER_TOPIC_CONFIG
@@ -69,6 +70,7 @@ __all__ = [
     "TopicRouteData",
     "UnexpectedAnswer",
     "add_write_perm",
+    "client_context",
     "client_for",
     "cluster_info",
     "delete_kv",

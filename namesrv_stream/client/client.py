@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import random
+import ssl
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from types import TracebackType
@@ -61,6 +62,7 @@ class Client:
         client_id: str | None = None,
         credentials: AclCredentials | None = None,
         options: ClientOptions | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         """Connect to nothing yet.
 
@@ -69,6 +71,7 @@ class Client:
             client_id: For people who read logs; ``ip@pid`` if not given.
             credentials: Signs every request; None for none.
             options: Durations.
+            tls: How to speak TLS, see ``client_context``; None for plain.
 
         Raises:
             ConfigError: ``name_servers`` is neither.
@@ -76,6 +79,7 @@ class Client:
         self.client_id = client_id or default_client_id()
         self.options = options or ClientOptions()
         self._credentials = credentials
+        self._tls = tls
         self._address_server = name_servers.strip() if is_address_server(name_servers) else None
         self._addrs = () if self._address_server else parse_name_servers(name_servers)
         self._servers: NameServers | None = None
@@ -95,7 +99,7 @@ class Client:
             return
         if self._address_server is not None:
             self._addrs = await fetch_name_servers(self._address_server, self.options.connect_timeout_ms)
-        self._servers = NameServers(self._addrs, self.options.connect_timeout_ms, self._credentials)
+        self._servers = NameServers(self._addrs, self.options.connect_timeout_ms, self._credentials, self._tls)
         self._every("routes", self.options.poll_name_server_interval_ms, self._refresh_routes)
         if self._address_server is not None:
             self._every("name servers", self.options.address_server_interval_ms, self._refresh_name_servers)

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import ssl
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ import typer
 from namesrv_stream.client.address_server import fetch_name_servers, is_address_server
 from namesrv_stream.client.admin import ADMIN_TIMEOUT_MS
 from namesrv_stream.client.name_servers import NameServers, parse_name_servers
+from namesrv_stream.client.tls_options import TlsCertOption, TlsKeyOption, TlsOption, TlsTrustOption, asked_for
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.remoting.acl import AclCredentials
 from namesrv_stream.settings import load_settings
@@ -36,10 +38,12 @@ class Target:
     Attributes:
         name_servers: ``-n`` as given, or its default.
         credentials: Signs the requests; None for none.
+        tls: How to speak TLS; None for plain.
     """
 
     name_servers: str
     credentials: AclCredentials | None
+    tls: ssl.SSLContext | None = None
 
     def ask(self, question: Callable[[NameServers], Awaitable[T]]) -> T:
         """Connect, ask, close."""
@@ -47,7 +51,7 @@ class Target:
         async def ask() -> T:
             is_http = is_address_server(self.name_servers)
             addrs = await fetch_name_servers(self.name_servers) if is_http else parse_name_servers(self.name_servers)
-            servers = NameServers(addrs, credentials=self.credentials)
+            servers = NameServers(addrs, credentials=self.credentials, tls=self.tls)
             try:
                 return await question(servers)
             finally:
@@ -84,12 +88,20 @@ def asks(command: Callable[..., None]) -> Callable[..., None]:
                 "--secret-key-file", help=f"Its secret; or set {_SECRET_KEY_VARIABLE}.", metavar="FILE", dir_okay=False
             ),
         ] = None,
+        tls: TlsOption = False,
+        tls_trust: TlsTrustOption = None,
+        tls_cert: TlsCertOption = None,
+        tls_key: TlsKeyOption = None,
         **own: Any,
     ) -> None:
         for name, value in own.items():
             if isinstance(value, str) and not value.isascii():
                 _check_text(name, value)
-        target = Target(name_servers or default_name_servers(), _credentials(access_key, secret_key_file))
+        target = Target(
+            name_servers or default_name_servers(),
+            _credentials(access_key, secret_key_file),
+            asked_for(tls, tls_trust, tls_cert, tls_key),
+        )
         command(target, **own)
 
     return joined(run, command)

@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import logging
 import socket
+import ssl
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final, Self, cast
@@ -49,12 +50,13 @@ class RemotingConnection(asyncio.Protocol):
         self._close_reason = ""
 
     @classmethod
-    async def connect(cls, addr: str, timeout_ms: int = 3_000) -> Self:
+    async def connect(cls, addr: str, timeout_ms: int = 3_000, tls: ssl.SSLContext | None = None) -> Self:
         """Connect.
 
         Args:
             addr: ``host:port``.
             timeout_ms: Milliseconds to wait; 3 s is NettyClientConfig.connectTimeoutMillis.
+            tls: How to speak TLS; None for plain.
 
         Raises:
             ConnectionLost: It could not be made in time.
@@ -64,7 +66,7 @@ class RemotingConnection(asyncio.Protocol):
         connection = cls(addr)
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                await asyncio.get_running_loop().create_connection(lambda: connection, host, port)
+                await asyncio.get_running_loop().create_connection(lambda: connection, host, port, ssl=tls)
         except BaseException as error:
             connection.abort()  # it may have been made at the very moment of the timeout
             if isinstance(error, TimeoutError):
@@ -218,6 +220,9 @@ def _reason_of(error: BaseException) -> str:
     """One short line: asyncio's own text for a refused connection repeats the address."""
     if isinstance(error, ConnectionRefusedError):
         return "connection refused"
+    if isinstance(error, ssl.SSLError):
+        reason = (error.reason or "unknown reason").lower().replace("_", " ")
+        return f"TLS: {reason} {getattr(error, 'verify_message', '')}".rstrip()
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return str(error) or type(error).__name__

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import ssl
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
@@ -62,6 +63,7 @@ class NameServers:
         addrs: Iterable[str],
         connect_timeout_ms: int = CONNECT_TIMEOUT_MS,
         credentials: AclCredentials | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         """Connect to none of them yet.
 
@@ -69,11 +71,13 @@ class NameServers:
             addrs: ``host:port`` each; at least one.
             connect_timeout_ms: Milliseconds to wait for a connection.
             credentials: Signs every request; None for none.
+            tls: How to speak TLS; None for plain.
         """
+        self._tls = tls
         self._connect_timeout_ms = connect_timeout_ms
         self._credentials = credentials
         self._is_closed = False
-        self._links = [ServerLink(addr, connect_timeout_ms) for addr in addrs]
+        self._links = [ServerLink(addr, connect_timeout_ms, tls) for addr in addrs]
         # Clients of one list should not all ask its first server. Source: rocketmq 5.3.3,
         # NettyRemotingClient.initValueIndex.
         self._chosen = random.choice(self._links)
@@ -182,7 +186,8 @@ class NameServers:
         """
         links = {link.addr: link for link in self._links}
         self._links = [
-            links.pop(addr) if addr in links else ServerLink(addr, self._connect_timeout_ms) for addr in addrs
+            links.pop(addr) if addr in links else ServerLink(addr, self._connect_timeout_ms, self._tls)
+            for addr in addrs
         ]
         if self._chosen not in self._links:
             self._chosen = random.choice(self._links)

@@ -1,6 +1,7 @@
 """One name server and the connection to it, which is made when it is needed and shared by all who ask."""
 
 import asyncio
+import ssl
 
 from namesrv_stream.client.back_off import BackOff
 from namesrv_stream.client.connection import RemotingConnection
@@ -11,17 +12,19 @@ from namesrv_stream.remoting.command import RemotingCommand
 class ServerLink:
     """At most one connection, or one attempt to make it, however many requests wait for it."""
 
-    def __init__(self, addr: str, connect_timeout_ms: int) -> None:
+    def __init__(self, addr: str, connect_timeout_ms: int, tls: ssl.SSLContext | None = None) -> None:
         """Connect to nothing yet.
 
         Args:
             addr: ``host:port``.
             connect_timeout_ms: Milliseconds to wait for a connection.
+            tls: How to speak TLS; None for plain.
         """
         self.addr = addr
         #: On the event loop's clock; until then other servers are to be preferred.
         self.retry_at_s = 0.0
         self._connect_timeout_ms = connect_timeout_ms
+        self._tls = tls
         self._back_off = BackOff()
         self._connection: RemotingConnection | None = None
         self._connecting: asyncio.Task[RemotingConnection] | None = None
@@ -96,7 +99,7 @@ class ServerLink:
 
     async def _connect(self) -> RemotingConnection:
         try:
-            connection = await RemotingConnection.connect(self.addr, self._connect_timeout_ms)
+            connection = await RemotingConnection.connect(self.addr, self._connect_timeout_ms, self._tls)
         except ConnectionLost:
             self._count_failure()
             raise

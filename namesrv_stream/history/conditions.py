@@ -84,6 +84,12 @@ def above_or_null(column: str, value: datetime) -> Condition:
     return Condition(pl.col(column).is_null() | (pl.col(column) > value), files)
 
 
+def is_null(column: str) -> Condition:
+    return Condition(
+        pl.col(column).is_null(), lambda names: _statistic(names, f"null_count.{column}", lambda count: count > 0)
+    )
+
+
 def in_days(column: str, first: date, last: date) -> Condition:
     """Only partitions of these days; says nothing of rows, which do not hold the column."""
     name = f"partition.{column}"

@@ -47,6 +47,9 @@ def route(
     if not wanted:
         raise ConfigError(COMMAND_LINE, "TOPIC", "is missing")
     if as_of is None:
+        for flag, value in (("--conf", conf), ("--data-dir", data_dir), ("--set", sets)):
+            if value:
+                raise ConfigError(COMMAND_LINE, flag, "says where tables are, which are read with --as-of only; see -n")
         show_route(target, wanted, as_json=as_json)
     else:
         _show_past_route(Configuration(conf, data_dir, sets or ()), wanted, as_of, as_json=as_json)

@@ -8,6 +8,7 @@ from namesrv_stream.kafka.clients import (
     producer_config,
 )
 from namesrv_stream.kafka.log_reader import LogReader
+from namesrv_stream.kafka.security import spark_options
 from namesrv_stream.kafka.topics import ensure_topics
 
 __all__ = [
@@ -18,4 +19,5 @@ __all__ = [
     "consumer_config",
     "ensure_topics",
     "producer_config",
+    "spark_options",
 ]

@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 from namesrv_stream.errors import ConfigError
+from namesrv_stream.kafka.security import client_options
 from namesrv_stream.ports import reachable_host
 from namesrv_stream.run_files import read_run_file
 from namesrv_stream.settings import Settings
@@ -84,4 +85,4 @@ def _shared(settings: Settings, without: frozenset[str]) -> dict[str, Any]:
         "bootstrap_timeout_ms": settings.kafka.connect_timeout_ms,
         "reconnect_backoff_ms": 50,
         "reconnect_backoff_max_ms": 1_000,
-    } | {name: value for name, value in settings.kafka.extra.items() if name not in without}
+    } | {name: value for name, value in client_options(settings).items() if name not in without}

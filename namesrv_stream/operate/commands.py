@@ -123,7 +123,7 @@ def skew(
     as_json: JsonOption = False,
 ) -> int:
     """Show whether servers serve the same, and by which rows not: exit code 1; 3 where one does not answer."""
-    from namesrv_stream.operate.server_states import parse_http_addrs
+    from namesrv_stream.client.server_states import parse_http_addrs
     from namesrv_stream.operate.skew import find_skew
     from namesrv_stream.operate.skew_text import as_json as to_json
     from namesrv_stream.operate.skew_text import print_skew

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from namesrv_stream.operate.server_states import (
+from namesrv_stream.client.server_states import (
     BadAnswer,
     PartitionParts,
     PartRows,

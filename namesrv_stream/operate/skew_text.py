@@ -6,9 +6,9 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
+from namesrv_stream.client.server_states import ServerState
 from namesrv_stream.logs import report_error, safe
 from namesrv_stream.operate.output import print_table
-from namesrv_stream.operate.server_states import ServerState
 from namesrv_stream.operate.skew import Difference, Row, Skew
 
 _DIGEST_CHARS = 12  # of a digest, for people

@@ -29,6 +29,17 @@ ADMIN_CODES = frozenset(
     }
 )
 
+#: What changes routes and liveness, and comes from brokers (217 from mqadmin, too).
+BROKER_CODES = frozenset(
+    {
+        RequestCode.REGISTER_BROKER,
+        RequestCode.UNREGISTER_BROKER,
+        RequestCode.REGISTER_TOPIC_IN_NAMESRV,
+        RequestCode.QUERY_DATA_VERSION,
+        RequestCode.BROKER_HEARTBEAT,
+    }
+)
+
 #: Of an admin request. Only 318 has one, and all of RocketMQ's keys with their values take 2 KiB.
 MAX_BODY_BYTES: Final = 64 * 1024
 
@@ -58,6 +69,23 @@ def authorise(access: Access, call: Call) -> None:
     )
 
 
+def authorise_broker(access: Access, call: Call) -> None:
+    """Let what a broker says pass.
+
+    A broker of 5.x signs it where its ``innerClientAuthenticationCredentials`` are set.
+
+    Raises:
+        NoPermission: It comes from outside ``broker_networks``, and is not signed by one of the accounts.
+    """
+    if _is_within(call.peer.host, networks_of(access.broker_networks)) or _is_signed(access, call.request):
+        return
+    name = RequestCode(call.request.code).name
+    raise NoPermission(
+        f"{name} from {call.peer.host or 'an unknown address'} needs a peer within admin.broker_networks, or a valid"
+        " AccessKey and Signature of one of admin.accounts"
+    )
+
+
 @lru_cache(maxsize=8)
 def networks_of(texts: tuple[str, ...]) -> Networks:
     """Networks by their CIDR notation; a lone address is a network of one.
@@ -69,10 +97,13 @@ def networks_of(texts: tuple[str, ...]) -> Networks:
 
 
 def _is_trusted(peer: Peer, networks: Networks) -> bool:
-    if peer.is_proxied:
-        return False
+    return not peer.is_proxied and _is_within(peer.host, networks)
+
+
+@lru_cache(maxsize=4096)  # brokers ask every few seconds, each over one address
+def _is_within(host: str, networks: Networks) -> bool:
     try:
-        address = ip_address(peer.host)
+        address = ip_address(host)
     except ValueError:
         return False
     return any(_plain(address) in network for network in networks)

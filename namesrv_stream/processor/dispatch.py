@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Mapping
 
 from namesrv_stream.errors import NamesrvStreamError
 from namesrv_stream.processor import broker, client, kv, namesrv_config, topic_changes, topics, write_perm
-from namesrv_stream.processor.authorisation import ADMIN_CODES, authorise
+from namesrv_stream.processor.authorisation import ADMIN_CODES, BROKER_CODES, authorise, authorise_broker
 from namesrv_stream.processor.name_server import Answer, Call, NameServer, Processors
 from namesrv_stream.processor.response import error_response
 from namesrv_stream.processor.steps import at_once
@@ -59,6 +59,8 @@ def process(server: NameServer, call: Call) -> Answer:
     try:
         if call.request.code in ADMIN_CODES:
             authorise(server.access, call)
+        elif call.request.code in BROKER_CODES:
+            authorise_broker(server.access, call)
         return processor(server, call)
     except NamesrvStreamError as error:
         return Answer(error_response(call.request, error))

@@ -90,11 +90,13 @@ class Access:
         trusted_networks: Peers in these need no signature, unless they come through a proxy; CIDR notation.
         accounts: RocketMQ ACL accounts: AccessKey to secret.
         enable_config_update: Whether UPDATE_NAMESRV_CONFIG is served.
+        broker_networks: Peers in these may say what brokers say without a signature, through a proxy too.
     """
 
     trusted_networks: tuple[str, ...] = ("127.0.0.0/8", "::1/128")
     accounts: Mapping[str, str] = field(default_factory=dict, repr=False)
     enable_config_update: bool = False
+    broker_networks: tuple[str, ...] = ("0.0.0.0/0", "::/0")
 
 
 @dataclass(slots=True)

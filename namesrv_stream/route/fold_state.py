@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 
+from namesrv_stream.errors import StateFromNewerVersion
 from namesrv_stream.route.events import DIRECT
 from namesrv_stream.route.hold import Hold
 from namesrv_stream.route.lease import Lease, LeaseHolder, LeaseKey, RecentClose, ServerClock
@@ -175,13 +176,13 @@ def decode_state(data: bytes) -> FoldState:
     """Inverse of ``encode_state``.
 
     Raises:
-        ValueError: The state was written by a newer version of the fold.
+        StateFromNewerVersion: The state was written by a newer version of the fold.
     """
     fields: dict[str, Any] = orjson.loads(data)
+    if fields["state_version"] > STATE_VERSION:
+        raise StateFromNewerVersion(fields["state_version"], STATE_VERSION)
     if fields["state_version"] == 1:
         fields = _from_version_1(fields)
-    if fields["state_version"] != STATE_VERSION:
-        raise ValueError(f"fold state of version {fields['state_version']}, this code reads {STATE_VERSION}")
     state = FoldState(
         partition=fields["partition"],
         partitions=fields["partitions"],

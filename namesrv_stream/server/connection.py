@@ -12,12 +12,11 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Generator, Iterator
-from ipaddress import IPv6Address, ip_address
 from time import perf_counter_ns
-from typing import Final, Protocol, cast
+from typing import Final, cast
 
 from namesrv_stream.clock import Clock
-from namesrv_stream.errors import NamesrvStreamError, RemotingError, RequestError, TlsNotServed
+from namesrv_stream.errors import NamesrvStreamError, RemotingError, RequestError, SystemBusy
 from namesrv_stream.logs import safe
 from namesrv_stream.processor.dispatch import process_in_steps
 from namesrv_stream.processor.name_server import Accepted, Answer, Call, NameServer, Peer
@@ -27,17 +26,22 @@ from namesrv_stream.processor.steps import at_once
 from namesrv_stream.remoting.codes import ResponseCode
 from namesrv_stream.remoting.command import RemotingCommand, response_to
 from namesrv_stream.remoting.frame import FrameBuffer, decode_frame, encode_frame
-from namesrv_stream.remoting.proxy_protocol import read_preamble
 from namesrv_stream.route.events import BrokerHeartbeat, BrokerRegistered, Origin, Proof
 from namesrv_stream.route.fold_state import LeaseKey
+from namesrv_stream.server.connection_owner import ConnectionOwner
 from namesrv_stream.server.gateway import Gateway
+from namesrv_stream.server.opening import Opening, host_of
 from namesrv_stream.server.request_figures import RequestFigures
+from namesrv_stream.server.tls import ServerTls, TlsTransport
 from namesrv_stream.server.turns import Turns
+from namesrv_stream.settings import RemotingSettings
 
 logger = logging.getLogger(__name__)
 
 #: Why ``Connections`` closes one on which nothing moves.
 IDLE: Final = "idle for too long"
+#: Why it closes all.
+STOPPING: Final = "the server stops"
 #: Answers are gathered up to so many bytes before they are written.
 _GATHERED_BYTES: Final = 64 * 1024
 #: Longer requests are dear. The longest question has some hundred bytes; 2,000 topics take 20 kB if they are deflated.
@@ -46,23 +50,13 @@ _DEAR_BYTES: Final = 16 * 1024
 _TLS_HANDSHAKE: Final = 0x16
 
 
-class ConnectionOwner(Protocol):
-    """Who keeps the connections: told of each one's begin and end, and of peers that break the protocol."""
-
-    def opened(self, connection: "RemotingConnection") -> bool:
-        """Whether the connection may stay."""
-
-    def closed(self, connection: "RemotingConnection") -> None: ...
-
-    def broken(self) -> None: ...
-
-
 class RemotingConnection(asyncio.Protocol):
     """The server's side of one connection.
 
     Attributes:
         connection_id: Counted upwards from 1 since the server's start.
         active_ms: Observed time of the last traffic.
+        host: Address of the other end.
         peer: For people: the other end's address and port, and those of the peer behind a proxy.
     """
 
@@ -72,16 +66,17 @@ class RemotingConnection(asyncio.Protocol):
         server: NameServer,
         prepared: PreparedAnswers,
         gateway: Gateway,
-        owner: ConnectionOwner,
+        owner: "ConnectionOwner[RemotingConnection]",
         clock: Clock,
-        max_frame_bytes: int,
-        write_buffer_bytes: int,
+        limits: RemotingSettings,
+        tls: ServerTls,
         origin: Origin,
         figures: RequestFigures,
         turns: Turns,
     ) -> None:
         self.connection_id = connection_id
         self.active_ms = gateway.observed_ms
+        self.host = ""
         self.peer = "?"
         self._server = server
         self._prepared = prepared
@@ -91,17 +86,22 @@ class RemotingConnection(asyncio.Protocol):
         self._figures = figures
         self._turns = turns
         self._origin = origin._replace(connection_id=connection_id)
-        self._buffer = FrameBuffer(max_frame_bytes)
+        self._buffer = FrameBuffer(limits.max_frame_bytes)
         self._feed = self._feed_first
-        self._first = b""  # bytes that may be a preamble
+        self._opening = Opening()
+        self._tls = tls
+        self._records: TlsTransport | None = None
+        self._held_below = 0  # bytes that are not complete enough for the buffer
+        self._held_bytes = 0  # all that the owner was told of
         self._caller = Peer("", False)
         self._transport: asyncio.Transport | None = None
-        self._write_buffer_bytes = write_buffer_bytes
+        self._limits = limits
         self._waiting: deque[bytes] = deque()  # frames to answer once the peer reads again
         self._is_paused = False
         self._is_in_turn = False  # a dear request; what waits is behind it
         self._is_broken = False  # no byte behind ``_waiting`` means anything
         self._is_closing = False
+        self._is_leaving = False  # the next answer is the last
         self._changes = 0  # of an operator, whose answers wait for the log
         self._registered: dict[LeaseKey, None] = {}
         self._end = "closed by the peer"
@@ -111,10 +111,11 @@ class RemotingConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are no subclass of asyncio's.
         self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(high=self._write_buffer_bytes)
+        self._transport.set_write_buffer_limits(high=self._limits.write_buffer_bytes)
         address = transport.get_extra_info("peername")
         self.peer = f"{address[0]}:{address[1]}" if address else "?"
-        self._caller = Peer(_host(address[0]) if address else "", False)
+        self.host = host_of(address[0]) if address else ""
+        self._caller = Peer(self.host, False)
         if not self._owner.opened(self):
             self.close("too many connections")
 
@@ -123,7 +124,12 @@ class RemotingConnection(asyncio.Protocol):
             return
         self.active_ms = self._gateway.observed_ms
         try:
-            self._waiting.extend(self._feed(data))
+            frames = self._feed(data)
+            self._waiting.extend(frames)
+            held = self._held_below + self._buffer.pending_bytes
+            if held or self._held_bytes:
+                self._held_bytes = held
+                self._owner.holds(self, held, is_new=bool(frames))
         except RemotingError as error:
             self._waiting.extend(self._buffer.frames_before_error)
             self._break(error)
@@ -133,9 +139,12 @@ class RemotingConnection(asyncio.Protocol):
         # Called from within a write, too. A peer that does not read its answers is not asked for further questions.
         self._is_paused = True
         self._pause_reading()
+        if self._transport is not None and not self._transport.is_closing():
+            self._owner.stalled(self)
 
     def resume_writing(self) -> None:
         self._is_paused = False
+        self._owner.flows(self)
         self._work()
         self._resume_reading()
 
@@ -157,6 +166,14 @@ class RemotingConnection(asyncio.Protocol):
         if self._transport is not None and not self._changes:
             self._transport.close()
 
+    def leave(self) -> None:
+        """Close behind the next answer: its peer asks elsewhere from then on, and no request of its is under way.
+
+        Differs from RocketMQ, whose graceful shutdown answers GO_AWAY to requests of 5.3.2 and later: such a client
+        then connects to the same address again, which for a name server is the one that ends.
+        """
+        self._is_leaving = True
+
     def abort(self, reason: str) -> None:
         """Close from our side at once: its peer may never read what is written."""
         self._end = reason
@@ -174,23 +191,37 @@ class RemotingConnection(asyncio.Protocol):
             logger.info("connection closed, its brokers have expired peer=%s", self.peer)
             self.close("expired")
 
+    @property
+    def unread_bytes(self) -> int:
+        """Answers that wait for the peer to read."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
     def _feed_first(self, data: bytes) -> list[bytes]:
         """The frames in ``data``, as long as the connection has not got beyond its first bytes."""
-        self._first += data
-        if not self._caller.is_proxied:
-            preamble = read_preamble(self._first)
-            if preamble is None:
-                return []
-            if preamble.size:
-                self._caller = self._caller._replace(is_proxied=True)
-                self.peer += f" for {preamble.source or 'itself'}"
-                self._first = self._first[preamble.size :]
-        if self._first:
-            if self._first[0] == _TLS_HANDSHAKE:
-                raise TlsNotServed
+        data = self._opening.feed(data)
+        self._held_below = self._opening.held_bytes
+        if self._opening.proxied_for and not self._caller.is_proxied:
+            self._caller = self._caller._replace(is_proxied=True)
+            self.peer += f" for {self._opening.proxied_for}"
+        if not data:
+            return []
+        if data[0] == _TLS_HANDSHAKE and self._transport is not None:
+            self._transport = self._records = self._tls.accept(self._transport)
+            self._feed = self._feed_records
+        else:
+            self._tls.refuse_plain()
             self._feed = self._buffer.feed
-        first, self._first = self._first, b""
-        return self._buffer.feed(first)
+        return self._feed(data)
+
+    def _feed_records(self, data: bytes) -> list[bytes]:
+        """The frames that TLS records hold."""
+        assert self._records is not None
+        was_established = self._records.is_established
+        frames = self._buffer.feed(self._records.received(data))
+        self._held_below = self._records.held_bytes
+        if self._records.is_established and not was_established:
+            self._tls.established()
+        return frames
 
     def _work(self) -> None:
         """Answer what waits, as far as the peer reads."""
@@ -226,8 +257,13 @@ class RemotingConnection(asyncio.Protocol):
             self._figures.routes_answered(routes, perf_counter_ns() - began_ns)
         if self._is_in_turn:
             self._pause_reading()  # what came meanwhile would have to be kept
-        elif self._is_broken and not self._waiting and not self._is_closing:
+            return
+        if self._waiting or self._is_closing:
+            return
+        if self._is_broken:
             self.close("protocol error")
+        elif self._is_leaving and not self._buffer.pending_bytes:
+            self.close(STOPPING)
 
     def _answer_in_turn(self, frame: bytes, began_ns: int) -> Iterator[None]:
         """Answer a dear request, in its turn among all connections' ones, and then what waits behind it."""
@@ -247,6 +283,7 @@ class RemotingConnection(asyncio.Protocol):
         if not self._is_broken:  # a second error of the same peer: the first one is told
             self._is_broken = True
             self._owner.broken()
+            self._tls.broken(error)
             logger.warning(
                 "connection closed, its peer broke the protocol peer=%s reason=%s", self.peer, safe(str(error))
             )
@@ -296,6 +333,8 @@ class RemotingConnection(asyncio.Protocol):
                 self.close(self._end)
 
         try:
+            if self._changes >= self._limits.max_requests_in_flight:
+                raise SystemBusy(f"{self._changes} changes of this connection wait for the log already")
             self._gateway.change(answer.accepted, settled)
         except RequestError as error:
             return error_response(request, error)
@@ -322,15 +361,6 @@ class RemotingConnection(asyncio.Protocol):
     def _write(self, written: list[bytes]) -> None:
         if written and self._transport is not None:
             self._transport.write(b"".join(written) if len(written) > 1 else written[0])
-
-
-def _host(address: str) -> str:
-    """An address without the form that IPv4 has on a socket of both families."""
-    try:
-        host = ip_address(address)
-    except ValueError:
-        return address
-    return str(host.ipv4_mapped or host) if isinstance(host, IPv6Address) else str(host)
 
 
 def _encoded(request: RemotingCommand, response: RemotingCommand) -> bytes:

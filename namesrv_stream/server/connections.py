@@ -1,11 +1,24 @@
-"""All connections of a server: counted, bounded, and closed where nothing moves on them."""
+"""All connections of a server: counted, bounded in number and memory, and closed where they do not move."""
 
+import asyncio
+import contextlib
 import logging
+from collections import Counter
+from collections.abc import Iterator
 from itertools import count
+from typing import Final
 
-from namesrv_stream.server.connection import IDLE, RemotingConnection
+from namesrv_stream.server.address_counts import AddressCounts
+from namesrv_stream.server.connection import IDLE, STOPPING, RemotingConnection
+from namesrv_stream.server.unfinished import Unfinished
+from namesrv_stream.settings import RemotingSettings
 
 logger = logging.getLogger(__name__)
+
+_LATE: Final = "what it began to send was not complete in time"
+_CROWDED: Final = "too much incomplete is held of all connections, and this is the oldest"
+_NOT_READING: Final = "it did not read its answers"
+_UNREAD: Final = "too many answers of all connections are not read, and of this one the most"
 
 
 class Connections:
@@ -13,42 +26,90 @@ class Connections:
 
     Attributes:
         admitted: How many were ever taken.
-        rejected: How many were turned away, for too many were open.
         broken_count: How many broke the protocol.
+        refused: How many were turned away, or closed by us, by the reason's short name.
+        unfinished: What they hold of frames that are not complete.
     """
 
-    def __init__(self, limit: int, idle_timeout_ms: int) -> None:
-        self._limit = limit
-        self._idle_timeout_ms = idle_timeout_ms
+    def __init__(self, limits: RemotingSettings) -> None:
+        self._limits = limits
         self._open: dict[int, RemotingConnection] = {}
         self._ids = count(1)
-        self.admitted = self.rejected = self.broken_count = 0
+        self._addresses = AddressCounts()
+        self._stalled: dict[RemotingConnection, int] = {}  # since when, the longest first
+        self.unfinished: Unfinished[RemotingConnection] = Unfinished(limits.partial_frames_bytes)
+        self.refused: Counter[str] = Counter(rejected=0)
+        self.admitted = self.broken_count = 0
+        self._all_left = asyncio.Event()
 
     def __len__(self) -> int:
         return len(self._open)
 
+    def __iter__(self) -> Iterator[RemotingConnection]:
+        return iter(self._open.values())
+
     def next_id(self) -> int:
         return next(self._ids)
 
+    # ---- what connections tell ----
+
     def opened(self, connection: RemotingConnection) -> bool:
         self._open[connection.connection_id] = connection
-        if len(self._open) > self._limit:
-            logger.warning("connection refused, too many are open peer=%s limit=%d", connection.peer, self._limit)
-            self.rejected += 1
+        limits, of_address = self._limits, self._addresses.enter(connection.host)
+        if len(self._open) > limits.max_connections:
+            logger.warning(
+                "connection refused, too many are open peer=%s limit=%d", connection.peer, limits.max_connections
+            )
+            self.refused["rejected"] += 1
+            return False
+        if of_address > limits.max_connections_per_address:
+            limit = limits.max_connections_per_address
+            logger.warning("connection refused, too many of its address peer=%s limit=%d", connection.peer, limit)
+            self.refused["rejected_address"] += 1
             return False
         self.admitted += 1
         return True
 
     def closed(self, connection: RemotingConnection) -> None:
-        self._open.pop(connection.connection_id, None)
+        if self._open.pop(connection.connection_id, None) is not None:
+            self._addresses.leave(connection.host)
+        self._stalled.pop(connection, None)
+        self.unfinished.forget(connection)
+        if not self._open:
+            self._all_left.set()
 
     def broken(self) -> None:
         self.broken_count += 1
 
+    def holds(self, connection: RemotingConnection, size: int, *, is_new: bool) -> None:
+        for gone in self.unfinished.hold(connection, size, connection.active_ms, is_new=is_new):
+            self._abort(gone, _CROWDED, "crowded")
+
+    def stalled(self, connection: RemotingConnection) -> None:
+        self._stalled.setdefault(connection, connection.active_ms)
+        # Each of these has more than ``write_buffer_bytes`` waiting, so they are few.
+        self._bound_unread(list(self._stalled))
+
+    def flows(self, connection: RemotingConnection) -> None:
+        self._stalled.pop(connection, None)
+
+    # ---- what the server asks for ----
+
+    def beat(self, observed_ms: int) -> None:
+        """Close what does not move, by observed time: a server that stood still closes nobody for it."""
+        self.close_idle(observed_ms)
+        for connection in list(self.unfinished.older_than(observed_ms - self._limits.frame_timeout_ms)):
+            self._abort(connection, _LATE, "late")
+        for connection, since_ms in list(self._stalled.items()):
+            if observed_ms - since_ms > self._limits.slow_reader_ms:
+                self._abort(connection, _NOT_READING, "slow_reader")
+        self._bound_unread(list(self._open.values()))
+
     def close_idle(self, observed_ms: int) -> None:
-        """Close those without traffic for the idle timeout, by observed time: a stopped server closes nobody."""
+        """Close those without traffic for the idle timeout."""
         for connection in list(self._open.values()):
-            if observed_ms - connection.active_ms > self._idle_timeout_ms:
+            if observed_ms - connection.active_ms > self._limits.idle_timeout_ms:
+                self.refused["idle"] += 1
                 connection.abort(IDLE)  # whoever has not read its answers by now leaves them
 
     def close_expired(self, connection_id: int) -> None:
@@ -57,6 +118,39 @@ class Connections:
         if connection is not None:
             connection.broker_expired()
 
-    def close_all(self, reason: str) -> None:
+    async def close_all(self, timeout_s: float) -> None:
+        """Close each behind its next answer, and those of which none is asked within ``timeout_s`` at its end.
+
+        New ones must not come any more. A peer that asks often loses no question so: it finds the connection closed
+        when it has just been answered.
+        """
         for connection in list(self._open.values()):
-            connection.close(reason)
+            connection.leave()
+        if self._open:
+            self._all_left.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._all_left.wait(), timeout_s)
+        for connection in list(self._open.values()):
+            connection.close(STOPPING)
+
+    def unread_bytes(self) -> int:
+        """Answers that wait for their readers."""
+        return sum(connection.unread_bytes for connection in self._open.values())
+
+    def _bound_unread(self, connections: list[RemotingConnection]) -> None:
+        sizes = [(size, connection) for connection in connections if (size := connection.unread_bytes)]
+        over = sum(size for size, _ in sizes) - self._limits.unread_answers_bytes
+        if over <= 0:
+            return
+        for size, connection in sorted(sizes, key=lambda pair: pair[0], reverse=True):
+            self._abort(connection, _UNREAD, "unread")
+            over -= size
+            if over <= 0:
+                return
+
+    def _abort(self, connection: RemotingConnection, reason: str, name: str) -> None:
+        logger.warning("connection closed, %s peer=%s", reason, connection.peer)
+        self.refused[name] += 1
+        self._stalled.pop(connection, None)
+        self.unfinished.forget(connection)
+        connection.abort(reason)

@@ -10,9 +10,11 @@ from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.server.changes.feed import ChangeFeed
 from namesrv_stream.server.changes.position import generation_of
+from namesrv_stream.server.hearings import Hearings
 from namesrv_stream.server.held_watch import HeldWatch
 from namesrv_stream.server.served_state import ServedState
 from namesrv_stream.server.served_view import ServedView
+from namesrv_stream.server.story import Story
 from namesrv_stream.server.table_figures import TableFigures
 from namesrv_stream.server.turns import Turns
 from namesrv_stream.settings import Settings
@@ -29,6 +31,7 @@ class Following:
     Attributes:
         feed: The newest changes.
         figures: What is counted of them.
+        story: What happened lately.
 
     Args:
         settings: Ours.
@@ -36,6 +39,7 @@ class Following:
         view: Told first.
         state: Told of versions.
         held_watch: Told of all.
+        hearings: Told of brokers that went.
         clock: For the figures.
     """
 
@@ -46,14 +50,17 @@ class Following:
         view: ServedView,
         state: ServedState,
         held_watch: HeldWatch,
+        hearings: Hearings,
         clock: Clock,
     ) -> None:
         generation, http = generation_of(snapshot.table_id), settings.http
         self.feed = ChangeFeed(generation, snapshot.next_offsets, http.changes_kept_rows, http.changes_kept_bytes)
         self.figures = TableFigures(state, snapshot.at_ms, lambda: self._follower.failure, clock)
+        self.story = Story(settings.data.tables_dir, clock)
         self._view = view
         self._state = state
         self._held_watch = held_watch
+        self._hearings = hearings
         self._turns = Turns()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._follower = SnapshotFollower(
@@ -98,6 +105,8 @@ class Following:
         self.feed.committed(changes, next_offsets)
         yield
         self._held_watch.committed(changes)
+        self._hearings.committed(changes, lambda key: self._view.live(key) is not None)
+        self.story.committed(changes)
         self.figures.committed(changes, job)
 
     def _reloaded(
@@ -107,5 +116,6 @@ class Following:
         self._view.reloaded(table, next_offsets)
         self._state.moved(version)
         self._held_watch.opened()
+        self.story.reloaded()
         self.figures.reloaded(at_ms)
         self.feed.reloaded(generation_of(table_id), next_offsets)

@@ -31,6 +31,7 @@ from namesrv_stream.route.events import (
 from namesrv_stream.route.fold_state import LeaseKey
 from namesrv_stream.route.partitioner import partition_of
 from namesrv_stream.server.gateway_standing import GatewayStanding
+from namesrv_stream.server.hearings import Hearings
 from namesrv_stream.server.identity import Identity
 from namesrv_stream.server.loop_watch import LoopWatch
 from namesrv_stream.server.outbox import GatewayLimits, Outbox
@@ -49,6 +50,7 @@ class Gateway:
 
     Attributes:
         view: What is changed by all that comes in.
+        hearings: When each broker was heard here.
         talking: Set while Kafka takes this server's records.
     """
 
@@ -61,6 +63,7 @@ class Gateway:
         clock: Clock,
     ) -> None:
         self.view = view
+        self.hearings = Hearings()
         self._identity = identity
         self._partitions = partitions
         self._limits = limits
@@ -110,6 +113,7 @@ class Gateway:
 
     def _take_in(self, accepted: Iterable[Accepted], receipt: Receipt | None) -> None:
         for logged, applied in accepted:
+            self.hearings.take_in(logged, self.observed_ms)
             partitions = self._partitions_of(logged)
             tickets = [None] * len(partitions) if applied is None else self.view.accept(applied, self.observed_ms)
             for partition, pending in zip(partitions, tickets, strict=True):
@@ -123,11 +127,8 @@ class Gateway:
         """A connection over which brokers registered is closed: evidence that they died, unless we were blind."""
         if self.is_blind:
             for key in () if self._is_stopping else keys:
-                logger.warning(
-                    "close not taken as death, this server was blind broker=%s addr=%s",
-                    safe(key.broker_name),
-                    safe(key.live_key.broker_addr),
-                )
+                broker = (safe(key.broker_name), safe(key.live_key.broker_addr))
+                logger.warning("close not taken as death, this server was blind broker=%s addr=%s", *broker)
             return
         origin = self._origin(connection_id)
         for key in keys:
@@ -235,6 +236,7 @@ class Gateway:
     def _talk(self) -> None:
         self._is_talking = self._has_started = True
         self._since_ms = self._clock.now_ms()
+        self.hearings.begin(self.observed_ms)
         self._unsaid.was_said()
         logger.info("talking to Kafka server_id=%s epoch=%d", *self._identity)
         # What came while the session was being opened is said right behind it.

@@ -40,6 +40,7 @@ from namesrv_stream.server.request_figures import RequestFigures
 from namesrv_stream.server.served_state import ServedState
 from namesrv_stream.server.served_view import ServedView
 from namesrv_stream.server.server_figures import ServerFigures
+from namesrv_stream.server.tls import ServerTls
 from namesrv_stream.server.turns import Turns
 from namesrv_stream.settings import Settings, read_accounts, rocketmq_config
 from namesrv_stream.snapshot import load_snapshot
@@ -71,7 +72,8 @@ class _Server:
         self._settings = settings
         self._clock = SystemClock()
         self._identity = identity_file.begin_epoch(settings.server.server_id, self._clock.now_ms())
-        self._connections = Connections(settings.remoting.max_connections, settings.remoting.idle_timeout_ms)
+        self._connections = Connections(settings.remoting)
+        self._tls = ServerTls(settings.tls, self._clock)
         self._requests = RequestFigures()
         self._access = _access(settings)
 
@@ -103,7 +105,7 @@ class _Server:
         state = ServedState(self._identity, name_server.view, settings.kafka.partitions, snapshot.version, self._clock)
         held_watch = HeldWatch(name_server.view)
         held_watch.opened()
-        following = Following(settings, snapshot, gateway.view, state, held_watch, self._clock)
+        following = Following(settings, snapshot, gateway.view, state, held_watch, gateway.hearings, self._clock)
         figures = ServerFigures(
             self._identity,
             name_server.view,
@@ -111,6 +113,7 @@ class _Server:
             self._connections,
             self._requests,
             following.figures,
+            self._tls,
             settings.server.publish_queue_records,
         )
         http = HttpServer(
@@ -120,7 +123,10 @@ class _Server:
             state=state,
             past_routes=PastRoutes(settings, self._clock),
             feed=following.feed,
+            story=following.story,
             figures=figures,
+            tls=self._tls if settings.http.tls else None,
+            clock=self._clock,
             settings=settings,
         )
         connect = self._connect(name_server, prepared, gateway)
@@ -132,6 +138,7 @@ class _Server:
             "ready": self._tell_ready(gateway, http, listener),
             "kv-log": self._log_kv(name_server),
             "notify": notifier.run(),
+            "certificate": self._tls.watch(),
         }
         try:
             await self._run_parts(parts, remoting, http, gateway, stop)
@@ -155,12 +162,12 @@ class _Server:
             running = [tasks.create_task(part, name=name) for name, part in parts.items()]
             await stop.wait()
             logger.info("stopping connections=%d", len(self._connections))
-            for task in running:
-                task.cancel()
             remoting.close()
             # Closed before the last flush: nobody is told SUCCESS for what will not be logged.
             gateway.begin_stop()
-            self._connections.close_all("the server stops")
+            await self._connections.close_all(self._settings.server.drain_timeout_ms / 1000)
+            for task in running:
+                task.cancel()
             await gateway.stop(self._settings.server.stop_timeout_ms / 1000)
             http.stop()
             await serving
@@ -194,8 +201,8 @@ class _Server:
                 gateway,
                 self._connections,
                 self._clock,
-                remoting.max_frame_bytes,
-                remoting.write_buffer_bytes,
+                remoting,
+                self._tls,
                 origin,
                 self._requests,
                 turns,
@@ -243,7 +250,7 @@ class _Server:
         interval_ms = self._settings.liveness.tick_interval_ms
         while True:
             gateway.beat()
-            self._connections.close_idle(gateway.observed_ms)
+            self._connections.beat(gateway.observed_ms)
             began_ms = self._clock.monotonic_ms()
             await asyncio.sleep(interval_ms / 1000)
             figures.beat_came_late(max(0, self._clock.monotonic_ms() - began_ms - interval_ms))
@@ -265,4 +272,4 @@ def _access(settings: Settings) -> Access:
     accounts = read_accounts(admin)
     for warning in accounts.warnings:
         logger.warning("%s", warning)
-    return Access(admin.trusted_networks, accounts.secrets, admin.enable_config_update)
+    return Access(admin.trusted_networks, accounts.secrets, admin.enable_config_update, admin.broker_networks)

@@ -57,6 +57,10 @@ class ServedState:
         self._moved_ms = self._clock.monotonic_ms()
 
     @property
+    def server_id(self) -> str:
+        return self._identity.server_id
+
+    @property
     def age_ms(self) -> int:
         """Since the last commit that was taken over; the job makes one about each second."""
         return self._clock.monotonic_ms() - self._moved_ms

@@ -18,6 +18,7 @@ from namesrv_stream.server.identity import Identity
 from namesrv_stream.server.request_figures import RequestFigures
 from namesrv_stream.server.steps import Steps
 from namesrv_stream.server.table_figures import TableFigures
+from namesrv_stream.server.tls import ServerTls
 
 _LAG_BOUNDS_MS: Final = (1, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_000)
 #: Clusters with figures of their own, those of the most brokers; brokers name their clusters as they like.
@@ -46,6 +47,7 @@ class ServerFigures:
         connections: Connections,
         requests: RequestFigures,
         tables: TableFigures,
+        tls: ServerTls,
         queue_limit: int,
     ) -> None:
         self.view = view
@@ -56,6 +58,7 @@ class ServerFigures:
         self.count_http_connections: Callable[[], int] = lambda: 0
         self._identity = identity
         self._requests = requests
+        self._tls = tls
         self._queue_limit = queue_limit
         self._loop_lag = Histogram(_LAG_BOUNDS_MS)
         self._steps = Steps()
@@ -70,6 +73,7 @@ class ServerFigures:
         by_cluster = await self._count_brokers()
         samples = Samples()
         self._requests.sample(samples)
+        self._tls.sample(samples)
         self.tables.sample(samples)
         self.http.sample(samples, self.count_http_connections())
         self._sample_remoting(samples)
@@ -84,11 +88,13 @@ class ServerFigures:
         samples.add("rocketmq_namesrv_active_connections", len(connections))
         for result, count in (
             ("admitted", connections.admitted),
-            ("rejected", connections.rejected),
+            *connections.refused.items(),
             ("broken", connections.broken_count),
             ("closed", connections.admitted - len(connections)),
         ):
             samples.add("rocketmq_namesrv_connection_events_total", max(0, count), result)
+        samples.add("rocketmq_namesrv_partial_frames_bytes", connections.unfinished.size)
+        samples.add("rocketmq_namesrv_unread_answers_bytes", connections.unread_bytes())
         denied = self._requests.count(ResponseCode.NO_PERMISSION)
         samples.add("rocketmq_namesrv_security_events_total", denied, "auth", "denied")
 

@@ -70,6 +70,14 @@ class TableFigures:
     def standing(self) -> TablesStanding:
         return TablesStanding(self._state.version, self._state.age_ms, self._failure())
 
+    @property
+    def lag_ms(self) -> int | None:
+        """Age of the newest folded record, of the partition most behind; None where nothing is folded.
+
+        Kafka's clock and ours are two: a lead of the former is no lag.
+        """
+        return max(0, self._clock.now_ms() - self._at_ms) if self._at_ms else None
+
     def sample(self, samples: Samples) -> None:
         """Add all figures to a scrape; what is not known is left out."""
         standing = self.standing
@@ -80,9 +88,8 @@ class TableFigures:
         samples.add("rocketmq_namesrv_tables_readable", not standing.failure)
         for (kind, cause, gone), count in sorted(self._rows.items()):
             samples.add("rocketmq_namesrv_changes_total", count, kind, cause, str(gone).lower())
-        if self._at_ms:
-            # Kafka's clock and ours are two: a lead of the former is no lag.
-            samples.add("rocketmq_namesrv_event_lag_seconds", max(0, self._clock.now_ms() - self._at_ms) / 1000)
+        if (lag_ms := self.lag_ms) is not None:
+            samples.add("rocketmq_namesrv_event_lag_seconds", lag_ms / 1000)
         if self.job is not None:
             batches = Histogram(BATCH_BOUNDS_MS, self.job.batch_counts, self.job.batch_ms)
             samples.add("rocketmq_namesrv_job_started_seconds", self.job.started_ms / 1000)

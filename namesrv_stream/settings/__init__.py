@@ -8,7 +8,7 @@ from namesrv_stream.settings.layers import (
     parse_set_flag,
 )
 from namesrv_stream.settings.rocketmq_keys import rocketmq_config
-from namesrv_stream.settings.secrets import ENVIRONMENT_PREFIX, account_secrets, passed_through_secrets
+from namesrv_stream.settings.secrets import ENVIRONMENT_PREFIX, is_secret, passed_through_secrets, server_secrets
 from namesrv_stream.settings.sections import (
     AdminSettings,
     DataSettings,
@@ -24,6 +24,7 @@ from namesrv_stream.settings.sections import (
     Settings,
     SnapshotSettings,
     StreamingSettings,
+    TlsSettings,
     project_home,
 )
 from namesrv_stream.settings.toml_text import to_toml
@@ -47,12 +48,14 @@ __all__ = [
     "Settings",
     "SnapshotSettings",
     "StreamingSettings",
-    "account_secrets",
+    "TlsSettings",
+    "is_secret",
     "load_settings",
     "parse_set_flag",
     "passed_through_secrets",
     "project_home",
     "read_accounts",
     "rocketmq_config",
+    "server_secrets",
     "to_toml",
 ]

@@ -18,7 +18,29 @@ def check_together(settings: Settings) -> Iterator[tuple[str, str]]:
         yield "kafka.max_message_bytes", f"must exceed remoting.max_frame_bytes ({settings.remoting.max_frame_bytes})"
     if settings.streaming.vacuum_retention_ms > settings.streaming.changes_retention_ms:
         yield "streaming.vacuum_retention_ms", "must not exceed streaming.changes_retention_ms"
+    if settings.remoting.partial_frames_bytes < settings.remoting.max_frame_bytes:
+        # Else nobody could ever send the largest frame that is allowed.
+        yield "remoting.partial_frames_bytes", f"must hold one frame ({settings.remoting.max_frame_bytes} bytes)"
+    yield from _check_tls(settings)
     yield from _check_ports(settings)
+
+
+def _check_tls(settings: Settings) -> Iterator[tuple[str, str]]:
+    tls = settings.tls
+    if bool(tls.cert_file) != bool(tls.key_file):
+        lacks, has = ("tls.key_file", "tls.cert_file") if tls.cert_file else ("tls.cert_file", "tls.key_file")
+        yield lacks, f"is missing beside {has}"
+    needs_certificate = {"tls.mode=enforcing": tls.mode == "enforcing", "http.tls=true": settings.http.tls}
+    for why in (text for text, needs in needs_certificate.items() if needs and not tls.cert_file):
+        yield "tls.cert_file", f"{why} needs a certificate: set tls.cert_file and tls.key_file"
+    if tls.client_auth != "none" and not tls.trust_file:
+        # Differs from RocketMQ: without tls.server.authClient=true it takes any certificate, which proves nothing.
+        yield (
+            "tls.trust_file",
+            f"tls.client_auth={tls.client_auth} needs the certificates that clients' are checked with",
+        )
+    if tls.key_password_file and tls.key_password.get_secret_value():
+        yield "tls.key_password_file", "tls.key_password is given too: which of them?"
 
 
 def _check_liveness(settings: Settings) -> Iterator[tuple[str, str]]:

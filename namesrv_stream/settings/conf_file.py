@@ -11,10 +11,13 @@ from namesrv_stream.remoting import java_properties
 from namesrv_stream.settings.layer import KeyPath, Layer, key_path, scalar
 from namesrv_stream.settings.rocketmq_keys import COUNTERPARTS, WITHOUT_MEANING
 from namesrv_stream.settings.sections import Settings, is_known
+from namesrv_stream.settings.tls_keys import AGREED, TLS_COUNTERPARTS, TLS_WITHOUT_MEANING
 
 _TOML: Final = (".toml",)
 #: RocketMQ's operators call the file namesrv.properties or namesrv.conf.
 _PROPERTIES: Final = (".properties", ".conf")
+_THEIRS: Final = {**COUNTERPARTS, **TLS_COUNTERPARTS}
+_NEITHER: Final = {**WITHOUT_MEANING, **TLS_WITHOUT_MEANING}
 #: Some editors of Windows begin a file with it. Java takes it for a part of the first key, which it then does not know.
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
@@ -56,6 +59,30 @@ def _flatten(path: KeyPath, value: object) -> Iterable[tuple[KeyPath, Any]]:
         yield from _flatten(inner_path, inner)
 
 
+def read_tls_config(name: object, source: str) -> tuple[Layer, list[str]]:
+    """What the file of ``tls.config_file`` says under RocketMQ's names, and what its writer should know.
+
+    Args:
+        name: The file; relative to the current directory.
+        source: Where ``tls.config_file`` was set.
+
+    Raises:
+        ConfigError: It cannot be read, or a value in it cannot.
+    """
+    if not isinstance(name, str):
+        raise ConfigError(source, "tls.config_file", f"is no path: {name!r}")
+    path = Path(name).expanduser()
+    try:
+        layer, warnings = _read_properties(path)
+    except OSError as error:
+        raise ConfigError(source, "tls.config_file", f"{path}: {error.strerror or error}") from None
+    foreign = next((key for key in layer if key[0] != "tls"), None)
+    if foreign is not None:
+        raise ConfigError(str(path), ".".join(foreign), "does not belong into tls.config_file")
+    # It says what servers and clients shall do; the latter is none of ours.
+    return layer, [warning for warning in warnings if f"{path}: tls.client." not in warning]
+
+
 def _read_properties(path: Path) -> tuple[Layer, list[str]]:
     try:
         properties = java_properties.loads(path.read_bytes().removeprefix(_BYTE_ORDER_MARK))
@@ -65,10 +92,12 @@ def _read_properties(path: Path) -> tuple[Layer, list[str]]:
     warnings: list[str] = []
     spelt: dict[KeyPath, str] = {}
     # Ours last: where a file says the same thing twice, the plainer name holds.
-    for name in sorted(properties, key=lambda name: name not in COUNTERPARTS):
+    for name in sorted(properties, key=lambda name: name not in _THEIRS):
         text = properties[name].strip()
-        if name in COUNTERPARTS:
-            found: KeyPath = COUNTERPARTS[name][:2]
+        if (name, text.lower()) in AGREED:
+            continue
+        if name in _THEIRS:
+            found: KeyPath = _THEIRS[name][:2]
             value = _converted(path, name, text)
         elif is_known(key_path(name)):
             found = key_path(name)
@@ -85,15 +114,15 @@ def _read_properties(path: Path) -> tuple[Layer, list[str]]:
 
 def _converted(path: Path, name: str, text: str) -> object:
     try:
-        return COUNTERPARTS[name].value_of(text)
+        return _THEIRS[name].value_of(text)
     except ValueError as error:
         raise ConfigError(str(path), name, f"{error}, not {text!r}") from None
 
 
 def _why_ignored(name: str) -> str:
-    if name in WITHOUT_MEANING:
-        return f"has no effect here: {WITHOUT_MEANING[name]}"
-    close = difflib.get_close_matches(name, [*COUNTERPARTS, *WITHOUT_MEANING, *_our_keys()], n=1)
+    if name in _NEITHER:
+        return f"has no effect here: {_NEITHER[name]}"
+    close = difflib.get_close_matches(name, [*_THEIRS, *_NEITHER, *_our_keys()], n=1)
     return f"unknown key, ignored; did you mean {close[0]}?" if close else "unknown key, ignored"
 
 

@@ -17,12 +17,13 @@ from pydantic_core import ErrorDetails
 
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.settings.checks import check_together
-from namesrv_stream.settings.conf_file import read_conf
-from namesrv_stream.settings.layer import Layer, key_path, scalar
+from namesrv_stream.settings.conf_file import read_conf, read_tls_config
+from namesrv_stream.settings.layer import KeyPath, Layer, key_path, scalar
 from namesrv_stream.settings.secrets import ENVIRONMENT_PREFIX, is_secret
 from namesrv_stream.settings.sections import Settings, project_home
 
 _SOURCELESS: Final = "settings"
+_TLS_FILES: Final = ("cert_file", "key_file", "key_password_file", "trust_file")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +86,24 @@ def load_settings(
     warnings: list[str] = []
     if conf is not None:
         layer, warnings = read_conf(conf)
-    layer |= _read_environment(os.environ if environ is None else environ)
+    above = _read_environment(os.environ if environ is None else environ)
     for flag in flags:
         path = key_path(flag.key)
-        layer[path] = (scalar(path, flag.value), f"flag {flag.name}")
-    return _resolve(layer, warnings)
+        _refuse_secret(flag, path)
+        above[path] = (scalar(path, flag.value), f"flag {flag.name}")
+    tls_file, source = (layer | above).pop(("tls", "config_file"), ("", ""))
+    if tls_file:
+        of_tls, more = read_tls_config(tls_file, source)
+        layer, warnings = layer | of_tls, [*warnings, *more]
+    return _resolve(layer | above, warnings)
+
+
+def _refuse_secret(flag: Flag, path: KeyPath) -> None:
+    """Everybody on the machine can read a command line."""
+    is_account, is_option = path[:2] == ("admin", "accounts"), path[1:2] == ("extra",)
+    if is_account or path == ("tls", "key_password") or (is_option and is_secret(path[-1], flag.value)):
+        reason = "is a secret, and everybody can read a command line: put it into the environment or a file"
+        raise ConfigError(f"flag {flag.name}", flag.key, reason)
 
 
 def _resolve(layer: Layer, warnings: Iterable[str]) -> LoadedSettings:
@@ -112,10 +126,19 @@ def _with_absolute_paths(settings: Settings) -> Settings:
             "kafka_dir": home / settings.jars.kafka_dir.expanduser(),
         }
     )
-    admin = settings.admin
-    if admin.accounts_file:
-        admin = admin.model_copy(update={"accounts_file": str(Path(admin.accounts_file).expanduser().absolute())})
-    return settings.model_copy(update={"data": data, "jars": jars, "admin": admin})
+    admin = settings.admin.model_copy(update={"accounts_file": _absolute(settings.admin.accounts_file)})
+    tls = settings.tls.model_copy(
+        update={
+            # What it says is in the other settings now; read again by a child, it would win over flags given here.
+            "config_file": "",
+            **{name: _absolute(getattr(settings.tls, name)) for name in _TLS_FILES},
+        }
+    )
+    return settings.model_copy(update={"data": data, "jars": jars, "admin": admin, "tls": tls})
+
+
+def _absolute(path: str) -> str:
+    return path and str(Path(path).expanduser().absolute())
 
 
 def _nested(layer: Layer) -> dict[str, Any]:
@@ -162,7 +185,7 @@ def _config_error(problem: ErrorDetails, layer: Layer) -> ConfigError:
 def _may_hold_secrets(location: Sequence[str]) -> bool:
     # A whole section or a table of accounts that is something else may be a secret put in the wrong place.
     return (
-        location in (("admin",), ("kafka",), ("streaming",))
+        location in (("admin",), ("kafka",), ("streaming",), ("tls",), ("tls", "key_password"))
         or location[:2] == ("admin", "accounts")
         or (location[1:2] == ("extra",) and (len(location) < 3 or is_secret(location[-1], "")))
     )

@@ -94,8 +94,8 @@ WITHOUT_MEANING: Final[Mapping[str, str]] = {
     "serverSocketBacklog": "it is always 1024, RocketMQ's default",
     "serverNettyWorkerGroupEnable": _NETTY,
     "serverPooledByteBufAllocatorEnable": _NETTY,
-    "enableShutdownGracefully": "every stop is a graceful one, see server.stop_timeout_ms",
-    "shutdownWaitTimeSeconds": "see server.stop_timeout_ms",
+    "enableShutdownGracefully": "every stop is a graceful one, see server.drain_timeout_ms",
+    "shutdownWaitTimeSeconds": "see server.drain_timeout_ms and server.stop_timeout_ms",
     "useEpollNativeSelector": _NETTY,
 }
 

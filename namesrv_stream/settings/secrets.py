@@ -45,11 +45,12 @@ def passed_through_secrets(settings: Settings) -> dict[str, str]:
     return variables
 
 
-def account_secrets(settings: Settings) -> dict[str, str]:
-    """Environment variables with the configured accounts, for the server only."""
-    accounts = settings.admin.accounts
-    return {_variable("admin", "accounts", key): secret.get_secret_value() for key, secret in accounts.items()}
+def server_secrets(settings: Settings) -> dict[str, str]:
+    """Environment variables with the configured accounts and the TLS key's password, for the server only."""
+    accounts, password = settings.admin.accounts, settings.tls.key_password.get_secret_value()
+    variables = {_variable("admin", "accounts", key): secret.get_secret_value() for key, secret in accounts.items()}
+    return variables | ({_variable("tls", "key_password"): password} if password else {})
 
 
-def _variable(section: str, table: str, name: str) -> str:
-    return f"{ENVIRONMENT_PREFIX}{section.upper()}__{table.upper()}__{name}"
+def _variable(section: str, key: str, name: str = "") -> str:
+    return f"{ENVIRONMENT_PREFIX}{section.upper()}__{key.upper()}{name and '__' + name}"

@@ -5,14 +5,17 @@ this file.
 """
 
 import os
+import sys
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from namesrv_stream.settings.values import (
     AccessKey,
     Addrs,
+    HttpUrls,
+    LowerCase,
     Names,
     Networks,
     NonEmptyStr,
@@ -40,7 +43,27 @@ class RemotingSettings(Section):
     max_frame_bytes: Annotated[Number, Field(ge=1024, le=1 << 30)] = 16 * MIB
     idle_timeout_ms: PositiveInt = 120_000
     max_connections: PositiveInt = 20_000
+    max_connections_per_address: PositiveInt = 10_000
+    frame_timeout_ms: PositiveInt = 30_000
+    partial_frames_bytes: PositiveInt = 256 * MIB
     write_buffer_bytes: PositiveInt = 4 * MIB
+    unread_answers_bytes: PositiveInt = 256 * MIB
+    slow_reader_ms: PositiveInt = 30_000
+    max_requests_in_flight: PositiveInt = 256
+
+
+class TlsSettings(Section):
+    """TLS of the remoting port, and of the HTTP port where ``http.tls`` is true; RocketMQ's ``tls.server.…``."""
+
+    mode: Annotated[Literal["disabled", "permissive", "enforcing"], LowerCase] = "permissive"
+    cert_file: str = ""
+    key_file: str = ""
+    key_password: SecretStr = SecretStr("")
+    key_password_file: str = ""
+    client_auth: Annotated[Literal["none", "optional", "require"], LowerCase] = "none"
+    trust_file: str = ""
+    config_file: str = ""
+    reload_interval_ms: PositiveInt = 1_000
 
 
 class HttpSettings(Section):
@@ -49,7 +72,10 @@ class HttpSettings(Section):
     listen_host: NonEmptyStr = "127.0.0.1"
     listen_port: Port = 9880
     nsaddr: Addrs = ()
+    tls: bool = False
+    console_servers: HttpUrls = ()
     max_connections: PositiveInt = 1_000
+    max_connections_per_address: PositiveInt = 500
     max_requests: PositiveInt = 64
     max_streams: PositiveInt = 256
     request_timeout_ms: PositiveInt = 10_000
@@ -69,6 +95,7 @@ class ServerSettings(Section):
     change_timeout_ms: PositiveInt = 4_000
     log_tail_timeout_ms: PositiveInt = 2_000
     log_tail_bytes: PositiveInt = 64 * MIB
+    drain_timeout_ms: Annotated[Number, Field(ge=0)] = 500
     stop_timeout_ms: PositiveInt = 2_000
 
 
@@ -90,6 +117,7 @@ class AdminSettings(Section):
     """Who may change what an operator changes."""
 
     trusted_networks: Networks = ("127.0.0.0/8", "::1/128")
+    broker_networks: Networks = ("0.0.0.0/0", "::/0")
     accounts_file: str = ""
     enable_config_update: bool = False
     config_black_list: Names = ("configBlackList", "configStorePath", "kvConfigPath")
@@ -222,7 +250,7 @@ class DataSettings(Section):
 
 
 class JarsSettings(Section):
-    """Folders of jars; relative ones are below the checkout (see :func:`project_home`)."""
+    """Folders of jars; relative ones are below :func:`project_home`."""
 
     spark_dir: Path = Path(".jars/spark")
     kafka_dir: Path = Path(".jars/kafka")
@@ -232,6 +260,7 @@ class Settings(Section):
     """Everything that can be set. Read once at start, by the shells only."""
 
     remoting: RemotingSettings = RemotingSettings()
+    tls: TlsSettings = TlsSettings()
     http: HttpSettings = HttpSettings()
     server: ServerSettings = ServerSettings()
     name_server: NameServerSettings = NameServerSettings()
@@ -262,9 +291,12 @@ def is_known(path: tuple[str, ...]) -> bool:
 
 
 def project_home() -> Path:
-    """The checkout: NAMESRV_STREAM_HOME, else the folder that holds this package and its pyproject.toml, else here."""
+    """What folders of jars are relative to: NAMESRV_STREAM_HOME, the checkout, or what a wheel brought; else here."""
     home = os.environ.get("NAMESRV_STREAM_HOME", "")
     if home:
         return Path(home).absolute()
     checkout = Path(__file__).resolve().parents[2]
-    return checkout if (checkout / "pyproject.toml").is_file() else Path.cwd()
+    if (checkout / "pyproject.toml").is_file():
+        return checkout
+    brought = Path(sys.prefix) / "share" / "namesrv-stream"
+    return brought if brought.is_dir() else Path.cwd()

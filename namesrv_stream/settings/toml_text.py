@@ -5,6 +5,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from pydantic import SecretStr
+
 from namesrv_stream.settings.secrets import is_secret
 from namesrv_stream.settings.sections import Settings
 
@@ -25,6 +27,9 @@ def to_toml(settings: Settings, sources: Mapping[str, str] | None = None) -> str
         for key, value in table.items():
             if isinstance(value, dict):
                 passed_through[key] = value
+            elif isinstance(value, SecretStr):
+                shown = None if value.get_secret_value() else '""'
+                lines.append(_line(key, shown, f"{section}.{key}", sources))
             else:
                 lines.append(_line(key, _literal(value), f"{section}.{key}", sources))
         for key, options in passed_through.items():

@@ -37,6 +37,12 @@ def _check_addrs(addrs: tuple[str, ...]) -> tuple[str, ...]:
     return addrs
 
 
+def _check_http_urls(urls: tuple[str, ...]) -> tuple[str, ...]:
+    for url in urls:
+        _check_addrs((re.sub("^https?://", "", url).removesuffix("/"),))
+    return tuple(url.removesuffix("/") if "://" in url else f"http://{url}" for url in urls)
+
+
 def _check_networks(networks: tuple[str, ...]) -> tuple[str, ...]:
     checked = []
     for network in networks:
@@ -47,12 +53,15 @@ def _check_networks(networks: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(checked)
 
 
+LowerCase: Final = BeforeValidator(lambda value: value.lower() if isinstance(value, str) else value)
 Number = Annotated[int, BeforeValidator(_no_bool)]
 Port = Annotated[Number, Field(ge=0, le=65535)]  # 0: any free one
 PositiveInt = Annotated[Number, Field(gt=0)]
 NonEmptyStr = Annotated[str, Field(min_length=1)]
 Names = Annotated[tuple[NonEmptyStr, ...], BeforeValidator(_split)]
 Addrs = Annotated[tuple[str, ...], BeforeValidator(_split), AfterValidator(_check_addrs)]
+# http://host:port, or host:port for the former.
+HttpUrls = Annotated[tuple[str, ...], BeforeValidator(_split), AfterValidator(_check_http_urls)]
 Networks = Annotated[tuple[str, ...], BeforeValidator(_split), AfterValidator(_check_networks)]
 # As it can stand in an environment variable's name: printable ASCII without a blank or `=`.
 AccessKey = Annotated[str, Field(pattern=r"^[!-<>-~]+$")]

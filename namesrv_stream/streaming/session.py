@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from namesrv_stream.errors import PrerequisiteMissing
 from namesrv_stream.settings import Settings, project_home
+from namesrv_stream.streaming.placement import is_one_process, is_submitted, pack_package, submitted_config
 
 _STREAMING: Final = "org.apache.spark.sql.execution.streaming"
 
@@ -29,8 +30,6 @@ _FIXED: Final = {
     "spark.log.level": "WARN",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.session.timeZone": "UTC",
     # Without Hadoop's native library the default manager starts chmod and readlink for each log file: 60 ms a batch.
     "spark.sql.streaming.checkpointFileManagerClass": _FILE_MANAGER,
@@ -45,6 +44,10 @@ _FIXED: Final = {
     "spark.sql.streaming.pollingDelay": "20ms",
     "spark.sql.adaptive.enabled": "false",
 }
+#: Executors that run elsewhere must reach the driver at an address of its own, which Spark finds by itself.
+_ONE_PROCESS: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+#: There on every machine, and short; the driver's scratch folder is not.
+_EXECUTORS_SOCKETS: Final = Path("/tmp")
 
 
 def build_session(settings: Settings, extra: dict[str, str] | None = None, scratch: Path | None = None) -> SparkSession:
@@ -52,37 +55,59 @@ def build_session(settings: Settings, extra: dict[str, str] | None = None, scrat
 
     Args:
         settings: Of which ``streaming``, ``jars`` and ``kafka.partitions`` matter.
-        extra: More of Spark's settings, and others instead of those here; ``streaming.extra`` goes before them.
+        extra: More of Spark's settings, and others instead of those here; ``streaming.extra`` goes before them, and
+            what ``spark-submit`` was told after them.
         scratch: What to use as ``scratch_dir``; the job's where None.
 
     Raises:
         PrerequisiteMissing: The jars of Spark's Kafka source are not there.
     """
-    streaming = settings.streaming
-    # Else Spark starts the system's python3 for its workers, which lacks our packages.
-    os.environ["PYSPARK_PYTHON"] = sys.executable
     scratch = (scratch or scratch_dir(settings)).absolute()
     scratch.mkdir(parents=True, exist_ok=True)
+    given = {k: _text(v) for k, v in settings.streaming.extra.items() if k.startswith("spark.")}
+    given |= (extra or {}) | submitted_config()
+    master = given.get("spark.master", settings.streaming.master)
+    # Else Spark starts the system's python3 for its workers, which lacks our packages.
+    if is_one_process(master):
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+    else:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder
+    for name, value in (session_config(settings, master, scratch) | given).items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    if not is_one_process(master):
+        spark.sparkContext.addPyFile(str(pack_package(scratch)))
+    return spark
+
+
+def session_config(settings: Settings, master: str, scratch: Path) -> dict[str, str]:
+    """Spark's settings as the job relies on them; what operators say goes before them.
+
+    Raises:
+        PrerequisiteMissing: The jars of Spark's Kafka source are not there, and no JVM that has its own.
+    """
     config = _FIXED | {
-        "spark.master": streaming.master,
-        "spark.driver.memory": streaming.driver_memory,
-        "spark.driver.extraClassPath": os.pathsep.join(str(jar) for jar in spark_jars(settings)),
-        "spark.sql.shuffle.partitions": str(shuffle_partitions(settings)),
+        "spark.master": master,
+        "spark.driver.memory": settings.streaming.driver_memory,
+        "spark.sql.shuffle.partitions": str(shuffle_partitions(settings, master)),
         # All that Spark leaves behind when it is killed is in one place, which the next start empties.
         "spark.local.dir": str(scratch),
         "spark.driver.extraJavaOptions": " ".join([f'"-Djava.io.tmpdir={scratch}"', *_JAVA_OPTIONS]),
-        **_sockets(socket_dir(scratch, Path(tempfile.gettempdir()))),
     }
-    config |= {k: _text(v) for k, v in streaming.extra.items() if k.startswith("spark.")} | (extra or {})
-    builder = SparkSession.builder
-    for name, value in config.items():
-        builder = builder.config(name, value)
-    return builder.getOrCreate()
+    jars = [] if is_submitted() else [str(jar) for jar in spark_jars(settings)]  # of a JVM that runs: as it has them
+    if jars:
+        config["spark.driver.extraClassPath"] = os.pathsep.join(jars)
+    if is_one_process(master):
+        return config | _ONE_PROCESS | _sockets(socket_dir(scratch, Path(tempfile.gettempdir())))
+    if jars:
+        config["spark.jars"] = ",".join(jars)  # executors fetch them from the driver
+    return config | _sockets(_EXECUTORS_SOCKETS)
 
 
-def shuffle_partitions(settings: Settings) -> int:
+def shuffle_partitions(settings: Settings, master: str) -> int:
     """Tasks of the fold. Frozen in the checkpoint at the first start; a third one gains nothing on two cores."""
-    return min(2, settings.kafka.partitions)
+    return min(2, settings.kafka.partitions) if is_one_process(master) else settings.kafka.partitions
 
 
 def scratch_dir(settings: Settings) -> Path:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from namesrv_stream.kafka import bootstrap_servers
+from namesrv_stream.kafka import bootstrap_servers, spark_options
 from namesrv_stream.settings import Settings
 
 
@@ -15,7 +15,7 @@ def read_events(spark: SparkSession, settings: Settings, starting_offsets: Mappi
 
     Args:
         spark: The session.
-        settings: Keys of ``streaming.extra`` that begin with ``kafka.`` go to Spark's Kafka client as they are.
+        settings: Of which ``kafka`` and, where its keys begin with ``kafka.``, ``streaming.extra`` matter.
         starting_offsets: First offset of each partition; a checkpoint, where there is one, wins.
 
     Returns:
@@ -29,6 +29,6 @@ def read_events(spark: SparkSession, settings: Settings, starting_offsets: Mappi
         "maxOffsetsPerTrigger": str(settings.streaming.max_offsets_per_trigger),
         "failOnDataLoss": "true",  # a gap must stop the job: the fold cannot know what it missed
     }
-    options |= {k: str(v) for k, v in settings.streaming.extra.items() if k.startswith("kafka.")}
+    options |= spark_options(settings)
     records = spark.readStream.format("kafka").options(**options).load()
     return records.select("partition", "offset", f.unix_millis("timestamp").alias("at_ms"), "value")

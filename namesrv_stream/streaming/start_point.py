@@ -17,13 +17,14 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from namesrv_stream.errors import LogTruncated
-from namesrv_stream.route.fold_state import encode_state
+from namesrv_stream.route.fold_state import decode_state, encode_state
 from namesrv_stream.route.group_json import encode_group
 from namesrv_stream.route.rebuilt_state import rebuilt_state
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.settings import Settings
 from namesrv_stream.snapshot import TableRows, read_tables
 from namesrv_stream.snapshot.loader import route_table
+from namesrv_stream.snapshot.table_reader import read_fold_states
 from namesrv_stream.streaming.topic import TopicExtent
 from namesrv_stream.tables import ROUTE_CHANGES, app_id, table_path
 
@@ -57,7 +58,11 @@ def find_start_point(settings: Settings, extent: TopicExtent) -> StartPoint:
 
     Raises:
         LogTruncated: Kafka does not hold the next record.
+        StateFromNewerVersion: A newer program has folded here.
     """
+    # The checkpoint's own state is looked at by Spark's workers only; it is a minute newer at most.
+    for state in read_fold_states(settings.data.tables_dir).values():
+        decode_state(state.content)
     folder = settings.data.checkpoint_dir
     offsets = checkpoint_offsets(folder, settings.kafka.broker_events_topic)
     if offsets is not None and has_progress(settings, extent.topic_id):

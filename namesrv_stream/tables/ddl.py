@@ -27,7 +27,8 @@ from namesrv_stream.tables.layout import (
 )
 
 _SCHEMAS: Final = {ROUTE_CHANGES: CHANGES_SCHEMA, ROUTE_STATE: STATE_SCHEMA, **HISTORY_SCHEMAS}
-_COMMENTS: Final = {
+#: Table → what it is, for people.
+COMMENTS: Final = {
     ROUTE_CHANGES: "One row a change of the routes, in the order of the event log; written by the job only",
     ROUTE_STATE: "One row a live key, and per partition the state of the fold; rewritten whole by the job",
     BROKER_EVENTS: "One row an event as Kafka has it, ticks included; written by the history process only",
@@ -88,7 +89,7 @@ def create_statement(table: str, name: str, properties: Mapping[str, str]) -> st
     partitioned = f"PARTITIONED BY ({_quoted(DAY_COLUMNS[table])})\n" if table in DAY_COLUMNS else ""
     listed = ",\n".join(f"  '{key}' = '{value}'" for key, value in properties.items())
     return (
-        f"CREATE TABLE {name} (\n{columns}\n)\nUSING DELTA\n{partitioned}COMMENT '{_escaped(_COMMENTS[table])}'\n"
+        f"CREATE TABLE {name} (\n{columns}\n)\nUSING DELTA\n{partitioned}COMMENT '{_escaped(COMMENTS[table])}'\n"
         f"TBLPROPERTIES (\n{listed}\n)"
     )
 

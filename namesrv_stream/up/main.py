@@ -16,13 +16,14 @@ from namesrv_stream.errors import KafkaUnreachable
 from namesrv_stream.kafka import bootstrap_servers, ensure_topics
 from namesrv_stream.logs import report_error
 from namesrv_stream.ports import reachable_host
+from namesrv_stream.server.tls import read_certificate
 from namesrv_stream.settings import (
     ENVIRONMENT_PREFIX,
     Settings,
-    account_secrets,
     passed_through_secrets,
     project_home,
     read_accounts,
+    server_secrets,
 )
 from namesrv_stream.up.child import ChildSpec
 from namesrv_stream.up.parent_death import PARENT_PID_VARIABLE
@@ -58,8 +59,8 @@ class _Parts:
 
     def _secrets(self, command: str) -> dict[str, str]:
         # They are not in the effective configuration, nor in arguments, which everybody on the machine can read.
-        accounts = account_secrets(self.settings) if command == "serve" else {}
-        return passed_through_secrets(self.settings) | accounts
+        own = server_secrets(self.settings) if command == "serve" else {}
+        return passed_through_secrets(self.settings) | own
 
 
 class Story:
@@ -93,7 +94,10 @@ def run_up(settings: Settings, command_line: CommandLine = command_line) -> int:
     """
     story = Story()
     require_prerequisites(settings)
-    read_accounts(settings.admin)  # by the server only, but a mistake in the file is told at once
+    # By the server only, but a mistake in these files is told at once.
+    read_accounts(settings.admin)
+    if settings.tls.cert_file:
+        read_certificate(settings.tls)
     require_writable(settings.data.dir)
     lock = acquire_run_lock(settings.data.run_dir / "up.lock", story.say)
     try:

@@ -13,49 +13,38 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, WriterProperties, write_deltalake
-from pyspark.sql import DataFrame, SparkSession
+from deltalake import CommitProperties, WriterProperties, write_deltalake
+from pyspark.sql import SparkSession
 
-from namesrv_stream.route.fold import Record
 from namesrv_stream.settings import Flag, Settings, load_settings, to_toml
 from namesrv_stream.snapshot.history_mark import encode_mark, read_mark
-from namesrv_stream.streaming.changes_writer import ChangesWriter
-from namesrv_stream.streaming.compaction import clean_up, join_small_files, write_route_state
-from namesrv_stream.streaming.delta_tables import ensure_tables
 from namesrv_stream.streaming.history.history_run import HistoryRun
 from namesrv_stream.streaming.history.session import build_history_session
 from namesrv_stream.streaming.history.upkeep import Upkeep
-from namesrv_stream.streaming.topic import TopicExtent
 from namesrv_stream.tables import (
     BROKER_EVENTS,
     DAY_COLUMNS,
     HEARTBEAT_MINUTES,
     HISTORY_SCHEMAS,
-    ROUTE_CHANGES,
-    encode_changes,
     table_path,
 )
 from tests.bench.history_month_clock import ShiftedClock, run_again_with_shifted_clock
 from tests.bench.history_month_figures import cold_opens, command, server_start, sizes
 from tests.bench.history_month_fleet import DAY_MS, FleetLog
+from tests.bench.history_month_job import MonthJob
 from tests.support.kafka import REPOSITORY
 
 _RESULTS: Final = REPOSITORY / "build" / "bench" / "history-month.json"
-_TOPIC_ID: Final = "t-opic"
 _MINUTE_MS: Final = 60_000
 _HOUR_MS: Final = 3_600_000
 _HEARTBEATS_MINUTES: Final = 5  # history.heartbeats_interval_ms
-#: As in the Compactor: the size of what is joined between its hourly clean-ups, and how many, and commits a checkpoint.
-_JOINED_FILES: Final = 64
-_JOINED_BYTES: Final = 1 << 20
-_CHECKPOINT: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +85,10 @@ class Month:
         self.results: dict[str, Any] = {"plan": {name: getattr(plan, name) for name in Plan.__slots__}}
         self._tables = self.settings.data.tables_dir
         self._clock.set(self._begin_ms)
-        ensure_tables(self.settings, _TOPIC_ID)
         self.spark = build_history_session(self.settings)
         self._log = FleetLog(plan.brokers)
-        self._writer = ChangesWriter(self._tables, _TOPIC_ID, 1, 0)
-        self._records: list[Record] = []
-        self._commits = 0
+        self._job = MonthJob(self.settings, self._log)
+        self._read = partial(self._job.read, self.spark)
         self._thinned_run = HistoryRun(self.spark, self._with_heartbeats_each(1), self._read)
 
     def live(self) -> None:
@@ -132,15 +119,15 @@ class Month:
             self._log.all_are_heard(begin_ms + DAY_MS - 2 * _MINUTE_MS)
         now_ms = self._begin_ms + days.stop * DAY_MS - _MINUTE_MS
         self._clock.set(now_ms)
-        self._commit()
+        self._job.commit()
         before_s = _processor_s(self.spark)
-        self._timed(took, "run", lambda: self._thinned_run.run(self._extent()))
+        self._timed(took, "run", lambda: self._thinned_run.run(self._job.extent()))
         self._timed(took, "append", lambda: self._append(made))
         self._clock.date_back(self._tables)
         self._timed(took, "upkeep", lambda: self._upkeep(now_ms))
         self._clock.date_back(self._tables)
         took["JVM's processor"] = _processor_s(self.spark) - before_s
-        self._timed(took, "job's clean-up", self._clean_up_job)
+        self._timed(took, "job's clean-up", self._job.clean_up)
         self._clock.date_back(self._tables)
         self.results.setdefault("seconds of a step", []).append({k: round(v, 2) for k, v in took.items()})
 
@@ -174,10 +161,10 @@ class Month:
             self._clock.set(from_ms + _MINUTE_MS)
             self._log.minute_at_full_density(from_ms)
             self._log.happen([p for p in planned if from_ms <= p.at_ms < from_ms + _MINUTE_MS])
-            self._commit(seconds=60)
+            self._job.commit(seconds=60)
             began = time.perf_counter(), time.process_time(), _processor_s(self.spark)
             is_fifth = minute % _HEARTBEATS_MINUTES == _HEARTBEATS_MINUTES - 1
-            written = (every_fifth if is_fifth else each).run(self._extent())
+            written = (every_fifth if is_fifth else each).run(self._job.extent())
             self._clock.date_back(self._tables)
             runs.append(
                 {
@@ -188,7 +175,7 @@ class Month:
                 }
             )
             if minute % 10 == 9:
-                self._compact_job()
+                self._job.compact()
                 _say(f"minute {minute + 1} of {self._plan.last_minutes}: {runs[-1]['wall_s']:.1f} s")
         self.results["runs"] = runs
         self._clock.set(begin_ms + self._plan.last_minutes * _MINUTE_MS)
@@ -204,13 +191,13 @@ class Month:
             "clean_up_wall_s": time.perf_counter() - joined[0],
             "clean_up_processor_s": _processor_s(self.spark) - joined[1],
         }
-        self._clean_up_job()
+        self._job.clean_up()
         self._clock.date_back(self._tables)
         self._measure("after upkeep")
         # A day later what was replaced is old enough to go.
         self._clock.set(begin_ms + self._plan.last_minutes * _MINUTE_MS + DAY_MS + _HOUR_MS)
         upkeep.clean_up()
-        self._clean_up_job()
+        self._job.clean_up()
         self.results["a day later"] = {"sizes": sizes(self._tables)}
 
     def _measure(self, when: str) -> None:
@@ -229,43 +216,6 @@ class Month:
 
     def _upkeep(self, now_ms: int) -> None:
         Upkeep(self.spark, self.settings).run(now_ms)
-
-    def _clean_up_job(self) -> None:
-        write_route_state(self.settings, {0: self._log.fold_state()})
-        clean_up(self.settings)
-
-    def _compact_job(self) -> None:
-        write_route_state(self.settings, {0: self._log.fold_state()})
-        join_small_files(self.settings, _JOINED_FILES, _JOINED_BYTES)
-
-    def _commit(self, seconds: int = 1) -> None:
-        """The job commits what there is, a part each second."""
-        records, changes = self._log.take()
-        self._records = records
-        rows = pa.Table.from_batches([encode_changes(changes)])
-        ends = [records[len(records) * (s + 1) // seconds - 1].offset + 1 for s in range(seconds)]
-        offsets = rows["offset"].to_numpy()
-        begin = 0
-        for end in ends:
-            until = int((offsets < end).sum())
-            self._writer.write(rows.slice(begin, until - begin), {0: end}, self._commits)
-            begin, self._commits = until, self._commits + 1
-            if self._commits % _CHECKPOINT == 0:
-                DeltaTable(table_path(self._tables, ROUTE_CHANGES)).create_checkpoint()
-
-    def _extent(self) -> TopicExtent:
-        return TopicExtent(_TOPIC_ID, {0: 0}, {0: self._log.next_offset})
-
-    def _read(self, begin: Mapping[int, int], end: Mapping[int, int]) -> DataFrame:
-        """As Spark's Kafka source."""
-        records = [r for r in self._records if begin[0] <= r.offset < end[0]]
-        columns = {
-            "partition": pa.array([0] * len(records), pa.int32()),
-            "offset": pa.array([r.offset for r in records], pa.int64()),
-            "at": pa.array([r.at_ms * 1000 for r in records], pa.timestamp("us", tz="UTC")),
-            "value": pa.array([r.value for r in records], pa.binary()),
-        }
-        return self.spark.createDataFrame(pa.table(columns))
 
     def _with_heartbeats_each(self, ms: int) -> Settings:
         history = self.settings.history.model_copy(update={"heartbeats_interval_ms": ms})

@@ -63,7 +63,7 @@ def second_server(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Ite
         tmp_path_factory.mktemp("second") / "data",
         stack,
         admin__trusted_networks="",
-        **{f"admin__accounts.{ACCESS_KEY}": SECRET_KEY},
+        environ={f"NAMESRV_STREAM__ADMIN__ACCOUNTS__{ACCESS_KEY}": SECRET_KEY},
     ) as running:
         yield running
 

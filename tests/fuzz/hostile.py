@@ -16,6 +16,7 @@ from namesrv_stream.remoting.codes import LanguageCode, SerializeType
 from namesrv_stream.remoting.command import RemotingCommand
 from namesrv_stream.remoting.ext_fields import wire_fields
 from namesrv_stream.remoting.frame import encode_frame
+from tests.support.examples import examples
 from tests.support.name_server import a_body, a_topic
 from tests.support.strategies_remoting import mutations
 from tests.vectors.captured import captured_frames
@@ -26,9 +27,9 @@ def is_long() -> bool:
     return settings().max_examples > 1_000
 
 
-def scaled(examples: int) -> settings:
+def scaled(number: int) -> settings:
     """So many examples, and in the long profile twenty times as many."""
-    return settings(max_examples=20 * examples if is_long() else examples)
+    return settings(max_examples=examples(number))
 
 
 # ---- frames ----

@@ -34,7 +34,7 @@ _BYTES = (b"\xed\xa0\x80", b"\xc0\x80", b'{"kind":"\xe2\x82', b"\xf4\x90\x80\x80
 def rig(spark: SparkSession, tmp_path: Path) -> HistoryRig:
     """Two partitions, copied in several steps as the history process does it; then all files are joined."""
     rig = HistoryRig(spark, tmp_path, partitions=2)
-    ensure_history_tables(spark, rig.settings, TOPIC_ID)
+    ensure_history_tables(rig.settings, TOPIC_ID)
     for seed in range(2):
         for log in rig.logs:
             live_on(log, Random(seed * 2 + log.state.partition), 200)

@@ -1,9 +1,5 @@
 """The history tables say what the log says, however it was cut, whatever was killed in between."""
 
-import shutil
-from collections import defaultdict
-from collections.abc import Iterator
-from random import Random
 from typing import Any
 
 import polars
@@ -13,9 +9,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-from namesrv_stream.route import reducer
 from namesrv_stream.route.changes import ChangeKind, RouteChange
-from namesrv_stream.route.table import RouteTable
 from namesrv_stream.tables import (
     BROKER_EVENTS,
     BROKER_SESSIONS,
@@ -27,8 +21,8 @@ from namesrv_stream.tables import (
     table_path,
 )
 from tests.support.history import HistoryRig
-from tests.support.history_life import live_on
-from tests.support.history_oracle import instant, intervals, key_of, minutes, sessions
+from tests.support.history_lives import Lives
+from tests.support.history_oracle import instant, intervals, minutes, sessions
 
 pytestmark = [pytest.mark.spark]
 
@@ -36,41 +30,14 @@ _HOUR_MS = 3_600_000
 _TABLES = tuple(HISTORY_SCHEMAS)
 
 
-@pytest.fixture(scope="module")
-def rig(history_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> HistoryRig:
-    """The history of two partitions' lives, written in many steps and with kills; each test reads it only."""
-    random = Random(6)
-    rig = HistoryRig(
-        history_spark,
-        tmp_path_factory.mktemp("history"),
-        2,
-        history__max_records=400,
-        history__heartbeats_interval_ms=1,
-    )
-    for log in rig.logs:
-        live_on(log, random, 350)
-    rig.commit_and_write()  # in two steps
-    for number in range(3):
-        for log in rig.logs:
-            live_on(log, random, 60)
-        rig.commit()
-        before = rig.dir.parent / "before"
-        shutil.copytree(rig.dir, before)
-        rig.write()
-        if number < 2:
-            # As a kill after the commits of some tables leaves it: of any of them, for their order may change.
-            for table in random.sample(_TABLES, 3):
-                shutil.rmtree(table_path(rig.dir, table))
-                shutil.copytree(table_path(before, table), table_path(rig.dir, table))
-            rig.restart()
-        shutil.rmtree(before)
-    rig.write()
-    return rig
+@pytest.fixture
+def rig(lives: Lives) -> HistoryRig:
+    return lives.rig
 
 
-def test_every_record_is_there_once_and_exactly(rig: HistoryRig) -> None:
+def test_every_record_is_there_once_and_exactly(rig: HistoryRig, lives: Lives) -> None:
     found = sorted(rig.rows(BROKER_EVENTS), key=lambda r: (r["partition"], r["offset"]))
-    records = [r for log in rig.logs for r in log.records]
+    records = [r for log in lives.seen for r in log.records]
     assert [(r["partition"], r["offset"], r["at"]) for r in found] == [
         (r.partition, r.offset, instant(r.at_ms)) for r in records
     ]
@@ -87,60 +54,13 @@ def test_what_an_event_says_is_in_columns(rig: HistoryRig) -> None:
     assert {r["kind"] for r in rows if r["value"] in (None, "", "{}", "[1]")} == {None}
 
 
-def test_route_history_is_the_intervals_of_the_folds_rows(rig: HistoryRig) -> None:
-    expected = intervals(c for log in rig.logs for c in log.output.changes)
+def test_route_history_is_the_intervals_of_the_folds_rows(rig: HistoryRig, lives: Lives) -> None:
+    expected = intervals(c for log in lives.seen for c in log.output.changes)
     found = rig.rows(ROUTE_HISTORY)
     assert [(_change(r), r["valid_to"]) for r in found] == [
         (change, None if end is None else instant(end)) for change, end in expected
     ]
     assert {r["kind"] for r in found} >= {ChangeKind.QUEUE_DATA, ChangeKind.KV, ChangeKind.SETTING, ChangeKind.HOLDER}
-
-
-def test_intervals_of_a_key_have_neither_gaps_nor_overlaps(rig: HistoryRig) -> None:
-    of_key: dict[Any, list[dict[str, Any]]] = defaultdict(list)
-    for row in rig.rows(ROUTE_HISTORY):
-        of_key[key_of(_change(row))].append(row)
-    assert max(map(len, of_key.values())) > 10
-    for rows in of_key.values():
-        assert [r["valid_to"] for r in rows[:-1]] == [r["valid_from"] for r in rows[1:]]
-        assert rows[-1]["valid_to"] is None
-        assert all(r["valid_from"] == instant(r["at_ms"]) for r in rows)
-
-
-def test_the_rows_valid_at_an_instant_are_the_fold_of_the_log_until_then(rig: HistoryRig) -> None:
-    rows = [(_change(r), r["valid_from"], r["valid_to"]) for r in rig.rows(ROUTE_HISTORY)]
-    random = Random(1_000)
-    first, last = rig.logs[0].records[0].at_ms, max(log.now_ms for log in rig.logs)
-    changed = [c.at_ms for log in rig.logs for c in log.output.changes]
-    instants = sorted([random.randint(first, last) for _ in range(500)] + [random.choice(changed) for _ in range(500)])
-    folded = _folded(rig, instants)
-    for at_ms, expected in zip(instants, folded, strict=True):
-        at = instant(at_ms)
-        table = RouteTable()
-        reducer.apply(table, [c for c, begin, end in rows if begin <= at and (end is None or at < end)])
-        assert _state(table) == expected, at
-
-
-def _folded(rig: HistoryRig, instants: list[int]) -> Iterator[Any]:
-    """The state after the last change at or before each instant, by the reducer from all rows."""
-    table = RouteTable()
-    changes = sorted((c for log in rig.logs for c in log.output.changes), key=lambda c: c.at_ms)
-    done = 0
-    for at_ms in instants:
-        begin = done
-        while done < len(changes) and changes[done].at_ms <= at_ms:
-            done += 1
-        reducer.apply(table, changes[begin:done])
-        yield _state(table)
-
-
-def _state(table: RouteTable) -> Any:
-    groups = {
-        name: (g.cluster, g.clusters, g.zone_name, g.enable_acting_master, g.broker_addrs, g.lives, g.topics)
-        for name, g in table.groups.items()
-        if g.broker_addrs or g.lives or g.topics
-    }
-    return groups, dict(table.kv), dict(table.settings), dict(table.servers), dict(table.held)
 
 
 def test_topic_route_history_is_the_queue_data_of_it(rig: HistoryRig) -> None:
@@ -149,15 +69,15 @@ def test_topic_route_history_is_the_queue_data_of_it(rig: HistoryRig) -> None:
     assert rig.rows(TOPIC_ROUTE_HISTORY) == [{name: r[name] for name in columns} for r in expected]
 
 
-def test_broker_sessions_are_those_of_the_log(rig: HistoryRig) -> None:
-    expected = [session for log in rig.logs for session in sessions(log)]
+def test_broker_sessions_are_those_of_the_log(rig: HistoryRig, lives: Lives) -> None:
+    expected = [session for log in lives.seen for session in sessions(log)]
     assert rig.rows(BROKER_SESSIONS) == expected
     assert {s["down_cause"] for s in expected} >= {None, "expired", "unregistered"}
     assert max(s["heartbeats"] for s in expected) > 5
 
 
-def test_heartbeat_minutes_are_those_of_the_log(rig: HistoryRig) -> None:
-    expected = [row for log in rig.logs for row in minutes(log, _HOUR_MS)]
+def test_heartbeat_minutes_are_those_of_the_log(rig: HistoryRig, lives: Lives) -> None:
+    expected = [row for log in lives.seen for row in minutes(log, _HOUR_MS)]
     found = sorted(
         rig.rows(HEARTBEAT_MINUTES),
         key=lambda r: (r["partition"], r["cluster"], r["broker_name"], r["broker_addr"], r["server_id"], r["minute"]),

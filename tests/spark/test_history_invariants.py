@@ -36,8 +36,6 @@ from namesrv_stream.settings import Settings, to_toml
 from namesrv_stream.streaming.changes_writer import ChangesWriter
 from namesrv_stream.streaming.delta_tables import ensure_tables
 from namesrv_stream.streaming.history.history_run import HistoryRun
-from namesrv_stream.streaming.history.history_tables import ensure_history_tables
-from namesrv_stream.streaming.history.upkeep import Upkeep
 from namesrv_stream.streaming.topic import TopicExtent, read_extent
 from namesrv_stream.tables import (
     BROKER_EVENTS,
@@ -55,6 +53,7 @@ from tests.support.command_line import run_command
 from tests.support.history import TOPIC_ID, HistoryRig
 from tests.support.history_crashes import commits_between, crashes_of, lay_out
 from tests.support.history_life import RARE_TOPIC, live_on, names_of
+from tests.support.history_lives import Lives
 from tests.support.history_oracle import clocks, hearings, instant, intervals, key_of, minutes, sessions
 from tests.support.kafka import REPOSITORY
 from tests.support.offline_fold import read_records
@@ -67,37 +66,16 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(900)]
 _HOUR_MS = 3_600_000
 _PARTITIONS = 3
 _TOPICS = ("t1", "t2", "t3", "t4", "t5", "TopicTest")
-#: Each example is some seconds of Spark: a smaller one is not worth the minutes.
+#: Each example is some seconds of Spark. The same law without Spark, of hundreds of logs: ``test_rows_of_a_log``.
+_EXAMPLES = max(2, examples().max_examples // 100)
+#: A smaller one is not worth the minutes.
 _WITHOUT_SHRINKING = (Phase.explicit, Phase.reuse, Phase.generate)
 Rows = list[dict[str, Any]]
 
 
-@pytest.fixture(scope="module")
-def rig(history_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> HistoryRig:
-    """Lives of three partitions, written run by run by processes that end after each; the tests only read it.
-
-    The job has committed some changes that the history has not seen.
-    """
-    rig = HistoryRig(
-        history_spark,
-        tmp_path_factory.mktemp("lives"),
-        _PARTITIONS,
-        history__max_records=700,
-        history__heartbeats_interval_ms=1,
-    )
-    random = Random(20)
-    for number in range(3):
-        for log in rig.logs:
-            live_on(log, random, 150)
-        rig.commit_and_write()
-        rig.compact()
-        rig.restart()
-        if number == 1:
-            Upkeep(history_spark, rig.settings).join_files()
-    for log in rig.logs:
-        live_on(log, random, 20)
-    rig.commit()
-    return rig
+@pytest.fixture
+def rig(lives: Lives) -> HistoryRig:
+    return lives.rig
 
 
 def test_intervals_of_a_key_tile_the_time_from_its_first_row_on(rig: HistoryRig) -> None:
@@ -107,12 +85,11 @@ def test_intervals_of_a_key_tile_the_time_from_its_first_row_on(rig: HistoryRig)
         _assert_tiled(rows)
 
 
-def test_the_rows_that_hold_at_1000_instants_are_the_fold_stopped_there(rig: HistoryRig) -> None:
+def test_the_rows_that_hold_at_1000_instants_are_the_fold_stopped_there(rig: HistoryRig, lives: Lives) -> None:
     rows = [(_change(r), r["valid_from"], r["valid_to"]) for r in _rows(rig.dir, ROUTE_HISTORY)]
-    seen = _without_tail(rig)
-    folds = _Folds(seen)
+    folds = _Folds(lives.seen)
     random, changed = Random(1_000), sorted({c.at_ms for c, _, _ in rows})
-    first_ms, last_ms = changed[0], min(clocks(log)[-1] for log in seen)
+    first_ms, last_ms = changed[0], min(clocks(log)[-1] for log in lives.seen)
     instants = [random.randint(first_ms, last_ms) for _ in range(400)]
     # Most instants of a life with long pauses fall into those: so as many at changes, and just before.
     instants += [max(first_ms, random.choice(changed) - random.randint(0, 1)) for _ in range(600)]
@@ -165,12 +142,12 @@ def test_sessions_are_the_time_for_which_rows_say_live(rig: HistoryRig) -> None:
     assert {broker: _joined(spans) for broker, spans in up.items()} == {b: _joined(s) for b, s in live.items()}
 
 
-def test_heartbeats_of_all_minutes_are_those_of_the_log(rig: HistoryRig) -> None:
+def test_heartbeats_of_all_minutes_are_those_of_the_log(rig: HistoryRig, lives: Lives) -> None:
     counted: dict[Any, int] = defaultdict(int)
     for row in _rows(rig.dir, HEARTBEAT_MINUTES):
         counted[(_broker(row), row["server_id"])] += row["heartbeats"]
     in_log: dict[Any, int] = defaultdict(int)
-    for log in _without_tail(rig):
+    for log in lives.seen:
         running_ms = max(clocks(log)) // 60_000 * 60_000
         for heard in hearings(log):
             if heard.at_ms < running_ms:
@@ -276,37 +253,21 @@ def _uncommitted(settings: Settings, table: str, process: Process) -> list[str]:
     return [name for name in data if name not in entries] if "add" in entries else []
 
 
-class _Template:
-    """Empty tables, made once: to make them takes Spark longer than to fill them."""
-
-    def __init__(self, spark: SparkSession, data_dir: Path) -> None:
-        self.rig_flags = {"history__max_records": 200, "history__heartbeats_interval_ms": 1}
-        rig = HistoryRig(spark, data_dir, 4, **self.rig_flags)
-        ensure_history_tables(spark, rig.settings, TOPIC_ID)
-        self.tables = rig.dir
-
-
-@pytest.fixture(scope="module")
-def template(history_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> _Template:
-    return _Template(history_spark, tmp_path_factory.mktemp("template"))
-
-
 _SUPPRESSED = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
 
 
-@examples(max_examples=3, deadline=None, phases=_WITHOUT_SHRINKING, suppress_health_check=_SUPPRESSED)
+@examples(max_examples=_EXAMPLES, deadline=None, phases=_WITHOUT_SHRINKING, suppress_health_check=_SUPPRESSED)
 @given(
     st.lists(logs(min_size=25, max_size=70), min_size=4, max_size=4),
     st.floats(0, 1),
     st.floats(0, 1, exclude_max=True),
 )
 def test_any_log_cut_anywhere_and_killed_once_gives_the_same_tables(
-    history_spark: SparkSession, template: _Template, entries: list[list[Entry]], cut: float, crash_at: float
+    history_spark: SparkSession, entries: list[list[Entry]], cut: float, crash_at: float
 ) -> None:
     with TemporaryDirectory() as folder:
-        data_dir = Path(folder, "whole")
-        shutil.copytree(template.tables, data_dir / "tables")
-        rig = HistoryRig(history_spark, data_dir, 4, **template.rig_flags)
+        flags = {"history__max_records": 200, "history__heartbeats_interval_ms": 1}
+        rig = HistoryRig(history_spark, Path(folder, "whole"), 4, **flags)
         for log, own in zip(rig.logs, entries, strict=True):
             _append(log, own[: int(len(own) * cut)])
         rig.commit_and_write()
@@ -345,20 +306,6 @@ def _run_again(spark: SparkSession, rig: HistoryRig, data_dir: Path) -> None:
     settings: Settings = rig.settings.model_copy(update={"data": data})
     ends = {p: len(log.records) for p, log in enumerate(rig.logs)}
     HistoryRun(spark, settings, rig.read).run(TopicExtent(TOPIC_ID, rig.earliest, ends))
-
-
-def _without_tail(rig: HistoryRig) -> list[Log]:
-    """The logs as far as the history has seen them."""
-    seen = {r["partition"]: 0 for r in _rows(rig.dir, BROKER_EVENTS)}
-    for row in _rows(rig.dir, BROKER_EVENTS):
-        seen[row["partition"]] = max(seen[row["partition"]], row["offset"] + 1)
-    again = []
-    for log in rig.logs:
-        shorter = Log(partition=log.state.partition, partitions=log.state.partitions)
-        for record in log.records[: seen[log.state.partition]]:
-            shorter.append(record.value, record.at_ms - shorter.now_ms)
-        again.append(shorter)
-    return again
 
 
 class _Folds:

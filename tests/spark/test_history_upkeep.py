@@ -173,7 +173,7 @@ def test_tables_that_were_removed_are_made_anew_with_all_that_there_is(spark: Sp
 def test_a_table_of_an_older_version_gets_the_columns_that_it_lacks(spark: SparkSession, tmp_path: Path) -> None:
     rig = HistoryRig(spark, tmp_path)
     path = table_path(rig.dir, BROKER_SESSIONS)
-    ensure_history_tables(spark, rig.settings, TOPIC_ID)
+    ensure_history_tables(rig.settings, TOPIC_ID)
     text = (Path(__file__).parents[2] / "schemas" / f"{BROKER_SESSIONS}.sql").read_text().split(";\n")[0]
     lines = [line for line in text.splitlines() if not line.strip().startswith("down_detail")]
     older = "\n".join(lines).replace("CREATE TABLE broker_sessions", f"CREATE TABLE {sql_name(path)}")
@@ -181,7 +181,7 @@ def test_a_table_of_an_older_version_gets_the_columns_that_it_lacks(spark: Spark
     shutil.rmtree(path)
     kept = ",\n".join(f"  '{k}' = '{v}'" for k, v in properties.items() if k.startswith("namesrv_stream."))
     spark.sql(older.replace("TBLPROPERTIES (\n", f"TBLPROPERTIES (\n{kept},\n"))
-    ensure_history_tables(spark, rig.settings, TOPIC_ID)
+    ensure_history_tables(rig.settings, TOPIC_ID)
     assert {f.name for f in DeltaTable(path).schema().fields} == set(HISTORY_SCHEMAS[BROKER_SESSIONS].names)
     rig.log.register(_KEEPS)
     rig.commit_and_write()
@@ -190,6 +190,6 @@ def test_a_table_of_an_older_version_gets_the_columns_that_it_lacks(spark: Spark
 
 def test_tables_of_another_topic_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     rig = HistoryRig(spark, tmp_path)
-    ensure_history_tables(spark, rig.settings, TOPIC_ID)
+    ensure_history_tables(rig.settings, TOPIC_ID)
     with pytest.raises(ConfigError, match="the log is another one"):
-        ensure_history_tables(spark, rig.settings, "another")
+        ensure_history_tables(rig.settings, "another")

@@ -17,6 +17,7 @@ from namesrv_stream.server.listener import NameServerAddrs
 from namesrv_stream.server.past_routes import PastRoutes
 from namesrv_stream.server.served_state import ServedState
 from namesrv_stream.server.server_figures import ServerFigures
+from namesrv_stream.server.story import Story
 from namesrv_stream.server.table_figures import TableFigures
 from namesrv_stream.settings import Settings, load_settings
 from namesrv_stream.settings.layers import Flag
@@ -48,16 +49,17 @@ class HttpRig:
         past_clock: Clock | None = None,
     ) -> None:
         settings = settings or load_settings(environ={}).settings
-        self.rig = Rig(partitions=partitions)
+        self.rig = Rig(partitions=partitions, tls=settings.tls)
         rig, http = self.rig, settings.http
         self.failure = ""
         self.state = ServedState(rig.identity, rig.view, partitions, -1, rig.clock)
         self.feed = ChangeFeed(
             generation_of(table_id), rig.view.next_offsets, http.changes_kept_rows, http.changes_kept_bytes
         )
+        self.story = Story(settings.data.tables_dir, rig.clock)
         self.tables = TableFigures(self.state, {}, lambda: self.failure, rig.clock)
         self.figures = ServerFigures(
-            rig.identity, rig.view, rig.gateway, rig.connections, rig.request_figures, self.tables, 10_000
+            rig.identity, rig.view, rig.gateway, rig.connections, rig.request_figures, self.tables, rig.tls, 10_000
         )
         self.http = HttpServer(
             socket.create_server(("127.0.0.1", 0)),
@@ -66,7 +68,10 @@ class HttpRig:
             state=self.state,
             past_routes=PastRoutes(settings, past_clock or rig.clock),
             feed=self.feed,
+            story=self.story,
             figures=self.figures,
+            tls=rig.tls if http.tls else None,
+            clock=rig.clock,
             settings=settings,
         )
         self.url = f"http://{self.http.address}"
@@ -78,6 +83,8 @@ class HttpRig:
         self.rig.served.committed(list(changes), next_offsets)
         self.state.moved(self.state.version + 1)
         self.tables.committed(changes, job)
+        self.rig.gateway.hearings.committed(changes, lambda key: self.rig.served.live(key) is not None)
+        self.story.committed(changes)
         self.feed.committed(changes, next_offsets)
 
     def reload(self, table: RouteTable, next_offsets: Mapping[int, int], table_id: str = TABLE_ID) -> None:
@@ -85,6 +92,7 @@ class HttpRig:
         self.rig.served.reloaded(table, next_offsets)
         self.state.moved(self.state.version + 1)
         self.tables.reloaded({})
+        self.story.reloaded()
         self.feed.reloaded(generation_of(table_id), next_offsets)
 
     @asynccontextmanager

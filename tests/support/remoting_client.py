@@ -3,6 +3,7 @@
 import itertools
 import json
 import socket
+import ssl
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -42,12 +43,20 @@ class RemotingClient:
     Args:
         addr: ``host:port``.
         timeout_s: Seconds to wait for a connection, and for each answer.
+        tls: How to speak TLS; None for plain.
+        preamble: Sent before all else, TLS included.
     """
 
-    def __init__(self, addr: str, timeout_s: float = 10) -> None:
+    def __init__(
+        self, addr: str, timeout_s: float = 10, *, tls: ssl.SSLContext | None = None, preamble: bytes = b""
+    ) -> None:
         host, _, port = addr.rpartition(":")
         self._socket = socket.create_connection((host, int(port)), timeout_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if preamble:
+            self._socket.sendall(preamble)
+        if tls is not None:
+            self._socket = tls.wrap_socket(self._socket, server_hostname=host)
         self._opaques = itertools.count(1)
 
     def ask(self, code: int, ext_fields: Mapping[str, str] | None = None, body: bytes = b"") -> Answer:

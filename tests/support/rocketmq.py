@@ -150,6 +150,7 @@ class Broker(_RocketmqServer):
         broker_id: 0 for a master, more for a slave.
         port: ``listenPort``; if not given, one whose neighbours are free too.
         properties: Further keys of its configuration file, such as ``enableSlaveActingMaster``; they win.
+        system_properties: Of its JVM, such as ``tls.enable``.
     """
 
     # BrokerOuterAPI.registerBrokerAll logs it for each name server that answered with code 0.
@@ -165,7 +166,9 @@ class Broker(_RocketmqServer):
         broker_id: int = 0,
         port: int | None = None,
         properties: Mapping[str, str] | None = None,
+        system_properties: Mapping[str, str] | None = None,
     ) -> None:
+        self._system_properties = system_properties
         port = port or free_port(offsets=(0, _FAST_REMOTING_OFFSET, _HA_OFFSET))
         config = {
             "namesrvAddr": namesrv_addr,
@@ -219,7 +222,15 @@ class Broker(_RocketmqServer):
 
     def _jvm(self, name: str, properties: Path, work_dir: Path) -> Process:
         # It logs its registrations at INFO.
-        return rocketmq_jvm(name, BROKER_MAIN, ["-c", str(properties)], work_dir, heap_mb=384, log_level="INFO")
+        return rocketmq_jvm(
+            name,
+            BROKER_MAIN,
+            ["-c", str(properties)],
+            work_dir,
+            heap_mb=384,
+            log_level="INFO",
+            properties=self._system_properties,
+        )
 
     def _is_registered(self) -> bool:
         if self._registered in self.process.log_text():

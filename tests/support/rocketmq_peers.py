@@ -61,9 +61,10 @@ class RocketmqPeers:
 
     Args:
         work_dir: Receives the compiled classes and the log.
+        properties: System properties, such as ``tls.enable``.
     """
 
-    def __init__(self, work_dir: Path) -> None:
+    def __init__(self, work_dir: Path, properties: Mapping[str, str] | None = None) -> None:
         self.work_dir = work_dir
         self._classes = work_dir / "classes"
         self._process = rocketmq_jvm(
@@ -74,7 +75,7 @@ class RocketmqPeers:
             heap_mb=192,
             log_level="OFF",
             # Some commands leave files there.
-            properties={"java.io.tmpdir": str(work_dir)},
+            properties={"java.io.tmpdir": str(work_dir), **(properties or {})},
             extra_classes=self._classes,
             piped=True,
         )

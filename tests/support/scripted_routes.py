@@ -30,9 +30,16 @@ class ScriptedRoutes:
             return [response_to(request, 0, body=self._body(self.routes[topic]))]
         if request.code == RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER:
             return [response_to(request, 0, body=orjson.dumps({"topicList": sorted(self.routes)}))]
+        if request.code == RequestCode.GET_BROKER_CLUSTER_INFO:
+            return [response_to(request, 0, body=self._cluster_info())]
         if request.code == RequestCode.GET_KVLIST_BY_NAMESPACE:
             return [response_to(request, ResponseCode.QUERY_NOT_FOUND, remark="none")]
         return [response_to(request, 0, ext_fields={})]
+
+    def _cluster_info(self) -> bytes:
+        names = sorted({name for queues in self.routes.values() for name in queues})
+        brokers = {n: {"brokerName": n, "cluster": "c0", "brokerAddrs": {"0": f"{n}:10911"}} for n in names}
+        return orjson.dumps({"brokerAddrTable": brokers, "clusterAddrTable": {"c0": names} if names else {}})
 
     def _body(self, queues: dict[str, int]) -> bytes:
         brokers = [

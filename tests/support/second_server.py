@@ -2,6 +2,7 @@
 
 import sys
 import urllib.request
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -21,10 +22,19 @@ class SecondServer:
     Args:
         data_dir: Its data directory.
         stack: Whose Kafka and tables it shares.
+        server_id: It must be its own.
+        environ: Added to its environment: secrets.
         flags: Further settings, ``section__key="value"``.
     """
 
-    def __init__(self, data_dir: Path, stack: Stack, **flags: str | int) -> None:
+    def __init__(
+        self,
+        data_dir: Path,
+        stack: Stack,
+        server_id: str = "second",
+        environ: Mapping[str, str] | None = None,
+        **flags: str | int | Path,
+    ) -> None:
         settings = stack.settings
         port = choose_port("127.0.0.1")
         self.remoting = f"127.0.0.1:{port}"
@@ -35,7 +45,7 @@ class SecondServer:
             "http.listen_port": choose_port("127.0.0.1", taken=[port]),
             "kafka.bootstrap_servers": f"127.0.0.1:{settings.embedded_kafka.listen_port}",
             "data.tables": settings.data.tables_dir,
-            "server.server_id": "second",
+            "server.server_id": server_id,
             **{name.replace("__", ".", 1): value for name, value in flags.items()},
         }
         self.process = Process(
@@ -45,6 +55,7 @@ class SecondServer:
                 *(part for key, value in sets.items() for part in ("--set", f"{key}={value}")),
             ],
             data_dir.parent / f"{data_dir.name}.log",
+            env=environ,
             cwd=REPOSITORY,
         )
         self.http = f"127.0.0.1:{sets['http.listen_port']}"

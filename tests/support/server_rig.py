@@ -22,7 +22,9 @@ from namesrv_stream.server.outbox import GatewayLimits
 from namesrv_stream.server.records import Acked, OutRecord
 from namesrv_stream.server.request_figures import RequestFigures
 from namesrv_stream.server.served_view import ServedView
+from namesrv_stream.server.tls import ServerTls
 from namesrv_stream.server.turns import Turns
+from namesrv_stream.settings import RemotingSettings, TlsSettings
 
 MAX_GAP_MS = 2_000
 TICK_MS = 500
@@ -169,6 +171,9 @@ class MemoryTransport(asyncio.Transport):
         if was_paused and self.protocol is not None:
             self.protocol.resume_writing()
 
+    def get_write_buffer_size(self) -> int:
+        return len(self.buffered)
+
     def pause_reading(self) -> None:
         self.is_reading_paused = True
 
@@ -208,6 +213,8 @@ class Rig:
         record_bytes: int = 1 << 20,
         write_buffer_bytes: int = 1 << 20,
         max_connections: int = 100,
+        limits: RemotingSettings | None = None,
+        tls: TlsSettings | None = None,
         gateway_type: type[Gateway] = Gateway,
         options: Options | None = None,
         access: Access | None = None,
@@ -220,7 +227,9 @@ class Rig:
         self.server = NameServer(self.view, answers, options, access=access or Access())
         self.prepared = PreparedAnswers(self.server)
         self.identity = Identity("s1", 7)
-        self.connections = Connections(max_connections, 120_000)
+        self.limits = limits or RemotingSettings(max_connections=max_connections, write_buffer_bytes=write_buffer_bytes)
+        self.connections = Connections(self.limits)
+        self.tls = ServerTls(tls or TlsSettings(), self.clock)
         self.served = ServedView(
             self.server,
             self.prepared,
@@ -228,13 +237,12 @@ class Rig:
             on_expired=self.connections.close_expired,
             on_group_changed=on_group_changed,
         )
-        limits = GatewayLimits(queue_records, 64 << 20, record_bytes, MAX_GAP_MS)
-        self.gateway = gateway_type(self.served, self.identity, partitions, limits, self.clock)
+        queue = GatewayLimits(queue_records, 64 << 20, record_bytes, MAX_GAP_MS)
+        self.gateway = gateway_type(self.served, self.identity, partitions, queue, self.clock)
         self.publisher = MemoryPublisher()
         self.publisher.gateway = self.gateway
         self.request_figures = RequestFigures()
         self.turns = Turns()
-        self._write_buffer_bytes = write_buffer_bytes
 
     def talk(self) -> None:
         """Let the server reach Kafka for the first time."""
@@ -244,22 +252,25 @@ class Rig:
 
     def connect(self, host: str = "10.9.9.9") -> MemoryTransport:
         transport = MemoryTransport((host, 4711))
-        connection = RemotingConnection(
+        connection = self.new_connection()
+        transport.protocol = connection
+        connection.connection_made(transport)
+        return transport
+
+    def new_connection(self) -> RemotingConnection:
+        return RemotingConnection(
             self.connections.next_id(),
             self.server,
             self.prepared,
             self.gateway,
             self.connections,
             self.clock,
-            16 << 20,
-            self._write_buffer_bytes,
+            self.limits,
+            self.tls,
             Origin(*self.identity),
             self.request_figures,
             self.turns,
         )
-        transport.protocol = connection
-        connection.connection_made(transport)
-        return transport
 
     def ask(self, transport: MemoryTransport, request: RemotingCommand) -> RemotingCommand:
         """Send one request and return its answer."""

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from namesrv_stream.settings.rocketmq_keys import COUNTERPARTS, WITHOUT_MEANING
+from namesrv_stream.settings.tls_keys import TLS_COUNTERPARTS, TLS_WITHOUT_MEANING
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DOCUMENT = REPOSITORY / "docs" / "configuration.md"
@@ -43,9 +44,9 @@ def settings_lines() -> Iterator[str]:
 def rocketmq_lines() -> Iterator[str]:
     """A table of RocketMQ's keys: what each is here, or why it does nothing."""
     yield from ("| RocketMQ's key | here |", "|---|---|")
-    for name, (section, key, factor) in sorted(COUNTERPARTS.items()):
+    for name, (section, key, factor) in sorted({**COUNTERPARTS, **TLS_COUNTERPARTS}.items()):
         yield f"| `{name}` | `{section}.{key}`{f', times {factor}' if factor != 1 else ''} |"
-    for name, reason in sorted(WITHOUT_MEANING.items()):
+    for name, reason in sorted({**WITHOUT_MEANING, **TLS_WITHOUT_MEANING}.items()):
         yield f"| `{name}` | no effect: {_cell(reason)} |"
 
 

@@ -25,14 +25,14 @@ class HealthPage:
 
     async def healthz(self, request: Request) -> Response:
         """200 while the process answers; says which part is down, and since when."""
-        parts = self._parts()
+        parts = self.parts()
         if _wants_text(request):
             return PlainTextResponse(f"{colour(parts)}\n{as_text(parts)}")
         return JSONResponse(self._facts(parts))
 
     async def readyz(self, request: Request) -> Response:
         """200 once brokers can register, and until the server stops; else 503."""
-        parts = self._parts()
+        parts = self.parts()
         is_ready = worst(parts) != "failed"
         status = 200 if is_ready else 503
         if _wants_text(request):
@@ -44,7 +44,8 @@ class HealthPage:
         """For Prometheus."""
         return Response(await self._figures.text(), media_type=CONTENT_TYPE)
 
-    def _parts(self) -> Sequence[Part]:
+    def parts(self) -> Sequence[Part]:
+        """How the server is."""
         figures = self._figures
         return health(
             figures.gateway.standing,

@@ -4,8 +4,9 @@ import asyncio
 import contextlib
 import logging
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import orjson
 import uvicorn
@@ -15,11 +16,15 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route, Router
 from starlette.types import Receive, Scope, Send
 
+from namesrv_stream.clock import Clock
 from namesrv_stream.processor.name_server import NameServer
+from namesrv_stream.server.address_counts import AddressCounts
 from namesrv_stream.server.changes.catch_up import CatchUp
 from namesrv_stream.server.changes.feed import ChangeFeed
+from namesrv_stream.server.fleet import Fleet
 from namesrv_stream.server.http.changes_page import ChangesPage
 from namesrv_stream.server.http.conditional import conditional
+from namesrv_stream.server.http.console import ConsolePage, ConsoleSources
 from namesrv_stream.server.http.health_page import HealthPage
 from namesrv_stream.server.http.limits import Limits
 from namesrv_stream.server.http.lists import Lists
@@ -28,11 +33,14 @@ from namesrv_stream.server.http.problems import Problem
 from namesrv_stream.server.http.protocol import HttpProtocol
 from namesrv_stream.server.http.route_page import RoutePage
 from namesrv_stream.server.http.state_page import StatePage
+from namesrv_stream.server.http.tls_protocol import TlsProtocol
 from namesrv_stream.server.listener import NameServerAddrs
 from namesrv_stream.server.past_routes import PastRoutes
 from namesrv_stream.server.served_state import ServedState
 from namesrv_stream.server.server_figures import ServerFigures
 from namesrv_stream.server.steps import Steps
+from namesrv_stream.server.story import Story
+from namesrv_stream.server.tls import ServerTls
 from namesrv_stream.settings import Settings
 
 
@@ -50,7 +58,10 @@ class HttpServer:
         state: What is served, in short.
         past_routes: For routes as they were.
         feed: Told of all that the view takes over.
+        story: Told of the same, in short.
         figures: For scrapes and health.
+        tls: All connections are TLS by this; None for plain HTTP.
+        clock: For what is old.
         settings: Of which ``http``, ``data`` and ``snapshot`` matter.
     """
 
@@ -63,7 +74,10 @@ class HttpServer:
         state: ServedState,
         past_routes: PastRoutes,
         feed: ChangeFeed,
+        story: Story,
         figures: ServerFigures,
+        tls: ServerTls | None,
+        clock: Clock,
         settings: Settings,
     ) -> None:
         self._bound = bound
@@ -75,8 +89,14 @@ class HttpServer:
         catch_up = CatchUp(settings.data.tables_dir, limits.changes_catch_up_rows)
         changes = ChangesPage(server.view, state.partitions, feed, catch_up, steps=steps, figures=figures.http)
         health = HealthPage(figures, settings.snapshot.stale_after_ms)
-        lists, states = Lists(server, steps), StatePage(state)
+        fleet = Fleet(server.view, figures.gateway, story)
+        lists, states = Lists(server, fleet, steps), StatePage(state)
+        sources = ConsoleSources(server, state, fleet, story, feed, figures, health, past_routes, clock, settings)
+        console = ConsolePage(sources, steps)
         self.routes = [
+            Route("/", console.page),
+            Route("/console/parts/{part}", console.part),
+            Route("/console/static/{name}", console.static),
             Route("/healthz", health.healthz),
             Route("/readyz", health.readyz),
             Route("/metrics", health.metrics),
@@ -107,6 +127,8 @@ class HttpServer:
         protocol = partial(
             HttpProtocol,
             max_connections=limits.max_connections,
+            max_connections_per_address=limits.max_connections_per_address,
+            addresses=AddressCounts(),
             request_timeout_s=limits.request_timeout_ms / 1000,
             figures=figures.http,
         )
@@ -114,7 +136,7 @@ class HttpServer:
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
         config = uvicorn.Config(
             limited,
-            http=protocol,  # type: ignore[arg-type] # a class, or what makes its objects
+            http=protocol if tls is None else partial(_with_tls, tls, protocol),  # type: ignore[arg-type] # a class, or what makes its objects
             ws="none",
             lifespan="off",
             access_log=False,
@@ -149,6 +171,10 @@ async def _problem(_: Request, error: Exception) -> Response:
 
 async def _nothing_here(scope: Scope, receive: Receive, send: Send) -> None:
     raise Problem(404, "there is nothing here; GET /openapi.json says what there is")
+
+
+def _with_tls(tls: ServerTls, make: Callable[..., HttpProtocol], **arguments: Any) -> TlsProtocol:
+    return TlsProtocol(make(**arguments), tls)
 
 
 class _QuietServer(uvicorn.Server):

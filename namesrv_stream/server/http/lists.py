@@ -1,6 +1,7 @@
 """What there is, as lists: topics, clusters, brokers, KV entries. Each is of one moment, and made in short steps."""
 
 from collections.abc import AsyncIterator, Iterator, Mapping
+from itertools import chain
 from typing import Any, Final
 
 import orjson
@@ -9,14 +10,13 @@ from starlette.responses import Response, StreamingResponse
 
 from namesrv_stream.processor.name_server import NameServer
 from namesrv_stream.route.group import BrokerGroup
-from namesrv_stream.route.held_brokers import broker_processes
-from namesrv_stream.route.hold import Hold
-from namesrv_stream.route.lease import LeaseKey
-from namesrv_stream.route.table import RouteTable
+from namesrv_stream.server.fleet import Fleet
 from namesrv_stream.server.http.problems import Problem
 from namesrv_stream.server.steps import Steps
 
 _JSON: Final = "application/json"
+#: Of ``?state=``; without it those that are alive or held.
+BROKER_STATES: Final = ("alive", "held", "ended", "any")
 
 
 class Lists:
@@ -24,11 +24,13 @@ class Lists:
 
     Args:
         server: Whose view is listed.
+        fleet: Its brokers.
         steps: Shared by all that is long.
     """
 
-    def __init__(self, server: NameServer, steps: Steps) -> None:
+    def __init__(self, server: NameServer, fleet: Fleet, steps: Steps) -> None:
         self._server = server
+        self._fleet = fleet
         self._steps = steps
 
     async def topics(self, request: Request) -> Response:
@@ -64,20 +66,20 @@ class Lists:
         yield b"{}" if between == b"{" else b"}"
 
     async def brokers(self, request: Request) -> Response:
-        """Every broker process, and why it is held where it would otherwise be gone; ``?cluster=`` for one cluster."""
+        """Every live broker process, or those of ``?state=``, which may be gone; ``?cluster=`` for one cluster."""
         cluster, state = request.query_params.get("cluster"), request.query_params.get("state")
-        if state not in (None, "alive", "held"):
-            raise Problem(400, "state: expected alive or held")
-        table = self._server.table
+        if state not in (None, *BROKER_STATES):
+            raise Problem(400, f"state: expected one of {', '.join(BROKER_STATES)}")
+        ended = await self._fleet.ended() if state in ("ended", "any") else []
         groups = await self._steps.sorted(
-            list(table.groups.values()), key=lambda group: (group.cluster, group.broker_name)
+            list(self._server.table.groups.values()) if state != "ended" else [],
+            key=lambda group: (group.cluster, group.broker_name),
         )
-        held = dict(table.held)
+        read = self._fleet.reader()
         wanted = (
-            process
-            for group in groups
-            for process in _processes(group, held)
-            if cluster in (None, process["cluster"]) and state in (None, "held" if process["held"] else "alive")
+            broker.as_json()
+            for broker in chain((broker for group in groups for broker in read(group)), ended)
+            if cluster in (None, broker.key.live_key.cluster) and state in (None, "any", broker.state)
         )
         return StreamingResponse(self._steps.json_list(wanted), media_type=_JSON)
 
@@ -121,14 +123,6 @@ class Lists:
                 if topic not in seen:
                     seen.add(topic)
                     yield topic
-
-
-def _processes(group: BrokerGroup, held: dict[LeaseKey, Hold]) -> Iterator[dict[str, Any]]:
-    """Those of one group as it was, whatever the table has become since."""
-    alone = RouteTable()
-    alone.groups[group.broker_name] = group
-    alone.held = held
-    return broker_processes(alone)
 
 
 def _member(key: str, value: Any) -> bytes:

@@ -43,11 +43,14 @@ _PARAMETERS: Final[dict[str, _Parameter]] = {
     "prefix": _Parameter("Names that begin so.", "Topic"),
     "limit": _Parameter("Most names in the answer.", 1000, {**COUNT, "minimum": 1}),
     "after": _Parameter("Names behind this one.", "TopicTest"),
-    "state": _Parameter("Brokers in this state only.", "held", {"enum": ["alive", "held"]}),
+    "state": _Parameter(
+        "Brokers in this state only; without, those alive or held.", "held", {"enum": ["alive", "held", "ended", "any"]}
+    ),
     "since": _Parameter("A position from an answer, or `now`.", _POSITION),
     "wait": _Parameter("Seconds to wait for a change.", 25, {**COUNT, "maximum": 60}),
     "partition": _Parameter("Kafka partition.", 0, COUNT),
-    "name": _Parameter("Broker name or namespace.", "broker-a"),
+    "name": _Parameter("Broker name, namespace or file.", "broker-a"),
+    "part": _Parameter("Name of a part.", "brokers"),
     "format": _Parameter("`text` for lines.", "text"),
 }
 
@@ -98,13 +101,24 @@ _ROUTE: Final = {
 }
 _BROKER: Final = {
     **{"cluster": "c0", "broker_name": "broker-a", "broker_id": 0, "broker_addr": "10.0.0.1:10911"},
-    **{"timeout_ms": None, "servers": ["ns1"], "held": None},
+    **{"state": "alive", "timeout_ms": None, "expires_after_ms": 120_000, "age_ms": 8_214},
+    **{"servers": ["ns1"], "held": None, "ended": None},
 }
 _CHANGES: Final = {"position": _POSITION, "whole": True, "rows": [_CHANGE]}
 _STREAM: Final = f'event: changes\nid: {_POSITION}\ndata: {{"position":"{_POSITION}","whole":true,"rows":[…]}}\n\n'
 _DIGEST: Final = "5f0c1b8ae9d24c77a1d0f3b2c4e5d6a7"
 
 _OPERATIONS: Final[dict[str, _Operation]] = {
+    "/": _Operation("The console, for people", {200: (_text("A page", "<!DOCTYPE html>…", "text/html"),)}, (), (400,)),
+    "/console/parts/{part}": _Operation(
+        "A part of the console, as within its page; for its own script",
+        {200: (_text("HTML", "<p>…</p>", "text/html"),)},
+        ("part",),
+        (400, 404),
+    ),
+    "/console/static/{name}": _Operation(
+        "A file of the console", {200: (_text("The file", "…", "text/css"),), 304: ()}, ("name",), (404,)
+    ),
     "/healthz": _Operation(
         "How the server is, in parts; 200 while it answers at all",
         {200: (_Answer("Its health", "Health", _HEALTH), _text("The same", "yellow\n[+] server ok\n"))},
@@ -141,7 +155,7 @@ _OPERATIONS: Final[dict[str, _Operation]] = {
         "Addresses of all brokers", _ok("All", "Clusters", {"c0": {"broker-a": {"0": "10.0.0.1:10911"}}})
     ),
     "/brokers": _Operation(
-        "All broker processes: who hears them, and why they are held",
+        "All broker processes: who hears them, how long ago; why they are held, or gone",
         _ok("All, or those of a cluster or state", "Brokers", [_BROKER]),
         ("cluster", "state"),
         (400,),

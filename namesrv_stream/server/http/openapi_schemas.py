@@ -143,15 +143,30 @@ SCHEMAS: Final[dict[str, Schema]] = {
         },
         more=True,
     ),
+    "End": _object(
+        {
+            **{"at_ms": _MS, "cause": {"enum": list(Cause)}, "detail": {"type": ["string", "null"]}},
+            **{"partition": COUNT, "offset": COUNT},
+            "replaced_by": {"type": ["string", "null"], "description": "the address that has its brokerId now"},
+        }
+    ),
     "Broker": _object(
         {
             "cluster": TEXT,
             "broker_name": TEXT,
             "broker_id": {"type": ["integer", "null"]},
             "broker_addr": TEXT,
-            "timeout_ms": {"type": ["integer", "null"]},
+            "state": {"enum": ["alive", "held", "ended"]},
+            "timeout_ms": {"type": ["integer", "null"], "description": "as it asked; null for the default"},
+            "expires_after_ms": {**COUNT, "description": "the timeout that holds, of observed time"},
+            "age_ms": {
+                "type": ["integer", "null"],
+                "description": "since this server heard it, by the time for which it could listen; null: not since its"
+                " start, or the broker is gone",
+            },
             "servers": _list(TEXT),
             "held": {"anyOf": [ref("Hold"), {"type": "null"}]},
+            "ended": {"anyOf": [ref("End"), {"type": "null"}]},
         }
     ),
     "Brokers": _list(ref("Broker")),

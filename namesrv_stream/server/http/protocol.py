@@ -8,6 +8,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
+from namesrv_stream.server.address_counts import AddressCounts
 from namesrv_stream.server.http.problems import Problem
 from namesrv_stream.server.http_figures import HttpFigures
 
@@ -30,18 +31,25 @@ class HttpProtocol(H11Protocol):
         _loop: asyncio.AbstractEventLoop | None = None,
         *,
         max_connections: int,
+        max_connections_per_address: int,
+        addresses: AddressCounts,
         request_timeout_s: float,
         figures: HttpFigures,
     ) -> None:
         super().__init__(config, server_state, {CONNECTION: self}, _loop)
         self._max_connections = max_connections
+        self._max_connections_per_address = max_connections_per_address
+        self._addresses = addresses
+        self._host = ""
         self._request_timeout_s = request_timeout_s
         self._figures = figures
         self._is_late: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if len(self.connections) > self._max_connections:
+        self._host = self.client[0] if self.client else ""
+        of_address = self._addresses.enter(self._host)
+        if len(self.connections) > self._max_connections or of_address > self._max_connections_per_address:
             self._figures.event("connection_refused")
             transport.abort()
             return
@@ -58,6 +66,7 @@ class HttpProtocol(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_expecting()
+        self._addresses.leave(self._host)
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:

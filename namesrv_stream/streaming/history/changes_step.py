@@ -6,17 +6,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import polars as pl
+import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as f
 
+from namesrv_stream.history.conditions import is_null
+from namesrv_stream.history.stored_table import StoredTable
 from namesrv_stream.route.changes import ChangeKind
 from namesrv_stream.snapshot.history_mark import HistoryMark
 from namesrv_stream.snapshot.table_reader import open_table, read_state
 from namesrv_stream.streaming.history.changes_source import ChangesSource
 from namesrv_stream.streaming.history.history_table import HistoryTable
 from namesrv_stream.streaming.history.lost_changes import StateTime, rows_to_catch_up
-from namesrv_stream.streaming.history.row_keys import HISTORY_KINDS
+from namesrv_stream.streaming.history.row_keys import HISTORY_KINDS, KEY_PARTS
 from namesrv_stream.tables import (
     BROKER_SESSIONS,
     ROUTE_HISTORY,
@@ -47,19 +49,16 @@ class Step:
         begin: partition → first offset.
         end: partition → the offset after the last.
         changes: Columns of ``RouteChange``.
-        has_changes: Whether there are any.
         mark: How far the table reaches with them.
     """
 
     begin: Mapping[int, int]
     end: Mapping[int, int]
-    changes: DataFrame
-    has_changes: bool
+    changes: pa.Table
     mark: HistoryMark
 
 
 def next_step(
-    spark: SparkSession,
     table: HistoryTable,
     source: ChangesSource,
     begin: Mapping[int, int],
@@ -69,7 +68,6 @@ def next_step(
     """Read what comes after ``begin``; blocks.
 
     Args:
-        spark: The session.
         table: Whose step it is.
         source: ``route_changes``.
         begin: partition → first offset that the table has not seen.
@@ -82,7 +80,7 @@ def next_step(
     mark = HistoryMark(
         source.topic_id, source.changes_id, reached, {**at_ms, **{r["partition"]: r["at_ms_max"] for r in last}}
     )
-    return Step(begin, reached, spark.createDataFrame(rows), rows.num_rows > 0, mark)
+    return Step(begin, reached, rows, mark)
 
 
 def unseen_partitions(mark: HistoryMark, source: ChangesSource) -> list[int]:
@@ -93,7 +91,7 @@ def unseen_partitions(mark: HistoryMark, source: ChangesSource) -> list[int]:
 
 
 def catching_up(
-    spark: SparkSession, tables_dir: Path, table: HistoryTable, source: ChangesSource, partitions: Collection[int]
+    tables_dir: Path, table: HistoryTable, source: ChangesSource, partitions: Collection[int]
 ) -> Step | None:
     """The step over what cannot be read any more, to where ``route_state`` stands; blocks.
 
@@ -118,33 +116,31 @@ def catching_up(
         )
         _LOG.warning(text, table.name, partition, begin[partition], state[partition].next_offset)
     own = live.filter(pc.field("kind").isin(list(KINDS[table.name]))).select(ROW_SCHEMA.names)
-    lasting, content = _LASTING[table.name](table.rows())
-    changes = rows_to_catch_up(lasting, spark.createDataFrame(own.cast(ROW_SCHEMA)), content, begin, state)
+    lasting, content = _LASTING[table.name](table.stored())
+    changes = rows_to_catch_up(lasting, own.cast(ROW_SCHEMA), content, begin, state)
     end = {p: state[p].next_offset if p in state else offset for p, offset in begin.items()}
     at_ms = {**table.mark.at_ms, **{p: s.at_ms for p, s in state.items()}}
-    return Step(begin, end, changes, True, HistoryMark(source.topic_id, source.changes_id, end, at_ms))
+    return Step(begin, end, changes, HistoryMark(source.topic_id, source.changes_id, end, at_ms))
 
 
-def _lasting_routes(rows: DataFrame) -> tuple[DataFrame, tuple[str, ...]]:
-    keys = {"cluster", "broker_name", "broker_addr", "topic", "server_id", "namespace", "key"}
-    content = tuple(name for name in ROW_SCHEMA.names if name not in keys and name not in _PLACE)
-    return rows.where("valid_to IS NULL"), content
+def _lasting_routes(table: StoredTable) -> tuple[pa.Table, tuple[str, ...]]:
+    content = tuple(name for name in ROW_SCHEMA.names if name not in KEY_PARTS and name not in _PLACE)
+    columns = list(dict.fromkeys(("partition", "gone", *KEY_PARTS, *content)))
+    return table.rows(is_null("valid_to"), columns=columns).to_arrow(), content
 
 
-def _lasting_topics(rows: DataFrame) -> tuple[DataFrame, tuple[str, ...]]:
-    return rows.where("valid_to IS NULL").withColumn("kind", f.lit(str(ChangeKind.QUEUE_DATA))), _QUEUES
+def _lasting_topics(table: StoredTable) -> tuple[pa.Table, tuple[str, ...]]:
+    columns = ("partition", "gone", "topic", "broker_name", "cluster", *_QUEUES)
+    rows = table.rows(is_null("valid_to"), columns=columns)
+    return rows.with_columns(kind=pl.lit(str(ChangeKind.QUEUE_DATA))).to_arrow(), _QUEUES
 
 
-def _lasting_sessions(rows: DataFrame) -> tuple[DataFrame, tuple[str, ...]]:
-    lasting = rows.where("down_at IS NULL").select(
-        *("partition", "cluster", "broker_name", "broker_addr", "broker_id"),
-        f.lit(str(ChangeKind.BROKER_LIVE)).alias("kind"),
-        f.lit(False).alias("gone"),
-    )
-    return lasting, ()
+def _lasting_sessions(table: StoredTable) -> tuple[pa.Table, tuple[str, ...]]:
+    rows = table.rows(is_null("down_at"), columns=("partition", "cluster", "broker_name", "broker_addr"))
+    return rows.with_columns(kind=pl.lit(str(ChangeKind.BROKER_LIVE)), gone=pl.lit(False)).to_arrow(), ()
 
 
-_Lasting = Callable[[DataFrame], tuple[DataFrame, tuple[str, ...]]]
+_Lasting = Callable[[StoredTable], tuple[pa.Table, tuple[str, ...]]]
 _LASTING: Final[Mapping[str, _Lasting]] = {
     ROUTE_HISTORY: _lasting_routes,
     TOPIC_ROUTE_HISTORY: _lasting_topics,

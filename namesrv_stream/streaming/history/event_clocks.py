@@ -30,13 +30,11 @@ class EventClocks:
         since_ms: partition → the clock before the range, where it is known, epoch milliseconds.
         offsets: partition → offsets of its events, ascending.
         clocks: partition → the clock at each of those.
-        is_steady: Whether no event of the range had a LogAppendTime below the clock.
     """
 
     since_ms: Mapping[int, int]
     offsets: Mapping[int, _Longs]
     clocks: Mapping[int, _Longs]
-    is_steady: bool
 
     def after(self) -> dict[int, int]:
         """partition → the clock after the range."""
@@ -79,11 +77,9 @@ def clocks_of(events: pa.Table, since_ms: Mapping[int, int]) -> EventClocks:
     """The clocks of events, columns partition, offset and at, in any order."""
     offsets: dict[int, _Longs] = {}
     clocks: dict[int, _Longs] = {}
-    is_steady = True
     for partition in pc.unique(events["partition"]).to_pylist():
         own = events.filter(pc.field("partition") == partition).sort_by("offset")
         at_ms: _Longs = own["at"].cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64()).to_numpy()
         clock = np.maximum(np.maximum.accumulate(at_ms), since_ms.get(partition, 0))
-        is_steady = is_steady and bool((clock == at_ms).all())
         offsets[partition], clocks[partition] = own["offset"].to_numpy(), clock
-    return EventClocks(since_ms, offsets, clocks, is_steady)
+    return EventClocks(since_ms, offsets, clocks)

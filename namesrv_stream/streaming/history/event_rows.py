@@ -7,7 +7,7 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from namesrv_stream.kafka import bootstrap_servers
+from namesrv_stream.kafka import bootstrap_servers, spark_options
 from namesrv_stream.settings import Settings
 
 #: What every record may have at its top, whatever its kind; a field of another type is null.
@@ -24,7 +24,7 @@ def read_records(
 
     Args:
         spark: The session.
-        settings: Keys of ``streaming.extra`` that begin with ``kafka.`` go to Spark's Kafka client as they are.
+        settings: Of which ``kafka`` and, where its keys begin with ``kafka.``, ``streaming.extra`` matter.
         begin: partition → first offset; Kafka holds it.
         end: The same partitions → the offset after the last; Kafka has all before it.
 
@@ -39,7 +39,7 @@ def read_records(
         "endingOffsets": json.dumps({topic: {str(p): o for p, o in sorted(end.items())}}),
         "failOnDataLoss": "true",
     }
-    options |= {k: str(v) for k, v in settings.streaming.extra.items() if k.startswith("kafka.")}
+    options |= spark_options(settings)
     records = spark.read.format("kafka").options(**options).load()
     return records.select("partition", "offset", f.col("timestamp").alias("at"), "value")
 

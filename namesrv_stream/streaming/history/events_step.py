@@ -3,16 +3,15 @@
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
-from typing import Final
 
+import polars as pl
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as f
 
+from namesrv_stream.history.conditions import at_least, timestamp
 from namesrv_stream.snapshot.history_mark import HistoryMark
 from namesrv_stream.streaming.history.event_clocks import read_clocks
 from namesrv_stream.streaming.history.event_rows import event_rows
-from namesrv_stream.streaming.history.heard import heard, within
+from namesrv_stream.streaming.history.heard import heard
 from namesrv_stream.streaming.history.history_table import HistoryTable
 from namesrv_stream.streaming.history.minute_rows import minute_rows
 from namesrv_stream.streaming.history.ranges import is_empty, step_end
@@ -21,8 +20,6 @@ _LOG = logging.getLogger(__name__)
 
 #: (partition → first offset, partition → the offset after the last) → records, as of ``event_rows.read_records``.
 ReadRecords = Callable[[Mapping[int, int], Mapping[int, int]], DataFrame]
-
-_A_DAY: Final = timedelta(days=1)  # Kafka's clock may jump back, but not so far
 
 
 def write_events(
@@ -87,34 +84,16 @@ def write_minutes(table: HistoryTable, events: HistoryTable, lookback_ms: int, l
             limit *= 2  # no whole minute fits into a step
             continue
         until = {**begin, **ends}
-        hearings = heard(events_between(events, begin, until, mark.at_ms), clocks)
+        hearings = heard(events.path, begin, until, clocks)
         table.append(
-            minute_rows(hearings, _newest_minutes(table, mark, lookback_ms)),
+            minute_rows(hearings, _newest_minutes(table, mark, lookback_ms)).to_arrow(),
             replace(events.mark, next_offsets=until, at_ms=before_ms),
         )
         seen += sum(until.values()) - sum(begin.values())
 
 
-def _newest_minutes(table: HistoryTable, mark: HistoryMark, lookback_ms: int) -> DataFrame:
-    if not mark.at_ms:
-        return table.rows().where(f.lit(False))
-    since = datetime.fromtimestamp((min(mark.at_ms.values()) - lookback_ms) / 1000, tz=UTC)
-    return table.rows().where((f.col("day") >= since.date()) & (f.col("minute") >= since))
-
-
-def events_between(
-    events: HistoryTable, begin: Mapping[int, int], end: Mapping[int, int], since_ms: Mapping[int, int]
-) -> DataFrame:
-    """Rows of ``broker_events`` in a range of offsets.
-
-    Args:
-        events: The table.
-        begin: partition → first offset.
-        end: The same partitions → the offset after the last.
-        since_ms: partition → the clock before the range, by which days are left out.
-    """
-    rows = events.rows().where(within(begin, end))
-    if begin.keys() <= since_ms.keys():
-        day = datetime.fromtimestamp(min(since_ms.values()) / 1000, tz=UTC).date() - _A_DAY
-        rows = rows.where(f.col("event_day") >= day)
-    return rows
+def _newest_minutes(table: HistoryTable, mark: HistoryMark, lookback_ms: int) -> pl.DataFrame:
+    """The rows from which on a gap may have begun."""
+    since_ms = min(mark.at_ms.values(), default=0) - lookback_ms
+    columns = ("partition", "cluster", "broker_name", "broker_addr", "server_id", "last_at")
+    return table.stored().rows(at_least("minute", timestamp(max(0, since_ms))), columns=columns)

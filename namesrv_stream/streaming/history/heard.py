@@ -1,88 +1,106 @@
-"""When which broker process was heard by whom, from rows of ``broker_events``."""
+"""When which broker process was heard by whom, from rows of ``broker_events``; read without Spark."""
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Final, NamedTuple
 
-from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as f
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
 
-from namesrv_stream.route.event_json import HEARTBEATS_KIND, KIND_OF, SCHEMA_VERSION
-from namesrv_stream.route.events import DIRECT, BrokerRegistered, Proof
+from namesrv_stream.errors import EventDecodeError
+from namesrv_stream.route.event_json import HEARTBEATS_KIND, KIND_OF, decode_record
+from namesrv_stream.route.events import BrokerHeartbeat, BrokerRegistered
 from namesrv_stream.streaming.history.event_clocks import EventClocks
+from namesrv_stream.streaming.history.file_ranges import FileRanges, within
+from namesrv_stream.tables import BROKER_EVENTS, HISTORY_SCHEMAS
 
 _REGISTERED: Final = KIND_OF[BrokerRegistered]
-_BODY: Final = (
-    "schema_version INT, items ARRAY<STRUCT<"
-    "cluster: STRING, broker_name: STRING, broker_addr: STRING, proof: STRING, registration_hash: STRING>>"
-)
+_COLUMNS: Final = ("partition", "offset", "kind", "value")
+_SCHEMA: Final = {
+    "partition": pl.Int32,
+    "offset": pl.Int64,
+    "item": pl.Int64,
+    "at_ms": pl.Int64,
+    "cluster": pl.String,
+    "broker_name": pl.String,
+    "broker_addr": pl.String,
+    "server_id": pl.String,
+}
+#: Values of which brokers are remembered: one that stays up is told of by the same text, minute after minute.
+_REMEMBERED: Final = 4_096
 
 
-def within(begin: Mapping[int, int], end: Mapping[int, int]) -> Column:
-    """The condition on ``partition`` and ``offset`` of rows in ranges: partition → first, → after the last."""
-    wanted = f.lit(False)
-    for partition, first in sorted(begin.items()):
-        offset = f.col("offset")
-        wanted = wanted | ((f.col("partition") == partition) & (offset >= first) & (offset < end[partition]))
-    return wanted
+class _Heard(NamedTuple):
+    """A hearing that a record tells of."""
+
+    item: int
+    cluster: str
+    broker_name: str
+    broker_addr: str
+    server_id: str
 
 
-def heard(events: DataFrame, clocks: EventClocks) -> DataFrame:
-    """Each hearing of a broker process: heartbeats that the fold would take, and registrations.
+def heard(folder: Path, begin: Mapping[int, int], end: Mapping[int, int], clocks: EventClocks) -> pl.DataFrame:
+    """Each hearing of a broker process: heartbeats that the fold would take, and registrations; blocks.
 
     Args:
-        events: Rows of ``broker_events``: all records of a range of each partition.
+        folder: Of ``broker_events``.
+        begin: partition → first offset.
+        end: The same partitions → the offset after the last.
         clocks: Of the same range, or of one that begins there and ends later.
 
     Returns:
-        partition, offset, item (its place in the record), at_ms, cluster, broker_name, broker_addr, server_id.
+        partition, offset, item (its place in the record), at_ms, cluster, broker_name, broker_addr, server_id; in no
+        order.
     """
-    is_beats = f.col("kind") == HEARTBEATS_KIND
-    own = f.array(f.struct("cluster", "broker_name", "broker_addr"))
-    body = f.when(is_beats, f.from_json("value", _BODY))
-    # Parsed before the clock, which all records may move: so that a window need not hold their values.
-    parsed = events.select(
-        "partition",
-        "offset",
-        "at",
-        f.coalesce("server_id", f.lit(DIRECT)).alias("server_id"),
-        f.when(f.col("kind") == _REGISTERED, own)
-        .otherwise(f.when(body["schema_version"] == SCHEMA_VERSION, _valid(body["items"])))
-        .alias("brokers"),
-    )
-    clocked = parsed.withColumn("at_ms", _clock(clocks)).where(f.col("brokers").isNotNull())
-    exploded = clocked.select("partition", "offset", "at_ms", "server_id", f.posexplode("brokers").alias("item", "b"))
-    return exploded.select(
-        "partition", "offset", "item", "at_ms", "b.cluster", "b.broker_name", "b.broker_addr", "server_id"
-    ).where("cluster IS NOT NULL AND broker_name IS NOT NULL AND broker_addr IS NOT NULL")
+    schema = pa.schema([HISTORY_SCHEMAS[BROKER_EVENTS].field(name) for name in _COLUMNS])
+    dataset = FileRanges(DeltaTable(folder), folder, schema).dataset(begin, end)
+    of_kind = pc.field("kind").isin([_REGISTERED, HEARTBEATS_KIND])
+    return heard_in(dataset.to_table(filter=of_kind & within(begin, end)), clocks)
 
 
-def _clock(clocks: EventClocks) -> Column:
-    at_ms = f.unix_millis("at")
-    if clocks.is_steady:
-        return at_ms
-    so_far = Window.partitionBy("partition").orderBy("offset").rowsBetween(Window.unboundedPreceding, 0)
-    clock = f.max(at_ms).over(so_far)
-    if clocks.since_ms:
-        known = f.create_map(*(f.lit(x) for pair in sorted(clocks.since_ms.items()) for x in pair))
-        clock = f.greatest(clock, f.try_element_at(known, f.col("partition")))
-    return clock
+def heard_in(events: pa.Table, clocks: EventClocks) -> pl.DataFrame:
+    """The same of events, columns partition, offset, kind and value."""
+    parts = [pl.DataFrame(schema=_SCHEMA)]
+    for partition in pc.unique(events["partition"]).to_pylist():
+        own = events.filter(pc.field("partition") == partition)
+        offsets = own["offset"].to_numpy()
+        at_ms = clocks.clocks[partition][np.searchsorted(clocks.offsets[partition], offsets)]
+        pairs = zip(own["kind"].to_pylist(), own["value"].to_pylist(), strict=True)
+        told = [_told_by_heartbeats(value) if kind == HEARTBEATS_KIND else _told_by(value) for kind, value in pairs]
+        times = np.fromiter(map(len, told), np.int64, len(told))
+        hearings = [hearing for hearings in told for hearing in hearings]
+        columns = {
+            "partition": np.full(len(hearings), partition, np.int32),
+            "offset": np.repeat(offsets, times),
+            "at_ms": np.repeat(at_ms, times),
+            **dict(zip(_Heard._fields, zip(*hearings, strict=True), strict=True) if hearings else ()),
+        }
+        if hearings:
+            parts.append(pl.DataFrame(columns, schema_overrides=_SCHEMA).select(list(_SCHEMA)))
+    return pl.concat(parts)
 
 
-def _valid(items: Column) -> Column:
-    """The items that the fold takes, as ``route.event_json`` decodes them; others are dead letters."""
-    proofs = [str(proof) for proof in Proof]
-    kept = f.filter(
-        items,
-        lambda item: (
-            item["proof"].isin(proofs)
-            & ((item["proof"] != Proof.REGISTRATION) | (f.length(item["registration_hash"]) > 0))
-        ),
-    )
-    return f.transform(
-        kept,
-        lambda item: f.struct(
-            item["cluster"].alias("cluster"),
-            item["broker_name"].alias("broker_name"),
-            item["broker_addr"].alias("broker_addr"),
-        ),
-    )
+@lru_cache(maxsize=_REMEMBERED)
+def _told_by_heartbeats(value: str) -> tuple[_Heard, ...]:
+    return _told_by(value)
+
+
+def _told_by(value: str) -> tuple[_Heard, ...]:
+    try:
+        return tuple(_hearings(decode_record(value.encode())))
+    except EventDecodeError:  # a dead letter
+        return ()
+
+
+def _hearings(events: Iterable[object]) -> Iterable[_Heard]:
+    for item, event in enumerate(events):
+        match event:
+            case BrokerHeartbeat(origin=origin, broker_name=name, live_key=key):
+                yield _Heard(item, key.cluster, name, key.broker_addr, origin.server_id)
+            case BrokerRegistered(origin=origin, registration=r):
+                yield _Heard(item, r.cluster, r.broker_name, r.broker_addr, origin.server_id)

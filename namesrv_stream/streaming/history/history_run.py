@@ -14,12 +14,13 @@ from namesrv_stream.streaming.history.changes_source import ChangesSource
 from namesrv_stream.streaming.history.changes_step import Step, catching_up, next_step, unseen_partitions
 from namesrv_stream.streaming.history.event_clocks import read_clocks
 from namesrv_stream.streaming.history.event_rows import read_records
-from namesrv_stream.streaming.history.events_step import ReadRecords, events_between, write_events, write_minutes
+from namesrv_stream.streaming.history.events_step import ReadRecords, write_events, write_minutes
 from namesrv_stream.streaming.history.heard import heard
 from namesrv_stream.streaming.history.history_table import HistoryTable
 from namesrv_stream.streaming.history.history_tables import ensure_history_tables, has_history_tables
 from namesrv_stream.streaming.history.intervals import write_intervals
 from namesrv_stream.streaming.history.ranges import is_empty, step_end
+from namesrv_stream.streaming.history.session import forget_tables
 from namesrv_stream.streaming.history.session_rows import write_sessions
 from namesrv_stream.streaming.topic import TopicExtent
 from namesrv_stream.tables import (
@@ -92,7 +93,8 @@ class HistoryRun:
             reason = f"is {extent.topic_id} in Kafka and {source.topic_id} in route_changes: they are of different logs"
             raise ConfigError(str(self._tables_dir), "topic id", reason)
         if not self._has_tables or not has_history_tables(self._tables_dir):
-            ensure_history_tables(self._spark, self._settings, source.topic_id)
+            ensure_history_tables(self._settings, source.topic_id)
+            forget_tables(self._spark)
             self._has_tables = True
             self._looked.clear()
 
@@ -103,14 +105,14 @@ class HistoryRun:
         written = 0
         unseen = unseen_partitions(table.mark, source)
         if unseen:
-            step = catching_up(self._spark, self._tables_dir, table, source, unseen)
+            step = catching_up(self._tables_dir, table, source, unseen)
             if step is None:
                 return 0
             written += write_intervals(table, step.changes, step.mark)
         begin = self._not_looked_at(table, source)
         while not is_empty(begin, source.committed):
-            step = next_step(self._spark, table, source, begin, source.committed, self._settings.history.max_records)
-            if step.has_changes:
+            step = next_step(table, source, begin, source.committed, self._settings.history.max_records)
+            if step.changes.num_rows:
                 written += write_intervals(table, step.changes, step.mark)
             elif is_due:  # now and then, so that nobody takes rows that others do without for unseen
                 table.reach(step.mark)
@@ -125,7 +127,7 @@ class HistoryRun:
         written = 0
         unseen = unseen_partitions(table.mark, source)
         if unseen:
-            step = catching_up(self._spark, self._tables_dir, table, source, unseen)
+            step = catching_up(self._tables_dir, table, source, unseen)
             if step is None:
                 return 0
             written += self._write_session_step(table, step, events)
@@ -133,17 +135,17 @@ class HistoryRun:
         limit = self._settings.history.max_records
         while True:
             begin = {p: table.mark.next_offset(p) for p in end}
-            step = next_step(self._spark, table, source, begin, step_end(begin, end, limit), limit)
+            step = next_step(table, source, begin, step_end(begin, end, limit), limit)
             if is_empty(begin, step.end):
                 return written
             # Who merely stays up is brought up to date now and then: each time costs a file for each day on which
             # one of them came up.
-            if not (step.has_changes or is_due or step.end != end):
+            if not (step.changes.num_rows or is_due or step.end != end):
                 return written
             written += self._write_session_step(table, step, events)
 
     def _write_session_step(self, table: HistoryTable, step: Step, events: HistoryTable) -> int:
         clocks = read_clocks(events.path, step.begin, step.end, table.mark.at_ms)
-        hearings = heard(events_between(events, step.begin, step.end, table.mark.at_ms), clocks)
+        hearings = heard(events.path, step.begin, step.end, clocks)
         after_ms = {p: max(at_ms, step.mark.at_ms.get(p, 0)) for p, at_ms in clocks.after().items()}
         return write_sessions(table, step.changes, hearings, replace(step.mark, at_ms={**step.mark.at_ms, **after_ms}))

@@ -5,20 +5,22 @@ is not of the lost part, and differs, at the time of the state; one that the sta
 on. The last two say so by their cause, ``state_rebuilt``, and by a negative ``seq``.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from itertools import count
+from typing import Any, Final
 
-from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as f
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from namesrv_stream.route.changes import Cause
-from namesrv_stream.streaming.history.row_keys import ROW_KEY, with_row_key
+from namesrv_stream.streaming.history.row_keys import KEY_PARTS, ROW_KEY, with_row_key
 from namesrv_stream.tables.columns import ROW_SCHEMA
-from namesrv_stream.tables.ddl import sql_type
 
 _DETAIL: Final = "what happened before is not known: changes were removed, or made anew, before the history had them"
-_PLACE: Final = ("partition", "offset", "seq", "at_ms", "cause", "detail")
+#: By which rows that are not of the log are numbered.
+_ORDER: Final = ("kind", "broker_name", "topic", "key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +37,16 @@ class StateTime:
 
 
 def rows_to_catch_up(
-    lasting: DataFrame,
-    live: DataFrame,
+    lasting: pa.Table,
+    live: pa.Table,
     content: Sequence[str],
     known: Mapping[int, int],
     state: Mapping[int, StateTime],
-) -> DataFrame:
+) -> pa.Table:
     """The changes that turn what a table has into what the state says.
 
     Args:
-        lasting: Its rows without end, as of the key columns, ``kind``, ``gone`` and ``content``.
+        lasting: Its rows without end: ``partition``, the key columns, ``kind``, ``gone`` and ``content``.
         live: Rows of ``route_state``, columns of ``RouteChange``, of the same kinds.
         content: Columns in which a row says what its key is.
         known: partition → first offset that the table has not seen.
@@ -53,46 +55,53 @@ def rows_to_catch_up(
     Returns:
         Columns of ``RouteChange``; each key at most once.
     """
-    chosen = f.col("partition").isin(sorted(state))
-    has = with_row_key(lasting.where(chosen)).withColumn("content", _content(lasting, content))
-    new = with_row_key(live.where(chosen)).withColumn("content", _content(live, content))
-    has_state = has.where("NOT gone").select(ROW_KEY, f.col("content").alias("had"))
-    changed = new.join(has_state, ROW_KEY, "left").where("NOT (had <=> content)")
-    is_seen = f.col("offset") < _of_partition(known)
-    missing = has.where("NOT gone").join(new.select(ROW_KEY), ROW_KEY, "left_anti")
-    gone = missing.select(*(_or_null(missing, name, content) for name in ROW_SCHEMA.names)).withColumn(
-        "gone", f.lit(True)
-    )
-    unknown = changed.where(is_seen).select(*ROW_SCHEMA.names).unionByName(gone)
-    numbered = f.row_number().over(Window.partitionBy("partition").orderBy("kind", "broker_name", "topic", "key"))
-    at_state = unknown.select(
-        *(name for name in ROW_SCHEMA.names if name not in _PLACE or name == "partition"),
-        _of_partition({p: s.next_offset for p, s in state.items()}).alias("offset"),
-        (-numbered).alias("seq"),
-        _of_partition({p: s.at_ms for p, s in state.items()}).alias("at_ms"),
-        f.lit(str(Cause.STATE_REBUILT)).alias("cause"),
-        f.lit(_DETAIL).alias("detail"),
-    )
-    return changed.where(~is_seen).select(*ROW_SCHEMA.names).unionByName(at_state)
+    lasting = lasting.filter(pc.field("partition").isin(list(state)) & ~pc.field("gone"))
+    live = live.filter(pc.field("partition").isin(list(state)))
+    had, has = _keys(lasting), _keys(live)
+    said = dict(zip(had, _said(lasting, content), strict=True))
+    changed = [i for i, (key, now) in enumerate(zip(has, _said(live, content), strict=True)) if said.get(key) != now]
+    places = zip(live["partition"].to_pylist(), live["offset"].to_pylist(), strict=True)
+    is_seen = [offset < known[partition] for partition, offset in places]
+    in_log = _taken(live, [i for i in changed if not is_seen[i]])
+    unknown = _taken(live, [i for i in changed if is_seen[i]]).to_pylist()
+    lives_on = set(has)
+    gone = _taken(lasting, [i for i, key in enumerate(had) if key not in lives_on])
+    rows = _at_state([*unknown, *map(_gone, gone.to_pylist())], state)
+    return pa.concat_tables([in_log.select(ROW_SCHEMA.names).cast(ROW_SCHEMA), pa.Table.from_pylist(rows, ROW_SCHEMA)])
 
 
-def _content(rows: DataFrame, content: Collection[str]) -> Column:
-    """Text that differs where the content does; maps have no order and no equality in SQL."""
-    kinds = dict(rows.dtypes)
-    parts = [
-        f.array_sort(f.map_entries(name)).alias(name) if kinds[name].startswith("map") else f.col(name)
-        for name in content
+def _taken(rows: pa.Table, numbers: list[int]) -> pa.Table:
+    return rows.take(pa.array(numbers, pa.int64()))  # of none, Arrow has to be told the type
+
+
+def _keys(rows: pa.Table) -> list[str]:
+    parts = [name for name in KEY_PARTS if name in rows.column_names]
+    return with_row_key(pl.DataFrame(rows.select(parts)))[ROW_KEY].to_list()
+
+
+def _said(rows: pa.Table, content: Iterable[str]) -> list[tuple[Any, ...]]:
+    columns = [rows[name].to_pylist() for name in content]
+    if "broker_addrs" in content:  # a map: pairs in any order
+        columns.append([sorted(_pairs(addrs)) for addrs in columns.pop(list(content).index("broker_addrs"))])
+    return list(zip([True] * rows.num_rows, *columns, strict=True))
+
+
+def _pairs(addrs: Iterable[Any] | None) -> list[tuple[int, str]]:
+    """A map as Arrow or Polars has it."""
+    return [tuple(pair.values()) if isinstance(pair, dict) else pair for pair in addrs or ()]
+
+
+def _gone(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: row[name] for name in KEY_PARTS if name in row} | {"gone": True}
+
+
+def _at_state(rows: Iterable[dict[str, Any]], state: Mapping[int, StateTime]) -> list[dict[str, Any]]:
+    """Rows that are not of the log, at the time of the state."""
+    numbers = {partition: count(-1, -1) for partition in state}
+    ordered = sorted(rows, key=lambda row: [(row.get(name) is not None, row.get(name) or "") for name in _ORDER])
+    return [
+        row
+        | {"seq": next(numbers[row["partition"]]), "cause": str(Cause.STATE_REBUILT), "detail": _DETAIL}
+        | {"offset": state[row["partition"]].next_offset, "at_ms": state[row["partition"]].at_ms}
+        for row in ordered
     ]
-    return f.to_json(f.struct(f.lit(True).alias("is"), *parts), {"ignoreNullFields": "false"})
-
-
-def _or_null(rows: DataFrame, name: str, content: Collection[str]) -> Column:
-    """A column of the key, of those that are gone."""
-    if name in rows.columns and name not in content:
-        return f.col(name)
-    return f.lit(None).cast(sql_type(ROW_SCHEMA.field(name).type)).alias(name)
-
-
-def _of_partition(values: Mapping[int, int]) -> Column:
-    known = f.create_map(*(f.lit(x) for pair in sorted(values.items()) for x in pair))
-    return f.try_element_at(known, f.col("partition")).cast("long")

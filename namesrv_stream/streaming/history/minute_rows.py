@@ -2,17 +2,14 @@
 
 from typing import Final
 
-from pyspark.sql import DataFrame, Window
-from pyspark.sql import functions as f
+import polars as pl
 
 from namesrv_stream.streaming.history.event_clocks import MINUTE_MS
 
 _KEY: Final = ("partition", "cluster", "broker_name", "broker_addr", "server_id")
-#: Of percentile_approx: exact for so many gaps in a minute.
-_ACCURACY: Final = 10_000
 
 
-def minute_rows(hearings: DataFrame, before: DataFrame) -> DataFrame:
+def minute_rows(hearings: pl.DataFrame, before: pl.DataFrame) -> pl.DataFrame:
     """Rows of ``heartbeat_minutes``.
 
     Args:
@@ -20,28 +17,32 @@ def minute_rows(hearings: DataFrame, before: DataFrame) -> DataFrame:
         before: Rows of ``heartbeat_minutes`` of the time before, for the gaps that begin there.
     """
     earlier = before.select(
-        *_KEY, f.lit(-1).cast("long").alias("offset"), f.lit(0).alias("item"), f.unix_millis("last_at").alias("at_ms")
-    )
-    # Of the rows before, the newest of each key comes last: it alone is looked back at.
-    one_after_the_other = Window.partitionBy(*_KEY).orderBy("offset", "item", "at_ms")
-    gap = f.col("at_ms") - f.lag("at_ms").over(one_after_the_other)
-    gaps = hearings.unionByName(earlier).coalesce(1).withColumn("gap_ms", gap).where("offset >= 0")
-    minutes = gaps.groupBy(*_KEY, f.expr(f"at_ms div {MINUTE_MS} * {MINUTE_MS}").alias("minute_ms")).agg(
-        f.count("*").alias("heartbeats"),
-        f.percentile_approx("gap_ms", [0.5, 0.99], _ACCURACY).alias("quantiles"),
-        f.max("gap_ms").alias("gap_max_ms"),
-        f.timestamp_millis(f.min("at_ms")).alias("first_at"),
-        f.timestamp_millis(f.max("at_ms")).alias("last_at"),
-    )
-    minute = f.timestamp_millis("minute_ms")
-    return minutes.select(
         *_KEY,
-        minute.alias("minute"),
-        "heartbeats",
-        f.col("quantiles")[0].alias("gap_p50_ms"),
-        f.col("quantiles")[1].alias("gap_p99_ms"),
-        "gap_max_ms",
-        "first_at",
-        "last_at",
-        f.to_date(minute).alias("day"),
+        pl.lit(-1, pl.Int64).alias("offset"),
+        pl.lit(0, pl.Int64).alias("item"),
+        pl.col("last_at").dt.epoch("ms").alias("at_ms"),
     )
+    both = pl.concat([hearings.select(earlier.columns), earlier])
+    # Of the rows before, the newest of each key comes last: it alone is looked back at.
+    gap = pl.col("at_ms") - pl.col("at_ms").shift(1).over(*_KEY)
+    gaps = both.sort("offset", "item", "at_ms").with_columns(gap_ms=gap).filter(pl.col("offset") >= 0)
+    minute_ms = (pl.col("at_ms") // MINUTE_MS * MINUTE_MS).alias("minute")
+    minutes = gaps.group_by(*_KEY, minute_ms).agg(
+        pl.len().cast(pl.Int64).alias("heartbeats"),
+        _quantile(0.5).alias("gap_p50_ms"),
+        _quantile(0.99).alias("gap_p99_ms"),
+        pl.col("gap_ms").max().alias("gap_max_ms"),
+        pl.col("at_ms").min().alias("first_at"),
+        pl.col("at_ms").max().alias("last_at"),
+    )
+    instants = [_instant(name) for name in ("minute", "first_at", "last_at")]
+    return minutes.with_columns(*instants).with_columns(pl.col("minute").dt.date().alias("day"))
+
+
+def _quantile(share: float) -> pl.Expr:
+    """The lowest gap that at least so many are not longer than."""
+    return pl.col("gap_ms").quantile(share, interpolation="equiprobable").cast(pl.Int64)
+
+
+def _instant(name: str) -> pl.Expr:
+    return pl.from_epoch(name, time_unit="ms").cast(pl.Datetime("us")).dt.replace_time_zone("UTC").alias(name)

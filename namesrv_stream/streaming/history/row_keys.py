@@ -2,8 +2,7 @@
 
 from typing import Final
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as f
+import polars as pl
 
 from namesrv_stream.route.changes import KEY_COLUMNS, ChangeKind
 
@@ -16,18 +15,20 @@ _KINDS_WITH: Final = {
     column: sorted(kind for kind in HISTORY_KINDS if column in KEY_COLUMNS[kind])
     for column in dict.fromkeys(c for kind in HISTORY_KINDS for c in KEY_COLUMNS[kind])
 }
+#: Columns that ``with_row_key`` looks at.
+KEY_PARTS: Final = ("kind", *_KINDS_WITH)
 
 
-def with_row_key(rows: DataFrame) -> DataFrame:
+def with_row_key(rows: pl.DataFrame) -> pl.DataFrame:
     """Add ``row_key``: equal for two rows just if they are about the same, nulls included.
 
     Args:
         rows: With ``kind`` and the key columns of the kinds that it has.
     """
-    return rows.withColumn(ROW_KEY, f.to_json(f.array(f.col("kind"), *(_part(rows, name) for name in _KINDS_WITH))))
+    parts = [pl.when(pl.col("kind").is_in(kinds)).then(_column(rows, n)).alias(n) for n, kinds in _KINDS_WITH.items()]
+    # JSON: names may hold any character, and null is not the text "null".
+    return rows.with_columns(pl.struct("kind", *parts).struct.json_encode().alias(ROW_KEY))
 
 
-def _part(rows: DataFrame, name: str) -> Column:
-    if name not in rows.columns:
-        return f.lit(None).cast("string")
-    return f.when(f.col("kind").isin(_KINDS_WITH[name]), f.col(name).cast("string"))
+def _column(rows: pl.DataFrame, name: str) -> pl.Expr:
+    return pl.col(name) if name in rows.columns else pl.lit(None, pl.String)

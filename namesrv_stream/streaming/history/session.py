@@ -59,6 +59,11 @@ def build_history_session(settings: Settings) -> SparkSession:
     return build_session(settings, DELTA | SMALL_RUNS | _HISTORY | own, history_scratch_dir(settings))
 
 
+def forget_tables(spark: SparkSession) -> None:
+    """What Spark remembers of a folder may be of a table that is no longer there."""
+    spark.sparkContext._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]  # noqa: SLF001
+
+
 def history_scratch_dir(settings: Settings) -> Path:
     """Where this process's Spark keeps what need not survive; the job's empties its own when it starts."""
     return settings.data.dir / "scratch-history"

@@ -1,33 +1,102 @@
 """Broker processes from their coming to their going, with how often they were heard.
 
-Rows of ``broker_live`` and hearings of a broker process are put in the order of the log, where each hearing falls
+Rows of ``broker_live`` and hearings of a broker process are taken in the order of the log, where each hearing falls
 into the session that was open at its very record, whatever the clock says.
 """
 
-from typing import Final
+import heapq
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, NamedTuple
 
-from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as f
+import polars as pl
+import pyarrow as pa
 
+from namesrv_stream.history.conditions import is_null, timestamp
 from namesrv_stream.snapshot.history_mark import HistoryMark
-from namesrv_stream.streaming.history.history_table import HistoryTable
-from namesrv_stream.tables import BROKER_SESSIONS, HISTORY_SCHEMAS
+from namesrv_stream.streaming.history.history_table import IS_OLD, HistoryTable
+from namesrv_stream.tables import BROKER_SESSIONS, DAY_COLUMNS, HISTORY_SCHEMAS
 
-_KEY: Final = ("partition", "cluster", "broker_name", "broker_addr")
-#: What the session's first row says of it, and never changes.
-_BEGIN: Final = ("offset", "seq", "broker_id", "up_at", "up_cause", "up_day")
 #: What changes while it lasts, and with its end.
 _UPDATED: Final = (
     *("timeout_ms", "heartbeats", "longest_gap_ms", "last_heard_at"),
     *("down_at", "down_cause", "down_detail", "down_offset"),
 )
-_COLUMNS: Final = tuple(HISTORY_SCHEMAS[BROKER_SESSIONS].names)
+_COLUMNS: Final = tuple(n for n in HISTORY_SCHEMAS[BROKER_SESSIONS].names if n != DAY_COLUMNS[BROKER_SESSIONS])
+_SCHEMA: Final = pa.schema([HISTORY_SCHEMAS[BROKER_SESSIONS].field(name).with_nullable(True) for name in _COLUMNS])
+_LIVE_COLUMNS: Final = (
+    *("partition", "offset", "seq", "at_ms", "cluster", "broker_name", "broker_addr"),
+    *("gone", "broker_id", "timeout_ms", "cause", "detail"),
+)
+_HEARD_COLUMNS: Final = ("partition", "offset", "item", "at_ms", "cluster", "broker_name", "broker_addr")
 
-# Steps of the timeline. Rows of a record come before its hearings: who is heard by a registration is live by it.
-_OPEN, _LIVE, _GONE, _HEARD = "open", "live", "gone", "heard"
+
+class _Process(NamedTuple):
+    """A broker process in the log of its partition."""
+
+    partition: int
+    cluster: str
+    broker_name: str
+    broker_addr: str
 
 
-def session_rows(lasting: DataFrame, lives: DataFrame, hearings: DataFrame) -> DataFrame:
+class _Live(NamedTuple):
+    """A row of ``broker_live``."""
+
+    offset: int
+    seq: int
+    at_ms: int
+    process: _Process
+    gone: bool
+    broker_id: int | None
+    timeout_ms: int | None
+    cause: str
+    detail: str | None
+
+
+class _Hearing(NamedTuple):
+    """A process heard."""
+
+    offset: int
+    item: int
+    at_ms: int
+    process: _Process
+
+
+@dataclass(slots=True)
+class _Session:
+    """A row under way: its columns, and whether the table has it and it differs from that."""
+
+    row: dict[str, Any]
+    is_old: bool
+    is_changed: bool
+
+    @property
+    def lasts(self) -> bool:
+        """Whether the table is to have it; of an old one, to be told about it."""
+        return self.is_old or self.row["down_at"] is None or self.row["up_at"] < self.row["down_at"]
+
+    def hear(self, at: datetime) -> None:
+        row = self.row
+        row["heartbeats"] += 1
+        if row["last_heard_at"] is not None:
+            gap_ms = round((at - row["last_heard_at"]).total_seconds() * 1000)
+            row["longest_gap_ms"] = max(gap_ms, row["longest_gap_ms"] or 0)
+        row["last_heard_at"] = at
+        self.is_changed = True
+
+    def end(self, live: _Live) -> None:
+        self.row |= {"down_at": timestamp(live.at_ms), "down_cause": live.cause, "down_detail": live.detail}
+        self.row["down_offset"] = live.offset
+        self.is_changed = True
+
+    def go_on(self, live: _Live) -> None:
+        self.row["timeout_ms"] = live.timeout_ms
+        self.is_changed = True
+
+
+def session_rows(lasting: pl.DataFrame, lives: pa.Table, hearings: pl.DataFrame) -> pa.Table:
     """Sessions that began, ended, or had a hearing, as they then are.
 
     Args:
@@ -36,102 +105,30 @@ def session_rows(lasting: DataFrame, lives: DataFrame, hearings: DataFrame) -> D
         hearings: As of ``heard.heard``, of the same range of the log.
 
     Returns:
-        Columns of ``broker_sessions``, and ``is_old``: whether the table has the row. One of those may now have lasted
-        no millisecond, none of the new ones has.
+        Columns of ``broker_sessions`` but that of the day, and ``is_old``: whether the table has the row. One of those
+        may now have lasted no millisecond, none of the new ones has.
     """
-    steps = _open_steps(lasting).unionByName(_live_steps(lives), allowMissingColumns=True)
-    # In one task: on the rows of a minute, the stages of a shuffle would take longer than their work.
-    steps = steps.unionByName(_heard_steps(hearings), allowMissingColumns=True).coalesce(1)
-    in_order = Window.partitionBy(*_KEY).orderBy("step_offset", "phase", "step_seq")
-    so_far = in_order.rowsBetween(Window.unboundedPreceding, 0)
-    before = in_order.rowsBetween(Window.unboundedPreceding, -1)
-    state = f.when(f.col("step") != _HEARD, f.col("step"))
-    steps = steps.withColumn("was", f.last(state, ignorenulls=True).over(before))
-    was_up = f.coalesce(f.col("was").isin(_OPEN, _LIVE), f.lit(False))
-    begins = (f.col("step") == _OPEN) | ((f.col("step") == _LIVE) & ~was_up)
-    steps = steps.withColumn("begins", begins).where(f.col("begins") | was_up)
-    steps = steps.withColumn("number", f.sum(f.col("begins").cast("int")).over(so_far))
-    within = Window.partitionBy(*_KEY, "number").orderBy("step_offset", "phase", "step_seq")
-    earlier = within.rowsBetween(Window.unboundedPreceding, -1)
-    silence = f.col("heard_ms") - f.last("heard_ms", ignorenulls=True).over(earlier)
-    steps = steps.withColumn("gap_ms", f.when(f.col("step") == _HEARD, silence))
-    sessions = steps.groupBy(*_KEY, "number").agg(
-        f.max(f.when(f.col("begins"), f.struct("step", *_BEGIN))).alias("begin"),
-        f.max(f.when(f.col("step") == _GONE, f.struct("step_offset", "at_ms", "cause", "detail"))).alias("end"),
-        _newest("timeout_ms", f.col("step").isin(_OPEN, _LIVE)).alias("timeout_ms"),
-        f.sum("heard").alias("heartbeats"),
-        f.max(f.greatest("gap_ms", "longest_gap_ms")).alias("longest_gap_ms"),
-        f.timestamp_millis(f.max("heard_ms")).alias("last_heard_at"),
-        f.max(f.col("step") != _OPEN).alias("is_changed"),
-    )
-    rows = sessions.where("is_changed").select(
-        *_KEY,
-        *(f.col("begin")[name].alias(name) for name in _BEGIN),
-        (f.col("begin")["step"] == _OPEN).alias("is_old"),
-        f.timestamp_millis(f.col("end")["at_ms"]).alias("down_at"),
-        f.col("end")["cause"].alias("down_cause"),
-        f.col("end")["detail"].alias("down_detail"),
-        f.col("end")["step_offset"].alias("down_offset"),
-        *("timeout_ms", "heartbeats", "longest_gap_ms", "last_heard_at"),
-    )
-    return rows.select(*_COLUMNS, "is_old").where("is_old OR down_at IS NULL OR up_at < down_at")
+    opened = {_process(row): _Session(row, is_old=True, is_changed=False) for row in lasting.to_dicts()}
+    sessions = list(opened.values())
+    steps: list[Iterator[_Live | _Hearing]] = [_lives(lives), _hearings(hearings)]
+    # Rows of a record come before its hearings: who is heard by a registration is live by it.
+    for step in heapq.merge(*steps, key=lambda step: (step.process.partition, step.offset)):
+        session = opened.get(step.process)
+        match step, session:
+            case _Hearing(), _Session():
+                session.hear(timestamp(step.at_ms))
+            case _Live(gone=True), _Session():
+                opened.pop(step.process).end(step)
+            case _Live(gone=False), _Session():
+                session.go_on(step)
+            case _Live(gone=False), None:
+                sessions.append(opened.setdefault(step.process, _begun(step)))
+    wanted = [session for session in sessions if session.is_changed and session.lasts]
+    rows = pa.Table.from_pylist([session.row for session in wanted], _SCHEMA)
+    return rows.append_column(IS_OLD, pa.array([session.is_old for session in wanted], pa.bool_()))
 
 
-def _open_steps(lasting: DataFrame) -> DataFrame:
-    return lasting.select(
-        *_KEY,
-        *_BEGIN,
-        f.lit(_OPEN).alias("step"),
-        f.lit(-1).cast("long").alias("step_offset"),
-        f.lit(0).alias("phase"),
-        f.lit(0).alias("step_seq"),
-        "timeout_ms",
-        f.col("heartbeats").alias("heard"),
-        "longest_gap_ms",
-        f.unix_millis("last_heard_at").alias("heard_ms"),
-    )
-
-
-def _live_steps(lives: DataFrame) -> DataFrame:
-    at = f.timestamp_millis("at_ms")
-    return lives.select(
-        *_KEY,
-        "offset",
-        "seq",
-        "broker_id",
-        at.alias("up_at"),
-        f.col("cause").alias("up_cause"),
-        f.to_date(at).alias("up_day"),
-        f.when(f.col("gone"), f.lit(_GONE)).otherwise(f.lit(_LIVE)).alias("step"),
-        f.col("offset").alias("step_offset"),
-        f.lit(0).alias("phase"),
-        f.col("seq").alias("step_seq"),
-        "timeout_ms",
-        f.lit(0).cast("long").alias("heard"),
-        "at_ms",
-        "cause",
-        "detail",
-    )
-
-
-def _heard_steps(hearings: DataFrame) -> DataFrame:
-    return hearings.select(
-        *_KEY,
-        f.lit(_HEARD).alias("step"),
-        f.col("offset").alias("step_offset"),
-        f.lit(1).alias("phase"),
-        f.col("item").alias("step_seq"),
-        f.lit(1).cast("long").alias("heard"),
-        f.col("at_ms").alias("heard_ms"),
-    )
-
-
-def _newest(name: str, where: Column) -> Column:
-    """The last value of a column, null or not, among the steps where the condition holds."""
-    return f.max_by(name, f.when(where, f.struct("step_offset", "phase", "step_seq")))
-
-
-def write_sessions(table: HistoryTable, lives: DataFrame, hearings: DataFrame, mark: HistoryMark) -> int:
+def write_sessions(table: HistoryTable, lives: pa.Table, hearings: pl.DataFrame, mark: HistoryMark) -> int:
     """Bring ``broker_sessions`` up to date; blocks.
 
     Args:
@@ -143,5 +140,33 @@ def write_sessions(table: HistoryTable, lives: DataFrame, hearings: DataFrame, m
     Returns:
         How many sessions began or were changed.
     """
-    source = session_rows(table.rows().where("down_at IS NULL"), lives, hearings)
-    return table.upsert(source, _UPDATED, mark)
+    lasting = table.stored().rows(is_null("down_at"), columns=_COLUMNS)
+    return table.upsert(session_rows(lasting, lives, hearings), _UPDATED, mark)
+
+
+def _begun(live: _Live) -> _Session:
+    row: dict[str, Any] = dict.fromkeys(_COLUMNS) | live.process._asdict()
+    row |= {"offset": live.offset, "seq": live.seq, "broker_id": live.broker_id, "timeout_ms": live.timeout_ms}
+    row |= {"up_at": timestamp(live.at_ms), "up_cause": live.cause, "heartbeats": 0}
+    return _Session(row, is_old=False, is_changed=True)
+
+
+def _lives(rows: pa.Table) -> Iterator[_Live | _Hearing]:
+    ordered = rows.select(_LIVE_COLUMNS).sort_by([(name, "ascending") for name in ("partition", "offset", "seq")])
+    for partition, offset, seq, at_ms, cluster, name, addr, *said in _tuples(ordered.to_pydict().values()):
+        yield _Live(offset, seq, at_ms, _Process(partition, cluster, name, addr), *said)
+
+
+def _hearings(rows: pl.DataFrame) -> Iterator[_Live | _Hearing]:
+    for partition, offset, item, at_ms, *process in (
+        rows.select(_HEARD_COLUMNS).sort("partition", "offset", "item").iter_rows()
+    ):
+        yield _Hearing(offset, item, at_ms, _Process(partition, *process))
+
+
+def _tuples(columns: Iterable[list[Any]]) -> Iterator[tuple[Any, ...]]:
+    return zip(*columns, strict=True)
+
+
+def _process(row: dict[str, Any]) -> _Process:
+    return _Process(*(row[name] for name in _Process._fields))

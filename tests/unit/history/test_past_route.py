@@ -20,6 +20,7 @@ from namesrv_stream.route.events import KvPut, TopicDeleted
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.tables import ROUTE_CHANGES, ROUTE_HISTORY, removed_app_id, table_path
 from tests.support.builders import BEGIN_MS, S1, Log, a_registration
+from tests.support.examples import examples
 from tests.support.history_tables import HistoryOfLogs
 from tests.support.strategies_route import Entry, logs
 from tests.support.tables import TOPIC_ID
@@ -51,7 +52,7 @@ def assert_same(found: RouteTable, expected: RouteTable) -> None:
     assert found.held == expected.held
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow], phases=WITHOUT_SHRINKING)
+@settings(max_examples=examples(12), suppress_health_check=[HealthCheck.too_slow], phases=WITHOUT_SHRINKING)
 @given(st.data(), logs(min_size=5))
 def test_the_past_is_what_a_fold_stopped_there_says(data: st.DataObject, entries: list[Entry]) -> None:
     log = Log()

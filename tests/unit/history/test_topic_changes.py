@@ -13,6 +13,7 @@ from namesrv_stream.history.past_route import RouteOptions, route_body
 from namesrv_stream.history.route_history import RouteHistory
 from namesrv_stream.history.topic_changes import Offer, TopicChange, TopicStory, Totals, describe, topic_story
 from tests.support.builders import BEGIN_MS, Log
+from tests.support.examples import examples
 from tests.support.history_tables import HistoryOfLogs
 from tests.support.strategies_route import Entry, logs
 from tests.unit.history.test_past_route import WITHOUT_SHRINKING, folded_until
@@ -65,7 +66,7 @@ def test_of_an_unknown_topic_there_is_nothing_to_tell(morning: HistoryOfLogs) ->
     assert topic_story(RouteHistory.open(morning.settings), "nope", BEGIN_MS, END_MS) is None
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow], phases=WITHOUT_SHRINKING)
+@settings(max_examples=examples(10), suppress_health_check=[HealthCheck.too_slow], phases=WITHOUT_SHRINKING)
 @given(st.data(), logs(min_size=10))
 def test_between_two_changes_the_route_stays_and_at_a_change_it_does_not(
     data: st.DataObject, entries: list[Entry]

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from namesrv_stream.errors import ConfigError
-from namesrv_stream.operate.server_states import (
+from namesrv_stream.client.server_states import (
     BadAnswer,
     PartRows,
     ServerState,
@@ -19,6 +18,7 @@ from namesrv_stream.operate.server_states import (
     get,
     parse_http_addrs,
 )
+from namesrv_stream.errors import ConfigError
 from namesrv_stream.operate.skew import Lag, find_skew
 from namesrv_stream.ports import choose_port
 from namesrv_stream.route.changes import Difference, RouteChange

@@ -4,11 +4,20 @@ from dataclasses import replace
 
 import pytest
 
-from namesrv_stream.processor.authorisation import MAX_BODY_BYTES, networks_of
-from namesrv_stream.processor.name_server import Access, Peer
+from namesrv_stream.errors import NoPermission
+from namesrv_stream.processor.authorisation import (
+    ADMIN_CODES,
+    BROKER_CODES,
+    MAX_BODY_BYTES,
+    authorise_broker,
+    networks_of,
+)
+from namesrv_stream.processor.dispatch import PROCESSORS
+from namesrv_stream.processor.name_server import Access, Call, Peer
 from namesrv_stream.remoting.acl import AclCredentials, signed
 from namesrv_stream.remoting.codes import ONEWAY_FLAG, RequestCode, ResponseCode
 from namesrv_stream.remoting.command import RemotingCommand
+from namesrv_stream.route.events import Origin
 from tests.support.name_server import Exchange, a_registration_request, a_route_request
 
 ADMIN = (
@@ -195,3 +204,34 @@ def test_a_signature_does_not_cover_the_request_code_which_is_why_accounts_are_f
 
     # ACL 1.0; ADR 0011 says what follows from it. A test of a limit, not of a wish.
     assert ask(STRANGER, replace(question, code=RequestCode.DELETE_TOPIC_IN_NAMESRV)).code == ResponseCode.SUCCESS
+
+
+# ---- brokers ----
+
+
+@pytest.mark.parametrize("code", sorted(BROKER_CODES))
+def test_who_is_outside_the_brokers_networks_may_not_speak_as_one(code: RequestCode) -> None:
+    access = Access(broker_networks=("10.1.0.0/16",))
+    for host, may in (("10.1.2.3", True), ("10.2.0.1", False), ("", False), ("127.0.0.1", False)):
+        call = Call(RemotingCommand(code), Origin("s1", 1), 0, Peer(host, False))
+        if may:
+            authorise_broker(access, call)
+        else:
+            with pytest.raises(NoPermission, match=r"admin\.broker_networks"):
+                authorise_broker(access, call)
+
+
+def test_a_broker_from_elsewhere_may_with_a_signature() -> None:
+    access = Access(broker_networks=(), accounts={"brokers": "s3cret"})
+    request_ = RemotingCommand(RequestCode.BROKER_HEARTBEAT, ext_fields={"brokerName": "b"}, body=b"x")
+    by_account = signed(request_, AclCredentials("brokers", "s3cret"))
+    by_guess = signed(request_, AclCredentials("brokers", "guess"))
+    authorise_broker(access, Call(by_account, Origin("s1", 1), 0, Peer("192.0.2.1", False)))
+    with pytest.raises(NoPermission):
+        authorise_broker(access, Call(by_guess, Origin("s1", 1), 0, Peer("192.0.2.1", False)))
+
+
+def test_every_request_that_changes_something_is_guarded_and_no_question_is() -> None:
+    assert ADMIN_CODES.isdisjoint(BROKER_CODES)
+    questions = set(PROCESSORS) - ADMIN_CODES - BROKER_CODES
+    assert all(code.name.startswith("GET_") for code in questions), questions

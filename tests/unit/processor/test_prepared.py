@@ -15,6 +15,7 @@ from namesrv_stream.processor.prepared import PreparedAnswers
 from namesrv_stream.remoting.codes import ONEWAY_FLAG, LanguageCode, RequestCode, SerializeType
 from namesrv_stream.remoting.command import RemotingCommand
 from namesrv_stream.remoting.frame import decode_frame, encode_frame
+from tests.support.examples import examples
 from tests.support.name_server import Exchange, a_body, a_registration_request, a_route_request, a_topic
 from tests.support.strategies_remoting import mutations
 from tests.vectors.captured import captured_frames
@@ -95,7 +96,7 @@ def filled() -> tuple[Exchange, PreparedAnswers]:
     return server, prepared
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(200))
 @given(st.sampled_from(route_frames()), st.integers(0, 2**31 - 1) | st.integers(0, 20))
 def test_any_opaque_of_nine_digits_is_answered_prepared_as_in_general(frame: bytes, opaque: int) -> None:
     server, prepared = filled()
@@ -108,7 +109,7 @@ def test_any_opaque_of_nine_digits_is_answered_prepared_as_in_general(frame: byt
     assert decode_frame(answer[4:]).opaque == opaque
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.sampled_from(route_frames()), st.integers(2**31, 2**40) | st.integers(-(2**31), -1))
 def test_too_large_and_negative_opaques_are_left_to_the_general_path(frame: bytes, opaque: int) -> None:
     _, prepared = filled()
@@ -117,7 +118,7 @@ def test_too_large_and_negative_opaques_are_left_to_the_general_path(frame: byte
     assert prepared.answer(asked) is None
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(mutations(st.sampled_from(route_frames())))
 def test_mutated_frame_is_never_answered_otherwise_than_in_general(frame: bytes) -> None:
     server, prepared = filled()

@@ -25,6 +25,7 @@ from namesrv_stream.processor.register_body import (
 from namesrv_stream.remoting.codes import V3_0_11, V5_0_0, RequestCode
 from namesrv_stream.remoting.headers import RegisterBrokerRequestHeader
 from namesrv_stream.route.model import DataVersion, QueueData, TopicQueueMappingInfo
+from tests.support.examples import examples
 from tests.support.name_server import V5_3_3, a_body, a_topic
 from tests.support.strategies_remoting import mutations
 from tests.vectors.captured import captured_frames
@@ -277,7 +278,7 @@ def test_malformed_body_is_a_body_decode_error(case: str) -> None:
     assert len(str(raised.value)) < 1_000
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(st.data())
 def test_mutated_captured_body_is_read_or_is_a_body_decode_error(data: st.DataObject) -> None:
     header, body, version = data.draw(st.sampled_from(captured_registrations()))
@@ -291,7 +292,7 @@ def test_mutated_captured_body_is_read_or_is_a_body_decode_error(data: st.DataOb
     assert all(-(2**63) <= n < 2**63 for n in result.data_version)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.data())
 def test_mutated_inflated_body_is_read_or_is_a_body_decode_error(data: st.DataObject) -> None:
     well = inflated(("TopicTest 8 4 6 SINGLE_TAG {}", "b 1 2 6 X"), mappings=(MAPPING, MAPPING))
@@ -317,7 +318,7 @@ JSON_VALUES = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(JSON_VALUES)
 def test_json_of_any_shape_is_read_or_is_a_body_decode_error(value: Any) -> None:
     text = orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS) if _fits(value) else str(value).encode()
@@ -414,7 +415,7 @@ def test_neighbouring_header_fields_do_not_run_together() -> None:
     assert registration_hash(one, b"") != registration_hash(replace(HEADER, broker_name="a", broker_addr="b', 'c"), b"")
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(
     st.sampled_from((WORKED_EXAMPLE, a_body(), zlib.compress(inflated()))), st.integers(0, 10_000), st.integers(1, 255)
 )
@@ -461,7 +462,7 @@ def test_single_quoted_text_like_the_stamp_is_hashed() -> None:
     assert registration_hash(HEADER, bodies[0]) != registration_hash(HEADER, bodies[1])
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.text(st.sampled_from('\\"{}:,mappingDataVersion0'), max_size=40), st.randoms(use_true_random=False))
 def test_bodies_of_equal_hash_say_the_same_whatever_the_topic_names(name: str, random: random.Random) -> None:
     tricky = name + '"mappingDataVersion":{"counter":1,"stateVersion":2,"timestamp":' + str(random.randrange(3)) + "}"

@@ -17,6 +17,7 @@ from namesrv_stream.remoting.frame import (
     decode_frame,
     encode_frame,
 )
+from tests.support.examples import examples
 from tests.support.strategies_remoting import chunks, commands, mutations, streams
 from tests.vectors.captured import CapturedFrame, captured_frames
 
@@ -245,7 +246,7 @@ def test_a_header_longer_than_is_read_is_not_written() -> None:
         encode_frame(replace(ROUTE_REQUEST, remark="x" * 0x1000000))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(command=commands())
 def test_a_command_survives_the_wire(command: RemotingCommand) -> None:
     raw = encode_frame(command)
@@ -254,7 +255,7 @@ def test_a_command_survives_the_wire(command: RemotingCommand) -> None:
     assert decode_frame(raw[4:]) == command
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(pieces=chunks(streams()))
 def test_how_a_stream_is_cut_does_not_matter(pieces: Sequence[bytes]) -> None:
     buffer = FrameBuffer()
@@ -264,7 +265,7 @@ def test_how_a_stream_is_cut_does_not_matter(pieces: Sequence[bytes]) -> None:
     assert frames == FrameBuffer().feed(b"".join(pieces))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(pieces=chunks(mutations(streams())))
 def test_only_a_remoting_error_escapes_from_damaged_streams(pieces: Sequence[bytes]) -> None:
     buffer = FrameBuffer()
@@ -274,7 +275,7 @@ def test_only_a_remoting_error_escapes_from_damaged_streams(pieces: Sequence[byt
                 decode_frame(frame)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(frame=mutations(commands().map(lambda command: encode_frame(command)[4:])))
 def test_a_damaged_frame_that_decodes_is_a_command_that_encodes(frame: bytes) -> None:
     try:
@@ -284,7 +285,7 @@ def test_a_damaged_frame_that_decodes_is_a_command_that_encodes(frame: bytes) ->
     assert decode_frame(encode_frame(command)[4:]).opaque == command.opaque
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(pieces=chunks(mutations(streams())))
 def test_damage_is_found_wherever_the_stream_is_cut(pieces: Sequence[bytes]) -> None:
     assert _read(pieces) == _read([b"".join(pieces)])

@@ -7,6 +7,7 @@ from namesrv_stream.errors import HeaderDecodeError
 from namesrv_stream.remoting.codes import LanguageCode, SerializeType
 from namesrv_stream.remoting.command import RemotingCommand
 from namesrv_stream.remoting.header_json import MAX_LENIENT_BYTES, decode_header, encode_header
+from tests.support.examples import examples
 from tests.support.strategies_remoting import json_commands
 
 BARE = RemotingCommand(0)
@@ -167,7 +168,7 @@ def test_a_long_header_in_real_json_is_served() -> None:
     assert decode_header(encode_header(command), None) == command
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(command=json_commands())
 def test_a_header_survives(command: RemotingCommand) -> None:
     assert decode_header(encode_header(command), command.body) == command

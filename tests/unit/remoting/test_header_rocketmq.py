@@ -9,6 +9,7 @@ from namesrv_stream.errors import HeaderDecodeError
 from namesrv_stream.remoting.codes import LanguageCode, SerializeType
 from namesrv_stream.remoting.command import RemotingCommand
 from namesrv_stream.remoting.header_rocketmq import decode_header, encode_header
+from tests.support.examples import examples
 from tests.support.strategies_remoting import rocketmq_commands
 
 BARE = RemotingCommand(105, version=479, opaque=7, serialize_type=SerializeType.ROCKETMQ)
@@ -119,13 +120,13 @@ def test_a_field_beyond_its_width_is_not_written(command: RemotingCommand) -> No
         encode_header(command)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(command=rocketmq_commands())
 def test_a_header_survives(command: RemotingCommand) -> None:
     assert decode_header(encode_header(command), command.body) == command
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(raw=st.binary(max_size=80))
 def test_any_bytes_are_a_command_or_a_header_decode_error(raw: bytes) -> None:
     try:

@@ -20,6 +20,7 @@ from namesrv_stream.route.events import KvPut, TopicDeleted
 from namesrv_stream.route.fold_state import decode_state, encode_state
 from namesrv_stream.snapshot import load_snapshot
 from namesrv_stream.snapshot.table_reader import read_fold_states
+from namesrv_stream.streaming.compaction import write_route_state
 from namesrv_stream.streaming.job_lock import job_lock
 from namesrv_stream.streaming.start_point import find_start_point
 from namesrv_stream.streaming.table_swap import new_tables_dir, settle_swap
@@ -27,6 +28,7 @@ from namesrv_stream.streaming.topic import TopicExtent
 from namesrv_stream.tables import ROUTE_CHANGES, ROUTE_STATE, decode_changes, in_log_order, table_path
 from tests.support.builders import S1, S2, a_registration
 from tests.support.damage import drop_rows, rewrite_rows
+from tests.support.examples import examples
 from tests.support.log_source import opens, source_of
 from tests.support.strategies_route import Entry, logs
 from tests.support.tables import TOPIC_ID, TablesOfLog, settings_in
@@ -85,6 +87,16 @@ def test_both_tables_are_made_anew_and_cover_all_of_the_log(tables: TablesOfLog)
     assert (outcome.losses, outcome.difference) == ((), None)
     assert outcome.proof.digest == digest_of(load_snapshot(tables.dir).table, 1).total
     assert outcome.proof.partitions[0].is_state_compared
+
+
+def test_a_state_that_a_newer_program_wrote_is_replaced(tables: TablesOfLog) -> None:
+    kept = read_fold_states(tables.dir)[0]
+    write_route_state(
+        tables.settings, {0: replace(kept, next_offset=kept.next_offset + 1, content=b'{"state_version": 99}')}
+    )
+    assert b"99" in read_fold_states(tables.dir)[0].content
+    _rebuild(tables)
+    _assert_as_the_log(tables)
 
 
 def test_the_old_tables_and_the_checkpoint_stay_beside_under_a_dated_name(tables: TablesOfLog) -> None:
@@ -313,7 +325,7 @@ def test_rebuilding_twice_changes_nothing(tables: TablesOfLog) -> None:
     _assert_as_the_log(tables)
 
 
-@settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=examples(15), suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(logs(min_size=8))
 def test_any_log_rebuilds_to_what_the_job_would_have_written(
     tmp_path_factory: pytest.TempPathFactory, entries: list[Entry]

@@ -21,6 +21,7 @@ from namesrv_stream.snapshot import load_snapshot
 from namesrv_stream.tables import FOLD_STATE_KIND, ROUTE_CHANGES, ROUTE_STATE, table_path
 from tests.support.builders import S1, S2, a_registration
 from tests.support.damage import drop_rows, rewrite_rows
+from tests.support.examples import examples
 from tests.support.log_source import opens, source_of
 from tests.support.strategies_route import Entry, logs
 from tests.support.tables import TablesOfLog
@@ -78,7 +79,7 @@ def test_the_digest_is_the_one_that_a_server_has(tables: TablesOfLog) -> None:
     assert outcome.digest == total_of(served.partitions)
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=examples(12), suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(logs(min_size=10))
 def test_any_log_is_equal_from_any_start(tmp_path_factory: pytest.TempPathFactory, entries: list[Entry]) -> None:
     tables = TablesOfLog(tmp_path_factory.mktemp("data"))

@@ -7,6 +7,7 @@ from namesrv_stream.route.changes import KEY_COLUMNS, STATELESS_KINDS, Cause, Ch
 from namesrv_stream.route.group import BrokerGroup, register, unregister
 from namesrv_stream.route.reducer import apply_to_group
 from tests.support.builders import HOLDER, NAME, a_key, a_registration
+from tests.support.examples import examples
 from tests.support.strategies_route import groups
 
 _OF_ONE_NAME = groups(st.just(NAME))
@@ -24,13 +25,13 @@ def key_of(row: RouteChange) -> tuple[object, ...]:
     return (kind, *(getattr(row, column) for column in KEY_COLUMNS[kind]))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(_OF_ONE_NAME, _OF_ONE_NAME)
 def test_rows_of_a_difference_turn_the_old_group_into_the_new(old: BrokerGroup, new: BrokerGroup) -> None:
     assert apply_to_group(old, rows_of(old, new)) == new
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(_OF_ONE_NAME, _OF_ONE_NAME)
 def test_rows_applied_twice_are_as_rows_applied_once(old: BrokerGroup, new: BrokerGroup) -> None:
     rows = rows_of(old, new)
@@ -39,13 +40,13 @@ def test_rows_applied_twice_are_as_rows_applied_once(old: BrokerGroup, new: Brok
     assert apply_to_group(old, rows + rows) == new
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(_OF_ONE_NAME)
 def test_a_group_does_not_differ_from_itself(group: BrokerGroup) -> None:
     assert rows_of(group, group) == []
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(_OF_ONE_NAME, _OF_ONE_NAME)
 def test_no_key_has_two_rows_in_one_difference(old: BrokerGroup, new: BrokerGroup) -> None:
     keys = [key_of(row) for row in rows_of(old, new)]
@@ -53,7 +54,7 @@ def test_no_key_has_two_rows_in_one_difference(old: BrokerGroup, new: BrokerGrou
     assert len(keys) == len(set(keys))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.lists(_OF_ONE_NAME, min_size=1, max_size=5), st.randoms(use_true_random=False), st.booleans())
 def test_newest_row_of_each_key_in_any_order_is_the_group(
     history: list[BrokerGroup], shuffle: random.Random, with_gone: bool
@@ -69,7 +70,7 @@ def test_newest_row_of_each_key_in_any_order_is_the_group(
     assert apply_to_group(BrokerGroup(NAME), rows) == history[-1]
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(_OF_ONE_NAME, _OF_ONE_NAME)
 def test_a_gone_row_carries_its_key_and_no_value(old: BrokerGroup, new: BrokerGroup) -> None:
     for row in rows_of(old, new):

@@ -16,17 +16,18 @@ from namesrv_stream.route.event_json import (
 )
 from namesrv_stream.route.events import DIRECT, BrokerHeartbeat, Event, KvPut, Origin, Tick
 from tests.support.builders import DIRECT_ORIGIN, S1, a_proof, a_registration
+from tests.support.examples import examples
 from tests.support.strategies_remoting import mutations
 from tests.support.strategies_route import events
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(events())
 def test_every_event_is_read_as_it_was_written(event: Event) -> None:
     assert decode_record(encode_event(event)) == [event]
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(mutations(events().map(encode_event)))
 def test_damaged_records_are_read_or_refused_by_name(value: bytes) -> None:
     with suppress(EventDecodeError):

@@ -11,6 +11,7 @@ from namesrv_stream.route.reducer import apply
 from namesrv_stream.route.settings import FoldSettings
 from namesrv_stream.route.table import RouteTable
 from tests.support.builders import Log
+from tests.support.examples import examples
 from tests.support.strategies_route import Entry, logs
 
 FAST = FoldSettings(
@@ -47,7 +48,7 @@ def folded(records: list[Record], cut: int, every: bool = False) -> tuple[FoldOu
     return output, state
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(_LOGS, st.integers(0, 59))
 def test_a_fold_continued_from_its_stored_state_is_the_fold_never_interrupted(entries: list[Entry], cut: int) -> None:
     whole = logged(entries)
@@ -58,7 +59,7 @@ def test_a_fold_continued_from_its_stored_state_is_the_fold_never_interrupted(en
     assert encode_state(state) == encode_state(whole.state)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(_LOGS)
 def test_a_fold_interrupted_before_every_record_is_the_fold_never_interrupted(entries: list[Entry]) -> None:
     whole = logged(entries)
@@ -68,7 +69,7 @@ def test_a_fold_interrupted_before_every_record_is_the_fold_never_interrupted(en
     assert output == whole.output
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(_LOGS)
 def test_records_delivered_twice_change_nothing(entries: list[Entry]) -> None:
     whole = logged(entries)
@@ -81,7 +82,7 @@ def test_records_delivered_twice_change_nothing(entries: list[Entry]) -> None:
     assert whole.output.changes == rows
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(_LOGS)
 def test_leases_live_entries_and_routes_always_agree(entries: list[Entry]) -> None:
     log = Log(FAST)
@@ -102,7 +103,7 @@ def test_leases_live_entries_and_routes_always_agree(entries: list[Entry]) -> No
         assert retained <= log.state.leases.keys() | log.state.gone.keys()
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(_LOGS)
 def test_somebody_vouches_for_each_broker_or_the_guard_holds_it(entries: list[Entry]) -> None:
     log = Log(FAST)
@@ -113,7 +114,7 @@ def test_somebody_vouches_for_each_broker_or_the_guard_holds_it(entries: list[En
             assert lease.hold or is_vouched_for(log.state, lease.holders, lease.ended_heard_ms)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(_LOGS)
 def test_rows_are_numbered_without_holes(entries: list[Entry]) -> None:
     log = logged(entries)

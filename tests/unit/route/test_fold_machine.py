@@ -9,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from namesrv_stream.route.settings import FoldSettings
 from tests.support.builders import S1, S2, Log, a_registration
+from tests.support.examples import examples
 
 MAX_GAP_MS = 2_000
 #: Address to timeout, ms; two processes of one broker name and their own timeouts.
@@ -120,4 +121,4 @@ class LivenessMachine(RuleBasedStateMachine):
 
 
 TestLiveness = LivenessMachine.TestCase
-TestLiveness.settings = settings(max_examples=40, stateful_step_count=40)
+TestLiveness.settings = settings(max_examples=examples(40), stateful_step_count=40)

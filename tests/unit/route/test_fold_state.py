@@ -1,6 +1,7 @@
 import orjson
 import pytest
 
+from namesrv_stream.errors import StateFromNewerVersion
 from namesrv_stream.route.fold_state import decode_state, encode_state
 from namesrv_stream.route.settings import FoldSettings
 from tests.support.builders import DIRECT_ORIGIN, S1, S2, Log, a_registration
@@ -35,7 +36,7 @@ def test_a_state_is_read_as_it_was_written() -> None:
 def test_a_state_of_another_version_is_refused() -> None:
     fields = orjson.loads(encode_state(a_log().state)) | {"state_version": 99}
 
-    with pytest.raises(ValueError, match="99"):
+    with pytest.raises(StateFromNewerVersion, match="99"):
         decode_state(orjson.dumps(fields))
 
 

@@ -15,6 +15,7 @@ from namesrv_stream.route.reducer import apply
 from namesrv_stream.route.settings import FoldSettings, SettingValue
 from namesrv_stream.route.table import RouteTable
 from tests.support.builders import DIRECT_ORIGIN, Log, a_registration, over
+from tests.support.examples import examples
 from tests.support.liveness_oracle import Oracle
 from tests.support.liveness_world import Heard, Process
 
@@ -234,4 +235,4 @@ class GuardMachine(RuleBasedStateMachine):
 
 
 TestGuard = GuardMachine.TestCase
-TestGuard.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+TestGuard.settings = settings(max_examples=examples(20), stateful_step_count=30, deadline=None)

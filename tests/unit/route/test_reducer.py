@@ -9,6 +9,7 @@ from namesrv_stream.route.reducer import apply
 from namesrv_stream.route.settings import FoldSettings
 from namesrv_stream.route.table import RouteTable
 from tests.support.builders import Log
+from tests.support.examples import examples
 from tests.support.strategies_route import Entry, logs
 
 FAST = FoldSettings(
@@ -40,7 +41,7 @@ def setting(partition: int, value: str, offset: int = 0) -> RouteChange:
     )  # fmt: skip
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(logs())
 def test_rows_of_a_log_rebuild_the_groups_of_the_fold(entries: list[Entry]) -> None:
     log = logged(entries)
@@ -48,7 +49,7 @@ def test_rows_of_a_log_rebuild_the_groups_of_the_fold(entries: list[Entry]) -> N
     assert rebuilt(log.output.changes).groups == log.groups.groups
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(logs(), st.randoms(use_true_random=False))
 def test_newest_rows_in_any_order_rebuild_the_same_table(entries: list[Entry], shuffle: random.Random) -> None:
     rows = logged(entries).output.changes
@@ -63,7 +64,7 @@ def test_newest_rows_in_any_order_rebuild_the_same_table(entries: list[Entry], s
     assert content(rebuilt(shuffled)) == content(rebuilt(rows))
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(logs())
 def test_a_table_to_which_all_rows_are_applied_again_is_the_same(entries: list[Entry]) -> None:
     rows = logged(entries).output.changes
@@ -74,7 +75,7 @@ def test_a_table_to_which_all_rows_are_applied_again_is_the_same(entries: list[E
     assert content(table) == content(rebuilt(rows))
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(logs())
 def test_rows_of_a_log_in_one_go_and_record_by_record_give_one_table(entries: list[Entry]) -> None:
     rows = logged(entries).output.changes

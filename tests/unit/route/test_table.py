@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from namesrv_stream.route.group import BrokerGroup, is_nothing
 from namesrv_stream.route.table import RouteTable
 from tests.support.builders import RW, a_mapping
+from tests.support.examples import examples
 from tests.support.strategies_route import groups
 
 _HISTORIES = st.lists(groups(), max_size=5)
@@ -30,7 +31,7 @@ def all_topics(groups: Sequence[BrokerGroup]) -> set[str]:
     return {t for g in groups for t in (*g.topics, *g.topic_mappings)}
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(_HISTORIES)
 def test_indexes_equal_a_naive_recomputation(history: list[BrokerGroup]) -> None:
     table = RouteTable()
@@ -52,7 +53,7 @@ def test_indexes_equal_a_naive_recomputation(history: list[BrokerGroup]) -> None
         assert table.has_filter_servers() == any(v.filter_servers for g in newest.values() for v in g.lives.values())
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(_HISTORIES)
 def test_each_change_of_a_route_is_another_version(history: list[BrokerGroup]) -> None:
     table = RouteTable()
@@ -67,7 +68,7 @@ def test_each_change_of_a_route_is_another_version(history: list[BrokerGroup]) -
             assert table.version is not version
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(_HISTORIES)
 def test_replacing_a_group_by_itself_changes_nothing(history: list[BrokerGroup]) -> None:
     table = RouteTable()

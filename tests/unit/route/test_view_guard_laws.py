@@ -19,6 +19,7 @@ from namesrv_stream.route.reducer import apply
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.route.view import Pending, RouteView
 from tests.support.builders import S1, S2, Log, a_proof, a_registration, over
+from tests.support.examples import examples
 
 #: Four masters, of which two have slaves.
 FLEET = [a_registration(f"10.0.0.{n}:1", n // 4, broker_name=f"b{n % 4}") for n in range(6)]
@@ -153,7 +154,7 @@ class World:
         self.log.say(event)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(100))
 @given(MOST, st.lists(CLOSES | CLOSES | REGISTRATIONS | GOODBYES | COMMITS | TIME, max_size=30))
 def test_whom_the_fold_holds_for_a_mass_of_closes_is_never_missing(guard_min_brokers: int, steps: list[Step]) -> None:
     world = World(guard_min_brokers)
@@ -168,7 +169,7 @@ def test_whom_the_fold_holds_for_a_mass_of_closes_is_never_missing(guard_min_bro
 @example(2, [*map(Close, range(4)), Register(0, False), Goodbye(1), Commit(6), Close(0)])
 # One held that was heard since, before its next close: it was not counted as held.
 @example(2, [*map(Close, range(4)), Register(0, False), Commit(4), Register(1, False), Close(0), Close(1)])
-@settings(max_examples=200)
+@settings(max_examples=examples(100))
 @given(MOST, st.lists(CLOSES | CLOSES | REGISTRATIONS | GOODBYES | COMMITS, max_size=30))
 def test_while_no_time_passes_the_view_is_what_the_fold_will_say(guard_min_brokers: int, steps: list[Step]) -> None:
     # So nobody is shown too long either: a lone close hides its broker at once, a mass hides none.
@@ -179,7 +180,7 @@ def test_while_no_time_passes_the_view_is_what_the_fold_will_say(guard_min_broke
     world.assert_converges()
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(
     MOST,
     st.lists(

@@ -34,6 +34,7 @@ from namesrv_stream.route.topic_route import TopicRoute, pickup_topic_route
 from namesrv_stream.route.view import Pending, RouteView
 from namesrv_stream.route.view_rules import group_after, namespace_after, settings_after
 from tests.support.builders import Log, a_mapping, a_registration
+from tests.support.examples import examples
 
 #: Both have a broker name and a KV namespace.
 PARTITIONS = 2
@@ -261,7 +262,7 @@ def content(table: RouteTable) -> object:
     return (table.groups, table.kv, table.settings, routes(table), table.clusters(), set(table.topics()))
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(150))
 @given(st.lists(EVENTS | HEARTBEATS | FOREIGN | COMMITS | OUTAGES | st.just(Reload()), max_size=30))
 def test_once_all_is_committed_the_view_is_the_table_of_the_folds_rows(steps: list[Step]) -> None:
     world = World()
@@ -273,7 +274,7 @@ def test_once_all_is_committed_the_view_is_the_table_of_the_folds_rows(steps: li
     assert world.view.pending_count == 0
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(150))
 @given(st.lists(EVENTS | COMMITS | st.just(Reload()), max_size=30))
 def test_what_one_server_accepted_shows_at_once_as_the_fold_will_decide(steps: list[Step]) -> None:
     # While nobody else writes and no time passes; heartbeats aside, which the fold may take for a return.
@@ -285,7 +286,7 @@ def test_what_one_server_accepted_shows_at_once_as_the_fold_will_decide(steps: l
         assert content(world.view.table) == content(world.table())
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(150))
 @given(st.lists(EVENTS | FOREIGN | COMMITS | OUTAGES | st.just(Reload()), max_size=20))
 def test_the_view_is_the_committed_table_with_all_that_is_pending_applied_in_order(steps: list[Step]) -> None:
     world = World()

@@ -380,7 +380,7 @@ async def test_a_stopping_server_answers_what_its_last_flush_logs() -> None:
     operator = rig.connect(LOOPBACK)
     send(operator, a_put())
     rig.gateway.begin_stop()
-    rig.connections.close_all("the server stops")
+    await rig.connections.close_all(0)
     assert not operator.is_closing()
 
     await rig.gateway.stop(1)
@@ -396,7 +396,7 @@ async def test_a_stopping_server_without_kafka_answers_that_it_does_not_know() -
     operator = rig.connect(LOOPBACK)
     send(operator, a_put())
     rig.gateway.begin_stop()
-    rig.connections.close_all("the server stops")
+    await rig.connections.close_all(0)
 
     await rig.gateway.stop(0.01)
 

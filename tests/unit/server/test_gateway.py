@@ -385,7 +385,7 @@ async def test_closes_of_a_stopping_server_are_no_deaths() -> None:
     rig.talk()
     rig.ask(rig.connect(), a_registration_request())
     rig.gateway.begin_stop()
-    rig.connections.close_all("the server stops")
+    await rig.connections.close_all(0)
     await rig.gateway.stop(1)
     assert "broker_disconnected" not in rig.publisher.kinds()
 

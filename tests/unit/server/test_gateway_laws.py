@@ -16,6 +16,7 @@ from namesrv_stream.route.reducer import apply
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.server.receipts import NOT_TAKEN
 from tests.support.builders import Log
+from tests.support.examples import examples
 from tests.support.name_server import a_body, a_registration_request, a_topic
 from tests.support.server_rig import Rig, turn
 
@@ -160,7 +161,7 @@ async def play(steps: Sequence[Step]) -> None:
     assert world.rig.view.table.kv == table.kv
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.lists(STEPS, max_size=40))
 def test_changes_are_told_once_and_truly_and_the_view_ends_as_the_log(steps: list[Step]) -> None:
     asyncio.run(play(steps))

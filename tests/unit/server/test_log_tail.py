@@ -31,6 +31,7 @@ from namesrv_stream.route.topic_route import pickup_topic_route
 from namesrv_stream.route.view import RouteView
 from namesrv_stream.server.log_tail import LogTail
 from tests.support.builders import NAME, RW, S1, S2, Log, a_key, a_proof, a_registration, heartbeats_with, over
+from tests.support.examples import examples
 from tests.support.strategies_route import Entry, logs
 
 PLENTY = 1 << 30
@@ -123,7 +124,7 @@ def commit_all(case: Case, view: RouteView) -> None:
         commit(case, view, Commit(log.state.partition, len(log.records)))
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(50))
 @given(cases(UNGUARDED, is_timeless=True))
 def test_while_no_time_passes_the_view_is_what_the_fold_will_say_and_stays_so_with_each_commit(case: Case) -> None:
     expected = content(table_at(case.logs, ends(case.logs)))
@@ -137,7 +138,7 @@ def test_while_no_time_passes_the_view_is_what_the_fold_will_say_and_stays_so_wi
     assert view.pending_count == 0
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(50))
 @given(cases(FAST, is_timeless=False))
 def test_whatever_time_did_the_commits_make_the_view_the_folds_table_exactly(case: Case) -> None:
     view = case.started()
@@ -148,7 +149,7 @@ def test_whatever_time_did_the_commits_make_the_view_the_folds_table_exactly(cas
     assert view.pending_count == 0
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(50))
 @given(cases(FAST, is_timeless=False), st.booleans())
 def test_tables_opened_anew_keep_what_is_still_behind_them(case: Case, is_end: bool) -> None:
     view = case.started()

@@ -10,6 +10,7 @@ from namesrv_stream.remoting.command import RemotingCommand
 from namesrv_stream.remoting.frame import encode_frame
 from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange
 from namesrv_stream.route.events import Origin
+from namesrv_stream.settings import RemotingSettings
 from tests.support.builders import Log, a_registration
 from tests.support.name_server import MASTER, a_broker_header, a_registration_request
 from tests.support.server_rig import MemoryTransport, Rig, turn
@@ -183,3 +184,25 @@ def expiry_of(rig: Rig, name: str) -> list[RouteChange]:
     life = row._replace(kind=ChangeKind.BROKER_LIVE, server_id=None)
     data = row._replace(kind=ChangeKind.BROKER_DATA, server_id=None, broker_addr=None, cluster=None)
     return [data, life, row]
+
+
+# ---- requests in flight ----
+
+
+async def test_operators_changes_that_wait_for_the_log_are_bounded_per_connection() -> None:
+    rig = Rig(limits=RemotingSettings(max_requests_in_flight=3))
+    rig.talk()
+    operator, other = rig.connect("127.0.0.1"), rig.connect("127.0.0.1")
+    for number in range(5):
+        fields = {"namespace": "n", "key": f"k{number}", "value": "v"}
+        receive(operator, encode_frame(RemotingCommand(RequestCode.PUT_KV_CONFIG, opaque=number, ext_fields=fields)))
+    assert [(answer.opaque, answer.code) for answer in operator.answers()] == [
+        (3, ResponseCode.SYSTEM_BUSY),
+        (4, ResponseCode.SYSTEM_BUSY),
+    ]
+    fields = {"namespace": "n", "key": "k", "value": "v"}
+    receive(other, encode_frame(RemotingCommand(RequestCode.PUT_KV_CONFIG, ext_fields=fields)))
+    await turn()
+    rig.publisher.ack()
+    assert sorted(codes(operator)) == [ResponseCode.SUCCESS] * 3 + [ResponseCode.SYSTEM_BUSY] * 2
+    assert codes(other) == [ResponseCode.SUCCESS]

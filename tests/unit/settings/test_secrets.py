@@ -7,11 +7,11 @@ import pytest
 
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.settings import (
-    account_secrets,
     load_settings,
     parse_set_flag,
     passed_through_secrets,
     read_accounts,
+    server_secrets,
     to_toml,
 )
 
@@ -69,7 +69,7 @@ def test_a_child_reads_all_secrets_from_its_environment(conf: Path, tmp_path: Pa
     settings = load_settings(conf, {}).settings
     effective = tmp_path / "effective.toml"
     effective.write_text(to_toml(settings))
-    environ = passed_through_secrets(settings) | account_secrets(settings)
+    environ = passed_through_secrets(settings) | server_secrets(settings)
     assert load_settings(effective, environ).settings == settings
 
 
@@ -82,8 +82,8 @@ def test_a_password_of_digits_stays_a_text_on_its_way_to_a_child(tmp_path: Path)
 
 def test_only_accounts_are_kept_from_other_parts_than_the_server(conf: Path) -> None:
     settings = load_settings(conf, {}).settings
-    assert set(account_secrets(settings).values()) == {f"{_SECRET}-1", f"{_SECRET}-2"}
-    assert not set(account_secrets(settings)) & set(passed_through_secrets(settings))
+    assert set(server_secrets(settings).values()) == {f"{_SECRET}-1", f"{_SECRET}-2"}
+    assert not set(server_secrets(settings)) & set(passed_through_secrets(settings))
 
 
 def test_an_account_in_the_environment_keeps_its_case_and_its_digits() -> None:
@@ -121,8 +121,10 @@ def test_an_empty_secret_is_refused(tmp_path: Path) -> None:
 
 def test_a_file_of_accounts_has_a_line_each(tmp_path: Path) -> None:
     path = _accounts_file(tmp_path, f"# operators\n\n ops = {_SECRET}=x \nother={_SECRET}\n")
-    flags = [parse_set_flag(f"admin.accounts_file={path}"), parse_set_flag("admin.accounts.other=mine")]
-    accounts = read_accounts(load_settings(None, {}, flags).settings.admin)
+    environ = {"NAMESRV_STREAM__ADMIN__ACCOUNTS__other": "mine"}
+    accounts = read_accounts(
+        load_settings(None, environ, [parse_set_flag(f"admin.accounts_file={path}")]).settings.admin
+    )
     assert accounts.secrets == {"ops": f"{_SECRET}=x", "other": "mine"}
     assert accounts.warnings == ()
 

@@ -25,6 +25,7 @@ from namesrv_stream.tables import (
 )
 from tests.support.builders import BEGIN_MS, Log, a_registration
 from tests.support.delta_log import write_commit
+from tests.support.examples import examples
 from tests.support.strategies_route import Entry, logs
 from tests.support.tables import TablesOfLog
 
@@ -40,7 +41,7 @@ def _write(tables: TablesOfLog, entries: list[Entry], *, compact_each: int) -> N
     tables.commit()
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(logs(), st.integers(3, 12))
 def test_state_and_changes_lead_to_the_folds_groups_wherever_it_was_compacted(
     entries: list[Entry], compact_each: int

@@ -5,11 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from namesrv_stream.errors import LogTruncated
+from namesrv_stream.errors import LogTruncated, StateFromNewerVersion
 from namesrv_stream.route.changes import Cause
 from namesrv_stream.route.fold import GroupDict
 from namesrv_stream.route.fold_state import decode_state
 from namesrv_stream.route.group_json import decode_group
+from namesrv_stream.snapshot.table_reader import FoldStateRow
+from namesrv_stream.streaming.compaction import write_route_state
 from namesrv_stream.streaming.start_point import InitialState, checkpoint_offsets, find_start_point
 from namesrv_stream.streaming.topic import TopicExtent
 from tests.support.builders import S1, Log, a_registration
@@ -166,3 +168,14 @@ def test_without_state_and_with_a_cut_log_all_brokers_start_again_at_age_zero(
     log.heard(gone)
     assert log.pass_time(5_001)[0].cause == Cause.EXPIRED
     assert log.alive() == {"10.0.0.1:10911", "10.0.0.3:1"}
+
+
+def test_a_state_of_a_newer_program_is_refused_with_the_way_out_and_nothing_is_removed(tmp_path: Path) -> None:
+    tables = TablesOfLog(tmp_path)
+    tables.log.register(a_registration())
+    tables.commit()
+    write_route_state(tables.settings, {0: FoldStateRow(1, 1_000, b'{"state_version": 99}')})
+    folder = _checkpoint(tables, batches=3, committed=3)
+    with pytest.raises(StateFromNewerVersion, match=r"version 99.*`namesrv-stream rebuild`"):
+        find_start_point(tables.settings, _extent(0, 500))
+    assert folder.exists()

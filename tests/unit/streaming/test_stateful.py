@@ -16,6 +16,7 @@ from namesrv_stream.route.group_json import encode_group
 from namesrv_stream.streaming.stateful import GROUPS_STATE, HOT_STATE, RouteStatefulProcessor
 from namesrv_stream.tables import changes_from_ipc, decode_changes
 from tests.support.builders import BEGIN_MS, S1, Log, a_registration
+from tests.support.examples import examples
 from tests.support.strategies_route import Entry, logs
 
 _INTERVAL_MS = 60_000
@@ -40,7 +41,7 @@ def _log(entries: list[Entry]) -> Log:
     return log
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(logs(), st.integers(0, 30))
 def test_any_log_cut_anywhere_gives_the_folds_rows_and_state(entries: list[Entry], cut: int) -> None:
     log = _log(entries)

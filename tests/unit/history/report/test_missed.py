@@ -18,6 +18,7 @@ from namesrv_stream.history.report.buckets import buckets
 from namesrv_stream.history.report.missed import DayFigures, Heard, day_figures, heard
 from namesrv_stream.snapshot.history_mark import HistoryMark, encode_mark
 from namesrv_stream.tables import HEARTBEAT_MINUTES, HISTORY_SCHEMAS, table_path
+from tests.support.examples import examples
 from tests.support.history_tables import HistoryOfLogs, instant_of
 from tests.support.report_figures import DAY_MS, HOUR_MS, MONDAY_MS, a_session
 from tests.support.tables import TOPIC_ID, settings_in
@@ -117,7 +118,7 @@ def test_a_first_hearing_has_no_gap() -> None:
     assert sums(day([a_minute(0, None)])) == (0, 0, None)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(
     st.lists(
         st.tuples(st.integers(0, 239), st.integers(1, 200_000)), min_size=1, max_size=40, unique_by=lambda g: g[0]

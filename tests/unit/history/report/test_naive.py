@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from namesrv_stream.history.report.by_piece import by_piece
 from namesrv_stream.history.sessions import Session
+from tests.support.examples import examples
 from tests.support.report_figures import HOUR_MS, MONDAY_MS, a_session, figures_of
 
 _BEGIN, _END = -10, 40  # hours about the time asked about, which has 30
@@ -73,7 +74,7 @@ def absences_of(sessions: Sequence[Session], until_ms: int) -> list[tuple[int, i
     return [(begin, next((h for h in hours if h > begin and is_up(sessions, h)), None)) for begin in begins]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(lives())
 def test_figures_are_what_counting_hours_says(sessions: list[Session]) -> None:
     since_ms, until_ms = MONDAY_MS, MONDAY_MS + 30 * HOUR_MS
@@ -99,7 +100,7 @@ def test_figures_are_what_counting_hours_says(sessions: list[Session]) -> None:
     assert sum(e.count for e in found.endings) == sum(f.downs for f in found.flapping.values()) == len(ended)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(lives())
 def test_hours_are_what_looking_at_each_says(sessions: list[Session]) -> None:
     since_ms, until_ms = MONDAY_MS, MONDAY_MS + 30 * HOUR_MS
@@ -118,7 +119,7 @@ def test_hours_are_what_looking_at_each_says(sessions: list[Session]) -> None:
             assert share is None if not own else share == pytest.approx(up / len(own))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(lives())
 def test_a_cluster_is_dark_in_the_hours_in_which_none_is_up(sessions: list[Session]) -> None:
     since_ms, until_ms = MONDAY_MS, MONDAY_MS + 30 * HOUR_MS

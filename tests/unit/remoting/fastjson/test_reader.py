@@ -16,6 +16,7 @@ from namesrv_stream.remoting.fastjson import (
     loads_lenient,
     loads_written,
 )
+from tests.support.examples import examples
 from tests.support.strategies_remoting import mutations
 from tests.vectors.captured import captured_frames
 
@@ -194,7 +195,7 @@ def test_every_captured_json_body_is_read_alike_by_both_readers() -> None:
     assert read == 181
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(value=JSON_VALUES)
 def test_json_is_read_as_python_does(value: Any) -> None:
     text = json.dumps(value)
@@ -203,7 +204,7 @@ def test_json_is_read_as_python_does(value: Any) -> None:
     assert _same(loads_lenient(text), value)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(value=FASTJSON_VALUES)
 def test_what_the_writer_writes_is_read(value: Any) -> None:
     written = dumps_legacy(value)
@@ -211,7 +212,7 @@ def test_what_the_writer_writes_is_read(value: Any) -> None:
     assert loads(written) == loads_lenient(written) == _with_text_keys(value)
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(data=mutations(FASTJSON_VALUES.map(dumps_legacy)))
 def test_only_a_value_error_escapes_from_damaged_text(data: bytes) -> None:
     with suppress(ValueError):
@@ -220,7 +221,7 @@ def test_only_a_value_error_escapes_from_damaged_text(data: bytes) -> None:
         loads_lenient(data)
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(text=st.text(alphabet="{}[]:,'\"\\/*$refa.01-eE \n\ufeff", max_size=40))
 def test_only_a_value_error_escapes_from_any_text(text: str) -> None:
     with suppress(ValueError):

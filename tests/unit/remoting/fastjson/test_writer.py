@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from namesrv_stream.remoting.codes import V4_9_4, RequestCode
 from namesrv_stream.remoting.command import RemotingCommand
 from namesrv_stream.remoting.fastjson import JavaMap, dumps_legacy, dumps_strict, loads, quote_legacy, quote_strict
+from tests.support.examples import examples
 from tests.vectors.captured import captured_exchanges, captured_frames
 
 ROUTE = {
@@ -192,7 +193,7 @@ def test_captured_registrations_are_written_byte_for_byte() -> None:
     assert [text for text in texts if dumps_legacy(_as_java_has_it(loads(text))) != text] == []
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(text=st.text(alphabet=st.characters(), max_size=12))
 def test_both_forms_read_back_as_what_was_written(text: str) -> None:
     expected = text.encode("utf-8", "replace").decode()
@@ -202,7 +203,7 @@ def test_both_forms_read_back_as_what_was_written(text: str) -> None:
         assert json.loads(dumps_strict({text: [text]})) == {text: [text]}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(text=st.text(alphabet=st.characters(max_codepoint=0x2100), max_size=12), number=st.integers(-(2**70), 2**70))
 def test_the_fast_way_writes_what_the_slow_way_writes(text: str, number: int) -> None:
     value = {text: [text, number, True, (text,)]}

@@ -30,6 +30,7 @@ from namesrv_stream.server.changes.position import Position, generation_of, pars
 from namesrv_stream.server.steps import Steps
 from namesrv_stream.snapshot import StoredChanges
 from tests.support.builders import RW, S1, a_registration
+from tests.support.examples import examples
 from tests.support.tables import TablesOfLog
 
 ALL = parse_choice({"kind": "*"})
@@ -154,7 +155,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(STEPS, st.integers(1, 60), st.integers(1, 3_000))
 def test_what_a_follower_has_folded_is_what_its_server_has(
     steps: list[tuple[str, int, int]], kept_rows: int, piece_bytes: int

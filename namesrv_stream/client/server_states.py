@@ -17,8 +17,19 @@ from pydantic import TypeAdapter, ValidationError
 from namesrv_stream.errors import ConfigError, NamesrvStreamError, PrerequisiteMissing
 
 _TIMEOUT_S: Final = 10.0
+#: Of one answer; rows of a broker of 70,000 topics are some megabytes.
+_MOST_BYTES: Final = 256 << 20
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """Whoever was named is asked, and nobody else: an answer must not lead us anywhere."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
 # No proxy: name servers are next door.
-_OPENER: Final = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+_OPENER: Final = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirect())
 
 _Answer = TypeVar("_Answer")
 
@@ -132,17 +143,29 @@ async def get(url: str, path: str, answer: type[_Answer], **query: str | int) ->
         BadAnswer: Not one of our servers, or an older one.
     """
     full = path + (f"?{urlencode(query)}" if query else "")
-    body = await asyncio.to_thread(_get, url, full)
+    return await asyncio.to_thread(ask, url, full, answer)
+
+
+def ask(
+    url: str, path: str, answer: type[_Answer], *, timeout_s: float = _TIMEOUT_S, most_bytes: int = _MOST_BYTES
+) -> _Answer:
+    """The same; blocks.
+
+    Raises:
+        ServerUnreachable: No answer.
+        BadAnswer: Not one of our servers, an older one, or too long an answer.
+    """
+    body = _get(url, path, timeout_s, most_bytes)
     try:
         return TypeAdapter(answer).validate_json(body)
     except ValidationError:
         raise BadAnswer(url, path, "something else than expected") from None
 
 
-def _get(url: str, path: str) -> bytes:
+def _get(url: str, path: str, timeout_s: float, most_bytes: int) -> bytes:
     try:
-        with _OPENER.open(url + path, timeout=_TIMEOUT_S) as answer:
-            return bytes(answer.read())
+        with _OPENER.open(url + path, timeout=timeout_s) as answer:
+            body = bytes(answer.read(most_bytes + 1))
     except urllib.error.HTTPError as error:
         with error:
             raise BadAnswer(url, path, str(error.code)) from None
@@ -151,3 +174,6 @@ def _get(url: str, path: str) -> bytes:
         raise ServerUnreachable(url, str(reason)) from None
     except http.client.HTTPException as error:
         raise BadAnswer(url, path, f"no HTTP ({type(error).__name__})") from None
+    if len(body) > most_bytes:
+        raise BadAnswer(url, path, f"more than {most_bytes} bytes")
+    return body

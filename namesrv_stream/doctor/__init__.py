@@ -1,0 +1,1 @@
+"""Looks a set-up over, from Java to the tables, and says what to do about what is wrong. It changes nothing."""

@@ -1,0 +1,136 @@
+"""The machine: Java, jars, memory, open files, disk, clock."""
+
+import ctypes
+import os
+import resource
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from namesrv_stream.doctor.finding import Finding, fault, fine, note, warning
+from namesrv_stream.errors import PrerequisiteMissing
+from namesrv_stream.prerequisites import find_java, require_jars
+from namesrv_stream.settings import Settings
+
+_MIB: Final = 1 << 20
+_GIB: Final = 1 << 30
+#: A Python process with Arrow and Delta loaded; the server with 1,000 brokers and 20,000 topics.
+_PYTHON_BYTES: Final = 250 * _MIB
+#: What a JVM takes beside its heap, as measured for the job.
+_JVM_EXTRA_BYTES: Final = 400 * _MIB
+_LOW_DISK_BYTES: Final = 5 * _GIB
+_NO_DISK_BYTES: Final = 512 * _MIB
+#: Files beside connections: jars, tables, Kafka.
+_OTHER_FILES: Final = 512
+#: ``adjtimex`` returns this where the kernel believes the clock to be wrong (TIME_ERROR of sys/timex.h).
+_TIME_ERROR: Final = 5
+_TIMEX_BYTES: Final = 512  # struct timex has 208 on 64 bits
+
+
+def java_and_jars(settings: Settings) -> Iterator[Finding]:
+    """What has to be installed."""
+    try:
+        yield fine("Java", str(find_java()))
+    except PrerequisiteMissing as missing:
+        yield fault("Java", missing.name, missing.remedy)
+    jars = settings.jars
+    wanted = [
+        ("Spark's jars", jars.spark_dir, ("spark-sql-kafka-*.jar", "delta-spark_*.jar"), "jars.spark_dir", "jars"),
+        ("Kafka's jars", jars.kafka_dir, ("kafka_2.13-*.jar",), "jars.kafka_dir", "kafka"),
+    ]
+    for area, folder, names, key, pom in wanted if settings.is_kafka_embedded else wanted[:1]:
+        try:
+            for name in names:
+                require_jars(folder, name, key, f"conf/{pom}/pom.xml")
+        except PrerequisiteMissing as missing:
+            yield fault(area, missing.name, missing.remedy)
+        else:
+            yield fine(area, str(folder))
+
+
+def memory(settings: Settings) -> Finding:
+    """Whether all that ``up`` starts fits: heaps, what JVMs take beside them, our own processes."""
+    heaps = [settings.streaming.driver_memory]
+    heaps += [settings.history.driver_memory] if settings.history.enabled else []
+    heaps += [settings.embedded_kafka.heap] if settings.is_kafka_embedded else []
+    wanted = sum(_bytes(heap) + _JVM_EXTRA_BYTES for heap in heaps) + 3 * _PYTHON_BYTES
+    there = _total_memory_bytes()
+    text = f"{wanted / _GIB:.1f} GiB for all of `up` at most, of {there / _GIB:.1f} GiB"
+    if wanted > there:
+        return warning("memory", text, "lower streaming.driver_memory, history.driver_memory, embedded_kafka.heap")
+    return fine("memory", text)
+
+
+def _bytes(heap: str) -> int:
+    return int(heap[:-1]) * (_GIB if heap.endswith("g") else _MIB)
+
+
+def _total_memory_bytes() -> int:
+    """Of the machine, or of the control group that this process is in where that allows less."""
+    there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    for limit in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        try:
+            text = Path(limit).read_text(encoding="ascii").strip()
+        except OSError:
+            continue
+        if text.isdecimal():
+            there = min(there, int(text))
+    return there
+
+
+def open_files(settings: Settings) -> Finding:
+    """Whether as many connections as are allowed can be open at once."""
+    allowed, highest = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = settings.remoting.max_connections + settings.http.max_connections + _OTHER_FILES
+    text = f"{allowed} allowed, {wanted} needed for remoting.max_connections and http.max_connections"
+    if allowed in (resource.RLIM_INFINITY, -1) or allowed >= wanted:
+        return fine("open files", text)
+    if highest == resource.RLIM_INFINITY or highest >= wanted:
+        return warning("open files", text, f"`ulimit -n {wanted}` before the start; LimitNOFILE={wanted} in systemd")
+    return warning("open files", text, f"raise the hard limit of {highest}, or lower remoting.max_connections")
+
+
+def disk(settings: Settings) -> Iterator[Finding]:
+    """Whether the directories can be written, and how much room there is."""
+    for key, folder in _folders(settings).items():
+        there = _nearest(folder)
+        if not os.access(there, os.W_OK | os.X_OK):
+            yield fault("disk", f"{key} = {folder}: {there} cannot be written", f"chown it, or set {key}")
+            continue
+        free = shutil.disk_usage(there).free
+        text = f"{key} = {folder}: {free / _GIB:.1f} GiB free"
+        if free < _NO_DISK_BYTES:
+            yield fault("disk", text, f"make room: the log and the tables grow; or set {key}")
+        elif free < _LOW_DISK_BYTES:
+            yield warning("disk", text, f"make room, or set {key}")
+        else:
+            yield fine("disk", text)
+
+
+def _folders(settings: Settings) -> dict[str, Path]:
+    data = settings.data
+    return {"data.dir": data.dir, "data.tables": data.tables_dir} if data.tables else {"data.dir": data.dir}
+
+
+def _nearest(folder: Path) -> Path:
+    """The folder, or where it would be made."""
+    return next(f for f in (folder.absolute(), *folder.absolute().parents) if f.exists())
+
+
+def clock_sync() -> Finding:
+    """Whether this machine's clock is kept right by anything, as the kernel sees it."""
+    remedy = (
+        "run chrony or systemd-timesyncd: report times and --as-of are by clocks, expiry is not (it counts the log's)"
+    )
+    try:
+        state = ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES))
+    except (AttributeError, OSError):
+        return note("clock", "this system does not say whether it is kept right")
+    if state < 0:
+        return note("clock", "this system does not say whether it is kept right")
+    if state == _TIME_ERROR:
+        return note(
+            "clock", "nothing keeps it right, as far as the kernel knows (in a container it may not know)", remedy
+        )
+    return fine("clock", "kept right by NTP, says the kernel")

@@ -1,0 +1,114 @@
+"""What runs on this data directory, whether the servers are ready, and whether the rest finds its ports free."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from namesrv_stream.doctor.asking import Asked, ask
+from namesrv_stream.doctor.finding import Finding, fault, fine, note, warning
+from namesrv_stream.errors import ConfigError
+from namesrv_stream.ports import require_free
+from namesrv_stream.run_files import read_run_file
+from namesrv_stream.settings import Settings
+
+_PARTS: Final = ("kafka", "job", "history-job", "serve")
+#: Words of the command lines of our processes: `python -m namesrv_stream`, the console script, the embedded Kafka.
+_OURS: Final = frozenset({b"namesrv_stream", b"namesrv-stream", b"kafka.Kafka"})
+#: An answer says its time in whole seconds.
+_SKEW_WARNED_MS: Final = 2_000
+
+
+def running(settings: Settings) -> dict[str, dict[str, str | int]]:
+    """The parts that run on this data directory: name → what their run file says."""
+    found = {part: read_run_file(settings.data.run_dir / f"{part}.json") for part in _PARTS}
+    return {part: facts for part, facts in found.items() if facts is not None and _is_alive(facts)}
+
+
+def _is_alive(facts: dict[str, str | int]) -> bool:
+    """Whether a process of ours has that id still: ids are given again."""
+    try:
+        words = Path(f"/proc/{facts.get('pid')}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return not _OURS.isdisjoint(word.rpartition(b"/")[2] for word in words)
+
+
+def processes(settings: Settings) -> Iterator[Finding]:
+    """Who runs here, and who does not though others do."""
+    here = running(settings)
+    if not here:
+        yield note("processes", f"none of ours runs on {settings.data.dir}")
+        return
+    yield fine("processes", ", ".join(f"{part} (pid {facts['pid']})" for part, facts in here.items()))
+    if "serve" in here and "job" not in here:
+        remedy = "wait, where it has just been started; else start it: namesrv-stream job (its log: DATA/logs/job.log)"
+        yield warning(
+            "processes", "no job is ready on this data directory: routes get no older, but no broker expires", remedy
+        )
+
+
+def ports(settings: Settings) -> Iterator[Finding]:
+    """Ports that parts which do not run here will want."""
+    here = running(settings)
+    wanted = {"remoting": "serve", "http": "serve"} | (
+        {"embedded_kafka": "kafka"} if settings.is_kafka_embedded else {}
+    )
+    for section, part in wanted.items():
+        table = getattr(settings, section)
+        area = f"{section} port"
+        if part in here:
+            yield fine(area, str(here[part].get("kafka" if part == "kafka" else section, table.listen_port)))
+        elif table.listen_port == 0:
+            yield fine(area, "any free one")
+        else:
+            yield _port(area, section, table.listen_host, table.listen_port)
+
+
+def _port(area: str, section: str, host: str, port: int) -> Finding:
+    try:
+        require_free(host, port, section)
+    except ConfigError as error:
+        remedy = f"end who listens there (`ss -ltnp 'sport = :{port}'`), or set {section}.listen_port"
+        if error.key.endswith("listen_host"):
+            remedy = f"set {error.key} to an address of this machine (`ip address`), or to 0.0.0.0"
+        return fault(area, f"{error.key}: {error.reason}", remedy)
+    return fine(area, f"{host}:{port} is free")
+
+
+def servers(settings: Settings, urls: tuple[str, ...]) -> Iterator[Finding]:
+    """Each server: whether it answers, is ready, and has this machine's time."""
+    here = running(settings).get("serve", {}).get("http")
+    for url in (*urls, *((f"http://{here}",) if here and not urls else ())):
+        asked = ask(url)
+        if asked.reason:
+            yield fault(
+                f"server {url}",
+                asked.reason,
+                "start it, or see its log; http.listen_host must be an address reachable from here",
+            )
+            continue
+        yield _readiness(f"server {url}", asked)
+        if asked.ahead_ms is not None and abs(asked.ahead_ms) > _SKEW_WARNED_MS:
+            way = "ahead of" if asked.ahead_ms > 0 else "behind"
+            yield warning(
+                f"server {url}",
+                f"its clock is {abs(asked.ahead_ms) / 1000:.0f} s {way} this machine's",
+                "run NTP on both",
+            )
+
+
+def _readiness(area: str, asked: Asked) -> Finding:
+    try:
+        answer: dict[str, Any] = orjson.loads(asked.body)
+        ready, reasons = bool(answer["ready"]), "; ".join(map(str, answer["reasons"]))
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        return fault(area, "what answers there is no namesrv-stream server", "correct the address")
+    if not ready:
+        return fault(area, f"not ready: {reasons}", "docs/operations.md has a run book for each reason")
+    return (
+        warning(area, f"ready, but: {reasons}", "docs/operations.md has a run book for each")
+        if reasons
+        else fine(area, "ready")
+    )

@@ -1,0 +1,95 @@
+"""The tables: can this version read them, are they of this log, and how far are they behind it."""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from namesrv_stream.doctor.finding import Finding, fault, fine, note, warning
+from namesrv_stream.errors import NamesrvStreamError, StateFromNewerVersion
+from namesrv_stream.history.stored_table import StoredTable
+from namesrv_stream.kafka.inspection import InspectedLog
+from namesrv_stream.route.fold_state import decode_state
+from namesrv_stream.settings import Settings
+from namesrv_stream.snapshot.table_reader import UNREADABLE, TableRows, read_tables
+from namesrv_stream.tables import HISTORY_SCHEMAS, ROUTE_CHANGES, ROUTE_STATE
+
+_AREA: Final = "tables"
+_REBUILD: Final = "stop the job, `namesrv-stream rebuild`, start it again"
+#: Some seconds of a busy fleet.
+_BEHIND_RECORDS: Final = 20_000
+
+
+def route_tables(settings: Settings, log: InspectedLog | None) -> Iterator[Finding]:
+    """The two tables that servers start from, and the fold's state in them."""
+    folder = settings.data.tables_dir
+    try:
+        rows = read_tables(folder)
+    except UNREADABLE as error:
+        yield fault(_AREA, " ".join(str(error).split())[:300], _REBUILD)
+        return
+    if rows.version < 0:
+        yield note(_AREA, f"there is no {ROUTE_CHANGES} in {folder}: the job's first start makes it")
+        return
+    for partition, state in rows.fold_states.items():
+        try:
+            decode_state(state.content)
+        except (StateFromNewerVersion, ValueError, KeyError, TypeError) as error:
+            text = f"{ROUTE_STATE}: the fold's state of partition {partition} cannot be read: {error}"
+            yield fault(_AREA, text, _REBUILD)
+            return
+    where = f"{ROUTE_CHANGES} at version {rows.version}, {rows.live.num_rows} live rows"
+    yield fine(_AREA, f"{where} in {ROUTE_STATE}, in {folder}")
+    if log is not None and log.events is not None:
+        yield from _against(log, log.events.topic_id, rows)
+
+
+def _against(log: InspectedLog, topic_id: str, rows: TableRows) -> Iterator[Finding]:
+    area = "tables and log"
+    if rows.topic_id != topic_id:
+        text = (
+            f"the tables are of topic {rows.topic_id}, Kafka's has the id {topic_id}: it was made anew, or is another"
+        )
+        yield fault(area, text, f"correct kafka.bootstrap_servers or data.dir; or {_REBUILD} --accept-loss")
+        return
+    removed = {p: first for p, first in log.earliest.items() if rows.next_offsets.get(p, 0) < first}
+    if removed:
+        text = f"Kafka removed records before they were folded: {_places(rows.next_offsets, removed)}"
+        yield fault(
+            area, text, "stop the job, `namesrv-stream rebuild --accept-loss`; kafka.retention_ms was too short"
+        )
+        return
+    ahead = {p: end for p, end in log.end.items() if rows.next_offsets.get(p, 0) > end}
+    if ahead:
+        text = f"Kafka has lost records that were folded: {_places(rows.next_offsets, ahead)}"
+        yield fault(area, text, "bring its log back; or stop the job, `namesrv-stream rebuild --accept-loss`")
+        return
+    behind = sum(end - rows.next_offsets.get(p, 0) for p, end in log.end.items())
+    if behind > _BEHIND_RECORDS:
+        yield warning(
+            area, f"{behind} records are not folded yet", "does the job run, and keep up? see DATA/logs/job.log"
+        )
+    else:
+        yield fine(area, f"one topic, {behind} records not folded yet")
+
+
+def _places(reached: Mapping[int, int], limits: Mapping[int, int]) -> str:
+    return ", ".join(f"partition {p} is folded to {reached.get(p, 0)}, Kafka's is {at}" for p, at in limits.items())
+
+
+def history_tables(settings: Settings) -> Iterator[Finding]:
+    """The tables of the history, where there are any."""
+    found = []
+    for name, schema in HISTORY_SCHEMAS.items():
+        try:
+            table = StoredTable.open(settings.data.tables_dir, name, schema)
+        except NamesrvStreamError as error:
+            remedy = "upgrade this program if a newer one wrote it; else move that folder away: it is written anew"
+            yield fault("history", str(error), remedy)
+            return
+        if table is not None:
+            found.append((name, table.files))
+    if found:
+        yield fine("history", ", ".join(f"{name} ({files} files)" for name, files in found))
+    elif settings.history.enabled:
+        yield note("history", "no tables yet: `up` or `namesrv-stream history-job` writes them")
+    else:
+        yield note("history", "history.enabled is false: route --as-of, history and report have nothing to read")

@@ -1,0 +1,127 @@
+"""Every broker process, for people: who hears it, how old its last heartbeat is, and why it is gone if it is."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Literal, NamedTuple
+
+from namesrv_stream.route.changes import RouteChange
+from namesrv_stream.route.group import BrokerGroup
+from namesrv_stream.route.hold import Hold
+from namesrv_stream.route.lease import LeaseKey
+from namesrv_stream.route.settings import FoldSettings, effective_texts
+from namesrv_stream.route.view import RouteView
+from namesrv_stream.server.gateway import Gateway
+from namesrv_stream.server.story import Story
+
+State = Literal["alive", "held", "ended"]
+
+
+class Broker(NamedTuple):
+    """A broker process.
+
+    Attributes:
+        broker_id: None where another address has taken its place, or nobody knows.
+        timeout_ms: As it asked; None for the default.
+        expires_after_ms: The timeout that it is measured by, milliseconds of observed time.
+        age_ms: For how long this server has not heard it, by the time for which it could listen; None where it has not
+            heard it since its own start, and where the broker is gone.
+        servers: That hear it.
+        held: Why it is kept where it would be gone.
+        ended: Why and when it went; None while it is live.
+        replaced_by: Of one that went: the address that has its brokerId now; None where nobody has.
+    """
+
+    key: LeaseKey
+    broker_id: int | None
+    timeout_ms: int | None
+    expires_after_ms: int
+    age_ms: int | None
+    servers: tuple[str, ...]
+    held: Hold | None = None
+    ended: RouteChange | None = None
+    replaced_by: str | None = None
+
+    @property
+    def state(self) -> State:
+        if self.ended is not None:
+            return "ended"
+        return "held" if self.held else "alive"
+
+    def as_json(self) -> dict[str, Any]:
+        ended = self.ended
+        return {
+            "cluster": self.key.live_key.cluster,
+            "broker_name": self.key.broker_name,
+            "broker_id": self.broker_id,
+            "broker_addr": self.key.live_key.broker_addr,
+            "state": self.state,
+            "timeout_ms": self.timeout_ms,
+            "expires_after_ms": self.expires_after_ms,
+            "age_ms": self.age_ms,
+            "servers": list(self.servers),
+            "held": self.held._asdict() if self.held else None,
+            "ended": None
+            if ended is None
+            else {
+                **{"at_ms": ended.at_ms, "cause": ended.cause, "detail": ended.detail},
+                **{"partition": ended.partition, "offset": ended.offset},
+                "replaced_by": self.replaced_by,
+            },
+        }
+
+
+class Fleet:
+    """Belongs to one event loop.
+
+    Args:
+        view: What the server answers from.
+        gateway: Which hears brokers.
+        story: Which knows those that went.
+    """
+
+    def __init__(self, view: RouteView, gateway: Gateway, story: Story) -> None:
+        self._view = view
+        self._gateway = gateway
+        self._story = story
+
+    def settings(self) -> FoldSettings:
+        """That hold now."""
+        return FoldSettings().with_texts(effective_texts(self._view.table.settings))
+
+    def reader(self) -> Callable[[BrokerGroup], Iterator[Broker]]:
+        """Reads live processes out of groups, by this moment's settings, holds and time."""
+        settings, held = self.settings(), dict(self._view.table.held)
+        hearings, observed_ms = self._gateway.hearings, self._gateway.observed_ms
+
+        def read(group: BrokerGroup) -> Iterator[Broker]:
+            ids = {addr: broker_id for broker_id, addr in sorted(group.broker_addrs.items(), reverse=True)}
+            for live_key, live in sorted(group.lives.items()):
+                key = LeaseKey(group.broker_name, live_key)
+                yield Broker(
+                    key,
+                    ids.get(live_key.broker_addr),
+                    live.timeout_ms,
+                    settings.effective_timeout_ms(live.timeout_ms),
+                    hearings.age_ms(key, observed_ms),
+                    tuple(sorted(live.holders)),
+                    held.get(key),
+                )
+
+        return read
+
+    async def ended(self) -> list[Broker]:
+        """Those that went within the last day and have not come back, the newest first."""
+        await self._story.begin(self._view.next_offsets)
+        self._story.drop_old()
+        settings, table = self.settings(), self._view.table
+        found = []
+        for key, change in reversed(self._story.ended.items()):
+            group = table.groups.get(key.broker_name)
+            if group is not None and key.live_key in group.lives:
+                continue  # it has just come back, and the fold has not said so yet
+            registration = group.registrations.get(key.live_key) if group else None
+            asked_ms = registration.read().timeout_ms if registration else None
+            broker_id = registration.broker_id if registration and change.broker_id is None else change.broker_id
+            expires_ms = settings.effective_timeout_ms(asked_ms)
+            replaced_by = group.broker_addrs.get(broker_id) if group and broker_id is not None else None
+            found.append(Broker(key, broker_id, asked_ms, expires_ms, None, (), None, change, replaced_by))
+        return found

@@ -1,0 +1,60 @@
+"""When this server last heard each broker, by the time for which it could listen: what its brokers' age is made of.
+
+The log has every heartbeat, the tables have none (they hold what changes), so only the server that hears a broker can
+tell its age at any moment. It counts as the fold does: on the server's observed time, which stands still while the
+server cannot listen, and from zero again when Kafka takes its records after it did not (DESIGN §2.1).
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from namesrv_stream.route.changes import ChangeKind, RouteChange
+from namesrv_stream.route.events import AcceptedEvent, BrokerHeartbeat, BrokerRegistered
+from namesrv_stream.route.lease import LeaseKey
+from namesrv_stream.route.model import LiveKey
+
+
+class Hearings:
+    """Belongs to one event loop.
+
+    Attributes:
+        began_ms: Observed time from which on brokers age: that of the last time that Kafka began to take records.
+    """
+
+    def __init__(self) -> None:
+        self.began_ms = 0
+        self._heard_ms: dict[LeaseKey, int] = {}
+
+    def take_in(self, event: AcceptedEvent, observed_ms: int) -> None:
+        """Any event that this server accepted, at its observed time."""
+        kind = type(event)
+        if kind is BrokerHeartbeat:
+            self._heard_ms[LeaseKey(event.broker_name, event.live_key)] = observed_ms  # type: ignore[union-attr]
+        elif kind is BrokerRegistered:
+            registration = event.registration  # type: ignore[union-attr]
+            self._heard_ms[LeaseKey(registration.broker_name, registration.live_key)] = observed_ms
+
+    def begin(self, observed_ms: int) -> None:
+        """Kafka takes this server's records: its brokers age from here, whatever was before."""
+        self.began_ms = observed_ms
+
+    def committed(self, changes: Iterable[RouteChange], is_live: Callable[[LeaseKey], bool]) -> None:
+        """Forget brokers that went, and have not come again meanwhile."""
+        for change in changes:
+            if change.kind == _BROKER_LIVE and change.gone:
+                key = lease_key(change)
+                if key in self._heard_ms and not is_live(key):
+                    del self._heard_ms[key]
+
+    def age_ms(self, key: LeaseKey, observed_ms: int) -> int | None:
+        """For how long the broker was not heard here; None where this server has not heard it since its start."""
+        heard_ms = self._heard_ms.get(key)
+        return None if heard_ms is None else observed_ms - max(heard_ms, self.began_ms)
+
+
+_BROKER_LIVE: Final = ChangeKind.BROKER_LIVE
+
+
+def lease_key(change: RouteChange) -> LeaseKey:
+    """The broker process that a row is about."""
+    return LeaseKey(change.broker_name or "", LiveKey(change.cluster or "", change.broker_addr or ""))

@@ -1,0 +1,233 @@
+"""The console's endpoints: the page, its parts by themselves, and its few static files.
+
+Everything is made here, escaped by the templates; the script of the page fetches parts again and puts them in the place
+of the old ones. So there is one way in which a thing is shown, and the page works without the script.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any, Final
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from namesrv_stream import __version__
+from namesrv_stream.clock import Clock
+from namesrv_stream.processor.name_server import NameServer
+from namesrv_stream.server.changes.feed import ChangeFeed
+from namesrv_stream.server.fleet import Fleet
+from namesrv_stream.server.http.conditional import conditional
+from namesrv_stream.server.http.console.cards import cards
+from namesrv_stream.server.http.console.look import Look, Looker
+from namesrv_stream.server.http.console.other_servers import OtherServers
+from namesrv_stream.server.http.console.past import Past
+from namesrv_stream.server.http.console.pipeline import pipeline
+from namesrv_stream.server.http.console.question import SHOWN, Question, parse_question
+from namesrv_stream.server.http.console.route_diff import route_diff
+from namesrv_stream.server.http.console.summary import summary
+from namesrv_stream.server.http.console.timeline import timeline
+from namesrv_stream.server.http.console.words import clock_time, cut, plain, told
+from namesrv_stream.server.http.health_page import HealthPage
+from namesrv_stream.server.http.problems import Problem
+from namesrv_stream.server.past_routes import PastRoutes
+from namesrv_stream.server.served_state import ServedState
+from namesrv_stream.server.server_figures import ServerFigures
+from namesrv_stream.server.steps import Steps
+from namesrv_stream.server.story import Story
+from namesrv_stream.settings import Settings
+
+PARTS: Final = ("summary", "brokers", "route", "timeline", "pipeline", "servers", "what-if")
+#: Not part of the page as it comes: other servers and the history take their time.
+_LATER: Final = ("servers", "what-if")
+_STATIC: Final = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+_HTML: Final = "text/html"
+#: No script or style but our files, nothing from elsewhere, in nobody's frame.
+HEADERS: Final = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleSources:
+    """Where the console has what it shows from."""
+
+    server: NameServer
+    state: ServedState
+    fleet: Fleet
+    story: Story
+    feed: ChangeFeed
+    figures: ServerFigures
+    health: HealthPage
+    past_routes: PastRoutes
+    clock: Clock
+    settings: Settings
+
+
+class ConsolePage:
+    """Endpoints; of one event loop.
+
+    Args:
+        sources: Where it has what it shows from.
+        steps: Shared by all that is long.
+    """
+
+    def __init__(self, sources: ConsoleSources, steps: Steps) -> None:
+        self._from = sources
+        self._steps = steps
+        self._looker = Looker(sources.server.view, sources.fleet, steps, sources.clock)
+        self._others = OtherServers(sources.settings.http.console_servers, sources.state, sources.clock)
+        self._past = Past(sources.settings, sources.clock)
+        self._loading = asyncio.Lock()
+        self._templates: dict[str, Template] | None = None
+        self._static = _read_static()
+        self._makers = {
+            "summary": self._summary,
+            "brokers": self._brokers,
+            "route": self._route,
+            "timeline": self._timeline,
+            "pipeline": self._pipeline,
+            "servers": self._servers,
+            "what-if": self._what_if,
+        }
+
+    async def page(self, request: Request) -> Response:
+        """All of it."""
+        question = parse_question(request.query_params)
+        parts = [name for name in PARTS if name not in _LATER or (name == "what-if" and question.past)]
+        position = self._from.feed.end.token()  # before all that is shown: what comes behind it is shown again
+        shown = {name.replace("-", "_"): await self._makers[name](question) for name in parts}
+        later = [name for name in PARTS if name not in parts]
+        return await self._answer("page", question, shown | {"position": position, "later": later})
+
+    async def part(self, request: Request) -> Response:
+        """One part, as it is within the page."""
+        name = request.path_params["part"]
+        if name not in self._makers:
+            raise Problem(404, f"no part {name}: there are {', '.join(PARTS)}")
+        question = parse_question(request.query_params)
+        shown = await self._makers[name](question)
+        return await self._answer(name, question, {name.replace("-", "_"): shown})
+
+    async def static(self, request: Request) -> Response:
+        """A file of the page."""
+        found = self._static.get(request.path_params["name"])
+        if found is None:
+            raise Problem(404, f"no file {request.path_params['name']}")
+        body, media_type = found
+        answer = conditional(request, body, media_type)
+        answer.headers["Cross-Origin-Resource-Policy"] = "same-origin"
+        return answer
+
+    async def _answer(self, name: str, question: Question, shown: Mapping[str, Any]) -> Response:
+        templates = await self._loaded()
+        made = templates[name].generate(
+            **shown,
+            q=question,
+            version=__version__,
+            server_id=self._from.state.server_id,
+            now=clock_time(self._from.clock.now_ms()),
+        )
+
+        async def stream() -> AsyncIterator[bytes]:
+            async for some in self._steps.lists(made):
+                yield "".join(some).encode("utf-8", "replace")
+
+        return StreamingResponse(stream(), media_type=_HTML, headers=HEADERS)
+
+    async def _loaded(self) -> dict[str, Template]:
+        """All templates, compiled by the first who asks, on a thread: that takes some tens of milliseconds."""
+        async with self._loading:
+            if self._templates is None:
+                self._templates = await asyncio.to_thread(_load_templates)
+            return self._templates
+
+    # ---- parts ----
+
+    async def _summary(self, _: Question) -> dict[str, Any]:
+        return summary(self._from.figures, await self._looker.look(), self._from.health.parts())
+
+    async def _brokers(self, question: Question) -> dict[str, Any]:
+        look = await self._looker.look()
+        picked, total = await self._looker.pick(look, question, SHOWN[question.shown])
+        story, clock = self._from.story, self._from.clock
+        return await cards(picked, total, look, question, story=story, clock=clock, steps=self._steps)
+
+    async def _timeline(self, question: Question) -> dict[str, Any]:
+        await self._from.story.begin(self._from.server.view.next_offsets)
+        return timeline(self._from.story, question, self._from.clock)
+
+    async def _pipeline(self, _: Question) -> dict[str, Any]:
+        return pipeline(self._from.figures, self._from.health.parts(), self._from.clock)
+
+    async def _servers(self, _: Question) -> dict[str, Any]:
+        return await self._others.compared()
+
+    async def _what_if(self, question: Question) -> dict[str, Any]:
+        look: Look = await self._looker.look()
+        return await self._past.what_if(question.past, self._from.fleet.settings(), look)
+
+    async def _route(self, question: Question) -> dict[str, Any]:
+        shown: dict[str, Any] = {"lines": [], "found": False, "before": None, "problem": "", "notes": []}
+        if not question.topic:
+            return shown
+        body = self._from.server.answers.route_body(question.topic, strict=True)
+        now = None if body is None else json.loads(body)
+        before = None
+        if question.as_of:
+            answer = await self._from.past_routes.answer(question.topic, question.as_of)
+            found = json.loads(bytes(answer.body))
+            if answer.status_code == 200:
+                before = found
+                last = found["lastChange"]
+                shown["before"] = {
+                    "at": clock_time(found["asOf"]),
+                    "last": f"{clock_time(last['at_ms'])} {plain(last['cause'])} {last['broker_name'] or ''}",
+                    "detail": cut(last["detail"] or ""),
+                }
+                shown["notes"] = found["notes"]
+            else:
+                shown["problem"] = found["error"]
+        is_compared = before is not None or (bool(question.as_of) and "no route for topic" in shown["problem"])
+        lines = route_diff(now, before, is_compared=is_compared)
+        return shown | {
+            "lines": lines[:_MOST_LINES],
+            "left_out": max(0, len(lines) - _MOST_LINES),
+            "found": now is not None,
+            "is_compared": is_compared,
+            "counts": {kind: sum(line.kind == kind for line in lines) for kind in ("added", "removed", "changed")},
+        }
+
+
+_MOST_LINES: Final = 300
+
+
+def _load_templates() -> dict[str, Template]:
+    environment = Environment(
+        loader=PackageLoader("namesrv_stream.server.http.console", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=told,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return {name: environment.get_template(f"{name}.html.jinja") for name in ("page", *PARTS)}
+
+
+def _read_static() -> dict[str, tuple[bytes, str]]:
+    """Name → bytes and media type."""
+    folder = files("namesrv_stream.server.http.console").joinpath("static")
+    found = {}
+    for file in folder.iterdir():
+        media_type = _STATIC.get(f".{file.name.rpartition('.')[2]}")
+        if media_type is not None:
+            found[file.name] = (file.read_bytes(), media_type)
+    return found

@@ -1,0 +1,119 @@
+"""One look at all brokers: counted by cluster, and those picked that a page shows. Shared by all who look at a time."""
+
+import asyncio
+import heapq
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from namesrv_stream.clock import Clock
+from namesrv_stream.route.changes import Cause
+from namesrv_stream.route.view import RouteView
+from namesrv_stream.server.fleet import Broker, Fleet
+from namesrv_stream.server.http.console.question import Question
+from namesrv_stream.server.steps import Steps
+
+#: A look is good for so long: a console asks each few seconds, and after each change.
+_FRESH_MS: Final = 900
+#: States of a card, those first that a person should look at first.
+ORDER: Final = ("held", "late", "gone", "unknown", "alive", "replaced", "left")
+
+
+def standing(broker: Broker) -> str:
+    """How a broker is, by ``ORDER``: *late* is older than half of its timeout, *left* said goodbye, and of one that
+    is *replaced* another address has the brokerId: nobody misses these two."""
+    if broker.ended is not None:
+        if broker.ended.cause == Cause.UNREGISTERED:
+            return "left"
+        return "replaced" if broker.replaced_by else "gone"
+    if broker.held is not None:
+        return "held"
+    if broker.age_ms is None:
+        return "unknown"
+    return "late" if broker.age_ms * 2 > broker.expires_after_ms else "alive"
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """All brokers at one moment.
+
+    Attributes:
+        brokers: With how each is.
+        counts: (cluster, standing) → how many.
+        at_ms: Monotonic.
+    """
+
+    brokers: Sequence[tuple[str, Broker]]
+    counts: Counter[tuple[str, str]]
+    at_ms: int
+
+    def count(self, *standings: str) -> int:
+        return sum(self.counts[key] for key in self.counts if key[1] in standings)
+
+
+class Looker:
+    """Belongs to one event loop."""
+
+    def __init__(self, view: RouteView, fleet: Fleet, steps: Steps, clock: Clock) -> None:
+        self._view = view
+        self._fleet = fleet
+        self._steps = steps
+        self._clock = clock
+        self._looking = asyncio.Lock()
+        self._last: Look | None = None
+
+    async def look(self) -> Look:
+        """The newest look, or a new one."""
+        async with self._looking:
+            now_ms = self._clock.monotonic_ms()
+            if self._last is None or now_ms - self._last.at_ms > _FRESH_MS:
+                self._last = await self._look(now_ms)
+            return self._last
+
+    async def _look(self, now_ms: int) -> Look:
+        ended, read = await self._fleet.ended(), self._fleet.reader()
+        groups = list(self._view.table.groups.values())
+        brokers: list[tuple[str, Broker]] = []
+        counts: Counter[tuple[str, str]] = Counter()
+        found = ((standing(broker), broker) for group in groups for broker in read(group))
+        async for some in self._steps.lists(found):
+            brokers += some
+            counts.update((broker.key.live_key.cluster, how) for how, broker in some)
+        for broker in ended:
+            how = standing(broker)
+            brokers.append((how, broker))
+            counts[broker.key.live_key.cluster, how] += 1
+        return Look(brokers, counts, now_ms)
+
+    async def pick(self, look: Look, question: Question, most: int) -> tuple[list[tuple[str, Broker]], int]:
+        """Those that a question asks for: the first of them, by ``ORDER`` and name, and how many there are in all."""
+        rank = {how: number for number, how in enumerate(ORDER)}
+        wanted = (
+            (rank[how], -(broker.ended.at_ms if broker.ended else 0), *_names(broker), how, broker)
+            for how, broker in look.brokers
+            if _is_wanted(how, broker, question)
+        )
+        kept: list[tuple[int, int, str, str, str, str, Broker]] = []
+        total = 0
+        async for some in self._steps.lists(wanted):
+            total += len(some)
+            kept = heapq.nsmallest(most, [*kept, *some], key=_by_order)
+        return [(found[-2], found[-1]) for found in kept], total
+
+
+def _by_order(found: tuple[int, int, str, str, str, str, Broker]) -> tuple[int, int, str, str, str]:
+    return found[:5]
+
+
+def _names(broker: Broker) -> tuple[str, str, str]:
+    return broker.key.live_key.cluster, broker.key.broker_name, broker.key.live_key.broker_addr
+
+
+def _is_wanted(how: str, broker: Broker, question: Question) -> bool:
+    if question.cluster and broker.key.live_key.cluster != question.cluster:
+        return False
+    wanted = {"": ORDER, "look": ("held", "late", "gone"), "ended": ("gone", "replaced", "left")}
+    if how not in wanted.get(question.state, (question.state,)):
+        return False
+    return not question.find or any(question.find.casefold() in name.casefold() for name in _names(broker))

@@ -1,0 +1,78 @@
+// The page as it came from the server, kept fresh: parts are fetched again when something changes, and each few seconds.
+import { Parts } from "./parts.js";
+import { Feed } from "./feed.js";
+import { tickAges } from "./ages.js";
+import { wireSlider } from "./slider.js";
+
+const AGES_EACH_MS = 1000;
+// Heartbeats are no changes, so nobody tells of them: they are asked for.
+const REFRESH_EACH_MS = 5000;
+const SERVERS_EACH_MS = 15000;
+// After a change, wait for those that come with it.
+const GATHER_MS = 150;
+// While changes pour in, the page is made anew this often at most.
+const LEAST_BETWEEN_MS = 1000;
+const MOST_NAMED = 3;
+
+const LIVING = ["summary", "brokers", "timeline", "pipeline", "route"];
+const live = document.getElementById("live");
+const liveText = document.getElementById("live-text");
+const news = document.getElementById("news");
+const parts = new Parts();
+let refreshedAt = 0;
+let planned = null;
+
+function say(state, text) {
+  live.dataset.state = state;
+  liveText.textContent = text;
+}
+
+function timeOfDay() {
+  return new Date().toLocaleTimeString([], { hour12: false });
+}
+
+async function refresh() {
+  planned = null;
+  if (document.hidden) return;
+  refreshedAt = Date.now();
+  const told = await Promise.all(LIVING.map((name) => parts.refresh(name)));
+  if (told.every(Boolean) && feed.isOpen) say("live", `live, ${timeOfDay()}`);
+  tickAges();
+}
+
+function refreshSoon() {
+  if (planned !== null) return;
+  planned = setTimeout(refresh, Math.max(GATHER_MS, refreshedAt + LEAST_BETWEEN_MS - Date.now()));
+}
+
+// What a screen reader is told: who came and went, not every figure that moved.
+function tell(rows) {
+  const turns = rows.filter((row) => row.kind === "broker_live" && (row.gone || row.cause === "returned"));
+  if (!turns.length) return;
+  const named = turns.slice(0, MOST_NAMED).map((row) => `${row.broker_name} ${row.gone ? "is gone" : "is back"}: ${row.cause}`);
+  if (turns.length > MOST_NAMED) named.push(`and ${turns.length - MOST_NAMED} more`);
+  news.textContent = named.join("; ");
+}
+
+const feed = new Feed(document.body.dataset.position, {
+  opened: () => say("live", `live, ${timeOfDay()}`),
+  lost: () => say("lost", `the server does not answer since ${timeOfDay()}; this is what it said last`),
+  changed: (rows) => {
+    tell(rows);
+    refreshSoon();
+  },
+});
+
+document.addEventListener("visibilitychange", () => document.hidden || refresh());
+parts.wire((name) => {
+  if (name === "what-if") wireSlider();
+  tickAges();
+});
+feed.open();
+wireSlider();
+setInterval(tickAges, AGES_EACH_MS);
+setInterval(() => feed.isOpen && Date.now() - refreshedAt >= REFRESH_EACH_MS / 2 && refresh(), REFRESH_EACH_MS);
+if (document.querySelector("[data-later]")) {
+  parts.refresh("servers");
+  setInterval(() => document.hidden || !feed.isOpen || parts.refresh("servers"), SERVERS_EACH_MS);
+}

@@ -1,0 +1,7 @@
+"""TLS of both ports: the certificate in use, its replacement while all goes on, and the records of one connection."""
+
+from namesrv_stream.server.tls.certificate import Certificate, read_certificate
+from namesrv_stream.server.tls.server_tls import ServerTls
+from namesrv_stream.server.tls.transport import TlsTransport
+
+__all__ = ["Certificate", "ServerTls", "TlsTransport", "read_certificate"]

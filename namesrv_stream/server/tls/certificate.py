@@ -1,0 +1,131 @@
+"""From files to what TLS connections are made with; whatever is wrong with them is told by file and setting."""
+
+import base64
+import ssl
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from namesrv_stream.errors import ConfigError
+from namesrv_stream.server.tls.validity import Validity, validity_of
+from namesrv_stream.settings import TlsSettings
+
+_CLIENT_AUTH: Final = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "require": ssl.CERT_REQUIRED}
+_BEGIN: Final = "-----BEGIN CERTIFICATE-----"
+_END: Final = "-----END CERTIFICATE-----"
+#: pbeWithSHA1And128BitRC4 and three of its kin. Source: RFC 7292, appendix C.
+_OLD_CIPHERS: Final = tuple(b"\x06\x0a\x2a\x86\x48\x86\xf7\x0d\x01\x0c\x01" + bytes([n]) for n in (1, 2, 5, 6))
+#: What `openssl pkcs8 -v1 …` makes, as old instructions have it, needs ciphers that OpenSSL 3 no longer loads.
+_OLD_CIPHER: Final = (
+    "its encryption is no longer supported; write it anew: openssl pkcs8 -topk8 -v2 aes256 -in OLD -out NEW"
+)
+
+
+class Certificate(NamedTuple):
+    """A certificate with its key, ready for connections.
+
+    Attributes:
+        context: For connections of brokers and clients.
+        http_context: For those of the HTTP port, which ask for no certificate of the client.
+        validity: Of the certificate itself, the first of its chain.
+    """
+
+    context: ssl.SSLContext
+    http_context: ssl.SSLContext
+    validity: Validity
+
+
+def read_certificate(tls: TlsSettings) -> Certificate:
+    """Read and check all files of ``tls``, which has a ``cert_file``; blocks.
+
+    Raises:
+        ConfigError: Naming the file and the setting; never shows what is in it.
+    """
+    validity = _validity(tls)
+    context, http_context = _context(tls), _context(tls)
+    context.verify_mode = _CLIENT_AUTH[tls.client_auth]
+    if context.verify_mode is not ssl.CERT_NONE:
+        _trust(context, tls.trust_file)
+    return Certificate(context, http_context, validity)
+
+
+def files_of(tls: TlsSettings) -> tuple[Path, ...]:
+    """All files that a change of the certificate may touch."""
+    names = (tls.cert_file, tls.key_file, tls.key_password_file, tls.trust_file if tls.client_auth != "none" else "")
+    return tuple(Path(name) for name in names if name)
+
+
+def _context(tls: TlsSettings) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)  # TLS 1.2 and later, ciphers with forward secrecy
+    context.options |= ssl.OP_NO_RENEGOTIATION  # each costs as much as a handshake, and a peer may ask without end
+    password = _password(tls)
+    was_asked = False
+
+    def give() -> bytes:  # without it OpenSSL would ask at the terminal
+        nonlocal was_asked
+        was_asked = True
+        return password
+
+    try:
+        context.load_cert_chain(tls.cert_file, tls.key_file, give)
+    except ssl.SSLError as error:
+        raise ConfigError(tls.key_file, "tls.key_file", _why_no_key(error, tls, was_asked, bool(password))) from None
+    except OSError as error:
+        raise ConfigError(tls.key_file, "tls.key_file", error.strerror or str(error)) from None
+    except ValueError:  # a password of more than 1 KiB
+        raise ConfigError(tls.key_file, "tls.key_password", "is too long for a password") from None
+    return context
+
+
+def _why_no_key(error: ssl.SSLError, tls: TlsSettings, was_asked: bool, has_password: bool) -> str:
+    if error.reason == "KEY_VALUES_MISMATCH" or error.reason == "KEY_TYPE_MISMATCH":
+        return f"is not the key of the certificate in tls.cert_file={tls.cert_file}"
+    if was_asked and _has_old_cipher(tls.key_file):
+        return _OLD_CIPHER
+    if was_asked and not has_password:
+        return "is encrypted: set tls.key_password_file, or tls.key_password in the environment"
+    if was_asked:
+        return f"cannot be decrypted with tls.key_password{'_file' if tls.key_password_file else ''}"
+    if error.reason and "KEY_TOO_SMALL" in error.reason:
+        return "the key, or that of the certificate, is too small to be safe"
+    return "holds no private key in PEM form"
+
+
+def _has_old_cipher(key_file: str) -> bool:
+    lines = _read(key_file, "tls.key_file").split(b"\n")
+    try:
+        der = base64.b64decode(b"".join(line.strip() for line in lines if not line.startswith(b"-----")))
+    except ValueError:
+        return False
+    return any(cipher in der[:64] for cipher in _OLD_CIPHERS)
+
+
+def _password(tls: TlsSettings) -> bytes:
+    if not tls.key_password_file:
+        return tls.key_password.get_secret_value().encode()
+    return _read(tls.key_password_file, "tls.key_password_file").strip()
+
+
+def _validity(tls: TlsSettings) -> Validity:
+    text = _read(tls.cert_file, "tls.cert_file").decode("ascii", "replace")
+    begin, end = text.find(_BEGIN), text.find(_END)
+    try:
+        if not 0 <= begin < end:
+            raise ValueError
+        return validity_of(ssl.PEM_cert_to_DER_cert(text[begin : end + len(_END)]))
+    except ValueError:
+        raise ConfigError(tls.cert_file, "tls.cert_file", "holds no certificate in PEM form") from None
+
+
+def _trust(context: ssl.SSLContext, trust_file: str) -> None:
+    _read(trust_file, "tls.trust_file")
+    try:
+        context.load_verify_locations(cafile=trust_file)
+    except OSError:  # ssl.SSLError is one
+        raise ConfigError(trust_file, "tls.trust_file", "holds no certificates in PEM form") from None
+
+
+def _read(name: str, key: str) -> bytes:
+    try:
+        return Path(name).read_bytes()
+    except OSError as error:
+        raise ConfigError(name, key, error.strerror or str(error)) from None

@@ -1,0 +1,153 @@
+"""Who may speak TLS, and with which certificate now; the files are watched, and replaced without closing anything."""
+
+import asyncio
+import logging
+from collections import Counter
+from pathlib import Path
+from typing import Final
+
+from namesrv_stream.clock import Clock
+from namesrv_stream.errors import ConfigError, PlainNotServed, RemotingError, TlsBroken, TlsNotServed
+from namesrv_stream.metrics import Samples
+from namesrv_stream.server.tls.certificate import Certificate, files_of, read_certificate
+from namesrv_stream.server.tls.transport import TlsTransport
+from namesrv_stream.settings import TlsSettings
+
+logger = logging.getLogger(__name__)
+
+_DAY_S: Final = 86_400
+#: As much before its end a certificate is warned about, at each start and reload.
+_WARNED_BEFORE_S: Final = 14 * _DAY_S
+
+# Inode, change of the content, size: of each file; None for one that cannot be looked at.
+_Stamps = tuple[tuple[int, int, int] | None, ...]
+
+
+class ServerTls:
+    """TLS of one server. Belongs to one event loop.
+
+    Attributes:
+        events: What happened how often, by operation and result.
+    """
+
+    def __init__(self, settings: TlsSettings, clock: Clock) -> None:
+        """Read the certificate, if there is to be one; blocks.
+
+        Raises:
+            ConfigError: A file cannot be used; names it and the setting.
+        """
+        self._settings = settings
+        self._clock = clock
+        self._files = files_of(settings) if settings.cert_file else ()
+        self._stamps = _stamps(self._files)
+        self._certificate = self._read() if settings.cert_file else None
+        self.events: Counter[tuple[str, str]] = Counter()
+        self._tell_validity()
+
+    # ---- connections ----
+
+    @property
+    def is_required(self) -> bool:
+        """Whether brokers and clients must speak TLS."""
+        return self._settings.mode == "enforcing"
+
+    def accept(self, below: asyncio.Transport) -> TlsTransport:
+        """TLS above ``below``, on which a broker or client has begun a handshake.
+
+        Raises:
+            TlsNotServed: There is no TLS here.
+        """
+        if self._settings.mode == "disabled":
+            raise TlsNotServed("tls.mode is disabled")
+        if self._certificate is None:
+            raise TlsNotServed("there is no certificate: set tls.cert_file and tls.key_file")
+        return TlsTransport(below, self._certificate.context)
+
+    def accept_http(self, below: asyncio.Transport) -> TlsTransport:
+        """TLS above ``below``, a connection of the HTTP port; settings see to it that there is a certificate."""
+        assert self._certificate is not None
+        return TlsTransport(below, self._certificate.http_context)
+
+    def refuse_plain(self) -> None:
+        """A broker or client does not speak TLS.
+
+        Raises:
+            PlainNotServed: It must.
+        """
+        if self.is_required:
+            raise PlainNotServed
+
+    def established(self) -> None:
+        """A handshake is done."""
+        self.events["handshake", "ok"] += 1
+
+    def broken(self, error: RemotingError) -> None:
+        """A connection ends by ``error``, which may be about TLS."""
+        if isinstance(error, PlainNotServed):
+            self.events["plain", "denied"] += 1
+        elif isinstance(error, TlsNotServed) or (isinstance(error, TlsBroken) and error.is_handshake):
+            self.events["handshake", "failed"] += 1
+
+    def sample(self, samples: Samples) -> None:
+        """Add all figures to a scrape."""
+        for (operation, result), count in sorted(self.events.items()):
+            samples.add("rocketmq_namesrv_security_events_total", count, f"tls_{operation}", result)
+        if self._certificate is not None:
+            samples.add("rocketmq_namesrv_tls_certificate_expires_seconds", self._certificate.validity.not_after_s)
+
+    # ---- files ----
+
+    async def watch(self) -> None:
+        """Take over changed files, for ever. Files that cannot be used change nothing; the log says why."""
+        if not self._files:
+            return
+        changing: _Stamps | None = None
+        while True:
+            await asyncio.sleep(self._settings.reload_interval_ms / 1000)
+            # Off the loop: a file system may not answer.
+            found = await asyncio.to_thread(_stamps, self._files)
+            # Certificate and key are two files: they are read once both lie still.
+            if found != self._stamps and found == changing:
+                self._stamps = found
+                await self.reload()
+            changing = found
+
+    async def reload(self) -> None:
+        """Read the files anew. Connections that are open go on with what they began with."""
+        try:
+            certificate = await asyncio.to_thread(self._read)
+        except ConfigError as error:
+            self.events["reload", "failed"] += 1
+            logger.error("certificate not reloaded, the one before stays in use reason=%s", error)
+            return
+        self.events["reload", "ok"] += 1
+        self._certificate = certificate
+        logger.info("certificate reloaded file=%s", self._settings.cert_file)
+        self._tell_validity()
+
+    def _read(self) -> Certificate:
+        return read_certificate(self._settings)
+
+    def _tell_validity(self) -> None:
+        if self._certificate is None:
+            return
+        now_s, validity = self._clock.now_ms() // 1000, self._certificate.validity
+        if now_s < validity.not_before_s:
+            logger.warning("certificate is not valid yet: peers that check it refuse file=%s", self._settings.cert_file)
+        left_s = validity.not_after_s - now_s
+        if left_s < 0:
+            logger.warning("certificate has expired: peers that check it refuse file=%s", self._settings.cert_file)
+        elif left_s < _WARNED_BEFORE_S:
+            logger.warning("certificate expires soon file=%s days=%d", self._settings.cert_file, left_s // _DAY_S)
+
+
+def _stamps(files: tuple[Path, ...]) -> _Stamps:
+    return tuple(_stamp(path) for path in files)
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = path.stat()  # behind a symbolic link, which is what Kubernetes replaces
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size

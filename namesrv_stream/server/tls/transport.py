@@ -1,0 +1,155 @@
+"""TLS records above any transport: what arrives is decrypted, what is written is encrypted, all else is passed on.
+
+asyncio's own TLS begins with a connection's first byte. RocketMQ's peers may say first through which proxy they come,
+and the first byte decides whether they speak TLS at all; so the records are handled here, in memory.
+"""
+
+import asyncio
+import contextlib
+import ssl
+from typing import Any, Final
+
+from namesrv_stream.errors import TlsBroken
+
+#: Of a handshake's messages: a chain of certificates with large keys takes 10 KiB. What OpenSSL would take is ten times
+#: as much, before anybody has shown who they are.
+_MAX_HANDSHAKE_BYTES: Final = 64 * 1024
+_WRITTEN_BYTES: Final = 256 * 1024  # encrypted at a time
+
+
+class TlsTransport(asyncio.Transport):
+    """The server's side of one TLS connection.
+
+    Attributes:
+        is_established: The handshake is done.
+    """
+
+    def __init__(self, below: asyncio.Transport, context: ssl.SSLContext) -> None:
+        """Expect a handshake.
+
+        Args:
+            below: Carries the records.
+            context: How the connection is made; what replaces it later changes nothing for this one.
+        """
+        super().__init__()
+        self.is_established = False
+        self._below = below
+        self._context = context
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._handshake_bytes = 0
+        self._has_ended = False
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes held of a handshake or record that is not complete."""
+        return self._incoming.pending + (0 if self.is_established else self._handshake_bytes)
+
+    def received(self, data: bytes) -> bytes:
+        """Take bytes from below; what they are decrypted.
+
+        Raises:
+            TlsBroken: The peer cannot or may not be talked to; it has been told, and the transport is to be closed.
+        """
+        if self._has_ended:
+            return b""  # behind the peer's good-bye, which its close will follow
+        self._incoming.write(data)
+        try:
+            if not self.is_established:
+                self._shake_hands(len(data))
+            return self._read()
+        except ssl.SSLWantReadError:
+            return b""
+        except ssl.SSLError as error:
+            raise TlsBroken(_reason_of(error), is_handshake=not self.is_established) from None
+        finally:
+            self._flush()
+
+    def _shake_hands(self, size: int) -> None:
+        self._handshake_bytes += size
+        if self._handshake_bytes > _MAX_HANDSHAKE_BYTES:
+            raise TlsBroken(f"its handshake exceeds {_MAX_HANDSHAKE_BYTES} bytes", is_handshake=True)
+        self._tls.do_handshake()
+        self.is_established = True
+
+    def _read(self) -> bytes:
+        pieces = []
+        with contextlib.suppress(ssl.SSLWantReadError):
+            while piece := self._read_record():
+                pieces.append(piece)
+        return b"".join(pieces) if len(pieces) != 1 else pieces[0]
+
+    def _read_record(self) -> bytes:
+        try:
+            return self._tls.read(_WRITTEN_BYTES)
+        except ssl.SSLZeroReturnError:
+            self._has_ended = True
+            return b""
+
+    def _flush(self) -> None:
+        if self._outgoing.pending:
+            self._below.write(self._outgoing.read())
+
+    # ---- what protocols call ----
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if self._below.is_closing():
+            return
+        with memoryview(data) as view:
+            for begin in range(0, len(view), _WRITTEN_BYTES):
+                with view[begin : begin + _WRITTEN_BYTES] as part:
+                    written = 0
+                    while written < len(part):
+                        written += self._tls.write(part[written:])
+                self._flush()
+
+    def close(self) -> None:
+        if self.is_established and not self._below.is_closing():
+            with contextlib.suppress(ssl.SSLError):
+                self._tls.unwrap()  # the peer's answer to this good-bye is not waited for
+            self._flush()
+        self._below.close()
+
+    def abort(self) -> None:
+        self._below.abort()
+
+    def is_closing(self) -> bool:
+        return self._below.is_closing()
+
+    def pause_reading(self) -> None:
+        self._below.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._below.resume_reading()
+
+    def is_reading(self) -> bool:
+        return self._below.is_reading()
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self._below.set_write_buffer_limits(high=high, low=low)
+
+    def get_write_buffer_size(self) -> int:
+        return self._below.get_write_buffer_size()
+
+    def can_write_eof(self) -> bool:
+        return False
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self._below.set_protocol(protocol)
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        return self._below.get_protocol()
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        if name == "sslcontext":
+            return self._context
+        if name == "ssl_object":
+            return self._tls
+        return self._below.get_extra_info(name, default)
+
+
+def _reason_of(error: ssl.SSLError) -> str:
+    """OpenSSL's reason in words, without the place in its sources."""
+    detail = getattr(error, "verify_message", "")
+    reason = (error.reason or "unknown reason").lower().replace("_", " ")
+    return f"{reason}: {detail}" if detail else reason

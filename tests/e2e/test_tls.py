@@ -1,0 +1,151 @@
+"""TLS with unmodified Java programs: a server that demands it, and certificates on both sides."""
+
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.e2e.conftest import Measured
+from tests.support.certificates import Authority, serial_of
+from tests.support.processes import wait_until
+from tests.support.remoting_client import RemotingClient
+from tests.support.rocketmq import Broker
+from tests.support.rocketmq_peers import Mqadmin, MqadminError, RocketmqPeers
+from tests.support.second_server import SecondServer
+from tests.support.stack import Stack
+
+GET_BROKER_CLUSTER_INFO = 106
+KEY_PASSWORD = "f4r-from-here"
+SHARED_S = 30.0
+RELOADED_S = 30.0
+
+
+class TlsWorld(NamedTuple):
+    """A server that demands TLS and certificates of its clients, which all trust one authority."""
+
+    authority: Authority
+    server: SecondServer
+    client_properties: Mapping[str, str]
+
+
+@pytest.fixture(scope="module")
+def world(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TlsWorld]:
+    """Set up by RocketMQ's own file, as its documentation has it."""
+    folder = tmp_path_factory.mktemp("tls")
+    authority = Authority(folder / "certificates")
+    ours, theirs = authority.issue("server", password=KEY_PASSWORD), authority.issue("client")
+    tls_properties = folder / "tls.properties"
+    tls_properties.write_text(
+        f"""\
+tls.test.mode.enable=false
+tls.server.need.client.auth=require
+tls.server.keyPath={ours.key}
+tls.server.keyPassword={KEY_PASSWORD}
+tls.server.certPath={ours.cert}
+tls.server.authClient=true
+tls.server.trustCertPath={authority.trust_file}
+tls.client.keyPath={theirs.key}
+tls.client.certPath={theirs.cert}
+tls.client.authServer=true
+tls.client.trustCertPath={authority.trust_file}
+"""
+    )
+    with SecondServer(folder / "data", stack, "tls", tls__mode="enforcing", tls__config_file=tls_properties) as server:
+        # Java's programs read the very same file.
+        yield TlsWorld(authority, server, {"tls.enable": "true", "tls.config.file": str(tls_properties)})
+
+
+@pytest.fixture(scope="module")
+def tls_broker(world: TlsWorld, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """It speaks TLS to its name server, and to mqadmin, which speaks it to everybody."""
+    with Broker(
+        tmp_path_factory.mktemp("tls-broker"),
+        world.server.remoting,
+        name="broker-tls",
+        system_properties={**world.client_properties, "tls.server.mode": "permissive"},
+    ) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def tls_mqadmin(world: TlsWorld, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mqadmin]:
+    with RocketmqPeers(tmp_path_factory.mktemp("tls-peers"), world.client_properties) as peers:
+        yield Mqadmin(peers)
+
+
+def test_java_broker_and_mqadmin_speak_tls_with_certificates_on_both_sides(
+    stack: Stack, world: TlsWorld, tls_broker: Broker, tls_mqadmin: Mqadmin, mqadmin: Mqadmin
+) -> None:
+    rows = tls_mqadmin.cluster_list(world.server.remoting)
+    assert [row.addr for row in rows if row.broker_name == tls_broker.name and row.version] == [tls_broker.addr]
+    tls_mqadmin.create_topic(world.server.remoting, tls_broker.addr, "TopicOverTls")
+    wait_until(lambda: tls_mqadmin.topic_route(world.server.remoting, "TopicOverTls"), SHARED_S, "its route, over TLS")
+    stack.wait_job()
+    # The other server of the pair, which has no certificate, has it from the log.
+    wait_until(lambda: mqadmin.topic_route(stack.remoting, "TopicOverTls"), SHARED_S, "its route, without TLS")
+
+
+def test_java_without_tls_is_refused_by_a_server_that_demands_it(world: TlsWorld, mqadmin: Mqadmin) -> None:
+    with pytest.raises(MqadminError):
+        mqadmin.run("topicList", "-n", world.server.remoting)
+    wait_until(
+        lambda: "tls.mode is enforcing" in world.server.process.log_text(), SHARED_S, "a line of the log says why"
+    )
+
+
+def test_java_without_a_certificate_is_refused(world: TlsWorld, tmp_path: Path) -> None:
+    # RocketMQ's default for clients: TLS that trusts every server and shows no certificate.
+    properties = {"tls.enable": "true", "tls.config.file": str(tmp_path / "none")}
+    with RocketmqPeers(tmp_path, properties) as peers, pytest.raises(MqadminError):
+        Mqadmin(peers).run("topicList", "-n", world.server.remoting)
+    wait_until(
+        lambda: "peer did not return a certificate" in world.server.process.log_text(), SHARED_S, "the log says why"
+    )
+
+
+def test_java_refuses_a_server_whose_certificate_it_does_not_trust(world: TlsWorld, tmp_path: Path) -> None:
+    other = Authority(tmp_path / "other")
+    properties = tmp_path / "tls.properties"
+    pair = other.issue("client")
+    properties.write_text(
+        f"tls.test.mode.enable=false\ntls.client.keyPath={pair.key}\ntls.client.certPath={pair.cert}\n"
+        f"tls.client.authServer=true\ntls.client.trustCertPath={other.trust_file}\n"
+    )
+    java = {"tls.enable": "true", "tls.config.file": str(properties)}
+    with RocketmqPeers(tmp_path / "peers", java) as peers, pytest.raises(MqadminError):
+        Mqadmin(peers).run("topicList", "-n", world.server.remoting)
+
+
+def test_certificate_is_replaced_and_the_broker_keeps_its_connection(
+    stack: Stack, world: TlsWorld, tls_broker: Broker, tls_mqadmin: Mqadmin, measured: Measured
+) -> None:
+    context = world.authority.client_context(world.authority.issue("python"))
+    with RemotingClient(world.server.remoting, tls=context) as client:
+        assert client.ask(GET_BROKER_CLUSTER_INFO).code == 0
+        before, since_s = serial_of(context, world.server.remoting), time.monotonic()
+        world.authority.issue("server", password=KEY_PASSWORD)
+        wait_until(
+            lambda: serial_of(context, world.server.remoting) != before,
+            RELOADED_S,
+            "new connections see the new certificate",
+        )
+        measured(f"TLS: certificate replaced, seen by new connections after {time.monotonic() - since_s:.1f} s")
+        assert client.ask(GET_BROKER_CLUSTER_INFO).code == 0, "a connection from before goes on"
+    # Another registration came over the broker's old connection; nothing ended it.
+    tls_broker.register()
+    assert not stack.changes(kind="holder", broker_name=tls_broker.name, gone=True)
+    assert any(row.broker_name == tls_broker.name for row in tls_mqadmin.cluster_list(world.server.remoting))
+
+
+def test_what_is_not_tls_behind_its_first_byte_ends_with_its_connection(world: TlsWorld) -> None:
+    host, _, port = world.server.remoting.rpartition(":")
+    with socket.create_connection((host, int(port)), 10) as broken:
+        broken.sendall(b"\x16\x03\x01\x00\x05hello")
+        while broken.recv(4096):  # an alert, perhaps
+            pass
+    context = world.authority.client_context(world.authority.issue("python"))
+    with RemotingClient(world.server.remoting, tls=context) as client:
+        assert client.ask(GET_BROKER_CLUSTER_INFO).code == 0

@@ -1,0 +1,96 @@
+"""Chromium without a window, as a person would use it."""
+
+import json
+import shutil
+from collections.abc import Callable
+from importlib.resources import files
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.keys import Keys
+
+from tests.support.processes import wait_until
+
+_FLAGS = ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--hide-scrollbars")
+DESKTOP, PHONE, SMALLEST = (1280, 900), (390, 844), (320, 640)
+
+
+class Browser:
+    """A context manager."""
+
+    def __init__(self) -> None:
+        chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
+        assert None not in (chromium, driver), "no chromium: on Debian, apt-get install chromium chromium-driver"
+        options = webdriver.ChromeOptions()
+        options.binary_location = str(chromium)
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+        for flag in _FLAGS:
+            options.add_argument(flag)
+        self._driver: Any = webdriver.Chrome(options=options, service=Service(str(driver)))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._driver.quit()
+
+    def become(self, size: tuple[int, int] = DESKTOP, *, is_dark: bool = False, is_calm: bool = False) -> None:
+        """Another screen, and another taste."""
+        width, height = size
+        metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
+        self._driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+        tastes = [
+            {"name": "prefers-color-scheme", "value": "dark" if is_dark else "light"},
+            {"name": "prefers-reduced-motion", "value": "reduce" if is_calm else "no-preference"},
+        ]
+        self._driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": tastes})
+
+    def open(self, url: str) -> None:
+        """Load a page, and wait until it is live."""
+        self._driver.get(url)
+        self.wait(lambda: self.run("return document.getElementById('live').dataset.state") == "live", "it is live")
+
+    def run(self, script: str, *arguments: Any) -> Any:
+        """The value of a script in the page."""
+        return self._driver.execute_script(script, *arguments)
+
+    def text(self, selector: str) -> str:
+        return str(self.run("return document.querySelector(arguments[0])?.innerText ?? ''", selector))
+
+    def wait(self, is_so: Callable[[], object], what: str, timeout_s: float = 30.0) -> None:
+        wait_until(is_so, timeout_s, what)
+
+    def press(self, *keys: str) -> None:
+        """On the keyboard, to whatever has the focus."""
+        ActionChains(self._driver).send_keys(*keys).perform()
+
+    def tab(self) -> None:
+        self.press(Keys.TAB)
+
+    def complaints(self) -> list[str]:
+        """What Chromium has said of the page since last asked: errors, and breaches of its policy."""
+        return [entry["message"] for entry in self._driver.get_log("browser")]
+
+    def violations(self) -> list[str]:
+        """What axe-core finds by WCAG 2.2 AA and its best practices."""
+        source = files("axe_playwright_python").joinpath("axe.min.js").read_text()
+        # Through the debugger: the page's own policy lets no script of ours in.
+        self._driver.execute_cdp_cmd("Runtime.evaluate", {"expression": source})
+        run = "axe.run({runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']})"
+        shown = f"{run}.then((found) => JSON.stringify(found.violations))"
+        asked = {"expression": shown, "awaitPromise": True, "returnByValue": True}
+        found = self._driver.execute_cdp_cmd("Runtime.evaluate", asked)
+        return [
+            f"{one['id']}: {one['help']}: {[node['html'] for node in one['nodes'][:3]]}"
+            for one in json.loads(found["result"]["value"])
+        ]
+
+    def save(self, path: Path) -> None:
+        """What is seen, as a PNG."""
+        self._driver.save_screenshot(str(path))

@@ -1,0 +1,172 @@
+"""The console in a real Chromium, of a running product with a fleet."""
+
+from collections.abc import Callable
+from itertools import product
+
+import pytest
+
+from tests.extra.console.browser import DESKTOP, PHONE, SMALLEST, Browser
+from tests.extra.console.fleet import AgentProcess
+from tests.extra.console.past import PastConsole
+from tests.support.processes import wait_until
+from tests.support.stack import Stack
+
+TAB, ENTER, HOME, RIGHT = "\ue004", "\ue007", "\ue011", "\ue014"
+FOCUSED = """
+const e = document.activeElement, s = getComputedStyle(e);
+return [e.tagName, e.id || e.innerText || e.name || '', s.outlineStyle !== 'none' && parseFloat(s.outlineWidth) >= 2];
+"""
+
+
+def _url(stack: Stack, path: str = "/") -> str:
+    return f"http://{stack.http}{path}"
+
+
+def _card(browser: Browser, name: str) -> str:
+    """Of a broker: what its card says; "" where there is none."""
+    script = "return [...document.querySelectorAll('.card')].find((c) => c.innerText.includes(arguments[0]))?.innerText"
+    return browser.run(script, name) or ""
+
+
+@pytest.mark.parametrize(("size", "is_dark"), list(product((DESKTOP, PHONE), (False, True))))
+def test_axe_finds_nothing_to_complain_of(
+    console_stack: Stack, browser: Browser, size: tuple[int, int], is_dark: bool
+) -> None:
+    browser.become(size, is_dark=is_dark)
+    browser.open(_url(console_stack, "/?topic=Shared&as_of=-1s&past=1h"))
+    browser.wait(lambda: "this server" in browser.text("#part-servers"), "the servers are asked")
+    assert browser.violations() == []
+
+
+@pytest.mark.parametrize("is_dark", [False, True])
+def test_axe_finds_nothing_in_the_past_either(past_console: PastConsole, browser: Browser, is_dark: bool) -> None:
+    browser.become(is_dark=is_dark)
+    browser.open(f"{past_console.url}/?topic=T&as_of={past_console.before}&past=1h")
+    assert browser.violations() == []
+
+
+def test_nothing_breaks_its_policy_and_nothing_is_asked_elsewhere(console_stack: Stack, browser: Browser) -> None:
+    browser.complaints()
+    browser.open(_url(console_stack, "/?topic=Shared&past=1h"))
+    browser.wait(lambda: browser.run("return performance.getEntriesByType('resource').length") > 12, "it was refreshed")
+    hosts = browser.run("return performance.getEntriesByType('resource').map((e) => new URL(e.name).host)")
+    assert set(hosts) == {console_stack.http}
+    assert browser.complaints() == []
+
+
+def test_the_policy_holds(console_stack: Stack, browser: Browser) -> None:
+    browser.open(_url(console_stack))
+    browser.run(
+        "const s = document.createElement('script'); s.textContent = 'window.broken = 1'; document.body.append(s);"
+        "document.body.insertAdjacentHTML('beforeend', '<p style=\"color: red\" id=painted>x</p>')"
+    )
+    assert browser.run("return window.broken") is None
+    assert browser.run("return getComputedStyle(document.getElementById('painted')).color") != "rgb(255, 0, 0)"
+    assert len(browser.complaints()) >= 2
+
+
+@pytest.mark.parametrize("size", [PHONE, SMALLEST, DESKTOP])
+def test_nothing_is_wider_than_the_screen(console_stack: Stack, browser: Browser, size: tuple[int, int]) -> None:
+    browser.become(size)
+    browser.open(_url(console_stack, "/?topic=Shared&past=1h"))
+    assert browser.run("return document.documentElement.scrollWidth") <= size[0]
+
+
+def test_a_killed_broker_is_shown_within_seconds_and_told_aloud(
+    console_stack: Stack, browser: Browser, agent: Callable[..., AgentProcess]
+) -> None:
+    victim = agent("doomed")
+    browser.open(_url(console_stack))
+    browser.wait(lambda: "alive" in _card(browser, "doomed-broker"), "it is alive", 60)
+    victim.kill()
+    browser.wait(lambda: "gone" in _card(browser, "doomed-broker"), "it is gone", 15)
+    assert "its connection was closed" in _card(browser, "doomed-broker")
+    browser.wait(lambda: "some brokers want a look" in browser.text("#now"), "the sentence says so")
+    assert "doomed-broker is gone" in browser.run("return document.getElementById('news').textContent")
+    assert "doomed-broker" in browser.text("#timeline .events")
+
+
+def test_heartbeats_keep_ages_low_without_a_reload(console_stack: Stack, browser: Browser) -> None:
+    browser.open(_url(console_stack, "/?cluster=steady"))
+    age = "return parseInt(document.querySelector('[data-age]').textContent)"
+    seen: list[int] = []
+
+    def has_fallen() -> bool:
+        seen.append(browser.run(age))
+        return len(seen) > 1 and seen[-1] < seen[-2]
+
+    browser.wait(has_fallen, "a heartbeat is seen to arrive", 60)
+    assert max(seen) <= 30
+
+
+def test_it_goes_on_when_the_server_is_back_with_what_came_meanwhile(
+    console_stack: Stack, browser: Browser, agent: Callable[..., AgentProcess]
+) -> None:
+    browser.open(_url(console_stack))
+    console_stack.kill("serve")
+    agent("meanwhile")
+    live = "return document.getElementById('live').dataset.state"
+    browser.wait(lambda: browser.run(live) == "live", "it is live again", 60)
+    browser.wait(lambda: "alive" in _card(browser, "meanwhile-broker"), "the new broker is shown", 60)
+    wait_until(lambda: len(console_stack.get("/brokers?cluster=steady")) == 12, 60, "all are still there")
+
+
+def test_all_can_be_done_with_the_keyboard(console_stack: Stack, browser: Browser) -> None:
+    browser.open(_url(console_stack))
+    walked: list[str] = []
+    while "find" not in walked:
+        browser.tab()
+        tag, name, is_seen = browser.run(FOCUSED)
+        assert is_seen, f"nobody sees that {tag} {name} has the focus"
+        walked.append(name)
+        assert len(walked) < 60, walked
+    assert walked[0] == "Skip to the brokers"
+    assert {"Brokers", "Routes", "What if"} <= set(walked)
+    browser.press("broker-07")
+    browser.wait(lambda: browser.run("return document.querySelectorAll('.card').length") == 1, "one is found")
+    assert "find=broker-07" in browser.run("return location.search")
+    assert browser.run(FOCUSED)[1] == "find"
+    while browser.run("return document.activeElement.id") != "find-all":
+        browser.tab()
+    browser.press(ENTER)
+    browser.wait(lambda: browser.run("return document.querySelectorAll('.card').length") >= 12, "all are shown again")
+    # The chip is gone, and the focus is not lost with it.
+    assert browser.run("return document.activeElement.closest('#part-brokers') !== null")
+
+
+def test_the_focus_stays_where_it_is_while_parts_are_made_anew(console_stack: Stack, browser: Browser) -> None:
+    browser.open(_url(console_stack))
+    browser.run("document.getElementById('state-late').focus(); window.old = document.getElementById('state-late')")
+    browser.wait(lambda: not browser.run("return window.old.isConnected"), "the part was made anew")
+    assert browser.run("return document.activeElement.id") == "state-late"
+
+
+def test_the_slider_says_what_a_timeout_would_have_done(past_console: PastConsole, browser: Browser) -> None:
+    browser.open(f"{past_console.url}/?past=1h")
+    browser.run("document.getElementById('timeout').focus()")
+    assert browser.text("#timeout-text") == "2 min"
+    assert "none would have been expired" in browser.text("#timeout-effect")
+    browser.press(HOME)
+    assert browser.text("#timeout-text") == "1 s"
+    assert "5 live brokers would have been expired" in browser.text("#timeout-effect")
+    browser.press(*[RIGHT] * 10)
+    assert browser.text("#timeout-text") == "50 s"
+    assert "1 live broker would have been expired, once in all" in browser.text("#timeout-effect")
+    assert browser.text("tr.chosen th") == "50 s"
+
+
+def test_a_route_is_compared_with_what_it_was(past_console: PastConsole, browser: Browser) -> None:
+    browser.open(past_console.url)
+    browser.run("document.getElementById('topic').focus()")
+    browser.press("T", TAB, past_console.before, ENTER)
+    browser.wait(lambda: "0 new, 1 gone, 1 changed" in browser.text("#part-route"), "the route is compared")
+    assert "RW- R--" in browser.text("#part-route tr.changed").replace("\n", " ")
+    assert browser.run("return location.search") == f"?topic=T&as_of={past_console.before}"
+
+
+def test_who_wants_no_motion_gets_none(console_stack: Stack, browser: Browser) -> None:
+    behaviour = "return getComputedStyle(document.documentElement).scrollBehavior"
+    browser.open(_url(console_stack))
+    assert browser.run(behaviour) == "smooth"
+    browser.become(is_calm=True)
+    assert browser.run(behaviour) == "auto"

@@ -1,0 +1,75 @@
+"""The doctor at a real Kafka, and at a set-up on which nothing runs."""
+
+import json
+from pathlib import Path
+
+import pytest
+from kafka import KafkaAdminClient
+
+from namesrv_stream.kafka import admin_config
+from namesrv_stream.settings import Settings
+from tests.support.command_line import Finished, run_command
+from tests.support.processes import free_port
+from tests.support.spark import event_producer, own_settings
+
+pytestmark = [pytest.mark.integration, pytest.mark.kafka]
+
+
+def _doctor(settings: Settings, *flags: str) -> Finished:
+    own = {
+        "kafka.bootstrap_servers": settings.kafka.bootstrap_servers,
+        "kafka.broker_events_topic": settings.kafka.broker_events_topic,
+        "kafka.dead_letter_topic": settings.kafka.dead_letter_topic,
+        "remoting.listen_port": "0",
+        "http.listen_port": "0",
+    }
+    sets = [word for key, value in own.items() for word in ("--set", f"{key}={value}")]
+    return run_command("doctor", "--data-dir", str(settings.data.dir), *sets, *flags)
+
+
+def _grades(finished: Finished, area: str) -> list[str]:
+    return [f["grade"] for f in json.loads(finished.out) if f["area"].startswith(area)]
+
+
+def test_topics_as_we_make_them_are_fine(kafka_settings: Settings, tmp_path: Path) -> None:
+    settings = own_settings(kafka_settings, tmp_path)
+    with event_producer(settings) as producer:
+        producer.send_value(b"{}")
+    found = _doctor(settings, "--json")
+    assert found.code == 0, found.out
+    assert _grades(found, "topic") == ["ok", "ok"]
+    assert _grades(found, "Kafka") == ["ok", "note"]  # no job runs there, so that of its clock little can be said
+
+
+def test_a_topic_that_somebody_made_by_hand_is_a_fault_with_a_remedy(kafka_settings: Settings, tmp_path: Path) -> None:
+    settings = own_settings(kafka_settings, tmp_path)
+    topic = f"{settings.kafka.broker_events_topic}-by-hand"
+    admin = KafkaAdminClient(**admin_config(settings))
+    try:
+        admin.create_topics(
+            {topic: {"num_partitions": 3, "replication_factor": 1, "configs": {}}}, wait_for_metadata=True
+        )
+    finally:
+        admin.close()
+    kafka = settings.kafka.model_copy(update={"broker_events_topic": topic})
+    found = _doctor(settings.model_copy(update={"kafka": kafka}))
+    assert found.code == 1
+    assert "has 3 partitions, the configuration says 1" in found.out
+    assert "message.timestamp.type is CreateTime, must be LogAppendTime" in found.out
+    assert "kafka-configs --alter" in found.out
+
+
+def test_a_kafka_that_is_away_is_a_fault_and_the_rest_is_looked_at_all_the_same(tmp_path: Path) -> None:
+    found = run_command(
+        "doctor", "--json", "--data-dir", str(tmp_path), "--set", f"kafka.bootstrap_servers=127.0.0.1:{free_port()}",
+        "--set", "kafka.connect_timeout_ms=500",
+    )  # fmt: skip
+    assert found.code == 1
+    assert _grades(found, "Kafka") == ["fail"]
+    assert _grades(found, "tables") == ["note"]
+
+
+def test_a_bad_configuration_is_named_as_everywhere(tmp_path: Path) -> None:
+    found = run_command("doctor", "--set", "kafka.bootstrap_server=x")
+    assert found.code == 2
+    assert "kafka.bootstrap_server" in found.err

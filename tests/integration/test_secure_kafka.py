@@ -1,0 +1,116 @@
+"""All parts on a Kafka that wants TLS, a certificate and a password; and where that is to be seen: nowhere."""
+
+import sys
+import zlib
+from pathlib import Path
+
+import orjson
+import polars
+import pytest
+
+from namesrv_stream.errors import KafkaUnreachable
+from namesrv_stream.kafka import ensure_topics
+from namesrv_stream.run_files import read_run_file
+from namesrv_stream.settings import load_settings
+from tests.support.certificates import Authority
+from tests.support.kafka import REPOSITORY
+from tests.support.processes import Process, wait_until
+from tests.support.remoting_client import RemotingClient
+from tests.support.secure_kafka import SecureKafka
+
+# The history is niced: where others use the machine it takes minutes to start.
+pytestmark = [pytest.mark.integration, pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(1_500)]
+
+PASSWORD = "Tr0ub4dor-and-3"
+REGISTER_BROKER = 103
+DEADLINE_S = 180.0
+HISTORY_DEADLINE_S = 900.0
+
+
+def _arguments(pid: int) -> str:
+    """Command lines of a process and of all its children."""
+    found = Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        for child in (task / "children").read_text().split():
+            found += "\n" + _arguments(int(child))
+    return found
+
+
+def test_all_parts_reach_a_secured_kafka_and_show_its_password_nowhere(tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "certificates")
+    client = authority.issue("client")
+    (tmp_path / "password").write_text(PASSWORD)
+    with SecureKafka(tmp_path / "kafka", authority, "alice", PASSWORD) as kafka:
+        conf = tmp_path / "mine.toml"
+        conf.write_text(
+            f"""
+remoting = {{listen_host = "127.0.0.1", listen_port = 0}}
+http.listen_port = 0
+data.dir = "{tmp_path / "data"}"
+logs.level = "DEBUG"
+streaming.driver_memory = "512m"
+history.driver_memory = "512m"
+[kafka]
+bootstrap_servers = "{kafka.addr}"
+[kafka.extra]
+security_protocol = "SASL_SSL"
+sasl_mechanism = "PLAIN"
+sasl_plain_username = "alice"
+sasl_plain_password_file = "{tmp_path / "password"}"
+ssl_cafile = "{authority.trust_file}"
+ssl_certfile = "{client.cert}"
+ssl_keyfile = "{client.key}"
+"""
+        )
+        settings = load_settings(conf, {}).settings
+
+        def has_topics() -> bool:
+            ensure_topics(settings)
+            return True
+
+        wait_until(has_topics, DEADLINE_S, "Kafka is there", ignoring=(KafkaUnreachable,))
+
+        def part(name: str, *flags: str) -> Process:
+            command = [sys.executable, "-m", "namesrv_stream", name, "-c", str(conf), *flags]
+            return Process(name, command, tmp_path / f"{name}.log", cwd=REPOSITORY)
+
+        def facts(name: str) -> dict[str, str | int]:
+            return read_run_file(settings.data.run_dir / f"{name}.json") or {}
+
+        with part("job") as job, part("serve") as serve:
+            wait_until(lambda: facts("serve") or not serve.is_alive, DEADLINE_S, "the server talks to Kafka")
+            assert serve.is_alive, serve.log_text()
+            body = orjson.dumps(
+                {
+                    "topicConfigSerializeWrapper": {
+                        "dataVersion": {"counter": 1, "timestamp": 1, "stateVersion": 0},
+                        "topicConfigTable": {
+                            name: {"topicName": name, "readQueueNums": 4, "writeQueueNums": 4, "perm": 6}
+                            for name in ("TopicA", "TopicB")
+                        },
+                    },
+                    "filterServerList": [],
+                }
+            )
+            with RemotingClient(str(facts("serve")["remoting"])) as broker:
+                fields = {"clusterName": "c0", "brokerName": "b0", "brokerAddr": "10.0.0.1:1", "brokerId": "0"}
+                more = {"haServerAddr": "10.0.0.1:2", "bodyCrc32": str(zlib.crc32(body))}
+                assert broker.ask(REGISTER_BROKER, fields | more, body).code == 0
+                wait_until(lambda: facts("job") or not job.is_alive, DEADLINE_S, "the job's first batch")
+                assert job.is_alive, job.log_text()
+                changes = settings.data.tables_dir / "route_changes"
+                wait_until(
+                    lambda: "TopicA" in polars.read_delta(str(changes))["topic"].to_list(),
+                    DEADLINE_S,
+                    "the job has folded what the server logged",
+                )
+                seen = _arguments(job.pid) + _arguments(serve.pid)
+        with part("history-job", "--once") as history:
+            assert history.wait(HISTORY_DEADLINE_S) == 0, history.log_text()
+            seen += history.log_text()
+        seen += job.log_text() + serve.log_text()
+        for path in settings.data.dir.rglob("*"):
+            if path.is_file():
+                seen += path.read_bytes().decode(errors="replace")
+    assert PASSWORD not in seen
+    assert "PRIVATE KEY" not in seen

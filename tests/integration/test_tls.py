@@ -1,0 +1,375 @@
+"""TLS over real sockets: what `peers.md` §6.4 asks of it, and what a peer may try."""
+
+import asyncio
+import gc
+import os
+import socket
+import ssl
+import struct
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from namesrv_stream.agent.agent import BrokerAgent
+from namesrv_stream.agent.config import AgentConfig
+from namesrv_stream.client import client_context
+from namesrv_stream.remoting.codes import ResponseCode
+from namesrv_stream.settings import RemotingSettings, Settings, TlsSettings
+from tests.support.certificates import Authority, KeyPair, serial_of
+from tests.support.command_line import run_command
+from tests.support.http_rig import HttpRig, eventually, http_settings
+from tests.support.processes import wait_until
+from tests.support.remoting_client import RemotingClient, encode_request
+from tests.support.remoting_rig import RemotingRig
+
+pytestmark = pytest.mark.integration
+
+CLUSTER_INFO = 106
+REGISTER_BROKER = 103
+DEADLINE_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+def served_by(pair: KeyPair, **more: str) -> TlsSettings:
+    return TlsSettings.model_validate({"cert_file": str(pair.cert), "key_file": str(pair.key), **more})
+
+
+@pytest.fixture
+def permissive(authority: Authority) -> Iterator[RemotingRig]:
+    with RemotingRig(tls=served_by(authority.issue())) as rig:
+        yield rig
+
+
+def code_of(rig: RemotingRig, tls: ssl.SSLContext | None, preamble: bytes = b"") -> int:
+    with RemotingClient(rig.addr, tls=tls, preamble=preamble) as client:
+        return client.ask(CLUSTER_INFO).code
+
+
+def is_refused(rig: RemotingRig, tls: ssl.SSLContext | None) -> bool:
+    try:
+        code_of(rig, tls)
+    except (ssl.SSLError, ConnectionError):
+        return True
+    return False
+
+
+def security_events(rig: RemotingRig) -> dict[tuple[str, str], int]:
+    return rig.on_loop(lambda: dict(rig.rig.tls.events))
+
+
+# ---- modes ----
+
+
+def test_permissive_serves_tls_and_plain_on_one_port(permissive: RemotingRig, authority: Authority) -> None:
+    assert code_of(permissive, authority.client_context()) == ResponseCode.SUCCESS
+    assert code_of(permissive, None) == ResponseCode.SUCCESS
+    assert security_events(permissive) == {("handshake", "ok"): 1}
+
+
+@pytest.mark.parametrize(
+    "preamble",
+    [
+        b"PROXY TCP4 10.0.0.7 10.0.0.1 4711 9876\r\n",
+        b"\r\n\r\n\x00\r\nQUIT\n\x21\x11\x00\x0c\x0a\x00\x00\x07\x0a\x00\x00\x01\x12\x67\x26\x94",
+    ],
+    ids=["v1", "v2"],
+)
+def test_tls_begins_behind_a_preamble(permissive: RemotingRig, authority: Authority, preamble: bytes) -> None:
+    assert code_of(permissive, authority.client_context(), preamble) == ResponseCode.SUCCESS
+
+
+def test_enforcing_refuses_plain(authority: Authority) -> None:
+    with RemotingRig(tls=served_by(authority.issue(), mode="enforcing")) as rig:
+        assert is_refused(rig, None)
+        assert code_of(rig, authority.client_context()) == ResponseCode.SUCCESS
+        assert security_events(rig) == {("plain", "denied"): 1, ("handshake", "ok"): 1}
+
+
+def test_disabled_refuses_tls_and_says_so(authority: Authority, caplog: pytest.LogCaptureFixture) -> None:
+    with RemotingRig(tls=served_by(authority.issue(), mode="disabled")) as rig:
+        assert is_refused(rig, authority.client_context())
+        assert code_of(rig, None) == ResponseCode.SUCCESS
+        assert security_events(rig) == {("handshake", "failed"): 1}
+    assert "tls.mode is disabled" in caplog.text
+
+
+def test_without_a_certificate_the_log_says_which_setting_lacks(
+    authority: Authority, caplog: pytest.LogCaptureFixture
+) -> None:
+    with RemotingRig() as rig:
+        assert is_refused(rig, authority.client_context())
+    assert "set tls.cert_file and tls.key_file" in caplog.text
+
+
+@pytest.mark.parametrize("flags", [["--tls"], []], ids=["by flag", "by the trusted file alone"])
+def test_our_commands_speak_tls(authority: Authority, flags: list[str]) -> None:
+    settings = served_by(
+        authority.issue(), mode="enforcing", client_auth="require", trust_file=str(authority.trust_file)
+    )
+    client = authority.issue("client")
+    shown = ["--tls-cert", str(client.cert), "--tls-key", str(client.key)]
+    with RemotingRig(tls=settings) as rig:
+        ask = ["clusters", "-n", rig.addr, "--json"]
+        answered = run_command(*ask, *flags, "--tls-trust", str(authority.trust_file), *shown)
+        assert answered.code == 0, answered.err
+        assert run_command(*ask).code != 0
+        refused = run_command(*ask, "--tls")  # the system does not know that authority
+    assert refused.code != 0
+    assert "certificate verify failed" in refused.err
+
+
+async def test_our_agent_registers_over_tls(authority: Authority) -> None:
+    with RemotingRig(tls=served_by(authority.issue(), mode="enforcing")) as rig:
+        config = AgentConfig(rig.addr, start_spread_ms=1, tls=client_context(authority.trust_file))
+        agent = BrokerAgent(config)
+        agent.start()
+        await eventually(lambda: agent.is_registered, "it is registered")
+        assert rig.on_loop(lambda: list(rig.rig.view.table.groups)) == ["broker-a"]
+        assert await agent.stop() == 1
+
+
+# ---- clients' certificates ----
+
+
+def test_a_required_certificate_must_be_there_and_be_of_the_trusted_authority(
+    authority: Authority, tmp_path: Path
+) -> None:
+    settings = served_by(authority.issue(), client_auth="require", trust_file=str(authority.trust_file))
+    stranger = authority.client_context()
+    stranger.load_cert_chain(*Authority(tmp_path / "other").issue("stranger"))
+    with RemotingRig(tls=settings) as rig:
+        assert is_refused(rig, authority.client_context())
+        assert is_refused(rig, stranger)
+        assert code_of(rig, authority.client_context(authority.issue("client"))) == ResponseCode.SUCCESS
+        assert security_events(rig) == {("handshake", "failed"): 2, ("handshake", "ok"): 1}
+
+
+def test_an_expired_certificate_of_a_client_is_refused(authority: Authority) -> None:
+    settings = served_by(authority.issue(), client_auth="require", trust_file=str(authority.trust_file))
+    with RemotingRig(tls=settings) as rig:
+        assert is_refused(rig, authority.client_context(authority.issue("old", days=-1)))
+
+
+def test_an_optional_certificate_may_lack_and_must_not_be_wrong(authority: Authority, tmp_path: Path) -> None:
+    settings = served_by(authority.issue(), client_auth="optional", trust_file=str(authority.trust_file))
+    stranger = authority.client_context()
+    stranger.load_cert_chain(*Authority(tmp_path / "other").issue("stranger"))
+    with RemotingRig(tls=settings) as rig:
+        assert code_of(rig, authority.client_context()) == ResponseCode.SUCCESS
+        assert is_refused(rig, stranger)
+
+
+def test_what_is_older_than_tls_1_2_is_refused(permissive: RemotingRig, authority: Authority) -> None:
+    hello = bytes.fromhex("16030100310100002d0301" + "00" * 32 + "000006002f0035000a0100")
+    host, _, port = permissive.addr.rpartition(":")
+    with socket.create_connection((host, int(port)), 10) as old:
+        old.sendall(hello)
+        answer = b""
+        while piece := old.recv(4096):
+            answer += piece
+    assert answer[:1] == b"\x15", "an alert, and nothing else"
+
+
+# ---- bytes ----
+
+
+def test_the_largest_frame_and_megabytes_of_answers_come_through(authority: Authority) -> None:
+    limits = RemotingSettings(write_buffer_bytes=256 * 1024)
+    with (
+        RemotingRig(limits, served_by(authority.issue())) as rig,
+        RemotingClient(rig.addr, 60, tls=authority.client_context()) as client,
+    ):
+        assert client.ask(CLUSTER_INFO, None, bytes((16 << 20) - 500)).code == ResponseCode.SUCCESS
+        for number in range(200):
+            fields = {"clusterName": "c", "brokerName": f"b{number}", "brokerAddr": f"10.0.0.{number}:1"}
+            client.ask(REGISTER_BROKER, {**fields, "brokerId": "0", "haServerAddr": "", "bodyCrc32": "0"})
+        count = 500
+        client.send(b"".join(encode_request(CLUSTER_INFO, number) for number in range(count)))
+        answers = [client.receive() for _ in range(count)]
+        assert [answer.opaque for answer in answers] == list(range(count))
+        assert sum(len(answer.body) for answer in answers) > 5_000_000
+
+
+def test_records_cut_anywhere_are_put_together(permissive: RemotingRig, authority: Authority) -> None:
+    """A client whose TLS is in memory, so that its records can be sent byte by byte."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = authority.client_context().wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
+    host, _, port = permissive.addr.rpartition(":")
+    with socket.create_connection((host, int(port)), DEADLINE_S) as peer:
+        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+        def send() -> None:
+            for byte in outgoing.read():
+                peer.sendall(bytes([byte]))
+
+        while True:
+            try:
+                tls.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                send()
+                incoming.write(peer.recv(65_536))
+        tls.write(encode_request(CLUSTER_INFO, 7))
+        send()
+        answer = b""
+        while len(answer) < 4 or len(answer) < 4 + struct.unpack(">I", answer[:4])[0]:
+            try:
+                answer += tls.read()
+            except ssl.SSLWantReadError:
+                incoming.write(peer.recv(65_536))
+    assert b'"opaque":7' in answer
+
+
+def test_a_handshake_that_never_ends_is_closed(authority: Authority) -> None:
+    with RemotingRig(RemotingSettings(frame_timeout_ms=5_000), served_by(authority.issue())) as rig:
+        host, _, port = rig.addr.rpartition(":")
+        with socket.create_connection((host, int(port)), DEADLINE_S) as loris:
+            loris.sendall(b"\x16\x03\x01\x02\x00\x01")
+            wait_until(lambda: rig.on_loop(lambda: rig.rig.connections.unfinished.size), DEADLINE_S, "it is there")
+            rig.pass_time(6_000)
+            assert not loris.recv(1)
+        assert rig.on_loop(lambda: rig.rig.connections.refused["late"]) == 1
+
+
+def test_a_handshake_of_a_megabyte_is_refused(permissive: RemotingRig, caplog: pytest.LogCaptureFixture) -> None:
+    host, _, port = permissive.addr.rpartition(":")
+    record = b"\x16\x03\x01\x40\x00" + b"\x01\x01\xd4\xc0" + bytes(0x4000 - 4)
+    with socket.create_connection((host, int(port)), DEADLINE_S) as peer, suppress(ConnectionError):
+        for _ in range(64):
+            peer.sendall(record)
+    wait_until(lambda: "its handshake exceeds 65536 bytes" in caplog.text, DEADLINE_S, "it is refused")
+
+
+# ---- reload ----
+
+
+def test_a_new_certificate_is_for_new_connections_and_ends_no_old_one(authority: Authority) -> None:
+    context = authority.client_context()
+    with RemotingRig(tls=served_by(authority.issue("renewed"))) as rig:
+        before = serial_of(context, rig.addr)
+        with RemotingClient(rig.addr, tls=context) as old:
+            authority.issue("renewed")
+            rig.reload()
+            assert serial_of(context, rig.addr) != before
+            assert old.ask(CLUSTER_INFO).code == ResponseCode.SUCCESS
+
+
+@pytest.mark.parametrize("damage", ["garbage", "missing", "another key", "empty"])
+def test_files_that_cannot_be_used_leave_the_certificate_in_use(
+    authority: Authority, caplog: pytest.LogCaptureFixture, damage: str
+) -> None:
+    pair, context = authority.issue("damaged"), authority.client_context()
+    with RemotingRig(tls=served_by(pair)) as rig:
+        before = serial_of(context, rig.addr)
+        if damage == "missing":
+            pair.key.unlink()
+        elif damage == "another key":
+            pair.key.write_bytes(authority.issue("another").key.read_bytes())
+        else:
+            pair.cert.write_text("" if damage == "empty" else "no certificate")
+        rig.reload()
+        assert serial_of(context, rig.addr) == before
+        assert security_events(rig)["reload", "failed"] == 1
+    line = next(record for record in caplog.records if "not reloaded" in record.getMessage())
+    assert line.levelname == "ERROR"
+    assert str(pair.cert.parent) in line.getMessage()
+    assert "tls." in line.getMessage()
+
+
+def test_revoked_trust_holds_for_new_connections(authority: Authority, tmp_path: Path) -> None:
+    trust = tmp_path / "trust.pem"
+    trust.write_bytes(authority.trust_file.read_bytes())
+    settings = served_by(authority.issue(), client_auth="require", trust_file=str(trust))
+    client = authority.client_context(authority.issue("client"))
+    with RemotingRig(tls=settings) as rig:
+        assert code_of(rig, client) == ResponseCode.SUCCESS
+        trust.write_bytes(Authority(tmp_path / "other").trust_file.read_bytes())
+        rig.reload()
+        assert is_refused(rig, client)
+
+
+def test_a_thousand_reloads_cost_less_than_five_mib(authority: Authority) -> None:
+    """`peers.md` §6.4, item 7."""
+    context, pairs = authority.client_context(), (authority.issue("even"), authority.issue("odd"))
+    pair = authority.issue("thousand")
+    with RemotingRig(tls=served_by(pair)) as rig, RemotingClient(rig.addr, tls=context) as old:
+
+        def reloads(count: int) -> None:
+            for number in range(count):
+                pair.cert.write_bytes(pairs[number % 2].cert.read_bytes())
+                pair.key.write_bytes(pairs[number % 2].key.read_bytes())
+                rig.reload()
+                if number % 50 == 0:
+                    assert code_of(rig, context) == ResponseCode.SUCCESS
+
+        reloads(100)  # what is made once is there
+        before = _rss_bytes()
+        reloads(1_000)
+        grown = _rss_bytes() - before
+        assert old.ask(CLUSTER_INFO).code == ResponseCode.SUCCESS
+        assert security_events(rig)["reload", "ok"] == 1_100
+    assert grown < 5 << 20, f"{grown / (1 << 20):.1f} MiB"
+
+
+async def test_changed_files_are_taken_over_by_themselves(authority: Authority) -> None:
+    pair = authority.issue("watched")
+    settings = served_by(pair).model_copy(update={"reload_interval_ms": 20})
+    rig = HttpRig(http_settings_with(settings))
+    tls = rig.rig.tls
+    async with asyncio.TaskGroup() as tasks:
+        watch = tasks.create_task(tls.watch())
+        for number in (1, 2):
+            authority.issue("watched")
+            await eventually(lambda number=number: tls.events["reload", "ok"] == number, "it is read")  # type: ignore[misc]
+        # Half of a change is waited for, and a key that does not fit is no reason to go on without TLS.
+        pair.key.write_bytes(authority.issue("other").key.read_bytes())
+        await eventually(lambda: tls.events["reload", "failed"] == 1, "it is refused")
+        authority.issue("watched")
+        await eventually(lambda: tls.events["reload", "ok"] == 3, "it is read again")
+        watch.cancel()
+
+
+# ---- HTTP ----
+
+
+async def test_the_http_port_speaks_tls_and_nothing_else(authority: Authority) -> None:
+    settings = served_by(authority.issue("http"), client_auth="require", trust_file=str(authority.trust_file))
+    async with HttpRig(http_settings_with(settings)).serving() as rig:
+        host, _, port = rig.http.address.rpartition(":")
+        # Of people and scrapers no certificate is asked for.
+        reader, writer = await asyncio.open_connection(host, int(port), ssl=authority.client_context())
+        writer.write(b"GET /topics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        answer = await reader.read()
+        writer.close()
+        assert answer.startswith(b"HTTP/1.1 200")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(b"GET /topics HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert b"HTTP" not in await reader.read()
+        writer.close()
+
+
+async def test_the_http_port_takes_a_new_certificate_over(authority: Authority) -> None:
+    pair = authority.issue("http-renewed")
+    async with HttpRig(http_settings_with(served_by(pair))).serving() as rig:
+        context = authority.client_context()
+        before = await asyncio.to_thread(serial_of, context, rig.http.address)
+        authority.issue("http-renewed")
+        await rig.rig.tls.reload()
+        assert await asyncio.to_thread(serial_of, context, rig.http.address) != before
+
+
+def http_settings_with(tls: TlsSettings) -> Settings:
+    return http_settings().model_copy(
+        update={"tls": tls, "http": http_settings().http.model_copy(update={"tls": True})}
+    )
+
+
+def _rss_bytes() -> int:
+    gc.collect()
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -1,0 +1,107 @@
+"""Spark beyond one process: a standalone master with workers of its own, and the executors of ``local-cluster``."""
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from signal import SIGKILL
+
+import pyspark
+
+from tests.bench.machine import family
+from tests.support.processes import Process, free_port, wait_until
+
+SPARK_HOME = Path(pyspark.__file__).parent
+_START_S = 180.0
+_DAEMON = {"SPARK_DAEMON_MEMORY": "128m", "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_NO_DAEMONIZE": "1"}
+_EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
+
+
+class Worker:
+    """A standalone worker, in a process group with its executors: killed like a machine that loses power."""
+
+    def __init__(self, name: str, master: str, folder: Path) -> None:
+        self._work_dir = folder / name
+        self._process = Process(
+            name,
+            [
+                *(SPARK_HOME / "bin" / "spark-class", "org.apache.spark.deploy.worker.Worker"),
+                *("--host", "127.0.0.1", "--port", "0", "--webui-port", str(free_port())),
+                *("--cores", "1", "--memory", "512m", "--work-dir", self._work_dir, master),
+            ],
+            folder / f"{name}.log",
+            # Its executors have this package from the driver or not at all.
+            env=_DAEMON | {"SPARK_LOCAL_DIRS": str(folder / f"{name}-local"), "PYTHONPATH": ""},
+            cwd=folder,
+        )
+
+    @property
+    def holds_state(self) -> bool:
+        """Whether an executor of it has opened a part of the fold's state."""
+        return any("RocksDB" in log.read_text(errors="replace") for log in self._work_dir.glob("app-*/*/stderr"))
+
+    def start(self) -> None:
+        self._process.start()
+        self._process.wait_for_log("Successfully registered with master", _START_S)
+
+    def kill(self) -> None:
+        """With all its executors."""
+        self._process.close()
+
+    close = kill
+
+
+class Cluster:
+    """A master and its workers."""
+
+    def __init__(self, url: str, workers: list[Worker]) -> None:
+        self.url = url
+        self.workers = workers
+
+
+@contextmanager
+def standalone_cluster(folder: Path, workers: int = 2) -> Iterator[Cluster]:
+    """Start a master and workers with one core and 512 MiB each; nothing is left of them."""
+    port = free_port()
+    url = f"spark://127.0.0.1:{port}"
+    folder.mkdir(parents=True, exist_ok=True)
+    command: list[str | Path] = [SPARK_HOME / "bin" / "spark-class", "org.apache.spark.deploy.master.Master"]
+    command += ["--host", "127.0.0.1", "--port", str(port), "--webui-port", str(free_port())]
+    with ExitStack() as stack:
+        master = stack.enter_context(Process("master", command, folder / "master.log", env=_DAEMON, cwd=folder))
+        master.wait_for_log("I have been elected leader", _START_S)
+        started = []
+        for number in range(workers):
+            worker = Worker(f"worker-{number}", url, folder)
+            stack.callback(worker.close)
+            worker.start()
+            started.append(worker)
+        yield Cluster(url, started)
+
+
+def spark_home_of_its_own(folder: Path) -> Path:
+    """A SPARK_HOME whose ``work`` folder is there: ``local-cluster`` writes to it, and knows no setting for that."""
+    folder.mkdir(parents=True)
+    for part in SPARK_HOME.iterdir():
+        if part.name != "work":
+            (folder / part.name).symlink_to(part)
+    return folder
+
+
+def executors_of(driver: int) -> list[int]:
+    """Process ids of the executors below a process, oldest first."""
+    found = []
+    for pid in sorted(family(driver)):
+        with suppress(OSError):
+            if _EXECUTOR in Path(f"/proc/{pid}/cmdline").read_text():
+                found.append(pid)
+    return found
+
+
+def kill_one_executor(driver: int) -> None:
+    """SIGKILL to the youngest; returns once another is in its place."""
+    before = executors_of(driver)
+    os.kill(before[-1], SIGKILL)
+    wait_until(
+        lambda: len(set(executors_of(driver)) - {before[-1]}) >= len(before), _START_S, "an executor in its place"
+    )

@@ -1,0 +1,185 @@
+"""The manifests agree with Kubernetes' schemas, with each other and with the code; no cluster is asked."""
+
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from namesrv_stream.settings import Settings
+from namesrv_stream.streaming import main as job
+from namesrv_stream.streaming.history import main as history
+from tests.support.deployment import (
+    KUBERNETES,
+    has_command,
+    instructions,
+    kubernetes_objects,
+    kubernetes_settings,
+    kustomization,
+    plain_secrets,
+    settings_with,
+)
+
+_VERSIONS = ("1.32", "1.37")
+_OBJECTS = kubernetes_objects()
+_SECRET: dict[str, Any] = yaml.safe_load((KUBERNETES / "secret.example.yaml").read_text())
+
+
+def _name(found: dict[str, Any]) -> str:
+    return f"{found['kind']}/{found['metadata']['name']}"
+
+
+def _of_kind(*kinds: str) -> dict[str, dict[str, Any]]:
+    return {o["metadata"]["name"]: o for o in _OBJECTS if o["kind"] in kinds}
+
+
+_WORKLOADS = _of_kind("StatefulSet", "Deployment")
+_SERVERS = _WORKLOADS["namesrv"]
+
+
+def _pod(workload: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = workload["spec"]["template"]["spec"]
+    return found
+
+
+def _container(workload: dict[str, Any]) -> dict[str, Any]:
+    (found,) = _pod(workload)["containers"]
+    assert isinstance(found, dict)
+    return found
+
+
+@pytest.mark.parametrize("found", [*_OBJECTS, _SECRET], ids=_name)
+@pytest.mark.parametrize("version", _VERSIONS)
+def test_it_is_what_kubernetes_reads(found: dict[str, Any], version: str) -> None:
+    kubernetes_validate.validate(found, version, strict=True)
+
+
+def test_every_manifest_is_listed() -> None:
+    files = {path.name for path in KUBERNETES.glob("*.yaml")} - {"kustomization.yaml", "secret.example.yaml"}
+    assert set(kustomization()["resources"]) == files
+
+
+def test_variables_are_settings_and_none_is_a_secret() -> None:
+    settings = settings_with(kubernetes_settings() | {"NAMESRV_STREAM__SERVER__SERVER_ID": "namesrv-0"})
+    assert settings.kafka.replication_factor == 3
+    assert plain_secrets(kubernetes_settings()) == []
+    assert set(_SECRET["stringData"].values()) == {""}
+
+
+@pytest.mark.parametrize("workload", _WORKLOADS.values(), ids=_name)
+def test_pods_meet_the_restricted_standard(workload: dict[str, Any]) -> None:
+    pod, container = _pod(workload), _container(workload)
+    (user,) = (rest.split(":") for name, rest in instructions() if name == "USER")
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["runAsUser"] == int(user[0])
+    assert pod["securityContext"]["fsGroup"] == int(user[1])
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert pod["automountServiceAccountToken"] is False
+    assert container["resources"]["limits"].keys() == {"memory"}
+
+
+@pytest.mark.parametrize("workload", _WORKLOADS.values(), ids=_name)
+def test_what_pods_name_is_there(workload: dict[str, Any]) -> None:
+    pod, container = _pod(workload), _container(workload)
+    template = workload["spec"]["template"]["metadata"]["labels"]
+    assert workload["spec"]["selector"]["matchLabels"].items() <= template.items()
+    assert container["image"] in {image["name"] for image in kustomization()["images"]}
+    assert has_command(container["args"])
+    generated = {generator["name"] for generator in kustomization()["configMapGenerator"]}
+    assert {source["configMapRef"]["name"] for source in container["envFrom"]} <= generated
+    claims = _of_kind("PersistentVolumeClaim")
+    templates = {claim["metadata"]["name"] for claim in workload["spec"].get("volumeClaimTemplates", [])}
+    for volume in pod["volumes"]:
+        if "persistentVolumeClaim" in volume:
+            assert volume["persistentVolumeClaim"]["claimName"] in claims
+        if "secret" in volume:
+            assert volume["secret"]["secretName"] == _SECRET["metadata"]["name"]
+    mounted = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+    assert mounted.keys() == {volume["name"] for volume in pod["volumes"]} | templates
+    settings = settings_with(kubernetes_settings())
+    assert mounted["data"] == str(settings.data.dir)
+    assert mounted["tables"] == settings.data.tables
+    secrets = [settings.admin.accounts_file, container["args"][-1]]
+    assert {path.removeprefix(f"{mounted['secrets']}/") for path in secrets} == _SECRET["stringData"].keys()
+
+
+def test_probes_ask_for_what_there_is() -> None:
+    settings = settings_with(kubernetes_settings())
+    container = _container(_SERVERS)
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    assert ports == {"remoting": settings.remoting.listen_port, "http": settings.http.listen_port}
+    assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "http"}
+    assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "http"}
+    for name, run_file in (("job", job.RUN_FILE), ("history", history.RUN_FILE)):
+        probe = _container(_WORKLOADS[name])["readinessProbe"]["exec"]["command"]
+        assert probe == ["test", "-f", str(settings.data.run_dir / run_file)]
+
+
+def test_a_stop_is_given_more_time_than_it_takes() -> None:
+    for workload in _WORKLOADS.values():
+        assert _pod(workload)["terminationGracePeriodSeconds"] * 1000 > Settings().server.stop_timeout_ms
+
+
+def test_each_server_has_an_address_of_its_own_and_is_told_to_clients() -> None:
+    services = _of_kind("Service")
+    pods = [f"namesrv-{number}" for number in range(_SERVERS["spec"]["replicas"])]
+    for pod in pods:
+        assert services[pod]["spec"]["selector"] == {"statefulset.kubernetes.io/pod-name": pod}
+    namespace = kustomization()["namespace"]
+    port = Settings().remoting.listen_port
+    assert settings_with(kubernetes_settings()).http.nsaddr == tuple(f"{pod}.{namespace}:{port}" for pod in pods)
+    assert services[_SERVERS["spec"]["serviceName"]]["spec"]["clusterIP"] == "None"
+
+
+def test_services_lead_to_ports_of_servers() -> None:
+    named = {port["name"]: port["containerPort"] for port in _container(_SERVERS)["ports"]}
+    for service in _of_kind("Service").values():
+        for port in service["spec"]["ports"]:
+            assert named[port["targetPort"]] == port["port"]
+
+
+def test_servers_get_their_ids_from_their_names() -> None:
+    (variable,) = _container(_SERVERS)["env"]
+    assert variable["name"] == "NAMESRV_STREAM__SERVER__SERVER_ID"
+    assert variable["valueFrom"] == {"fieldRef": {"fieldPath": "metadata.name"}}
+
+
+@pytest.mark.parametrize("name", ["job", "history"])
+def test_of_what_writes_tables_there_is_one_at_a_time(name: str) -> None:
+    assert _WORKLOADS[name]["spec"]["replicas"] == 1
+    assert _WORKLOADS[name]["spec"]["strategy"] == {"type": "Recreate"}
+
+
+def test_servers_only_read_the_tables_which_many_nodes_mount() -> None:
+    for name, workload in _WORKLOADS.items():
+        (mount,) = (m for m in _container(workload)["volumeMounts"] if m["name"] == "tables")
+        assert mount.get("readOnly", False) == (name == "namesrv")
+    assert _of_kind("PersistentVolumeClaim")["tables"]["spec"]["accessModes"] == ["ReadWriteMany"]
+
+
+def test_at_most_one_server_is_taken_away_at_a_time() -> None:
+    budget = _of_kind("PodDisruptionBudget")["namesrv"]["spec"]
+    assert budget["maxUnavailable"] == 1
+    assert budget["selector"] == _SERVERS["spec"]["selector"]
+
+
+def test_nobody_comes_in_unless_it_is_said() -> None:
+    policies = _of_kind("NetworkPolicy")
+    assert policies["all"]["spec"]["podSelector"] == {}
+    assert policies["all"]["spec"]["policyTypes"] == ["Ingress", "Egress"]
+    assert "ingress" not in policies["all"]["spec"]
+    let_in = policies["namesrv"]["spec"]
+    assert let_in["podSelector"] == _SERVERS["spec"]["selector"]
+    everybody = [rule["ports"] for rule in let_in["ingress"] if "from" not in rule]
+    assert everybody == [[{"protocol": "TCP", "port": "remoting"}]]
+
+
+def test_parts_may_go_out_to_kafka() -> None:
+    kafka = settings_with(kubernetes_settings()).kafka.bootstrap_servers
+    allowed = {port["port"] for rule in _of_kind("NetworkPolicy")["all"]["spec"]["egress"] for port in rule["ports"]}
+    assert {int(address.rpartition(":")[2]) for address in kafka.split(",")} <= allowed

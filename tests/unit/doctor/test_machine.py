@@ -1,0 +1,75 @@
+"""The machine as the doctor sees it; each fault is made, not imagined."""
+
+import resource
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from namesrv_stream.doctor import machine
+from namesrv_stream.doctor.finding import Grade
+from namesrv_stream.settings import Settings, load_settings
+from namesrv_stream.settings.layers import Flag
+
+
+def _settings(tmp_path: Path, **values: str) -> Settings:
+    flags = [Flag("test", key.replace("__", "."), value) for key, value in values.items()]
+    return load_settings(environ={}, flags=[Flag("test", "data.dir", str(tmp_path)), *flags]).settings
+
+
+@pytest.fixture
+def few_files() -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1_000, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.usefixtures("few_files")
+def test_fewer_open_files_than_connections_are_a_warning_with_the_number_needed(tmp_path: Path) -> None:
+    found = machine.open_files(_settings(tmp_path, remoting__max_connections="1000"))
+    assert found.grade is Grade.WARNING
+    assert "2512" in found.text
+
+
+@pytest.mark.usefixtures("few_files")
+def test_enough_open_files_are_fine(tmp_path: Path) -> None:
+    settings = _settings(tmp_path, remoting__max_connections="100", http__max_connections="100")
+    assert machine.open_files(settings).grade is Grade.FINE
+
+
+def test_heaps_that_do_not_fit_are_a_warning(tmp_path: Path) -> None:
+    assert machine.memory(_settings(tmp_path)).grade is Grade.FINE
+    assert machine.memory(_settings(tmp_path, streaming__driver_memory="9000g")).grade is Grade.WARNING
+
+
+def test_a_heap_that_is_not_started_is_not_counted(tmp_path: Path) -> None:
+    outside = {"embedded_kafka__heap": "9000g", "kafka__bootstrap_servers": "k:9092"}
+    assert machine.memory(_settings(tmp_path, **outside)).grade is Grade.FINE
+
+
+def test_missing_jars_are_a_fault_that_says_how_to_get_them(tmp_path: Path) -> None:
+    found = {f.area: f for f in machine.java_and_jars(_settings(tmp_path, jars__spark_dir=str(tmp_path)))}
+    assert found["Spark's jars"].grade is Grade.FAULT
+    assert "make setup" in found["Spark's jars"].remedy
+
+
+def test_a_java_home_without_java_is_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert next(machine.java_and_jars(_settings(tmp_path))).grade is Grade.FAULT
+
+
+def test_a_directory_that_is_not_there_yet_is_looked_at_where_it_would_be_made(tmp_path: Path) -> None:
+    (found,) = machine.disk(_settings(tmp_path / "not" / "yet"))
+    assert found.grade is not Grade.FAULT
+
+
+def test_a_directory_that_cannot_be_written_is_a_fault() -> None:
+    # Not even root can.
+    (found,) = machine.disk(_settings(Path("/proc/1/data")))
+    assert found.grade is Grade.FAULT
+
+
+def test_the_kernels_opinion_of_the_clock_is_told() -> None:
+    assert machine.clock_sync().area == "clock"
+    assert machine.clock_sync().grade in (Grade.FINE, Grade.NOTE)

@@ -1,0 +1,114 @@
+"""Ports, processes and servers, with real sockets."""
+
+import json
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from email.utils import formatdate
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from namesrv_stream.clock import SystemClock
+from namesrv_stream.doctor.finding import Finding, Grade
+from namesrv_stream.doctor.running import ports, processes, servers
+from namesrv_stream.run_files import write_run_file
+from tests.support.processes import free_port
+from tests.support.tables import settings_in
+
+_READY = b'{"ready":true,"reasons":[]}'
+
+
+@contextmanager
+def _server(body: bytes, status: int = 200, ahead_s: int = 0) -> Iterator[str]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def date_time_string(self, timestamp: float | None = None) -> str:
+            return formatdate(SystemClock().now_ms() / 1000 + ahead_s, usegmt=True)
+
+        def log_message(self, format: str, *args: object) -> None:
+            return
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def _grades(found: Iterator[Finding]) -> list[Grade]:
+    return [f.grade for f in found]
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "grade"),
+    [
+        (_READY, 200, Grade.FINE),
+        (b'{"ready":true,"reasons":["kafka: away"]}', 200, Grade.WARNING),
+        (b'{"ready":false,"reasons":["loading"]}', 503, Grade.FAULT),
+        (b"<html>", 200, Grade.FAULT),
+        (b"[]", 200, Grade.FAULT),
+    ],
+)
+def test_a_servers_own_word_counts(tmp_path: Path, body: bytes, status: int, grade: Grade) -> None:
+    with _server(body, status) as url:
+        assert _grades(servers(settings_in(tmp_path), (url,))) == [grade]
+
+
+@pytest.mark.parametrize("ahead_s", [-60, 60])
+def test_a_server_with_another_time_is_a_warning(tmp_path: Path, ahead_s: int) -> None:
+    with _server(_READY, ahead_s=ahead_s) as url:
+        *_, clock = servers(settings_in(tmp_path), (url,))
+        assert clock.grade is Grade.WARNING
+        assert ("ahead of" if ahead_s > 0 else "behind") in clock.text
+
+
+def test_a_server_that_does_not_answer_is_a_fault(tmp_path: Path) -> None:
+    assert _grades(servers(settings_in(tmp_path), (f"http://127.0.0.1:{free_port()}",))) == [Grade.FAULT]
+
+
+def test_a_port_that_somebody_listens_on_is_a_fault_that_names_the_key(tmp_path: Path) -> None:
+    settings = settings_in(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        http = settings.http.model_copy(update={"listen_port": taken.getsockname()[1]})
+        kafka = settings.embedded_kafka.model_copy(update={"listen_port": 0})
+        remoting = settings.remoting.model_copy(update={"listen_port": free_port()})
+        update = {"http": http, "embedded_kafka": kafka, "remoting": remoting}
+        found = {f.area: f for f in ports(settings.model_copy(update=update))}
+    assert [f.grade for f in found.values()] == [Grade.FINE, Grade.FAULT, Grade.FINE]
+    assert found["http port"].text.startswith("http.listen_port: ")
+
+
+def test_a_run_file_of_a_process_that_is_not_ours_counts_for_nothing(tmp_path: Path) -> None:
+    settings = settings_in(tmp_path)
+    # The writer is this process: pytest.
+    write_run_file(settings.data.run_dir / "serve.json", {"http": "127.0.0.1:1"})
+    assert _grades(processes(settings)) == [Grade.NOTE]
+
+
+def test_a_server_without_a_job_is_a_warning(tmp_path: Path) -> None:
+    settings = settings_in(tmp_path)
+    settings.data.run_dir.mkdir(parents=True)
+    script = "import sys; print(flush=True); sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", script, "namesrv_stream", "serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as ours:
+        assert ours.stdout is not None
+        ours.stdout.readline()
+        (settings.data.run_dir / "serve.json").write_text(json.dumps({"http": "127.0.0.1:1", "pid": ours.pid}))
+        found = list(processes(settings))
+        ours.communicate()
+    assert [f.grade for f in found] == [Grade.FINE, Grade.WARNING]
+    assert _grades(processes(settings)) == [Grade.NOTE]

@@ -1,0 +1,101 @@
+"""What the doctor says of real tables, and of tables and log together."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from namesrv_stream.doctor.finding import Finding, Grade
+from namesrv_stream.doctor.stored_tables import history_tables, route_tables
+from namesrv_stream.kafka.inspection import InspectedLog, InspectedTopic
+from namesrv_stream.snapshot.table_reader import FoldStateRow
+from namesrv_stream.streaming.compaction import write_route_state
+from namesrv_stream.tables import ROUTE_CHANGES, table_path
+from tests.support.builders import a_registration
+from tests.support.tables import TOPIC_ID, TablesOfLog, settings_in
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> TablesOfLog:
+    tables = TablesOfLog(tmp_path)
+    tables.log.register(a_registration())
+    tables.commit()
+    tables.compact()
+    return tables
+
+
+def _log(tables: TablesOfLog, topic_id: str = TOPIC_ID, **changes: Any) -> InspectedLog:
+    events = InspectedTopic("events", topic_id, 1, (), (), 1, {})
+    reached = tables.log.state.next_offset
+    fields: dict[str, Any] = {
+        "earliest": {0: 0},
+        "end": {0: reached},
+        "newest_ms": {},
+        "dead_letters_held": 0,
+    } | changes
+    return InspectedLog("k:9092", 1, events, None, **fields)
+
+
+def _fault(tables: TablesOfLog, log: InspectedLog | None) -> Finding:
+    (found,) = [f for f in route_tables(tables.settings, log) if f.grade is Grade.FAULT]
+    return found
+
+
+def test_tables_that_follow_their_log_are_fine(tables: TablesOfLog) -> None:
+    assert {f.grade for f in route_tables(tables.settings, _log(tables))} == {Grade.FINE}
+
+
+def test_no_tables_is_a_note(tmp_path: Path) -> None:
+    assert [f.grade for f in route_tables(settings_in(tmp_path), None)] == [Grade.NOTE]
+
+
+def test_tables_of_another_topic_are_a_fault(tables: TablesOfLog) -> None:
+    assert "made anew" in _fault(tables, _log(tables, topic_id="another")).text
+
+
+def test_records_removed_before_they_were_folded_are_a_fault(tables: TablesOfLog) -> None:
+    log = _log(tables, earliest={0: 500}, end={0: 600})
+    assert f"partition 0 is folded to {tables.log.state.next_offset}, Kafka's is 500" in _fault(tables, log).text
+
+
+def test_records_that_kafka_lost_are_a_fault(tables: TablesOfLog) -> None:
+    assert "Kafka has lost records" in _fault(tables, _log(tables, end={0: 0})).text
+
+
+def test_many_records_not_folded_are_a_warning(tables: TablesOfLog) -> None:
+    found = list(route_tables(tables.settings, _log(tables, end={0: 1_000_000})))
+    assert found[-1].grade is Grade.WARNING
+
+
+def test_a_column_that_this_version_does_not_know_is_a_fault(tables: TablesOfLog) -> None:
+    path = table_path(tables.dir, ROUTE_CHANGES)
+    rows = DeltaTable(path).to_pyarrow_table()
+    newer = rows.append_column("from_the_future", pa.nulls(rows.num_rows, pa.string()))
+    write_deltalake(path, newer, mode="overwrite", schema_mode="overwrite")
+    found = _fault(tables, None)
+    assert "from_the_future" in found.text
+    assert "rebuild" in found.remedy
+
+
+def test_a_removed_file_of_rows_is_a_fault(tables: TablesOfLog) -> None:
+    for folder in tables.dir.iterdir():
+        for file in folder.glob("*.parquet"):
+            file.unlink()
+    _fault(tables, None)
+
+
+def test_a_state_of_a_newer_fold_is_a_fault(tables: TablesOfLog) -> None:
+    write_route_state(tables.settings, {0: FoldStateRow(2, 1_000, b'{"state_version": 99}')})
+    assert "version 99" in _fault(tables, None).text
+
+
+def test_a_damaged_history_table_is_a_fault(tables: TablesOfLog) -> None:
+    folder = table_path(tables.dir, "broker_sessions")
+    (folder / "_delta_log").mkdir(parents=True)
+    (folder / "_delta_log" / f"{0:020}.json").write_text("{")
+    assert [f.grade for f in history_tables(tables.settings)] == [Grade.FAULT]
+    shutil.rmtree(folder)
+    assert [f.grade for f in history_tables(tables.settings)] == [Grade.NOTE]

@@ -1,0 +1,51 @@
+"""The dependency audit sees what it is for."""
+
+import pytest
+
+from tests.support.dependencies import licence_of, lock_problems, locked_versions, stale_requirements
+
+HASH = "--hash=sha256:" + "0" * 64
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"h11>=0.16 {HASH}",
+        f"h11 {HASH}",
+        f"h11 @ https://example.org/h11.whl {HASH}",
+        f"git+https://example.org/h11 {HASH}",
+        "--extra-index-url https://example.org/simple",
+        "-e .",
+        "h11==0.16.0",
+        "h11==0.16.0 --hash=md5:" + "0" * 32,
+    ],
+)
+def test_what_is_not_one_version_with_its_hash_is_told(line: str) -> None:
+    assert len(list(lock_problems("x.lock", line + "\n"))) == 1
+
+
+def test_a_line_as_the_lock_file_has_them_is_in_order() -> None:
+    text = f"# comment\nh11==0.16.0 \\\n    {HASH} \\\n    {HASH}\n    # via uvicorn\n"
+    assert list(lock_problems("x.lock", text)) == []
+    assert locked_versions(text) == {"h11": "0.16.0"}
+
+
+def test_a_requirement_that_the_lock_does_not_meet_is_told() -> None:
+    project = {"dependencies": ["h11>=1"], "optional-dependencies": {"dev": ["absent", "Uvicorn<1"]}}
+    assert [line.split(": ")[1] for line in stale_requirements(project, {"h11": "0.16.0", "uvicorn": "0.54.0"})] == [
+        "h11>=1",
+        "absent",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("metadata", "licence"),
+    [
+        ({"license_expression": "MIT", "license": "x"}, "MIT"),
+        ({"classifier": ["License :: OSI Approved :: BSD License"], "license": "long text"}, "BSD License"),
+        ({"license": "Apache-2.0\nmore"}, "Apache-2.0"),
+        ({}, ""),
+    ],
+)
+def test_a_licence_is_found_where_packages_state_it(metadata: dict[str, object], licence: str) -> None:
+    assert licence_of(metadata) == licence

@@ -1,0 +1,304 @@
+"""The console: what it shows, that it shows nothing but text, and that its pages are sound."""
+
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+
+from namesrv_stream.clock import ManualClock
+from namesrv_stream.route.model import DataVersion
+from namesrv_stream.server.http.console.console_page import PARTS
+from namesrv_stream.settings import Settings
+from tests.support.builders import READ_ONLY, RW, Log, a_registration
+from tests.support.history_tables import HistoryOfLogs
+from tests.support.http_rig import Answer, HttpRig
+from tests.support.name_server import a_registration_request
+from tests.support.tables import settings_in
+
+HOSTILE = ("<script>alert(1)</script>", "two\nlines", '"><img src=x onerror=alert(1)>', "\u202egnp.exe", "a&b' \"c")
+_VOID = {"meta", "link", "input", "img", "br"}
+Attributes = dict[str, str]
+
+
+class Page(HTMLParser):
+    """Elements, texts, and whether every element was closed that must be."""
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__(convert_charrefs=True)
+        self.elements: list[tuple[str, Attributes]] = []
+        self.text = ""
+        self.open: list[str] = []
+        self.feed(answer.body.decode())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, {name: value or "" for name, value in attrs}))
+        if tag not in _VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, {name: value or "" for name, value in attrs}))
+
+    def handle_endtag(self, tag: str) -> None:
+        optional = ("option", "p", "li")
+        while self.open and self.open[-1] != tag and self.open[-1] in optional:
+            self.open.pop()
+        assert self.open, f"</{tag}> closes nothing"
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+    def of(self, *tags: str) -> Iterator[Attributes]:
+        return (attributes for tag, attributes in self.elements if tag in tags)
+
+
+def _rig(tmp_path: Path, log: Log | None = None, **http: object) -> HttpRig:
+    settings = settings_in(tmp_path)
+    values = settings.model_dump()
+    values["http"] |= http
+    served = HttpRig(Settings.model_validate(values))
+    if log is not None:
+        served.commit(log.output.changes, {0: len(log.records)})
+    return served
+
+
+def _log() -> Log:
+    log = Log()
+    log.register(a_registration(topics={name: RW for name in HOSTILE}))
+    log.register(a_registration("10.0.0.2:1", broker_name="<b>gone</b>", cluster="<i>c1</i>", zone_name="z"))
+    return log
+
+
+async def _page(served: HttpRig, path: str = "/") -> Page:
+    found = await served.get(path)
+    assert found.status == 200, found.body
+    return Page(found)
+
+
+async def _ended(served: HttpRig, log: Log) -> None:
+    """A broker that ends while somebody looks."""
+    await served.get("/")
+    changes = log.disconnect(a_registration("10.0.0.2:1", broker_name="<b>gone</b>", cluster="<i>c1</i>"))
+    served.commit(changes, {0: len(log.records)})
+    served.rig.clock.advance(1_000)
+
+
+@pytest.mark.parametrize("path", ["/", *(f"/console/parts/{part}" for part in PARTS)])
+async def test_nothing_may_run_or_load_but_files_of_the_console(tmp_path: Path, path: str) -> None:
+    served = _rig(tmp_path, _log())
+    async with served.serving():
+        found = await served.get(path)
+    policy = dict(item.strip().split(" ", 1) for item in found.headers["content-security-policy"].split(";"))
+    assert policy["default-src"] == "'none'"
+    assert {policy[name] for name in ("script-src", "style-src", "img-src", "connect-src", "form-action")} == {"'self'"}
+    assert policy["frame-ancestors"] == policy["base-uri"] == "'none'"
+    assert found.headers["x-content-type-options"] == "nosniff"
+    assert found.headers["referrer-policy"] == "no-referrer"
+    page = Page(found)
+    for tag, attributes in page.elements:
+        assert tag not in ("style", "iframe", "object", "embed", "base", "img"), tag
+        assert not [name for name in attributes if name.startswith("on") or name == "style"], attributes
+        for name in ("src", "href", "action"):
+            value = attributes.get(name, "/")
+            assert re.match(r"[/#](?!/)", value), f"{name}={value} leads elsewhere"
+    assert all(attributes.get("src", "").startswith("/console/static/") for attributes in page.of("script"))
+
+
+@pytest.mark.parametrize("part", ["", *PARTS])
+async def test_what_peers_named_is_text(tmp_path: Path, part: str) -> None:
+    served, log = _rig(tmp_path, log := _log()), log
+    async with served.serving():
+        await _ended(served, log)
+        for topic in HOSTILE:
+            query = "?" + urlencode({"topic": topic, "cluster": "<i>c1</i>", "find": '"><x>'})
+            page = await _page(served, f"/console/parts/{part}{query}" if part else f"/{query}")
+            assert {tag for tag, _ in page.elements}.isdisjoint({"b", "i", "x", "img"})
+            assert not any("alert" in attributes.get("src", "") for attributes in page.of("script"))
+            assert "\u202e" not in page.text
+
+
+async def test_a_page_has_its_landmarks_and_every_field_its_name(tmp_path: Path) -> None:
+    served = _rig(tmp_path, _log())
+    async with served.serving():
+        page = await _page(served, "/?topic=baseTopic&past=1h")
+    tags = [tag for tag, _ in page.elements]
+    assert [tags.count(tag) for tag in ("main", "header", "nav", "footer", "h1")] == [1, 1, 1, 1, 1]
+    ids = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    assert not page.open
+    named = {attributes.get("for") for attributes in page.of("label")}
+    for attributes in page.of("input"):
+        assert attributes.get("type") == "hidden" or attributes["id"] in named
+    for attributes in page.of("section"):
+        assert attributes["aria-labelledby"] in ids
+    for attributes in page.of("nav"):
+        assert attributes["aria-label"]
+    for attributes in page.of("svg"):
+        assert attributes.get("aria-hidden") == "true" or attributes.get("aria-label")
+    assert next(iter(page.of("html")))["lang"] == "en"
+    assert {a["href"].removeprefix("#") for a in page.of("a") if a["href"].startswith("#")} <= set(ids)
+
+
+async def test_the_page_has_its_parts_as_they_are_by_themselves(tmp_path: Path) -> None:
+    served = _rig(tmp_path, _log())
+    async with served.serving():
+        whole = (await served.get("/")).body
+        for part in ("summary", "brokers", "route", "timeline", "pipeline"):
+            assert (await served.get(f"/console/parts/{part}")).body.strip() in whole
+
+
+async def test_a_broker_is_shown_with_its_age_and_timeout(tmp_path: Path) -> None:
+    served = _rig(tmp_path)
+    served.rig.talk()
+    served.rig.ask(served.rig.connect(), a_registration_request(heartbeatTimeoutMillis="10000"))
+    served.rig.beat(12)
+    async with served.serving():
+        page = await _page(served, "/console/parts/brokers")
+        brokers = (await served.get("/brokers")).json()
+    [age] = [attributes for attributes in page.of("p") if "data-age-ms" in attributes]
+    assert (age["data-age-ms"], age["data-timeout-ms"]) == ("6000", "10000")
+    assert "heard 6 s ago, expires after 10 s" in page.text
+    assert "late" in page.text
+    assert [(b["state"], b["age_ms"], b["expires_after_ms"]) for b in brokers] == [("alive", 6_000, 10_000)]
+
+
+async def test_an_age_that_nobody_knows_is_said_to_be_unknown(tmp_path: Path) -> None:
+    served = _rig(tmp_path, _log())
+    async with served.serving():
+        page = await _page(served, "/console/parts/brokers")
+        brokers = (await served.get("/brokers")).json()
+    assert "not heard by this server since its start; heard by s1; expires after 2 min 00 s unheard" in page.text
+    assert [b["age_ms"] for b in brokers] == [None, None]
+
+
+async def test_the_ended_stay_with_when_and_why(tmp_path: Path) -> None:
+    log = _log()
+    served = _rig(tmp_path, log)
+    served.rig.talk()
+    async with served.serving():
+        await _ended(served, log)
+        page = await _page(served, "/?state=ended")
+        [ended] = (await served.get("/brokers?state=ended")).json()
+        alive = (await served.get("/brokers")).json()
+    assert "its connection was closed" in page.text
+    assert "some brokers want a look" in page.text
+    assert (ended["broker_name"], ended["state"], ended["ended"]["cause"]) == ("<b>gone</b>", "ended", "disconnected")
+    assert ended["ended"]["offset"] == 2
+    assert [b["broker_name"] for b in alive] == ["broker-a"]
+
+
+async def test_one_whose_id_another_address_has_is_replaced_and_not_missed(tmp_path: Path) -> None:
+    log = Log()
+    log.register(a_registration())
+    served = _rig(tmp_path, log)
+    async with served.serving():
+        await served.get("/")
+        log.disconnect(a_registration())
+        log.register(a_registration("10.0.0.9:10911"))
+        served.commit([c for c in log.output.changes if c.offset > 0], {0: len(log.records)})
+        served.rig.clock.advance(1_000)
+        page = await _page(served, "/console/parts/brokers")
+        summary = await _page(served, "/console/parts/summary")
+        [ended] = (await served.get("/brokers?state=ended")).json()
+    assert "back at 10.0.0.9:10911" in page.text
+    assert "want a look" not in summary.text
+    assert ended["ended"]["replaced_by"] == "10.0.0.9:10911"
+
+
+async def test_of_many_brokers_some_are_shown_and_the_rest_counted(tmp_path: Path) -> None:
+    log = Log()
+    for n in range(100):
+        log.register(a_registration(f"10.0.1.{n}:1", broker_name=f"b{n:03d}"))
+    served = _rig(tmp_path, log)
+    async with served.serving():
+        page = await _page(served, "/console/parts/brokers")
+        found = await _page(served, "/console/parts/brokers?find=B09")
+        more = await _page(served, "/console/parts/brokers?shown=300")
+    assert len([1 for a in page.of("li") if "card" in a.get("class", "")]) == 60
+    assert "60 of 100 are shown" in page.text
+    assert "40 are left out" in page.text
+    assert len([1 for a in found.of("li") if "card" in a.get("class", "")]) == 10
+    assert len([1 for a in more.of("li") if "card" in a.get("class", "")]) == 100
+
+
+@pytest.mark.parametrize("path", ["/?state=dead", "/?window=2h", "/?shown=7", "/?past=9d", f"/?find={'x' * 600}"])
+async def test_a_question_that_makes_no_sense_is_refused(tmp_path: Path, path: str) -> None:
+    served = _rig(tmp_path)
+    async with served.serving():
+        found = await served.get(path)
+    assert found.status == 400
+    assert "expected" in found.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    "path", ["/console/parts/none", "/console/static/none.js", "/console/static/..%2Fconsole_page.py", "/console"]
+)
+async def test_what_is_not_there_is_not_found(tmp_path: Path, path: str) -> None:
+    served = _rig(tmp_path)
+    async with served.serving():
+        assert (await served.get(path)).status == 404
+
+
+async def test_its_files_are_served_with_a_tag_and_name_no_other_place(tmp_path: Path) -> None:
+    served = _rig(tmp_path)
+    async with served.serving():
+        page = await _page(served)
+        names = {a.get("src") or a["href"] for a in page.of("script", "link")}
+        imported = {
+            "/console/static/parts.js",
+            "/console/static/feed.js",
+            "/console/static/ages.js",
+            "/console/static/slider.js",
+        }
+        for name in names | imported:
+            found = await served.get(name)
+            assert found.status == 200
+            assert found.headers["content-type"].split(";")[0] in ("text/css", "text/javascript", "image/svg+xml")
+            named = found.body.replace(b"http://www.w3.org/2000/svg", b"")
+            assert not re.search(rb"\w+://|[\"'(]//", named)
+            again = await served.get(name, If_None_Match=found.headers["etag"])
+            assert again.status == 304
+
+
+async def test_without_the_history_the_what_if_says_so(tmp_path: Path) -> None:
+    served = _rig(tmp_path, _log())
+    async with served.serving():
+        page = await _page(served, "/console/parts/what-if?past=1h")
+    assert "Without the history nobody can tell" in page.text
+
+
+async def test_a_route_is_compared_with_another_time(tmp_path: Path) -> None:
+    log = Log()
+    log.register(a_registration(topics={"T": RW, "U": RW}))
+    log.register(a_registration("10.0.0.2:1", broker_name="broker-b", topics={"T": RW, "U": RW}))
+    tables = HistoryOfLogs(tmp_path, log)
+    before_ms = log.now_ms
+    newer = a_registration(topics={"T": READ_ONLY, "U": RW}, data_version=DataVersion(2, 2_000, 0))
+    log.register(newer, after_ms=60_000)
+    log.unregister(a_registration("10.0.0.2:1", broker_name="broker-b"))
+    tables.write_all()
+    served = HttpRig(tables.settings, past_clock=ManualClock(log.now_ms + 1_000))
+    served.commit(log.output.changes, {0: len(log.records)})
+    async with served.serving():
+        page = await _page(served, f"/console/parts/route?topic=T&as_of={before_ms}")
+        bad = await _page(served, "/console/parts/route?topic=T&as_of=soon")
+    assert "0 new, 1 gone, 1 changed" in page.text
+    assert "± changed" in page.text
+    assert "\u2212 gone" in page.text
+    assert "'soon' is no instant" in bad.text
+    assert "broker-a" in bad.text
+
+
+async def test_other_servers_are_compared_or_named_with_why_not(tmp_path: Path) -> None:
+    log = _log()
+    other = _rig(tmp_path / "other", log)
+    async with other.serving():
+        served = _rig(tmp_path, log, console_servers=(other.http.address, "127.0.0.1:1"))
+        async with served.serving():
+            page = await _page(served, "/console/parts/servers")
+    assert "same offsets, same digest" in page.text
+    assert "no answer" in page.text
+    assert "127.0.0.1:1" in page.text

@@ -1,0 +1,28 @@
+"""Connections are counted by who can be told apart."""
+
+import pytest
+
+from namesrv_stream.server.address_counts import AddressCounts
+
+
+def test_what_left_is_not_counted() -> None:
+    counts = AddressCounts()
+    assert [counts.enter("10.0.0.1"), counts.enter("10.0.0.1"), counts.enter("10.0.0.2")] == [1, 2, 1]
+    counts.leave("10.0.0.1")
+    assert counts.enter("10.0.0.1") == 2
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_same"),
+    [
+        ("2001:db8::1", "2001:db8::ffff:1", True),
+        ("2001:db8::1", "2001:db8:0:1::1", False),
+        ("::ffff:10.0.0.1", "10.0.0.1", True),
+        ("fe80::1%eth0", "fe80::2%eth0", True),
+        ("", "", True),
+    ],
+)
+def test_an_ipv6_peer_is_its_network(one: str, other: str, is_same: bool) -> None:
+    counts = AddressCounts()
+    counts.enter(one)
+    assert counts.enter(other) == (2 if is_same else 1)

@@ -1,0 +1,54 @@
+"""How old a broker's last heartbeat is, by the server that hears it."""
+
+from namesrv_stream.route.events import BrokerHeartbeat, BrokerRegistered, Proof
+from namesrv_stream.route.lease import LeaseKey
+from namesrv_stream.server.hearings import Hearings
+from tests.support.builders import NAME, S1, Log, a_key, a_registration, over
+from tests.support.name_server import a_registration_request
+from tests.support.server_rig import TICK_MS, Rig
+
+KEY = LeaseKey(NAME, a_key())
+
+
+def _registered() -> BrokerRegistered:
+    return BrokerRegistered(over(S1, 1), a_registration())
+
+
+def test_a_broker_ages_from_when_it_was_heard_last() -> None:
+    hearings = Hearings()
+    hearings.take_in(_registered(), 1_000)
+    assert hearings.age_ms(KEY, 4_000) == 3_000
+    hearings.take_in(BrokerHeartbeat(over(S1, 1), NAME, a_key(), Proof.HEARTBEAT), 5_000)
+    assert hearings.age_ms(KEY, 5_500) == 500
+
+
+def test_the_age_of_a_broker_that_was_not_heard_is_unknown() -> None:
+    assert Hearings().age_ms(KEY, 4_000) is None
+
+
+def test_brokers_age_from_zero_when_kafka_is_back() -> None:
+    hearings = Hearings()
+    hearings.take_in(_registered(), 1_000)
+    hearings.begin(90_000)
+    assert hearings.age_ms(KEY, 91_000) == 1_000
+
+
+def test_a_broker_that_went_is_forgotten_unless_it_came_again() -> None:
+    hearings, log = Hearings(), Log()
+    log.register(a_registration())
+    gone = log.disconnect(a_registration())
+    hearings.take_in(_registered(), 1_000)
+    hearings.committed(gone, lambda key: True)
+    assert hearings.age_ms(KEY, 2_000) == 1_000
+    hearings.committed(gone, lambda key: False)
+    assert hearings.age_ms(KEY, 2_000) is None
+
+
+async def test_a_server_knows_the_age_of_what_registered_with_it() -> None:
+    rig = Rig()
+    rig.talk()
+    rig.ask(rig.connect(), a_registration_request())
+    rig.beat(6)
+    group = rig.view.table.group("broker-a")
+    key = LeaseKey("broker-a", next(iter(group.lives)))
+    assert rig.gateway.hearings.age_ms(key, rig.gateway.observed_ms) == 6 * TICK_MS
