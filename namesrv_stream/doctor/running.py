@@ -80,8 +80,10 @@ def _port(area: str, section: str, host: str, port: int) -> Finding:
 def servers(settings: Settings, urls: tuple[str, ...]) -> Iterator[Finding]:
     """Each server: whether it answers, is ready, and has this machine's time."""
     here = running(settings).get("serve", {}).get("http")
-    for url in (*urls, *((f"http://{here}",) if here and not urls else ())):
-        asked = ask(url)
+    scheme = "https" if settings.http.tls else "http"
+    for url in (*urls, *((f"{scheme}://{here}",) if here and not urls else ())):
+        # Its certificate names the address that others know, not this machine's loopback.
+        asked = ask(url, is_certificate_checked=bool(urls))
         if asked.reason:
             yield fault(
                 f"server {url}",
