@@ -14,8 +14,9 @@ from namesrv_stream.run_files import read_run_file
 from namesrv_stream.settings import Settings
 
 _PARTS: Final = ("kafka", "job", "history-job", "serve")
-#: Words of the command lines of our processes: `python -m namesrv_stream`, the console script, the embedded Kafka.
-_OURS: Final = frozenset({b"namesrv_stream", b"namesrv-stream", b"kafka.Kafka"})
+#: Words of the command lines of our processes: `python -m namesrv_stream`, the console script, the embedded Kafka, and
+#: what `spark-submit` runs.
+_OURS: Final = frozenset({b"namesrv_stream", b"namesrv-stream", b"kafka.Kafka", b"route_table.py", b"history.py"})
 #: An answer says its time in whole seconds.
 _SKEW_WARNED_MS: Final = 2_000
 
