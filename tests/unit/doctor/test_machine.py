@@ -64,9 +64,9 @@ def test_a_directory_that_is_not_there_yet_is_looked_at_where_it_would_be_made(t
     assert found.grade is not Grade.FAULT
 
 
-def test_a_directory_that_cannot_be_written_is_a_fault() -> None:
-    # Not even root can.
-    (found,) = machine.disk(_settings(Path("/proc/1/data")))
+def test_a_directory_that_cannot_be_written_is_a_fault(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()  # below it not even root can make one
+    (found,) = machine.disk(_settings(tmp_path / "file" / "data"))
     assert found.grade is Grade.FAULT
 
 
