@@ -5,6 +5,7 @@ registration they differ, and nothing is wrong. So what differs is asked again u
 """
 
 import asyncio
+import ssl
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeVar
@@ -62,6 +63,7 @@ class Comparison:
 async def compare(
     addrs: Sequence[str],
     credentials: AclCredentials | None,
+    tls: ssl.SSLContext | None,
     namespaces: Iterable[str],
     timeout_ms: int,
     patience_s: float,
@@ -71,6 +73,7 @@ async def compare(
     Args:
         addrs: ``host:port`` of at least two servers.
         credentials: Signs the requests; None for none.
+        tls: How to speak TLS; None for plain.
         namespaces: Of KV entries to compare; the protocol has no list of them.
         timeout_ms: Milliseconds that a server has for each answer.
         patience_s: How long what differs is asked again.
@@ -79,7 +82,7 @@ async def compare(
         NameServersUnreachable: One of them did not answer.
         UnexpectedAnswer: One refused, or its answer cannot be read.
     """
-    servers = {addr: NameServers([addr], credentials=credentials) for addr in addrs}
+    servers = {addr: NameServers([addr], credentials=credentials, tls=tls) for addr in addrs}
     try:
         asking = _Asking(servers, timeout_ms, asyncio.Semaphore(_AT_ONCE))
         keys = await asking.all_keys(tuple(namespaces))

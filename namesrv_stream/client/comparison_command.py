@@ -37,7 +37,7 @@ def compare_servers(
     """Compare what several name servers know: clusters, brokers, routes, KV entries; of ours and of Java's."""
 
     async def ask(servers: NameServers) -> Comparison:
-        return await compare(addrs, target.credentials, names, TIMEOUT_MS, patience_s)
+        return await compare(addrs, target.credentials, target.tls, names, TIMEOUT_MS, patience_s)
 
     names = dict.fromkeys([_ORDER_NAMESPACE, *(namespaces or ())])
     addrs = _addrs(target)

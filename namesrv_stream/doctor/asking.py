@@ -1,6 +1,7 @@
 """Asks a server whether it is ready, and what time it has."""
 
 import http.client
+import ssl
 import time
 import urllib.error
 import urllib.request
@@ -11,8 +12,6 @@ from typing import Final
 from namesrv_stream.clock import SystemClock
 
 _TIMEOUT_S: Final = 5.0
-# Not by a proxy of the environment: servers are near.
-_OPENER: Final = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 _SECOND_MS: Final = 1_000
 
 
@@ -31,11 +30,22 @@ class Asked:
     reason: str = ""
 
 
-def ask(url: str) -> Asked:
-    """``GET /readyz``; blocks, 5 s at most."""
+def ask(url: str, *, is_certificate_checked: bool = True) -> Asked:
+    """``GET /readyz``; blocks, 5 s at most.
+
+    Args:
+        url: ``http://host:port`` or ``https://host:port``.
+        is_certificate_checked: Whether the server's must be one that this machine trusts, for that host.
+    """
+    context = ssl.create_default_context()
+    if not is_certificate_checked:
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    # Not by a proxy of the environment: servers are near.
+    https = urllib.request.HTTPSHandler(context=context)
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), https)
     began = time.monotonic()
     try:
-        with _OPENER.open(url + "/readyz", timeout=_TIMEOUT_S) as answer:
+        with opener.open(url + "/readyz", timeout=_TIMEOUT_S) as answer:
             body, date = answer.read(), answer.headers.get("Date")
     except urllib.error.HTTPError as refused:
         with refused:  # a server that is not ready says so with 503

@@ -19,14 +19,15 @@ def examine(settings: Settings, urls: tuple[str, ...] = ()) -> Iterator[Finding]
     """
     yield packages.packages()
     yield from machine.java_and_jars(settings)
-    yield machine.memory(settings)
+    yield machine.memory(settings, machine.memory_limit_bytes())
     yield machine.open_files(settings)
     yield from machine.disk(settings)
     yield machine.clock_sync()
     yield from running.processes(settings)
     yield from running.ports(settings)
+    rows = stored_tables.read_route_tables(settings)
     log = yield from _log(settings)
-    yield from stored_tables.route_tables(settings, log)
+    yield from stored_tables.route_tables(settings, rows, log)
     yield from stored_tables.history_tables(settings)
     yield from running.servers(settings, urls)
 

@@ -49,13 +49,21 @@ def java_and_jars(settings: Settings) -> Iterator[Finding]:
             yield fine(area, str(folder))
 
 
-def memory(settings: Settings) -> Finding:
-    """Whether all that ``up`` starts fits: heaps, what JVMs take beside them, our own processes."""
+def memory(settings: Settings, limit_bytes: int | None) -> Finding:
+    """Whether all that ``up`` starts fits: heaps, what JVMs take beside them, our own processes.
+
+    Args:
+        settings: Ours.
+        limit_bytes: What this process is allowed, as :func:`memory_limit_bytes` says.
+    """
     heaps = [settings.streaming.driver_memory]
     heaps += [settings.history.driver_memory] if settings.history.enabled else []
     heaps += [settings.embedded_kafka.heap] if settings.is_kafka_embedded else []
     wanted = sum(_bytes(heap) + _JVM_EXTRA_BYTES for heap in heaps) + 3 * _PYTHON_BYTES
-    there = _total_memory_bytes()
+    there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if limit_bytes is not None and limit_bytes < there:
+        allowed = f"{limit_bytes / _GIB:.1f} GiB allowed here"
+        return note("memory", f"{allowed}; all of `up` together takes {wanted / _GIB:.1f} GiB at most")
     text = f"{wanted / _GIB:.1f} GiB for all of `up` at most, of {there / _GIB:.1f} GiB"
     if wanted > there:
         return warning("memory", text, "lower streaming.driver_memory, history.driver_memory, embedded_kafka.heap")
@@ -66,17 +74,15 @@ def _bytes(heap: str) -> int:
     return int(heap[:-1]) * (_GIB if heap.endswith("g") else _MIB)
 
 
-def _total_memory_bytes() -> int:
-    """Of the machine, or of the control group that this process is in where that allows less."""
-    there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+def memory_limit_bytes() -> int | None:
+    """What the control group of this process allows, as of a container that may be meant for one part; None for all."""
     for limit in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         try:
             text = Path(limit).read_text(encoding="ascii").strip()
         except OSError:
             continue
-        if text.isdecimal():
-            there = min(there, int(text))
-    return there
+        return int(text) if text.isdecimal() else None
+    return None
 
 
 def open_files(settings: Settings) -> Finding:

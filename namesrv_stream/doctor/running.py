@@ -14,8 +14,9 @@ from namesrv_stream.run_files import read_run_file
 from namesrv_stream.settings import Settings
 
 _PARTS: Final = ("kafka", "job", "history-job", "serve")
-#: Words of the command lines of our processes: `python -m namesrv_stream`, the console script, the embedded Kafka.
-_OURS: Final = frozenset({b"namesrv_stream", b"namesrv-stream", b"kafka.Kafka"})
+#: Words of the command lines of our processes: `python -m namesrv_stream`, the console script, the embedded Kafka, and
+#: what `spark-submit` runs.
+_OURS: Final = frozenset({b"namesrv_stream", b"namesrv-stream", b"kafka.Kafka", b"route_table.py", b"history.py"})
 #: An answer says its time in whole seconds.
 _SKEW_WARNED_MS: Final = 2_000
 
@@ -80,8 +81,10 @@ def _port(area: str, section: str, host: str, port: int) -> Finding:
 def servers(settings: Settings, urls: tuple[str, ...]) -> Iterator[Finding]:
     """Each server: whether it answers, is ready, and has this machine's time."""
     here = running(settings).get("serve", {}).get("http")
-    for url in (*urls, *((f"http://{here}",) if here and not urls else ())):
-        asked = ask(url)
+    scheme = "https" if settings.http.tls else "http"
+    for url in (*urls, *((f"{scheme}://{here}",) if here and not urls else ())):
+        # Its certificate names the address that others know, not this machine's loopback.
+        asked = ask(url, is_certificate_checked=bool(urls))
         if asked.reason:
             yield fault(
                 f"server {url}",

@@ -18,16 +18,28 @@ _REBUILD: Final = "stop the job, `namesrv-stream rebuild`, start it again"
 _BEHIND_RECORDS: Final = 20_000
 
 
-def route_tables(settings: Settings, log: InspectedLog | None) -> Iterator[Finding]:
-    """The two tables that servers start from, and the fold's state in them."""
+def read_route_tables(settings: Settings) -> TableRows | Finding:
+    """What the two tables hold that servers start from, or why nothing; blocks."""
     folder = settings.data.tables_dir
     try:
         rows = read_tables(folder)
     except UNREADABLE as error:
-        yield fault(_AREA, " ".join(str(error).split())[:300], _REBUILD)
-        return
+        return fault(_AREA, " ".join(str(error).split())[:300], _REBUILD)
     if rows.version < 0:
-        yield note(_AREA, f"there is no {ROUTE_CHANGES} in {folder}: the job's first start makes it")
+        return note(_AREA, f"there is no {ROUTE_CHANGES} in {folder}: the job's first start makes it")
+    return rows
+
+
+def route_tables(settings: Settings, rows: TableRows | Finding, log: InspectedLog | None) -> Iterator[Finding]:
+    """The tables, the fold's state in them, and whether they are of this log.
+
+    Args:
+        settings: Ours.
+        rows: As read before the log was looked at, so that what is committed meanwhile seems not to be ahead of it.
+        log: As inspected; None where Kafka does not answer.
+    """
+    if isinstance(rows, Finding):
+        yield rows
         return
     for partition, state in rows.fold_states.items():
         try:
@@ -37,7 +49,7 @@ def route_tables(settings: Settings, log: InspectedLog | None) -> Iterator[Findi
             yield fault(_AREA, text, _REBUILD)
             return
     where = f"{ROUTE_CHANGES} at version {rows.version}, {rows.live.num_rows} live rows"
-    yield fine(_AREA, f"{where} in {ROUTE_STATE}, in {folder}")
+    yield fine(_AREA, f"{where} in {ROUTE_STATE}, in {settings.data.tables_dir}")
     if log is not None and log.events is not None:
         yield from _against(log, log.events.topic_id, rows)
 
@@ -48,7 +60,8 @@ def _against(log: InspectedLog, topic_id: str, rows: TableRows) -> Iterator[Find
         text = (
             f"the tables are of topic {rows.topic_id}, Kafka's has the id {topic_id}: it was made anew, or is another"
         )
-        yield fault(area, text, f"correct kafka.bootstrap_servers or data.dir; or {_REBUILD} --accept-loss")
+        remedy = "correct kafka.bootstrap_servers or data.dir; or stop the job, `namesrv-stream rebuild --accept-loss`"
+        yield fault(area, text, remedy)
         return
     removed = {p: first for p, first in log.earliest.items() if rows.next_offsets.get(p, 0) < first}
     if removed:

@@ -86,3 +86,8 @@ def _shared(settings: Settings, without: frozenset[str]) -> dict[str, Any]:
         "reconnect_backoff_ms": 50,
         "reconnect_backoff_max_ms": 1_000,
     } | {name: value for name, value in client_options(settings).items() if name not in without}
+
+
+def reason_of(error: BaseException) -> str:
+    """What Kafka's client says is wrong, on one line of 200 characters at most; its class where it says nothing."""
+    return " ".join(str(error).split())[:200] or type(error).__name__

@@ -9,7 +9,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaConfigurationError, KafkaError
 
 from namesrv_stream.errors import ConfigError, KafkaUnreachable
-from namesrv_stream.kafka.clients import admin_config, bootstrap_servers, consumer_config
+from namesrv_stream.kafka.clients import admin_config, bootstrap_servers, consumer_config, reason_of
 from namesrv_stream.kafka.topics import topic_faults
 from namesrv_stream.settings import Settings
 
@@ -90,7 +90,7 @@ def inspect_log(settings: Settings) -> InspectedLog:
     except KafkaConfigurationError as error:
         raise ConfigError("settings", "kafka.extra", str(error)) from None
     except (KafkaError, OSError) as error:
-        raise KafkaUnreachable(servers, " ".join(str(error).split())[:200] or type(error).__name__) from None
+        raise KafkaUnreachable(servers, reason_of(error)) from None
     held = sum(last.values()) - sum(first.values())
     return InspectedLog(servers, brokers, events, dead_letters, earliest, end, newest_ms, held)
 

@@ -8,7 +8,7 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError, KafkaTimeoutError, OffsetOutOfRangeError
 
 from namesrv_stream.errors import KafkaUnreachable, RecordsRemoved
-from namesrv_stream.kafka.clients import bootstrap_servers, consumer_config
+from namesrv_stream.kafka.clients import bootstrap_servers, consumer_config, reason_of
 from namesrv_stream.route.fold import Record
 from namesrv_stream.settings import Settings
 
@@ -101,4 +101,4 @@ class LogReader:
             raise self._unreachable(error) from None
 
     def _unreachable(self, error: Exception) -> KafkaUnreachable:
-        return KafkaUnreachable(self._servers, " ".join(str(error).split())[:200] or type(error).__name__)
+        return KafkaUnreachable(self._servers, reason_of(error))

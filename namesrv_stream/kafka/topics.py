@@ -12,7 +12,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaConfigurationError, KafkaError, TopicAlreadyExistsError
 
 from namesrv_stream.errors import ConfigError, KafkaUnreachable
-from namesrv_stream.kafka.clients import admin_config, bootstrap_servers
+from namesrv_stream.kafka.clients import admin_config, bootstrap_servers, reason_of
 from namesrv_stream.settings import Settings
 
 _CREATE_TIMEOUT_MS: Final = 15_000
@@ -32,13 +32,13 @@ def ensure_topics(settings: Settings) -> None:
     except KafkaConfigurationError as error:
         raise ConfigError("settings", "kafka.extra", str(error)) from None
     except (KafkaError, OSError) as error:
-        raise KafkaUnreachable(servers, _one_line(error)) from None
+        raise KafkaUnreachable(servers, reason_of(error)) from None
     try:
         for topic, partitions in _wanted(settings):
             _create(admin, topic, partitions, settings)
             _verify(admin, topic, partitions, settings)
     except KafkaError as error:
-        raise KafkaUnreachable(servers, _one_line(error)) from None
+        raise KafkaUnreachable(servers, reason_of(error)) from None
     finally:
         admin.close()
 
@@ -109,7 +109,3 @@ def topic_faults(actual: Mapping[str, str], settings: Settings) -> list[tuple[st
             )
         )
     return faults
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:200] or type(error).__name__

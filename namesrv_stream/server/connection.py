@@ -227,6 +227,7 @@ class RemotingConnection(asyncio.Protocol):
         """Answer what waits, as far as the peer reads."""
         written: list[bytes] = []
         size = routes = 0
+        has_asked = bool(self._waiting)
         began_ns = perf_counter_ns()
         while self._waiting and not (self._is_paused or self._is_closing or self._is_in_turn):
             frame = self._waiting.popleft()
@@ -262,7 +263,7 @@ class RemotingConnection(asyncio.Protocol):
             return
         if self._is_broken:
             self.close("protocol error")
-        elif self._is_leaving and not self._buffer.pending_bytes:
+        elif self._is_leaving and has_asked and not self._held_bytes:
             self.close(STOPPING)
 
     def _answer_in_turn(self, frame: bytes, began_ns: int) -> Iterator[None]:

@@ -1,6 +1,6 @@
 """Every broker process, for people: who hears it, how old its last heartbeat is, and why it is gone if it is."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal, NamedTuple
 
 from namesrv_stream.route.changes import RouteChange
@@ -108,13 +108,19 @@ class Fleet:
 
         return read
 
-    async def ended(self) -> list[Broker]:
-        """Those that went within the last day and have not come back, the newest first."""
+    async def ended(self) -> Iterable[Broker]:
+        """Those that went within the last day and have not come back, the newest first.
+
+        Returns:
+            To be gone through once, in steps: they may be very many. Each is made as it is at that moment.
+        """
         await self._story.begin(self._view.next_offsets)
-        self._story.drop_old()
+        await self._story.drop_old()
+        return self._ended(list(self._story.ended.items()))
+
+    def _ended(self, ended: list[tuple[LeaseKey, RouteChange]]) -> Iterator[Broker]:
         settings, table = self.settings(), self._view.table
-        found = []
-        for key, change in reversed(self._story.ended.items()):
+        for key, change in reversed(ended):
             group = table.groups.get(key.broker_name)
             if group is not None and key.live_key in group.lives:
                 continue  # it has just come back, and the fold has not said so yet
@@ -123,5 +129,4 @@ class Fleet:
             broker_id = registration.broker_id if registration and change.broker_id is None else change.broker_id
             expires_ms = settings.effective_timeout_ms(asked_ms)
             replaced_by = group.broker_addrs.get(broker_id) if group and broker_id is not None else None
-            found.append(Broker(key, broker_id, asked_ms, expires_ms, None, (), None, change, replaced_by))
-        return found
+            yield Broker(key, broker_id, asked_ms, expires_ms, None, (), None, change, replaced_by)

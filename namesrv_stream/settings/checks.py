@@ -25,6 +25,15 @@ def check_together(settings: Settings) -> Iterator[tuple[str, str]]:
     yield from _check_ports(settings)
 
 
+def doubtful(settings: Settings) -> Iterator[str]:
+    """What works, and may not be what was meant: a line each, naming the key."""
+    if settings.tls.client_auth == "require" and settings.tls.mode != "enforcing":
+        yield (
+            f"tls.client_auth: require asks those for a certificate who speak TLS; with tls.mode={settings.tls.mode}"
+            " others connect in plain: set tls.mode to enforcing to keep them out"
+        )
+
+
 def _check_tls(settings: Settings) -> Iterator[tuple[str, str]]:
     tls = settings.tls
     if bool(tls.cert_file) != bool(tls.key_file):

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from namesrv_stream.errors import ConfigError
-from namesrv_stream.settings.checks import check_together
+from namesrv_stream.settings.checks import check_together, doubtful
 from namesrv_stream.settings.conf_file import read_conf, read_tls_config
 from namesrv_stream.settings.layer import KeyPath, Layer, key_path, scalar
 from namesrv_stream.settings.secrets import ENVIRONMENT_PREFIX, is_secret
@@ -114,7 +114,7 @@ def _resolve(layer: Layer, warnings: Iterable[str]) -> LoadedSettings:
     sources = {".".join(path): source for path, (_, source) in layer.items()}
     for key, reason in check_together(settings):
         raise ConfigError(sources.get(key, _SOURCELESS), key, reason)
-    return LoadedSettings(_with_absolute_paths(settings), sources, tuple(warnings))
+    return LoadedSettings(_with_absolute_paths(settings), sources, (*warnings, *doubtful(settings)))
 
 
 def _with_absolute_paths(settings: Settings) -> Settings:

@@ -13,10 +13,13 @@ ENVIRONMENT_PREFIX: Final = "NAMESRV_STREAM__"
 #: Names of passed-through options that hold one: sasl_plain_password, spark.hadoop.fs.s3a.secret.key, … Rather too
 #: many: a misspelt one is a secret all the same.
 _SECRET_NAME: Final = re.compile(
-    r"pass|pasw|pwd|secret|token|credential|jaas|(account|access|private|api)[._-]?key|\bsas\b", re.IGNORECASE
+    r"pass|pasw|pwd|secret|token|credential|jaas|(account|access|private|api|keystore|encryption)[._-]?key|\bsas\b",
+    re.IGNORECASE,
 )
 #: A user's password in a URL: proxy_url, spark.hadoop.fs.defaultFS, …
 _URL_WITH_PASSWORD: Final = re.compile(r"://[^/@\s]*:[^/@\s]*@")
+#: A key itself, whatever it is called.
+_PRIVATE_KEY: Final = "PRIVATE KEY-----"
 _TABLES: Final = (("kafka", "extra"), ("streaming", "extra"))
 
 
@@ -31,7 +34,8 @@ def is_secret(name: str, value: object) -> bool:
         return True
     if isinstance(value, bool):
         return False
-    return bool(_SECRET_NAME.search(name) or _URL_WITH_PASSWORD.search(str(value)))
+    text = str(value)
+    return bool(_SECRET_NAME.search(name) or _URL_WITH_PASSWORD.search(text)) or _PRIVATE_KEY in text
 
 
 def passed_through_secrets(settings: Settings) -> dict[str, str]:

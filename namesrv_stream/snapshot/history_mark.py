@@ -4,6 +4,7 @@ A commit of the history process carries the mark in ``userMetadata``; one of any
 """
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,6 +13,8 @@ import orjson
 from namesrv_stream.errors import TableSchemaMismatch
 
 _NAME = "history"
+#: Of reading a log that is cleaned up meanwhile; it is once a day.
+_ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,13 @@ def read_mark(table: Path) -> HistoryMark | None:
     Raises:
         TableSchemaMismatch: The table's log says rows, and of no commit how far they reach; or it is damaged.
     """
+    for _ in range(_ATTEMPTS):
+        with suppress(FileNotFoundError):  # upkeep has cleaned a commit up since they were listed; newer ones are there
+            return _mark_of_log(table)
+    raise TableSchemaMismatch(str(table), "commits of its log cannot be opened")
+
+
+def _mark_of_log(table: Path) -> HistoryMark | None:
     has_rows = False
     for commit in _commits(table):
         try:

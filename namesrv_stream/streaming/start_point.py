@@ -24,7 +24,7 @@ from namesrv_stream.route.table import RouteTable
 from namesrv_stream.settings import Settings
 from namesrv_stream.snapshot import TableRows, read_tables
 from namesrv_stream.snapshot.loader import route_table
-from namesrv_stream.snapshot.table_reader import read_fold_states
+from namesrv_stream.snapshot.table_reader import UNREADABLE, read_fold_states
 from namesrv_stream.streaming.topic import TopicExtent
 from namesrv_stream.tables import ROUTE_CHANGES, app_id, table_path
 
@@ -60,11 +60,9 @@ def find_start_point(settings: Settings, extent: TopicExtent) -> StartPoint:
         LogTruncated: Kafka does not hold the next record.
         StateFromNewerVersion: A newer program has folded here.
     """
-    # The checkpoint's own state is looked at by Spark's workers only; it is a minute newer at most.
-    for state in read_fold_states(settings.data.tables_dir).values():
-        decode_state(state.content)
     folder = settings.data.checkpoint_dir
     offsets = checkpoint_offsets(folder, settings.kafka.broker_events_topic)
+    _require_readable(settings, has_checkpoint=offsets is not None)
     if offsets is not None and has_progress(settings, extent.topic_id):
         start = StartPoint("checkpoint", offsets, [])
     else:
@@ -77,6 +75,19 @@ def find_start_point(settings: Settings, extent: TopicExtent) -> StartPoint:
         if not extent.earliest[partition] <= offset <= extent.end[partition]:
             raise LogTruncated(partition, offset, extent.earliest[partition], extent.end[partition])
     return start
+
+
+def _require_readable(settings: Settings, *, has_checkpoint: bool) -> None:
+    # The checkpoint's own state is looked at by Spark's workers only; it is a minute newer at most.
+    try:
+        states = read_fold_states(settings.data.tables_dir)
+    except UNREADABLE as error:
+        if not has_checkpoint:
+            raise
+        _LOG.warning("route_state cannot be read, the job goes on from its checkpoint and makes it anew: %s", error)
+        return
+    for state in states.values():
+        decode_state(state.content)
 
 
 def has_progress(settings: Settings, topic_id: str) -> bool:

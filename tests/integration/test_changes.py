@@ -77,7 +77,7 @@ def test_a_frozen_kafka_is_told_in_time_and_a_deletion_gets_everywhere_once_it_t
         assert (answer.code, "unknown" in (answer.remark or "")) == (ResponseCode.SYSTEM_BUSY, True)
         answer = operator.ask(PUT, an_entry("k"))
         assert (answer.code, "nothing was changed" in (answer.remark or "")) == (ResponseCode.SYSTEM_BUSY, True)
-        wait_until(lambda: not server.is_ready(), _KAFKA_TIMEOUT_S, "the server has given up the session")
+        wait_until(lambda: not server.talks(), _KAFKA_TIMEOUT_S, "the server has given up the session")
 
         kafka.process.send_signal(signal.SIGCONT)
         wait_until(lambda: is_taken(operator), _KAFKA_TIMEOUT_S, "changes are taken again")

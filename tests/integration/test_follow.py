@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from namesrv_stream.route import reducer
-from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.digest import digest_of
 from namesrv_stream.route.table import RouteTable
+from tests.support.followed import row_of
 from tests.support.processes import wait_until
 from tests.support.quiet_brokers import QuietBrokers
 from tests.support.second_server import SecondServer
@@ -38,13 +38,13 @@ class Client:
         self.table = RouteTable()
         state = _get(http, "/changes/state?kind=*")
         self.position = state["position"]
-        reducer.apply(self.table, map(_row, state["rows"]))
+        reducer.apply(self.table, map(row_of, state["rows"]))
 
     def follow(self, http: str) -> None:
         """Go on at a server until it has nothing new."""
         while True:
             found = _get(http, f"/changes?since={self.position}&kind=*&wait=0")
-            reducer.apply(self.table, map(_row, found["rows"]))
+            reducer.apply(self.table, map(row_of, found["rows"]))
             self.position = found["position"]
             if not found["rows"] and found["whole"]:
                 return
@@ -64,16 +64,6 @@ class Client:
 def _get(http: str, path: str) -> Any:
     with urllib.request.urlopen(f"http://{http}{path}", timeout=30) as answer:
         return json.load(answer)
-
-
-def _row(fields: dict[str, Any]) -> RouteChange:
-    known = {"offset": 0, "seq": 0, "at_ms": 0, "cause": "", **fields}
-    for name in ("clusters", "filter_servers"):
-        if name in known:
-            known[name] = tuple(known[name])
-    if "broker_addrs" in known:
-        known["broker_addrs"] = tuple((i, a) for i, a in known["broker_addrs"])
-    return RouteChange(**known)
 
 
 def test_a_follower_has_what_servers_have_across_kills_and_servers(stack: Stack, tmp_path: Path) -> None:

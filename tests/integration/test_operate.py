@@ -4,6 +4,7 @@ One stack for all: each test leaves the settings as it found them, and no broker
 """
 
 import json
+import re
 import threading
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -234,7 +235,10 @@ def test_held_brokers_are_shown_everywhere_and_an_operator_lets_them_go(
         rows = stack.changes(cause="guard_released", kind="guard")
         assert {row["detail"] for row in rows if row["gone"]} == {"by ada@desk"}
         _wait_logged(stack, second_server, "brokers no longer held cluster=fleet brokers=")
-        wait_until(lambda: "cluster=" not in second_server.get_text("/metrics"), SETTLE_S, "no cluster in the metrics")
+        gone = f'rocketmq_namesrv_brokers{{cluster="fleet",state="gone"}} {BROKERS}.0'
+        wait_until(lambda: gone in second_server.get_text("/metrics"), SETTLE_S, "they are gone in the metrics")
+        figures = second_server.get_text("/metrics")
+        assert not re.search(r'rocketmq_namesrv_brokers\{cluster="fleet",state="(alive|held)"\} [1-9]', figures)
     assert run("guard", "release", "fleet").code == 1
 
 

@@ -119,7 +119,7 @@ class Stack:
 
     def get(self, path: str) -> Any:
         """JSON of the HTTP port."""
-        with urllib.request.urlopen(f"http://{self.http}{path}", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://{self.http}{path}", timeout=60) as answer:
             return json.load(answer)
 
     def changes(self, **equal: object) -> list[dict[str, Any]]:

@@ -109,10 +109,18 @@ class _Answer:
                 await self._send(message)
         except TimeoutError:
             self.abort("slow_reader")
+            return
+        if message["type"] == "http.response.body" and not message.get("more_body", False):
+            # Nothing waits for the reader any more, and much may be unread.
+            self._connection.expect_reader(self._slow_reader_s)
 
     def abort(self, event: str) -> None:
+        self._connection.abort(event)
+
+    @property
+    def _connection(self) -> HttpProtocol:
         connection: HttpProtocol = self._scope["state"][CONNECTION]
-        connection.abort(event)
+        return connection
 
 
 def _refused(scope: Scope) -> Problem | None:

@@ -1,4 +1,4 @@
-"""HTTP connections with limits of their own: how many there are, and how long a request may take to arrive."""
+"""HTTP connections with limits of their own: how many there are, how long requests and answers may take."""
 
 import asyncio
 from typing import Any, Final
@@ -20,7 +20,8 @@ class HttpProtocol(H11Protocol):
     """uvicorn's connection, closed where its peer is one too many or keeps us waiting within a request.
 
     uvicorn's own timer is for connections on which nothing moves between two requests; a peer that sends a byte now and
-    then would keep its connection, and the memory of its half request, for ever.
+    then would keep its connection, and the memory of its half request, for ever. So would one that leaves an answer
+    unread: uvicorn's close waits until all is written.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class HttpProtocol(H11Protocol):
         self._request_timeout_s = request_timeout_s
         self._figures = figures
         self._is_late: asyncio.TimerHandle | None = None
+        self._is_unread: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -61,11 +63,11 @@ class HttpProtocol(H11Protocol):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        if not self.transport.is_closing():
-            self._expect_request()
+        self._expect_request()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_expecting()
+        self._stop_expecting_reader()
         self._addresses.leave(self._host)
         super().connection_lost(exc)
 
@@ -81,6 +83,20 @@ class HttpProtocol(H11Protocol):
         ):
             self.transport.write(self.conn.send(event) or b"")
         self.transport.close()
+        self.expect_reader(self._request_timeout_s)
+
+    def expect_reader(self, within_s: float) -> None:
+        """An answer is written: close unless its peer takes it.
+
+        A further answer begins the time anew. That is no way to stay: what is unread then grows, up to where an answer
+        has to wait for its reader.
+
+        Args:
+            within_s: So long after now.
+        """
+        self._stop_expecting_reader()
+        if self.transport.get_write_buffer_size():
+            self._is_unread = self.loop.call_later(within_s, self._give_up_unread)
 
     def abort(self, event: str) -> None:
         """Close at once: the peer does not read."""
@@ -89,13 +105,27 @@ class HttpProtocol(H11Protocol):
 
     def _expect_request(self) -> None:
         """Count the time while a request is not here as a whole, from its first byte or the connection's begin."""
-        cycle: RequestResponseCycle | None = self.cycle  # None before the first request
-        is_answering = cycle is not None and not cycle.response_complete
         is_idle = self.timeout_keep_alive_task is not None  # uvicorn's timer counts
-        if is_answering or is_idle:
+        if self._is_answering or is_idle or self.transport.is_closing():
             self._stop_expecting()
         elif self._is_late is None:
             self._is_late = self.loop.call_later(self._request_timeout_s, self.abort, "request_late")
+
+    @property
+    def _is_answering(self) -> bool:
+        cycle: RequestResponseCycle | None = self.cycle  # None before the first request
+        return cycle is not None and not cycle.response_complete
+
+    def _give_up_unread(self) -> None:
+        self._is_unread = None
+        # Bytes of an answer under way say nothing of the one before; its own limits are for it.
+        if self.transport.get_write_buffer_size() and not self._is_answering:
+            self.abort("slow_reader")
+
+    def _stop_expecting_reader(self) -> None:
+        if self._is_unread is not None:
+            self._is_unread.cancel()
+            self._is_unread = None
 
     def _stop_expecting(self) -> None:
         if self._is_late is not None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from typing import Final, cast
+from typing import cast
 
 from namesrv_stream.errors import TlsBroken
 from namesrv_stream.logs import safe
@@ -10,30 +10,28 @@ from namesrv_stream.server.tls import ServerTls, TlsTransport
 
 logger = logging.getLogger(__name__)
 
-_HANDSHAKE_TIMEOUT_S: Final = 10.0
-
 
 class TlsProtocol(asyncio.Protocol):
-    """Decrypts what ``inner`` receives. ``inner`` has its connection once the handshake is done.
+    """Decrypts what ``inner`` receives.
 
-    Half a record is no request yet, and ``inner`` counts the time until it has a whole one; only before it knows of its
-    connection that is done here.
+    ``inner`` has its connection before the handshake, so that its limits hold for handshakes too: how many connections
+    there are, and how long it takes until a whole request is there.
     """
 
     def __init__(self, inner: asyncio.Protocol, tls: ServerTls) -> None:
         self._inner = inner
         self._tls = tls
         self._records: TlsTransport | None = None
-        self._is_late: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._records = self._tls.accept_http(cast(asyncio.Transport, transport))
-        self._is_late = asyncio.get_running_loop().call_later(_HANDSHAKE_TIMEOUT_S, self._records.abort)
+        self._inner.connection_made(self._records)
 
     def data_received(self, data: bytes) -> None:
         assert self._records is not None
         if self._records.is_closing():
             return
+        was_established = self._records.is_established
         try:
             plain = self._records.received(data)
         except TlsBroken as error:
@@ -41,38 +39,22 @@ class TlsProtocol(asyncio.Protocol):
             logger.info("HTTP connection closed peer=%s reason=%s", self._peer(), safe(str(error)))
             self._records.close()
             return
-        if self._is_late is not None and self._records.is_established:
-            self._stop_waiting()
+        if self._records.is_established and not was_established:
             self._tls.established()
-            self._inner.connection_made(self._records)
         if plain:
             self._inner.data_received(plain)
 
     def pause_writing(self) -> None:
-        if self._is_open:
-            self._inner.pause_writing()
+        self._inner.pause_writing()
 
     def resume_writing(self) -> None:
-        if self._is_open:
-            self._inner.resume_writing()
+        self._inner.resume_writing()
 
     def eof_received(self) -> None:
-        if self._is_open:
-            self._inner.eof_received()
+        self._inner.eof_received()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._is_open:
-            self._inner.connection_lost(exc)
-        self._stop_waiting()
-
-    @property
-    def _is_open(self) -> bool:
-        return self._is_late is None and self._records is not None
-
-    def _stop_waiting(self) -> None:
-        if self._is_late is not None:
-            self._is_late.cancel()
-            self._is_late = None
+        self._inner.connection_lost(exc)
 
     def _peer(self) -> str:
         address = self._records.get_extra_info("peername") if self._records else None

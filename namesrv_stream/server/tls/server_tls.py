@@ -19,8 +19,10 @@ _DAY_S: Final = 86_400
 #: As much before its end a certificate is warned about, at each start and reload.
 _WARNED_BEFORE_S: Final = 14 * _DAY_S
 
-# Inode, change of the content, size: of each file; None for one that cannot be looked at.
-_Stamps = tuple[tuple[int, int, int] | None, ...]
+# Inode, change of the content, change of anything, size: of each file; None for one that cannot be looked at. Programs
+# that copy files keep the time of the content; who may read a file is no content.
+_Stamp = tuple[int, int, int, int]
+_Stamps = tuple[_Stamp | None, ...]
 
 
 class ServerTls:
@@ -39,7 +41,8 @@ class ServerTls:
         self._settings = settings
         self._clock = clock
         self._files = files_of(settings) if settings.cert_file else ()
-        self._stamps = _stamps(self._files)
+        self._stamps = _stamps(self._files)  # of the files that are in use
+        self._failure = ""  # what was told of the files that lie there now
         self._certificate = self._read() if settings.cert_file else None
         self.events: Counter[tuple[str, str]] = Counter()
         self._tell_validity()
@@ -106,24 +109,32 @@ class ServerTls:
             await asyncio.sleep(self._settings.reload_interval_ms / 1000)
             # Off the loop: a file system may not answer.
             found = await asyncio.to_thread(_stamps, self._files)
-            # Certificate and key are two files: they are read once both lie still.
-            if found != self._stamps and found == changing:
+            if found != changing:
+                changing, self._failure = found, ""
+            # Certificate and key are two files: they are read once both lie still. What fails is tried again as it is,
+            # for the reason may lie elsewhere: too many open files, a file system that does not answer.
+            elif found != self._stamps and await self.reload():
                 self._stamps = found
-                await self.reload()
-            changing = found
 
-    async def reload(self) -> None:
-        """Read the files anew. Connections that are open go on with what they began with."""
+    async def reload(self) -> bool:
+        """Read the files anew. Connections that are open go on with what they began with.
+
+        Returns:
+            Whether they are in use now. Why not is told and counted once, as long as the files and the reason stay.
+        """
         try:
             certificate = await asyncio.to_thread(self._read)
         except ConfigError as error:
-            self.events["reload", "failed"] += 1
-            logger.error("certificate not reloaded, the one before stays in use reason=%s", error)
-            return
+            if str(error) != self._failure:
+                self._failure = str(error)
+                self.events["reload", "failed"] += 1
+                logger.error("certificate not reloaded, the one before stays in use reason=%s", error)
+            return False
         self.events["reload", "ok"] += 1
-        self._certificate = certificate
+        self._certificate, self._failure = certificate, ""
         logger.info("certificate reloaded file=%s", self._settings.cert_file)
         self._tell_validity()
+        return True
 
     def _read(self) -> Certificate:
         return read_certificate(self._settings)
@@ -145,9 +156,9 @@ def _stamps(files: tuple[Path, ...]) -> _Stamps:
     return tuple(_stamp(path) for path in files)
 
 
-def _stamp(path: Path) -> tuple[int, int, int] | None:
+def _stamp(path: Path) -> _Stamp | None:
     try:
         found = path.stat()  # behind a symbolic link, which is what Kubernetes replaces
     except OSError:
         return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
+    return found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size

@@ -10,6 +10,7 @@ import ssl
 from typing import Any, Final
 
 from namesrv_stream.errors import TlsBroken
+from namesrv_stream.server.tls.partial_record import PartialRecord
 
 #: Of a handshake's messages: a chain of certificates with large keys takes 10 KiB. What OpenSSL would take is ten times
 #: as much, before anybody has shown who they are.
@@ -37,13 +38,15 @@ class TlsTransport(asyncio.Transport):
         self._context = context
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._record = PartialRecord()
         self._handshake_bytes = 0
         self._has_ended = False
+        self._is_broken = False
 
     @property
     def held_bytes(self) -> int:
         """Bytes held of a handshake or record that is not complete."""
-        return self._incoming.pending + (0 if self.is_established else self._handshake_bytes)
+        return self._record.size if self.is_established else self._handshake_bytes
 
     def received(self, data: bytes) -> bytes:
         """Take bytes from below; what they are decrypted.
@@ -51,8 +54,9 @@ class TlsTransport(asyncio.Transport):
         Raises:
             TlsBroken: The peer cannot or may not be talked to; it has been told, and the transport is to be closed.
         """
-        if self._has_ended:
-            return b""  # behind the peer's good-bye, which its close will follow
+        if self._has_ended or self._is_broken:
+            return b""  # behind the peer's good-bye, which its close will follow, or behind what cannot be read
+        self._record.feed(data)
         self._incoming.write(data)
         try:
             if not self.is_established:
@@ -61,15 +65,21 @@ class TlsTransport(asyncio.Transport):
         except ssl.SSLWantReadError:
             return b""
         except ssl.SSLError as error:
+            self._is_broken = True
             raise TlsBroken(_reason_of(error), is_handshake=not self.is_established) from None
         finally:
             self._flush()
 
     def _shake_hands(self, size: int) -> None:
         self._handshake_bytes += size
-        if self._handshake_bytes > _MAX_HANDSHAKE_BYTES:
-            raise TlsBroken(f"its handshake exceeds {_MAX_HANDSHAKE_BYTES} bytes", is_handshake=True)
-        self._tls.do_handshake()
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            # Only now: behind a handshake's last message may come, in the same bytes, any number of requests.
+            if self._handshake_bytes > _MAX_HANDSHAKE_BYTES:
+                self._is_broken = True
+                raise TlsBroken(f"its handshake exceeds {_MAX_HANDSHAKE_BYTES} bytes", is_handshake=True) from None
+            raise
         self.is_established = True
 
     def _read(self) -> bytes:
@@ -93,8 +103,8 @@ class TlsTransport(asyncio.Transport):
     # ---- what protocols call ----
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        if self._below.is_closing():
-            return
+        if self._is_broken or self._below.is_closing():
+            return  # an answer that waited for the log: nobody can read it any more
         with memoryview(data) as view:
             for begin in range(0, len(view), _WRITTEN_BYTES):
                 with view[begin : begin + _WRITTEN_BYTES] as part:
@@ -104,7 +114,7 @@ class TlsTransport(asyncio.Transport):
                 self._flush()
 
     def close(self) -> None:
-        if self.is_established and not self._below.is_closing():
+        if self.is_established and not self._is_broken and not self._below.is_closing():
             with contextlib.suppress(ssl.SSLError):
                 self._tls.unwrap()  # the peer's answer to this good-bye is not waited for
             self._flush()

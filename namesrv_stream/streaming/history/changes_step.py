@@ -59,7 +59,8 @@ class Step:
 
 
 def next_step(
-    table: HistoryTable,
+    name: str,
+    mark: HistoryMark,
     source: ChangesSource,
     begin: Mapping[int, int],
     end: Mapping[int, int],
@@ -68,19 +69,18 @@ def next_step(
     """Read what comes after ``begin``; blocks.
 
     Args:
-        table: Whose step it is.
+        name: Of the table whose step it is.
+        mark: How far that reaches.
         source: ``route_changes``.
         begin: partition → first offset that the table has not seen.
-        end: partition → the offset after the last to read.
+        end: partition → the offset after the last to read. Where a catch-up went beyond it, nothing is read.
         limit: Rows at most.
     """
-    at_ms = table.mark.at_ms
-    rows, reached = source.rows(KINDS[table.name], begin, end, at_ms, limit)
+    end = {p: max(first, end[p]) for p, first in begin.items()}
+    rows, reached = source.rows(KINDS[name], begin, end, mark.at_ms, limit)
     last = rows.group_by("partition").aggregate([("at_ms", "max")]).to_pylist()
-    mark = HistoryMark(
-        source.topic_id, source.changes_id, reached, {**at_ms, **{r["partition"]: r["at_ms_max"] for r in last}}
-    )
-    return Step(begin, reached, rows, mark)
+    at_ms = {**mark.at_ms, **{r["partition"]: r["at_ms_max"] for r in last}}
+    return Step(begin, reached, rows, HistoryMark(source.topic_id, source.changes_id, reached, at_ms))
 
 
 def unseen_partitions(mark: HistoryMark, source: ChangesSource) -> list[int]:
@@ -91,12 +91,23 @@ def unseen_partitions(mark: HistoryMark, source: ChangesSource) -> list[int]:
 
 
 def catching_up(
-    tables_dir: Path, table: HistoryTable, source: ChangesSource, partitions: Collection[int]
+    tables_dir: Path,
+    table: HistoryTable,
+    source: ChangesSource,
+    partitions: Collection[int],
+    at_most: Mapping[int, int] | None = None,
 ) -> Step | None:
     """The step over what cannot be read any more, to where ``route_state`` stands; blocks.
 
+    Args:
+        tables_dir: Folder of the tables.
+        table: Whose step it is.
+        source: ``route_changes``.
+        partitions: In which to catch up.
+        at_most: partition → offset beyond which the state must not be; where absent, it may be anywhere.
+
     Returns:
-        None where the state does not reach far enough yet; it will soon.
+        None where the state does not reach far enough yet, or reaches too far; the next run will find it otherwise.
     """
     folder = table_path(tables_dir, ROUTE_STATE)
     found = open_table(folder, STATE_SCHEMA)
@@ -105,10 +116,12 @@ def catching_up(
     state = {
         p: StateTime(s.next_offset, s.at_ms)
         for p, s in fold_states.items()
-        if p in partitions and s.next_offset >= max(begin[p], source.removed_below[p])
+        if p in partitions
+        and s.next_offset >= max(begin[p], source.removed_below[p])
+        and (at_most is None or s.next_offset <= at_most.get(p, 0))
     }
     if state.keys() != set(partitions):
-        _LOG.info("%s waits for route_state to cover what it has missed", table.name)
+        _LOG.info("%s waits for a route_state that covers what it has missed, and no more than is read", table.name)
         return None
     for partition in sorted(partitions):
         text = (

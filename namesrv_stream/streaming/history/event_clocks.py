@@ -5,16 +5,13 @@ Three narrow columns, read without Spark: what it says of a minute's events take
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
 
 from namesrv_stream.streaming.history.file_ranges import FileRanges, within
-from namesrv_stream.tables import BROKER_EVENTS, HISTORY_SCHEMAS
 
 MINUTE_MS: Final = 60_000
 _COLUMNS: Final = ("partition", "offset", "at")
@@ -58,19 +55,18 @@ class EventClocks:
 
 
 def read_clocks(
-    folder: Path, begin: Mapping[int, int], end: Mapping[int, int], since_ms: Mapping[int, int]
+    events: FileRanges, begin: Mapping[int, int], end: Mapping[int, int], since_ms: Mapping[int, int]
 ) -> EventClocks:
     """Read the clocks of events in ``broker_events``; blocks.
 
     Args:
-        folder: Of the table.
+        events: Files of the table.
         begin: partition → first offset.
         end: The same partitions → the offset after the last.
         since_ms: partition → the clock before the range, where it is known.
     """
-    schema = pa.schema([HISTORY_SCHEMAS[BROKER_EVENTS].field(name) for name in _COLUMNS])
-    dataset = FileRanges(DeltaTable(folder), folder, schema).dataset(begin, end)
-    return clocks_of(dataset.to_table(filter=within(begin, end)), since_ms)
+    found = events.dataset(begin, end).to_table(columns=list(_COLUMNS), filter=within(begin, end))
+    return clocks_of(found, since_ms)
 
 
 def clocks_of(events: pa.Table, since_ms: Mapping[int, int]) -> EventClocks:

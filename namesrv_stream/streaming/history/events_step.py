@@ -72,11 +72,12 @@ def write_minutes(table: HistoryTable, events: HistoryTable, lookback_ms: int, l
     """
     seen = 0
     end = dict(events.mark.next_offsets)
+    files = events.file_ranges()
     while True:
         mark = table.mark
         begin = {p: mark.next_offset(p) for p in end}
         reached = step_end(begin, end, limit)
-        clocks = read_clocks(events.path, begin, reached, mark.at_ms)
+        clocks = read_clocks(files, begin, reached, mark.at_ms)
         ends, before_ms = clocks.ended_minutes()
         if not ends:
             if reached == end:
@@ -84,7 +85,7 @@ def write_minutes(table: HistoryTable, events: HistoryTable, lookback_ms: int, l
             limit *= 2  # no whole minute fits into a step
             continue
         until = {**begin, **ends}
-        hearings = heard(events.path, begin, until, clocks)
+        hearings = heard(files, begin, until, clocks)
         table.append(
             minute_rows(hearings, _newest_minutes(table, mark, lookback_ms)).to_arrow(),
             replace(events.mark, next_offsets=until, at_ms=before_ms),

@@ -2,21 +2,17 @@
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
-import pyarrow.compute as pc
-from deltalake import DeltaTable
 
 from namesrv_stream.errors import EventDecodeError
 from namesrv_stream.route.event_json import HEARTBEATS_KIND, KIND_OF, decode_record
 from namesrv_stream.route.events import BrokerHeartbeat, BrokerRegistered
 from namesrv_stream.streaming.history.event_clocks import EventClocks
-from namesrv_stream.streaming.history.file_ranges import FileRanges, within
-from namesrv_stream.tables import BROKER_EVENTS, HISTORY_SCHEMAS
+from namesrv_stream.streaming.history.file_ranges import FileRanges
 
 _REGISTERED: Final = KIND_OF[BrokerRegistered]
 _COLUMNS: Final = ("partition", "offset", "kind", "value")
@@ -32,6 +28,11 @@ _SCHEMA: Final = {
 }
 #: Values of which brokers are remembered: one that stays up is told of by the same text, minute after minute.
 _REMEMBERED: Final = 4_096
+#: Rows read at a time: a registration of many topics is a value of hundreds of kilobytes.
+_ROWS: Final = 64
+
+
+_NOTHING: Final = pl.DataFrame(schema=_SCHEMA)
 
 
 class _Heard(NamedTuple):
@@ -44,11 +45,11 @@ class _Heard(NamedTuple):
     server_id: str
 
 
-def heard(folder: Path, begin: Mapping[int, int], end: Mapping[int, int], clocks: EventClocks) -> pl.DataFrame:
+def heard(events: FileRanges, begin: Mapping[int, int], end: Mapping[int, int], clocks: EventClocks) -> pl.DataFrame:
     """Each hearing of a broker process: heartbeats that the fold would take, and registrations; blocks.
 
     Args:
-        folder: Of ``broker_events``.
+        events: Files of ``broker_events``.
         begin: partition → first offset.
         end: The same partitions → the offset after the last.
         clocks: Of the same range, or of one that begins there and ends later.
@@ -57,32 +58,36 @@ def heard(folder: Path, begin: Mapping[int, int], end: Mapping[int, int], clocks
         partition, offset, item (its place in the record), at_ms, cluster, broker_name, broker_addr, server_id; in no
         order.
     """
-    schema = pa.schema([HISTORY_SCHEMAS[BROKER_EVENTS].field(name) for name in _COLUMNS])
-    dataset = FileRanges(DeltaTable(folder), folder, schema).dataset(begin, end)
-    of_kind = pc.field("kind").isin([_REGISTERED, HEARTBEATS_KIND])
-    return heard_in(dataset.to_table(filter=of_kind & within(begin, end)), clocks)
+    return heard_in(events.batches(begin, end, _COLUMNS, _ROWS), clocks)
 
 
-def heard_in(events: pa.Table, clocks: EventClocks) -> pl.DataFrame:
+def heard_in(events: Iterable[pa.RecordBatch], clocks: EventClocks) -> pl.DataFrame:
     """The same of events, columns partition, offset, kind and value."""
-    parts = [pl.DataFrame(schema=_SCHEMA)]
-    for partition in pc.unique(events["partition"]).to_pylist():
-        own = events.filter(pc.field("partition") == partition)
-        offsets = own["offset"].to_numpy()
-        at_ms = clocks.clocks[partition][np.searchsorted(clocks.offsets[partition], offsets)]
-        pairs = zip(own["kind"].to_pylist(), own["value"].to_pylist(), strict=True)
-        told = [_told_by_heartbeats(value) if kind == HEARTBEATS_KIND else _told_by(value) for kind, value in pairs]
-        times = np.fromiter(map(len, told), np.int64, len(told))
-        hearings = [hearing for hearings in told for hearing in hearings]
-        columns = {
-            "partition": np.full(len(hearings), partition, np.int32),
-            "offset": np.repeat(offsets, times),
-            "at_ms": np.repeat(at_ms, times),
-            **dict(zip(_Heard._fields, zip(*hearings, strict=True), strict=True) if hearings else ()),
-        }
-        if hearings:
-            parts.append(pl.DataFrame(columns, schema_overrides=_SCHEMA).select(list(_SCHEMA)))
-    return pl.concat(parts)
+    told: dict[int, list[tuple[int, tuple[_Heard, ...]]]] = {}
+    for batch in events:
+        for partition, offset, kind, value in zip(*batch.select(_COLUMNS).to_pydict().values(), strict=True):
+            # The columns say who was heard by a registration, but only the value whether the fold takes it.
+            if kind in (_REGISTERED, HEARTBEATS_KIND):
+                hearings = _told_by(value) if kind == _REGISTERED else _told_by_heartbeats(value)
+                told.setdefault(partition, []).append((offset, hearings))
+    parts = [_frame(partition, of_records, clocks) for partition, of_records in told.items()]
+    return pl.concat([_NOTHING, *parts])
+
+
+def _frame(partition: int, told: list[tuple[int, tuple[_Heard, ...]]], clocks: EventClocks) -> pl.DataFrame:
+    offsets = np.fromiter((offset for offset, _ in told), np.int64, len(told))
+    at_ms = clocks.clocks[partition][np.searchsorted(clocks.offsets[partition], offsets)]
+    times = np.fromiter((len(hearings) for _, hearings in told), np.int64, len(told))
+    found = [hearing for _, hearings in told for hearing in hearings]
+    if not found:
+        return _NOTHING
+    columns = {
+        "partition": np.full(len(found), partition, np.int32),
+        "offset": np.repeat(offsets, times),
+        "at_ms": np.repeat(at_ms, times),
+        **dict(zip(_Heard._fields, zip(*found, strict=True), strict=True)),
+    }
+    return pl.DataFrame(columns, schema_overrides=_SCHEMA).select(list(_SCHEMA))
 
 
 @lru_cache(maxsize=_REMEMBERED)

@@ -8,10 +8,12 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 from delta.tables import DeltaTable
+from deltalake import DeltaTable as DeltaFiles
 from pyspark.sql import DataFrame, SparkSession
 
 from namesrv_stream.history.stored_table import StoredTable
 from namesrv_stream.snapshot.history_mark import HistoryMark, encode_mark, read_mark
+from namesrv_stream.streaming.history.file_ranges import FileRanges
 from namesrv_stream.tables import DAY_COLUMNS, HISTORY_SCHEMAS, INTERVAL_COLUMNS, table_path
 
 #: What tells a row of a table of intervals from all others.
@@ -46,6 +48,10 @@ class HistoryTable:
         stored = StoredTable.open(self._tables_dir, self.name, HISTORY_SCHEMAS[self.name])
         assert stored is not None, self.path
         return stored
+
+    def file_ranges(self) -> FileRanges:
+        """Its files now, for reading ranges of offsets without Spark; blocks."""
+        return FileRanges(DeltaFiles(self.path), self.path, HISTORY_SCHEMAS[self.name])
 
     def append(self, rows: DataFrame | pa.Table, mark: HistoryMark) -> None:
         """Add rows; blocks.

@@ -13,18 +13,20 @@ from typing import Any, Final, NamedTuple
 import polars as pl
 import pyarrow as pa
 
-from namesrv_stream.history.conditions import is_null, timestamp
-from namesrv_stream.snapshot.history_mark import HistoryMark
-from namesrv_stream.streaming.history.history_table import IS_OLD, HistoryTable
+from namesrv_stream.history.conditions import timestamp
+from namesrv_stream.streaming.history.history_table import IS_OLD
 from namesrv_stream.tables import BROKER_SESSIONS, DAY_COLUMNS, HISTORY_SCHEMAS
 
 #: What changes while it lasts, and with its end.
-_UPDATED: Final = (
+UPDATED_COLUMNS: Final = (
     *("timeout_ms", "heartbeats", "longest_gap_ms", "last_heard_at"),
     *("down_at", "down_cause", "down_detail", "down_offset"),
 )
-_COLUMNS: Final = tuple(n for n in HISTORY_SCHEMAS[BROKER_SESSIONS].names if n != DAY_COLUMNS[BROKER_SESSIONS])
-_SCHEMA: Final = pa.schema([HISTORY_SCHEMAS[BROKER_SESSIONS].field(name).with_nullable(True) for name in _COLUMNS])
+#: All but that of the day.
+SESSION_COLUMNS: Final = tuple(n for n in HISTORY_SCHEMAS[BROKER_SESSIONS].names if n != DAY_COLUMNS[BROKER_SESSIONS])
+_SCHEMA: Final = pa.schema(
+    [HISTORY_SCHEMAS[BROKER_SESSIONS].field(name).with_nullable(True) for name in SESSION_COLUMNS]
+)
 _LIVE_COLUMNS: Final = (
     *("partition", "offset", "seq", "at_ms", "cluster", "broker_name", "broker_addr"),
     *("gone", "broker_id", "timeout_ms", "cause", "detail"),
@@ -96,56 +98,52 @@ class _Session:
         self.is_changed = True
 
 
-def session_rows(lasting: pl.DataFrame, lives: pa.Table, hearings: pl.DataFrame) -> pa.Table:
-    """Sessions that began, ended, or had a hearing, as they then are.
+class Sessions:
+    """Sessions through a stretch of the log, of which one part after another is told.
 
     Args:
-        lasting: Rows of ``broker_sessions`` that have no end.
-        lives: Rows of ``route_changes`` of kind broker_live, later than those.
-        hearings: As of ``heard.heard``, of the same range of the log.
-
-    Returns:
-        Columns of ``broker_sessions`` but that of the day, and ``is_old``: whether the table has the row. One of those
-        may now have lasted no millisecond, none of the new ones has.
+        lasting: Rows of ``broker_sessions`` that have no end, ``SESSION_COLUMNS``.
     """
-    opened = {_process(row): _Session(row, is_old=True, is_changed=False) for row in lasting.to_dicts()}
-    sessions = list(opened.values())
-    steps: list[Iterator[_Live | _Hearing]] = [_lives(lives), _hearings(hearings)]
-    # Rows of a record come before its hearings: who is heard by a registration is live by it.
-    for step in heapq.merge(*steps, key=lambda step: (step.process.partition, step.offset)):
-        session = opened.get(step.process)
-        match step, session:
-            case _Hearing(), _Session():
-                session.hear(timestamp(step.at_ms))
-            case _Live(gone=True), _Session():
-                opened.pop(step.process).end(step)
-            case _Live(gone=False), _Session():
-                session.go_on(step)
-            case _Live(gone=False), None:
-                sessions.append(opened.setdefault(step.process, _begun(step)))
-    wanted = [session for session in sessions if session.is_changed and session.lasts]
-    rows = pa.Table.from_pylist([session.row for session in wanted], _SCHEMA)
-    return rows.append_column(IS_OLD, pa.array([session.is_old for session in wanted], pa.bool_()))
 
+    def __init__(self, lasting: pl.DataFrame) -> None:
+        self._opened = {_process(row): _Session(row, is_old=True, is_changed=False) for row in lasting.to_dicts()}
+        self._sessions = list(self._opened.values())
 
-def write_sessions(table: HistoryTable, lives: pa.Table, hearings: pl.DataFrame, mark: HistoryMark) -> int:
-    """Bring ``broker_sessions`` up to date; blocks.
+    def go_on(self, lives: pa.Table, hearings: pl.DataFrame) -> None:
+        """Take the next part; of each partition it is later than the one before.
 
-    Args:
-        table: It.
-        lives: As of ``session_rows``.
-        hearings: As of ``session_rows``.
-        mark: How far the table then reaches.
+        Args:
+            lives: Rows of ``route_changes`` of kind broker_live.
+            hearings: As of ``heard.heard``, of the same part of the log.
+        """
+        steps: list[Iterator[_Live | _Hearing]] = [_lives(lives), _hearings(hearings)]
+        # Rows of a record come before its hearings: who is heard by a registration is live by it.
+        for step in heapq.merge(*steps, key=lambda step: (step.process.partition, step.offset)):
+            session = self._opened.get(step.process)
+            match step, session:
+                case _Hearing(), _Session():
+                    session.hear(timestamp(step.at_ms))
+                case _Live(gone=True), _Session():
+                    self._opened.pop(step.process).end(step)
+                case _Live(gone=False), _Session():
+                    session.go_on(step)
+                case _Live(gone=False), None:
+                    self._sessions.append(self._opened.setdefault(step.process, _begun(step)))
 
-    Returns:
-        How many sessions began or were changed.
-    """
-    lasting = table.stored().rows(is_null("down_at"), columns=_COLUMNS)
-    return table.upsert(session_rows(lasting, lives, hearings), _UPDATED, mark)
+    def rows(self) -> pa.Table:
+        """Sessions that began, ended, or had a hearing, as they now are.
+
+        Returns:
+            ``SESSION_COLUMNS``, and ``is_old``: whether the table has the row. One of those may now have lasted no
+            millisecond, none of the new ones has.
+        """
+        wanted = [session for session in self._sessions if session.is_changed and session.lasts]
+        rows = pa.Table.from_pylist([session.row for session in wanted], _SCHEMA)
+        return rows.append_column(IS_OLD, pa.array([session.is_old for session in wanted], pa.bool_()))
 
 
 def _begun(live: _Live) -> _Session:
-    row: dict[str, Any] = dict.fromkeys(_COLUMNS) | live.process._asdict()
+    row: dict[str, Any] = dict.fromkeys(SESSION_COLUMNS) | live.process._asdict()
     row |= {"offset": live.offset, "seq": live.seq, "broker_id": live.broker_id, "timeout_ms": live.timeout_ms}
     row |= {"up_at": timestamp(live.at_ms), "up_cause": live.cause, "heartbeats": 0}
     return _Session(row, is_old=False, is_changed=True)

@@ -14,7 +14,7 @@ __all__ = ["run"]
 
 
 async def _compared(left: ScriptedNameServer, right: ScriptedNameServer, patience_s: float = 0) -> Comparison:
-    return await compare([left.addr, right.addr], None, ["ORDER_TOPIC_CONFIG"], 3_000, patience_s)
+    return await compare([left.addr, right.addr], None, None, ["ORDER_TOPIC_CONFIG"], 3_000, patience_s)
 
 
 def _told(found: Comparison) -> Sequence[tuple[str, str, str, list[str | None]]]:

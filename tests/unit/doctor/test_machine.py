@@ -39,13 +39,13 @@ def test_enough_open_files_are_fine(tmp_path: Path) -> None:
 
 
 def test_heaps_that_do_not_fit_are_a_warning(tmp_path: Path) -> None:
-    assert machine.memory(_settings(tmp_path)).grade is Grade.FINE
-    assert machine.memory(_settings(tmp_path, streaming__driver_memory="9000g")).grade is Grade.WARNING
+    assert machine.memory(_settings(tmp_path), None).grade is Grade.FINE
+    assert machine.memory(_settings(tmp_path, streaming__driver_memory="9000g"), None).grade is Grade.WARNING
 
 
 def test_a_heap_that_is_not_started_is_not_counted(tmp_path: Path) -> None:
     outside = {"embedded_kafka__heap": "9000g", "kafka__bootstrap_servers": "k:9092"}
-    assert machine.memory(_settings(tmp_path, **outside)).grade is Grade.FINE
+    assert machine.memory(_settings(tmp_path, **outside), None).grade is Grade.FINE
 
 
 def test_missing_jars_are_a_fault_that_says_how_to_get_them(tmp_path: Path) -> None:
@@ -64,12 +64,16 @@ def test_a_directory_that_is_not_there_yet_is_looked_at_where_it_would_be_made(t
     assert found.grade is not Grade.FAULT
 
 
-def test_a_directory_that_cannot_be_written_is_a_fault() -> None:
-    # Not even root can.
-    (found,) = machine.disk(_settings(Path("/proc/1/data")))
+def test_a_directory_that_cannot_be_written_is_a_fault(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()  # below it not even root can make one
+    (found,) = machine.disk(_settings(tmp_path / "file" / "data"))
     assert found.grade is Grade.FAULT
 
 
 def test_the_kernels_opinion_of_the_clock_is_told() -> None:
     assert machine.clock_sync().area == "clock"
     assert machine.clock_sync().grade in (Grade.FINE, Grade.NOTE)
+
+
+def test_a_container_for_one_part_is_not_measured_by_all_of_them(tmp_path: Path) -> None:
+    assert machine.memory(_settings(tmp_path), 1 << 30).grade is Grade.NOTE

@@ -2,6 +2,7 @@
 
 import json
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -17,6 +18,7 @@ from namesrv_stream.clock import SystemClock
 from namesrv_stream.doctor.finding import Finding, Grade
 from namesrv_stream.doctor.running import ports, processes, servers
 from namesrv_stream.run_files import write_run_file
+from tests.support.certificates import Authority, KeyPair
 from tests.support.processes import free_port
 from tests.support.tables import settings_in
 
@@ -24,7 +26,7 @@ _READY = b'{"ready":true,"reasons":[]}'
 
 
 @contextmanager
-def _server(body: bytes, status: int = 200, ahead_s: int = 0) -> Iterator[str]:
+def _server(body: bytes, status: int = 200, ahead_s: int = 0, tls: KeyPair | None = None) -> Iterator[str]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(status)
@@ -38,10 +40,14 @@ def _server(body: bytes, status: int = 200, ahead_s: int = 0) -> Iterator[str]:
             return
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    if tls is not None:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(tls.cert, tls.key)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}"
+        yield f"{'http' if tls is None else 'https'}://127.0.0.1:{server.server_port}"
     finally:
         server.shutdown()
         server.server_close()
@@ -98,17 +104,37 @@ def test_a_run_file_of_a_process_that_is_not_ours_counts_for_nothing(tmp_path: P
     assert _grades(processes(settings)) == [Grade.NOTE]
 
 
+@contextmanager
+def _ours() -> Iterator[int]:
+    """A process whose command line is as ours."""
+    script = "import sys; print(flush=True); sys.stdin.read()"
+    command = [sys.executable, "-c", script, "namesrv_stream", "serve"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield process.pid
+        process.communicate()
+
+
 def test_a_server_without_a_job_is_a_warning(tmp_path: Path) -> None:
     settings = settings_in(tmp_path)
     settings.data.run_dir.mkdir(parents=True)
-    script = "import sys; print(flush=True); sys.stdin.read()"
-    with subprocess.Popen(
-        [sys.executable, "-c", script, "namesrv_stream", "serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as ours:
-        assert ours.stdout is not None
-        ours.stdout.readline()
-        (settings.data.run_dir / "serve.json").write_text(json.dumps({"http": "127.0.0.1:1", "pid": ours.pid}))
+    with _ours() as pid:
+        (settings.data.run_dir / "serve.json").write_text(json.dumps({"http": "127.0.0.1:1", "pid": pid}))
         found = list(processes(settings))
-        ours.communicate()
     assert [f.grade for f in found] == [Grade.FINE, Grade.WARNING]
     assert _grades(processes(settings)) == [Grade.NOTE]
+
+
+def test_this_directorys_own_server_is_asked_by_https_where_it_speaks_that(tmp_path: Path) -> None:
+    settings = settings_in(tmp_path)
+    settings = settings.model_copy(update={"http": settings.http.model_copy(update={"tls": True})})
+    pair = Authority(tmp_path / "certs").issue()
+    with _server(_READY, tls=pair) as url, _ours() as pid:
+        settings.data.run_dir.mkdir(parents=True)
+        address = url.removeprefix("https://")
+        (settings.data.run_dir / "serve.json").write_text(json.dumps({"http": address, "pid": pid}))
+        (found,) = servers(settings, ())
+        assert (found.area, found.grade) == (f"server {url}", Grade.FINE)
+        # Of one that is named, the certificate counts.
+        assert _grades(servers(settings, (url,))) == [Grade.FAULT]

@@ -9,8 +9,9 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from namesrv_stream.doctor.finding import Finding, Grade
-from namesrv_stream.doctor.stored_tables import history_tables, route_tables
+from namesrv_stream.doctor.stored_tables import history_tables, read_route_tables, route_tables
 from namesrv_stream.kafka.inspection import InspectedLog, InspectedTopic
+from namesrv_stream.settings import Settings
 from namesrv_stream.snapshot.table_reader import FoldStateRow
 from namesrv_stream.streaming.compaction import write_route_state
 from namesrv_stream.tables import ROUTE_CHANGES, table_path
@@ -39,17 +40,21 @@ def _log(tables: TablesOfLog, topic_id: str = TOPIC_ID, **changes: Any) -> Inspe
     return InspectedLog("k:9092", 1, events, None, **fields)
 
 
+def _examined(settings: Settings, log: InspectedLog | None) -> list[Finding]:
+    return list(route_tables(settings, read_route_tables(settings), log))
+
+
 def _fault(tables: TablesOfLog, log: InspectedLog | None) -> Finding:
-    (found,) = [f for f in route_tables(tables.settings, log) if f.grade is Grade.FAULT]
+    (found,) = [f for f in _examined(tables.settings, log) if f.grade is Grade.FAULT]
     return found
 
 
 def test_tables_that_follow_their_log_are_fine(tables: TablesOfLog) -> None:
-    assert {f.grade for f in route_tables(tables.settings, _log(tables))} == {Grade.FINE}
+    assert {f.grade for f in _examined(tables.settings, _log(tables))} == {Grade.FINE}
 
 
 def test_no_tables_is_a_note(tmp_path: Path) -> None:
-    assert [f.grade for f in route_tables(settings_in(tmp_path), None)] == [Grade.NOTE]
+    assert [f.grade for f in _examined(settings_in(tmp_path), None)] == [Grade.NOTE]
 
 
 def test_tables_of_another_topic_are_a_fault(tables: TablesOfLog) -> None:
@@ -66,7 +71,7 @@ def test_records_that_kafka_lost_are_a_fault(tables: TablesOfLog) -> None:
 
 
 def test_many_records_not_folded_are_a_warning(tables: TablesOfLog) -> None:
-    found = list(route_tables(tables.settings, _log(tables, end={0: 1_000_000})))
+    found = _examined(tables.settings, _log(tables, end={0: 1_000_000}))
     assert found[-1].grade is Grade.WARNING
 
 

@@ -80,3 +80,15 @@ async def test_peers_that_ask_nothing_are_closed_in_the_end() -> None:
 async def test_without_connections_nothing_is_waited_for() -> None:
     async with _stopping(Rig(), _LONG_S):
         pass
+
+
+async def test_a_proxys_preamble_is_no_question() -> None:
+    rig = Rig()
+    asking = rig.connect()
+    async with _stopping(rig, _LONG_S):
+        for part in (b"PROXY TCP4 192.0.2.7 ", b"198.51.100.2 56324 9876\r\n"):
+            _ask(asking, part)
+            assert not asking.is_closing()
+        _ask(asking, encode_frame(a_route_request()))
+        assert len(asking.answers()) == 1
+        assert asking.is_closing()

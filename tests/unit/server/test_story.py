@@ -1,9 +1,15 @@
 """What happened lately, out of the tables and out of each commit."""
 
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
+import pytest
+
 from namesrv_stream.clock import ManualClock
-from namesrv_stream.route.changes import Cause, ChangeKind
+from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange
 from namesrv_stream.route.lease import LeaseKey
 from namesrv_stream.route.model import DataVersion
 from namesrv_stream.server.story import WINDOW_MS, Story
@@ -11,6 +17,71 @@ from tests.support.builders import NAME, RW, S1, Log, a_key, a_registration
 from tests.support.history_tables import HistoryOfLogs
 
 KEY = LeaseKey(NAME, a_key())
+
+
+class _Instant(int):
+    """Counts how often one is compared with another."""
+
+    looks = 0
+
+    def __lt__(self, other: int) -> bool:
+        _Instant.looks += 1
+        return int(self) < other
+
+    def __ge__(self, other: int) -> bool:
+        _Instant.looks += 1
+        return int(self) >= other
+
+
+class _Kind(str):
+    """Counts how often one is looked at."""
+
+    __slots__ = ()
+    __hash__ = str.__hash__
+    looks = 0
+
+    def __eq__(self, other: object) -> bool:
+        _Kind.looks += 1
+        return str.__eq__(self, other)
+
+
+def _row(number: int, kind: str, gone: bool, cause: Cause, at_ms: int = 0, partition: int = 0) -> RouteChange:
+    return RouteChange(partition, number, 0, _Instant(at_ms), _Kind(kind), gone, cause)
+
+
+def _held(number: int, at_ms: int = 0, partition: int = 0) -> RouteChange:
+    row = _row(number, ChangeKind.GUARD, False, Cause.GUARD_HELD, at_ms, partition)
+    return row._replace(cluster="c1", broker_name=f"b{number}", broker_addr=f"10.0.0.1:{number}")
+
+
+def _silent(server: int, at_ms: int = 0, partition: int = 0) -> RouteChange:
+    return _row(server, ChangeKind.SERVER, False, Cause.SERVER_SILENT, at_ms, partition)._replace(
+        server_id=f"s{server}"
+    )
+
+
+def _gone(number: int) -> RouteChange:
+    row = _row(number, ChangeKind.BROKER_LIVE, True, Cause.EXPIRED)
+    return row._replace(cluster="c1", broker_name=f"b{number}", broker_addr=f"10.0.0.1:{number}")
+
+
+async def _most_in_a_turn(work: Awaitable[None], counted: type[_Instant] | type[_Kind]) -> int:
+    """So often values were looked at in one turn of the loop."""
+    done, most = asyncio.ensure_future(work), 0
+    while not done.done():
+        counted.looks = 0
+        await asyncio.sleep(0)
+        most = max(most, counted.looks)
+    await done
+    return most
+
+
+async def _commits_while_it_reads(story: Story, changes: Sequence[RouteChange]) -> asyncio.Future[None]:
+    """One commit that comes when the first who asked waits for the thread."""
+    asked = asyncio.ensure_future(story.begin({}))
+    await asyncio.sleep(0)
+    story.committed(changes)
+    return asked
 
 
 def _told(story: Story) -> list[tuple[str, str, bool, int]]:
@@ -103,7 +174,7 @@ async def test_ends_older_than_a_day_are_forgotten(tmp_path: Path) -> None:
     story.committed(log.register(a_registration(), S1))
     story.committed(log.disconnect(a_registration()))
     clock.advance(WINDOW_MS + 1)
-    story.drop_old()
+    await story.drop_old()
     assert not story.ended
     assert story.downs(KEY) == 0
 
@@ -125,3 +196,99 @@ async def test_tables_that_cannot_be_read_are_named_and_tried_again(tmp_path: Pa
     await story.begin(tables.ends())
     assert story.failure == ""
     assert len(story.happenings()) == 1
+
+
+@pytest.mark.parametrize("row", [_held, _silent])
+async def test_a_row_is_not_compared_with_all_that_was_told_of_late(
+    tmp_path: Path, row: Callable[..., RouteChange]
+) -> None:
+    story, rows = Story(tmp_path, ManualClock()), 2_000
+    await story.begin({})
+    _Instant.looks = 0
+    story.committed(row(number, partition=number % 2) for number in range(rows))
+    assert _Instant.looks <= 2 * rows
+    assert len(story.happenings()) == rows
+
+
+async def test_what_every_partition_has_is_told_once_for_each_time_that_it_happens(tmp_path: Path) -> None:
+    story = Story(tmp_path, ManualClock())
+    await story.begin({})
+    for at_ms in (10_000, 20_000):
+        story.committed(_silent(1, at_ms + 100 * partition, partition) for partition in range(3))
+    assert [happening.change.at_ms for happening in story.happenings()] == [20_000, 10_000]
+
+
+async def test_what_one_partition_has_twice_is_told_twice(tmp_path: Path) -> None:
+    story = Story(tmp_path, ManualClock())
+    await story.begin({})
+    story.committed([_silent(1, 1_000), _silent(1, 2_000)])
+    assert len(story.happenings()) == 2
+
+
+async def test_what_is_read_is_taken_in_by_turns_of_the_loop(tmp_path: Path) -> None:
+    story, rows = Story(tmp_path, ManualClock()), 50_000
+    asked = await _commits_while_it_reads(story, [_gone(number) for number in range(rows)])
+    assert 0 < await _most_in_a_turn(asked, _Kind) < rows / 5
+    assert [happening.change.offset for happening in story.happenings()] == list(reversed(range(48_000, rows)))
+
+
+async def test_what_comes_while_rows_are_taken_in_is_behind_them(tmp_path: Path) -> None:
+    story, rows = Story(tmp_path, ManualClock()), 20_000
+    asked = await _commits_while_it_reads(story, [_gone(number) for number in range(rows + 1)])
+    while not asked.done():
+        await asyncio.sleep(0)
+        story.committed([_gone(rows := rows + 1)])
+    await asked
+    told = [happening.change.offset for happening in story.happenings()]
+    assert told == list(range(rows, rows - 2_000, -1))
+
+
+async def test_if_too_much_comes_while_the_tables_are_read_they_are_read_again(tmp_path: Path) -> None:
+    story = Story(tmp_path, ManualClock())
+    await (await _commits_while_it_reads(story, [_gone(1)] * 100_001))
+    assert not story.happenings()
+    story.committed([_gone(1)])
+    assert not story.happenings()
+    await story.begin({})
+    story.committed([_gone(1)])
+    assert len(story.happenings()) == 1
+
+
+async def test_after_a_read_that_was_given_up_nothing_is_kept_for_it(tmp_path: Path) -> None:
+    story, change = Story(tmp_path, ManualClock()), _gone(1)
+    asked = await _commits_while_it_reads(story, [])
+    asked.cancel()
+    with suppress(asyncio.CancelledError):
+        await asked
+    before = sys.getrefcount(change)
+    story.committed([change])
+    assert sys.getrefcount(change) == before
+    await story.begin({})
+    story.committed([change])
+    assert len(story.happenings()) == 1
+
+
+async def test_after_a_read_that_failed_as_nobody_foresaw_nothing_is_kept_for_it(tmp_path: Path) -> None:
+    log = Log()
+    log.register(a_registration())
+    tables = HistoryOfLogs(tmp_path, log)
+    tables.commit()
+    story, change = Story(tables.settings.data.tables_dir, _clock(log)), _gone(1)
+    with pytest.raises(TypeError):
+        await story.begin({0: "no offset"})  # type: ignore[dict-item]
+    before = sys.getrefcount(change)
+    story.committed([change])
+    assert sys.getrefcount(change) == before
+    await story.begin(tables.ends())
+    assert len(story.happenings()) == 1
+
+
+async def test_a_great_number_of_old_ends_is_forgotten_by_turns_of_the_loop(tmp_path: Path) -> None:
+    clock, rows = ManualClock(0), 20_000
+    story = Story(tmp_path, clock)
+    await story.begin({})
+    story.committed(_gone(number) for number in range(rows))
+    clock.advance(WINDOW_MS + 1)
+    most = await _most_in_a_turn(story.drop_old(), _Instant)
+    assert 0 < most < rows / 2
+    assert not story.ended

@@ -14,6 +14,7 @@ from namesrv_stream.settings import (
     server_secrets,
     to_toml,
 )
+from namesrv_stream.settings.secrets import is_secret
 
 _SECRET = "Tr0ub4dor"
 _TOML = f"""
@@ -190,3 +191,21 @@ def test_a_flag_of_another_shape_is_named_by_its_key_only() -> None:
     with pytest.raises(ConfigError, match=r"--set: admin\.accounts\.ops: expected") as refusal:
         parse_set_flag(f"admin.accounts.ops:{_SECRET}")
     assert _SECRET not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("kafka.ssl.keystore.key", "x"),
+        ("spark.hadoop.fs.s3a.encryption.key", "x"),
+        ("ssl_something", "-----BEGIN PRIVATE KEY-----\nMII"),
+        ("ssl_something", "-----BEGIN EC PRIVATE KEY-----\nMII"),
+    ],
+)
+def test_a_key_itself_is_a_secret(name: str, value: str) -> None:
+    assert is_secret(name, value)
+
+
+@pytest.mark.parametrize("name", ["ssl_keyfile", "ssl_certfile", "key.serializer", "max_poll_records"])
+def test_where_a_key_is_may_be_seen(name: str) -> None:
+    assert not is_secret(name, "/etc/kafka/client.key")

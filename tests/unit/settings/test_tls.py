@@ -72,7 +72,8 @@ def test_the_name_servers_configuration_tells_nothing_of_tls(tmp_path: Path) -> 
 
 def test_what_has_no_meaning_here_is_warned_about(tmp_path: Path) -> None:
     tls_file = a_tls_file(tmp_path, "tls.test.mode.enable=true\ntls.server.authClient=false\ntls.serve.mode=x\n")
-    warnings = load_settings(None, {}, [parse_set_flag(f"tls.config_file={tls_file}")]).warnings
+    flags = [parse_set_flag(f"tls.config_file={tls_file}"), parse_set_flag("tls.client_auth=none")]
+    warnings = load_settings(None, {}, flags).warnings
     assert [warning.split(": ")[1] for warning in sorted(warnings)] == [
         "tls.serve.mode",
         "tls.server.authClient",
@@ -138,3 +139,10 @@ def test_a_password_in_the_wrong_shape_is_not_shown(tmp_path: Path, text: str) -
     with pytest.raises(ConfigError) as refusal:
         load_settings(conf(tmp_path, text, "mine.toml"), {})
     assert PASSWORD not in str(refusal.value)
+
+
+@pytest.mark.parametrize(("mode", "warnings"), [("permissive", 1), ("enforcing", 0)])
+def test_certificates_that_are_required_of_some_only_are_warned_of(mode: str, warnings: int) -> None:
+    flags = {"mode": mode, "client_auth": "require", "trust_file": "/ca", "cert_file": "/c", "key_file": "/k"}
+    loaded = load_settings(None, {}, [parse_set_flag(f"tls.{key}={value}") for key, value in flags.items()])
+    assert sum(warning.startswith("tls.client_auth: ") for warning in loaded.warnings) == warnings

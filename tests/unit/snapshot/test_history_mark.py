@@ -1,7 +1,10 @@
 """How far a history table reaches is found in its log, whoever committed since."""
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -53,6 +56,19 @@ def test_rows_without_any_mark_are_refused(tmp_path: Path) -> None:
     write_commit(tmp_path, 3, _ANOTHERS, {"add": {"path": "a"}})
     with pytest.raises(TableSchemaMismatch, match="how far it reaches"):
         read_mark(tmp_path)
+
+
+def test_a_commit_cleaned_up_while_the_log_is_read_sends_the_reader_to_the_newer_ones(tmp_path: Path) -> None:
+    write_commit(tmp_path, 3, {"commitInfo": {"userMetadata": encode_mark(HistoryMark("cleaned up"))}})
+    pipe = tmp_path / "_delta_log" / f"{4:020}.json"
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor(1) as reader:
+        found = reader.submit(read_mark, tmp_path)
+        with pipe.open("wb") as writing:  # waits for the reader, who has listed both
+            (tmp_path / "_delta_log" / f"{3:020}.json").unlink()
+            write_commit(tmp_path, 5, _OURS)
+            writing.write(orjson.dumps(_ANOTHERS))
+        assert found.result() == _MARK
 
 
 _DAMAGED = encode_mark(_MARK).replace(":7,", ":[7],")

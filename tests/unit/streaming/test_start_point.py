@@ -14,6 +14,7 @@ from namesrv_stream.snapshot.table_reader import FoldStateRow
 from namesrv_stream.streaming.compaction import write_route_state
 from namesrv_stream.streaming.start_point import InitialState, checkpoint_offsets, find_start_point
 from namesrv_stream.streaming.topic import TopicExtent
+from namesrv_stream.tables import ROUTE_STATE, table_path
 from tests.support.builders import S1, Log, a_registration
 from tests.support.tables import TOPIC_ID, TablesOfLog
 
@@ -179,3 +180,17 @@ def test_a_state_of_a_newer_program_is_refused_with_the_way_out_and_nothing_is_r
     with pytest.raises(StateFromNewerVersion, match=r"version 99.*`namesrv-stream rebuild`"):
         find_start_point(tables.settings, _extent(0, 500))
     assert folder.exists()
+
+
+def test_a_damaged_route_state_does_not_stop_a_job_that_has_a_checkpoint(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    tables = TablesOfLog(tmp_path)
+    tables.log.register(a_registration())
+    tables.commit()
+    tables.compact()
+    for file in table_path(tables.dir, ROUTE_STATE).glob("*.parquet"):
+        file.write_bytes(b"")
+    _checkpoint(tables, batches=3, committed=3)
+    assert find_start_point(tables.settings, _extent(0, 500)).origin == "checkpoint"
+    assert "route_state cannot be read" in caplog.text

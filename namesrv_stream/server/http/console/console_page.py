@@ -5,12 +5,12 @@ of the old ones. So there is one way in which a thing is shown, and the page wor
 """
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, Final
 
+import orjson
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -27,7 +27,7 @@ from namesrv_stream.server.http.console.other_servers import OtherServers
 from namesrv_stream.server.http.console.past import Past
 from namesrv_stream.server.http.console.pipeline import pipeline
 from namesrv_stream.server.http.console.question import SHOWN, Question, parse_question
-from namesrv_stream.server.http.console.route_diff import route_diff
+from namesrv_stream.server.http.console.route_diff import offers_of, offers_told, route_diff
 from namesrv_stream.server.http.console.summary import summary
 from namesrv_stream.server.http.console.timeline import timeline
 from namesrv_stream.server.http.console.words import clock_time, cut, plain, told
@@ -179,12 +179,13 @@ class ConsolePage:
         shown: dict[str, Any] = {"lines": [], "found": False, "before": None, "problem": "", "notes": []}
         if not question.topic:
             return shown
-        body = self._from.server.answers.route_body(question.topic, strict=True)
-        now = None if body is None else json.loads(body)
+        async with self._steps.step():
+            now = self._from.server.answers.route(question.topic)
         before = None
         if question.as_of:
             answer = await self._from.past_routes.answer(question.topic, question.as_of)
-            found = json.loads(bytes(answer.body))
+            async with self._steps.step():
+                found = orjson.loads(answer.body)
             if answer.status_code == 200:
                 before = found
                 last = found["lastChange"]
@@ -197,14 +198,10 @@ class ConsolePage:
             else:
                 shown["problem"] = found["error"]
         is_compared = before is not None or (bool(question.as_of) and "no route for topic" in shown["problem"])
-        lines = route_diff(now, before, is_compared=is_compared)
-        return shown | {
-            "lines": lines[:_MOST_LINES],
-            "left_out": max(0, len(lines) - _MOST_LINES),
-            "found": now is not None,
-            "is_compared": is_compared,
-            "counts": {kind: sum(line.kind == kind for line in lines) for kind in ("added", "removed", "changed")},
-        }
+        ours = offers_of(now) if now is not None else ()
+        theirs = offers_told(before) if before is not None else ()
+        diff = await route_diff(ours, theirs, is_compared=is_compared, most=_MOST_LINES, steps=self._steps)
+        return shown | {"found": now is not None, "is_compared": is_compared, **diff._asdict()}
 
 
 _MOST_LINES: Final = 300

@@ -5,6 +5,7 @@ import heapq
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final
 
 from namesrv_stream.clock import Clock
@@ -76,14 +77,11 @@ class Looker:
         groups = list(self._view.table.groups.values())
         brokers: list[tuple[str, Broker]] = []
         counts: Counter[tuple[str, str]] = Counter()
-        found = ((standing(broker), broker) for group in groups for broker in read(group))
+        live = (broker for group in groups for broker in read(group))
+        found = ((standing(broker), broker) for broker in chain(live, ended))
         async for some in self._steps.lists(found):
             brokers += some
             counts.update((broker.key.live_key.cluster, how) for how, broker in some)
-        for broker in ended:
-            how = standing(broker)
-            brokers.append((how, broker))
-            counts[broker.key.live_key.cluster, how] += 1
         return Look(brokers, counts, now_ms)
 
     async def pick(self, look: Look, question: Question, most: int) -> tuple[list[tuple[str, Broker]], int]:

@@ -1,9 +1,12 @@
 """A topic's route of now beside that of another time, broker by broker."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, islice
 from typing import Any, Literal, NamedTuple
 
+from namesrv_stream.route.topic_route import TopicRoute
 from namesrv_stream.server.http.console.words import cut
+from namesrv_stream.server.steps import Steps
 
 Kind = Literal["same", "added", "removed", "changed"]
 
@@ -27,7 +30,9 @@ class Line(NamedTuple):
     perm: Field
 
 
-class _Offer(NamedTuple):
+class Offer(NamedTuple):
+    """What a broker name offers of the topic, as it is shown."""
+
     cluster: str
     addrs: str
     read: str
@@ -35,58 +40,102 @@ class _Offer(NamedTuple):
     perm: str
 
 
-_NOTHING = _Offer("", "", "", "", "")
+_NOTHING = Offer("", "", "", "", "")
 
 
-def route_diff(now: Mapping[str, Any] | None, before: Mapping[str, Any] | None, *, is_compared: bool) -> list[Line]:
-    """The lines by broker name, those that differ first.
+class Diff(NamedTuple):
+    """What is shown of a route.
+
+    Attributes:
+        lines: Those that differ first, else by broker name.
+        left_out: How many more there are.
+        counts: Of all.
+    """
+
+    lines: list[Line]
+    left_out: int
+    counts: Mapping[Kind, int]
+
+
+async def route_diff(
+    now: Iterable[tuple[str, Offer]],
+    before: Iterable[tuple[str, Offer]],
+    *,
+    is_compared: bool,
+    most: int,
+    steps: Steps,
+) -> Diff:
+    """The lines by broker name; a topic may be at thousands.
 
     Args:
-        now: RocketMQ's TopicRouteData as JSON; None where there is no route.
+        now: What broker names offer; empty where there is no route.
         before: The same of another time.
         is_compared: Whether there is another time.
+        most: Lines.
+        steps: In which it is made.
     """
-    ours, theirs = _offers(now), _offers(before)
-    lines = [_line(name, ours.get(name), theirs.get(name), is_compared) for name in sorted(ours.keys() | theirs.keys())]
-    return sorted(lines, key=lambda line: line.kind == "same")
+    ours, theirs = await _by_name(now, steps), await _by_name(before, steps)
+    names = await steps.sorted(chain(ours, (name for name in theirs if name not in ours)))
+    by_kind: dict[Kind, list[str]] = {"added": [], "removed": [], "changed": [], "same": []}
+    async for some in steps.lists((_kind(ours.get(name), theirs.get(name), is_compared), name) for name in names):
+        for kind, name in some:
+            by_kind[kind].append(name)
+    same = by_kind["same"]
+    differing = await steps.sorted(chain(by_kind["added"], by_kind["removed"], by_kind["changed"]))
+    lines: list[Line] = []
+    shown = islice(chain(differing, same), most)
+    async for made in steps.lists(_line(name, ours.get(name), theirs.get(name), is_compared) for name in shown):
+        lines += made
+    return Diff(lines, len(names) - len(lines), {kind: len(found) for kind, found in by_kind.items()})
 
 
-def _line(name: str, now: _Offer | None, before: _Offer | None, is_compared: bool) -> Line:
+async def _by_name(offers: Iterable[tuple[str, Offer]], steps: Steps) -> dict[str, Offer]:
+    found: dict[str, Offer] = {}
+    async for some in steps.lists(offers):
+        found.update(some)
+    return found
+
+
+def _kind(now: Offer | None, before: Offer | None, is_compared: bool) -> Kind:
     if not is_compared or now == before:
-        kind: Kind = "same"
-    elif before is None:
-        kind = "added"
-    elif now is None:
-        kind = "removed"
-    else:
-        kind = "changed"
+        return "same"
+    if before is None:
+        return "added"
+    return "removed" if now is None else "changed"
+
+
+def _line(name: str, now: Offer | None, before: Offer | None, is_compared: bool) -> Line:
+    kind = _kind(now, before, is_compared)
     shown = now or before or _NOTHING
     old = before if kind == "changed" and before is not None else shown
     fields = [Field(cut(a), cut(b) if a != b else None) for a, b in zip(shown, old, strict=True)]
     return Line(kind, cut(name), *fields)
 
 
-def _offers(route: Mapping[str, Any] | None) -> dict[str, _Offer]:
-    if route is None:
-        return {}
-    queues = {queue["brokerName"]: queue for queue in route["queueDatas"]}
+def offers_of(route: TopicRoute) -> Iterator[tuple[str, Offer]]:
+    """What each broker name offers, made as it is asked for."""
+    brokers = {broker.broker_name: broker for broker in route.broker_datas}
+    for name, queue in route.queue_datas.items():
+        broker = brokers.get(name)
+        cluster, addrs = (broker.cluster, broker.broker_addrs) if broker else ("", {})
+        yield name, _offer(cluster, addrs, queue.read_queue_nums, queue.write_queue_nums, queue.perm)
+
+
+def offers_told(route: Mapping[str, Any]) -> Iterator[tuple[str, Offer]]:
+    """The same of RocketMQ's TopicRouteData as JSON."""
     brokers = {broker["brokerName"]: broker for broker in route["brokerDatas"]}
-    found = {}
-    for name in queues.keys() | brokers.keys():
-        queue, broker = queues.get(name, {}), brokers.get(name, {})
-        addrs = sorted(broker.get("brokerAddrs", {}).items(), key=lambda item: int(item[0]))
-        found[name] = _Offer(
-            str(broker.get("cluster", "")),
-            ", ".join(f"{broker_id}={addr}" for broker_id, addr in addrs),
-            str(queue.get("readQueueNums", "")),
-            str(queue.get("writeQueueNums", "")),
-            _perm(queue.get("perm")),
-        )
-    return found
+    for queue in route["queueDatas"]:
+        broker = brokers.get(queue["brokerName"], {})
+        addrs = {int(broker_id): addr for broker_id, addr in broker.get("brokerAddrs", {}).items()}
+        numbers = queue["readQueueNums"], queue["writeQueueNums"], queue["perm"]
+        yield queue["brokerName"], _offer(str(broker.get("cluster", "")), addrs, *numbers)
 
 
-def _perm(perm: int | None) -> str:
+def _offer(cluster: str, addrs: Mapping[int, str], read: int, write: int, perm: int) -> Offer:
+    told = ", ".join(f"{broker_id}={addr}" for broker_id, addr in sorted(addrs.items()))
+    return Offer(cluster, told, str(read), str(write), _perm(perm))
+
+
+def _perm(perm: int) -> str:
     """RocketMQ's bits as letters: 6 is ``RW-``."""
-    if perm is None:
-        return ""
     return f"{'R' if perm & 4 else '-'}{'W' if perm & 2 else '-'}{'X' if perm & 1 else '-'}"

@@ -16,6 +16,7 @@ from namesrv_stream.route.events import KvPut
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.server.http import changes_page
 from tests.support.builders import RW, S1, Log, a_registration
+from tests.support.followed import row_of
 from tests.support.http_rig import HttpRig, eventually, http_settings, read_chunk, read_head
 
 _STREAM = {"Accept": "text/event-stream"}
@@ -88,17 +89,7 @@ def _committed(log: Log, **http: object) -> HttpRig:
 
 def _rows(events: list[Event]) -> list[RouteChange]:
     """All rows of events, as the fold made them."""
-    return [_row(row) for event in events for row in event.data.get("rows", ())]
-
-
-def _row(fields: dict[str, Any]) -> RouteChange:
-    known = {"offset": 0, "seq": 0, "at_ms": 0, "cause": "", **fields}
-    for name in ("clusters", "filter_servers"):
-        if name in known:
-            known[name] = tuple(known[name])
-    if "broker_addrs" in known:
-        known["broker_addrs"] = tuple((i, a) for i, a in known["broker_addrs"])
-    return RouteChange(**known)
+    return [row_of(row) for event in events for row in event.data.get("rows", ())]
 
 
 def _digest(rows: list[RouteChange]) -> str:
@@ -203,7 +194,7 @@ async def test_state_and_changes_make_what_the_server_has(monkeypatch: pytest.Mo
         while (found := (await served.get(f"/changes?since={position}&kind=*&wait=0")).json())["rows"]:
             rows, position = rows + found["rows"], found["position"]
         digest = (await served.state.describe())["digest"]
-    assert _digest([_row(row) for row in rows]) == digest
+    assert _digest([row_of(row) for row in rows]) == digest
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 No table and no Spark is here: rows are kept in memory as a MERGE would. ``tests/spark`` shows that Spark writes them.
 """
 
-import json
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from random import Random
@@ -11,19 +10,17 @@ from typing import Any
 
 import polars as pl
 import pyarrow as pa
-import pyarrow.compute as pc
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from namesrv_stream.route.changes import RouteChange
-from namesrv_stream.route.fold import Record
 from namesrv_stream.streaming.history.event_clocks import MINUTE_MS, clocks_of
 from namesrv_stream.streaming.history.heard import heard_in
 from namesrv_stream.streaming.history.history_table import PLACE
 from namesrv_stream.streaming.history.intervals import interval_rows, keyed
 from namesrv_stream.streaming.history.minute_rows import minute_rows
 from namesrv_stream.streaming.history.row_keys import HISTORY_KINDS
-from namesrv_stream.streaming.history.session_rows import session_rows
+from namesrv_stream.streaming.history.session_rows import SESSION_COLUMNS, Sessions
 from namesrv_stream.tables import (
     BROKER_SESSIONS,
     DAY_COLUMNS,
@@ -36,12 +33,12 @@ from namesrv_stream.tables import (
 from namesrv_stream.tables.columns import ROW_SCHEMA
 from tests.support.builders import Log
 from tests.support.examples import examples
+from tests.support.history_events import events_of
 from tests.support.history_life import live_on
 from tests.support.history_oracle import clocks, hearings, instant, intervals, minutes, sessions
 from tests.support.strategies_route import Entry, logs
 
 _ANY_GAP_MS = 1 << 60
-_SESSION_COLUMNS = [name for name in HISTORY_SCHEMAS[BROKER_SESSIONS].names if name != DAY_COLUMNS[BROKER_SESSIONS]]
 Rows = dict[tuple[int, ...], dict[str, Any]]
 
 
@@ -75,13 +72,14 @@ def _assert_says(log: Log, cuts: list[float]) -> None:
         of_topics = [c for c in changes if c.kind == "queue_data"]
         found = _interval_rows(TOPIC_ROUTE_HISTORY, topics, of_topics)
         _upsert(topics, found, "valid_from", "valid_to", ["valid_to"])
-        events = _events(log.records[begin:end])
+        events = events_of(log.records[begin:end])
         step_clocks = clocks_of(events, since_ms)
         since_ms = step_clocks.after()
-        heard.append(heard_in(events.filter(pc.field("kind").is_valid()), step_clocks))
+        heard.append(heard_in(events.to_batches(), step_clocks))
         of_live = [c for c in changes if c.kind == "broker_live"]
-        found = session_rows(_open(lives, BROKER_SESSIONS, "down_at"), _table(of_live), heard[-1])
-        _upsert(lives, found, "up_at", "down_at", _SESSION_COLUMNS)
+        going = Sessions(_open(lives, BROKER_SESSIONS, "down_at"))
+        going.go_on(_table(of_live), heard[-1])
+        _upsert(lives, going.rows(), "up_at", "down_at", SESSION_COLUMNS)
     expected = intervals(log.output.changes)
     names = [*ROW_SCHEMA.names, "valid_to"]
     assert [[routes[place][name] for name in names] for place in sorted(routes)] == [
@@ -151,32 +149,3 @@ def _table(changes: list[RouteChange]) -> pa.Table:
 def _values(change: RouteChange) -> Iterator[Any]:
     for name, value in change._asdict().items():
         yield list(value) if isinstance(value, tuple) and name != "kind" else value
-
-
-def _events(records: list[Record]) -> pa.Table:
-    """Rows of ``broker_events``, of those columns that matter here; ticks and the like too."""
-    values = [_text(record.value) for record in records]
-    columns = {
-        "partition": pa.array([r.partition for r in records], pa.int32()),
-        "offset": pa.array([r.offset for r in records], pa.int64()),
-        "at": pa.array([r.at_ms * 1000 for r in records], pa.timestamp("us", tz="UTC")),
-        "kind": pa.array([_kind(value) for value in values], pa.string()),
-        "value": pa.array(values, pa.string()),
-    }
-    return pa.table(columns)
-
-
-def _text(value: bytes) -> str | None:
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return None
-
-
-def _kind(value: str | None) -> str | None:
-    try:
-        found = json.loads(value or "")
-    except json.JSONDecodeError:
-        return None
-    kind = found.get("kind") if isinstance(found, dict) else None
-    return kind if isinstance(kind, str) else None

@@ -1,0 +1,16 @@
+"""What a follower of ``/changes`` makes of what it is told."""
+
+from typing import Any
+
+from namesrv_stream.route.changes import RouteChange
+
+
+def row_of(fields: dict[str, Any]) -> RouteChange:
+    """A row as the fold made it, from its JSON."""
+    known = {"offset": 0, "seq": 0, "at_ms": 0, "cause": "", **fields}
+    for name in ("clusters", "filter_servers"):
+        if name in known:
+            known[name] = tuple(known[name])
+    if "broker_addrs" in known:
+        known["broker_addrs"] = tuple((i, a) for i, a in known["broker_addrs"])
+    return RouteChange(**known)

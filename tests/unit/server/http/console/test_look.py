@@ -1,0 +1,65 @@
+"""A look at very many brokers, and a route with very many names, leave the event loop to others."""
+
+import asyncio
+from collections.abc import Awaitable, Iterator
+
+from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange
+from namesrv_stream.server.fleet import Fleet
+from namesrv_stream.server.http.console.look import Looker
+from namesrv_stream.server.http.console.route_diff import Offer, route_diff
+from namesrv_stream.server.steps import Steps
+from tests.support.http_rig import HttpRig
+
+
+async def _turns(work: Awaitable[object]) -> int:
+    """Turns of the loop that others have meanwhile."""
+    done, turns = asyncio.ensure_future(work), 0
+    while not done.done():
+        await asyncio.sleep(0)
+        turns += 1
+    await done
+    return turns
+
+
+def _gone(number: int, at_ms: int) -> RouteChange:
+    row = RouteChange(0, number, 0, at_ms, ChangeKind.BROKER_LIVE, True, Cause.EXPIRED, broker_id=0)
+    return row._replace(cluster=f"c{number % 20}", broker_name=f"b{number}", broker_addr=f"10.0.0.1:{number}")
+
+
+async def test_the_ended_are_looked_at_in_turns_of_the_loop() -> None:
+    served = HttpRig()
+    fleet = Fleet(served.rig.view, served.rig.gateway, served.story)
+    looker = Looker(served.rig.view, fleet, Steps(), served.rig.clock)
+    await served.story.begin({})
+    served.story.committed(_gone(number, served.rig.clock.now_ms()) for number in range(20_000))
+    assert await _turns(looker.look()) > 10
+    look = await looker.look()
+    assert look.count("gone") == 20_000
+    assert look.brokers[0][1].key.broker_name == "b19999"
+
+
+def _offers(count: int, *, perm: str) -> Iterator[tuple[str, Offer]]:
+    return ((f"b{number:05d}", Offer("c", f"0=10.0.0.1:{number}", "8", "8", perm)) for number in range(count))
+
+
+async def test_a_route_with_many_names_is_compared_in_turns_of_the_loop() -> None:
+    work = route_diff(
+        _offers(10_000, perm="RW-"), _offers(10_001, perm="R--"), is_compared=True, most=300, steps=Steps()
+    )
+    assert await _turns(work) > 10
+
+
+async def test_of_a_route_with_many_names_those_that_differ_are_shown_and_all_are_counted() -> None:
+    before = {name: offer for name, offer in _offers(1_000, perm="RW-") if name != "b00998"}
+    before |= {"b00999": before["b00999"]._replace(perm="R--"), "c": before["b00000"]}
+    now = _offers(1_000, perm="RW-")
+    diff = await route_diff(now, before.items(), is_compared=True, most=4, steps=Steps())
+    assert [(line.broker_name, line.kind) for line in diff.lines] == [
+        ("b00998", "added"),
+        ("b00999", "changed"),
+        ("c", "removed"),
+        ("b00000", "same"),
+    ]
+    assert diff.lines[1].perm == ("RW-", "R--")
+    assert diff.left_out == 997
+    assert diff.counts == {"added": 1, "removed": 1, "changed": 1, "same": 998}

@@ -1,0 +1,102 @@
+"""Answers that are written as a whole and that nobody takes: no send waits for their reader any more."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+import uvicorn
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+from uvicorn.server import ServerState
+
+from namesrv_stream.metrics import Samples
+from namesrv_stream.server.address_counts import AddressCounts
+from namesrv_stream.server.http.limits import Limits
+from namesrv_stream.server.http.protocol import HttpProtocol
+from namesrv_stream.server.http_figures import HttpFigures
+from namesrv_stream.settings import HttpSettings
+from tests.support.http_rig import eventually
+
+_MORE_THAN_SOCKETS_TAKE = 16 << 20
+_SLOW_READER_MS = 200
+
+
+class Port:
+    """An HTTP port, each of whose answers is one large piece.
+
+    Attributes:
+        figures: Of the port.
+    """
+
+    def __init__(self) -> None:
+        self.figures = HttpFigures()
+        self._state = ServerState()
+        settings = HttpSettings(slow_reader_ms=_SLOW_READER_MS)
+        limited = Limits(_answer, settings, self.figures, streams=frozenset(), templates={})
+        self._config = uvicorn.Config(limited, ws="none", lifespan="off", log_config=None)
+        self._config.load()
+
+    def protocol(self) -> HttpProtocol:
+        return HttpProtocol(
+            self._config,
+            self._state,
+            {},
+            max_connections=10,
+            max_connections_per_address=10,
+            addresses=AddressCounts(),
+            request_timeout_s=_SLOW_READER_MS / 1000,
+            figures=self.figures,
+        )
+
+    @property
+    def connections(self) -> int:
+        """How many are open."""
+        return len(self._state.connections)
+
+    def was_given_up(self) -> bool:
+        samples = Samples()
+        self.figures.sample(samples, 0)
+        return 'rocketmq_namesrv_http_events_total{event="slow_reader"} 1.0' in samples.text().decode().splitlines()
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[tuple[str, int]]:
+        server = await asyncio.get_running_loop().create_server(self.protocol, "127.0.0.1", 0)
+        try:
+            host, port = server.sockets[0].getsockname()
+            yield host, port
+        finally:
+            server.close()
+
+
+async def _answer(scope: Scope, receive: Receive, send: Send) -> None:
+    await Response(bytes(_MORE_THAN_SOCKETS_TAKE))(scope, receive, send)
+
+
+@pytest.mark.parametrize("more", [b"\r\n", b"Connection: close\r\n\r\n", b"\r\nno request\r\n\r\n"])
+async def test_who_leaves_a_finished_answer_unread_is_given_up(more: bytes) -> None:
+    port = Port()
+    async with port.serving() as addr:
+        with socket.socket() as peer:
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+            peer.connect(addr)
+            peer.sendall(b"GET / HTTP/1.1\r\nHost: h\r\n" + more)
+            await eventually(port.was_given_up, "it is given up")
+            await eventually(lambda: not port.connections, "it is closed")
+
+
+async def test_who_has_read_the_answer_may_ask_again_however_late() -> None:
+    port = Port()
+    async with port.serving() as addr:
+        reader, writer = await asyncio.open_connection(*addr)
+        for _ in range(2):
+            writer.write(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+            assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
+            await reader.readexactly(_MORE_THAN_SOCKETS_TAKE)
+            late = asyncio.Event()
+            asyncio.get_running_loop().call_later(3 * _SLOW_READER_MS / 1000, late.set)
+            await late.wait()
+        assert not port.was_given_up()
+        writer.close()
+        await eventually(lambda: not port.connections, "it is closed")

@@ -1,0 +1,137 @@
+"""TLS records above a transport: what counts as handshake, what is held, what a broken connection does."""
+
+import asyncio
+import ssl
+
+import pytest
+
+from namesrv_stream.errors import TlsBroken
+from namesrv_stream.server.tls import TlsTransport, read_certificate
+from namesrv_stream.settings import TlsSettings
+from tests.support.certificates import Authority
+
+_RECORD_BYTES = 16_384
+
+
+class Below(asyncio.Transport):
+    """Keeps what is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = b""
+        self.is_closed = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written += bytes(data)
+
+    def is_closing(self) -> bool:
+        return self.is_closed
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class Pair:
+    """A client and the transport under test; bytes go from one to the other as the test says.
+
+    Attributes:
+        client: Its TLS.
+        below: What carries the server's records.
+        server: The transport.
+    """
+
+    def __init__(self, authority: Authority, version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3) -> None:
+        cert, key = authority.issue()
+        context = authority.client_context()
+        context.maximum_version = version
+        self._to_client, self._from_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.client = context.wrap_bio(self._to_client, self._from_client, server_hostname="127.0.0.1")
+        self.below = Below()
+        self.server = TlsTransport(
+            self.below, read_certificate(TlsSettings(cert_file=str(cert), key_file=str(key))).context
+        )
+
+    def shake_hands(self) -> None:
+        """Until the client is done; its last message is not sent yet where the server has not to answer it."""
+        while True:
+            try:
+                self.client.do_handshake()
+                return
+            except ssl.SSLWantReadError:
+                self.server.received(self.sent())
+                self._to_client.write(self.below.written)
+                self.below.written = b""
+
+    def establish(self) -> None:
+        self.shake_hands()
+        self.server.received(self.sent())
+        assert self.server.is_established
+
+    def sent(self) -> bytes:
+        """What the client sends."""
+        return self._from_client.read()
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_requests_right_behind_the_last_message_of_a_handshake_are_none_of_it(
+    authority: Authority, version: ssl.TLSVersion
+) -> None:
+    pair = Pair(authority, version)
+    pair.shake_hands()
+    pair.client.write(b"x" * 200_000)
+    assert pair.server.received(pair.sent()) == b"x" * 200_000
+    assert pair.server.held_bytes == 0
+
+
+def test_a_handshake_that_does_not_end_is_refused_by_its_bytes(authority: Authority) -> None:
+    server = Pair(authority).server
+    record = b"\x16\x03\x01\x40\x00" + b"\x01\x01\xd4\xc0" + bytes(0x4000 - 4)
+    for number in range(3):
+        assert server.received(record) == b""
+        assert server.held_bytes == (number + 1) * len(record)
+    with pytest.raises(TlsBroken, match="its handshake exceeds 65536 bytes") as broken:
+        server.received(record)
+    assert broken.value.is_handshake
+
+
+def test_half_a_record_is_held(authority: Authority) -> None:
+    pair = Pair(authority)
+    pair.establish()
+    assert pair.server.held_bytes == 0
+    pair.client.write(b"y" * _RECORD_BYTES)
+    record = pair.sent()
+    for end in (1, 5, 1_000, len(record) - 1):
+        assert pair.server.received(record[pair.server.held_bytes : end]) == b""
+        assert pair.server.held_bytes == end
+    assert pair.server.received(record[-1:]) == b"y" * _RECORD_BYTES
+    assert pair.server.held_bytes == 0
+
+
+def test_half_a_record_behind_a_whole_one_is_held(authority: Authority) -> None:
+    pair = Pair(authority)
+    pair.establish()
+    pair.client.write(b"whole")
+    whole = pair.sent()
+    pair.client.write(b"half" * 1_000)
+    assert pair.server.received(whole + pair.sent()[:3_000]) == b"whole"
+    assert pair.server.held_bytes == 3_000
+
+
+def test_a_broken_connection_takes_an_answer_that_comes_late(authority: Authority) -> None:
+    """To an operator's change, which waits for the log; its other end must not see an error of TLS."""
+    pair = Pair(authority)
+    pair.establish()
+    with pytest.raises(TlsBroken):
+        pair.server.received(b"\x17\x03\x03\x00\x40" + b"z" * 64)
+    told = pair.below.written
+    assert told  # the alert
+    pair.server.write(b"answer")
+    assert pair.server.received(b"\x17\x03\x03\x00\x40" + b"z" * 64) == b""
+    assert pair.below.written == told
+    pair.server.close()
+    assert pair.below.is_closed
