@@ -16,12 +16,14 @@
     ├── ConfigError                    exit 2: names the file and the key
     ├── TableSchemaMismatch            exit 2: a Delta table is not as this version expects
     ├── StateFromNewerVersion          exit 2: the fold's state was written by a newer version of this program
+    ├── TablesTakenOver                exit 2: another job has gone on with the tables
     ├── LogTruncated                   exit 2: Kafka no longer holds what the fold needs next
     ├── NoStartPoint                   exit 1: a replay has nothing to begin with
     ├── NotInHistory                   exit 1: the history does not have what is asked for
     ├── RebuildRefused                 exit 1: the new tables would say less, or other things, than the old ones
     └── PrerequisiteMissing            exit 3: names what is missing and how to get it
-        └── KafkaUnreachable
+        ├── KafkaUnreachable
+        └── StoreUnreachable
 """
 
 from typing import ClassVar
@@ -191,6 +193,25 @@ class TableSchemaMismatch(NamesrvStreamError):
         self.reason = reason
 
 
+class TablesTakenOver(NamesrvStreamError):
+    """Another job commits to the tables that this one writes.
+
+    Attributes:
+        table: Path of the table that says so.
+        version: Its version at which that was found.
+    """
+
+    exit_code = 2
+
+    def __init__(self, table: str, version: int) -> None:
+        super().__init__(
+            f"table {table}: its version {version} has progress of another job, which has taken over these tables;"
+            " this one ends and has written nothing behind that: let only one of them run"
+        )
+        self.table = table
+        self.version = version
+
+
 class StateFromNewerVersion(NamesrvStreamError):
     """The fold's state was written by a newer version of this program.
 
@@ -326,3 +347,21 @@ class KafkaUnreachable(PrerequisiteMissing):
             "start it, or correct kafka.bootstrap_servers",
         )
         self.bootstrap_servers = bootstrap_servers
+
+
+class StoreUnreachable(PrerequisiteMissing):
+    """The object store that holds the tables does not answer, or refuses.
+
+    Attributes:
+        place: What was to be read or written there.
+        reason: What is wrong.
+    """
+
+    retriable = True
+
+    def __init__(self, place: str, reason: str) -> None:
+        super().__init__(
+            f"{place} cannot be reached ({reason})", "start the store, or correct data.tables and data.extra"
+        )
+        self.place = place
+        self.reason = reason

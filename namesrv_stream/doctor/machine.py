@@ -116,7 +116,10 @@ def disk(settings: Settings) -> Iterator[Finding]:
 
 def _folders(settings: Settings) -> dict[str, Path]:
     data = settings.data
-    return {"data.dir": data.dir, "data.tables": data.tables_dir} if data.tables else {"data.dir": data.dir}
+    folders, tables = {"data.dir": data.dir}, data.tables_location
+    if data.tables and isinstance(tables, Path):
+        folders["data.tables"] = tables
+    return folders
 
 
 def _nearest(folder: Path) -> Path:

@@ -20,7 +20,7 @@ _BEHIND_RECORDS: Final = 20_000
 
 def read_route_tables(settings: Settings) -> TableRows | Finding:
     """What the two tables hold that servers start from, or why nothing; blocks."""
-    folder = settings.data.tables_dir
+    folder = settings.data.tables_location
     try:
         rows = read_tables(folder)
     except UNREADABLE as error:
@@ -49,7 +49,7 @@ def route_tables(settings: Settings, rows: TableRows | Finding, log: InspectedLo
             yield fault(_AREA, text, _REBUILD)
             return
     where = f"{ROUTE_CHANGES} at version {rows.version}, {rows.live.num_rows} live rows"
-    yield fine(_AREA, f"{where} in {ROUTE_STATE}, in {settings.data.tables_dir}")
+    yield fine(_AREA, f"{where} in {ROUTE_STATE}, in {settings.data.tables_location}")
     if log is not None and log.events is not None:
         yield from _against(log, log.events.topic_id, rows)
 
@@ -93,7 +93,7 @@ def history_tables(settings: Settings) -> Iterator[Finding]:
     found = []
     for name, schema in HISTORY_SCHEMAS.items():
         try:
-            table = StoredTable.open(settings.data.tables_dir, name, schema)
+            table = StoredTable.open(settings.data.tables_location, name, schema)
         except NamesrvStreamError as error:
             remedy = "upgrade this program if a newer one wrote it; else move that folder away: it is written anew"
             yield fault("history", str(error), remedy)

@@ -29,12 +29,12 @@ def open_history_table(settings: Settings, name: str) -> MarkedTable:
         NotInHistory: There is none.
         TableSchemaMismatch: It is damaged, or not as this version of the code expects.
     """
-    path = table_path(settings.data.tables_dir, name)
+    path = table_path(settings.data.tables_location, name)
     for _ in range(_ATTEMPTS):
         mark = read_mark(path)
-        table = StoredTable.open(settings.data.tables_dir, name, HISTORY_SCHEMAS[name])
+        table = StoredTable.open(settings.data.tables_location, name, HISTORY_SCHEMAS[name])
         if table is None:
-            raise NotInHistory(f"there is no table {name} in {settings.data.tables_dir}: {_why_none(settings)}")
+            raise NotInHistory(f"there is no table {name} in {settings.data.tables_location}: {_why_none(settings)}")
         if read_mark(path) == mark:  # else a commit came between, and the mark may be of before it
             return MarkedTable(table, mark or HistoryMark())
     raise NotInHistory(f"{path} is being written too fast to be read")
@@ -47,9 +47,9 @@ def open_changes(settings: Settings) -> StoredTable:
         NotInHistory: There is none.
         TableSchemaMismatch: It is damaged, or not as this version of the code expects.
     """
-    table = StoredTable.open(settings.data.tables_dir, ROUTE_CHANGES, CHANGES_SCHEMA)
+    table = StoredTable.open(settings.data.tables_location, ROUTE_CHANGES, CHANGES_SCHEMA)
     if table is None:
-        raise NotInHistory(f"there is no table {ROUTE_CHANGES} in {settings.data.tables_dir}: {_ELSEWHERE}")
+        raise NotInHistory(f"there is no table {ROUTE_CHANGES} in {settings.data.tables_location}: {_ELSEWHERE}")
     return table
 
 

@@ -1,10 +1,8 @@
 """One Delta table opened for questions: no more files, columns and rows are read than a question needs."""
 
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from pathlib import Path
 from typing import Any, Final, Literal
 from urllib.parse import unquote
 
@@ -15,26 +13,25 @@ from deltalake.exceptions import TableNotFoundError
 
 from namesrv_stream.errors import NamesrvStreamError, TableSchemaMismatch
 from namesrv_stream.history.conditions import Condition, all_of
+from namesrv_stream.location import Location
+from namesrv_stream.snapshot.table_files import one_line, open_delta, scan_options
 from namesrv_stream.snapshot.table_reader import UNREADABLE
 from namesrv_stream.tables import HISTORY_PROTOCOL, check_table, table_path
 
 #: Commits that rearrange or remove files and say nothing new.
 _UPKEEP: Final = ("OPTIMIZE", "VACUUM", "DELETE", "SET ", "CREATE", "ADD ")
 _COMMITS_LOOKED_AT: Final = 50
-#: Delta's errors have escapes for a terminal.
-_COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
 
 
 @contextmanager
-def reading(path: Path) -> Iterator[None]:
+def reading(path: Location) -> Iterator[None]:
     """Whatever reading a table raises, as an error that names it."""
     try:
         yield
     except NamesrvStreamError:
         raise
     except (*UNREADABLE, pl.exceptions.PolarsError) as error:
-        reason = " ".join(_COLOURS.sub("", str(error)).split())[:300]
-        raise TableSchemaMismatch(str(path), f"cannot be read: {reason or type(error).__name__}") from error
+        raise TableSchemaMismatch(str(path), f"cannot be read: {one_line(error)}") from error
 
 
 class StoredTable:
@@ -45,7 +42,7 @@ class StoredTable:
         properties: Its TBLPROPERTIES.
     """
 
-    def __init__(self, table: DeltaTable, path: Path, schema: pa.Schema) -> None:
+    def __init__(self, table: DeltaTable, path: Location, schema: pa.Schema) -> None:
         """Take over a table that was opened and checked.
 
         Args:
@@ -63,7 +60,7 @@ class StoredTable:
         self._schema = pl.DataFrame(pa.schema(in_files).empty_table()).schema
 
     @classmethod
-    def open(cls, tables_dir: Path, name: str, schema: pa.Schema) -> "StoredTable | None":
+    def open(cls, tables_dir: Location, name: str, schema: pa.Schema) -> "StoredTable | None":
         """The newest version; None where there is no such table.
 
         Columns that we do not know are passed over, and those that may be null may be absent: tables change by added
@@ -75,7 +72,7 @@ class StoredTable:
         path = table_path(tables_dir, name)
         with reading(path):
             try:
-                table = DeltaTable(path)
+                table = open_delta(path)
             except TableNotFoundError:
                 return None
             protocol = table.protocol()
@@ -106,12 +103,13 @@ class StoredTable:
     def scan(self, *conditions: Condition) -> pl.LazyFrame:
         """The same, all columns, for more questions of the reader's own; to be collected within ``reading``."""
         wanted = all_of(*conditions)
-        paths = [self.path / unquote(path) for path in self._paths(wanted)]
+        paths = [str(self.path / unquote(path)) for path in self._paths(wanted)]
         if not paths:
             return pl.LazyFrame(schema=self._schema)
         # A column that a file does not have yet is null; one that we do not know is left alone.
         scanned = pl.scan_parquet(
             paths,
+            storage_options=scan_options(self.path),
             schema=self._schema,
             missing_columns="insert",
             extra_columns="ignore",

@@ -68,7 +68,7 @@ def config_history(
     from namesrv_stream.snapshot import read_rows
 
     name = None if key is None else setting_name(configuration, key)
-    rows = read_rows(configuration.load().settings.data.tables_dir, ChangeKind.SETTING)
+    rows = read_rows(configuration.load().settings.data.tables_location, ChangeKind.SETTING)
     changes = [change for change in setting_changes(rows) if name in (None, change.name)]
     if as_json:
         emit_json(

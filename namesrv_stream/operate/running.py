@@ -46,10 +46,10 @@ class RunningSetting:
 def running_settings(loaded: LoadedSettings) -> list[RunningSetting]:
     """All settings of the fold, as the tables here have them; blocks."""
     settings = loaded.settings
-    table = route_table(read_tables(settings.data.tables_dir, kind=ChangeKind.SETTING))
+    table = route_table(read_tables(settings.data.tables_location, kind=ChangeKind.SETTING))
     running = {p: running_texts(table, p) for p in range(settings.kafka.partitions)}
     configured = configured_texts(settings)
-    last = {c.name: c for c in setting_changes(read_rows(settings.data.tables_dir, ChangeKind.SETTING))}
+    last = {c.name: c for c in setting_changes(read_rows(settings.data.tables_location, ChangeKind.SETTING))}
     found = []
     for name in running[0]:
         by_partition: dict[str, list[int]] = {}

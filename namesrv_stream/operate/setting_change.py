@@ -122,5 +122,5 @@ def change_setting(configuration: Configuration, key: str, text: str, by: str, t
 
 def _made(settings: Settings, offsets: Mapping[int, int]) -> SettingChange | None:
     """The change that the tables have from these records; None where the fold made none of them."""
-    changes = setting_changes(read_rows(settings.data.tables_dir, ChangeKind.SETTING))
+    changes = setting_changes(read_rows(settings.data.tables_location, ChangeKind.SETTING))
     return next((c for c in reversed(changes) if offsets.items() <= c.partitions.items()), None)

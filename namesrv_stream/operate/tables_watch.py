@@ -28,13 +28,17 @@ class TablesWatch:
         Raises:
             TableSchemaMismatch: A table is not as this version of the code expects.
         """
-        snapshot = load_snapshot(settings.data.tables_dir)
+        snapshot = load_snapshot(settings.data.tables_location)
         self.exists = snapshot.version >= 0
         self._table = snapshot.table
         self._next_offsets = dict(snapshot.next_offsets)
         self._moved = threading.Condition()
         self._follower = SnapshotFollower(
-            settings.data.tables_dir, _POLL_MS, self._reloaded, self._committed, known=snapshot
+            settings.data.tables_location,
+            max(_POLL_MS, settings.poll_interval_ms),
+            self._reloaded,
+            self._committed,
+            known=snapshot,
         )
 
     def __enter__(self) -> Self:

@@ -36,7 +36,7 @@ class OldTables:
     @classmethod
     def open(cls, settings: Settings, log_topic_id: str, say: Callable[[str], None]) -> "OldTables":
         """Open what is there; says what is not."""
-        tables_dir, losses = settings.data.tables_dir, list[str]()
+        tables_dir, losses = settings.data.tables_location, list[str]()
         changes: StoredChanges | None = None
         states: KeptStates | None = None
         try:

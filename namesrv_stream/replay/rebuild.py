@@ -1,6 +1,5 @@
 """``namesrv-stream rebuild``: both tables made anew from the log, proved, and put in the place of the old ones."""
 
-import re
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -30,18 +29,18 @@ from namesrv_stream.replay.report import Rebuild, difference_line
 from namesrv_stream.route.fold_state import encode_state
 from namesrv_stream.settings import Settings
 from namesrv_stream.snapshot import KeptStates, StoredChanges
+from namesrv_stream.snapshot.table_files import one_line, open_delta
 from namesrv_stream.snapshot.table_reader import UNREADABLE, FoldStateRow
 from namesrv_stream.streaming.changes_writer import ChangesWriter
 from namesrv_stream.streaming.compaction import overwrite_route_state, write_route_state
 from namesrv_stream.streaming.delta_tables import ensure_tables
 from namesrv_stream.streaming.job_lock import job_lock
 from namesrv_stream.streaming.table_swap import new_tables_dir, settle_swap, swap_tables
-from namesrv_stream.tables import encode_changes
+from namesrv_stream.tables import ROUTE_STATE, encode_changes, table_path
 from namesrv_stream.tables.columns import ROW_SCHEMA
 
 _REMEDY: Final = "stop it; Kafka must run meanwhile (`namesrv-stream kafka`), name servers may"
 _BATCH_ID: Final = 0  # no micro-batch wrote the rows
-_COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")  # delta-rs has some in its errors
 _FILE_ROWS: Final = 100_000  # a commit takes the longer the more files there are
 
 
@@ -78,17 +77,17 @@ def rebuild(
         RebuildRefused: That would lose or change more than ``consent`` allows, or the proof failed.
         NamesrvStreamError: It cannot be done, and why.
     """
-    with job_lock(settings.data.tables_dir, _REMEDY):
+    folder = new_tables_dir(settings)
+    with job_lock(settings.data.lock_dir, _REMEDY):
         if settle_swap(settings):
             say("an earlier rebuild was killed while it put its tables into place: that is done now")
-        new = _in_folder(settings, new_tables_dir(settings))
+        new = _in_folder(settings, folder)
         try:
             outcome = _make(settings, new, consent, say, on_progress, open_log or log_opener(needs_kafka=True))
         except BaseException as error:
-            shutil.rmtree(new.data.tables_dir, ignore_errors=True)
+            shutil.rmtree(folder, ignore_errors=True)
             if isinstance(error, UNREADABLE) and not isinstance(error, NamesrvStreamError):
-                reason = " ".join(_COLOURS.sub("", str(error)).split())[:300]
-                reason = f"the new tables cannot be made: {reason}; nothing was changed"
+                reason = f"the new tables cannot be made: {one_line(error)}; nothing was changed"
                 raise RebuildRefused(reason) from error
             raise
         suffix = datetime.fromtimestamp(SystemClock().now_ms() / 1000, tz=UTC).strftime("%Y%m%dT%H%M%SZ")
@@ -140,7 +139,7 @@ def _write(
     seeds = {s.partition: s.seed for s in starts if s.seed is not None}
     if seeds:
         live = pa.concat_tables([s.live for s in starts])
-        overwrite_route_state(new, live, seeds)
+        overwrite_route_state(open_delta(table_path(new.data.tables_dir, ROUTE_STATE)), live, seeds)
     writer = ChangesWriter(new.data.tables_dir, log.topic_id, new.kafka.partitions, 0)
     states: dict[int, FoldStateRow] = {}
     for start in starts:

@@ -48,7 +48,7 @@ def replay(settings: Settings, wanted: ReplayRange, on_progress: OnProgress, ope
     Raises:
         NamesrvStreamError: It cannot be done, and why.
     """
-    tables_dir = settings.data.tables_dir
+    tables_dir = settings.data.tables_location
     changes = StoredChanges.open(tables_dir)
     if changes is None:
         path = table_path(tables_dir, ROUTE_CHANGES)

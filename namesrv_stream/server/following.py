@@ -56,7 +56,7 @@ class Following:
         generation, http = generation_of(snapshot.table_id), settings.http
         self.feed = ChangeFeed(generation, snapshot.next_offsets, http.changes_kept_rows, http.changes_kept_bytes)
         self.figures = TableFigures(state, snapshot.at_ms, lambda: self._follower.failure, clock)
-        self.story = Story(settings.data.tables_dir, clock)
+        self.story = Story(settings.data.tables_location, clock)
         self._view = view
         self._state = state
         self._held_watch = held_watch
@@ -64,8 +64,8 @@ class Following:
         self._turns = Turns()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._follower = SnapshotFollower(
-            settings.data.tables_dir,
-            settings.snapshot.poll_interval_ms,
+            settings.data.tables_location,
+            settings.poll_interval_ms,
             self._on_reload,
             self._on_commit,
             known=snapshot,

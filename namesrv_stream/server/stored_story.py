@@ -1,13 +1,13 @@
 """What ``route_changes`` has of the last day, for the story; blocks, on a thread."""
 
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
 
 from namesrv_stream.history.conditions import all_of, any_of, at_least, at_most, equals, one_of
 from namesrv_stream.history.stored_table import StoredTable, reading
+from namesrv_stream.location import Location
 from namesrv_stream.route.changes import ChangeKind, RouteChange
 from namesrv_stream.route.lease import LeaseKey
 from namesrv_stream.route.model import LiveKey
@@ -25,7 +25,7 @@ _COLUMNS: Final = tuple(
 )
 
 
-def read_story(tables_dir: Path, next_offsets: Mapping[int, int], since_ms: int, kinds: Iterable[str]) -> Past:
+def read_story(tables_dir: Location, next_offsets: Mapping[int, int], since_ms: int, kinds: Iterable[str]) -> Past:
     """What happened from an instant on, below these offsets.
 
     Raises:

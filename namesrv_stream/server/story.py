@@ -9,11 +9,11 @@ import asyncio
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from namesrv_stream.clock import Clock
 from namesrv_stream.errors import NamesrvStreamError
+from namesrv_stream.location import Location
 from namesrv_stream.route.changes import ChangeKind, RouteChange
 from namesrv_stream.route.lease import LeaseKey
 from namesrv_stream.route.settings import EFFECTIVE
@@ -85,7 +85,7 @@ class Story:
         clock: For what is old.
     """
 
-    def __init__(self, tables_dir: Path, clock: Clock) -> None:
+    def __init__(self, tables_dir: Location, clock: Clock) -> None:
         self._tables_dir = tables_dir
         self._clock = clock
         self._steps = Steps()
@@ -281,7 +281,7 @@ def _emptied(waiting: deque[RouteChange]) -> Iterator[Happening]:
         yield Happening(waiting.popleft())
 
 
-def _read(tables_dir: Path, next_offsets: Mapping[int, int], since_ms: int) -> Past:
+def _read(tables_dir: Location, next_offsets: Mapping[int, int], since_ms: int) -> Past:
     # Imported by the first who asks: a server that nobody asks for the past does without.
     from namesrv_stream.history.stored_table import reading
     from namesrv_stream.server.stored_story import read_story

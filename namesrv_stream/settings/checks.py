@@ -21,6 +21,10 @@ def check_together(settings: Settings) -> Iterator[tuple[str, str]]:
     if settings.remoting.partial_frames_bytes < settings.remoting.max_frame_bytes:
         # Else nobody could ever send the largest frame that is allowed.
         yield "remoting.partial_frames_bytes", f"must hold one frame ({settings.remoting.max_frame_bytes} bytes)"
+    try:
+        _ = settings.data.tables_location
+    except ValueError as error:
+        yield "data.tables", str(error)
     yield from _check_tls(settings)
     yield from _check_ports(settings)
 

@@ -185,7 +185,7 @@ def _config_error(problem: ErrorDetails, layer: Layer) -> ConfigError:
 def _may_hold_secrets(location: Sequence[str]) -> bool:
     # A whole section or a table of accounts that is something else may be a secret put in the wrong place.
     return (
-        location in (("admin",), ("kafka",), ("streaming",), ("tls",), ("tls", "key_password"))
+        location in (("admin",), ("kafka",), ("streaming",), ("data",), ("tls",), ("tls", "key_password"))
         or location[:2] == ("admin", "accounts")
         or (location[1:2] == ("extra",) and (len(location) < 3 or is_secret(location[-1], "")))
     )

@@ -20,7 +20,7 @@ _SECRET_NAME: Final = re.compile(
 _URL_WITH_PASSWORD: Final = re.compile(r"://[^/@\s]*:[^/@\s]*@")
 #: A key itself, whatever it is called.
 _PRIVATE_KEY: Final = "PRIVATE KEY-----"
-_TABLES: Final = (("kafka", "extra"), ("streaming", "extra"))
+_TABLES: Final = (("kafka", "extra"), ("streaming", "extra"), ("data", "extra"))
 
 
 def is_secret(name: str, value: object) -> bool:
@@ -39,7 +39,7 @@ def is_secret(name: str, value: object) -> bool:
 
 
 def passed_through_secrets(settings: Settings) -> dict[str, str]:
-    """Environment variables with the secrets among the options for Kafka and Spark, for every part."""
+    """Environment variables with the secrets among the options of Kafka, Spark and the tables, for every part."""
     variables = {}
     for section, table in _TABLES:
         for name, value in getattr(getattr(settings, section), table).items():

@@ -11,6 +11,8 @@ from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
+from namesrv_stream.errors import ConfigError
+from namesrv_stream.location import Location, ObjectPath, object_path
 from namesrv_stream.settings.values import (
     AccessKey,
     Addrs,
@@ -201,6 +203,7 @@ class SnapshotSettings(Section):
     """How a server follows the Delta tables."""
 
     poll_interval_ms: PositiveInt = 3
+    object_store_poll_interval_ms: PositiveInt = 250
     stale_after_ms: PositiveInt = 10_000
 
 
@@ -217,11 +220,36 @@ class DataSettings(Section):
 
     dir: Path = Path("data")
     tables: str = ""
+    extra: dict[str, bool | int | float | str] = {}
+
+    @property
+    def tables_location(self) -> Location:
+        """The Delta tables: of their own where several servers share them."""
+        if not self.tables:
+            return self.dir / "tables"
+        return object_path(self.tables, self.extra) or Path(self.tables)
 
     @property
     def tables_dir(self) -> Path:
-        """The Delta tables: of their own where several servers share them."""
-        return Path(self.tables) if self.tables else self.dir / "tables"
+        """The same for whoever works in a folder only.
+
+        Raises:
+            ConfigError: They are in an object store.
+        """
+        return self.tables_folder("this", "copy them to one")
+
+    def tables_folder(self, who: str, remedy: str) -> Path:
+        """The same, with words for the error: who needs a folder, and what to do instead."""
+        tables = self.tables_location
+        if isinstance(tables, ObjectPath):
+            raise ConfigError("settings", "data.tables", f"{who} needs a folder, not {tables}: {remedy}")
+        return tables
+
+    @property
+    def lock_dir(self) -> Path:
+        """Where the job's lock is: beside the tables, or where they cannot have one beside the checkpoint."""
+        tables = self.tables_location
+        return tables if isinstance(tables, Path) else self.dir
 
     @property
     def checkpoint_dir(self) -> Path:
@@ -274,6 +302,18 @@ class Settings(Section):
     logs: LogsSettings = LogsSettings()
     data: DataSettings = DataSettings()
     jars: JarsSettings = JarsSettings()
+
+    @property
+    def has_history(self) -> bool:
+        """Whether there is to be a history process: Spark writes its tables to a folder only."""
+        return self.history.enabled and isinstance(self.data.tables_location, Path)
+
+    @property
+    def poll_interval_ms(self) -> int:
+        """Between two looks at the tables' log."""
+        snapshot = self.snapshot
+        in_folder = isinstance(self.data.tables_location, Path)
+        return snapshot.poll_interval_ms if in_folder else snapshot.object_store_poll_interval_ms
 
     @property
     def is_kafka_embedded(self) -> bool:

@@ -1,4 +1,4 @@
-"""Follows ``route_changes`` by its commit files: a stat each few milliseconds, and one small file a commit.
+"""Follows ``route_changes`` by its commit files: a look for the next each few milliseconds, one small file a commit.
 
 Opening the table anew for each commit would cost tens of milliseconds with many files; the log says all that is
 needed. Where it does not (a version was cleaned up, a file is gone, the table was rewritten), everything is loaded
@@ -6,25 +6,26 @@ again.
 """
 
 import logging
-import os
-import re
 import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 
 import orjson
-import pyarrow.parquet as pq
 
+from namesrv_stream.errors import StoreUnreachable
+from namesrv_stream.location import Location
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.snapshot.loader import Snapshot, load_snapshot, log_identity
+from namesrv_stream.snapshot.log_files import commit_file, has_left, log_dir, read_commit
+from namesrv_stream.snapshot.table_files import read_parquet
 from namesrv_stream.snapshot.table_reader import UNREADABLE
 from namesrv_stream.tables import (
     ROUTE_CHANGES,
+    TABLE_ID_KEY,
     JobFigures,
     decode_changes,
     decode_job_figures,
@@ -35,8 +36,9 @@ from namesrv_stream.tables import (
 _LOG = logging.getLogger(__name__)
 
 _RETRY_S: Final = 1.0  # between attempts to load tables that cannot be read
-_LIST_INTERVAL_S: Final = 1.0  # without a commit for so long, look whether the log went on without us
-_COMMIT_FILE: Final = re.compile(r"(\d{20})\.json")
+# Without a commit for so long, or so many looks, look whether the log went on without us.
+_LIST_INTERVAL_S: Final = 1.0
+_LIST_INTERVAL_LOOKS: Final = 40
 
 OnReload = Callable[[RouteTable, Mapping[int, int]], None]
 OnCommit = Callable[[list[RouteChange], Mapping[int, int]], None]
@@ -49,6 +51,7 @@ class _Commit:
     paths: list[str] = field(default_factory=list)
     next_offsets: dict[int, int] = field(default_factory=dict)
     needs_reload: bool = False
+    table_id: str = ""
     job: JobFigures | None = None
 
 
@@ -56,7 +59,7 @@ class SnapshotFollower:
     """Tells what the tables hold, then each change, from a daemon thread of its own.
 
     Args:
-        tables_dir: Folder of the Delta tables; need not exist yet.
+        tables_dir: Where the Delta tables are; need not exist yet.
         poll_interval_ms: Between two looks at the log.
         on_reload: Called with the whole table, the callee's to keep, and partition → next offset: first, unless
             ``known`` is given, and again whenever following is impossible.
@@ -66,7 +69,7 @@ class SnapshotFollower:
 
     def __init__(
         self,
-        tables_dir: Path,
+        tables_dir: Location,
         poll_interval_ms: int,
         on_reload: OnReload,
         on_commit: OnCommit,
@@ -75,8 +78,8 @@ class SnapshotFollower:
     ) -> None:
         self._tables_dir = tables_dir
         self._folder = table_path(tables_dir, ROUTE_CHANGES)
-        self._log_dir = self._folder / "_delta_log"
         self._poll_s = poll_interval_ms / 1000
+        self._list_interval_s = max(_LIST_INTERVAL_S, _LIST_INTERVAL_LOOKS * self._poll_s)
         self._on_reload = on_reload
         self._on_commit = on_commit
         self._stop = threading.Event()
@@ -111,11 +114,7 @@ class SnapshotFollower:
                 if snapshot.version < 0 <= self.version:
                     raise FileNotFoundError(f"there is no table {self._folder} any more")
             except Exception as error:  # whatever is wrong with the tables, what is in memory is still served
-                failure = str(error) if isinstance(error, UNREADABLE) else f"{type(error).__name__}: {error}"
-                if failure != self.failure:
-                    _LOG.error("the tables cannot be read: %s", failure)
-                self.failure = failure
-                self._stop.wait(_RETRY_S)
+                self._failed(error)
                 continue
             self.failure = ""
             self.version, self._identity = snapshot.version, snapshot.identity
@@ -123,62 +122,65 @@ class SnapshotFollower:
             self._on_reload(snapshot.table, snapshot.next_offsets)
             self._follow()
 
+    def _failed(self, error: Exception) -> None:
+        failure = str(error) if isinstance(error, UNREADABLE) else f"{type(error).__name__}: {error}"
+        if failure != self.failure:
+            _LOG.error("the tables cannot be read: %s", failure)
+        self.failure = failure
+        self._stop.wait(_RETRY_S)
+
     def _follow(self) -> None:
-        """Tell commits until one cannot be told."""
+        """Tell commits until one cannot be told; none while an object store does not answer."""
         looked_s = time.monotonic()
-        path = self._commit_path()
+        file = commit_file(self._folder, self.version + 1)
         while not self._stop.is_set():
-            if not os.path.exists(path):
-                if time.monotonic() - looked_s > _LIST_INTERVAL_S:
-                    looked_s = time.monotonic()
-                    if self._has_gap():
-                        _LOG.warning("version %d is gone from %s: loading again", self.version + 1, self._log_dir)
-                        return
-                self._stop.wait(self._poll_s)
-                continue
             try:
-                commit = _read_commit(Path(path))
-                if commit.needs_reload or self._is_replaced():
+                content = read_commit(file)
+                if content is None and time.monotonic() - looked_s > self._list_interval_s:
+                    looked_s = time.monotonic()
+                    if self._is_replaced() or has_left(self._folder, self.version):
+                        _LOG.warning(
+                            "version %d is gone from %s: loading again", self.version + 1, log_dir(self._folder)
+                        )
+                        return
+                commit = None if content is None else _read_commit(content)
+                if commit is not None and (commit.needs_reload or self._is_replaced(commit)):
                     return
-                changes = self._read_changes(commit.paths)
+                changes = self._read_changes(commit.paths) if commit is not None else []
+            except StoreUnreachable as error:
+                self._failed(error)
+                continue
             except Exception as error:
                 _LOG.warning("version %d cannot be read (%r): loading again", self.version + 1, error)
                 self._stop.wait(self._poll_s)
                 return
+            self.failure = ""
+            if commit is None:
+                self._stop.wait(self._poll_s)
+                continue
             self.version += 1
             self.job = commit.job or self.job
             self._on_commit(changes, commit.next_offsets)
             looked_s = time.monotonic()
-            path = self._commit_path()
+            file = commit_file(self._folder, self.version + 1)
 
-    def _commit_path(self) -> str:
-        return str(self._log_dir / f"{self.version + 1:020d}.json")
-
-    def _has_gap(self) -> bool:
-        """Whether a later version than the next exists while the next does not, or the table is another one."""
-        if self._is_replaced():
-            return True
-        try:
-            names = os.listdir(self._log_dir)
-        except FileNotFoundError:
-            return self.version >= 0  # the table itself is gone
-        versions = [int(match[1]) for match in map(_COMMIT_FILE.fullmatch, names) if match]
-        return bool(versions) and self.version + 1 not in versions and max(versions) > self.version
-
-    def _is_replaced(self) -> bool:
+    def _is_replaced(self, commit: _Commit | None = None) -> bool:
         """Whether another table has been put in its place, whose versions say nothing about ours."""
-        return self.version >= 0 and log_identity(self._folder) != self._identity
+        if self.version < 0:
+            return False
+        says_so = commit is not None and commit.table_id not in ("", self.table_id)
+        return says_so or log_identity(self._folder) != self._identity
 
     def _read_changes(self, paths: list[str]) -> list[RouteChange]:
         changes: list[RouteChange] = []
         for path in paths:
-            changes += decode_changes(pq.read_table(self._folder / unquote(path), partitioning=None))
+            changes += decode_changes(read_parquet(self._folder / unquote(path)))
         return changes
 
 
-def _read_commit(path: Path) -> _Commit:
+def _read_commit(content: bytes) -> _Commit:
     commit = _Commit()
-    for line in path.read_bytes().splitlines():
+    for line in content.splitlines():
         action = orjson.loads(line)
         if "add" in action:
             if action["add"]["dataChange"]:
@@ -189,6 +191,7 @@ def _read_commit(path: Path) -> _Commit:
                 commit.next_offsets[partition] = action["txn"]["version"]
         elif "commitInfo" in action:
             commit.job = decode_job_figures(action["commitInfo"])
+            commit.table_id = action["commitInfo"].get(TABLE_ID_KEY, "")
         elif "remove" in action:
             commit.needs_reload |= action["remove"]["dataChange"]
         elif "metaData" in action or "protocol" in action:

@@ -3,14 +3,16 @@
 A commit of the history process carries the mark in ``userMetadata``; one of anybody else says nothing of it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import orjson
 
 from namesrv_stream.errors import TableSchemaMismatch
+from namesrv_stream.location import Location
+from namesrv_stream.snapshot.log_files import commit_files, log_dir
+from namesrv_stream.snapshot.table_files import exists, read_bytes
 
 _NAME = "history"
 #: Of reading a log that is cleaned up meanwhile; it is once a day.
@@ -69,7 +71,7 @@ def decode_mark(text: str | None) -> HistoryMark | None:
         raise ValueError(f"{text!r} is no mark") from error
 
 
-def read_mark(table: Path) -> HistoryMark | None:
+def read_mark(table: Location) -> HistoryMark | None:
     """The mark of a table at its newest version; None where there is no table, or only an empty one.
 
     Raises:
@@ -81,29 +83,19 @@ def read_mark(table: Path) -> HistoryMark | None:
     raise TableSchemaMismatch(str(table), "commits of its log cannot be opened")
 
 
-def _mark_of_log(table: Path) -> HistoryMark | None:
+def _mark_of_log(table: Location) -> HistoryMark | None:
     has_rows = False
-    for commit in _commits(table):
+    for version, commit in reversed(commit_files(table).items()):
         try:
-            for action in map(orjson.loads, commit.read_bytes().splitlines()):
+            for action in map(orjson.loads, read_bytes(commit).splitlines()):
                 mark = decode_mark(action.get("commitInfo", {}).get("userMetadata"))
                 if mark is not None:
                     return mark
                 has_rows |= "add" in action
         except ValueError as error:  # that of JSON too
             raise TableSchemaMismatch(str(table), f"{commit.name} of its log cannot be read: {error}") from None
-        if commit.with_suffix(".checkpoint.parquet").exists() and not _is_first(commit):
+        if version and exists(log_dir(table) / f"{version:020d}.checkpoint.parquet"):
             has_rows = True  # what is before a checkpoint may have been cleaned up
     if has_rows:
         raise TableSchemaMismatch(str(table), "none of its commits says how far it reaches; is it another's table?")
     return None
-
-
-def _commits(table: Path) -> Iterator[Path]:
-    """The commits that are there, newest first."""
-    found = [path for path in (table / "_delta_log").glob("*.json") if path.stem.isdecimal()]
-    yield from sorted(found, reverse=True)
-
-
-def _is_first(commit: Path) -> bool:
-    return int(commit.stem) == 0

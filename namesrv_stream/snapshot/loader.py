@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from namesrv_stream.location import Location
 from namesrv_stream.route import reducer
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.snapshot.table_reader import TableRows, read_tables
@@ -32,7 +33,7 @@ class Snapshot:
     at_ms: Mapping[int, int] = field(default_factory=dict)
 
 
-def load_snapshot(tables_dir: Path) -> Snapshot:
+def load_snapshot(tables_dir: Location) -> Snapshot:
     """Build the route table from the newest tables; blocks (80,000 live rows: about a second).
 
     Raises:
@@ -43,8 +44,13 @@ def load_snapshot(tables_dir: Path) -> Snapshot:
     return Snapshot(route_table(rows), rows.next_offsets, rows.version, identity, rows.table_id, rows.at_ms)
 
 
-def log_identity(table: Path) -> int | None:
-    """What tells the folder of a table's log from one that was put in its place; None where there is none."""
+def log_identity(table: Location) -> int | None:
+    """What tells the folder of a table's log from one that was put in its place; None where there is none.
+
+    In an object store too: nothing can be put in a table's place there, and commits say what table they are of.
+    """
+    if not isinstance(table, Path):
+        return None
     try:
         return os.stat(table / "_delta_log").st_ino
     except OSError:

@@ -3,13 +3,14 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from namesrv_stream.errors import NamesrvStreamError, TableSchemaMismatch
+from namesrv_stream.location import Location
+from namesrv_stream.snapshot.table_files import open_delta
 from namesrv_stream.snapshot.table_reader import UNREADABLE, FoldStateRow, open_table, read_files, read_state
 from namesrv_stream.tables import (
     CHANGES_SCHEMA,
@@ -26,7 +27,7 @@ from namesrv_stream.tables import (
 
 
 @contextmanager
-def _reading(path: Path) -> Iterator[None]:
+def _reading(path: Location) -> Iterator[None]:
     """Whatever reading a table raises, as an error that names it."""
     try:
         yield
@@ -47,7 +48,7 @@ class StoredChanges:
         newest_at_ms: Highest ``at_ms`` of its rows, epoch milliseconds; 0 where it has none.
     """
 
-    def __init__(self, table: DeltaTable, tables_dir: Path) -> None:
+    def __init__(self, table: DeltaTable, tables_dir: Location) -> None:
         properties = table.metadata().configuration
         self._folder = table_path(tables_dir, ROUTE_CHANGES)
         self._files = pa.table(table.get_add_actions(flatten=True)).to_pylist()
@@ -63,7 +64,7 @@ class StoredChanges:
         self.newest_at_ms = max((f.get("max.at_ms") or 0 for f in self._files), default=0)
 
     @classmethod
-    def open(cls, tables_dir: Path) -> "StoredChanges | None":
+    def open(cls, tables_dir: Location) -> "StoredChanges | None":
         """The newest version; None where there is no table.
 
         Raises:
@@ -130,7 +131,7 @@ class KeptStates:
         TableSchemaMismatch: The newest one is damaged, or not as this version of the code expects.
     """
 
-    def __init__(self, tables_dir: Path) -> None:
+    def __init__(self, tables_dir: Location) -> None:
         self._tables_dir = tables_dir
         self._newest = -1
         self.topic_id, self.partitions = "", 0
@@ -184,7 +185,7 @@ class KeptStates:
     def _version(self, version: int) -> tuple[pa.Table, dict[int, FoldStateRow]] | None:
         if version not in self._read:
             try:
-                table = DeltaTable(table_path(self._tables_dir, ROUTE_STATE), version=version)
+                table = open_delta(table_path(self._tables_dir, ROUTE_STATE), version)
                 self._read[version] = read_state(table, self._tables_dir)
             except UNREADABLE:  # its log entry or its file was cleaned up
                 self._read[version] = None

@@ -2,17 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from namesrv_stream.errors import TableSchemaMismatch
+from namesrv_stream.errors import StoreUnreachable, TableSchemaMismatch
+from namesrv_stream.location import Location
+from namesrv_stream.snapshot.table_files import open_delta, read_parquet
 from namesrv_stream.tables import (
     CHANGES_SCHEMA,
     FOLD_STATE_KIND,
@@ -47,7 +47,7 @@ class FoldStateRow:
 _NO_FOLD_STATE: Final = FoldStateRow(0, 0, b"")
 
 #: What reading a table may raise where it, or a part of it, is damaged or absent.
-UNREADABLE: Final = (TableSchemaMismatch, DeltaError, OSError, pa.ArrowException)
+UNREADABLE: Final = (TableSchemaMismatch, StoreUnreachable, DeltaError, OSError, pa.ArrowException)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +75,14 @@ class TableRows:
     at_ms: Mapping[int, int] = field(default_factory=dict)
 
 
-def open_table(path: Path, schema: pa.Schema) -> DeltaTable | None:
+def open_table(path: Location, schema: pa.Schema) -> DeltaTable | None:
     """The table at its newest version; None where there is none.
 
     Raises:
         TableSchemaMismatch: It is not as this version of the code expects.
     """
     try:
-        table = DeltaTable(path)
+        table = open_delta(path)
     except TableNotFoundError:
         return None
     protocol = table.protocol()
@@ -92,7 +92,7 @@ def open_table(path: Path, schema: pa.Schema) -> DeltaTable | None:
     return table
 
 
-def read_tables(tables_dir: Path, kind: str | None = None) -> TableRows:
+def read_tables(tables_dir: Location, kind: str | None = None) -> TableRows:
     """Read ``route_state``, then what ``route_changes`` has beyond it; blocks.
 
     Args:
@@ -129,7 +129,7 @@ def read_tables(tables_dir: Path, kind: str | None = None) -> TableRows:
     )
 
 
-def read_fold_states(tables_dir: Path) -> dict[int, FoldStateRow]:
+def read_fold_states(tables_dir: Location) -> dict[int, FoldStateRow]:
     """What the newest ``route_state`` covers: partition → its fold state; blocks.
 
     Raises:
@@ -139,7 +139,7 @@ def read_fold_states(tables_dir: Path) -> dict[int, FoldStateRow]:
     return read_state(state, tables_dir)[1] if state else {}
 
 
-def read_state(table: DeltaTable, tables_dir: Path) -> tuple[pa.Table, dict[int, FoldStateRow]]:
+def read_state(table: DeltaTable, tables_dir: Location) -> tuple[pa.Table, dict[int, FoldStateRow]]:
     """Live rows and fold states of ``route_state`` at the version that is open."""
     actions = pa.table(table.get_add_actions(flatten=True))
     rows = read_files(table_path(tables_dir, ROUTE_STATE), actions.column("path").to_pylist(), STATE_SCHEMA)
@@ -151,7 +151,7 @@ def read_state(table: DeltaTable, tables_dir: Path) -> tuple[pa.Table, dict[int,
     return rows.filter(pc.invert(is_state)), states
 
 
-def _read_changes(table: DeltaTable, tables_dir: Path, covered: Mapping[int, FoldStateRow]) -> pa.Table:
+def _read_changes(table: DeltaTable, tables_dir: Location, covered: Mapping[int, FoldStateRow]) -> pa.Table:
     """Rows at or above the covered offset of their partition; files that can have none are not read."""
     actions = pa.table(table.get_add_actions(flatten=True)).to_pylist()
     paths = [a["path"] for a in actions if _may_have(a, covered)]
@@ -176,7 +176,7 @@ def _may_have(action: Mapping[str, Any], covered: Mapping[int, FoldStateRow]) ->
     )
 
 
-def read_files(folder: Path, paths: list[str], schema: pa.Schema) -> pa.Table:
+def read_files(folder: Location, paths: list[str], schema: pa.Schema) -> pa.Table:
     """Rows of some of a table's files, whose paths are as Delta writes them: URL-encoded, relative to ``folder``."""
-    tables = [pq.read_table(folder / unquote(path), partitioning=None).cast(schema) for path in paths]
+    tables = [read_parquet(folder / unquote(path)).cast(schema) for path in paths]
     return pa.concat_tables(tables) if tables else schema.empty_table()

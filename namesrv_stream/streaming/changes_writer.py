@@ -2,51 +2,79 @@
 
 Progress is in the table itself: a commit carries, per partition, the offset below which every row is there. A batch
 id decides nothing, for a lost checkpoint starts those again at 0.
+
+It is also the fence between two jobs where no lock reaches both. A commit is made for the version behind the one that
+the writer knows; where that is taken, or more have followed, the progress that the table has says whether another job
+made it: then this one ends. Where it was somebody's OPTIMIZE, the commit is made behind it. So of two jobs the one that
+commits first goes on, the other never writes a row, and no clock has a part in it (ADR 0040).
 """
 
 import contextlib
 import json
-import os
+import logging
 import time
 import uuid
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import Final, TypeVar
 
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
-from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties
+from deltalake import CommitProperties, PostCommitHookProperties
 from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction, RemoveAction, Transaction
 
-from namesrv_stream.tables import CHANGES_SCHEMA, ROUTE_CHANGES, app_id, from_offsets, table_path
+from namesrv_stream.clock import SystemClock
+from namesrv_stream.errors import StoreUnreachable, TablesTakenOver
+from namesrv_stream.location import Location
+from namesrv_stream.snapshot.log_files import commit_file, read_commit
+from namesrv_stream.snapshot.table_files import open_delta, reaching, remove, write_parquet
+from namesrv_stream.tables import (
+    CHANGES_SCHEMA,
+    ROUTE_CHANGES,
+    TABLE_ID_KEY,
+    WRITER_KEY,
+    app_id,
+    from_offsets,
+    table_path,
+)
 
-_STATISTICS = ("partition", "offset", "seq", "at_ms")
+_LOG = logging.getLogger(__name__)
+
+_STATISTICS: Final = ("partition", "offset", "seq", "at_ms")
 # Checkpoints and clean-up are the compaction thread's: they must not hold up a batch.
-_NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+_NO_HOOKS: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+_STORE_RETRY_S: Final = 1.0
+
+_Actions = list[AddAction | RemoveAction]
+_T = TypeVar("_T")
 
 
 class ChangesWriter:
     """The one writer of ``route_changes``.
 
     Args:
-        tables_dir: Folder of the tables.
+        tables_dir: Where the tables are.
         topic_id: Kafka's id of the events topic.
         partitions: Of that topic.
         progress_interval_ms: How often progress alone is committed.
     """
 
-    def __init__(self, tables_dir: Path, topic_id: str, partitions: int, progress_interval_ms: int) -> None:
+    def __init__(self, tables_dir: Location, topic_id: str, partitions: int, progress_interval_ms: int) -> None:
         self._folder = table_path(tables_dir, ROUTE_CHANGES)
-        self._table = DeltaTable(self._folder)
+        self._table = open_delta(self._folder)
         self._app_ids = {p: app_id(topic_id, p) for p in range(partitions)}
-        self.committed = {p: self._table.transaction_version(a) or 0 for p, a in self._app_ids.items()}
+        self.committed = self._progress()
         self._reached = dict(self.committed)
         self._progress_interval_s = progress_interval_ms / 1000
         self._committed_s = time.monotonic()
+        self._id = uuid.uuid4().hex
+        self._marks = {WRITER_KEY: self._id, TABLE_ID_KEY: str(self._table.metadata().id)}
         # Set to 0 by whoever has the files joined.
         self.files_since_join = len(self._table.file_uris())
+        # Why no more can be written, once that is so.
+        self.taken_over: TablesTakenOver | None = None
 
     def write(
         self,
@@ -57,6 +85,8 @@ class ChangesWriter:
     ) -> pa.Table:
         """Commit what the table lacks of one batch; nothing where only progress was made and was told of just now.
 
+        Blocks, for as long as an object store does not answer.
+
         Args:
             rows: Columns of ``RouteChange``, in log order within each partition.
             next_offsets: partition → offset that the batch reaches there.
@@ -65,6 +95,9 @@ class ChangesWriter:
 
         Returns:
             The rows written.
+
+        Raises:
+            TablesTakenOver: Another job has written.
         """
         fresh = from_offsets(rows, self.committed) if rows.num_rows else rows
         for partition, offset in next_offsets.items():
@@ -75,46 +108,99 @@ class ChangesWriter:
         return fresh
 
     def _commit(self, rows: pa.Table, batch_id: int, metadata: Mapping[str, str]) -> None:
-        actions: list[AddAction | RemoveAction] = [self._write_file(rows, batch_id)] if rows.num_rows else []
+        actions: _Actions = []
+        if rows.num_rows:
+            actions = [self._outlasting(lambda: self._write_file(rows, batch_id))]
         advanced = {p: o for p, o in self._reached.items() if o != self.committed[p]}
         transactions = [Transaction(self._app_ids[p], o) for p, o in sorted(advanced.items())]
+        # One attempt: delta-rs would put it behind whatever has come between, without a look at whose that was.
+        marks = {**metadata, **self._marks}
+        properties = CommitProperties(marks, app_transactions=transactions, max_commit_retries=0)
         try:
-            self._table.create_write_transaction(
-                actions,
-                mode="append",
-                schema=CHANGES_SCHEMA,
-                commit_properties=CommitProperties(dict(metadata), app_transactions=transactions),
-                post_commithook_properties=_NO_HOOKS,
-            )
+            while not self._outlasting(lambda: self._attempt(actions, properties, self.committed | advanced)):
+                pass
+        except TablesTakenOver as error:
+            self.taken_over = error
+            self._remove_uncommitted(actions)
+            raise
         except Exception:
             self._remove_uncommitted(actions)
             raise
-        # The handle stays at the version it committed on; without this the next commit would conflict with this one.
-        self._table.update_incremental()
         self.files_since_join += len(actions)
         self.committed.update(advanced)
         self._committed_s = time.monotonic()
 
-    def _remove_uncommitted(self, files: list[AddAction | RemoveAction]) -> None:
+    def _attempt(self, actions: _Actions, properties: CommitProperties, reached: Mapping[int, int]) -> bool:
+        """Commit behind the version that is known; False where others that are no job's took that one.
+
+        Raises:
+            TablesTakenOver: It was a job's.
+        """
+        expected = self._table.version() + 1
+        try:
+            with reaching(self._folder):
+                self._table.create_write_transaction(
+                    actions,
+                    mode="append",
+                    schema=CHANGES_SCHEMA,
+                    commit_properties=properties,
+                    post_commithook_properties=_NO_HOOKS,
+                )
+        except (DeltaError, OSError, StoreUnreachable):
+            self._update()
+            if self._table.version() < expected:
+                raise  # nobody's doing
+            if self._progress() == self.committed:
+                return False
+            if self._progress() != reached or _writer_of(self._folder, expected) != self._id:
+                raise TablesTakenOver(str(self._folder), self._table.version()) from None
+            return True  # it was made, and the store's answer lost
+        # The handle stays at the version it committed on; without this the next commit would conflict with this one.
+        self._update()
+        if self._table.version() != expected and self._progress() != reached:
+            raise TablesTakenOver(str(self._folder), self._table.version())
+        return True
+
+    def _progress(self) -> dict[int, int]:
+        """partition → offset, as the table has it at the version that is known."""
+        return {p: self._table.transaction_version(a) or 0 for p, a in self._app_ids.items()}
+
+    def _update(self) -> None:
+        with reaching(self._folder):
+            self._table.update_incremental()
+
+    def _outlasting(self, work: Callable[[], _T]) -> _T:
+        """Do it; while an object store does not answer, again and again: Spark waits meanwhile."""
+        is_told = False
+        while True:
+            try:
+                return work()
+            except StoreUnreachable as error:
+                if not is_told:
+                    _LOG.warning("%s; the batch waits for it", error)
+                is_told = True
+            time.sleep(_STORE_RETRY_S)
+
+    def _remove_uncommitted(self, files: _Actions) -> None:
         """Remove the file of a commit that failed: on a full disk each attempt would leave one, for a day."""
-        with contextlib.suppress(DeltaError, OSError):  # a table that cannot be read may have the file: vacuum knows
-            used = {a["path"] for a in pa.table(DeltaTable(self._folder).get_add_actions()).to_pylist()}
+        with contextlib.suppress(DeltaError, OSError, StoreUnreachable):  # what it cannot tell, vacuum knows
+            used = {a["path"] for a in pa.table(open_delta(self._folder).get_add_actions()).to_pylist()}
             for file in files:
                 if file.path not in used:
-                    (self._folder / file.path).unlink()
+                    remove(self._folder / file.path)
 
     def _write_file(self, rows: pa.Table, batch_id: int) -> AddAction:
         name = f"changes-{uuid.uuid4()}.parquet"
-        path = self._folder / name
         batch_ids = pa.repeat(pa.scalar(batch_id, pa.int64()), rows.num_rows)
         whole = rows.append_column(CHANGES_SCHEMA.field("batch_id"), batch_ids).cast(CHANGES_SCHEMA)
-        try:
-            pq.write_table(whole, path, compression="zstd", store_schema=False)
-        except OSError:
-            path.unlink(missing_ok=True)
-            raise
-        status = os.stat(path)
-        return AddAction(name, status.st_size, {}, int(status.st_mtime * 1000), True, _statistics(whole))
+        size = write_parquet(self._folder / name, whole)
+        return AddAction(name, size, {}, SystemClock().now_ms(), True, _statistics(whole))
+
+
+def _writer_of(table: Location, version: int) -> str:
+    """Which writer made a commit; "" where it does not say, or was cleaned up: then this job was away for a day."""
+    actions = map(orjson.loads, (read_commit(commit_file(table, version)) or b"").splitlines())
+    return next((str(action["commitInfo"].get(WRITER_KEY, "")) for action in actions if "commitInfo" in action), "")
 
 
 def _statistics(rows: pa.Table) -> str:

@@ -22,6 +22,7 @@ from deltalake.transaction import Transaction
 from namesrv_stream.errors import TableSchemaMismatch
 from namesrv_stream.settings import Settings
 from namesrv_stream.snapshot.history_mark import HistoryMark, read_mark
+from namesrv_stream.snapshot.table_files import open_delta
 from namesrv_stream.snapshot.table_reader import FoldStateRow, read_fold_states, read_tables
 from namesrv_stream.streaming.state_rows import next_state, with_fold_states
 from namesrv_stream.tables import (
@@ -55,22 +56,24 @@ def write_route_state(settings: Settings, new_states: dict[int, FoldStateRow]) -
     """Rewrite ``route_state`` to cover these fold states; blocks.
 
     Args:
-        settings: Of which ``data.tables_dir`` matters.
+        settings: Of which ``data.tables_location`` matters.
         new_states: partition → fold state; the changes below its offset are in ``route_changes`` already.
     """
-    rows = read_tables(settings.data.tables_dir)
-    overwrite_route_state(settings, *next_state(rows.live, dict(rows.fold_states), rows.changes, new_states))
+    # Opened before it is read: where another job rewrites it meanwhile, what is made of the older one is refused.
+    table = open_delta(table_path(settings.data.tables_location, ROUTE_STATE))
+    rows = read_tables(settings.data.tables_location)
+    overwrite_route_state(table, *next_state(rows.live, dict(rows.fold_states), rows.changes, new_states))
 
 
-def overwrite_route_state(settings: Settings, live: pa.Table, states: dict[int, FoldStateRow]) -> None:
+def overwrite_route_state(table: DeltaTable, live: pa.Table, states: dict[int, FoldStateRow]) -> None:
     """Make these all rows of ``route_state``; blocks.
 
     Args:
-        settings: Of which ``data.tables_dir`` matters.
+        table: It, open.
         live: Live rows, columns of ``STATE_SCHEMA``.
         states: partition → fold state at the offset that ``live`` covers.
     """
-    write_deltalake(table_path(settings.data.tables_dir, ROUTE_STATE), with_fold_states(live, states), mode="overwrite")
+    write_deltalake(table, with_fold_states(live, states), mode="overwrite")
 
 
 class Compactor:
@@ -139,7 +142,7 @@ class Compactor:
             _LOG.debug("compaction: %s took %d ms", what, (time.monotonic() - began_s) * 1000)
 
     def _checkpoint(self) -> None:
-        table = DeltaTable(table_path(self._settings.data.tables_dir, ROUTE_CHANGES))
+        table = open_delta(table_path(self._settings.data.tables_location, ROUTE_CHANGES))
         if table.version() - self._checkpointed >= _CHECKPOINT_VERSIONS:
             table.create_checkpoint()
             self._checkpointed = table.version()
@@ -147,7 +150,7 @@ class Compactor:
 
 def join_small_files(settings: Settings, files: int, joined_bytes: int) -> None:
     """Join the files of ``route_changes`` below ``joined_bytes`` where there are at least ``files``; blocks."""
-    table = DeltaTable(table_path(settings.data.tables_dir, ROUTE_CHANGES))
+    table = open_delta(table_path(settings.data.tables_location, ROUTE_CHANGES))
     sizes = pa.table(table.get_add_actions(flatten=True))["size_bytes"]
     if (pc.sum(pc.less(sizes, joined_bytes)).as_py() or 0) >= files:
         table.optimize.compact(target_size=joined_bytes, max_concurrent_tasks=1, post_commithook_properties=_NO_HOOKS)
@@ -157,9 +160,9 @@ def clean_up(settings: Settings) -> None:
     """Remove what is past its retention from both tables; blocks."""
     streaming = settings.streaming
     # First of all the state: what it covers now, it and those after it cover for good.
-    covered = read_fold_states(settings.data.tables_dir)
+    covered = read_fold_states(settings.data.tables_location)
     join_small_files(settings, 2, _HOURLY_BYTES)
-    changes = DeltaTable(table_path(settings.data.tables_dir, ROUTE_CHANGES))
+    changes = open_delta(table_path(settings.data.tables_location, ROUTE_CHANGES))
     newest_at_ms, oldest_at_ms = _extent_ms(changes)
     cutoff_ms = newest_at_ms - streaming.changes_retention_ms
     if covered and oldest_at_ms < cutoff_ms - _DAY_MS:  # followers load again after it, so once a day is enough
@@ -172,7 +175,7 @@ def clean_up(settings: Settings) -> None:
             _remove(changes, cutoff_ms, seen)
             _remove(changes, cutoff_ms - settings.history.changes_wait_ms, ends)
     for name in (ROUTE_CHANGES, ROUTE_STATE):
-        table = DeltaTable(table_path(settings.data.tables_dir, name))
+        table = open_delta(table_path(settings.data.tables_location, name))
         table.vacuum(retention_hours=-(-streaming.vacuum_retention_ms // _HOUR_MS), dry_run=False, full=True)
         table.create_checkpoint()
         table.cleanup_metadata()
@@ -185,12 +188,12 @@ def seen_by_history(settings: Settings, ends: Mapping[int, int]) -> dict[int, in
         settings: Ours.
         ends: partition → offset.
     """
-    if not settings.history.enabled:
+    if not settings.has_history:
         return dict(ends)
     seen = dict(ends)
     for name in (ROUTE_HISTORY, TOPIC_ROUTE_HISTORY, BROKER_SESSIONS):
         try:
-            mark = read_mark(table_path(settings.data.tables_dir, name)) or HistoryMark()
+            mark = read_mark(table_path(settings.data.tables_location, name)) or HistoryMark()
         except TableSchemaMismatch as error:
             _LOG.warning("%s", error)
             mark = HistoryMark()

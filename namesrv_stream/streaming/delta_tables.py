@@ -6,8 +6,10 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from namesrv_stream.errors import ConfigError
+from namesrv_stream.location import Location
 from namesrv_stream.settings import Settings
 from namesrv_stream.snapshot import open_table
+from namesrv_stream.snapshot.table_files import reaching, storage_options
 from namesrv_stream.tables import (
     CHANGES_SCHEMA,
     PARTITIONS_PROPERTY,
@@ -28,15 +30,23 @@ def ensure_tables(settings: Settings, topic_id: str) -> None:
         ConfigError: A table was made from another topic.
     """
     properties = table_properties(topic_id, settings.kafka.partitions)
-    _ensure(table_path(settings.data.tables_dir, ROUTE_CHANGES), CHANGES_SCHEMA, properties, settings)
-    _ensure(table_path(settings.data.tables_dir, ROUTE_STATE), STATE_SCHEMA, properties, settings)
+    _ensure(table_path(settings.data.tables_location, ROUTE_CHANGES), CHANGES_SCHEMA, properties, settings)
+    _ensure(table_path(settings.data.tables_location, ROUTE_STATE), STATE_SCHEMA, properties, settings)
 
 
-def _ensure(path: Path, schema: pa.Schema, properties: dict[str, str], settings: Settings) -> None:
+def _ensure(path: Location, schema: pa.Schema, properties: dict[str, str], settings: Settings) -> None:
     table = open_table(path, schema)
     if table is None:
-        path.mkdir(parents=True, exist_ok=True)
-        DeltaTable.create(path, schema, configuration=properties, raise_if_key_not_exists=False)
+        if isinstance(path, Path):
+            path.mkdir(parents=True, exist_ok=True)
+        with reaching(path):
+            DeltaTable.create(
+                str(path),
+                schema,
+                configuration=properties,
+                raise_if_key_not_exists=False,
+                storage_options=storage_options(path),
+            )
         return
     found = table.metadata().configuration
     for name in (TOPIC_ID_PROPERTY, PARTITIONS_PROPERTY):

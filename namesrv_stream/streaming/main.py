@@ -46,12 +46,12 @@ def run_job(settings: Settings) -> int:
     """Fold until SIGTERM or SIGINT; blocks.
 
     Returns:
-        1 where it failed; a signal ends the process itself, with exit 0.
+        1 where it failed, 2 where another job has taken over; a signal ends the process itself, with exit 0.
 
     Raises:
         NamesrvStreamError: The job cannot start here, and why.
     """
-    with job_lock(settings.data.tables_dir):
+    with job_lock(settings.data.lock_dir):
         settle_swap(settings)
         job = _Job(settings)
         try:
@@ -73,6 +73,7 @@ class _Job:
         self._settings = settings
         self._began_s = time.monotonic()
         self._spark: SparkSession | None = None
+        self._writer: ChangesWriter | None = None
         self._sink: BatchSink | None = None
         self._has_batch = False
 
@@ -89,15 +90,16 @@ class _Job:
         producer = self._producer()
         # Before Spark, which takes seconds: what brokers say meanwhile is to be folded under the new settings.
         self._log_settings(producer, server_epoch)
-        self._say(f"goes on from its {start.origin} at {dict(start.offsets)}; starting Spark")
-        self._spark = build_session(settings)
-        self._say("Spark has started; the first batch warms it up")
-        writer = ChangesWriter(
-            settings.data.tables_dir,
+        # Before Spark too: another job that commits while it starts is to be noticed.
+        self._writer = writer = ChangesWriter(
+            settings.data.tables_location,
             extent.topic_id,
             settings.kafka.partitions,
             settings.streaming.progress_commit_interval_ms,
         )
+        self._say(f"goes on from its {start.origin} at {dict(start.offsets)}; starting Spark")
+        self._spark = build_session(settings)
+        self._say("Spark has started; the first batch warms it up")
         compactor = Compactor(settings)
         compactor.start()
 
@@ -148,6 +150,12 @@ class _Job:
 
         threading.Thread(target=await_end, name="query-end", daemon=True).start()
         ended.wait()
+        taken_over = self._writer.taken_over if self._writer is not None else None
+        if taken_over is not None:
+            _LOG.error("%s", taken_over)
+            report_error(str(taken_over))
+            kill_jvm(self._spark)
+            return taken_over.exit_code
         for failure in failures:
             _LOG.error("the query failed: %s", failure)
             report_error(f"the query failed: {safe(failure_line(str(failure)))}")

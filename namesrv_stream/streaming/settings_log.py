@@ -30,7 +30,7 @@ def log_changed_settings(settings: Settings, producer: KafkaProducer, server_epo
     Raises:
         kafka.errors.KafkaError: Kafka did not take them.
     """
-    table = route_table(read_tables(settings.data.tables_dir, kind=ChangeKind.SETTING))
+    table = route_table(read_tables(settings.data.tables_location, kind=ChangeKind.SETTING))
     changed_in = {
         partition: changed_settings(settings, configured_settings(table, partition))
         for partition in range(settings.kafka.partitions)

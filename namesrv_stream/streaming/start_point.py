@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
 
 from namesrv_stream.errors import LogTruncated
 from namesrv_stream.route.fold_state import decode_state, encode_state
@@ -24,6 +23,7 @@ from namesrv_stream.route.table import RouteTable
 from namesrv_stream.settings import Settings
 from namesrv_stream.snapshot import TableRows, read_tables
 from namesrv_stream.snapshot.loader import route_table
+from namesrv_stream.snapshot.table_files import open_delta
 from namesrv_stream.snapshot.table_reader import UNREADABLE, read_fold_states
 from namesrv_stream.streaming.topic import TopicExtent
 from namesrv_stream.tables import ROUTE_CHANGES, app_id, table_path
@@ -80,7 +80,7 @@ def find_start_point(settings: Settings, extent: TopicExtent) -> StartPoint:
 def _require_readable(settings: Settings, *, has_checkpoint: bool) -> None:
     # The checkpoint's own state is looked at by Spark's workers only; it is a minute newer at most.
     try:
-        states = read_fold_states(settings.data.tables_dir)
+        states = read_fold_states(settings.data.tables_location)
     except UNREADABLE as error:
         if not has_checkpoint:
             raise
@@ -95,7 +95,7 @@ def has_progress(settings: Settings, topic_id: str) -> bool:
 
     That the table exists says nothing: a start may have been killed just after it made the table anew.
     """
-    table = DeltaTable(table_path(settings.data.tables_dir, ROUTE_CHANGES))
+    table = open_delta(table_path(settings.data.tables_location, ROUTE_CHANGES))
     return any(table.transaction_version(app_id(topic_id, p)) for p in range(settings.kafka.partitions))
 
 
@@ -108,7 +108,7 @@ def _remove(folder: Path) -> None:
 
 
 def _from_tables(settings: Settings, extent: TopicExtent) -> StartPoint:
-    rows = read_tables(settings.data.tables_dir)
+    rows = read_tables(settings.data.tables_location)
     offsets: dict[int, int] = {}
     initial: InitialState = []
     origins: set[str] = set()

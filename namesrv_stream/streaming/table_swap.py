@@ -14,12 +14,15 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from namesrv_stream.settings import Settings
-from namesrv_stream.tables import ROUTE_CHANGES, ROUTE_STATE, table_path
+from namesrv_stream.tables import ROUTE_CHANGES, ROUTE_STATE
 
 _LOG = logging.getLogger(__name__)
 
 _PLAN: Final = "rebuild-swap.json"
 _NEW: Final = "rebuild"
+_REMEDY: Final = (
+    "copy the tables to a folder, `rebuild --set data.tables=FOLDER`, copy those to a new prefix and name it"
+)
 
 
 class _Swap(NamedTuple):
@@ -38,7 +41,7 @@ class _Swap(NamedTuple):
 
 def new_tables_dir(settings: Settings) -> Path:
     """Where the new tables are made: among the old ones, so that a rename is enough."""
-    return settings.data.tables_dir / _NEW
+    return settings.data.tables_folder("a rebuild", _REMEDY) / _NEW
 
 
 def swap_tables(settings: Settings, suffix: str) -> list[Path]:
@@ -52,9 +55,8 @@ def swap_tables(settings: Settings, suffix: str) -> list[Path]:
         What was there before, where it is now.
     """
     data, new = settings.data, new_tables_dir(settings)
-    successors = {data.checkpoint_dir: None} | {
-        table_path(data.tables_dir, name): table_path(new, name) for name in (ROUTE_STATE, ROUTE_CHANGES)
-    }
+    successors: dict[Path, Path | None] = {data.checkpoint_dir: None}
+    successors |= {new.parent / name: new / name for name in (ROUTE_STATE, ROUTE_CHANGES)}
     swaps = [
         _Swap(place, _free_name(place, suffix) if place.exists() else None, successor)
         for place, successor in successors.items()
@@ -79,6 +81,8 @@ def settle_swap(settings: Settings) -> bool:
     Returns:
         Whether tables were put into their place.
     """
+    if not isinstance(settings.data.tables_location, Path):
+        return False  # there is no rebuild in an object store
     run_dir = settings.data.run_dir
     plan = run_dir / _PLAN
     has_plan = plan.exists()

@@ -1,12 +1,13 @@
-"""Where the tables are, and the properties and transactions by which writer and readers understand each other."""
+"""The tables' names, properties and transactions, by which writer and readers understand each other."""
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, overload
 
 import pyarrow as pa
 
 from namesrv_stream.errors import TableSchemaMismatch
+from namesrv_stream.location import Location, ObjectPath
 
 ROUTE_CHANGES: Final = "route_changes"
 ROUTE_STATE: Final = "route_state"
@@ -14,6 +15,10 @@ ROUTE_STATE: Final = "route_state"
 #: Kafka's id of the topic that the table is made from: offsets of another topic mean nothing here.
 TOPIC_ID_PROPERTY: Final = "namesrv_stream.topic_id"
 PARTITIONS_PROPERTY: Final = "namesrv_stream.partitions"
+
+#: What each commit of the job says in its metadata: which run of a writer made it, and Delta's id of the table.
+WRITER_KEY: Final = "namesrv_stream.writer"
+TABLE_ID_KEY: Final = "namesrv_stream.table_id"
 
 #: What VACUUM goes by.
 VACUUM_PROPERTY: Final = "delta.deletedFileRetentionDuration"
@@ -24,7 +29,14 @@ _PROTOCOL: Final = (1, 2)
 HISTORY_PROTOCOL: Final = (1, 3)
 
 
-def table_path(tables_dir: Path, name: str) -> Path:
+@overload
+def table_path(tables_dir: Path, name: str) -> Path: ...
+@overload
+def table_path(tables_dir: ObjectPath, name: str) -> ObjectPath: ...
+
+
+def table_path(tables_dir: Location, name: str) -> Location:
+    """Where one table is."""
     return tables_dir / name
 
 

@@ -173,7 +173,7 @@ async def _start(settings: Settings, parts: _Parts, supervisor: Supervisor, stor
     story.say("brokers can register")
     await supervisor.wait_ready(job)
     story.say("the Spark job has committed its first batch")
-    if settings.history.enabled:  # last of all: until here every second of the processors is for the others
+    if settings.has_history:  # last of all: until here every second of the processors is for the others
         supervisor.start(parts.spec("history-job"))
 
 

@@ -74,13 +74,13 @@ def analyse_log(
         KafkaUnreachable: No Kafka, or it went away.
         TableSchemaMismatch: A table is not as this version of the code expects.
     """
-    snapshot = load_snapshot(settings.data.tables_dir)
+    snapshot = load_snapshot(settings.data.tables_location)
     elsewhere = {
         LeaseKey(group.broker_name, key): registration.read()
         for group in snapshot.table.groups.values()
         for key, registration in group.registrations.items()
     }
-    rows = read_rows(settings.data.tables_dir, ChangeKind.SETTING) if snapshot.version >= 0 else None
+    rows = read_rows(settings.data.tables_location, ChangeKind.SETTING) if snapshot.version >= 0 else None
     analyses, read_from, records = [], [], 0
     with (open_log or log_opener())(settings) as log:
         notes = [*log.notes, *log.gap_texts()]

@@ -12,7 +12,6 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 import orjson
@@ -21,7 +20,10 @@ import polars as pl
 from namesrv_stream.history.conditions import above, at_most
 from namesrv_stream.history.sessions import Session
 from namesrv_stream.history.stored_table import StoredTable, reading
+from namesrv_stream.location import Location
 from namesrv_stream.route.changes import Cause
+from namesrv_stream.snapshot.log_files import commit_files
+from namesrv_stream.snapshot.table_files import read_bytes
 from namesrv_stream.tables import TOPIC_ID_PROPERTY, app_id, partition_of_app_id
 
 _QUANTILES: Final = (0.5, 0.95, 0.99)
@@ -80,8 +82,8 @@ def commits(table: StoredTable, after_ms: int) -> list[Commit]:
     topic_id = table.properties.get(TOPIC_ID_PROPERTY, "")
     found = []
     with reading(table.path):
-        for path in sorted((table.path / "_delta_log").glob("*.json"), reverse=True):
-            commit = _commit(path, topic_id) if path.stem.isdecimal() else None
+        for path in reversed(commit_files(table.path).values()):
+            commit = _commit(path, topic_id)
             if commit is not None:
                 found.append(commit)
                 if commit.at_ms <= after_ms:
@@ -89,12 +91,12 @@ def commits(table: StoredTable, after_ms: int) -> list[Commit]:
     return found[::-1]
 
 
-def _commit(path: Path, topic_id: str) -> Commit | None:
+def _commit(path: Location, topic_id: str) -> Commit | None:
     """What a file of Delta's log says; None where it made no progress, or went away."""
     at_ms = 0
     offsets: dict[int, int] = {}
     try:
-        lines = path.read_bytes().splitlines()
+        lines = read_bytes(path).splitlines()
     except FileNotFoundError:  # the job cleans up
         return None
     for action in map(orjson.loads, lines):

@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Final
 
-from namesrv_stream.errors import TableSchemaMismatch
+from namesrv_stream.errors import StoreUnreachable, TableSchemaMismatch
+from namesrv_stream.location import Location
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.server.changes.feed import NO_MARK, Piece
 from namesrv_stream.server.changes.position import Position, generation_of
@@ -25,7 +25,7 @@ class CatchUp:
         max_rows: Where one follower lacks more than these, the whole state is smaller, or nearly.
     """
 
-    def __init__(self, tables_dir: Path, max_rows: int) -> None:
+    def __init__(self, tables_dir: Location, max_rows: int) -> None:
         self._tables_dir = tables_dir
         self._max_rows = max_rows
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="changes-catch-up")
@@ -70,7 +70,7 @@ class CatchUp:
                     return Piece(found, position, False, NO_MARK)
                 position = position.at_least({partition: place.offset})
             return Piece(found, position.joined(end), True, NO_MARK)
-        except TableSchemaMismatch:
+        except (TableSchemaMismatch, StoreUnreachable):
             return None
 
     def _open(self, position: Position, end: Position) -> StoredChanges | None:

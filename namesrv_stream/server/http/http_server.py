@@ -86,7 +86,7 @@ class HttpServer:
         host, port = bound.getsockname()[:2]
         self.address = f"{host}:{port}"
         steps, limits = Steps(), settings.http
-        catch_up = CatchUp(settings.data.tables_dir, limits.changes_catch_up_rows)
+        catch_up = CatchUp(settings.data.tables_location, limits.changes_catch_up_rows)
         changes = ChangesPage(server.view, state.partitions, feed, catch_up, steps=steps, figures=figures.http)
         health = HealthPage(figures, settings.snapshot.stale_after_ms)
         fleet = Fleet(server.view, figures.gateway, story)

@@ -45,10 +45,11 @@ def run_history(settings: Settings, *, once: bool = False) -> int:
         with exit 0.
 
     Raises:
-        ConfigError: Another one runs here.
+        ConfigError: Another one runs here, or the tables are in an object store.
     """
+    tables = settings.data.tables_folder("the history process", "set history.enabled = false, or share a folder")
     come_last()  # the job's batches come first
-    with history_lock(settings.data.tables_dir):
+    with history_lock(tables):
         process = _HistoryProcess(settings)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, process.on_signal)

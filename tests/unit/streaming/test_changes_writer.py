@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
 
+from namesrv_stream.errors import TablesTakenOver
 from namesrv_stream.route.events import TopicDeleted
 from namesrv_stream.snapshot import read_tables
 from namesrv_stream.streaming.changes_writer import ChangesWriter
@@ -68,11 +68,41 @@ def test_commits_go_on_beside_a_compaction(tmp_path: Path) -> None:
     assert rows.next_offsets == {0: 6}
 
 
-def test_two_writers_cannot_both_commit_and_the_loser_leaves_no_file(tmp_path: Path) -> None:
+def test_of_two_jobs_the_one_that_commits_first_goes_on_and_the_other_writes_nothing(tmp_path: Path) -> None:
     tables = TablesOfLog(tmp_path)
     tables.log.register(a_registration())
-    assert tables.new_writer().write(tables.rows_from(0), {0: 1}, 9).num_rows > 0
-    with pytest.raises(DeltaError, match="Concurrent transaction"):
+    other = tables.new_writer()
+    assert other.write(tables.rows_from(0), {0: 1}, 9).num_rows > 0
+    with pytest.raises(TablesTakenOver) as caught:
         tables.commit()
+    assert tables.writer.taken_over is caught.value
+    assert caught.value.exit_code == 2
     assert len(list(table_path(tables.dir, ROUTE_CHANGES).glob("*.parquet"))) == 1
+    tables.log.register(a_registration("10.0.1.1:1", broker_name="after"))
+    other.write(tables.rows_from(1), {0: 2}, 10)
     assert decode_changes(read_tables(tables.dir).changes) == tables.log.output.changes
+
+
+def test_a_job_that_was_frozen_before_its_commit_writes_no_row_twice(tmp_path: Path) -> None:
+    """What it folded before is in the table by the other's hand, which has gone on far beyond."""
+    tables = TablesOfLog(tmp_path)
+    tables.log.register(a_registration())
+    frozen, held = tables.writer, tables.rows_from(0)
+    tables.writer = tables.new_writer()
+    for number in range(5):
+        tables.log.register(a_registration(f"10.0.0.{number}:1", broker_name=f"b{number}"))
+        tables.commit()
+    with pytest.raises(TablesTakenOver):
+        frozen.write(held, {0: 1}, 1)
+    assert decode_changes(read_tables(tables.dir).changes) == tables.log.output.changes
+
+
+def test_of_two_jobs_that_fold_the_same_records_one_ends(tmp_path: Path) -> None:
+    """Their offsets are equal, so that the progress alone does not tell them apart."""
+    tables = TablesOfLog(tmp_path)
+    tables.log.tick()
+    first, second = tables.new_writer(), tables.new_writer()
+    nothing = tables.rows_from(1)
+    first.write(nothing, {0: 1}, 1)
+    with pytest.raises(TablesTakenOver):
+        second.write(nothing, {0: 1}, 1)

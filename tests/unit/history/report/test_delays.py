@@ -17,6 +17,8 @@ from namesrv_stream.history.report.delays import (
     expiry_delays,
     spread,
 )
+from namesrv_stream.snapshot.log_files import commit_files
+from namesrv_stream.snapshot.table_files import read_bytes
 from tests.support.builders import BEGIN_MS, a_registration
 from tests.support.report_figures import MONDAY_MS, RECORDS, a_session
 from tests.support.tables import TablesOfLog
@@ -93,8 +95,8 @@ def test_commits_are_read_from_deltas_log(tmp_path: Path) -> None:
     assert [c.next_offsets for c in found] == [{0: 1}, {0: 3}]
     stamps = [
         action["commitInfo"]["timestamp"]
-        for path in sorted((changes.path / "_delta_log").glob("*.json"))
-        for action in map(orjson.loads, path.read_bytes().splitlines())
+        for path in commit_files(changes.path).values()
+        for action in map(orjson.loads, read_bytes(path).splitlines())
         if "commitInfo" in action
     ]
     assert [c.at_ms for c in found] == stamps[-2:]
