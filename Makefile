@@ -111,7 +111,7 @@ test: setup .jars/rocketmq/.copied .jars/rocketmq4/.copied ## Everything: check,
 	if [ -n "$$failed" ]; then echo "failed:$$failed" >&2; exit 1; fi
 
 .PHONY: test-extra
-test-extra: setup $(VENV)/.console-installed .jars/rocketmq/.copied .jars/rocketmq4/.copied ## Slower than `test`: more examples of properties, a Go client (needs Go), slow replicas, Spark clusters, the console in Chromium
+test-extra: setup $(VENV)/.console-installed $(VENV)/.moto-installed .jars/rocketmq/.copied .jars/rocketmq4/.copied ## Slower than `test`: more examples of properties, a Go client (needs Go), slow replicas, Spark clusters, tables in S3, the console in Chromium
 	@command -v go >/dev/null || { echo "error: no Go for \`make test-extra\`; on Debian: apt-get install golang-go" >&2; exit 3; }
 	@command -v chromium chromedriver >/dev/null || { echo "error: no Chromium for \`make test-extra\`; on Debian: apt-get install chromium chromium-driver" >&2; exit 3; }
 	HYPOTHESIS_PROFILE=long $(PYTEST) tests/unit tests/fuzz --timeout 3600 $(ARGS)
@@ -158,6 +158,9 @@ lock: $(VENV)/.installed ## Choose package versions anew and write requirements.
 		--unsafe-package playwright --unsafe-package greenlet --unsafe-package pyee \
 		--strip-extras --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
 		--no-emit-options --output-file tests/extra/console/requirements.lock tests/extra/console/requirements.in
+	env -u PIP_FIND_LINKS CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --upgrade --generate-hashes \
+		--allow-unsafe --strip-extras --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
+		--no-emit-options --output-file tests/extra/s3/requirements.lock tests/extra/s3/requirements.in
 
 .PHONY: wheel
 wheel: $(VENV)/.installed ## Build dist/namesrv_stream-VERSION-py3-none-any.whl, which brings jobs/, conf/ and schemas/ along
@@ -197,6 +200,12 @@ $(VENV)/.bench-installed: tests/bench/requirements.lock | $(VENV)/.installed
 # Selenium, and axe-core out of a wheel whose own dependencies nobody needs.
 $(VENV)/.console-installed: tests/extra/console/requirements.lock | $(VENV)/.installed
 	$(call step,installing Selenium and axe-core,$(BIN)/python -m pip install --disable-pip-version-check --no-deps -r $< | $(pip_progress))
+	@touch $@
+
+# In an environment of its own: it brings much of AWS's along.
+$(VENV)/.moto-installed: tests/extra/s3/requirements.lock | $(VENV)/.installed
+	$(BIN)/python -m venv $(VENV)/moto
+	$(call step,installing moto,$(VENV)/moto/bin/python -m pip install --disable-pip-version-check -r $< | $(pip_progress))
 	@touch $@
 
 # Tests of the load generator compile it, with what is here or with that wheel.

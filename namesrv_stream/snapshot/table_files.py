@@ -169,6 +169,7 @@ def one_line(error: BaseException) -> str:
 
 
 def _client_options(path: ObjectPath) -> dict[str, str]:
+    _store(path)  # refuses a name that it does not know; the others pass it over
     return _known(path) | _CONDITIONAL_PUT | (_PLAIN_HTTP if path.is_plain_http else {})
 
 

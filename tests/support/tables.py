@@ -23,19 +23,24 @@ def settings_in(data_dir: Path) -> Settings:
 
 
 class TablesOfLog:
-    """The tables of a log of one partition; grow with it."""
+    """The tables of a log of one partition; grow with it. Below ``data_dir``, unless settings say otherwise."""
 
-    def __init__(self, data_dir: Path) -> None:
-        self.settings = settings_in(data_dir)
-        self.dir = self.settings.data.tables_dir
+    def __init__(self, data_dir: Path, settings: Settings | None = None) -> None:
+        self.settings = settings or settings_in(data_dir)
+        self.location = self.settings.data.tables_location
         self.log = Log()
         ensure_tables(self.settings, TOPIC_ID)
         self.writer = self.new_writer()
         self._batches = 0
 
+    @property
+    def dir(self) -> Path:
+        """Their folder, where they are in one."""
+        return self.settings.data.tables_dir
+
     def new_writer(self) -> ChangesWriter:
         """A writer as a restarted job has it."""
-        return ChangesWriter(self.dir, TOPIC_ID, 1, 0)
+        return ChangesWriter(self.location, TOPIC_ID, 1, 0)
 
     def rows_from(self, offset: int) -> pa.Table:
         """What a batch that begins at ``offset`` would bring."""

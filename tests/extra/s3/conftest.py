@@ -1,0 +1,13 @@
+"""A real server of S3's protocol."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.object_store import ObjectStore
+
+
+@pytest.fixture(scope="session")
+def object_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
+    with ObjectStore(tmp_path_factory.mktemp("object-store")) as store:
+        yield store

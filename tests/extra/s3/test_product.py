@@ -1,0 +1,161 @@
+"""The whole product with its tables in an S3-compatible store: what users see, also while the store is away."""
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from namesrv_stream.remoting.codes import RequestCode, ResponseCode
+from namesrv_stream.route.changes import RouteChange
+from namesrv_stream.settings import Settings, to_toml
+from namesrv_stream.snapshot import open_table
+from namesrv_stream.streaming.topic import read_extent
+from namesrv_stream.tables import CHANGES_SCHEMA, ROUTE_CHANGES, app_id, decode_changes, in_log_order, table_path
+from tests.support.kafka import REPOSITORY
+from tests.support.object_store import ObjectStore
+from tests.support.offline_fold import fold_offline
+from tests.support.processes import Process, wait_until
+from tests.support.quiet_brokers import QuietBrokers
+from tests.support.remoting_client import RemotingClient
+from tests.support.second_server import SecondServer
+from tests.support.stack import Stack
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(1800)]
+
+_SETTLE_S = 180.0
+
+
+@pytest.fixture(scope="module")
+def stack(object_store: ObjectStore, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """As users have it: by configuration and environment alone, the history as it is by default."""
+    with pytest.MonkeyPatch.context() as environment:
+        for name, value in object_store.environ.items():
+            environment.setenv(name, value)
+        flags = {"data__tables": "s3://tables/a/fleet", "history__enabled": "true"}
+        with Stack(tmp_path_factory.mktemp("s3") / "data", **flags) as running:
+            running.wait_job()
+            yield running
+
+
+@pytest.fixture(scope="module")
+def settings(stack: Stack, object_store: ObjectStore) -> Settings:
+    """Of a reader beside the product."""
+    servers = f"127.0.0.1:{stack.settings.embedded_kafka.listen_port}"
+    kafka = stack.settings.kafka.model_copy(update={"bootstrap_servers": servers})
+    data = stack.settings.data.model_copy(update={"extra": dict(object_store.options)})
+    return stack.settings.model_copy(update={"data": data, "kafka": kafka})
+
+
+def _rows(settings: Settings) -> tuple[list[RouteChange], dict[int, int]]:
+    """All rows of ``route_changes``, in log order, and how far they reach."""
+    table = open_table(table_path(settings.data.tables_location, ROUTE_CHANGES), CHANGES_SCHEMA)
+    assert table is not None
+    topic_id = read_extent(settings).topic_id
+    offsets = {p: table.transaction_version(app_id(topic_id, p)) or 0 for p in range(settings.kafka.partitions)}
+    return decode_changes(in_log_order(table.to_pyarrow_table())), offsets
+
+
+def _has_route(addr: str, topic: str = "TopicTest") -> bool:
+    with RemotingClient(addr) as client:
+        answer = client.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
+        return answer.code == ResponseCode.SUCCESS
+
+
+def _brokers(stack_or_server: str) -> set[str]:
+    with RemotingClient(stack_or_server) as client:
+        answer = client.ask(RequestCode.GET_BROKER_CLUSTER_INFO)
+        return set(json.loads(answer.body)["brokerAddrTable"])
+
+
+def test_a_server_answers_what_another_heard_through_the_store(stack: Stack, tmp_path: Path) -> None:
+    with QuietBrokers("heard", 2, [stack.remoting]) as brokers:
+        brokers.heard()
+        with SecondServer(tmp_path / "second", stack) as second:
+            wait_until(lambda: {"heard-0", "heard-1"} <= _brokers(second.remoting), _SETTLE_S, "the other has them")
+            assert _has_route(second.remoting)
+            brokers.leave()
+            wait_until(lambda: not {"heard-0", "heard-1"} & _brokers(second.remoting), _SETTLE_S, "they are gone")
+
+
+def test_up_starts_no_history_for_it_and_shows_no_secret(stack: Stack) -> None:
+    assert not (stack.data_dir / "logs" / "history-job.log").exists()
+    for file in (*stack.data_dir.glob("logs/*"), stack.data_dir / "run" / "effective.toml"):
+        assert "Tr0ub4dor" not in file.read_text(errors="replace"), file
+
+
+def test_while_the_store_is_away_all_is_answered_and_nothing_is_lost(
+    stack: Stack, settings: Settings, object_store: ObjectStore, tmp_path: Path
+) -> None:
+    job, server = stack.pid("job"), stack.pid("serve")
+    with QuietBrokers("before", 1, [stack.remoting]) as before, QuietBrokers("while", 1, [stack.remoting]) as meanwhile:
+        before.heard()
+        with SecondServer(tmp_path / "second", stack) as second:
+            wait_until(lambda: "before-0" in _brokers(second.remoting), _SETTLE_S, "the store has the broker")
+            object_store.go_away()
+            try:
+                late = SecondServer(tmp_path / "late", stack, "late")
+                late.process.start()
+                late.process.wait_for_log("waiting for the tables", _SETTLE_S)
+                meanwhile.heard()
+                assert {"before-0", "while-0"} <= _brokers(stack.remoting)
+                assert "before-0" in _brokers(second.remoting)
+                wait_until(lambda: not _is_healthy(second), _SETTLE_S, "health says that the tables stand still")
+                assert late.process.is_alive
+            finally:
+                object_store.come_back()
+            try:
+                for addr in (second.remoting, late.remoting):
+                    wait_until(
+                        lambda addr=addr: "while-0" in _brokers(addr),
+                        _SETTLE_S,
+                        "all have caught up",
+                        ignoring=(OSError,),
+                    )  # type: ignore[misc]
+            finally:
+                late.process.close()
+    assert (stack.pid("job"), stack.pid("serve")) == (job, server)
+    rows, offsets = _rows(settings)
+    assert rows == sorted(fold_offline(settings, until=offsets))
+
+
+def _is_healthy(server: SecondServer) -> bool:
+    return '"green"' in server.get_text("/health")
+
+
+def test_a_job_that_was_frozen_ends_when_another_has_gone_on(
+    stack: Stack, settings: Settings, object_store: ObjectStore, tmp_path: Path
+) -> None:
+    conf = tmp_path / "second.toml"
+    second_data = settings.data.model_copy(update={"dir": tmp_path / "second-job"})
+    conf.write_text(to_toml(settings.model_copy(update={"data": second_data})))
+    command = [sys.executable, "-m", "namesrv_stream", "job", "--conf", conf]
+    first = stack.pid("job")
+    log = stack.data_dir / "logs" / "job.log"
+    with QuietBrokers("torn", 3, [stack.remoting]) as brokers:
+        brokers.heard()
+        os.kill(first, 19)  # SIGSTOP: its Python; a batch may be under way in its JVM
+        try:
+            with Process(
+                "second-job", command, tmp_path / "second.log", env=object_store.environ, cwd=REPOSITORY
+            ) as job:
+                wait_until(
+                    lambda: (second_data.run_dir / "job.json").exists() or not job.is_alive, _SETTLE_S, "the second job"
+                )
+                assert job.is_alive, job.log_text()
+                _, reached = _rows(settings)
+                brokers.heard(version=2)
+                wait_until(lambda: _rows(settings)[1] != reached, _SETTLE_S, "the second job has gone on")
+                os.kill(first, 18)
+                wait_until(lambda: "has taken over these tables" in log.read_text(), _SETTLE_S, "the first ends")
+                assert job.is_alive
+                rows, offsets = _rows(settings)
+        finally:
+            os.kill(first, 18) if _is_alive(first) else None
+    assert rows == sorted(fold_offline(settings, until=offsets))
+
+
+def _is_alive(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()

@@ -1,0 +1,265 @@
+"""The tables' readers and writers on an S3-compatible store: what they do in a folder, and two jobs without a lock."""
+
+import threading
+from pathlib import Path
+from uuid import uuid4
+
+import pyarrow as pa
+import pytest
+
+from namesrv_stream.errors import ConfigError, StoreUnreachable, TablesTakenOver
+from namesrv_stream.history.opening import open_changes
+from namesrv_stream.history.report.delays import commits
+from namesrv_stream.route.changes import ChangeKind, RouteChange
+from namesrv_stream.route.table import RouteTable
+from namesrv_stream.settings import Settings, load_settings
+from namesrv_stream.settings.layers import Flag
+from namesrv_stream.snapshot import (
+    KeptStates,
+    SnapshotFollower,
+    StoredChanges,
+    load_snapshot,
+    open_table,
+    read_rows,
+    read_tables,
+)
+from namesrv_stream.snapshot.table_files import names_in, open_delta, remove
+from namesrv_stream.streaming.changes_writer import ChangesWriter
+from namesrv_stream.streaming.compaction import clean_up
+from namesrv_stream.tables import CHANGES_SCHEMA, ROUTE_CHANGES, ROUTE_STATE, decode_changes, table_path
+from tests.support.builders import a_registration
+from tests.support.object_store import ObjectStore
+from tests.support.processes import wait_until
+from tests.support.tables import TablesOfLog
+
+pytestmark = pytest.mark.timeout(600)
+_SETTLE_S = 60.0
+
+
+def _settings(store: ObjectStore, data_dir: Path, **extra: str) -> Settings:
+    flags = {"data.dir": str(data_dir), "data.tables": f"s3://tables/{uuid4()}/of-a-test"}
+    environ = store.environ | {f"NAMESRV_STREAM__DATA__EXTRA__{name}": value for name, value in extra.items()}
+    return load_settings(environ=environ, flags=[Flag("test", key, value) for key, value in flags.items()]).settings
+
+
+@pytest.fixture
+def tables(object_store: ObjectStore, tmp_path: Path) -> TablesOfLog:
+    return TablesOfLog(tmp_path, _settings(object_store, tmp_path))
+
+
+def _add(tables: TablesOfLog, *names: str) -> None:
+    for name in names:
+        tables.log.register(a_registration(f"10.0.0.{len(name)}:1", broker_name=name))
+
+
+def test_all_that_is_written_is_read_by_every_reader(tables: TablesOfLog) -> None:
+    for name in ("a", "b", "c"):
+        _add(tables, name)
+        tables.commit()
+    tables.compact()
+    _add(tables, "d")
+    tables.commit()
+    changes = tables.log.output.changes
+    assert set(load_snapshot(tables.location).table.groups) == {"a", "b", "c", "d"}
+    stored = StoredChanges.open(tables.location)
+    assert stored is not None
+    assert decode_changes(stored.rows(0, 0, 4)) == changes
+    state = KeptStates(tables.location).newest(0)
+    assert state is not None
+    assert state.fold_state.next_offset == 3
+    lives = read_rows(tables.location, ChangeKind.BROKER_LIVE)
+    assert [row.broker_name for row in lives] == ["a", "b", "c", "d"]
+    history = open_changes(tables.settings)
+    assert history.rows().height == len(changes)
+    assert [commit.next_offsets for commit in commits(history, 0)] == [{0: offset} for offset in (1, 2, 3, 4)]
+
+
+def test_files_are_joined_and_cleaned_up_beside_the_writer(tables: TablesOfLog) -> None:
+    for number in range(5):
+        _add(tables, f"b{number}")
+        tables.commit()
+    tables.compact()
+    open_delta(table_path(tables.location, ROUTE_CHANGES)).optimize.compact()
+    _add(tables, "after")
+    tables.commit()
+    clean_up(tables.settings)
+    _add(tables, "last")
+    tables.commit()
+    stored = StoredChanges.open(tables.location)
+    assert stored is not None
+    assert decode_changes(stored.rows(0, 0, 7)) == tables.log.output.changes
+    assert len(load_snapshot(tables.location).table.groups) == 7
+
+
+def test_of_two_jobs_the_one_that_commits_first_goes_on(tables: TablesOfLog) -> None:
+    _add(tables, "a")
+    other = tables.new_writer()
+    other.write(tables.rows_from(0), {0: 1}, 9)
+    with pytest.raises(TablesTakenOver):
+        tables.commit()
+    _add(tables, "b")
+    other.write(tables.rows_from(1), {0: 2}, 10)
+    assert decode_changes(read_tables(tables.location).changes) == tables.log.output.changes
+    files = names_in(table_path(tables.location, ROUTE_CHANGES))
+    assert len([name for name in files if name.endswith(".parquet")]) == 2
+
+
+def test_two_jobs_that_commit_at_the_same_moment_write_no_row_twice(tables: TablesOfLog) -> None:
+    rounds = 10
+    for number in range(rounds):
+        _add(tables, f"b{number}")
+        rows, offsets = tables.rows_from(number), {0: number + 1}
+        writers = [tables.new_writer() for _ in range(2)]
+        together = threading.Barrier(2)
+        outcomes: list[str] = []
+        threads = [
+            threading.Thread(target=_commit, args=(writer, rows, offsets, together, outcomes)) for writer in writers
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(outcomes) == ["ended", "written"]
+    assert decode_changes(read_tables(tables.location).changes) == tables.log.output.changes
+
+
+def _commit(
+    writer: ChangesWriter, rows: pa.Table, offsets: dict[int, int], together: threading.Barrier, outcomes: list[str]
+) -> None:
+    together.wait()
+    try:
+        writer.write(rows, offsets, 1)
+        outcomes.append("written")
+    except TablesTakenOver:
+        outcomes.append("ended")
+
+
+def test_a_job_that_was_frozen_between_its_fold_and_its_commit_writes_nothing(tables: TablesOfLog) -> None:
+    _add(tables, "a")
+    frozen, held = tables.writer, tables.rows_from(0)
+    tables.writer = tables.new_writer()
+    for name in ("b", "c", "d"):
+        _add(tables, name)
+        tables.commit()
+    with pytest.raises(TablesTakenOver):
+        frozen.write(held, {0: 1}, 1)
+    assert decode_changes(read_tables(tables.location).changes) == tables.log.output.changes
+
+
+def test_a_commit_whose_answer_was_lost_counts_as_made(tables: TablesOfLog, object_store: ObjectStore) -> None:
+    _add(tables, "a")
+    lost = object_store.lose_answer(b"00000000000000000001.json")
+    tables.commit()
+    assert lost.is_set()
+    _add(tables, "b")
+    tables.commit()
+    assert decode_changes(read_tables(tables.location).changes) == tables.log.output.changes
+
+
+def test_a_batch_waits_while_the_store_is_away(tables: TablesOfLog, object_store: ObjectStore) -> None:
+    _add(tables, "a")
+    tables.commit()
+    _add(tables, "b")
+    object_store.go_away()
+    try:
+        waiting = threading.Thread(target=tables.commit)
+        waiting.start()
+        with pytest.raises(StoreUnreachable):
+            load_snapshot(tables.location)
+        assert waiting.is_alive()
+    finally:
+        object_store.come_back()
+    waiting.join(_SETTLE_S)
+    assert not waiting.is_alive()
+    assert decode_changes(read_tables(tables.location).changes) == tables.log.output.changes
+
+
+class _Followed:
+    """What a follower told."""
+
+    def __init__(self, tables: TablesOfLog) -> None:
+        self.names: set[str] = set()
+        self.reloads = 0
+        self.follower = SnapshotFollower(tables.location, 50, self._reloaded, self._committed)
+
+    def _reloaded(self, table: RouteTable, _offsets: object) -> None:
+        self.reloads += 1
+        self.names = {str(name) for name in table.groups}
+
+    def _committed(self, changes: list[RouteChange], _offsets: object) -> None:
+        self.names |= {str(row.broker_name) for row in changes if row.kind == ChangeKind.BROKER_LIVE}
+
+
+@pytest.fixture
+def followed(tables: TablesOfLog) -> _Followed:
+    return _Followed(tables)
+
+
+def test_a_follower_tells_each_commit_and_outlasts_a_store_that_is_away(
+    tables: TablesOfLog, followed: _Followed, object_store: ObjectStore
+) -> None:
+    _add(tables, "a")
+    tables.commit()
+    followed.follower.start()
+    try:
+        wait_until(lambda: followed.names == {"a"}, _SETTLE_S, "the table is loaded")
+        _add(tables, "b")
+        tables.commit()
+        wait_until(lambda: followed.names == {"a", "b"}, _SETTLE_S, "a commit is told")
+        object_store.go_away()
+        wait_until(lambda: followed.follower.failure, _SETTLE_S, "the follower says that the store is away")
+        object_store.come_back()
+        _add(tables, "c")
+        tables.commit()
+        wait_until(lambda: followed.names == {"a", "b", "c"}, _SETTLE_S, "following goes on")
+        assert followed.follower.failure == ""
+        assert followed.reloads == 1
+    finally:
+        object_store.come_back()
+        followed.follower.stop()
+
+
+def test_a_follower_notices_that_the_tables_were_made_anew(tables: TablesOfLog, followed: _Followed) -> None:
+    _add(tables, "a")
+    tables.commit()
+    followed.follower.start()
+    try:
+        wait_until(lambda: followed.names == {"a"}, _SETTLE_S, "the table is loaded")
+        _empty(tables)
+        anew = TablesOfLog(tables.settings.data.dir, tables.settings)
+        for name in ("x", "y", "z"):
+            _add(anew, name)
+            anew.commit()
+        wait_until(lambda: followed.names == {"x", "y", "z"}, _SETTLE_S, "the new table is loaded")
+    finally:
+        followed.follower.stop()
+
+
+def _empty(tables: TablesOfLog) -> None:
+    for name in (ROUTE_CHANGES, ROUTE_STATE):
+        table = table_path(tables.location, name)
+        for folder in (table / "_delta_log", table):
+            for file in names_in(folder):
+                remove(folder / file)
+        assert open_table(table, CHANGES_SCHEMA) is None
+
+
+def test_credentials_may_come_from_files(object_store: ObjectStore, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("Tr0ub4dor-of-a-file\n")
+    settings = _settings(object_store, tmp_path, AWS_SECRET_ACCESS_KEY_FILE=str(secret))
+    assert TablesOfLog(tmp_path, settings).writer.committed == {0: 0}
+
+
+def test_an_option_that_no_store_has_is_named(object_store: ObjectStore, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="aws_secret_acess_key") as caught:
+        TablesOfLog(tmp_path, _settings(object_store, tmp_path, AWS_SECRET_ACESS_KEY="Tr0ub4dor-typed"))
+    assert caught.value.key == "data.extra"
+    assert "Tr0ub4dor" not in str(caught.value)
+
+
+def test_errors_show_where_and_no_secret(object_store: ObjectStore, tmp_path: Path) -> None:
+    settings = _settings(object_store, tmp_path, AWS_ENDPOINT_URL="http://127.0.0.1:1")
+    with pytest.raises(StoreUnreachable, match="s3://tables/") as caught:
+        load_snapshot(settings.data.tables_location)
+    assert "Tr0ub4dor" not in str(caught.value) + repr(settings.data.tables_location)

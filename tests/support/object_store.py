@@ -1,0 +1,191 @@
+"""moto's server as an S3-compatible store, behind a gate that tests close, or that swallows an answer.
+
+It keeps all in memory, so that it must not be killed to be away: the gate is closed instead.
+"""
+
+import socket
+import sys
+import threading
+import urllib.error
+import urllib.request
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from tests.support.processes import Process, free_port, wait_until
+
+#: Of `make test-extra`, in an environment of its own.
+_PYTHON: Final = Path(sys.prefix) / "moto" / "bin" / "python"
+#: One request at a time: moto looks whether a key exists and then writes it, and between the two another may.
+_SERVER: Final = """
+import sys, threading
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+from werkzeug.serving import run_simple
+
+app, one = DomainDispatcherApplication(create_backend_app), threading.Lock()
+
+def one_at_a_time(environ, start_response):
+    with one:
+        return list(app(environ, start_response))
+
+run_simple("127.0.0.1", int(sys.argv[1]), one_at_a_time, threaded=True)
+"""
+_START_S: Final = 120.0
+_REGION: Final = "us-east-1"
+
+
+class ObjectStore:
+    """A context manager; while it is entered there is an empty bucket ``tables``.
+
+    Args:
+        folder: For its log.
+
+    Attributes:
+        url: Of its gate.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._port = free_port()
+        command: list[str | Path] = [_PYTHON, "-c", _SERVER, str(self._port)]
+        self._process = Process("moto", command, folder / "moto.log")
+        self._gate = _Gate(free_port(), self._port)
+        self.url = f"http://127.0.0.1:{self._gate.port}"
+
+    @property
+    def options(self) -> dict[str, str]:
+        """``data.extra``."""
+        return {
+            "AWS_ENDPOINT_URL": self.url,
+            "AWS_REGION": _REGION,
+            "AWS_ACCESS_KEY_ID": "an-access-key",
+            "AWS_SECRET_ACCESS_KEY": "Tr0ub4dor-s3",
+        }
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """The same for a process."""
+        return {f"NAMESRV_STREAM__DATA__EXTRA__{name}": value for name, value in self.options.items()}
+
+    def go_away(self) -> None:
+        """Refuse connections, and break those that are."""
+        self._gate.close()
+
+    def come_back(self) -> None:
+        """Take connections again."""
+        self._gate.open()
+
+    def lose_answer(self, to: bytes) -> threading.Event:
+        """Let the next such request through and break the connection before its answer; set when that has happened.
+
+        Args:
+            to: What is in its first line.
+        """
+        return self._gate.lose_answer(to)
+
+    def requests(self) -> list[str]:
+        """First lines of all requests so far, as moto logged them."""
+        return [line.split('"')[1] for line in self._process.log_text().splitlines() if line.count('"') >= 2]
+
+    def _is_there(self) -> bool:
+        request = urllib.request.Request(f"http://127.0.0.1:{self._port}/tables", method="PUT")
+        try:
+            with urllib.request.urlopen(request, timeout=5):
+                return True
+        except urllib.error.URLError:
+            assert self._process.is_alive, self._process.log_text()
+            return False
+
+    def __enter__(self) -> Self:
+        assert _PYTHON.exists(), f"no moto in {_PYTHON}: run `make test-extra`, which installs it"
+        self._process.start()
+        try:
+            wait_until(self._is_there, _START_S, "moto makes a bucket", ignoring=(OSError,))
+            self._gate.open()
+        except BaseException:
+            self._process.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._gate.close()
+        self._process.close()
+
+
+class _Gate:
+    """Passes connections on to another port."""
+
+    def __init__(self, port: int, behind: int) -> None:
+        self.port = port
+        self._behind = behind
+        self._listener: socket.socket | None = None
+        self._guard = threading.Lock()
+        self._sockets: set[socket.socket] = set()
+        self._lost: tuple[bytes, threading.Event] | None = None
+
+    def open(self) -> None:
+        if self._listener is not None:
+            return
+        self._listener = socket.create_server(("127.0.0.1", self.port))
+        threading.Thread(target=self._accept, args=(self._listener,), name="gate", daemon=True).start()
+
+    def close(self) -> None:
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            # Close alone does not wake the thread that accepts.
+            with suppress(OSError):
+                listener.shutdown(socket.SHUT_RDWR)
+            listener.close()
+        with self._guard:
+            for one in self._sockets:
+                _break(one)
+
+    def lose_answer(self, to: bytes) -> threading.Event:
+        event = threading.Event()
+        with self._guard:
+            self._lost = (to, event)
+        return event
+
+    def _accept(self, listener: socket.socket) -> None:
+        while True:
+            try:
+                client, _ = listener.accept()
+                server = socket.create_connection(("127.0.0.1", self._behind))
+            except OSError:
+                return
+            with self._guard:
+                self._sockets |= {client, server}
+            lost: list[threading.Event] = []
+            for source, sink, is_question in ((client, server, True), (server, client, False)):
+                arguments = (source, sink, is_question, lost)
+                threading.Thread(target=self._pass_on, args=arguments, name="gate", daemon=True).start()
+
+    def _pass_on(
+        self, source: socket.socket, sink: socket.socket, is_question: bool, lost: list[threading.Event]
+    ) -> None:
+        with suppress(OSError):
+            while data := source.recv(65536):
+                if is_question:
+                    self._look_at(data, lost)
+                elif lost:
+                    lost.pop().set()
+                    break
+                sink.sendall(data)
+        for one in (source, sink):
+            _break(one)
+        with self._guard:
+            self._sockets -= {source, sink}
+        source.close()
+
+    def _look_at(self, data: bytes, lost: list[threading.Event]) -> None:
+        with self._guard:
+            if self._lost is not None and self._lost[0] in data.partition(b"\r\n")[0]:
+                lost.append(self._lost[1])
+                self._lost = None
+
+
+def _break(one: socket.socket) -> None:
+    with suppress(OSError):
+        one.shutdown(socket.SHUT_RDWR)
