@@ -60,7 +60,7 @@ def object_path(address: str, options: Mapping[str, object]) -> ObjectPath | Non
     if scheme is None:
         return None
     found = _S3.fullmatch(address)
-    if found is None or "//" in (found[2] or "") or ".." in address:
+    if found is None or "//" in address.removeprefix("s3://") or ".." in address:
         raise ValueError(f"{scheme[0]}… is neither a folder nor s3://BUCKET/PREFIX")
     known = {name.upper(): _text(value) for name, value in options.items()}
     return ObjectPath(found[1], (found[2] or "").strip("/"), tuple(sorted(known.items())))

@@ -57,7 +57,7 @@ def memory(settings: Settings, limit_bytes: int | None) -> Finding:
         limit_bytes: What this process is allowed, as :func:`memory_limit_bytes` says.
     """
     heaps = [settings.streaming.driver_memory]
-    heaps += [settings.history.driver_memory] if settings.history.enabled else []
+    heaps += [settings.history.driver_memory] if settings.has_history else []
     heaps += [settings.embedded_kafka.heap] if settings.is_kafka_embedded else []
     wanted = sum(_bytes(heap) + _JVM_EXTRA_BYTES for heap in heaps) + 3 * _PYTHON_BYTES
     there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

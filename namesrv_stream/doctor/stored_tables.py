@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from namesrv_stream.doctor.finding import Finding, fault, fine, note, warning
-from namesrv_stream.errors import NamesrvStreamError, StateFromNewerVersion
+from namesrv_stream.errors import NamesrvStreamError, StateFromNewerVersion, StoreUnreachable
 from namesrv_stream.history.stored_table import StoredTable
 from namesrv_stream.kafka.inspection import InspectedLog
 from namesrv_stream.route.fold_state import decode_state
@@ -23,6 +23,8 @@ def read_route_tables(settings: Settings) -> TableRows | Finding:
     folder = settings.data.tables_location
     try:
         rows = read_tables(folder)
+    except StoreUnreachable as error:
+        return fault(_AREA, error.name, error.remedy)
     except UNREADABLE as error:
         return fault(_AREA, " ".join(str(error).split())[:300], _REBUILD)
     if rows.version < 0:
@@ -102,6 +104,8 @@ def history_tables(settings: Settings) -> Iterator[Finding]:
             found.append((name, table.files))
     if found:
         yield fine("history", ", ".join(f"{name} ({files} files)" for name, files in found))
+    elif settings.history.enabled and not settings.has_history:
+        yield note("history", f"none is written to {settings.data.tables_location}: its process needs a folder")
     elif settings.history.enabled:
         yield note("history", "no tables yet: `up` or `namesrv-stream history-job` writes them")
     else:

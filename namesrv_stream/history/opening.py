@@ -54,6 +54,8 @@ def open_changes(settings: Settings) -> StoredTable:
 
 
 def _why_none(settings: Settings) -> str:
+    if settings.history.enabled and not settings.has_history:
+        return "it is written to a folder only (docs/deploy.md)"
     if not settings.history.enabled:
         return f"history.enabled is false; `namesrv-stream history-job --once` writes it, or {_ELSEWHERE}"
     return f"`up` or `namesrv-stream history-job` has not written it yet; or {_ELSEWHERE}"

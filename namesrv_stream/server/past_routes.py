@@ -9,7 +9,7 @@ from typing import Any, Final
 from starlette.responses import JSONResponse, Response
 
 from namesrv_stream.clock import Clock
-from namesrv_stream.errors import ConfigError, NotInHistory, TableSchemaMismatch
+from namesrv_stream.errors import ConfigError, NotInHistory, StoreUnreachable, TableSchemaMismatch
 from namesrv_stream.logs import safe
 from namesrv_stream.settings import Settings
 
@@ -52,7 +52,7 @@ class PastRoutes:
             return _error(400, str(error))
         except NotInHistory as error:
             return _error(404, str(error))
-        except TableSchemaMismatch as error:
+        except (TableSchemaMismatch, StoreUnreachable) as error:
             _LOG.warning("the history cannot be read: %s", safe(str(error)))
             return _error(503, str(error))
         finally:

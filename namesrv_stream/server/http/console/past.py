@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
 from namesrv_stream.clock import Clock
-from namesrv_stream.errors import NotInHistory, TableSchemaMismatch
+from namesrv_stream.errors import NotInHistory, StoreUnreachable, TableSchemaMismatch
 from namesrv_stream.history.instants import duration
 from namesrv_stream.route.settings import FoldSettings
 from namesrv_stream.server.http.console.look import Look
@@ -106,5 +106,5 @@ class Past:
         until_ms = self._clock.now_ms()
         try:
             return silences(self._settings, until_ms - window_ms, until_ms, timeouts_ms)
-        except (NotInHistory, TableSchemaMismatch) as error:
+        except (NotInHistory, TableSchemaMismatch, StoreUnreachable) as error:
             return str(error)

@@ -1,0 +1,74 @@
+"""`data.tables`: a folder, or a place in an object store, and what works in the latter."""
+
+from pathlib import Path
+
+import pytest
+
+from namesrv_stream.errors import ConfigError
+from namesrv_stream.replay.rebuild import Consent, rebuild
+from namesrv_stream.settings import Settings, load_settings, parse_set_flag, passed_through_secrets, to_toml
+from namesrv_stream.streaming.history.main import run_history
+
+_SECRET = "Tr0ub4dor"
+
+
+def _settings(tmp_path: Path, text: str) -> Settings:
+    conf = tmp_path / "mine.toml"
+    conf.write_text(f"[data]\ndir = '{tmp_path}'\n{text}")
+    return load_settings(conf, {}).settings
+
+
+def _in_store(tmp_path: Path) -> Settings:
+    return _settings(tmp_path, f"tables = 's3://bucket/fleet'\n[data.extra]\naws_secret_access_key = '{_SECRET}'\n")
+
+
+def test_by_default_they_are_in_a_folder_of_the_data_directory(tmp_path: Path) -> None:
+    settings = _settings(tmp_path, "")
+    assert settings.data.tables_location == settings.data.tables_dir == settings.data.lock_dir == tmp_path / "tables"
+    assert settings.has_history
+    assert settings.poll_interval_ms == 3
+
+
+def test_in_an_object_store_a_look_is_a_request_and_there_is_no_history(tmp_path: Path) -> None:
+    settings = _in_store(tmp_path)
+    assert str(settings.data.tables_location) == "s3://bucket/fleet"
+    assert settings.poll_interval_ms == settings.snapshot.object_store_poll_interval_ms
+    assert not settings.has_history
+    assert settings.data.lock_dir == tmp_path
+
+
+def test_what_is_neither_is_refused_with_the_key_and_the_layer(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        _settings(tmp_path, "tables = 'gs://bucket/fleet'")
+    assert (refusal.value.key, refusal.value.source) == ("data.tables", str(tmp_path / "mine.toml"))
+
+
+def test_secrets_go_to_the_parts_and_are_printed_nowhere(tmp_path: Path) -> None:
+    settings = _in_store(tmp_path)
+    assert _SECRET not in to_toml(settings)
+    effective = tmp_path / "effective.toml"
+    effective.write_text(to_toml(settings))
+    assert load_settings(effective, passed_through_secrets(settings)).settings == settings
+
+
+@pytest.mark.parametrize("name", ["AWS_SECRET_ACCESS_KEY", "aws_session_token", "AWS_ACCESS_KEY_ID"])
+def test_secrets_are_refused_on_a_command_line(name: str) -> None:
+    with pytest.raises(ConfigError, match="everybody can read") as refusal:
+        load_settings(environ={}, flags=[parse_set_flag(f"data.extra.{name}={_SECRET}")])
+    assert _SECRET not in str(refusal.value)
+
+
+def test_an_error_in_the_options_shows_none_of_them(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        _settings(tmp_path, f"extra = '{_SECRET}'")
+    assert _SECRET not in str(refusal.value)
+
+
+def test_who_needs_a_folder_says_so_and_what_to_do(tmp_path: Path) -> None:
+    settings = _in_store(tmp_path)
+    with pytest.raises(ConfigError, match=r"the history process needs a folder, not s3://bucket/fleet: ") as refusal:
+        run_history(settings, once=True)
+    assert refusal.value.key == "data.tables"
+    with pytest.raises(ConfigError, match=r"a rebuild needs a folder, not s3://bucket/fleet: copy") as refusal:
+        rebuild(settings, Consent(loss=False, differences=False), lambda _: None, lambda *_: None)
+    assert refusal.value.key == "data.tables"
