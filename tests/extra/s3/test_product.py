@@ -9,13 +9,22 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from obstore.store import S3Store
 
 from namesrv_stream.remoting.codes import RequestCode, ResponseCode
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.settings import Settings, to_toml
 from namesrv_stream.snapshot import open_table
 from namesrv_stream.streaming.topic import read_extent
-from namesrv_stream.tables import CHANGES_SCHEMA, ROUTE_CHANGES, app_id, decode_changes, in_log_order, table_path
+from namesrv_stream.tables import (
+    CHANGES_SCHEMA,
+    ROUTE_CHANGES,
+    ROUTE_STATE,
+    app_id,
+    decode_changes,
+    in_log_order,
+    table_path,
+)
 from tests.support.kafka import REPOSITORY
 from tests.support.object_store import ObjectStore
 from tests.support.offline_fold import fold_offline
@@ -124,6 +133,43 @@ def _wait_for_broker(addr: str, name: str) -> None:
 
 def _is_healthy(server: SecondServer) -> bool:
     return server.get_text("/healthz?format=text").startswith("green")
+
+
+def test_tables_are_rebuilt_by_way_of_a_folder(stack: Stack, settings: Settings, tmp_path: Path) -> None:
+    """As docs/deploy.md says it, but for Amazon's own program; the product may go on meanwhile, on the old ones."""
+    store = _bucket(settings)
+    folder, data_dir = tmp_path / "tables", tmp_path / "data"
+    for key in _keys(store, "a/fleet"):
+        file = folder / key.removeprefix("a/fleet/")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(bytes(store.get(key).bytes()))
+    log = _command("rebuild", settings, data_dir, str(folder))
+    assert "the new tables" in log or "proving" in log, log
+    for name in (ROUTE_CHANGES, ROUTE_STATE):
+        for file in (folder / name).rglob("*"):
+            if file.is_file():
+                store.put(f"a/new-fleet/{file.relative_to(folder)}", file)
+    assert "equal, digest" in _command("replay", settings, data_dir, "s3://tables/a/new-fleet")
+
+
+def _bucket(settings: Settings) -> S3Store:
+    options = {name.lower(): str(value) for name, value in settings.data.extra.items()}
+    return S3Store("tables", config=options, client_options={"allow_http": True})  # type: ignore[arg-type]
+
+
+def _keys(store: S3Store, prefix: str) -> list[str]:
+    return [item["path"] for page in store.list(prefix) for item in page]
+
+
+def _command(name: str, settings: Settings, data_dir: Path, tables: str) -> str:
+    """What a command that ends with 0 says."""
+    sets = {"data.tables": tables, "kafka.bootstrap_servers": settings.kafka.bootstrap_servers}
+    flags = [part for key, value in sets.items() for part in ("--set", f"{key}={value}")]
+    command: list[str | Path] = [sys.executable, "-m", "namesrv_stream", name, "--data-dir", data_dir, *flags]
+    with Process(name, command, data_dir.parent / f"{name}.log", cwd=REPOSITORY) as process:
+        code = process.wait(_SETTLE_S)
+        assert code == 0, process.log_text()
+        return process.log_text()
 
 
 def test_a_job_that_was_frozen_ends_when_another_has_gone_on(
