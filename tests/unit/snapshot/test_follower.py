@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -239,3 +240,18 @@ def test_what_the_job_says_of_itself_comes_with_its_commits(follow: Follow, tmp_
     tables.commit()  # by a job that says nothing of itself
     told.wait_for(tables.log)
     assert follower.job == figures
+
+
+def test_a_commit_of_another_table_makes_it_load_again(tmp_path: Path, follow: Follow) -> None:
+    """Where nothing else tells: in an object store there is no inode that would be another one."""
+    tables = TablesOfLog(tmp_path)
+    tables.log.register(a_registration())
+    tables.commit()
+    known = load_snapshot(tables.dir)
+    follower, told = follow(tables.dir, replace(known, table_id="of a table that is no more"))
+    tables.log.say(TopicDeleted(S1, "TopicTest", None))
+    tables.commit()
+    told.wait(lambda: told.reloads == 1)
+    told.wait_for(tables.log)
+    assert told.changes == []
+    assert follower.table_id == known.table_id
