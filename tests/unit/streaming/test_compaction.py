@@ -4,7 +4,9 @@ import tempfile
 from pathlib import Path
 
 import pyarrow.compute as pc
+import pytest
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,7 +14,8 @@ from namesrv_stream.route.fold_state import encode_state
 from namesrv_stream.settings import Settings
 from namesrv_stream.snapshot import load_snapshot, read_tables
 from namesrv_stream.snapshot.history_mark import HistoryMark, encode_mark
-from namesrv_stream.streaming.compaction import clean_up, join_small_files
+from namesrv_stream.snapshot.table_files import open_delta
+from namesrv_stream.streaming.compaction import clean_up, join_small_files, overwrite_route_state
 from namesrv_stream.tables import (
     BROKER_SESSIONS,
     ROUTE_CHANGES,
@@ -172,3 +175,19 @@ def test_files_of_the_joined_size_do_not_count_as_small(tmp_path: Path) -> None:
     tables = _tables_with_history(tmp_path)
     join_small_files(tables.settings, 10, 1)
     assert len(DeltaTable(table_path(tables.dir, ROUTE_CHANGES)).file_uris()) == 10
+
+
+def test_a_route_state_that_was_made_of_an_older_one_is_refused(tmp_path: Path) -> None:
+    """As by a job that was frozen while another went on."""
+    tables = TablesOfLog(tmp_path)
+    tables.log.register(a_registration())
+    tables.commit()
+    tables.compact()
+    opened = open_delta(table_path(tables.dir, ROUTE_STATE))
+    rows = read_tables(tables.dir)
+    tables.log.register(a_registration("10.0.0.2:1", broker_name="b2"))
+    tables.commit()
+    tables.compact()
+    with pytest.raises(DeltaError):
+        overwrite_route_state(opened, rows.live, dict(rows.fold_states))
+    assert read_tables(tables.dir).fold_states[0].next_offset == 2
