@@ -181,7 +181,7 @@ class Month:
         self._clock.set(begin_ms + self._plan.last_minutes * _MINUTE_MS)
         self._measure("before upkeep")
         before = time.perf_counter(), _processor_s(self.spark)
-        upkeep = Upkeep(self.spark, self.settings)
+        upkeep = Upkeep(self.settings)
         upkeep.join_files()
         joined = time.perf_counter(), _processor_s(self.spark)
         upkeep.clean_up()
@@ -215,7 +215,7 @@ class Month:
         _say(f"{when}: {json.dumps(self.results[when])}")
 
     def _upkeep(self, now_ms: int) -> None:
-        Upkeep(self.spark, self.settings).run(now_ms)
+        Upkeep(self.settings).run(now_ms)
 
     def _with_heartbeats_each(self, ms: int) -> Settings:
         history = self.settings.history.model_copy(update={"heartbeats_interval_ms": ms})
