@@ -4,30 +4,25 @@ Answers to what one read brought go out in few writes; a peer that does not read
 many it asked for. A dear request, such as a registration of many topics, takes its turn among those of all connections,
 one in a turn of the event loop, so that other peers' questions wait for one at most; what its peer asks behind it is
 read when it is answered. A frame that breaks the protocol closes this connection and nothing else; the sound frames
-before it are answered. No answer is ever written to a oneway request. The answer to an operator's change waits until
-the change is in the log; others may overtake it, and a connection that we close ourselves stays until it is given.
+before it are answered. A connection that we close ourselves stays until an operator's changes are answered, which wait
+for the log.
 """
 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from time import perf_counter_ns
 from typing import Final, cast
 
 from namesrv_stream.clock import Clock
-from namesrv_stream.errors import NamesrvStreamError, RemotingError, RequestError, SystemBusy
+from namesrv_stream.errors import RemotingError
 from namesrv_stream.logs import safe
-from namesrv_stream.processor.dispatch import process_in_steps
-from namesrv_stream.processor.name_server import Accepted, Answer, Call, NameServer, Peer
+from namesrv_stream.processor.name_server import NameServer, Peer
 from namesrv_stream.processor.prepared import PreparedAnswers
-from namesrv_stream.processor.response import error_response
-from namesrv_stream.processor.steps import at_once
-from namesrv_stream.remoting.codes import ResponseCode
-from namesrv_stream.remoting.command import RemotingCommand, response_to
-from namesrv_stream.remoting.frame import FrameBuffer, decode_frame, encode_frame
-from namesrv_stream.route.events import BrokerHeartbeat, BrokerRegistered, Origin, Proof
-from namesrv_stream.route.fold_state import LeaseKey
+from namesrv_stream.remoting.frame import FrameBuffer
+from namesrv_stream.route.events import Origin
+from namesrv_stream.server.answering import Answering
 from namesrv_stream.server.connection_owner import ConnectionOwner
 from namesrv_stream.server.gateway import Gateway
 from namesrv_stream.server.opening import Opening, host_of
@@ -78,14 +73,15 @@ class RemotingConnection(asyncio.Protocol):
         self.active_ms = gateway.observed_ms
         self.host = ""
         self.peer = "?"
-        self._server = server
         self._prepared = prepared
         self._gateway = gateway
         self._owner = owner
-        self._clock = clock
         self._figures = figures
         self._turns = turns
         self._origin = origin._replace(connection_id=connection_id)
+        self._answering = Answering(
+            *(server, prepared, gateway, clock, figures, self._origin), limits.max_requests_in_flight, self._settled
+        )
         self._buffer = FrameBuffer(limits.max_frame_bytes)
         self._feed = self._feed_first
         self._opening = Opening()
@@ -93,7 +89,6 @@ class RemotingConnection(asyncio.Protocol):
         self._records: TlsTransport | None = None
         self._held_below = 0  # bytes that are not complete enough for the buffer
         self._held_bytes = 0  # all that the owner was told of
-        self._caller = Peer("", False)
         self._transport: asyncio.Transport | None = None
         self._limits = limits
         self._waiting: deque[bytes] = deque()  # frames to answer once the peer reads again
@@ -102,8 +97,6 @@ class RemotingConnection(asyncio.Protocol):
         self._is_broken = False  # no byte behind ``_waiting`` means anything
         self._is_closing = False
         self._is_leaving = False  # the next answer is the last
-        self._changes = 0  # of an operator, whose answers wait for the log
-        self._registered: dict[LeaseKey, None] = {}
         self._end = "closed by the peer"
 
     # ---- asyncio's callbacks ----
@@ -115,7 +108,7 @@ class RemotingConnection(asyncio.Protocol):
         address = transport.get_extra_info("peername")
         self.peer = f"{address[0]}:{address[1]}" if address else "?"
         self.host = host_of(address[0]) if address else ""
-        self._caller = Peer(self.host, False)
+        self._answering.caller, self._answering.peer = Peer(self.host, False), self.peer
         if not self._owner.opened(self):
             self.close("too many connections")
 
@@ -153,8 +146,8 @@ class RemotingConnection(asyncio.Protocol):
         self._waiting.clear()
         self._owner.closed(self)
         reason = self._end if exc is None else f"{self._end}: {exc}"
-        if self._registered:
-            self._gateway.disconnected(self.connection_id, self._registered, f"connection {self.peer} {reason}")
+        if registered := self._answering.registered:
+            self._gateway.disconnected(self.connection_id, registered, f"connection {self.peer} {reason}")
         self._transport = None
 
     # ---- ours ----
@@ -163,7 +156,7 @@ class RemotingConnection(asyncio.Protocol):
         """Close from our side, once what is written has gone out and no operator's change waits for the log."""
         self._end = reason
         self._is_closing = True
-        if self._transport is not None and not self._changes:
+        if self._transport is not None and not self._answering.changes:
             self._transport.close()
 
     def leave(self) -> None:
@@ -187,7 +180,7 @@ class RemotingConnection(asyncio.Protocol):
         Differs from RocketMQ: it closes the connection whatever else came over it, and so ends all the brokers that
         share it (a BrokerContainer's) with one of them.
         """
-        if not any(self._gateway.view.is_held(key, self._origin.holder) for key in self._registered):
+        if not any(self._gateway.view.is_held(key, self._origin.holder) for key in self._answering.registered):
             logger.info("connection closed, its brokers have expired peer=%s", self.peer)
             self.close("expired")
 
@@ -200,9 +193,10 @@ class RemotingConnection(asyncio.Protocol):
         """The frames in ``data``, as long as the connection has not got beyond its first bytes."""
         data = self._opening.feed(data)
         self._held_below = self._opening.held_bytes
-        if self._opening.proxied_for and not self._caller.is_proxied:
-            self._caller = self._caller._replace(is_proxied=True)
+        answering = self._answering
+        if self._opening.proxied_for and not answering.caller.is_proxied:
             self.peer += f" for {self._opening.proxied_for}"
+            answering.caller, answering.peer = answering.caller._replace(is_proxied=True), self.peer
         if not data:
             return []
         if data[0] == _TLS_HANDSHAKE and self._transport is not None:
@@ -223,11 +217,11 @@ class RemotingConnection(asyncio.Protocol):
             self._tls.established()
         return frames
 
-    def _work(self) -> None:
-        """Answer what waits, as far as the peer reads."""
+    def _work(self, *, has_answered: bool = False) -> None:
+        """Answer what waits, as far as the peer reads; behind a dear request if that ``has_answered``."""
         written: list[bytes] = []
         size = routes = 0
-        has_asked = bool(self._waiting)
+        has_asked = has_answered or bool(self._waiting)
         began_ns = perf_counter_ns()
         while self._waiting and not (self._is_paused or self._is_closing or self._is_in_turn):
             frame = self._waiting.popleft()
@@ -240,7 +234,7 @@ class RemotingConnection(asyncio.Protocol):
             try:
                 answer = self._prepared.answer(frame)
                 if answer is None:
-                    answer = at_once(self._answering(frame, began_ns))
+                    answer = self._answering.at_once(frame, began_ns)
                 else:
                     routes += 1
             except RemotingError as error:
@@ -268,16 +262,19 @@ class RemotingConnection(asyncio.Protocol):
 
     def _answer_in_turn(self, frame: bytes, began_ns: int) -> Iterator[None]:
         """Answer a dear request, in its turn among all connections' ones, and then what waits behind it."""
+        steps = self._answering.in_steps(frame, began_ns)
         try:
-            answer = None if self._is_closing else (yield from self._answering(frame, began_ns))
-            if answer is not None:
-                self._write([answer])
+            while not self._is_closing:  # who went is not answered, and nothing that it said was done
+                next(steps)
+                yield
+        except StopIteration as end:
+            self._write([] if end.value is None else [end.value])
         except RemotingError as error:
             self._waiting.clear()
             self._break(error)
         finally:
             self._is_in_turn = False
-        self._work()
+        self._work(has_answered=True)
         self._resume_reading()
 
     def _break(self, error: RemotingError) -> None:
@@ -289,65 +286,12 @@ class RemotingConnection(asyncio.Protocol):
                 "connection closed, its peer broke the protocol peer=%s reason=%s", self.peer, safe(str(error))
             )
 
-    def _answering(self, frame: bytes, began_ns: int) -> Generator[None, None, bytes | None]:
-        request = decode_frame(frame)
-        if request.is_response:
-            return None  # we ask nobody, so this answers nothing
-        try:
-            call = Call(request, self._origin, self._clock.monotonic_ms(), self._caller)
-            answer = yield from process_in_steps(self._server, call)
-            response = None if self._is_closing else self._act(request, answer, began_ns)
-            if response is None:
-                return None  # later, or the peer went meanwhile
-        except Exception:
-            # A fault of ours is no reason to close, which would count as the death of the peer's brokers.
-            logger.exception("request failed unexpectedly peer=%s code=%d", self.peer, request.code)
-            response = response_to(request, ResponseCode.SYSTEM_ERROR, "the request failed unexpectedly")
-        self._prepared.keep(frame, request, response)  # unless it is oneway
-        encoded = None if request.is_oneway else _encoded(request, response)
-        self._figures.answered(request.code, response.code, perf_counter_ns() - began_ns)
-        return encoded
-
-    def _act(self, request: RemotingCommand, answer: Answer, began_ns: int) -> RemotingCommand | None:
-        """Do what was accepted; the response, or None where it waits for the log."""
-        if answer.accepted:
-            if answer.is_logged_first:
-                return self._change(request, answer, began_ns)
-            self._remember(answer.accepted)
-            self._gateway.accept(answer.accepted)
-        if answer.options:
-            self._gateway.view.reconfigure(answer.options)
-        return answer.response
-
-    def _change(self, request: RemotingCommand, answer: Answer, began_ns: int) -> RemotingCommand | None:
-        """Hand an operator's change to the log; an answer only where it takes none."""
-
-        def settled(error: NamesrvStreamError | None) -> None:
-            self._changes -= 1
-            if error is None and answer.options:
-                self._gateway.view.reconfigure(answer.options)
-            response = error_response(request, error) if error else answer.response
-            if not request.is_oneway:
-                self._write([_encoded(request, response)])
-            self._figures.answered(request.code, response.code, perf_counter_ns() - began_ns)
-            if self._is_closing:
-                self.close(self._end)
-
-        try:
-            if self._changes >= self._limits.max_requests_in_flight:
-                raise SystemBusy(f"{self._changes} changes of this connection wait for the log already")
-            self._gateway.change(answer.accepted, settled)
-        except RequestError as error:
-            return error_response(request, error)
-        self._changes += 1
-        return None
-
-    def _remember(self, accepted: tuple[Accepted, ...]) -> None:
-        for event, _ in accepted:
-            if isinstance(event, BrokerRegistered):
-                self._registered[LeaseKey(event.registration.broker_name, event.registration.live_key)] = None
-            elif isinstance(event, BrokerHeartbeat) and event.proof is Proof.REGISTRATION:
-                self._registered[LeaseKey(event.broker_name, event.live_key)] = None
+    def _settled(self, answer: bytes | None) -> None:
+        """An operator's change is in the log, or will not be."""
+        if answer is not None:
+            self._write([answer])
+        if self._is_closing:
+            self.close(self._end)
 
     def _pause_reading(self) -> None:
         if self._transport is not None and not self._transport.is_closing():
@@ -362,11 +306,3 @@ class RemotingConnection(asyncio.Protocol):
     def _write(self, written: list[bytes]) -> None:
         if written and self._transport is not None:
             self._transport.write(b"".join(written) if len(written) > 1 else written[0])
-
-
-def _encoded(request: RemotingCommand, response: RemotingCommand) -> bytes:
-    try:
-        return encode_frame(response)
-    except ValueError as error:
-        remark = f"the answer cannot be written: {error}"
-        return encode_frame(response_to(request, ResponseCode.SYSTEM_ERROR, remark))
