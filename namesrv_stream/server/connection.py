@@ -20,14 +20,14 @@ from namesrv_stream.errors import RemotingError
 from namesrv_stream.logs import safe
 from namesrv_stream.processor.name_server import NameServer, Peer
 from namesrv_stream.processor.prepared import PreparedAnswers
-from namesrv_stream.remoting.frame import FrameBuffer
 from namesrv_stream.route.events import Origin
 from namesrv_stream.server.answering import Answering
 from namesrv_stream.server.connection_owner import ConnectionOwner
 from namesrv_stream.server.gateway import Gateway
-from namesrv_stream.server.opening import Opening, host_of
+from namesrv_stream.server.incoming import Incoming
+from namesrv_stream.server.opening import host_of
 from namesrv_stream.server.request_figures import RequestFigures
-from namesrv_stream.server.tls import ServerTls, TlsTransport
+from namesrv_stream.server.tls import ServerTls
 from namesrv_stream.server.turns import Turns
 from namesrv_stream.settings import RemotingSettings
 
@@ -41,8 +41,6 @@ STOPPING: Final = "the server stops"
 _GATHERED_BYTES: Final = 64 * 1024
 #: Longer requests are dear. The longest question has some hundred bytes; 2,000 topics take 20 kB if they are deflated.
 _DEAR_BYTES: Final = 16 * 1024
-#: First byte of a TLS handshake record; that of a frame is 0.
-_TLS_HANDSHAKE: Final = 0x16
 
 
 class RemotingConnection(asyncio.Protocol):
@@ -82,14 +80,10 @@ class RemotingConnection(asyncio.Protocol):
         self._answering = Answering(
             *(server, prepared, gateway, clock, figures, self._origin), limits.max_requests_in_flight, self._settled
         )
-        self._buffer = FrameBuffer(limits.max_frame_bytes)
-        self._feed = self._feed_first
-        self._opening = Opening()
         self._tls = tls
-        self._records: TlsTransport | None = None
-        self._held_below = 0  # bytes that are not complete enough for the buffer
-        self._held_bytes = 0  # all that the owner was told of
+        self._incoming: Incoming | None = None  # both are there while there is a connection
         self._transport: asyncio.Transport | None = None
+        self._held_bytes = 0  # that the owner was told of
         self._limits = limits
         self._waiting: deque[bytes] = deque()  # frames to answer once the peer reads again
         self._is_paused = False
@@ -104,28 +98,33 @@ class RemotingConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are no subclass of asyncio's.
         self._transport = cast(asyncio.Transport, transport)
+        self._incoming = Incoming(self._transport, self._tls, self._limits.max_frame_bytes)
         self._transport.set_write_buffer_limits(high=self._limits.write_buffer_bytes)
         address = transport.get_extra_info("peername")
-        self.peer = f"{address[0]}:{address[1]}" if address else "?"
         self.host = host_of(address[0]) if address else ""
-        self._answering.caller, self._answering.peer = Peer(self.host, False), self.peer
+        self._know(Peer(self.host, False), f"{address[0]}:{address[1]}" if address else "?")
         if not self._owner.opened(self):
             self.close("too many connections")
 
     def data_received(self, data: bytes) -> None:
-        if self._is_closing or self._is_broken:
+        incoming = self._incoming
+        if self._is_closing or self._is_broken or incoming is None:
             return
         self.active_ms = self._gateway.observed_ms
+        error: RemotingError | None = None
         try:
-            frames = self._feed(data)
-            self._waiting.extend(frames)
-            held = self._held_below + self._buffer.pending_bytes
-            if held or self._held_bytes:
-                self._held_bytes = held
-                self._owner.holds(self, held, is_new=bool(frames))
-        except RemotingError as error:
-            self._waiting.extend(self._buffer.frames_before_error)
+            frames = incoming.feed(data)
+        except RemotingError as broken:
+            frames, error = incoming.frames_before_error, broken
+        self._transport = incoming.transport
+        if incoming.proxied_for and not self._answering.caller.is_proxied:
+            self._know(self._answering.caller._replace(is_proxied=True), f"{self.peer} for {incoming.proxied_for}")
+        self._waiting.extend(frames)
+        if error is not None:
             self._break(error)
+        elif (held := incoming.held_bytes) or self._held_bytes:
+            self._held_bytes = held
+            self._owner.holds(self, held, is_new=bool(frames))
         self._work()
 
     def pause_writing(self) -> None:
@@ -148,7 +147,7 @@ class RemotingConnection(asyncio.Protocol):
         reason = self._end if exc is None else f"{self._end}: {exc}"
         if registered := self._answering.registered:
             self._gateway.disconnected(self.connection_id, registered, f"connection {self.peer} {reason}")
-        self._transport = None
+        self._transport = self._incoming = None
 
     # ---- ours ----
 
@@ -189,33 +188,9 @@ class RemotingConnection(asyncio.Protocol):
         """Answers that wait for the peer to read."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
-    def _feed_first(self, data: bytes) -> list[bytes]:
-        """The frames in ``data``, as long as the connection has not got beyond its first bytes."""
-        data = self._opening.feed(data)
-        self._held_below = self._opening.held_bytes
-        answering = self._answering
-        if self._opening.proxied_for and not answering.caller.is_proxied:
-            self.peer += f" for {self._opening.proxied_for}"
-            answering.caller, answering.peer = answering.caller._replace(is_proxied=True), self.peer
-        if not data:
-            return []
-        if data[0] == _TLS_HANDSHAKE and self._transport is not None:
-            self._transport = self._records = self._tls.accept(self._transport)
-            self._feed = self._feed_records
-        else:
-            self._tls.refuse_plain()
-            self._feed = self._buffer.feed
-        return self._feed(data)
-
-    def _feed_records(self, data: bytes) -> list[bytes]:
-        """The frames that TLS records hold."""
-        assert self._records is not None
-        was_established = self._records.is_established
-        frames = self._buffer.feed(self._records.received(data))
-        self._held_below = self._records.held_bytes
-        if self._records.is_established and not was_established:
-            self._tls.established()
-        return frames
+    def _know(self, caller: Peer, name: str) -> None:
+        self.peer = self._answering.peer = name
+        self._answering.caller = caller
 
     def _work(self, *, has_answered: bool = False) -> None:
         """Answer what waits, as far as the peer reads; behind a dear request if that ``has_answered``."""
