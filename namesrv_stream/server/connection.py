@@ -3,9 +3,9 @@
 Answers to what one read brought go out in few writes; a peer that does not read them gets no further ones, however
 many it asked for. A dear request, such as a registration of many topics, takes its turn among those of all connections,
 one in a turn of the event loop, so that other peers' questions wait for one at most; what its peer asks behind it is
-read when it is answered. A frame that breaks the protocol closes this connection and nothing else; the sound frames
-before it are answered. A connection that we close ourselves stays until an operator's changes are answered, which wait
-for the log.
+read when it is answered. While too much of that waits, a peer that is sending one is not read on, and has all the time
+for it. A frame that breaks the protocol closes this connection and nothing else; the sound frames before it are
+answered. A connection that we close ourselves stays until an operator's changes are answered, which wait for the log.
 """
 
 import asyncio
@@ -88,6 +88,7 @@ class RemotingConnection(asyncio.Protocol):
         self._waiting: deque[bytes] = deque()  # frames to answer once the peer reads again
         self._is_paused = False
         self._is_in_turn = False  # a dear request; what waits is behind it
+        self._is_held_back = False  # what it begins to send is dear, and too much of that waits already
         self._is_broken = False  # no byte behind ``_waiting`` means anything
         self._is_closing = False
         self._is_leaving = False  # the next answer is the last
@@ -126,11 +127,15 @@ class RemotingConnection(asyncio.Protocol):
             self._held_bytes = held
             self._owner.holds(self, held, is_new=bool(frames))
         self._work()
+        if self._held_bytes > _DEAR_BYTES and self._turns.is_full and not self._is_held_back:
+            self._is_held_back = True
+            self._turns.when_free(self._listen)
+            self._read_or_pause()
 
     def pause_writing(self) -> None:
         # Called from within a write, too. A peer that does not read its answers is not asked for further questions.
         self._is_paused = True
-        self._pause_reading()
+        self._read_or_pause()
         if self._transport is not None and not self._transport.is_closing():
             self._owner.stalled(self)
 
@@ -138,7 +143,7 @@ class RemotingConnection(asyncio.Protocol):
         self._is_paused = False
         self._owner.flows(self)
         self._work()
-        self._resume_reading()
+        self._read_or_pause()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_closing = True
@@ -184,6 +189,11 @@ class RemotingConnection(asyncio.Protocol):
             self.close("expired")
 
     @property
+    def is_waiting(self) -> bool:
+        """Whether the peer waits for us, who do not even read what it sends."""
+        return self._is_in_turn or self._is_held_back
+
+    @property
     def unread_bytes(self) -> int:
         """Answers that wait for the peer to read."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
@@ -204,7 +214,7 @@ class RemotingConnection(asyncio.Protocol):
                 self._write(written)
                 written, size = [], 0
                 self._is_in_turn = True
-                self._turns.add(self._answer_in_turn(frame, began_ns))
+                self._turns.add(self._answer_in_turn(frame, began_ns), len(frame))
                 continue
             try:
                 answer = self._prepared.answer(frame)
@@ -226,7 +236,7 @@ class RemotingConnection(asyncio.Protocol):
         if routes:
             self._figures.routes_answered(routes, perf_counter_ns() - began_ns)
         if self._is_in_turn:
-            self._pause_reading()  # what came meanwhile would have to be kept
+            self._read_or_pause()  # what came meanwhile would have to be kept
             return
         if self._waiting or self._is_closing:
             return
@@ -250,7 +260,15 @@ class RemotingConnection(asyncio.Protocol):
         finally:
             self._is_in_turn = False
         self._work(has_answered=True)
-        self._resume_reading()
+        self._listen()
+
+    def _listen(self) -> None:
+        """Read again, if nothing else is against it: the time that the peer has for a frame begins anew."""
+        self._is_held_back = False
+        self.active_ms = self._gateway.observed_ms
+        if self._held_bytes and not self._is_closing:
+            self._owner.holds(self, self._held_bytes, is_new=True)
+        self._read_or_pause()
 
     def _break(self, error: RemotingError) -> None:
         if not self._is_broken:  # a second error of the same peer: the first one is told
@@ -268,14 +286,12 @@ class RemotingConnection(asyncio.Protocol):
         if self._is_closing:
             self.close(self._end)
 
-    def _pause_reading(self) -> None:
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.pause_reading()
-
-    def _resume_reading(self) -> None:
+    def _read_or_pause(self) -> None:
         if self._transport is None or self._transport.is_closing():
             return
-        if not (self._is_paused or self._is_in_turn):
+        if self._is_paused or self.is_waiting:
+            self._transport.pause_reading()
+        else:
             self._transport.resume_reading()
 
     def _write(self, written: list[bytes]) -> None:

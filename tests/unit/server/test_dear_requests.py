@@ -5,6 +5,8 @@ from dataclasses import replace
 
 from namesrv_stream.remoting.command import RemotingCommand
 from namesrv_stream.remoting.frame import encode_frame
+from namesrv_stream.server.turns import Turns
+from namesrv_stream.settings import RemotingSettings
 from tests.bench import frames
 from tests.bench.shape import Shape
 from tests.support.name_server import a_route_request
@@ -110,6 +112,47 @@ async def test_a_connection_that_leaves_does_so_behind_the_dear_request_that_was
         assert not peer.is_closing()
         await turn()
     assert (len(peer.answers()), peer.is_closing()) == (1, True)
+
+
+async def test_while_too_much_waits_no_further_dear_request_is_read_and_its_peer_has_all_the_time() -> None:
+    rig = Rig(queue_records=1_000, limits=RemotingSettings(frame_timeout_ms=1_000, idle_timeout_ms=2_000))
+    rig.turns = Turns(max_bytes=1_000_000)
+    rig.talk()
+    receive(rig.connect(), LONG)
+    peer = rig.connect()
+    receive(peer, REGISTRATIONS[0][:20_000])
+    client = rig.connect()
+    receive(client, QUESTION)
+    assert (peer.is_reading_paused, client.is_reading_paused) == (True, False)
+
+    for _ in range(10):
+        rig.beat()
+        receive(client, QUESTION)
+        rig.connections.beat(rig.gateway.observed_ms)
+    assert not peer.is_closing()
+
+    while peer.is_reading_paused:
+        await turn()
+    rig.connections.beat(rig.gateway.observed_ms)
+    receive(peer, REGISTRATIONS[0][20_000:])
+    await turn()
+    assert len(peer.answers()) == 1
+
+
+async def test_a_peer_whose_dear_request_waits_is_not_blamed_for_what_is_not_read() -> None:
+    rig = Rig(queue_records=1_000, limits=RemotingSettings(frame_timeout_ms=1_000, idle_timeout_ms=2_000))
+    rig.talk()
+    receive(rig.connect(), LONG)
+    peer = rig.connect()
+    receive(peer, REGISTRATIONS[0], QUESTION[:20])
+    for _ in range(10):
+        rig.beat()
+        rig.connections.beat(rig.gateway.observed_ms)
+    while not peer.received:
+        await turn()
+    rig.connections.beat(rig.gateway.observed_ms)
+    receive(peer, QUESTION[20:])
+    assert len(peer.answers()) == 2
 
 
 async def test_a_peer_that_breaks_the_protocol_behind_a_dear_request_is_answered_it_first() -> None:
