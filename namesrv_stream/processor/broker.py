@@ -81,11 +81,11 @@ def register_in_steps(server: NameServer, call: Call) -> Generator[None, None, A
     )
     if outcome.refused:
         raise RequestRefused("register broker failed")
+    if outcome.group is group:
+        memory.settled[key] = Settled(group, digest, call.origin.holder)  # by the settings of now
     if is_long(body):
         yield  # what is accepted is applied to the group as it is then
-    if outcome.group is group:
-        memory.settled[key] = Settled(group, digest, call.origin.holder)
-    retained = group.registrations.get(key.live_key)
+    retained = server.table.group(key.broker_name).registrations.get(key.live_key)
     is_known = retained is not None and retained.registration_hash == digest and len(registration.topics) != 1
     if is_known and not _is_due(server, call, key):
         return _registered(server, call, header, outcome.group, (Accepted(heartbeat, registered),))
