@@ -13,8 +13,8 @@ from namesrv_stream.processor.register_body import (
     decode_data_version,
     decode_in_steps,
     is_long,
-    registration_hash,
 )
+from namesrv_stream.processor.registration_hash import registration_hash
 from namesrv_stream.processor.route_body import encode_data_version, encode_kv_table, encode_member_group
 from namesrv_stream.remoting.codes import ResponseCode
 from namesrv_stream.remoting.command import response_to

@@ -9,7 +9,7 @@ import pytest
 
 from namesrv_stream.processor.dispatch import process_in_steps
 from namesrv_stream.processor.name_server import Accepted, Answer, Call, Options
-from namesrv_stream.processor.register_body import registration_hash
+from namesrv_stream.processor.registration_hash import registration_hash
 from namesrv_stream.remoting import fastjson
 from namesrv_stream.remoting.codes import ONEWAY_FLAG, RequestCode, ResponseCode
 from namesrv_stream.remoting.command import RemotingCommand
