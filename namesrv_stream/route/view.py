@@ -30,10 +30,11 @@ from namesrv_stream.route.group import BrokerGroup, is_nothing
 from namesrv_stream.route.mass import CloseOfMany
 from namesrv_stream.route.overlay import Broadcasts, Overlay, Pending
 from namesrv_stream.route.partitioner import partition_of
-from namesrv_stream.route.reducer import GROUP_KINDS, apply, apply_to_group, apply_to_settings
+from namesrv_stream.route.reducer import GROUP_KINDS, apply, apply_to_group
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.route.view_namespaces import NamespaceLayers
-from namesrv_stream.route.view_rules import Settings, group_after, settings_after
+from namesrv_stream.route.view_rules import group_after
+from namesrv_stream.route.view_settings import SettingLayers
 
 __all__ = ["Pending", "RouteView"]
 
@@ -65,7 +66,7 @@ class RouteView:
         self.on_group_changed: Callable[[BrokerGroup, BrokerGroup], None] | None = None
         self._partitions = partitions
         self._groups: Overlay[str, BrokerGroup] = Overlay()
-        self._settings: Overlay[int, Settings] = Overlay()
+        self._settings = SettingLayers()
         self._namespaces = NamespaceLayers()
         self._broadcasts = Broadcasts()
         self._closes = CloseGuard(partitions, self.committed_group)
@@ -85,10 +86,9 @@ class RouteView:
         table.groups = {k: group for k, group in self._groups.beneath(shown.groups).items() if not is_nothing(group)}
         table.kv = dict(self._namespaces.committed(shown))
         table.servers, table.held = dict(shown.servers), dict(shown.held)
-        settings = self._settings.beneath({p: shown.settings_of(p) for p in range(self._partitions)})
-        for partition, values in settings.items():
-            if values:
-                table.replace_settings(partition, values)
+        for partition in range(self._partitions):
+            if settings := self._settings.committed(shown, partition):
+                table.replace_settings(partition, settings)
         return table
 
     def accept(self, event: AcceptedEvent, observed_ms: int = 0) -> list[Pending]:
@@ -167,11 +167,8 @@ class RouteView:
         self.next_offsets = dict(next_offsets)
         self._broadcasts.settle(self.next_offsets)
         self._closes.settle(self.next_offsets, table)
-        self._settings.settle(self.next_offsets)
+        self._settings.reload(table, self.next_offsets)
         self._groups.settle(self.next_offsets)
-        for partition in self._settings:
-            self._settings[partition].committed = table.settings_of(partition)
-            self._rebuild_settings(partition)
         for name in self._groups:
             self._groups[name].committed = table.group(name)
         for topic in {p.event.topic for p in self._broadcasts.tickets() if isinstance(p.event, TopicDeleted)}:
@@ -220,9 +217,7 @@ class RouteView:
                     self._show_group(group_after(group, [event], {}))
         else:
             for partition, pending in tickets.items():
-                settings = self.table.settings_of(partition)
-                self._settings.lay(partition, settings, [pending])
-                self.table.replace_settings(partition, settings_after(settings, [event]))
+                self._settings.lay(self.table, pending, partition)
 
     def _drop_close(self, pending: Pending, event: CloseOfMany) -> None:
         heir = self._closes.drop(pending, event)
@@ -237,9 +232,7 @@ class RouteView:
 
     def _drop_broadcast(self, pending: Pending) -> None:
         self._broadcasts.remove(pending)
-        for partition in self._settings:
-            if self._settings.remove(partition, pending):
-                self._rebuild_settings(partition)
+        self._settings.drop(self.table, pending)
         for name in self._groups:
             if self._groups.remove(name, pending):
                 self._rebuild_group(name)
@@ -298,18 +291,13 @@ class RouteView:
                 settings_of.setdefault(row.partition, []).append(row)
             elif not (row.kind == ChangeKind.KV and self._namespaces.take_over(row)):
                 direct.append(row)
-        stale = []
         for partition, rows in settings_of.items():
-            if partition in self._settings:
-                self._settings[partition].committed = apply_to_settings(self._settings[partition].committed, rows)
-                stale.append(partition)
-            else:
+            if not self._settings.take_over(partition, rows):
                 direct += rows
         apply(self.table, direct)
         self._broadcasts.settle(self.next_offsets)
         self._closes.settle(self.next_offsets, self.table)
-        for partition in dict.fromkeys([*stale, *self._settings.settle(self.next_offsets)]):
-            self._rebuild_settings(partition)
+        self._settings.settle(self.table, self.next_offsets)
         judged_anew = [name for name in self._groups if self._partition_of(name) in settings_of]
         for name in dict.fromkeys([*judged_anew, *self._groups.settle(self.next_offsets)]):
             self._rebuild_group(name)
@@ -328,14 +316,8 @@ class RouteView:
 
     def _rebuilt_group(self, name: str) -> BrokerGroup:
         layer = self._groups.take(name)
-        partition = self._partition_of(name)
-        is_changing = partition in self._settings
-        settings = self._settings[partition].committed if is_changing else self.table.settings_of(partition)
+        settings = self._settings.committed(self.table, self._partition_of(name))
         return group_after(layer.committed, layer.events, settings)
-
-    def _rebuild_settings(self, partition: int) -> None:
-        layer = self._settings.take(partition)
-        self.table.replace_settings(partition, settings_after(layer.committed, layer.events))
 
     def _partition_of(self, name: str) -> int:
         return partition_of(name, self._partitions)
