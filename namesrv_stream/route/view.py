@@ -13,10 +13,10 @@ the log may have a part before it and another behind.
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final
 
 from namesrv_stream.route.changes import ChangeKind, RouteChange
 from namesrv_stream.route.close_guard import CloseGuard
+from namesrv_stream.route.commit_rows import CommitRows
 from namesrv_stream.route.event_json import routing_key
 from namesrv_stream.route.events import (
     AcceptedEvent,
@@ -30,17 +30,13 @@ from namesrv_stream.route.group import BrokerGroup, is_nothing
 from namesrv_stream.route.mass import CloseOfMany
 from namesrv_stream.route.overlay import Broadcasts, Overlay, Pending
 from namesrv_stream.route.partitioner import partition_of
-from namesrv_stream.route.reducer import GROUP_KINDS, apply, apply_to_group
+from namesrv_stream.route.reducer import apply, apply_to_group
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.route.view_namespaces import NamespaceLayers
 from namesrv_stream.route.view_rules import group_after
 from namesrv_stream.route.view_settings import SettingLayers
 
 __all__ = ["Pending", "RouteView"]
-
-
-#: Rows that one step sorts by group: a few milliseconds.
-_ROWS_SORTED_A_STEP: Final = 20_000
 
 
 class RouteView:
@@ -54,11 +50,7 @@ class RouteView:
     """
 
     def __init__(
-        self,
-        table: RouteTable | None = None,
-        next_offsets: Mapping[int, int] | None = None,
-        *,
-        partitions: int = 1,
+        self, table: RouteTable | None = None, next_offsets: Mapping[int, int] | None = None, *, partitions: int = 1
     ) -> None:
         self.table = table or RouteTable()
         self.next_offsets = dict(next_offsets or {})
@@ -128,10 +120,9 @@ class RouteView:
     def drop(self, pending: Pending) -> None:
         """Forget an accepted event that will never be in the log."""
         event = pending.event
-        key = None if isinstance(event, CloseOfMany) else routing_key(event)
         if isinstance(event, CloseOfMany):
             self._drop_close(pending, event)
-        elif key is None:
+        elif (key := routing_key(event)) is None:
             self._drop_broadcast(pending)
         elif isinstance(event, KvPut | KvDeleted):
             self._namespaces.drop(self.table, pending, key)
@@ -198,10 +189,9 @@ class RouteView:
 
     def _lay(self, pending: Pending, name: str) -> None:
         group = self.table.group(name)
-        after = group_after(group, [pending.event], self.table.settings_of(self._partition_of(name)))
         self._enter(name)
         self._groups.lay(name, group, [pending])
-        self._show_group(after)
+        self._show_group(group_after(group, [pending.event], self.table.settings_of(self._partition_of(name))))
 
     def _take_in_broadcast(self, event: AcceptedEvent, tickets: Mapping[int, Pending]) -> None:
         """Apply an event in the partitions for which it has a ticket."""
@@ -247,28 +237,21 @@ class RouteView:
     def _commit_steps(
         self, changes: Iterable[RouteChange], next_offsets: Mapping[int, int], rows_a_step: int
     ) -> Iterator[None]:
-        rows_of_name: dict[str, list[RouteChange]] = {}
-        others: list[RouteChange] = []
-        for number, row in enumerate(changes, 1):
-            if row.kind in GROUP_KINDS:
-                rows_of_name.setdefault(row.broker_name or "", []).append(row)
-            else:
-                others.append(row)
-            if number % _ROWS_SORTED_A_STEP == 0:
-                yield
+        rows = CommitRows()
+        yield from rows.sort(changes)
         reached = {**self.next_offsets, **next_offsets}
         count = 0
-        for name, rows in rows_of_name.items():
+        for name, of_group in rows.of_group.items():
             group = self.committed_group(name)
-            for begin in range(0, len(rows), rows_a_step):
-                part = rows[begin : begin + rows_a_step]
+            for begin in range(0, len(of_group), rows_a_step):
+                part = of_group[begin : begin + rows_a_step]
                 group = apply_to_group(group, part)
                 count += len(part)
                 if count >= rows_a_step:
                     yield
                     count = 0
             self._commit_group(group, reached)
-        self._commit_others(others, next_offsets)
+        self._commit_others(rows, next_offsets)
 
     def _commit_group(self, group: BrokerGroup, next_offsets: Mapping[int, int]) -> None:
         """Show a group as the rows below these offsets have it, with what is pending behind them."""
@@ -281,24 +264,18 @@ class RouteView:
         self._groups.settle_key(name, next_offsets)
         self._rebuild_group(name)
 
-    def _commit_others(self, changes: Iterable[RouteChange], next_offsets: Mapping[int, int]) -> None:
+    def _commit_others(self, rows: CommitRows, next_offsets: Mapping[int, int]) -> None:
         """Take over the rows of no group, and forget the events that the commit includes."""
         self.next_offsets.update(next_offsets)
-        direct: list[RouteChange] = []
-        settings_of: dict[int, list[RouteChange]] = {}
-        for row in changes:
-            if row.kind == ChangeKind.SETTING:
-                settings_of.setdefault(row.partition, []).append(row)
-            elif not (row.kind == ChangeKind.KV and self._namespaces.take_over(row)):
-                direct.append(row)
-        for partition, rows in settings_of.items():
-            if not self._settings.take_over(partition, rows):
-                direct += rows
+        direct = [row for row in rows.others if not (row.kind == ChangeKind.KV and self._namespaces.take_over(row))]
+        for partition, of_partition in rows.of_settings.items():
+            if not self._settings.take_over(partition, of_partition):
+                direct += of_partition
         apply(self.table, direct)
         self._broadcasts.settle(self.next_offsets)
         self._closes.settle(self.next_offsets, self.table)
         self._settings.settle(self.table, self.next_offsets)
-        judged_anew = [name for name in self._groups if self._partition_of(name) in settings_of]
+        judged_anew = [name for name in self._groups if self._partition_of(name) in rows.of_settings]
         for name in dict.fromkeys([*judged_anew, *self._groups.settle(self.next_offsets)]):
             self._rebuild_group(name)
         self._namespaces.settle(self.table, self.next_offsets)
