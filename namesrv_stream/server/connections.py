@@ -99,7 +99,8 @@ class Connections:
         """Close what does not move, by observed time: a server that stood still closes nobody for it."""
         self.close_idle(observed_ms)
         for connection in list(self.unfinished.older_than(observed_ms - self._limits.frame_timeout_ms)):
-            self._abort(connection, _LATE, "late")
+            if not connection.is_waiting:
+                self._abort(connection, _LATE, "late")
         for connection, since_ms in list(self._stalled.items()):
             if observed_ms - since_ms > self._limits.slow_reader_ms:
                 self._abort(connection, _NOT_READING, "slow_reader")
@@ -108,7 +109,7 @@ class Connections:
     def close_idle(self, observed_ms: int) -> None:
         """Close those without traffic for the idle timeout."""
         for connection in list(self._open.values()):
-            if observed_ms - connection.active_ms > self._limits.idle_timeout_ms:
+            if not connection.is_waiting and observed_ms - connection.active_ms > self._limits.idle_timeout_ms:
                 self.refused["idle"] += 1
                 connection.abort(IDLE)  # whoever has not read its answers by now leaves them
 
