@@ -25,7 +25,7 @@ from namesrv_stream.route.events import (
 )
 from namesrv_stream.route.model import QueueData, Registration
 from namesrv_stream.route.partitioner import partition_of
-from tests.support.builders import CLUSTER, Log, a_proof, a_registration, heartbeats_with, over
+from tests.support.builders import CLUSTER, Log, a_mapping, a_proof, a_registration, heartbeats_with, over
 
 _SERVER_IDS: Final = ("s1", "s1", "s1", "s2", "s3")
 #: A server has a new epoch after so many records.
@@ -102,12 +102,14 @@ def _server_of(log: Log, server_id: str) -> Origin:
 
 
 def _registration(random: Random, names: list[str]) -> Registration:
-    number = random.randint(0, 2)
+    number, name = random.randint(0, 2), random.choice(names)
     hash_ = f"h{random.randint(1, 3)}"
+    static = {"t1": a_mapping("t1", name, epoch=random.randint(1, 3))} if random.random() < 0.3 else None
     return a_registration(
         f"10.0.0.{number}:10911",
         broker_id=number,
-        broker_name=random.choice(names),
+        broker_name=name,
+        topic_mappings=static,
         topics={topic: random.choice(_QUEUES) for topic in random.sample(_TOPICS, random.randint(2, 4))},
         timeout_ms=random.choice((3_000, 5_000, None)),
         registration_hash=hash_,
