@@ -17,7 +17,6 @@ from typing import Final, cast
 
 from namesrv_stream.clock import Clock
 from namesrv_stream.errors import NamesrvStreamError, RemotingError, RequestError, SystemBusy
-from namesrv_stream.logs import safe
 from namesrv_stream.processor.dispatch import process_in_steps
 from namesrv_stream.processor.name_server import Accepted, Answer, Call, NameServer, Peer
 from namesrv_stream.processor.prepared import PreparedAnswers
@@ -283,11 +282,8 @@ class RemotingConnection(asyncio.Protocol):
     def _break(self, error: RemotingError) -> None:
         if not self._is_broken:  # a second error of the same peer: the first one is told
             self._is_broken = True
-            self._owner.broken()
+            self._owner.broken(self, error)
             self._tls.broken(error)
-            logger.warning(
-                "connection closed, its peer broke the protocol peer=%s reason=%s", self.peer, safe(str(error))
-            )
 
     def _answering(self, frame: bytes, began_ns: int) -> Generator[None, None, bytes | None]:
         request = decode_frame(frame)
@@ -301,7 +297,7 @@ class RemotingConnection(asyncio.Protocol):
                 return None  # later, or the peer went meanwhile
         except Exception:
             # A fault of ours is no reason to close, which would count as the death of the peer's brokers.
-            logger.exception("request failed unexpectedly peer=%s code=%d", self.peer, request.code)
+            self._owner.failed(self, request.code)
             response = response_to(request, ResponseCode.SYSTEM_ERROR, "the request failed unexpectedly")
         self._prepared.keep(frame, request, response)  # unless it is oneway
         encoded = None if request.is_oneway else _encoded(request, response)

@@ -34,6 +34,7 @@ from namesrv_stream.server.log_tail import read_log_tail
 from namesrv_stream.server.min_broker_notifier import MinBrokerNotifier
 from namesrv_stream.server.outbox import GatewayLimits
 from namesrv_stream.server.past_routes import PastRoutes
+from namesrv_stream.server.peer_log import PeerLog
 from namesrv_stream.server.process import prepare_process
 from namesrv_stream.server.publisher import KafkaPublisher
 from namesrv_stream.server.request_figures import RequestFigures
@@ -72,7 +73,8 @@ class _Server:
         self._settings = settings
         self._clock = SystemClock()
         self._identity = identity_file.begin_epoch(settings.server.server_id, self._clock.now_ms())
-        self._connections = Connections(settings.remoting)
+        self._peer_log = PeerLog()
+        self._connections = Connections(settings.remoting, self._peer_log)
         self._tls = ServerTls(settings.tls, self._clock)
         self._requests = RequestFigures()
         self._access = _access(settings)
@@ -128,6 +130,7 @@ class _Server:
             tls=self._tls if settings.http.tls else None,
             clock=self._clock,
             settings=settings,
+            peer_log=self._peer_log,
         )
         connect = self._connect(name_server, prepared, gateway)
         remoting = await loop.create_server(connect, sock=listener, backlog=BACKLOG)
@@ -171,6 +174,7 @@ class _Server:
             await gateway.stop(self._settings.server.stop_timeout_ms / 1000)
             http.stop()
             await serving
+            self._peer_log.end()
 
     def _name_server(self, view: RouteView, listener: socket.socket) -> NameServer:
         settings = self._settings
@@ -236,7 +240,7 @@ class _Server:
             settings.liveness.max_gap_ms,
             settings.server.change_timeout_ms,
         )
-        return Gateway(served, self._identity, settings.kafka.partitions, limits, self._clock)
+        return Gateway(served, self._identity, settings.kafka.partitions, limits, self._clock, self._peer_log)
 
     async def _talk(self, gateway: Gateway, loop: asyncio.AbstractEventLoop, has_kafka: bool) -> None:
         while not has_kafka:
@@ -251,6 +255,7 @@ class _Server:
         while True:
             gateway.beat()
             self._connections.beat(gateway.observed_ms)
+            self._peer_log.beat(gateway.observed_ms)
             began_ms = self._clock.monotonic_ms()
             await asyncio.sleep(interval_ms / 1000)
             figures.beat_came_late(max(0, self._clock.monotonic_ms() - began_ms - interval_ms))
