@@ -16,7 +16,7 @@ from time import perf_counter_ns
 from typing import Final, cast
 
 from namesrv_stream.clock import Clock
-from namesrv_stream.errors import NamesrvStreamError, RemotingError, RequestError, SystemBusy
+from namesrv_stream.errors import NamesrvStreamError, RemotingError, RequestError, SystemBusy, TlsBroken
 from namesrv_stream.processor.dispatch import process_in_steps
 from namesrv_stream.processor.name_server import Accepted, Answer, Call, NameServer, Peer
 from namesrv_stream.processor.prepared import PreparedAnswers
@@ -216,11 +216,15 @@ class RemotingConnection(asyncio.Protocol):
         """The frames that TLS records hold."""
         assert self._records is not None
         was_established = self._records.is_established
-        frames = self._buffer.feed(self._records.received(data))
-        self._held_below = self._records.held_bytes
-        if self._records.is_established and not was_established:
-            self._tls.established()
-        return frames
+        try:
+            return self._buffer.feed(self._records.received(data))
+        except TlsBroken as error:
+            self._waiting.extend(self._buffer.feed(error.sound))
+            raise
+        finally:
+            self._held_below = self._records.held_bytes
+            if self._records.is_established and not was_established:
+                self._tls.established()
 
     def _work(self) -> None:
         """Answer what waits, as far as the peer reads."""
