@@ -6,6 +6,7 @@ import logging
 import signal
 import socket
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from typing import Any, Final
 
 import uvloop
@@ -41,7 +42,7 @@ from namesrv_stream.server.request_figures import RequestFigures
 from namesrv_stream.server.served_state import ServedState
 from namesrv_stream.server.served_view import ServedView
 from namesrv_stream.server.server_figures import ServerFigures
-from namesrv_stream.server.tls import ServerTls
+from namesrv_stream.server.tls import ServerTls, calls_context
 from namesrv_stream.server.turns import Turns
 from namesrv_stream.settings import Settings, read_accounts, rocketmq_config
 from namesrv_stream.snapshot import load_snapshot
@@ -76,6 +77,8 @@ class _Server:
         self._peer_log = PeerLog()
         self._connections = Connections(settings.remoting, self._peer_log)
         self._tls = ServerTls(settings.tls, self._clock)
+        if settings.tls.is_for_calls:
+            calls_context(settings.tls)  # tells of files that cannot be used before anything else happens
         self._requests = RequestFigures()
         self._access = _access(settings)
 
@@ -96,7 +99,9 @@ class _Server:
         listener = bind(settings.remoting.listen_host, settings.remoting.listen_port, "remoting.listen_port")
         name_server = self._name_server(view, listener)
         notifier = MinBrokerNotifier(
-            lambda: name_server.options.notify_min_broker_id_changed, own_port=listener.getsockname()[1]
+            lambda: name_server.options.notify_min_broker_id_changed,
+            own_port=listener.getsockname()[1],
+            tls=partial(calls_context, settings.tls) if settings.tls.is_for_calls else None,
         )
         prepared = PreparedAnswers(name_server)
         gateway = self._gateway(name_server, prepared, notifier)
