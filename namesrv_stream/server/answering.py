@@ -4,7 +4,6 @@ No answer is ever given to a oneway request. The answer to an operator's change 
 others may overtake it.
 """
 
-import logging
 from collections.abc import Callable, Generator
 from time import perf_counter_ns
 
@@ -23,15 +22,12 @@ from namesrv_stream.route.fold_state import LeaseKey
 from namesrv_stream.server.gateway import Gateway
 from namesrv_stream.server.request_figures import RequestFigures
 
-logger = logging.getLogger(__name__)
-
 
 class Answering:
     """Answers the requests of one connection.
 
     Attributes:
         caller: Who sends them, for the processors.
-        peer: The same, for people.
         registered: The brokers that registered over the connection.
         changes: How many of an operator's changes wait for the log.
 
@@ -44,6 +40,7 @@ class Answering:
         origin: Of the connection.
         max_changes: More that wait for the log are refused.
         on_settled: Given the answer, if there is any, to a change that waited.
+        on_fault: Given the code of a request that failed by a fault of ours, while that is being handled.
     """
 
     def __init__(
@@ -56,9 +53,9 @@ class Answering:
         origin: Origin,
         max_changes: int,
         on_settled: Callable[[bytes | None], None],
+        on_fault: Callable[[int], None],
     ) -> None:
         self.caller = Peer("", False)
-        self.peer = "?"
         self.registered: dict[LeaseKey, None] = {}
         self.changes = 0
         self._server = server
@@ -69,6 +66,7 @@ class Answering:
         self._origin = origin
         self._max_changes = max_changes
         self._on_settled = on_settled
+        self._on_fault = on_fault
 
     def at_once(self, frame: bytes, began_ns: int) -> bytes | None:
         """The answer to a request; None for none, or none yet.
@@ -98,7 +96,7 @@ class Answering:
                 return None  # later
         except Exception:
             # A fault of ours is no reason to close, which would count as the death of the peer's brokers.
-            logger.exception("request failed unexpectedly peer=%s code=%d", self.peer, request.code)
+            self._on_fault(request.code)
             response = response_to(request, ResponseCode.SYSTEM_ERROR, "the request failed unexpectedly")
         self._prepared.keep(frame, request, response)  # unless it is oneway
         return self._told(request, response, began_ns)

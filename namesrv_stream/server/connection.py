@@ -17,7 +17,6 @@ from typing import Final, cast
 
 from namesrv_stream.clock import Clock
 from namesrv_stream.errors import RemotingError
-from namesrv_stream.logs import safe
 from namesrv_stream.processor.name_server import NameServer, Peer
 from namesrv_stream.processor.prepared import PreparedAnswers
 from namesrv_stream.route.events import Origin
@@ -78,7 +77,9 @@ class RemotingConnection(asyncio.Protocol):
         self._turns = turns
         self._origin = origin._replace(connection_id=connection_id)
         self._answering = Answering(
-            *(server, prepared, gateway, clock, figures, self._origin), limits.max_requests_in_flight, self._settled
+            *(server, prepared, gateway, clock, figures, self._origin, limits.max_requests_in_flight),
+            on_settled=self._settled,
+            on_fault=lambda code: owner.failed(self, code),
         )
         self._tls = tls
         self._incoming: Incoming | None = None  # both are there while there is a connection
@@ -199,7 +200,7 @@ class RemotingConnection(asyncio.Protocol):
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def _know(self, caller: Peer, name: str) -> None:
-        self.peer = self._answering.peer = name
+        self.peer = name
         self._answering.caller = caller
 
     def _work(self, *, has_answered: bool = False) -> None:
@@ -273,11 +274,8 @@ class RemotingConnection(asyncio.Protocol):
     def _break(self, error: RemotingError) -> None:
         if not self._is_broken:  # a second error of the same peer: the first one is told
             self._is_broken = True
-            self._owner.broken()
+            self._owner.broken(self, error)
             self._tls.broken(error)
-            logger.warning(
-                "connection closed, its peer broke the protocol peer=%s reason=%s", self.peer, safe(str(error))
-            )
 
     def _settled(self, answer: bytes | None) -> None:
         """An operator's change is in the log, or will not be."""

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
+from namesrv_stream.errors import TlsBroken
 from namesrv_stream.remoting.frame import FrameBuffer
 from namesrv_stream.server.opening import Opening
 from namesrv_stream.server.tls import ServerTls, TlsTransport
@@ -32,6 +33,7 @@ class Incoming:
         self._opening = Opening()
         self._buffer = FrameBuffer(max_frame_bytes)
         self._records: TlsTransport | None = None
+        self._sound: list[bytes] = []
 
     @property
     def proxied_for(self) -> str:
@@ -47,7 +49,7 @@ class Incoming:
     @property
     def frames_before_error(self) -> list[bytes]:
         """The sound frames before that by which ``feed`` failed."""
-        return self._buffer.frames_before_error
+        return self._sound or self._buffer.frames_before_error
 
     def _feed_first(self, data: bytes) -> list[bytes]:
         """As long as the connection has not got beyond its first bytes."""
@@ -63,9 +65,14 @@ class Incoming:
         return self.feed(data)
 
     def _feed_records(self, data: bytes) -> list[bytes]:
+        """The frames that TLS records hold."""
         assert self._records is not None
         was_established = self._records.is_established
-        frames = self._buffer.feed(self._records.received(data))
-        if self._records.is_established and not was_established:
-            self._tls.established()
-        return frames
+        try:
+            return self._buffer.feed(self._records.received(data))
+        except TlsBroken as error:
+            self._sound = self._buffer.feed(error.sound)
+            raise
+        finally:
+            if self._records.is_established and not was_established:
+                self._tls.established()

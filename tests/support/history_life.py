@@ -30,6 +30,8 @@ from tests.support.builders import CLUSTER, Log, a_mapping, a_proof, a_registrat
 _SERVER_IDS: Final = ("s1", "s1", "s1", "s2", "s3")
 #: A server has a new epoch after so many records.
 _EPOCH_RECORDS: Final = 150
+#: At most, of a scene.
+_SCENE_RECORDS: Final = 40
 _TOPICS: Final = ("t1", "t2", "t3", "t4", "t5")
 #: No broker registers it: it comes and goes by itself.
 RARE_TOPIC: Final = "rare"
@@ -51,7 +53,7 @@ def names_of(partition: int, partitions: int, wanted: int, prefix: str = "broker
 
 
 def live_on(log: Log, random: Random, records: int) -> None:
-    """Let at least so many records be added to the log of a partition."""
+    """Let so many records be added to the log of a partition."""
     names = names_of(log.state.partition, log.state.partitions, 2)
     until = len(log.records) + records
     while len(log.records) < until:
@@ -60,9 +62,10 @@ def live_on(log: Log, random: Random, records: int) -> None:
             log.now_ms -= 700  # another broker of Kafka leads the partition, by its own clock
         if random.random() < 0.01:
             log.now_ms += random.choice((90_000, 3_600_000))
-        if random.random() < 0.02:
+        if random.random() < 0.02 and len(log.records) + _SCENE_RECORDS < until:
             random.choice(_SCENES)(log, random, names)
         _add(log, random, names)
+    assert len(log.records) == until
 
 
 def _add(log: Log, random: Random, names: list[str]) -> None:
