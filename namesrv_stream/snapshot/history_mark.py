@@ -13,6 +13,7 @@ import orjson
 from namesrv_stream.errors import TableSchemaMismatch
 
 _NAME = "history"
+_USER_METADATA = "userMetadata"
 #: Of reading a log that is cleaned up meanwhile; it is once a day.
 _ATTEMPTS = 5
 
@@ -46,6 +47,11 @@ def encode_mark(mark: HistoryMark) -> str:
         "at_ms": {str(p): at_ms for p, at_ms in sorted(mark.at_ms.items())},
     }
     return orjson.dumps({_NAME: fields}).decode()
+
+
+def commit_metadata(mark: HistoryMark) -> dict[str, str]:
+    """What a commit says that carries the mark, as delta-rs takes it."""
+    return {_USER_METADATA: encode_mark(mark)}
 
 
 def decode_mark(text: str | None) -> HistoryMark | None:
@@ -86,7 +92,7 @@ def _mark_of_log(table: Path) -> HistoryMark | None:
     for commit in _commits(table):
         try:
             for action in map(orjson.loads, commit.read_bytes().splitlines()):
-                mark = decode_mark(action.get("commitInfo", {}).get("userMetadata"))
+                mark = decode_mark(action.get("commitInfo", {}).get(_USER_METADATA))
                 if mark is not None:
                     return mark
                 has_rows |= "add" in action

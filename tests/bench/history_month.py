@@ -24,7 +24,7 @@ from deltalake import CommitProperties, WriterProperties, write_deltalake
 from pyspark.sql import SparkSession
 
 from namesrv_stream.settings import Flag, Settings, load_settings, to_toml
-from namesrv_stream.snapshot.history_mark import encode_mark, read_mark
+from namesrv_stream.snapshot.history_mark import commit_metadata, read_mark
 from namesrv_stream.streaming.history.history_run import HistoryRun
 from namesrv_stream.streaming.history.session import build_history_session
 from namesrv_stream.streaming.history.upkeep import Upkeep
@@ -148,7 +148,7 @@ class Month:
                     mode="append",
                     partition_by=[DAY_COLUMNS[name]],
                     writer_properties=WriterProperties(compression="ZSTD"),
-                    commit_properties=CommitProperties(custom_metadata={"userMetadata": encode_mark(mark)}),
+                    commit_properties=CommitProperties(custom_metadata=commit_metadata(mark)),
                 )
 
     def _last_hours(self, begin_ms: int) -> None:

@@ -13,7 +13,7 @@ from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.snapshot.history_mark import read_mark
 from namesrv_stream.streaming.compaction import clean_up
-from namesrv_stream.streaming.history.history_tables import ensure_history_tables, sql_name
+from namesrv_stream.streaming.history.history_tables import ensure_history_tables
 from namesrv_stream.streaming.history.upkeep import Upkeep
 from namesrv_stream.tables import (
     BROKER_EVENTS,
@@ -27,6 +27,7 @@ from namesrv_stream.tables import (
 )
 from tests.support.builders import RW, a_registration
 from tests.support.history import TOPIC_ID, HistoryRig
+from tests.support.spark import sql_name
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("history_spark")]
 

@@ -22,7 +22,7 @@ from deltalake import CommitProperties, DeltaTable, WriterProperties
 
 from namesrv_stream.run_files import read_run_file, write_run_file
 from namesrv_stream.settings import Settings
-from namesrv_stream.snapshot.history_mark import HistoryMark, encode_mark, read_mark
+from namesrv_stream.snapshot.history_mark import HistoryMark, commit_metadata, read_mark
 from namesrv_stream.tables import (
     BROKER_EVENTS,
     BROKER_SESSIONS,
@@ -127,8 +127,7 @@ class Upkeep:
 
 def _reaching_as_before(path: Path) -> CommitProperties:
     """Of a commit after which a table reaches as far as it did."""
-    mark = read_mark(path) or HistoryMark()
-    return CommitProperties(custom_metadata={"userMetadata": encode_mark(mark)})
+    return CommitProperties(custom_metadata=commit_metadata(read_mark(path) or HistoryMark()))
 
 
 def expired_condition(table: str, before_ms: int) -> str:
