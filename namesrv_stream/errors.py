@@ -94,11 +94,13 @@ class TlsBroken(RemotingError):
 
     Attributes:
         is_handshake: Whether it was the handshake.
+        sound: What the records before it held that came with it.
     """
 
-    def __init__(self, reason: str, *, is_handshake: bool) -> None:
+    def __init__(self, reason: str, *, is_handshake: bool, sound: bytes = b"") -> None:
         super().__init__(f"TLS {'handshake failed' if is_handshake else 'record is broken'}: {reason}")
         self.is_handshake = is_handshake
+        self.sound = sound
 
 
 class BodyDecodeError(RemotingError):

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from namesrv_stream.errors import PrerequisiteMissing
 
@@ -78,3 +78,41 @@ def require_jars(folder: Path, needed: str, key: str, pom: str) -> None:
     """
     if not any(folder.glob(needed)):
         raise PrerequisiteMissing(f"no {needed} in {folder}", _JARS_REMEDY.format(key=key, pom=pom))
+
+
+class Jars(NamedTuple):
+    """The jars of one of the pom files.
+
+    Attributes:
+        name: For people.
+        folder: Where they should be.
+        needed: Globs of those that must be among them.
+        key: Setting that names the folder.
+        pom: The pom file that lists them, relative to the checkout.
+    """
+
+    name: str
+    folder: Path
+    needed: tuple[str, ...]
+    key: str
+    pom: str
+
+    def require(self) -> None:
+        """Check that they are there.
+
+        Raises:
+            PrerequisiteMissing: One is not.
+        """
+        for needed in self.needed:
+            require_jars(self.folder, needed, self.key, self.pom)
+
+
+def spark_jars(folder: Path) -> Jars:
+    """Those of the job and the history."""
+    needed = ("spark-sql-kafka-*.jar", "delta-spark_*.jar")
+    return Jars("Spark's jars", folder, needed, "jars.spark_dir", "conf/jars/pom.xml")
+
+
+def kafka_jars(folder: Path) -> Jars:
+    """Those of the embedded Kafka."""
+    return Jars("Kafka's jars", folder, ("kafka_2.13-*.jar",), "jars.kafka_dir", "conf/kafka/pom.xml")

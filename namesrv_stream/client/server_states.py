@@ -5,10 +5,13 @@ Not over remoting: RocketMQ has no such request, and a code of our own could one
 
 import asyncio
 import http.client
+import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from http import HTTPStatus
 from typing import Any, Final, TypeVar
 from urllib.parse import urlencode, urlsplit
 
@@ -28,8 +31,23 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
-# No proxy: name servers are next door.
-_OPENER: Final = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirect())
+def _opener(context: ssl.SSLContext) -> urllib.request.OpenerDirector:
+    # No proxy: name servers are next door.
+    https = urllib.request.HTTPSHandler(context=context)
+    return urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirect(), https)
+
+
+@cache
+def _checking() -> urllib.request.OpenerDirector:
+    return _opener(ssl.create_default_context())
+
+
+@cache
+def _trusting() -> urllib.request.OpenerDirector:
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return _opener(context)
+
 
 _Answer = TypeVar("_Answer")
 
@@ -60,6 +78,19 @@ class BadAnswer(NamesrvStreamError):
         self.url = url
         self.reason = f"answers {path} with {reason}: is it a server of this version?"
         super().__init__(f"{url} {self.reason}")
+
+
+@dataclass(frozen=True, slots=True)
+class HttpAnswer:
+    """An answer as it came.
+
+    Attributes:
+        date: What the server's clock said; None where it does not say.
+    """
+
+    status: int
+    body: bytes
+    date: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,25 +186,48 @@ def ask(
         ServerUnreachable: No answer.
         BadAnswer: Not one of our servers, an older one, or too long an answer.
     """
-    body = _get(url, path, timeout_s, most_bytes)
+    found = fetch(url, path, timeout_s=timeout_s, most_bytes=most_bytes)
+    if found.status != HTTPStatus.OK:
+        raise BadAnswer(url, path, str(found.status))
     try:
-        return TypeAdapter(answer).validate_json(body)
+        return TypeAdapter(answer).validate_json(found.body)
     except ValidationError:
         raise BadAnswer(url, path, "something else than expected") from None
 
 
-def _get(url: str, path: str, timeout_s: float, most_bytes: int) -> bytes:
+def fetch(
+    url: str,
+    path: str,
+    *,
+    timeout_s: float = _TIMEOUT_S,
+    most_bytes: int = _MOST_BYTES,
+    is_certificate_checked: bool = True,
+) -> HttpAnswer:
+    """What a server answers at ``path``, of whatever status; blocks.
+
+    Args:
+        url: ``http://host:port`` or ``https://host:port``.
+        path: With its query.
+        timeout_s: Seconds to wait for its parts.
+        most_bytes: Of the body.
+        is_certificate_checked: Whether the server's must be one that this machine trusts, for that host.
+
+    Raises:
+        ServerUnreachable: No answer.
+        BadAnswer: No HTTP, or too long an answer.
+    """
+    opener = _checking() if is_certificate_checked else _trusting()
     try:
-        with _OPENER.open(url + path, timeout=timeout_s) as answer:
-            body = bytes(answer.read(most_bytes + 1))
+        with opener.open(url + path, timeout=timeout_s) as answer:
+            found = HttpAnswer(answer.status, bytes(answer.read(most_bytes + 1)), answer.headers.get("Date"))
     except urllib.error.HTTPError as error:
         with error:
-            raise BadAnswer(url, path, str(error.code)) from None
+            found = HttpAnswer(error.code, bytes(error.read(most_bytes + 1)), error.headers.get("Date"))
     except OSError as error:
         reason = getattr(error, "reason", None) or error.strerror or error
         raise ServerUnreachable(url, str(reason)) from None
     except http.client.HTTPException as error:
         raise BadAnswer(url, path, f"no HTTP ({type(error).__name__})") from None
-    if len(body) > most_bytes:
+    if len(found.body) > most_bytes:
         raise BadAnswer(url, path, f"more than {most_bytes} bytes")
-    return body
+    return found

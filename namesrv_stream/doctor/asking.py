@@ -1,17 +1,15 @@
 """Asks a server whether it is ready, and what time it has."""
 
-import http.client
-import ssl
 import time
-import urllib.error
-import urllib.request
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Final
 
+from namesrv_stream.client.server_states import BadAnswer, ServerUnreachable, fetch
 from namesrv_stream.clock import SystemClock
 
 _TIMEOUT_S: Final = 5.0
+_MOST_BYTES: Final = 1 << 20
 _SECOND_MS: Final = 1_000
 
 
@@ -20,7 +18,7 @@ class Asked:
     """What came of it.
 
     Attributes:
-        body: The answer's.
+        body: The answer's, whatever its status: a server that is not ready says so with 503.
         ahead_ms: How far the server's clock is ahead of ours, less what the question took; None where it is not said.
         reason: Why there is no answer; "" where there is one.
     """
@@ -37,23 +35,18 @@ def ask(url: str, *, is_certificate_checked: bool = True) -> Asked:
         url: ``http://host:port`` or ``https://host:port``.
         is_certificate_checked: Whether the server's must be one that this machine trusts, for that host.
     """
-    context = ssl.create_default_context()
-    if not is_certificate_checked:
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    # Not by a proxy of the environment: servers are near.
-    https = urllib.request.HTTPSHandler(context=context)
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), https)
     began = time.monotonic()
     try:
-        with opener.open(url + "/readyz", timeout=_TIMEOUT_S) as answer:
-            body, date = answer.read(), answer.headers.get("Date")
-    except urllib.error.HTTPError as refused:
-        with refused:  # a server that is not ready says so with 503
-            body, date = refused.read(), refused.headers.get("Date")
-    except (OSError, http.client.HTTPException) as error:
-        reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or error
-        return Asked(reason=f"does not answer: {reason}")
-    return Asked(body, _ahead_ms(date, round((time.monotonic() - began) * 1000)))
+        answer = fetch(
+            url,
+            "/readyz",
+            timeout_s=_TIMEOUT_S,
+            most_bytes=_MOST_BYTES,
+            is_certificate_checked=is_certificate_checked,
+        )
+    except (ServerUnreachable, BadAnswer) as error:
+        return Asked(reason=error.reason)
+    return Asked(answer.body, _ahead_ms(answer.date, round((time.monotonic() - began) * 1000)))
 
 
 def _ahead_ms(date: str | None, took_ms: int) -> int | None:

@@ -10,7 +10,7 @@ from typing import Final
 
 from namesrv_stream.doctor.finding import Finding, fault, fine, note, warning
 from namesrv_stream.errors import PrerequisiteMissing
-from namesrv_stream.prerequisites import find_java, require_jars
+from namesrv_stream.prerequisites import find_java, kafka_jars, spark_jars
 from namesrv_stream.settings import Settings
 
 _MIB: Final = 1 << 20
@@ -25,6 +25,7 @@ _NO_DISK_BYTES: Final = 512 * _MIB
 _OTHER_FILES: Final = 512
 #: ``adjtimex`` returns this where the kernel believes the clock to be wrong (TIME_ERROR of sys/timex.h).
 _TIME_ERROR: Final = 5
+_TABLES: Final = "data.tables"
 _TIMEX_BYTES: Final = 512  # struct timex has 208 on 64 bits
 
 
@@ -34,19 +35,15 @@ def java_and_jars(settings: Settings) -> Iterator[Finding]:
         yield fine("Java", str(find_java()))
     except PrerequisiteMissing as missing:
         yield fault("Java", missing.name, missing.remedy)
-    jars = settings.jars
-    wanted = [
-        ("Spark's jars", jars.spark_dir, ("spark-sql-kafka-*.jar", "delta-spark_*.jar"), "jars.spark_dir", "jars"),
-        ("Kafka's jars", jars.kafka_dir, ("kafka_2.13-*.jar",), "jars.kafka_dir", "kafka"),
-    ]
-    for area, folder, names, key, pom in wanted if settings.is_kafka_embedded else wanted[:1]:
+    wanted = [spark_jars(settings.jars.spark_dir)]
+    wanted += [kafka_jars(settings.jars.kafka_dir)] if settings.is_kafka_embedded else []
+    for jars in wanted:
         try:
-            for name in names:
-                require_jars(folder, name, key, f"conf/{pom}/pom.xml")
+            jars.require()
         except PrerequisiteMissing as missing:
-            yield fault(area, missing.name, missing.remedy)
+            yield fault(jars.name, missing.name, missing.remedy)
         else:
-            yield fine(area, str(folder))
+            yield fine(jars.name, str(jars.folder))
 
 
 def memory(settings: Settings, limit_bytes: int | None) -> Finding:
@@ -98,10 +95,17 @@ def open_files(settings: Settings) -> Finding:
 
 
 def disk(settings: Settings) -> Iterator[Finding]:
-    """Whether the directories can be written, and how much room there is."""
+    """Whether the directories can be written, and how much room there is.
+
+    Tables elsewhere may be read only: a server only reads them, on a machine of its own perhaps.
+    """
     for key, folder in _folders(settings).items():
         there = _nearest(folder)
         if not os.access(there, os.W_OK | os.X_OK):
+            if key == _TABLES and there == folder.absolute() and os.access(there, os.R_OK | os.X_OK):
+                text = f"{key} = {folder}: can be read, not written: enough for a server, not for job and history"
+                yield note("disk", text, f"where those run: chown it, or set {key}")
+                continue
             yield fault("disk", f"{key} = {folder}: {there} cannot be written", f"chown it, or set {key}")
             continue
         free = shutil.disk_usage(there).free
@@ -118,7 +122,7 @@ def _folders(settings: Settings) -> dict[str, Path]:
     data = settings.data
     folders, tables = {"data.dir": data.dir}, data.tables_location
     if data.tables and isinstance(tables, Path):
-        folders["data.tables"] = tables
+        folders[_TABLES] = tables
     return folders
 
 

@@ -9,10 +9,12 @@ from namesrv_stream.history.instants import instant
 from namesrv_stream.history.reasons import Reason, position, reason_of
 from namesrv_stream.history.route_history import RouteHistory
 from namesrv_stream.processor.route_answers import RouteAnswers
+from namesrv_stream.processor.route_body import encode_topic_route
 from namesrv_stream.remoting.headers import ORDER_TOPIC_CONFIG
 from namesrv_stream.route import reducer
 from namesrv_stream.route.changes import ChangeKind, RouteChange
 from namesrv_stream.route.table import RouteTable
+from namesrv_stream.route.topic_route import TopicRoute
 from namesrv_stream.route.view import RouteView
 
 
@@ -35,14 +37,17 @@ class PastRoute:
 
     Attributes:
         at_ms: The instant, epoch milliseconds.
-        body: TopicRouteData as JSON, as the HTTP port and new clients get it.
         last_change: The newest change of it that had been by then.
     """
 
     topic: str
     at_ms: int
-    body: bytes
+    route: TopicRoute
     last_change: Reason
+
+    def body(self) -> bytes:
+        """TopicRouteData as JSON, as the HTTP port and new clients get it."""
+        return encode_topic_route(self.route, strict=True)
 
 
 def route_as_of(history: RouteHistory, topic: str, at_ms: int, options: RouteOptions | None = None) -> PastRoute:
@@ -64,19 +69,22 @@ def route_as_of(history: RouteHistory, topic: str, at_ms: int, options: RouteOpt
     last = max(_relevant(topic, rows), key=position, default=None)
     if last is None:
         raise NotInHistory(f"no route for topic {topic} as of {instant(at_ms)}: {_when_known(history, topic)}")
-    body = route_body(table_of(rows), topic, options)
-    if body is None:
+    route = _answers(table_of(rows), options).route(topic, with_order=options.with_order)
+    if route is None:
         why = f"{last.cause} of {last.broker_name} at {instant(last.at_ms)}"
         why += f": {last.detail}" if last.detail else ""
         where = f"partition {last.partition} offset {last.offset}"
         raise NotInHistory(f"no route for topic {topic} as of {instant(at_ms)}; the last change was {why} ({where})")
-    return PastRoute(topic, at_ms, body, reason_of(last))
+    return PastRoute(topic, at_ms, route, reason_of(last))
 
 
 def route_body(table: RouteTable, topic: str, options: RouteOptions) -> bytes | None:
     """The route as the HTTP port tells it; None where there is none."""
-    answers = RouteAnswers(RouteView(table, {}, partitions=1), support_acting_master=options.support_acting_master)
-    return answers.route_body(topic, strict=True, with_order=options.with_order)
+    return _answers(table, options).route_body(topic, strict=True, with_order=options.with_order)
+
+
+def _answers(table: RouteTable, options: RouteOptions) -> RouteAnswers:
+    return RouteAnswers(RouteView(table, {}, partitions=1), support_acting_master=options.support_acting_master)
 
 
 def table_of(rows: Iterable[RouteChange]) -> RouteTable:

@@ -77,5 +77,5 @@ def _show_past_route(configuration: Configuration, topic: str, as_of: str, *, as
     if as_json:
         emit(json_text(found.as_json()))
     else:
-        emit(mqadmin_tables.topic_route(decode_topic_route(topic, found.route.body)))
+        emit(mqadmin_tables.topic_route(decode_topic_route(topic, found.route.body())))
         emit("".join(f"{printable(line)}\n" for line in found.lines()))

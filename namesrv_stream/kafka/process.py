@@ -15,7 +15,7 @@ from namesrv_stream.errors import ConfigError, NamesrvStreamError
 from namesrv_stream.kafka.node_config import log4j2_properties, node_properties
 from namesrv_stream.logs import progress
 from namesrv_stream.ports import choose_port, reachable_host, require_free
-from namesrv_stream.prerequisites import find_java, require_jars
+from namesrv_stream.prerequisites import find_java, kafka_jars
 from namesrv_stream.run_files import read_run_file, write_run_file
 from namesrv_stream.settings import Settings
 
@@ -34,7 +34,7 @@ def run_kafka(settings: Settings) -> NoReturn:
     """
     java = find_java()
     jars = settings.jars.kafka_dir
-    require_jars(jars, "kafka_2.13-*.jar", "jars.kafka_dir", "conf/kafka/pom.xml")
+    kafka_jars(jars).require()
     home = settings.data.kafka_dir
     try:
         home.mkdir(parents=True, exist_ok=True)

@@ -13,8 +13,8 @@ from namesrv_stream.processor.register_body import (
     decode_data_version,
     decode_in_steps,
     is_long,
-    registration_hash,
 )
+from namesrv_stream.processor.registration_hash import registration_hash
 from namesrv_stream.processor.route_body import encode_data_version, encode_kv_table, encode_member_group
 from namesrv_stream.remoting.codes import ResponseCode
 from namesrv_stream.remoting.command import response_to
@@ -81,11 +81,11 @@ def register_in_steps(server: NameServer, call: Call) -> Generator[None, None, A
     )
     if outcome.refused:
         raise RequestRefused("register broker failed")
+    if outcome.group is group:
+        memory.settled[key] = Settled(group, digest, call.origin.holder)  # by the settings of now
     if is_long(body):
         yield  # what is accepted is applied to the group as it is then
-    if outcome.group is group:
-        memory.settled[key] = Settled(group, digest, call.origin.holder)
-    retained = group.registrations.get(key.live_key)
+    retained = server.table.group(key.broker_name).registrations.get(key.live_key)
     is_known = retained is not None and retained.registration_hash == digest and len(registration.topics) != 1
     if is_known and not _is_due(server, call, key):
         return _registered(server, call, header, outcome.group, (Accepted(heartbeat, registered),))

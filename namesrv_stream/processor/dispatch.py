@@ -51,27 +51,25 @@ _PROCESSOR_OF_NUMBER = {int(code): processor for code, processor in PROCESSORS.i
 
 def process(server: NameServer, call: Call) -> Answer:
     """Answer one request; an error of ours becomes its response. The view is not changed: the caller applies events."""
-    processor = _PROCESSOR_OF_NUMBER.get(call.request.code)
-    if processor is None:
-        # The leading blank is Java's. Source: rocketmq 5.3.3, NettyRemotingAbstract.processRequestCommand.
-        remark = f" request type {call.request.code} not supported"
-        return Answer(response_to(call.request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark))
-    try:
-        if call.request.code in ADMIN_CODES:
-            authorise(server.access, call)
-        elif call.request.code in BROKER_CODES:
-            authorise_broker(server.access, call)
-        return processor(server, call)
-    except NamesrvStreamError as error:
-        return Answer(error_response(call.request, error))
+    return at_once(process_in_steps(server, call))
 
 
 def process_in_steps(server: NameServer, call: Call) -> Generator[None, None, Answer]:
     """Likewise, in steps between which the server may do anything else."""
-    steps = _STEPS.get(call.request.code)
-    if steps is None:
-        return process(server, call)
+    code = call.request.code
+    processor = _PROCESSOR_OF_NUMBER.get(code)
+    if processor is None:
+        # The leading blank is Java's. Source: rocketmq 5.3.3, NettyRemotingAbstract.processRequestCommand.
+        remark = f" request type {code} not supported"
+        return Answer(response_to(call.request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark))
     try:
-        return (yield from steps(server, call))
+        if code in ADMIN_CODES:
+            authorise(server.access, call)
+        elif code in BROKER_CODES:
+            authorise_broker(server.access, call)
+        steps = _STEPS.get(code)
+        if steps is not None:
+            return (yield from steps(server, call))
+        return processor(server, call)
     except NamesrvStreamError as error:
         return Answer(error_response(call.request, error))

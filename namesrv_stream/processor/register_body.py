@@ -1,10 +1,8 @@
-"""The body of REGISTER_BROKER in all its forms, and the hash by which an unchanged one is known.
+"""The body of REGISTER_BROKER in all its forms.
 
 Source: rocketmq 5.3.3, RegisterBrokerBody and TopicConfig; nameserver.md §6.
 """
 
-import hashlib
-import re
 import struct
 import zlib
 from collections.abc import Generator, Iterator, Mapping
@@ -18,23 +16,15 @@ from namesrv_stream.processor.loggable import MAX_ENTRIES, require_loggable
 from namesrv_stream.processor.topic_table import KnownTable, Unusual, cut_body, read_table
 from namesrv_stream.remoting import fastjson
 from namesrv_stream.remoting.codes import V3_0_11, V5_0_0, RequestCode
-from namesrv_stream.remoting.headers import RegisterBrokerRequestHeader
 from namesrv_stream.route.model import DataVersion, QueueData, TopicQueueMappingInfo, shared_queue_data
 
 #: Most bytes that a compressed body may inflate to: as many as an uncompressed one could have, some 300,000 topics.
 MAX_INFLATED_BYTES: Final = 16 << 20
 _MAX_REASON_CHARS: Final = 300
-#: Of a registration: 128 bits.
-_HASH_DIGITS: Final = 32
 #: A body that is not worth to be cut into pieces: some 70 topics.
 _SHORT_BYTES: Final = 16 * 1024
 #: A body of which to look at each byte takes milliseconds.
 _LONG_BYTES: Final = 1 << 20
-
-#: 5.x brokers stamp it anew with each sending, so two bodies that say the same differ in it and nothing else. Exactly
-#: as fastjson writes it: a topic of that name has other properties, and so is not taken for it.
-_STAMP_KEY: Final = b'"mappingDataVersion":{'
-_STAMP: Final = re.compile(re.escape(_STAMP_KEY) + rb'"counter":[0-9]++,"stateVersion":[0-9]++,"timestamp":[0-9]++\}')
 
 # Defaults of rocketmq 5.3.3, TopicConfig.
 _DEFAULT_QUEUE_NUMS: Final = 16
@@ -53,41 +43,6 @@ class RegisterBrokerBody:
     topics: Mapping[str, QueueData] = field(default_factory=dict)
     topic_mappings: Mapping[str, TopicQueueMappingInfo] = field(default_factory=dict)
     filter_servers: tuple[str, ...] | None = ()
-
-
-def registration_hash(header: RegisterBrokerRequestHeader, body: bytes) -> str:
-    """Equal for two registrations that say the same, whatever their checksum, connection and time of sending."""
-    said = (
-        header.broker_name,
-        header.broker_addr,
-        header.cluster_name,
-        header.ha_server_addr,
-        header.broker_id,
-        header.heartbeat_timeout_millis,
-        header.enable_acting_master,
-        header.zone_name,
-        header.compressed,
-    )
-    digest = hashlib.sha256(repr(said).encode("utf-8", "backslashreplace"))
-    with memoryview(body) as view:
-        # With single quotes, which fastjson reads but never writes, what looks like the stamp may be text.
-        for start, end in [(0, len(body))] if b"'" in body else _between_stamps(body):
-            digest.update(view[start:end])
-        return digest.hexdigest()[:_HASH_DIGITS]
-
-
-def _between_stamps(body: bytes) -> Iterator[tuple[int, int]]:
-    """Starts and ends of all that is no stamp; its key up to the brace counts as that."""
-    start = 0
-    at = body.find(_STAMP_KEY)
-    while at >= 0:
-        match = _STAMP.match(body, at)
-        at += len(_STAMP_KEY)
-        if match is not None:
-            yield start, at
-            start = at = match.end() - 1
-        at = body.find(_STAMP_KEY, at)
-    yield start, len(body)
 
 
 def decode_register_body(body: bytes, *, compressed: bool, version: int) -> RegisterBrokerBody:

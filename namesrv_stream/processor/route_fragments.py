@@ -5,7 +5,6 @@ grows with the brokers, not with the topics, and is right as long as a broker's 
 nothing wrong. The parts are encoded by ``route_body``, so the whole is what that would write at once.
 """
 
-from collections.abc import Mapping
 from operator import is_
 from typing import Final
 
@@ -17,9 +16,9 @@ from namesrv_stream.route.topic_route import broker_data_of, is_in_zone, with_ac
 
 #: Shapes kept of one broker; all are forgotten at more, which only a malicious one has.
 _MAX_SHAPES: Final = 1_000
-#: Brokers kept beyond those that there are.
-_SPARE_BROKERS: Final = 1_000
-#: Sets of brokers kept; topics of others take some microseconds more.
+#: Brokers kept beyond those that there are, each with the group that it had.
+_SPARE_BROKERS: Final = 100
+#: Sets of brokers kept; all are forgotten at more, for most may be of topics that are no more.
 _MAX_LINEUPS: Final = 4_000
 
 
@@ -48,39 +47,60 @@ class _Broker:
         written: ``data`` and ``acting_data`` encoded; None where no broker of the name is registered.
     """
 
-    __slots__ = ("acting_data", "data", "group", "queues", "written")
+    __slots__ = ("_strict", "acting_data", "data", "group", "queues", "written")
 
     def __init__(self, group: BrokerGroup, *, strict: bool) -> None:
-        self.group = group
+        self._strict = strict
         self.queues = _Queues(group.broker_name, strict=strict)
+        self.group = group
         self.data = broker_data_of(group)
+        self._write()
+
+    def take(self, group: BrokerGroup) -> None:
+        """Make the parts right for the group as it is now."""
+        if group is self.group:
+            return
+        self.group = group
+        data = broker_data_of(group)
+        if data != self.data:
+            self.data = data
+            self._write()
+
+    def _write(self) -> None:
         self.acting_data = with_acting_master(self.data)
         self.written: tuple[bytes, bytes] | None = None
-        if group.is_registered:
+        if self.group.is_registered:
             self.written = (
-                encode_broker_data(self.data, strict=strict),
-                encode_broker_data(self.acting_data, strict=strict),
+                encode_broker_data(self.data, strict=self._strict),
+                encode_broker_data(self.acting_data, strict=self._strict),
             )
 
 
 class _Lineup:
-    """The brokers that offer the same topics.
+    """The brokers that offer the same topics. It keeps no group alive that its brokers have left behind.
 
     Attributes:
-        version: Of the table in which their groups were last looked up.
-        groups: As they were then.
-        offers: Topics and encoded queues of each.
+        version: Of the table of which its brokers last took their groups.
         broker_datas: Of all that are registered, as they are.
     """
 
-    __slots__ = ("broker_datas", "brokers", "groups", "offers", "version")
+    __slots__ = ("_joined", "broker_datas", "brokers", "version")
 
-    def __init__(self, brokers: list[_Broker], version: object) -> None:
-        self.version = version
+    def __init__(self, brokers: list[_Broker]) -> None:
+        self.version: object = None
         self.brokers = brokers
-        self.groups = [b.group for b in brokers]
-        self.offers: list[tuple[Mapping[str, QueueData], _Queues]] = [(b.group.topics, b.queues) for b in brokers]
-        self.broker_datas = b",".join([b.written[0] for b in brokers if b.written])
+        self.broker_datas = b""
+        self._joined: list[tuple[bytes, bytes] | None] = []
+
+    def take(self, table: RouteTable) -> None:
+        """Make all right for the table as it is now."""
+        for broker in self.brokers:
+            broker.take(table.groups[broker.group.broker_name])
+        self.version = table.version
+        written = [broker.written for broker in self.brokers]
+        if len(self._joined) != len(written) or not all(map(is_, self._joined, written)):
+            self._joined = written
+            self.broker_datas = b",".join([parts[0] for parts in written if parts])
 
 
 class RouteFragments:
@@ -109,15 +129,17 @@ class RouteFragments:
         """
         names = table.names_offering(topic)
         lineup = self._lineups.get(names)
-        if lineup is None or lineup.version is not table.version:
+        if lineup is None:
             lineup = self._line_up(table, names)
+        if lineup.version is not table.version:
+            lineup.take(table)
         broker_datas = lineup.broker_datas
         if not broker_datas:
             return None
         if with_acting or zone_name is not None:
             broker_datas, queue_datas = _told(lineup, topic, with_acting, zone_name)
         else:
-            queue_datas = b",".join([queues[topics[topic]] for topics, queues in lineup.offers])
+            queue_datas = b",".join([b.queues[b.group.topics[topic]] for b in lineup.brokers])
         order = (
             b"" if order_conf is None else b',"orderTopicConf":' + encode_order_conf(order_conf, strict=self._strict)
         )
@@ -125,26 +147,19 @@ class RouteFragments:
         return b'{"brokerDatas":[%b],"filterServerTable":{}%b,"queueDatas":[%b]}' % written
 
     def _line_up(self, table: RouteTable, names: tuple[str, ...]) -> _Lineup:
-        known = self._lineups.get(names)
-        groups = [table.groups[name] for name in names]
-        if known is not None and all(map(is_, known.groups, groups)):
-            known.version = table.version
-            return known
-        lineup = _Lineup([self._broker(table, group) for group in groups], table.version)
-        if known is not None or len(self._lineups) < _MAX_LINEUPS:
-            self._lineups[names] = lineup
-        return lineup
-
-    def _broker(self, table: RouteTable, group: BrokerGroup) -> _Broker:
-        broker = self._brokers.get(group.broker_name)
-        if broker is not None and (broker.group is group or broker.data == broker_data_of(group)):
-            broker.group = group
-            return broker
         if len(self._brokers) > len(table.groups) + _SPARE_BROKERS:
-            self._brokers.clear()  # most of them are gone
+            self._brokers.clear()  # some of them are gone
             self._lineups.clear()
-        broker = self._brokers[group.broker_name] = _Broker(group, strict=self._strict)
-        return broker
+        if len(self._lineups) >= _MAX_LINEUPS:
+            self._lineups.clear()
+        brokers = []
+        for name in names:
+            broker = self._brokers.get(name)
+            if broker is None:
+                broker = self._brokers[name] = _Broker(table.groups[name], strict=self._strict)
+            brokers.append(broker)
+        lineup = self._lineups[names] = _Lineup(brokers)
+        return lineup
 
 
 def _told(lineup: _Lineup, topic: str, with_acting: bool, zone_name: str | None) -> tuple[bytes, bytes]:

@@ -8,7 +8,6 @@ Order within a record: the clocks move, what that makes due expires, then the ev
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict
 
 from namesrv_stream.errors import EventDecodeError
 from namesrv_stream.route import group as rules
@@ -41,12 +40,11 @@ from namesrv_stream.route.fold_state import FoldState
 from namesrv_stream.route.fold_step import DeadLetter, FoldOutput, FoldStep, Record
 from namesrv_stream.route.group_store import GroupDict, GroupStore
 from namesrv_stream.route.holders import held_by
+from namesrv_stream.route.interventions import change_settings, release_guard
 from namesrv_stream.route.lease import Lease, LeaseHolder, LeaseKey
-from namesrv_stream.route.liveness import advance_clocks, close, end_hold, heard, let_go, retire
+from namesrv_stream.route.liveness import advance_clocks, close, end_hold, heard, retire
 from namesrv_stream.route.model import Registration
 from namesrv_stream.route.partitioner import partition_of
-from namesrv_stream.route.setting_history import change_detail
-from namesrv_stream.route.settings import setting_text
 
 __all__ = ["DeadLetter", "FoldOutput", "GroupDict", "GroupStore", "Record", "fold", "fold_events"]
 
@@ -108,10 +106,11 @@ def _apply(step: FoldStep, event: Event) -> None:
     Raises:
         EventDecodeError: The event is not for this partition, or not for its origin to tell.
     """
+    if isinstance(event, BrokerHeartbeat):  # Nearly every event is one, and of a known broker.
+        _heartbeat(step, event)
+        return
     _check_place(step, event)
     match event:
-        case BrokerHeartbeat():
-            _heartbeat(step, event)
         case Tick():
             pass
         case BrokerRegistered():
@@ -136,9 +135,9 @@ def _apply(step: FoldStep, event: Event) -> None:
         case KvDeleted():
             step.row(ChangeKind.KV, True, Cause.KV_DELETED, namespace=event.namespace, key=event.key)
         case SettingsChanged():
-            _change_settings(step, event)
+            change_settings(step, event)
         case GuardReleased():
-            _release_guard(step, event)
+            release_guard(step, event)
         case ServerStarted():
             step.server_row(event.origin.server_id, Cause.SERVER_STARTED, "talking")
         case ServerResumed():
@@ -152,8 +151,6 @@ def _check_place(step: FoldStep, event: Event) -> None:
     # The job holds no brokers: its clock is that of the direct producers.
     if event.origin.server_id == JOB and not isinstance(event, Tick | SettingsChanged):
         raise EventDecodeError(f"server_id: {JOB} logs ticks and settings only")
-    if isinstance(event, BrokerHeartbeat) and LeaseKey(event.broker_name, event.live_key) in state.leases:
-        return  # Known here, so no need to hash the name: the hot path.
     key = routing_key(event)
     if key is not None:
         partition = partition_of(key, state.partitions)
@@ -165,6 +162,8 @@ def _heartbeat(step: FoldStep, event: BrokerHeartbeat) -> None:
     state, server_id = step.state, event.origin.server_id
     key = LeaseKey(event.broker_name, event.live_key)
     lease = state.leases.get(key)
+    if lease is None or server_id == JOB:  # Who is known here belongs here: no need to hash the name.
+        _check_place(step, event)
     held = lease.holders.get(server_id) if lease else None
     if event.proof is Proof.HEARTBEAT:
         # Refreshes and never creates, nor changes the connection.
@@ -273,31 +272,6 @@ def _delete_topic(step: FoldStep, event: TopicDeleted) -> None:
         old = step.group(name)
         if event.cluster is None or event.cluster in old.clusters:
             step.change(old, rules.delete_topic(old, event.topic), Cause.TOPIC_DELETED)
-
-
-def _change_settings(step: FoldStep, event: SettingsChanged) -> None:
-    state = step.state
-    before = {name: setting_text(value) for name, value in asdict(state.settings).items()}
-    state.settings = state.settings.with_values(dict(event.values))
-    state.requeue()
-    for lease in state.leases.values():
-        lease.settled = False  # The rules of a registration depend on them.
-    namespaces = ("effective", "config") if event.source == "config" else ("effective",)
-    for name, value in event.values:
-        text = setting_text(value)
-        for namespace in namespaces:
-            detail = change_detail(event.source, before.get(name))
-            columns = {"namespace": namespace, "key": name, "value": text}
-            step.row(ChangeKind.SETTING, False, Cause.SETTINGS_CHANGED, detail, **columns)
-    for cluster in sorted({key.live_key.cluster for key, lease in state.leases.items() if lease.hold}):
-        if not state.settings.is_guarded(cluster):
-            let_go(step, cluster, Cause.SETTINGS_CHANGED, f"by {event.source}")
-
-
-def _release_guard(step: FoldStep, event: GuardReleased) -> None:
-    if not let_go(step, event.cluster, Cause.GUARD_RELEASED, f"by {event.source}"):
-        detail = f"by {event.source}: no broker of {event.cluster} is held"
-        step.row(ChangeKind.IGNORED, False, Cause.GUARD_RELEASED, detail, cluster=event.cluster)
 
 
 def _resume(step: FoldStep, server_id: str) -> None:

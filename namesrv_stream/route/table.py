@@ -4,6 +4,7 @@ One object that its owner changes in place: ``replace_group`` keeps the indexes 
 changed. Nothing waits and nothing else writes, so a reader on the same event loop never sees half a change.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Set
 from functools import lru_cache
 
@@ -141,7 +142,8 @@ def _move(index: dict[str, set[str]], name: str, old: Set[str], new: Set[str]) -
 @lru_cache(maxsize=4_096)
 def _with(names: tuple[str, ...], name: str) -> tuple[str, ...]:
     """One object for all topics of the same brokers: these register many topics, one broker after the other."""
-    return tuple(sorted({*names, name}))
+    at = bisect_left(names, name)  # they are in order, and may be thousands
+    return names if names[at : at + 1] == (name,) else (*names[:at], name, *names[at:])
 
 
 @lru_cache(maxsize=4_096)

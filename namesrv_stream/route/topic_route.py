@@ -54,7 +54,7 @@ def pickup_topic_route(table: RouteTable, topic: str, *, support_acting_master: 
         queue_datas[group.broker_name] = queue_data
         if not group.is_registered:
             continue
-        broker_datas.append(broker_data_of(group))
+        broker_datas.append(told_broker_data(group, queue_data, topic, support_acting_master=support_acting_master))
         filter_servers |= {
             k.broker_addr: live.filter_servers
             for k, live in group.lives.items()
@@ -62,10 +62,6 @@ def pickup_topic_route(table: RouteTable, topic: str, *, support_acting_master: 
         }
     if not broker_datas:
         return None
-    if support_acting_master and may_act(topic):
-        broker_datas = [
-            b if queue_datas[b.broker_name].perm & PERM_WRITE else with_acting_master(b) for b in broker_datas
-        ]
     mappings = {g.topic_mappings[topic].bname: g.topic_mappings[topic] for g in table.groups_mapping(topic)}
     return TopicRoute(tuple(broker_datas), queue_datas, filter_servers, topic_queue_mapping=mappings or None)
 
@@ -92,6 +88,16 @@ def in_zone(route: TopicRoute, zone_name: str) -> TopicRoute:
 def broker_data_of(group: BrokerGroup) -> BrokerData:
     """A group's entry of brokerAddrTable."""
     return BrokerData(group.broker_name, group.cluster, group.broker_addrs, group.enable_acting_master, group.zone_name)
+
+
+def told_broker_data(
+    group: BrokerGroup, queue_data: QueueData, topic: str, *, support_acting_master: bool
+) -> BrokerData:
+    """A group's entry of brokerDatas in the route of a topic of which it offers ``queue_data``."""
+    data = broker_data_of(group)
+    if not support_acting_master or queue_data.perm & PERM_WRITE or not may_act(topic):
+        return data
+    return with_acting_master(data)
 
 
 def may_act(topic: str) -> bool:

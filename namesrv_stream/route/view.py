@@ -13,10 +13,10 @@ the log may have a part before it and another behind.
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final
 
 from namesrv_stream.route.changes import ChangeKind, RouteChange
 from namesrv_stream.route.close_guard import CloseGuard
+from namesrv_stream.route.commit_rows import CommitRows
 from namesrv_stream.route.event_json import routing_key
 from namesrv_stream.route.events import (
     AcceptedEvent,
@@ -30,16 +30,13 @@ from namesrv_stream.route.group import BrokerGroup, is_nothing
 from namesrv_stream.route.mass import CloseOfMany
 from namesrv_stream.route.overlay import Broadcasts, Overlay, Pending
 from namesrv_stream.route.partitioner import partition_of
-from namesrv_stream.route.reducer import GROUP_KINDS, apply, apply_to_group, apply_to_settings
+from namesrv_stream.route.reducer import apply, apply_to_group
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.route.view_namespaces import NamespaceLayers
-from namesrv_stream.route.view_rules import Settings, group_after, settings_after
+from namesrv_stream.route.view_rules import group_after
+from namesrv_stream.route.view_settings import SettingLayers
 
 __all__ = ["Pending", "RouteView"]
-
-
-#: Rows that one step sorts by group: a few milliseconds.
-_ROWS_SORTED_A_STEP: Final = 20_000
 
 
 class RouteView:
@@ -53,11 +50,7 @@ class RouteView:
     """
 
     def __init__(
-        self,
-        table: RouteTable | None = None,
-        next_offsets: Mapping[int, int] | None = None,
-        *,
-        partitions: int = 1,
+        self, table: RouteTable | None = None, next_offsets: Mapping[int, int] | None = None, *, partitions: int = 1
     ) -> None:
         self.table = table or RouteTable()
         self.next_offsets = dict(next_offsets or {})
@@ -65,7 +58,7 @@ class RouteView:
         self.on_group_changed: Callable[[BrokerGroup, BrokerGroup], None] | None = None
         self._partitions = partitions
         self._groups: Overlay[str, BrokerGroup] = Overlay()
-        self._settings: Overlay[int, Settings] = Overlay()
+        self._settings = SettingLayers()
         self._namespaces = NamespaceLayers()
         self._broadcasts = Broadcasts()
         self._closes = CloseGuard(partitions, self.committed_group)
@@ -85,10 +78,9 @@ class RouteView:
         table.groups = {k: group for k, group in self._groups.beneath(shown.groups).items() if not is_nothing(group)}
         table.kv = dict(self._namespaces.committed(shown))
         table.servers, table.held = dict(shown.servers), dict(shown.held)
-        settings = self._settings.beneath({p: shown.settings_of(p) for p in range(self._partitions)})
-        for partition, values in settings.items():
-            if values:
-                table.replace_settings(partition, values)
+        for partition in range(self._partitions):
+            if settings := self._settings.committed(shown, partition):
+                table.replace_settings(partition, settings)
         return table
 
     def accept(self, event: AcceptedEvent, observed_ms: int = 0) -> list[Pending]:
@@ -128,10 +120,9 @@ class RouteView:
     def drop(self, pending: Pending) -> None:
         """Forget an accepted event that will never be in the log."""
         event = pending.event
-        key = None if isinstance(event, CloseOfMany) else routing_key(event)
         if isinstance(event, CloseOfMany):
             self._drop_close(pending, event)
-        elif key is None:
+        elif (key := routing_key(event)) is None:
             self._drop_broadcast(pending)
         elif isinstance(event, KvPut | KvDeleted):
             self._namespaces.drop(self.table, pending, key)
@@ -167,11 +158,8 @@ class RouteView:
         self.next_offsets = dict(next_offsets)
         self._broadcasts.settle(self.next_offsets)
         self._closes.settle(self.next_offsets, table)
-        self._settings.settle(self.next_offsets)
+        self._settings.reload(table, self.next_offsets)
         self._groups.settle(self.next_offsets)
-        for partition in self._settings:
-            self._settings[partition].committed = table.settings_of(partition)
-            self._rebuild_settings(partition)
         for name in self._groups:
             self._groups[name].committed = table.group(name)
         for topic in {p.event.topic for p in self._broadcasts.tickets() if isinstance(p.event, TopicDeleted)}:
@@ -201,10 +189,9 @@ class RouteView:
 
     def _lay(self, pending: Pending, name: str) -> None:
         group = self.table.group(name)
-        after = group_after(group, [pending.event], self.table.settings_of(self._partition_of(name)))
         self._enter(name)
         self._groups.lay(name, group, [pending])
-        self._show_group(after)
+        self._show_group(group_after(group, [pending.event], self.table.settings_of(self._partition_of(name))))
 
     def _take_in_broadcast(self, event: AcceptedEvent, tickets: Mapping[int, Pending]) -> None:
         """Apply an event in the partitions for which it has a ticket."""
@@ -220,9 +207,7 @@ class RouteView:
                     self._show_group(group_after(group, [event], {}))
         else:
             for partition, pending in tickets.items():
-                settings = self.table.settings_of(partition)
-                self._settings.lay(partition, settings, [pending])
-                self.table.replace_settings(partition, settings_after(settings, [event]))
+                self._settings.lay(self.table, pending, partition)
 
     def _drop_close(self, pending: Pending, event: CloseOfMany) -> None:
         heir = self._closes.drop(pending, event)
@@ -237,9 +222,7 @@ class RouteView:
 
     def _drop_broadcast(self, pending: Pending) -> None:
         self._broadcasts.remove(pending)
-        for partition in self._settings:
-            if self._settings.remove(partition, pending):
-                self._rebuild_settings(partition)
+        self._settings.drop(self.table, pending)
         for name in self._groups:
             if self._groups.remove(name, pending):
                 self._rebuild_group(name)
@@ -254,28 +237,21 @@ class RouteView:
     def _commit_steps(
         self, changes: Iterable[RouteChange], next_offsets: Mapping[int, int], rows_a_step: int
     ) -> Iterator[None]:
-        rows_of_name: dict[str, list[RouteChange]] = {}
-        others: list[RouteChange] = []
-        for number, row in enumerate(changes, 1):
-            if row.kind in GROUP_KINDS:
-                rows_of_name.setdefault(row.broker_name or "", []).append(row)
-            else:
-                others.append(row)
-            if number % _ROWS_SORTED_A_STEP == 0:
-                yield
+        rows = CommitRows()
+        yield from rows.sort(changes)
         reached = {**self.next_offsets, **next_offsets}
         count = 0
-        for name, rows in rows_of_name.items():
+        for name, of_group in rows.of_group.items():
             group = self.committed_group(name)
-            for begin in range(0, len(rows), rows_a_step):
-                part = rows[begin : begin + rows_a_step]
+            for begin in range(0, len(of_group), rows_a_step):
+                part = of_group[begin : begin + rows_a_step]
                 group = apply_to_group(group, part)
                 count += len(part)
                 if count >= rows_a_step:
                     yield
                     count = 0
             self._commit_group(group, reached)
-        self._commit_others(others, next_offsets)
+        self._commit_others(rows, next_offsets)
 
     def _commit_group(self, group: BrokerGroup, next_offsets: Mapping[int, int]) -> None:
         """Show a group as the rows below these offsets have it, with what is pending behind them."""
@@ -288,29 +264,18 @@ class RouteView:
         self._groups.settle_key(name, next_offsets)
         self._rebuild_group(name)
 
-    def _commit_others(self, changes: Iterable[RouteChange], next_offsets: Mapping[int, int]) -> None:
+    def _commit_others(self, rows: CommitRows, next_offsets: Mapping[int, int]) -> None:
         """Take over the rows of no group, and forget the events that the commit includes."""
         self.next_offsets.update(next_offsets)
-        direct: list[RouteChange] = []
-        settings_of: dict[int, list[RouteChange]] = {}
-        for row in changes:
-            if row.kind == ChangeKind.SETTING:
-                settings_of.setdefault(row.partition, []).append(row)
-            elif not (row.kind == ChangeKind.KV and self._namespaces.take_over(row)):
-                direct.append(row)
-        stale = []
-        for partition, rows in settings_of.items():
-            if partition in self._settings:
-                self._settings[partition].committed = apply_to_settings(self._settings[partition].committed, rows)
-                stale.append(partition)
-            else:
-                direct += rows
+        direct = [row for row in rows.others if not (row.kind == ChangeKind.KV and self._namespaces.take_over(row))]
+        for partition, of_partition in rows.of_settings.items():
+            if not self._settings.take_over(partition, of_partition):
+                direct += of_partition
         apply(self.table, direct)
         self._broadcasts.settle(self.next_offsets)
         self._closes.settle(self.next_offsets, self.table)
-        for partition in dict.fromkeys([*stale, *self._settings.settle(self.next_offsets)]):
-            self._rebuild_settings(partition)
-        judged_anew = [name for name in self._groups if self._partition_of(name) in settings_of]
+        self._settings.settle(self.table, self.next_offsets)
+        judged_anew = [name for name in self._groups if self._partition_of(name) in rows.of_settings]
         for name in dict.fromkeys([*judged_anew, *self._groups.settle(self.next_offsets)]):
             self._rebuild_group(name)
         self._namespaces.settle(self.table, self.next_offsets)
@@ -328,14 +293,8 @@ class RouteView:
 
     def _rebuilt_group(self, name: str) -> BrokerGroup:
         layer = self._groups.take(name)
-        partition = self._partition_of(name)
-        is_changing = partition in self._settings
-        settings = self._settings[partition].committed if is_changing else self.table.settings_of(partition)
+        settings = self._settings.committed(self.table, self._partition_of(name))
         return group_after(layer.committed, layer.events, settings)
-
-    def _rebuild_settings(self, partition: int) -> None:
-        layer = self._settings.take(partition)
-        self.table.replace_settings(partition, settings_after(layer.committed, layer.events))
 
     def _partition_of(self, name: str) -> int:
         return partition_of(name, self._partitions)

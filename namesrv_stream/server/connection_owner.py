@@ -2,6 +2,8 @@
 
 from typing import Protocol, TypeVar
 
+from namesrv_stream.errors import RemotingError
+
 C = TypeVar("C", contravariant=True)
 
 
@@ -13,7 +15,11 @@ class ConnectionOwner(Protocol[C]):
 
     def closed(self, connection: C) -> None: ...
 
-    def broken(self) -> None: ...
+    def broken(self, connection: C, error: RemotingError) -> None:
+        """Its peer broke the protocol."""
+
+    def failed(self, connection: C, code: int) -> None:
+        """A request failed by a fault of ours, the exception that is being handled."""
 
     def holds(self, connection: C, size: int, *, is_new: bool) -> None:
         """It holds ``size`` bytes of a frame, or of what comes before frames; ``is_new`` where that just began."""

@@ -8,8 +8,11 @@ from collections.abc import Iterator
 from itertools import count
 from typing import Final
 
+from namesrv_stream.errors import RemotingError
+from namesrv_stream.logs import safe
 from namesrv_stream.server.address_counts import AddressCounts
 from namesrv_stream.server.connection import IDLE, STOPPING, RemotingConnection
+from namesrv_stream.server.peer_log import PeerLog
 from namesrv_stream.server.unfinished import Unfinished
 from namesrv_stream.settings import RemotingSettings
 
@@ -31,8 +34,9 @@ class Connections:
         unfinished: What they hold of frames that are not complete.
     """
 
-    def __init__(self, limits: RemotingSettings) -> None:
+    def __init__(self, limits: RemotingSettings, peer_log: PeerLog) -> None:
         self._limits = limits
+        self._peer_log = peer_log
         self._open: dict[int, RemotingConnection] = {}
         self._ids = count(1)
         self._addresses = AddressCounts()
@@ -57,14 +61,14 @@ class Connections:
         self._open[connection.connection_id] = connection
         limits, of_address = self._limits, self._addresses.enter(connection.host)
         if len(self._open) > limits.max_connections:
-            logger.warning(
+            self._warn(
                 "connection refused, too many are open peer=%s limit=%d", connection.peer, limits.max_connections
             )
             self.refused["rejected"] += 1
             return False
         if of_address > limits.max_connections_per_address:
             limit = limits.max_connections_per_address
-            logger.warning("connection refused, too many of its address peer=%s limit=%d", connection.peer, limit)
+            self._warn("connection refused, too many of its address peer=%s limit=%d", connection.peer, limit)
             self.refused["rejected_address"] += 1
             return False
         self.admitted += 1
@@ -78,8 +82,14 @@ class Connections:
         if not self._open:
             self._all_left.set()
 
-    def broken(self) -> None:
+    def broken(self, connection: RemotingConnection, error: RemotingError) -> None:
         self.broken_count += 1
+        text = "connection closed, its peer broke the protocol peer=%s reason=%s"
+        self._warn(text, connection.peer, safe(str(error)), kind=type(error).__name__)
+
+    def failed(self, connection: RemotingConnection, code: int) -> None:
+        text = "request failed unexpectedly peer=%s code=%d"
+        self._peer_log.tell(logger, logging.ERROR, text, connection.peer, code, kind=str(code), is_fault=True)
 
     def holds(self, connection: RemotingConnection, size: int, *, is_new: bool) -> None:
         for gone in self.unfinished.hold(connection, size, connection.active_ms, is_new=is_new):
@@ -99,7 +109,8 @@ class Connections:
         """Close what does not move, by observed time: a server that stood still closes nobody for it."""
         self.close_idle(observed_ms)
         for connection in list(self.unfinished.older_than(observed_ms - self._limits.frame_timeout_ms)):
-            self._abort(connection, _LATE, "late")
+            if not connection.is_waiting:
+                self._abort(connection, _LATE, "late")
         for connection, since_ms in list(self._stalled.items()):
             if observed_ms - since_ms > self._limits.slow_reader_ms:
                 self._abort(connection, _NOT_READING, "slow_reader")
@@ -108,7 +119,7 @@ class Connections:
     def close_idle(self, observed_ms: int) -> None:
         """Close those without traffic for the idle timeout."""
         for connection in list(self._open.values()):
-            if observed_ms - connection.active_ms > self._limits.idle_timeout_ms:
+            if not connection.is_waiting and observed_ms - connection.active_ms > self._limits.idle_timeout_ms:
                 self.refused["idle"] += 1
                 connection.abort(IDLE)  # whoever has not read its answers by now leaves them
 
@@ -148,8 +159,11 @@ class Connections:
             if over <= 0:
                 return
 
+    def _warn(self, text: str, *args: object, kind: str = "") -> None:
+        self._peer_log.tell(logger, logging.WARNING, text, *args, kind=kind)
+
     def _abort(self, connection: RemotingConnection, reason: str, name: str) -> None:
-        logger.warning("connection closed, %s peer=%s", reason, connection.peer)
+        self._warn("connection closed, %s peer=%s", reason, connection.peer, kind=name)
         self.refused[name] += 1
         self._stalled.pop(connection, None)
         self.unfinished.forget(connection)

@@ -35,6 +35,7 @@ from namesrv_stream.server.hearings import Hearings
 from namesrv_stream.server.identity import Identity
 from namesrv_stream.server.loop_watch import LoopWatch
 from namesrv_stream.server.outbox import GatewayLimits, Outbox
+from namesrv_stream.server.peer_log import PeerLog
 from namesrv_stream.server.receipts import NOT_TAKEN, UNKNOWN, Outcome, Receipt, Receipts
 from namesrv_stream.server.records import Acked, Item, OutRecord, Publisher, check_loggable
 from namesrv_stream.server.served_view import ServedView
@@ -61,6 +62,7 @@ class Gateway:
         partitions: int,
         limits: GatewayLimits,
         clock: Clock,
+        peer_log: PeerLog,
     ) -> None:
         self.view = view
         self.hearings = Hearings()
@@ -69,7 +71,8 @@ class Gateway:
         self._limits = limits
         self._clock = clock
         self._watch = LoopWatch(clock, limits.max_gap_ms)
-        self._outbox = Outbox(view, partitions, limits, clock)
+        self._outbox = Outbox(view, partitions, limits, clock, peer_log)
+        self._peer_log = peer_log
         self._unsaid = Unsaid(partitions)
         self._receipts = Receipts(limits.change_timeout_ms)
         self._numbers = count(1)
@@ -128,7 +131,8 @@ class Gateway:
         if self.is_blind:
             for key in () if self._is_stopping else keys:
                 broker = (safe(key.broker_name), safe(key.live_key.broker_addr))
-                logger.warning("close not taken as death, this server was blind broker=%s addr=%s", *broker)
+                text = "close not taken as death, this server was blind broker=%s addr=%s"
+                self._peer_log.tell(logger, logging.WARNING, text, *broker)
             return
         origin = self._origin(connection_id)
         for key in keys:
@@ -183,11 +187,7 @@ class Gateway:
         if self._is_talking:
             self._outbox.flush()
             self._outbox.broadcast(Tick(self._origin()))
-        elif (
-            self._outbox.is_attached
-            and self._outbox.publisher.can_begin
-            and self._clock.monotonic_ms() - self._session_began_ms >= _RETRY_AFTER_MS
-        ):
+        elif self._outbox.can_begin and self._clock.monotonic_ms() - self._session_began_ms >= _RETRY_AFTER_MS:
             self._begin_session()
 
     # ---- events out ----

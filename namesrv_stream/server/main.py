@@ -6,6 +6,7 @@ import logging
 import signal
 import socket
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from typing import Any, Final
 
 import uvloop
@@ -34,13 +35,14 @@ from namesrv_stream.server.log_tail import read_log_tail
 from namesrv_stream.server.min_broker_notifier import MinBrokerNotifier
 from namesrv_stream.server.outbox import GatewayLimits
 from namesrv_stream.server.past_routes import PastRoutes
+from namesrv_stream.server.peer_log import PeerLog
 from namesrv_stream.server.process import prepare_process
 from namesrv_stream.server.publisher import KafkaPublisher
 from namesrv_stream.server.request_figures import RequestFigures
 from namesrv_stream.server.served_state import ServedState
 from namesrv_stream.server.served_view import ServedView
 from namesrv_stream.server.server_figures import ServerFigures
-from namesrv_stream.server.tls import ServerTls
+from namesrv_stream.server.tls import ServerTls, calls_context
 from namesrv_stream.server.turns import Turns
 from namesrv_stream.settings import Settings, read_accounts, rocketmq_config
 from namesrv_stream.snapshot import Snapshot, load_snapshot
@@ -73,8 +75,11 @@ class _Server:
         self._settings = settings
         self._clock = SystemClock()
         self._identity = identity_file.begin_epoch(settings.server.server_id, self._clock.now_ms())
-        self._connections = Connections(settings.remoting)
+        self._peer_log = PeerLog()
+        self._connections = Connections(settings.remoting, self._peer_log)
         self._tls = ServerTls(settings.tls, self._clock)
+        if settings.tls.is_for_calls:
+            calls_context(settings.tls)  # tells of files that cannot be used before anything else happens
         self._requests = RequestFigures()
         self._access = _access(settings)
 
@@ -97,7 +102,9 @@ class _Server:
         listener = bind(settings.remoting.listen_host, settings.remoting.listen_port, "remoting.listen_port")
         name_server = self._name_server(view, listener)
         notifier = MinBrokerNotifier(
-            lambda: name_server.options.notify_min_broker_id_changed, own_port=listener.getsockname()[1]
+            lambda: name_server.options.notify_min_broker_id_changed,
+            own_port=listener.getsockname()[1],
+            tls=partial(calls_context, settings.tls) if settings.tls.is_for_calls else None,
         )
         prepared = PreparedAnswers(name_server)
         gateway = self._gateway(name_server, prepared, notifier)
@@ -131,6 +138,7 @@ class _Server:
             tls=self._tls if settings.http.tls else None,
             clock=self._clock,
             settings=settings,
+            peer_log=self._peer_log,
         )
         connect = self._connect(name_server, prepared, gateway)
         remoting = await loop.create_server(connect, sock=listener, backlog=BACKLOG)
@@ -192,6 +200,7 @@ class _Server:
             await gateway.stop(self._settings.server.stop_timeout_ms / 1000)
             http.stop()
             await serving
+            self._peer_log.end()
 
     def _name_server(self, view: RouteView, listener: socket.socket) -> NameServer:
         settings = self._settings
@@ -257,7 +266,7 @@ class _Server:
             settings.liveness.max_gap_ms,
             settings.server.change_timeout_ms,
         )
-        return Gateway(served, self._identity, settings.kafka.partitions, limits, self._clock)
+        return Gateway(served, self._identity, settings.kafka.partitions, limits, self._clock, self._peer_log)
 
     async def _talk(self, gateway: Gateway, loop: asyncio.AbstractEventLoop, has_kafka: bool) -> None:
         while not has_kafka:
@@ -272,6 +281,7 @@ class _Server:
         while True:
             gateway.beat()
             self._connections.beat(gateway.observed_ms)
+            self._peer_log.beat(gateway.observed_ms)
             began_ms = self._clock.monotonic_ms()
             await asyncio.sleep(interval_ms / 1000)
             figures.beat_came_late(max(0, self._clock.monotonic_ms() - began_ms - interval_ms))

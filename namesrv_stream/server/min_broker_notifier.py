@@ -8,6 +8,7 @@ server itself, and neither a deaf peer nor many of them cost more than a bounded
 import asyncio
 import logging
 import re
+import ssl
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -59,6 +60,7 @@ class MinBrokerNotifier:
         is_enabled: Callable[[], bool],
         own_port: int,
         *,
+        tls: Callable[[], ssl.SSLContext] | None = None,
         timeout_ms: int = _TIMEOUT_MS,
         idle_ms: int = _IDLE_MS,
     ) -> None:
@@ -67,11 +69,13 @@ class MinBrokerNotifier:
         Args:
             is_enabled: Whether to notify, asked at each change (``notifyMinBrokerIdChanged``).
             own_port: Port at which this server listens for remoting.
+            tls: How to speak TLS, asked for each connection on a thread; None for plain.
             timeout_ms: Milliseconds to connect, and to hand over one frame.
             idle_ms: Milliseconds after which an unused connection is closed.
         """
         self._is_enabled = is_enabled
         self._own_port = own_port
+        self._tls = tls
         self._timeout_ms = timeout_ms
         self._idle_ms = idle_ms
         self._recipients: dict[str, _Recipient] = {}  # by advertised address
@@ -138,7 +142,8 @@ class MinBrokerNotifier:
 
     async def _deliver(self, recipient: _Recipient) -> None:
         """Deliver over one connection, until it closes or is not needed any more."""
-        connection = await _BrokerConnection.connect(recipient.addr, self._timeout_ms)
+        tls = None if self._tls is None else await asyncio.to_thread(self._tls)
+        connection = await _BrokerConnection.connect(recipient.addr, self._timeout_ms, tls)
         connection.closed.add_done_callback(lambda _: recipient.stirred.set())
         try:
             if connection.leads_here(self._own_port):

@@ -9,6 +9,7 @@ from namesrv_stream.clock import Clock
 from namesrv_stream.logs import safe
 from namesrv_stream.route.event_json import encode_event, routing_key
 from namesrv_stream.route.events import ServerEvent
+from namesrv_stream.server.peer_log import PeerLog
 from namesrv_stream.server.records import Item, OutRecord, Publisher, Unloggable, records_of
 from namesrv_stream.server.served_view import ServedView
 
@@ -35,12 +36,15 @@ class GatewayLimits:
 class Outbox:
     """Items by partition, on their way to the publisher in the order in which they came."""
 
-    def __init__(self, view: ServedView, partitions: int, limits: GatewayLimits, clock: Clock) -> None:
+    def __init__(
+        self, view: ServedView, partitions: int, limits: GatewayLimits, clock: Clock, peer_log: PeerLog
+    ) -> None:
         self._publisher: Publisher | None = None
         self._view = view
         self._partitions = partitions
         self._limits = limits
         self._clock = clock
+        self._peer_log = peer_log
         self._items: dict[int, list[Item]] = {}
         self._is_flush_due = False
 
@@ -53,6 +57,11 @@ class Outbox:
     @property
     def is_attached(self) -> bool:
         return self._publisher is not None
+
+    @property
+    def can_begin(self) -> bool:
+        """Whether a session can begin."""
+        return self.is_attached and self.publisher.can_begin
 
     @property
     def is_full(self) -> bool:
@@ -101,7 +110,8 @@ class Outbox:
             for record in records_of(partition, of_partition, self._limits.record_bytes):
                 if isinstance(record, Unloggable):
                     name = safe(routing_key(record.item.event) or "")
-                    logger.error("event cannot be logged, dropped broker=%s reason=%s", name, safe(record.reason))
+                    text = "event cannot be logged, dropped broker=%s reason=%s"
+                    self._peer_log.tell(logger, logging.ERROR, text, name, safe(record.reason))
                     if record.item.pending is not None:
                         self._view.drop(record.item.pending)
                 else:

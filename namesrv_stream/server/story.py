@@ -62,16 +62,17 @@ class Past(NamedTuple):
 
     Attributes:
         live: Processes whose last row before the window was of life.
-        rows: Of the window, in the order of what people see, with how many rows each stands for.
+        rows: Of the window, in the order of what people see, with how many rows each stands for; made as they are asked
+            for, since they may be very many.
         is_cut: Older rows were removed: of a process without one, nobody knows whether it was live.
     """
 
     live: frozenset[LeaseKey]
-    rows: list[Happening]
+    rows: Iterable[Happening]
     is_cut: bool
 
 
-_NO_PAST: Final = Past(frozenset(), [], False)
+_NO_PAST: Final = Past(frozenset(), (), False)
 
 
 class Story:
@@ -144,7 +145,7 @@ class Story:
             past = await asyncio.to_thread(_read, self._tables_dir, next_offsets, since_ms)
             self.failure = ""
         except NamesrvStreamError as error:
-            past, self.failure = Past(frozenset(), [], True), str(error)
+            past, self.failure = Past(frozenset(), (), True), str(error)
         told = _Told(past)
         async for _ in self._steps.lists(map(told.take_in, chain(past.rows, _emptied(waiting)))):
             pass

@@ -6,23 +6,54 @@ when the one before has ended.
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
 
 from namesrv_stream.route.view import RouteView
 
+#: Of the works that wait: the registrations of 280 brokers with 2,000 topics.
+_MAX_BYTES: Final = 128 << 20
+
+
+class _Work(NamedTuple):
+    steps: Iterator[None]
+    size: int
+
 
 class Turns:
-    """Works, of which the first makes a step in each turn; belongs to one event loop."""
+    """Works, of which the first makes a step in each turn; belongs to one event loop.
 
-    def __init__(self) -> None:
-        self._works: deque[Iterator[None]] = deque()
+    Args:
+        max_bytes: From when on ``is_full``.
+    """
+
+    def __init__(self, max_bytes: int = _MAX_BYTES) -> None:
+        self._max_bytes = max_bytes
+        self._works: deque[_Work] = deque()
+        self._bytes = 0
+        self._held_back: list[Callable[[], None]] = []
         self._is_taken = False  # this turn has had its step
 
-    def add(self, work: Iterator[None]) -> None:
-        """Have a work done, up to its next ``yield`` in each turn; it begins at once if this turn is free."""
-        self._works.append(work)
+    @property
+    def is_full(self) -> bool:
+        """Whether who could bring further works is to wait, for which there is ``when_free``."""
+        return self._bytes >= self._max_bytes
+
+    def add(self, work: Iterator[None], size: int = 0) -> None:
+        """Have a work done, up to its next ``yield`` in each turn; it begins at once if this turn is free.
+
+        Args:
+            work: Taken in however full it is: what it holds is there already.
+            size: Bytes that it holds until it is done.
+        """
+        self._works.append(_Work(work, size))
+        self._bytes += size
         if not self._is_taken:
             self._turn()
+
+    def when_free(self, callback: Callable[[], None]) -> None:
+        """Have somebody called who waits because all ``is_full``; it no longer is then."""
+        self._held_back.append(callback)
 
     def _turn(self) -> None:
         self._is_taken = bool(self._works)
@@ -30,12 +61,20 @@ class Turns:
             return
         asyncio.get_running_loop().call_soon(self._turn)
         try:
-            next(self._works[0])
+            next(self._works[0].steps)
         except StopIteration:
-            self._works.popleft()
+            self._end()
         except BaseException:
-            self._works.popleft()
+            self._end()
             raise
+
+    def _end(self) -> None:
+        """The first work is done."""
+        self._bytes -= self._works.popleft().size
+        if self._held_back and not self.is_full:
+            waiting, self._held_back = self._held_back, []
+            for callback in waiting:
+                callback()
 
 
 async def whole(view: RouteView) -> None:

@@ -40,9 +40,11 @@ def doubtful(settings: Settings) -> Iterator[str]:
 
 def _check_tls(settings: Settings) -> Iterator[tuple[str, str]]:
     tls = settings.tls
-    if bool(tls.cert_file) != bool(tls.key_file):
-        lacks, has = ("tls.key_file", "tls.cert_file") if tls.cert_file else ("tls.cert_file", "tls.key_file")
-        yield lacks, f"is missing beside {has}"
+    for cert, key in (("cert_file", "key_file"), ("calls_cert_file", "calls_key_file")):
+        has_cert, has_key = bool(getattr(tls, cert)), bool(getattr(tls, key))
+        if has_cert != has_key:
+            lacks, has = (key, cert) if has_cert else (cert, key)
+            yield f"tls.{lacks}", f"is missing beside tls.{has}"
     needs_certificate = {"tls.mode=enforcing": tls.mode == "enforcing", "http.tls=true": settings.http.tls}
     for why in (text for text, needs in needs_certificate.items() if needs and not tls.cert_file):
         yield "tls.cert_file", f"{why} needs a certificate: set tls.cert_file and tls.key_file"

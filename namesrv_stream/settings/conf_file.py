@@ -11,7 +11,7 @@ from namesrv_stream.remoting import java_properties
 from namesrv_stream.settings.layer import KeyPath, Layer, key_path, scalar
 from namesrv_stream.settings.rocketmq_keys import COUNTERPARTS, WITHOUT_MEANING
 from namesrv_stream.settings.sections import Settings, is_known
-from namesrv_stream.settings.tls_keys import AGREED, TLS_COUNTERPARTS, TLS_WITHOUT_MEANING
+from namesrv_stream.settings.tls_keys import TLS_COUNTERPARTS, TLS_WITHOUT_MEANING, is_agreed
 
 _TOML: Final = (".toml",)
 #: RocketMQ's operators call the file namesrv.properties or namesrv.conf.
@@ -79,8 +79,7 @@ def read_tls_config(name: object, source: str) -> tuple[Layer, list[str]]:
     foreign = next((key for key in layer if key[0] != "tls"), None)
     if foreign is not None:
         raise ConfigError(str(path), ".".join(foreign), "does not belong into tls.config_file")
-    # It says what servers and clients shall do; the latter is none of ours.
-    return layer, [warning for warning in warnings if f"{path}: tls.client." not in warning]
+    return layer, warnings
 
 
 def _read_properties(path: Path) -> tuple[Layer, list[str]]:
@@ -94,7 +93,7 @@ def _read_properties(path: Path) -> tuple[Layer, list[str]]:
     # Ours last: where a file says the same thing twice, the plainer name holds.
     for name in sorted(properties, key=lambda name: name not in _THEIRS):
         text = properties[name].strip()
-        if (name, text.lower()) in AGREED:
+        if is_agreed(name, text.lower(), properties):
             continue
         if name in _THEIRS:
             found: KeyPath = _THEIRS[name][:2]

@@ -23,7 +23,10 @@ from namesrv_stream.settings.secrets import ENVIRONMENT_PREFIX, is_secret
 from namesrv_stream.settings.sections import Settings, project_home
 
 _SOURCELESS: Final = "settings"
-_TLS_FILES: Final = ("cert_file", "key_file", "key_password_file", "trust_file")
+_TLS_FILES: Final = (
+    *("cert_file", "key_file", "key_password_file", "trust_file"),
+    *("calls_trust_file", "calls_cert_file", "calls_key_file", "calls_key_password_file"),
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from namesrv_stream.settings.values import (
     Port,
     PositiveInt,
     Secret,
+    TlsOrPlain,
 )
 
 DAY_MS: Final = 86_400_000
@@ -55,7 +56,7 @@ class RemotingSettings(Section):
 
 
 class TlsSettings(Section):
-    """TLS of the remoting port, and of the HTTP port where ``http.tls`` is true; RocketMQ's ``tls.server.…``."""
+    """TLS of the remoting port, of the HTTP port where ``http.tls`` is true, and of the server's own calls."""
 
     mode: Annotated[Literal["disabled", "permissive", "enforcing"], LowerCase] = "permissive"
     cert_file: str = ""
@@ -66,6 +67,19 @@ class TlsSettings(Section):
     trust_file: str = ""
     config_file: str = ""
     reload_interval_ms: PositiveInt = 1_000
+    calls: Annotated[Literal["auto", "plain", "tls"], TlsOrPlain, LowerCase] = "auto"
+    calls_trust_file: str = ""
+    calls_cert_file: str = ""
+    calls_key_file: str = ""
+    calls_key_password_file: str = ""
+
+    @property
+    def is_for_calls(self) -> bool:
+        """Whether the server speaks TLS where it calls brokers.
+
+        Source: rocketmq 5.3.3, NettyClientConfig.useTLS: ``tls.enable``, and without it where tls.server.mode enforces.
+        """
+        return self.calls == "tls" or (self.calls == "auto" and self.mode == "enforcing")
 
 
 class HttpSettings(Section):

@@ -17,19 +17,30 @@ TLS_COUNTERPARTS: Final[Mapping[str, Counterpart]] = {
     "tls.server.need.client.auth": Counterpart("tls", "client_auth"),
     "tls.server.trustCertPath": Counterpart("tls", "trust_file"),
     "tls.config.file": Counterpart("tls", "config_file"),
+    "tls.enable": Counterpart("tls", "calls"),
+    "tls.client.trustCertPath": Counterpart("tls", "calls_trust_file"),
+    "tls.client.certPath": Counterpart("tls", "calls_cert_file"),
+    "tls.client.keyPath": Counterpart("tls", "calls_key_file"),
 }
-
-_OF_CLIENTS: Final = "it is for clients"
 
 TLS_WITHOUT_MEANING: Final[Mapping[str, str]] = {
-    "tls.enable": f"{_OF_CLIENTS}; a server looks at tls.server.mode",
     "tls.test.mode.enable": "no certificate is made up here: set tls.server.certPath and tls.server.keyPath",
     "tls.server.authClient": "a client's certificate, where one is asked for, is always checked",
-    **{
-        f"tls.client.{key}": _OF_CLIENTS
-        for key in ("keyPath", "keyPassword", "certPath", "authServer", "trustCertPath")
-    },
+    "tls.client.authServer": "a broker's certificate is checked where tls.client.trustCertPath says by which ones",
+    "tls.client.keyPassword": "put it into a file of its own, and name that by tls.calls_key_password_file",
 }
 
-#: Values of keys without meaning that say what is so here in any case: nobody need be told.
-AGREED: Final = frozenset({("tls.test.mode.enable", "false"), ("tls.server.authClient", "true")})
+_AGREED: Final = frozenset({("tls.test.mode.enable", "false"), ("tls.server.authClient", "true")})
+
+
+def is_agreed(name: str, text: str, properties: Mapping[str, str]) -> bool:
+    """Whether a key without meaning says what is so here in any case: nobody need be told.
+
+    Args:
+        name: The key.
+        text: Its value, in small letters.
+        properties: All of its file.
+    """
+    if name == "tls.client.authServer":
+        return text == ("true" if properties.get("tls.client.trustCertPath", "").strip() else "false")
+    return (name, text) in _AGREED

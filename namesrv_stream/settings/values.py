@@ -54,6 +54,10 @@ def _check_networks(networks: tuple[str, ...]) -> tuple[str, ...]:
 
 
 LowerCase: Final = BeforeValidator(lambda value: value.lower() if isinstance(value, str) else value)
+#: RocketMQ's ``tls.enable`` in our words.
+TlsOrPlain: Final = BeforeValidator(
+    lambda value: {"true": "tls", "false": "plain"}.get(value, value) if isinstance(value, str) else value
+)
 Number = Annotated[int, BeforeValidator(_no_bool)]
 Port = Annotated[Number, Field(ge=0, le=65535)]  # 0: any free one
 PositiveInt = Annotated[Number, Field(gt=0)]

@@ -15,6 +15,7 @@ from namesrv_stream.snapshot.log_files import commit_files, log_dir
 from namesrv_stream.snapshot.table_files import exists, read_bytes
 
 _NAME = "history"
+_USER_METADATA = "userMetadata"
 #: Of reading a log that is cleaned up meanwhile; it is once a day.
 _ATTEMPTS = 5
 
@@ -48,6 +49,11 @@ def encode_mark(mark: HistoryMark) -> str:
         "at_ms": {str(p): at_ms for p, at_ms in sorted(mark.at_ms.items())},
     }
     return orjson.dumps({_NAME: fields}).decode()
+
+
+def commit_metadata(mark: HistoryMark) -> dict[str, str]:
+    """What a commit says that carries the mark, as delta-rs takes it."""
+    return {_USER_METADATA: encode_mark(mark)}
 
 
 def decode_mark(text: str | None) -> HistoryMark | None:
@@ -88,7 +94,7 @@ def _mark_of_log(table: Location) -> HistoryMark | None:
     for version, commit in reversed(commit_files(table).items()):
         try:
             for action in map(orjson.loads, read_bytes(commit).splitlines()):
-                mark = decode_mark(action.get("commitInfo", {}).get("userMetadata"))
+                mark = decode_mark(action.get("commitInfo", {}).get(_USER_METADATA))
                 if mark is not None:
                     return mark
                 has_rows |= "add" in action

@@ -16,7 +16,7 @@ from namesrv_stream.errors import KafkaUnreachable
 from namesrv_stream.kafka import bootstrap_servers, ensure_topics
 from namesrv_stream.logs import report_error
 from namesrv_stream.ports import reachable_host
-from namesrv_stream.server.tls import read_certificate
+from namesrv_stream.server.tls import calls_context, read_certificate
 from namesrv_stream.settings import (
     ENVIRONMENT_PREFIX,
     Settings,
@@ -98,6 +98,8 @@ def run_up(settings: Settings, command_line: CommandLine = command_line) -> int:
     read_accounts(settings.admin)
     if settings.tls.cert_file:
         read_certificate(settings.tls)
+    if settings.tls.is_for_calls:
+        calls_context(settings.tls)
     require_writable(settings.data.dir)
     lock = acquire_run_lock(settings.data.run_dir / "up.lock", story.say)
     try:

@@ -7,7 +7,7 @@ from typing import Final
 
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.ports import choose_port, require_free
-from namesrv_stream.prerequisites import find_java, require_jars
+from namesrv_stream.prerequisites import find_java, kafka_jars, spark_jars
 from namesrv_stream.run_files import read_run_file, write_run_file
 from namesrv_stream.settings import Settings, to_toml
 
@@ -21,10 +21,9 @@ def require_prerequisites(settings: Settings) -> None:
         PrerequisiteMissing: Naming the first that is absent.
     """
     find_java()
-    for needed in ("spark-sql-kafka-*.jar", "delta-spark_*.jar"):
-        require_jars(settings.jars.spark_dir, needed, "jars.spark_dir", "conf/jars/pom.xml")
+    spark_jars(settings.jars.spark_dir).require()
     if settings.is_kafka_embedded:
-        require_jars(settings.jars.kafka_dir, "kafka_2.13-*.jar", "jars.kafka_dir", "conf/kafka/pom.xml")
+        kafka_jars(settings.jars.kafka_dir).require()
 
 
 def require_writable(data_dir: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from tests.bench.shape import Shape
+from tests.support.name_server import a_topic_config
 from tests.support.remoting_client import VERSION, encode_request
 
 GET_ROUTEINFO_BY_TOPIC: Final = 105
@@ -99,11 +100,11 @@ def version_queries(shape: Shape, links: int) -> Iterator[Framed]:
 
 def registration_body(shape: Shape, topics: Iterable[str], change: int = 0, stamp: int = 0) -> bytes:
     """The body of REGISTER_BROKER, as ``registrations`` explains it."""
-    table = {topic: _topic_config(topic, shape.queues) for topic in topics}
+    table = {topic: a_topic_config(topic, shape.queues) for topic in topics}
     if change and table:
         names = list(table)
         changed = names[change % len(names)]
-        table[changed] = _topic_config(changed, shape.queues + 1)
+        table[changed] = a_topic_config(changed, shape.queues + 1)
     wrapper = {
         "dataVersion": _data_version(change),
         "mappingDataVersion": {"counter": 0, "stateVersion": 0, "timestamp": _STAMP_MS + stamp},
@@ -117,16 +118,3 @@ def registration_body(shape: Shape, topics: Iterable[str], change: int = 0, stam
 
 def _data_version(change: int) -> dict[str, int]:
     return {"counter": 1 + change, "stateVersion": 0, "timestamp": _STAMP_MS}
-
-
-def _topic_config(topic: str, queues: int) -> dict[str, object]:
-    return {
-        "attributes": {},
-        "order": False,
-        "perm": 6,
-        "readQueueNums": queues,
-        "topicFilterType": "SINGLE_TAG",
-        "topicName": topic,
-        "topicSysFlag": 0,
-        "writeQueueNums": queues,
-    }

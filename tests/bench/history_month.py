@@ -24,7 +24,7 @@ from deltalake import CommitProperties, WriterProperties, write_deltalake
 from pyspark.sql import SparkSession
 
 from namesrv_stream.settings import Flag, Settings, load_settings, to_toml
-from namesrv_stream.snapshot.history_mark import encode_mark, read_mark
+from namesrv_stream.snapshot.history_mark import commit_metadata, read_mark
 from namesrv_stream.streaming.history.history_run import HistoryRun
 from namesrv_stream.streaming.history.session import build_history_session
 from namesrv_stream.streaming.history.upkeep import Upkeep
@@ -148,7 +148,7 @@ class Month:
                     mode="append",
                     partition_by=[DAY_COLUMNS[name]],
                     writer_properties=WriterProperties(compression="ZSTD"),
-                    commit_properties=CommitProperties(custom_metadata={"userMetadata": encode_mark(mark)}),
+                    commit_properties=CommitProperties(custom_metadata=commit_metadata(mark)),
                 )
 
     def _last_hours(self, begin_ms: int) -> None:
@@ -181,7 +181,7 @@ class Month:
         self._clock.set(begin_ms + self._plan.last_minutes * _MINUTE_MS)
         self._measure("before upkeep")
         before = time.perf_counter(), _processor_s(self.spark)
-        upkeep = Upkeep(self.spark, self.settings)
+        upkeep = Upkeep(self.settings)
         upkeep.join_files()
         joined = time.perf_counter(), _processor_s(self.spark)
         upkeep.clean_up()
@@ -215,7 +215,7 @@ class Month:
         _say(f"{when}: {json.dumps(self.results[when])}")
 
     def _upkeep(self, now_ms: int) -> None:
-        Upkeep(self.spark, self.settings).run(now_ms)
+        Upkeep(self.settings).run(now_ms)
 
     def _with_heartbeats_each(self, ms: int) -> Settings:
         history = self.settings.history.model_copy(update={"heartbeats_interval_ms": ms})

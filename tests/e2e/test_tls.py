@@ -1,6 +1,8 @@
 """TLS with unmodified Java programs: a server that demands it, and certificates on both sides."""
 
+import asyncio
 import socket
+import ssl
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -8,16 +10,22 @@ from typing import NamedTuple
 
 import pytest
 
+from namesrv_stream.client import ConnectionLost, RemotingConnection
+from namesrv_stream.remoting.command import RemotingCommand
+from namesrv_stream.server.tls import calls_context
+from namesrv_stream.settings import TlsSettings, load_settings, parse_set_flag
 from tests.e2e.conftest import Measured
 from tests.support.certificates import Authority, serial_of
+from tests.support.java_client import JavaClient
 from tests.support.processes import wait_until
 from tests.support.remoting_client import RemotingClient
 from tests.support.rocketmq import Broker
-from tests.support.rocketmq_peers import Mqadmin, MqadminError, RocketmqPeers
+from tests.support.rocketmq_peers import Mqadmin, MqadminError, PeerError, RocketmqPeers
 from tests.support.second_server import SecondServer
 from tests.support.stack import Stack
 
 GET_BROKER_CLUSTER_INFO = 106
+GET_BROKER_RUNTIME_INFO = 28
 KEY_PASSWORD = "f4r-from-here"
 SHARED_S = 30.0
 RELOADED_S = 30.0
@@ -71,9 +79,15 @@ def tls_broker(world: TlsWorld, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 @pytest.fixture(scope="module")
-def tls_mqadmin(world: TlsWorld, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mqadmin]:
+def tls_peers(world: TlsWorld, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RocketmqPeers]:
+    """A JVM with mqadmin, producers and consumers that speak TLS to everybody."""
     with RocketmqPeers(tmp_path_factory.mktemp("tls-peers"), world.client_properties) as peers:
-        yield Mqadmin(peers)
+        yield peers
+
+
+@pytest.fixture(scope="module")
+def tls_mqadmin(tls_peers: RocketmqPeers) -> Mqadmin:
+    return Mqadmin(tls_peers)
 
 
 def test_java_broker_and_mqadmin_speak_tls_with_certificates_on_both_sides(
@@ -86,6 +100,40 @@ def test_java_broker_and_mqadmin_speak_tls_with_certificates_on_both_sides(
     stack.wait_job()
     # The other server of the pair, which has no certificate, has it from the log.
     wait_until(lambda: mqadmin.topic_route(stack.remoting, "TopicOverTls"), SHARED_S, "its route, without TLS")
+
+
+def test_java_producer_and_consumer_exchange_messages_over_tls(
+    world: TlsWorld, tls_broker: Broker, tls_peers: RocketmqPeers, tls_mqadmin: Mqadmin
+) -> None:
+    server = world.server.remoting
+    tls_mqadmin.create_topic(server, tls_broker.addr, "MessagesOverTls")
+    wait_until(lambda: tls_mqadmin.topic_route(server, "MessagesOverTls"), SHARED_S, "its route, over TLS")
+    assert JavaClient(tls_peers).exchange(server, "MessagesOverTls") == {tls_broker.name}
+
+
+def test_java_producer_without_tls_finds_no_route(world: TlsWorld, tls_broker: Broker, java_client: JavaClient) -> None:
+    with pytest.raises(PeerError):
+        java_client.publish_queues("MessagesOverTls", namesrv_addr=world.server.remoting)
+
+
+def test_the_servers_own_calls_reach_a_java_broker_that_asks_for_a_certificate(
+    world: TlsWorld, tls_broker: Broker
+) -> None:
+    """As NOTIFY_MIN_BROKER_ID_CHANGE goes, with the client's files of RocketMQ's own ``tls.properties``."""
+    flags = [parse_set_flag(f"tls.config_file={world.client_properties['tls.config.file']}")]
+    tls = load_settings(None, {}, [*flags, parse_set_flag("tls.mode=enforcing")]).settings.tls
+    assert tls.is_for_calls
+
+    async def ask(context: ssl.SSLContext) -> int:
+        connection = await RemotingConnection.connect(tls_broker.addr, tls=context)
+        try:
+            return (await connection.invoke(RemotingCommand(GET_BROKER_RUNTIME_INFO), 10_000)).code
+        finally:
+            await connection.close()
+
+    assert asyncio.run(ask(calls_context(tls))) == 0
+    with pytest.raises(ConnectionLost):
+        asyncio.run(ask(calls_context(TlsSettings())))  # shows no certificate
 
 
 def test_java_without_tls_is_refused_by_a_server_that_demands_it(world: TlsWorld, mqadmin: Mqadmin) -> None:

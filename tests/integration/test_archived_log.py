@@ -24,7 +24,7 @@ from tests.support.spark import EventProducer, committed_offsets, event_producer
 
 pytestmark = [pytest.mark.integration, pytest.mark.kafka, pytest.mark.spark]
 
-_DEADLINE_S = 240.0
+_DEADLINE_S = 600.0
 _S1 = Origin("s1", 1, 1)
 
 

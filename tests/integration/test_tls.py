@@ -6,7 +6,7 @@ import os
 import socket
 import ssl
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -28,6 +28,7 @@ pytestmark = pytest.mark.integration
 
 CLUSTER_INFO = 106
 REGISTER_BROKER = 103
+PUT_KV_CONFIG = 100
 DEADLINE_S = 60.0
 
 
@@ -61,6 +62,17 @@ def is_refused(rig: RemotingRig, tls: ssl.SSLContext | None) -> bool:
 
 def security_events(rig: RemotingRig) -> dict[tuple[str, str], int]:
     return rig.on_loop(lambda: dict(rig.rig.tls.events))
+
+
+def shake_hands(tls: ssl.SSLObject, send: Callable[[], None], receive: Callable[[], object]) -> None:
+    """Of a client whose TLS is in memory; its last message is not sent yet."""
+    while True:
+        try:
+            tls.do_handshake()
+            return
+        except ssl.SSLWantReadError:
+            send()
+            receive()
 
 
 # ---- modes ----
@@ -208,13 +220,7 @@ def test_records_cut_anywhere_are_put_together(permissive: RemotingRig, authorit
             for byte in outgoing.read():
                 peer.sendall(bytes([byte]))
 
-        while True:
-            try:
-                tls.do_handshake()
-                break
-            except ssl.SSLWantReadError:
-                send()
-                incoming.write(peer.recv(65_536))
+        shake_hands(tls, send, lambda: incoming.write(peer.recv(65_536)))
         tls.write(encode_request(CLUSTER_INFO, 7))
         send()
         answer = b""
@@ -224,6 +230,22 @@ def test_records_cut_anywhere_are_put_together(permissive: RemotingRig, authorit
             except ssl.SSLWantReadError:
                 incoming.write(peer.recv(65_536))
     assert b'"opaque":7' in answer
+
+
+def test_a_change_before_a_broken_record_is_done(permissive: RemotingRig, authority: Authority) -> None:
+    """Both come in one read; the change can have no answer, since the peer has been told of the end."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = authority.client_context().wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
+    host, _, port = permissive.addr.rpartition(":")
+    with socket.create_connection((host, int(port)), DEADLINE_S) as peer:
+        shake_hands(tls, lambda: peer.sendall(outgoing.read()), lambda: incoming.write(peer.recv(65_536)))
+        tls.write(encode_request(PUT_KV_CONFIG, 7, {"namespace": "n", "key": "k", "value": "v"}))
+        peer.sendall(outgoing.read() + b"\x17\x03\x03\x00\x40" + b"z" * 64)
+        wait_until(
+            lambda: permissive.on_loop(lambda: permissive.rig.connections.broken_count), DEADLINE_S, "it is seen"
+        )
+        assert permissive.on_loop(lambda: permissive.rig.view.table.kv) == {"n": {"k": "v"}}
+    assert security_events(permissive) == {("handshake", "ok"): 1}
 
 
 def test_a_handshake_that_never_ends_is_closed(authority: Authority) -> None:

@@ -14,7 +14,7 @@ from namesrv_stream.replay.log_replay import Replay
 from namesrv_stream.replay.replay import ReplayRange, replay
 from namesrv_stream.streaming.history.events_step import write_events
 from namesrv_stream.streaming.history.history_table import HistoryTable
-from namesrv_stream.streaming.history.history_tables import ensure_history_tables, sql_name
+from namesrv_stream.streaming.history.history_tables import ensure_history_tables
 from namesrv_stream.tables import BROKER_EVENTS
 from namesrv_stream.what_if import text
 from namesrv_stream.what_if.log_analysis import analyse_log
@@ -23,6 +23,7 @@ from namesrv_stream.what_if.timeout_run import Override
 from tests.support.history import TOPIC_ID, HistoryRig
 from tests.support.history_life import live_on
 from tests.support.log_source import opens, source_of
+from tests.support.spark import sql_name
 
 pytestmark = pytest.mark.spark
 

@@ -1,6 +1,7 @@
 """The history tables over years: joined, cleaned, given new columns, and brought on after what they missed."""
 
 import logging
+import os
 import shutil
 from pathlib import Path
 
@@ -8,10 +9,11 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.snapshot.history_mark import read_mark
 from namesrv_stream.streaming.compaction import clean_up
-from namesrv_stream.streaming.history.history_tables import ensure_history_tables, sql_name
+from namesrv_stream.streaming.history.history_tables import ensure_history_tables
 from namesrv_stream.streaming.history.upkeep import Upkeep
 from namesrv_stream.tables import (
     BROKER_EVENTS,
@@ -25,6 +27,7 @@ from namesrv_stream.tables import (
 )
 from tests.support.builders import RW, a_registration
 from tests.support.history import TOPIC_ID, HistoryRig
+from tests.support.spark import sql_name
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("history_spark")]
 
@@ -35,6 +38,16 @@ _GOES = a_registration("10.0.0.2:10911", broker_name="broker-b", timeout_ms=3_00
 
 def _files(rig: HistoryRig, table: str) -> int:
     return len(DeltaTable(table_path(rig.dir, table)).file_uris())
+
+
+def _left_behind_by_a_killed_writer(rig: HistoryRig) -> Path:
+    """A file of no commit, two days old."""
+    path = table_path(rig.dir, BROKER_EVENTS) / f"{DAY_COLUMNS[BROKER_EVENTS]}=2023-01-01" / "part-0.parquet"
+    path.parent.mkdir()
+    path.touch()
+    two_days_ago_s = SystemClock().now_ms() / 1000 - 2 * 86_400
+    os.utime(path, (two_days_ago_s, two_days_ago_s))
+    return path
 
 
 def test_upkeep_joins_files_and_removes_what_is_past_its_retention_but_nothing_that_lasts(
@@ -52,14 +65,16 @@ def test_upkeep_joins_files_and_removes_what_is_past_its_retention_but_nothing_t
         log.tick(2 * _DAY_MS)
         log.heard(_KEEPS)
         rig.commit_and_write()
-    upkeep = Upkeep(spark, rig.settings)
+    upkeep = Upkeep(rig.settings)
     marks = {table: read_mark(table_path(rig.dir, table)) for table in HISTORY_SCHEMAS}
     events = len(rig.rows(BROKER_EVENTS))
     files = _files(rig, BROKER_EVENTS)
     upkeep.join_files()
     assert _files(rig, BROKER_EVENTS) < files
     assert len(rig.rows(BROKER_EVENTS)) == events
+    left_behind = _left_behind_by_a_killed_writer(rig)
     upkeep.clean_up()
+    assert not left_behind.parent.exists()
     assert {r["offset"] for r in rig.rows(BROKER_EVENTS)} == {5, 6}
     assert rig.rows(HEARTBEAT_MINUTES) == []
     assert {r["broker_name"] for r in rig.rows(BROKER_SESSIONS)} == {"broker-a"}
@@ -81,7 +96,7 @@ def test_upkeep_is_done_when_it_is_time_and_not_before(spark: SparkSession, tmp_
         rig.commit_and_write()
         rig.log.tick(_DAY_MS)
     rig.commit_and_write()
-    upkeep, now_ms = Upkeep(spark, rig.settings), 1_000_000_000
+    upkeep, now_ms = Upkeep(rig.settings), 1_000_000_000
     before = _files(rig, BROKER_EVENTS)
     upkeep.run(now_ms)
     upkeep.run(now_ms + rig.settings.history.upkeep_interval_ms - 1)

@@ -9,7 +9,7 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from namesrv_stream.route.fold import Record
 from namesrv_stream.settings import Settings
-from namesrv_stream.snapshot.history_mark import HistoryMark, encode_mark
+from namesrv_stream.snapshot.history_mark import HistoryMark, commit_metadata
 from namesrv_stream.tables import BROKER_EVENTS, DAY_COLUMNS, HISTORY_SCHEMAS, history_properties, table_path
 from namesrv_stream.tables.history_columns import STATISTICS_COLUMNS
 from tests.support.history_tables import instant_of
@@ -34,7 +34,7 @@ def _append(settings: Settings, rows: Sequence[dict[str, Any]], topic_id: str) -
         table_path(settings.data.tables_dir, BROKER_EVENTS),
         pa.Table.from_pylist(list(rows), HISTORY_SCHEMAS[BROKER_EVENTS]),
         mode="append",
-        commit_properties=CommitProperties(custom_metadata={"userMetadata": encode_mark(HistoryMark(topic_id))}),
+        commit_properties=CommitProperties(custom_metadata=commit_metadata(HistoryMark(topic_id))),
     )
 
 

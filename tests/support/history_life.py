@@ -25,11 +25,13 @@ from namesrv_stream.route.events import (
 )
 from namesrv_stream.route.model import QueueData, Registration
 from namesrv_stream.route.partitioner import partition_of
-from tests.support.builders import CLUSTER, Log, a_proof, a_registration, heartbeats_with, over
+from tests.support.builders import CLUSTER, Log, a_mapping, a_proof, a_registration, heartbeats_with, over
 
 _SERVER_IDS: Final = ("s1", "s1", "s1", "s2", "s3")
 #: A server has a new epoch after so many records.
 _EPOCH_RECORDS: Final = 150
+#: At most, of a scene.
+_SCENE_RECORDS: Final = 40
 _TOPICS: Final = ("t1", "t2", "t3", "t4", "t5")
 #: No broker registers it: it comes and goes by itself.
 RARE_TOPIC: Final = "rare"
@@ -51,7 +53,7 @@ def names_of(partition: int, partitions: int, wanted: int, prefix: str = "broker
 
 
 def live_on(log: Log, random: Random, records: int) -> None:
-    """Let at least so many records be added to the log of a partition."""
+    """Let so many records be added to the log of a partition."""
     names = names_of(log.state.partition, log.state.partitions, 2)
     until = len(log.records) + records
     while len(log.records) < until:
@@ -60,9 +62,10 @@ def live_on(log: Log, random: Random, records: int) -> None:
             log.now_ms -= 700  # another broker of Kafka leads the partition, by its own clock
         if random.random() < 0.01:
             log.now_ms += random.choice((90_000, 3_600_000))
-        if random.random() < 0.02:
+        if random.random() < 0.02 and len(log.records) + _SCENE_RECORDS < until:
             random.choice(_SCENES)(log, random, names)
         _add(log, random, names)
+    assert len(log.records) == until
 
 
 def _add(log: Log, random: Random, names: list[str]) -> None:
@@ -102,12 +105,14 @@ def _server_of(log: Log, server_id: str) -> Origin:
 
 
 def _registration(random: Random, names: list[str]) -> Registration:
-    number = random.randint(0, 2)
+    number, name = random.randint(0, 2), random.choice(names)
     hash_ = f"h{random.randint(1, 3)}"
+    static = {"t1": a_mapping("t1", name, epoch=random.randint(1, 3))} if random.random() < 0.3 else None
     return a_registration(
         f"10.0.0.{number}:10911",
         broker_id=number,
-        broker_name=random.choice(names),
+        broker_name=name,
+        topic_mappings=static,
         topics={topic: random.choice(_QUEUES) for topic in random.sample(_TOPICS, random.randint(2, 4))},
         timeout_ms=random.choice((3_000, 5_000, None)),
         registration_hash=hash_,

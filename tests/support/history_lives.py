@@ -49,7 +49,7 @@ def write_lives(spark: SparkSession, data_dir: Path) -> Lives:
         rig.compact()
         rig.restart()
         if number == 1:
-            Upkeep(spark, rig.settings).join_files()
+            Upkeep(rig.settings).join_files()
     rig.write()  # what the last kill has left
     seen = [_copy(log) for log in rig.logs]
     for log in rig.logs:

@@ -17,7 +17,7 @@ from namesrv_stream.route.events import BrokerHeartbeat, BrokerRegistered
 from namesrv_stream.route.fold import Record
 from namesrv_stream.route.lease import LeaseKey
 from namesrv_stream.route.model import LiveKey
-from namesrv_stream.snapshot.history_mark import HistoryMark, encode_mark
+from namesrv_stream.snapshot.history_mark import HistoryMark, commit_metadata
 from namesrv_stream.streaming.changes_writer import ChangesWriter
 from namesrv_stream.streaming.delta_tables import ensure_tables
 from namesrv_stream.tables import (
@@ -99,7 +99,7 @@ class HistoryOfLogs:
             path,
             pa.Table.from_pylist(rows, schema),
             mode="overwrite",
-            commit_properties=CommitProperties(custom_metadata={"userMetadata": encode_mark(self._mark(ends))}),
+            commit_properties=CommitProperties(custom_metadata=commit_metadata(self._mark(ends))),
         )
 
     def _mark(self, ends: Mapping[int, int]) -> HistoryMark:

@@ -73,6 +73,7 @@ class HttpRig:
             tls=rig.tls if http.tls else None,
             clock=rig.clock,
             settings=settings,
+            peer_log=rig.peer_log,
         )
         self.url = f"http://{self.http.address}"
 

@@ -120,6 +120,11 @@ def a_topic(perm: int = 6, queues: int = 8, flag: int = 0) -> dict[str, Any]:
     }
 
 
+def a_topic_config(name: str, queues: int) -> dict[str, Any]:
+    """A TopicConfig as brokers write it: its fields in alphabetical order."""
+    return dict(sorted({**a_topic(queues=queues), "topicName": name}.items()))
+
+
 def a_broker_header(addr: str = MASTER, broker_id: int = 0, /, **changes: str | None) -> dict[str, str]:
     """The ext fields that brokers send with all their requests; None takes one away."""
     fields: dict[str, str | None] = {

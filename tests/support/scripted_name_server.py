@@ -1,11 +1,13 @@
 """A listener on 127.0.0.1 that answers remoting requests as a test says: for peers that misbehave at will."""
 
 import asyncio
+import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
+from namesrv_stream.errors import RemotingError
 from namesrv_stream.remoting.command import RemotingCommand, response_to
 from namesrv_stream.remoting.frame import FrameBuffer, decode_frame, encode_frame
 
@@ -30,12 +32,14 @@ class ScriptedNameServer:
 
     Attributes:
         script: What to answer; may be replaced at any time.
+        tls: How it speaks TLS; None for plain.
         requests: All requests so far, in order of arrival.
         connections: Connections so far.
     """
 
     script: Script = accept_all
     port: int = 0
+    tls: ssl.SSLContext | None = None
     requests: list[RemotingCommand] = field(default_factory=list)
     connections: int = 0
     _writers: set[asyncio.StreamWriter] = field(default_factory=set)
@@ -57,7 +61,7 @@ class ScriptedNameServer:
 
     async def start(self) -> None:
         """Listen."""
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, ssl=self.tls)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
@@ -80,7 +84,7 @@ class ScriptedNameServer:
             while data := await reader.read(65_536):
                 for frame in frames.feed(data):
                     self._answer(decode_frame(frame), writer)
-        except ConnectionError:
+        except (ConnectionError, RemotingError):
             pass
         finally:
             self._writers.discard(writer)

@@ -19,6 +19,7 @@ from namesrv_stream.server.connections import Connections
 from namesrv_stream.server.gateway import Gateway
 from namesrv_stream.server.identity import Identity
 from namesrv_stream.server.outbox import GatewayLimits
+from namesrv_stream.server.peer_log import PeerLog
 from namesrv_stream.server.records import Acked, OutRecord
 from namesrv_stream.server.request_figures import RequestFigures
 from namesrv_stream.server.served_view import ServedView
@@ -228,7 +229,8 @@ class Rig:
         self.prepared = PreparedAnswers(self.server)
         self.identity = Identity("s1", 7)
         self.limits = limits or RemotingSettings(max_connections=max_connections, write_buffer_bytes=write_buffer_bytes)
-        self.connections = Connections(self.limits)
+        self.peer_log = PeerLog()
+        self.connections = Connections(self.limits, self.peer_log)
         self.tls = ServerTls(tls or TlsSettings(), self.clock)
         self.served = ServedView(
             self.server,
@@ -238,7 +240,7 @@ class Rig:
             on_group_changed=on_group_changed,
         )
         queue = GatewayLimits(queue_records, 64 << 20, record_bytes, MAX_GAP_MS)
-        self.gateway = gateway_type(self.served, self.identity, partitions, queue, self.clock)
+        self.gateway = gateway_type(self.served, self.identity, partitions, queue, self.clock, self.peer_log)
         self.publisher = MemoryPublisher()
         self.publisher.gateway = self.gateway
         self.request_figures = RequestFigures()

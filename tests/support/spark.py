@@ -135,3 +135,8 @@ def dead_letters(settings: Settings) -> list[tuple[str, bytes]]:
         return found
     finally:
         consumer.close()
+
+
+def sql_name(path: Path) -> str:
+    """A table by its folder, as Spark's SQL names it."""
+    return f"delta.`{str(path.absolute()).replace('`', '``')}`"

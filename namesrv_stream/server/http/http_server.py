@@ -36,6 +36,7 @@ from namesrv_stream.server.http.state_page import StatePage
 from namesrv_stream.server.http.tls_protocol import TlsProtocol
 from namesrv_stream.server.listener import NameServerAddrs
 from namesrv_stream.server.past_routes import PastRoutes
+from namesrv_stream.server.peer_log import PeerLog
 from namesrv_stream.server.served_state import ServedState
 from namesrv_stream.server.server_figures import ServerFigures
 from namesrv_stream.server.steps import Steps
@@ -63,6 +64,7 @@ class HttpServer:
         tls: All connections are TLS by this; None for plain HTTP.
         clock: For what is old.
         settings: Of which ``http``, ``data`` and ``snapshot`` matter.
+        peer_log: For what peers cause.
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class HttpServer:
         tls: ServerTls | None,
         clock: Clock,
         settings: Settings,
+        peer_log: PeerLog,
     ) -> None:
         self._bound = bound
         self._feed = feed
@@ -123,6 +126,7 @@ class HttpServer:
             figures.http,
             streams=frozenset({"/changes"}),
             templates={route.endpoint: route.path for route in self.routes},
+            peer_log=peer_log,
         )
         protocol = partial(
             HttpProtocol,
@@ -136,7 +140,7 @@ class HttpServer:
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
         config = uvicorn.Config(
             limited,
-            http=protocol if tls is None else partial(_with_tls, tls, protocol),  # type: ignore[arg-type] # a class, or what makes its objects
+            http=protocol if tls is None else partial(_with_tls, tls, peer_log, protocol),  # type: ignore[arg-type] # a class, or what makes its objects
             ws="none",
             lifespan="off",
             access_log=False,
@@ -173,8 +177,8 @@ async def _nothing_here(scope: Scope, receive: Receive, send: Send) -> None:
     raise Problem(404, "there is nothing here; GET /openapi.json says what there is")
 
 
-def _with_tls(tls: ServerTls, make: Callable[..., HttpProtocol], **arguments: Any) -> TlsProtocol:
-    return TlsProtocol(make(**arguments), tls)
+def _with_tls(tls: ServerTls, peer_log: PeerLog, make: Callable[..., HttpProtocol], **arguments: Any) -> TlsProtocol:
+    return TlsProtocol(make(**arguments), tls, peer_log)
 
 
 class _QuietServer(uvicorn.Server):

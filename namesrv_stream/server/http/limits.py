@@ -12,6 +12,7 @@ from namesrv_stream.logs import safe
 from namesrv_stream.server.http.problems import TRY_AGAIN, Problem
 from namesrv_stream.server.http.protocol import CONNECTION, HttpProtocol
 from namesrv_stream.server.http_figures import HttpFigures
+from namesrv_stream.server.peer_log import PeerLog
 from namesrv_stream.settings import HttpSettings
 
 logger = logging.getLogger(__name__)
@@ -34,6 +35,7 @@ class Limits:
         figures: Told of each answer.
         streams: Paths of answers that last, which are counted by themselves.
         templates: Endpoint → the path that it is for.
+        peer_log: For what fails.
     """
 
     def __init__(
@@ -44,12 +46,14 @@ class Limits:
         *,
         streams: frozenset[str],
         templates: Mapping[Any, str],
+        peer_log: PeerLog,
     ) -> None:
         self._app = app
         self._settings = settings
         self._figures = figures
         self._streams = streams
         self._templates = templates
+        self._peer_log = peer_log
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":  # WebSockets: there are none
@@ -66,7 +70,8 @@ class Limits:
         try:
             await self._app(scope, receive, answer.send)
         except Exception:
-            logger.exception("HTTP request failed unexpectedly path=%s", safe(scope["path"]))
+            text, path = "HTTP request failed unexpectedly path=%s", safe(scope["path"])
+            self._peer_log.tell(logger, logging.ERROR, text, path, is_fault=True)
             if not answer.status:
                 problem = Problem(500, "the request failed unexpectedly; the server's log says why")
                 await problem.response()(scope, receive, answer.send)

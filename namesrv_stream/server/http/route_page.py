@@ -1,13 +1,12 @@
 """``/routes/{topic}``: as clients get it, with a tag by which a reader need not load it again; or as it was."""
 
-import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
 from namesrv_stream.processor.name_server import NameServer
 from namesrv_stream.server.http.conditional import conditional
 from namesrv_stream.server.http.problems import Problem
-from namesrv_stream.server.past_routes import PastRoutes
+from namesrv_stream.server.past_routes import REFUSALS, STATUS_OF, PastRoutes
 
 
 class RoutePage:
@@ -22,10 +21,11 @@ class RoutePage:
         topic = request.path_params["topic"]
         as_of = request.query_params.get("as_of")
         if as_of is not None:
-            answer = await self._past_routes.answer(topic, as_of)
-            if answer.status_code >= 400:
-                raise Problem(answer.status_code, orjson.loads(bytes(answer.body))["error"])
-            return answer
+            try:
+                text = await self._past_routes.ask(topic, as_of, lambda found: found.json_text())
+            except REFUSALS as error:
+                raise Problem(STATUS_OF[type(error)], str(error)) from None
+            return Response(text, media_type="application/json")
         body = self._server.answers.route_body(topic, strict=True)
         if body is None:
             raise Problem(404, f"no route for topic {topic}: no broker that is known offers it")

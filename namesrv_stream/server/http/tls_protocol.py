@@ -6,6 +6,7 @@ from typing import cast
 
 from namesrv_stream.errors import TlsBroken
 from namesrv_stream.logs import safe
+from namesrv_stream.server.peer_log import PeerLog
 from namesrv_stream.server.tls import ServerTls, TlsTransport
 
 logger = logging.getLogger(__name__)
@@ -18,9 +19,10 @@ class TlsProtocol(asyncio.Protocol):
     there are, and how long it takes until a whole request is there.
     """
 
-    def __init__(self, inner: asyncio.Protocol, tls: ServerTls) -> None:
+    def __init__(self, inner: asyncio.Protocol, tls: ServerTls, peer_log: PeerLog) -> None:
         self._inner = inner
         self._tls = tls
+        self._peer_log = peer_log
         self._records: TlsTransport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -36,7 +38,8 @@ class TlsProtocol(asyncio.Protocol):
             plain = self._records.received(data)
         except TlsBroken as error:
             self._tls.broken(error)
-            logger.info("HTTP connection closed peer=%s reason=%s", self._peer(), safe(str(error)))
+            text = "HTTP connection closed peer=%s reason=%s"
+            self._peer_log.tell(logger, logging.INFO, text, self._peer(), safe(str(error)))
             self._records.close()
             return
         if self._records.is_established and not was_established:

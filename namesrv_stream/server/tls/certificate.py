@@ -10,6 +10,8 @@ from namesrv_stream.server.tls.validity import Validity, validity_of
 from namesrv_stream.settings import TlsSettings
 
 _CLIENT_AUTH: Final = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "require": ssl.CERT_REQUIRED}
+#: What the names of the settings for the server's own calls begin with.
+CALLS: Final = "tls.calls_"
 _BEGIN: Final = "-----BEGIN CERTIFICATE-----"
 _END: Final = "-----END CERTIFICATE-----"
 #: pbeWithSHA1And128BitRC4 and three of its kin. Source: RFC 7292, appendix C.
@@ -34,6 +36,21 @@ class Certificate(NamedTuple):
     validity: Validity
 
 
+class ChainFiles(NamedTuple):
+    """The files of a certificate that is shown.
+
+    Attributes:
+        password: Of the key, where ``password_file`` is "".
+        section: What the names of their settings begin with.
+    """
+
+    cert_file: str
+    key_file: str
+    password_file: str
+    password: str = ""
+    section: str = "tls."
+
+
 def read_certificate(tls: TlsSettings) -> Certificate:
     """Read and check all files of ``tls``, which has a ``cert_file``; blocks.
 
@@ -44,7 +61,7 @@ def read_certificate(tls: TlsSettings) -> Certificate:
     context, http_context = _context(tls), _context(tls)
     context.verify_mode = _CLIENT_AUTH[tls.client_auth]
     if context.verify_mode is not ssl.CERT_NONE:
-        _trust(context, tls.trust_file)
+        trust(context, tls.trust_file)
     return Certificate(context, http_context, validity)
 
 
@@ -57,7 +74,18 @@ def files_of(tls: TlsSettings) -> tuple[Path, ...]:
 def _context(tls: TlsSettings) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)  # TLS 1.2 and later, ciphers with forward secrecy
     context.options |= ssl.OP_NO_RENEGOTIATION  # each costs as much as a handshake, and a peer may ask without end
-    password = _password(tls)
+    password = tls.key_password.get_secret_value()
+    load_chain(context, ChainFiles(tls.cert_file, tls.key_file, tls.key_password_file, password))
+    return context
+
+
+def load_chain(context: ssl.SSLContext, files: ChainFiles) -> None:
+    """Have ``context`` show a certificate; blocks.
+
+    Raises:
+        ConfigError: Naming the file and the setting; never shows what is in it.
+    """
+    password, key = _password(files), f"{files.section}key_file"
     was_asked = False
 
     def give() -> bytes:  # without it OpenSSL would ask at the terminal
@@ -66,25 +94,26 @@ def _context(tls: TlsSettings) -> ssl.SSLContext:
         return password
 
     try:
-        context.load_cert_chain(tls.cert_file, tls.key_file, give)
+        context.load_cert_chain(files.cert_file, files.key_file, give)
     except ssl.SSLError as error:
-        raise ConfigError(tls.key_file, "tls.key_file", _why_no_key(error, tls, was_asked, bool(password))) from None
+        raise ConfigError(files.key_file, key, _why_no_key(error, files, was_asked, bool(password))) from None
     except OSError as error:
-        raise ConfigError(tls.key_file, "tls.key_file", error.strerror or str(error)) from None
+        raise ConfigError(files.key_file, key, error.strerror or str(error)) from None
     except ValueError:  # a password of more than 1 KiB
-        raise ConfigError(tls.key_file, "tls.key_password", "is too long for a password") from None
-    return context
+        raise ConfigError(files.key_file, f"{files.section}key_password", "is too long for a password") from None
 
 
-def _why_no_key(error: ssl.SSLError, tls: TlsSettings, was_asked: bool, has_password: bool) -> str:
+def _why_no_key(error: ssl.SSLError, files: ChainFiles, was_asked: bool, has_password: bool) -> str:
+    section = files.section
     if error.reason == "KEY_VALUES_MISMATCH" or error.reason == "KEY_TYPE_MISMATCH":
-        return f"is not the key of the certificate in tls.cert_file={tls.cert_file}"
-    if was_asked and _has_old_cipher(tls.key_file):
+        return f"is not the key of the certificate in {section}cert_file={files.cert_file}"
+    if was_asked and _has_old_cipher(files.key_file):
         return _OLD_CIPHER
     if was_asked and not has_password:
-        return "is encrypted: set tls.key_password_file, or tls.key_password in the environment"
+        or_by = "" if section == CALLS else ", or tls.key_password in the environment"
+        return f"is encrypted: set {section}key_password_file{or_by}"
     if was_asked:
-        return f"cannot be decrypted with tls.key_password{'_file' if tls.key_password_file else ''}"
+        return f"cannot be decrypted with {section}key_password{'_file' if files.password_file else ''}"
     if error.reason and "KEY_TOO_SMALL" in error.reason:
         return "the key, or that of the certificate, is too small to be safe"
     return "holds no private key in PEM form"
@@ -99,10 +128,10 @@ def _has_old_cipher(key_file: str) -> bool:
     return any(cipher in der[:64] for cipher in _OLD_CIPHERS)
 
 
-def _password(tls: TlsSettings) -> bytes:
-    if not tls.key_password_file:
-        return tls.key_password.get_secret_value().encode()
-    return _read(tls.key_password_file, "tls.key_password_file").strip()
+def _password(files: ChainFiles) -> bytes:
+    if not files.password_file:
+        return files.password.encode()
+    return _read(files.password_file, f"{files.section}key_password_file").strip()
 
 
 def _validity(tls: TlsSettings) -> Validity:
@@ -116,12 +145,17 @@ def _validity(tls: TlsSettings) -> Validity:
         raise ConfigError(tls.cert_file, "tls.cert_file", "holds no certificate in PEM form") from None
 
 
-def _trust(context: ssl.SSLContext, trust_file: str) -> None:
-    _read(trust_file, "tls.trust_file")
+def trust(context: ssl.SSLContext, trust_file: str, setting: str = "tls.trust_file") -> None:
+    """Have ``context`` check certificates with those in a file; blocks.
+
+    Raises:
+        ConfigError: Naming the file and the setting.
+    """
+    _read(trust_file, setting)
     try:
         context.load_verify_locations(cafile=trust_file)
     except OSError:  # ssl.SSLError is one
-        raise ConfigError(trust_file, "tls.trust_file", "holds no certificates in PEM form") from None
+        raise ConfigError(trust_file, setting, "holds no certificates in PEM form") from None
 
 
 def _read(name: str, key: str) -> bytes:

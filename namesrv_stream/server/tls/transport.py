@@ -53,22 +53,26 @@ class TlsTransport(asyncio.Transport):
 
         Raises:
             TlsBroken: The peer cannot or may not be talked to; it has been told, and the transport is to be closed.
+                What sound records held has been decrypted; no answer can follow what the peer has been told.
         """
         if self._has_ended or self._is_broken:
             return b""  # behind the peer's good-bye, which its close will follow, or behind what cannot be read
         self._record.feed(data)
         self._incoming.write(data)
+        pieces: list[bytes] = []
         try:
             if not self.is_established:
                 self._shake_hands(len(data))
-            return self._read()
+            self._read(pieces)
         except ssl.SSLWantReadError:
-            return b""
+            pass
         except ssl.SSLError as error:
             self._is_broken = True
-            raise TlsBroken(_reason_of(error), is_handshake=not self.is_established) from None
+            sound = b"".join(pieces)
+            raise TlsBroken(_reason_of(error), is_handshake=not self.is_established, sound=sound) from None
         finally:
             self._flush()
+        return b"".join(pieces) if len(pieces) != 1 else pieces[0]
 
     def _shake_hands(self, size: int) -> None:
         self._handshake_bytes += size
@@ -82,19 +86,12 @@ class TlsTransport(asyncio.Transport):
             raise
         self.is_established = True
 
-    def _read(self) -> bytes:
-        pieces = []
-        with contextlib.suppress(ssl.SSLWantReadError):
-            while piece := self._read_record():
-                pieces.append(piece)
-        return b"".join(pieces) if len(pieces) != 1 else pieces[0]
-
-    def _read_record(self) -> bytes:
+    def _read(self, pieces: list[bytes]) -> None:
         try:
-            return self._tls.read(_WRITTEN_BYTES)
+            while piece := self._tls.read(_WRITTEN_BYTES):
+                pieces.append(piece)
         except ssl.SSLZeroReturnError:
             self._has_ended = True
-            return b""
 
     def _flush(self) -> None:
         if self._outgoing.pending:

@@ -81,11 +81,6 @@ def has_history_tables(tables_dir: Path) -> bool:
     return all((table_path(tables_dir, table) / "_delta_log").is_dir() for table in HISTORY_SCHEMAS)
 
 
-def sql_name(path: Path) -> str:
-    """A table by its folder, as Spark's SQL names it."""
-    return f"delta.`{str(path.absolute()).replace('`', '``')}`"
-
-
 def _check_topic(path: Path, found: Mapping[str, str | None], properties: Mapping[str, str]) -> None:
     for name in (TOPIC_ID_PROPERTY, PARTITIONS_PROPERTY):
         if found.get(name) != properties[name]:

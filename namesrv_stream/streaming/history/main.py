@@ -134,7 +134,7 @@ class _HistoryProcess:
         if not run_file.exists():
             write_run_file(run_file, {})
             progress(f"the history tables are up to date ({took_s:.1f} s)")
-        Upkeep(self._spark, self._settings).run(SystemClock().now_ms())
+        Upkeep(self._settings).run(SystemClock().now_ms())
 
     def _attempt(self, work: Callable[[], Any]) -> None:
         """Do it; what may be over by the next time is logged.

@@ -31,8 +31,6 @@ SMALL_RUNS: Final = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     # A broadcast is a job of its own.
     "spark.sql.autoBroadcastJoinThreshold": "-1",
-    # VACUUM lists a table's folders in so many tasks; by default 10,000, which take a minute to do nothing.
-    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "1",
 }
 _HISTORY: Final = {
     "spark.app.name": "namesrv-stream history",
@@ -53,10 +51,17 @@ def build_history_session(settings: Settings) -> SparkSession:
     own = {
         "spark.master": history.master,
         "spark.driver.memory": history.driver_memory,
-        "spark.databricks.delta.optimize.maxFileSize": str(history.optimize_file_bytes),
-        "spark.databricks.delta.optimize.minFileSize": str(history.optimize_file_bytes // 2),
     }
-    return build_session(settings, DELTA | SMALL_RUNS | _HISTORY | own, history_scratch_dir(settings))
+    spark = build_session(settings, DELTA | SMALL_RUNS | _HISTORY | own, history_scratch_dir(settings))
+    without_checksums(spark)
+    return spark
+
+
+def without_checksums(spark: SparkSession) -> None:
+    """Write no check sum file beside each data file: Parquet has its own, and upkeep would have to remove them."""
+    context = spark.sparkContext
+    hadoop = context._jvm.org.apache.hadoop.fs.FileSystem  # type: ignore[union-attr]  # noqa: SLF001
+    hadoop.getLocal(context._jsc.hadoopConfiguration()).setWriteChecksum(False)  # noqa: SLF001
 
 
 def forget_tables(spark: SparkSession) -> None:

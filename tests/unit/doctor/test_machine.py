@@ -1,13 +1,16 @@
 """The machine as the doctor sees it; each fault is made, not imagined."""
 
+import os
+import pickle
 import resource
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from namesrv_stream.doctor import machine
-from namesrv_stream.doctor.finding import Grade
+from namesrv_stream.doctor.finding import Finding, Grade
 from namesrv_stream.settings import Settings, load_settings
 from namesrv_stream.settings.layers import Flag
 
@@ -68,6 +71,57 @@ def test_a_directory_that_cannot_be_written_is_a_fault(tmp_path: Path) -> None:
     (tmp_path / "file").touch()  # below it not even root can make one
     (found,) = machine.disk(_settings(tmp_path / "file" / "data"))
     assert found.grade is Grade.FAULT
+
+
+@pytest.fixture
+def public_folder() -> Iterator[Path]:
+    """One that other users reach."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o777)
+        yield folder
+
+
+def _disk_without_privileges(settings: Settings) -> list[Finding]:
+    """What a user finds who is not root, for whom permissions count."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            if os.geteuid() == 0:
+                os.setgroups([])
+                os.setgid(65_534)
+                os.setuid(65_534)
+            os.write(writer, pickle.dumps(list(machine.disk(settings))))
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with open(reader, "rb") as answer:
+        found: list[Finding] = pickle.load(answer)
+    os.waitpid(child, 0)
+    return found
+
+
+def test_tables_that_can_only_be_read_are_enough_for_a_server(public_folder: Path) -> None:
+    tables = public_folder / "tables"
+    tables.mkdir(mode=0o555)
+    of_data, of_tables = _disk_without_privileges(_settings(public_folder, data__tables=str(tables)))
+    assert of_data.grade is not Grade.FAULT
+    assert of_tables.grade is Grade.NOTE
+    assert "enough for a server" in of_tables.text
+
+
+def test_tables_that_cannot_be_read_are_a_fault(public_folder: Path) -> None:
+    tables = public_folder / "tables"
+    tables.mkdir(mode=0o300)
+    assert _disk_without_privileges(_settings(public_folder, data__tables=str(tables)))[1].grade is Grade.FAULT
+
+
+def test_tables_that_are_not_there_and_cannot_be_made_are_a_fault(public_folder: Path) -> None:
+    closed = public_folder / "closed"
+    closed.mkdir(mode=0o555)
+    tables = str(closed / "tables")
+    assert _disk_without_privileges(_settings(public_folder, data__tables=tables))[1].grade is Grade.FAULT
 
 
 def test_the_kernels_opinion_of_the_clock_is_told() -> None:

@@ -26,10 +26,14 @@ _READY = b'{"ready":true,"reasons":[]}'
 
 
 @contextmanager
-def _server(body: bytes, status: int = 200, ahead_s: int = 0, tls: KeyPair | None = None) -> Iterator[str]:
+def _server(
+    body: bytes, status: int = 200, ahead_s: int = 0, tls: KeyPair | None = None, location: str = ""
+) -> Iterator[str]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(status)
+            if location:
+                self.send_header("Location", location)
             self.end_headers()
             self.wfile.write(body)
 
@@ -79,6 +83,28 @@ def test_a_server_with_another_time_is_a_warning(tmp_path: Path, ahead_s: int) -
         *_, clock = servers(settings_in(tmp_path), (url,))
         assert clock.grade is Grade.WARNING
         assert ("ahead of" if ahead_s > 0 else "behind") in clock.text
+
+
+def test_a_server_that_names_another_one_is_not_that_one(tmp_path: Path) -> None:
+    with _server(_READY) as ready, _server(b"", 302, location=f"{ready}/readyz") as url:
+        assert _grades(servers(settings_in(tmp_path), (url,))) == [Grade.FAULT]
+
+
+def test_a_port_that_speaks_no_http_is_a_fault_that_says_so(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            peer, _ = listener.accept()
+            with peer:
+                peer.recv(4_096)
+                peer.sendall(b"+OK hello\r\n\r\n")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        (found,) = servers(settings_in(tmp_path), (f"http://127.0.0.1:{listener.getsockname()[1]}",))
+        thread.join()
+    assert found.grade is Grade.FAULT
+    assert "no HTTP" in found.text
 
 
 def test_a_server_that_does_not_answer_is_a_fault(tmp_path: Path) -> None:

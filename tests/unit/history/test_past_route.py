@@ -78,7 +78,7 @@ def test_the_past_is_what_a_fold_stopped_there_says(data: st.DataObject, entries
                         with pytest.raises(NotInHistory, match="no route for topic"):
                             route_as_of(history, topic, at_ms, options)
                     else:
-                        assert route_as_of(history, topic, at_ms, options).body == body
+                        assert route_as_of(history, topic, at_ms, options).body() == body
 
 
 def a_broker_that_came_and_went() -> Log:
@@ -94,7 +94,7 @@ def test_a_route_comes_with_the_reason_of_its_last_change(tmp_path: Path) -> Non
     tables = HistoryOfLogs(tmp_path, a_broker_that_came_and_went())
     tables.write_all()
     found = route_as_of(RouteHistory.open(tables.settings), "TopicTest", BEGIN_MS + 60_000)
-    assert json.loads(found.body)["brokerDatas"][0]["brokerAddrs"] == {"0": "10.0.0.1:10911"}
+    assert json.loads(found.body())["brokerDatas"][0]["brokerAddrs"] == {"0": "10.0.0.1:10911"}
     last = found.last_change
     assert (last.at_ms, last.cause, last.broker_name) == (BEGIN_MS + 500, "registered", "broker-a")
     assert (last.partition, last.offset) == (0, 1)
@@ -128,7 +128,7 @@ def test_the_order_of_queues_is_that_of_then(tmp_path: Path) -> None:
     tables = HistoryOfLogs(tmp_path, log)
     tables.write_all()
     history, options = RouteHistory.open(tables.settings), RouteOptions(with_order=True)
-    bodies = [route_as_of(history, "TopicTest", BEGIN_MS + ms, options).body for ms in (500, 1_500, 2_500)]
+    bodies = [route_as_of(history, "TopicTest", BEGIN_MS + ms, options).body() for ms in (500, 1_500, 2_500)]
     assert [json.loads(body).get("orderTopicConf") for body in bodies] == [None, "broker-a:1", "broker-a:2"]
 
 
@@ -154,7 +154,7 @@ def test_rows_of_several_partitions_make_one_table(tmp_path: Path) -> None:
     tables = HistoryOfLogs(tmp_path, *parts)
     tables.commit()
     tables.write({0: 1, 1: 1})
-    body = route_as_of(RouteHistory.open(tables.settings), "TopicTest", BEGIN_MS + 5_000).body
+    body = route_as_of(RouteHistory.open(tables.settings), "TopicTest", BEGIN_MS + 5_000).body()
     assert [b["brokerName"] for b in json.loads(body)["brokerDatas"]] == ["broker-a", "broker-b"]
 
 

@@ -19,6 +19,7 @@ from namesrv_stream.remoting.codes import ONEWAY_FLAG, RequestCode, ResponseCode
 from namesrv_stream.remoting.command import RemotingCommand
 from namesrv_stream.route.events import Origin
 from tests.support.name_server import Exchange, a_registration_request, a_route_request
+from tests.support.server_rig import Rig
 
 ADMIN = (
     RequestCode.PUT_KV_CONFIG,
@@ -219,6 +220,18 @@ def test_who_is_outside_the_brokers_networks_may_not_speak_as_one(code: RequestC
         else:
             with pytest.raises(NoPermission, match=r"admin\.broker_networks"):
                 authorise_broker(access, call)
+
+
+@pytest.mark.parametrize("code", sorted(BROKER_CODES))
+@pytest.mark.parametrize("size", [1_000, 100_000])
+async def test_a_connection_from_outside_the_brokers_networks_is_refused_what_brokers_say(
+    code: RequestCode, size: int
+) -> None:
+    rig = Rig(access=Access(broker_networks=("10.1.0.0/16",)))
+
+    answer = rig.ask(rig.connect("10.2.0.1"), replace(a_registration_request(body=bytes(size)), code=code))
+
+    assert answer.code == ResponseCode.NO_PERMISSION
 
 
 def test_a_broker_from_elsewhere_may_with_a_signature() -> None:

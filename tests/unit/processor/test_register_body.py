@@ -20,8 +20,8 @@ from namesrv_stream.processor.register_body import (
     RegisterBrokerBody,
     decode_data_version,
     decode_register_body,
-    registration_hash,
 )
+from namesrv_stream.processor.registration_hash import registration_hash
 from namesrv_stream.remoting.codes import V3_0_11, V5_0_0, RequestCode
 from namesrv_stream.remoting.headers import RegisterBrokerRequestHeader
 from namesrv_stream.route.model import DataVersion, QueueData, TopicQueueMappingInfo

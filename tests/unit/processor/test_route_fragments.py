@@ -1,7 +1,10 @@
 """Bodies put together of parts against those that are encoded at once, byte for byte."""
 
+import gc
+import weakref
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -77,6 +80,43 @@ def test_routes_with_filter_servers_or_static_mappings_are_encoded_in_general(fo
         assert answers.route_body(topic, strict=True) == expected
 
 
+def test_a_group_that_is_again_what_it_was_is_told_as_it_was() -> None:
+    # As where an event is taken back: one topic's brokers were looked at before and after, another's in between.
+    view, fragments = RouteView(), RouteFragments(strict=True)
+    both = BrokerGroup("b1", broker_addrs={0: "a"}, topics={"t1": QueueData(1, 1, 6), "t2": QueueData(1, 1, 6)})
+    view.table.replace_group(BrokerGroup("b2", broker_addrs={0: "b"}, topics={"t1": QueueData(1, 1, 6)}))
+
+    def body(topic: str) -> bytes | None:
+        return fragments.body(view.table, topic, with_acting=True, order_conf=None)
+
+    view.table.replace_group(both)
+    before = body("t1")
+    view.table.replace_group(replace(both, topics={"t2": QueueData(1, 1, 4)}))
+    body("t2")
+    view.table.replace_group(both)
+
+    assert body("t1") == before
+
+
+def test_no_group_is_kept_that_the_table_has_no_more() -> None:
+    class Topics(dict[str, QueueData]):
+        """Can be referred to weakly."""
+
+    view, fragments = RouteView(), RouteFragments(strict=True)
+    seen = []
+    for number in range(20):
+        topics = Topics({f"t{number}": QueueData(1, 1, 6), "t": QueueData(1, 1, 6)})
+        seen.append(weakref.ref(topics))
+        view.table.replace_group(BrokerGroup("b1", broker_addrs={0: "a"}, topics=topics))
+        topics = Topics({f"t{number}": QueueData(1, 1, 6)})  # so that each has brokers of its own
+        view.table.replace_group(BrokerGroup(f"c{number}", broker_addrs={0: "a"}, topics=topics))
+        assert fragments.body(view.table, f"t{number}", with_acting=False, order_conf=None)
+    del topics
+    gc.collect()
+
+    assert sum(ref() is not None for ref in seen) == 1
+
+
 def test_what_is_kept_is_bounded_by_the_brokers_there_are() -> None:
     view, fragments = RouteView(), RouteFragments(strict=True)
     for number in range(3_000):
@@ -84,7 +124,19 @@ def test_what_is_kept_is_bounded_by_the_brokers_there_are() -> None:
         view.table.replace_group(group)
         assert fragments.body(view.table, "t", with_acting=False, order_conf=None)
         view.table.replace_group(BrokerGroup(group.broker_name))
-    assert len(vars(fragments)["_brokers"]) <= 1_002
+    assert len(vars(fragments)["_brokers"]) <= 102
+
+
+def test_the_lineups_are_bounded_and_those_asked_last_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(route_fragments, "_MAX_LINEUPS", 10)
+    view, fragments = RouteView(), RouteFragments(strict=True)
+    for number in range(35):
+        topics = {f"t{number}": QueueData(1, 1, 6)}
+        view.table.replace_group(BrokerGroup(f"b{number}", broker_addrs={0: "a"}, topics=topics))
+        assert fragments.body(view.table, f"t{number}", with_acting=False, order_conf=None)
+        lineups = vars(fragments)["_lineups"]
+        assert (f"b{number}",) in lineups
+        assert len(lineups) <= 10
 
 
 def test_shapes_of_one_broker_are_bounded() -> None:

@@ -15,7 +15,7 @@ from namesrv_stream.processor.steps import at_once
 from namesrv_stream.processor.topic_table import KnownTable
 from namesrv_stream.route.fold_state import LeaseKey
 from namesrv_stream.route.model import LiveKey, QueueData
-from tests.support.name_server import V5_3_3
+from tests.support.name_server import V5_3_3, a_topic_config
 from tests.support.strategies_remoting import mutations
 
 NAMES = st.sampled_from([f"topic-{n}" for n in range(30)]) | st.sampled_from(("{", "}}", "},", "a{}}", ":{", "Ä", ""))
@@ -37,19 +37,6 @@ ODD_CONFIGS: st.SearchStrategy[object] = st.sampled_from(
 )
 
 
-def _config(name: str, queues: int) -> dict[str, object]:
-    return {
-        "attributes": {},
-        "order": False,
-        "perm": 6,
-        "readQueueNums": queues,
-        "topicFilterType": "SINGLE_TAG",
-        "topicName": name,
-        "topicSysFlag": 0,
-        "writeQueueNums": queues,
-    }
-
-
 def _body(entries: list[tuple[str, object]], form: str, stamp: int) -> bytes:
     """A body whose table has these entries in this order, keys twice where they are."""
     table = ",".join(f"{json.dumps(k, ensure_ascii=False)}:{json.dumps(v, separators=(',', ':'))}" for k, v in entries)
@@ -67,7 +54,7 @@ def _body(entries: list[tuple[str, object]], form: str, stamp: int) -> bytes:
 
 
 FORMS = st.sampled_from(("5.x", "5.x", "5.x", "4.x", "static", "twice", "elsewhere"))
-USUAL = st.builds(lambda name, queues: (name, _config(name, queues)), NAMES, st.integers(0, 3))
+USUAL = st.builds(lambda name, queues: (name, a_topic_config(name, queues)), NAMES, st.integers(0, 3))
 ENTRIES = st.lists(USUAL | USUAL | USUAL | st.tuples(NAMES, ODD_CONFIGS), max_size=25)
 BODIES = st.builds(_body, ENTRIES, FORMS, st.integers(0, 2))
 
@@ -130,7 +117,7 @@ def test_a_damaged_body_is_judged_as_in_general(body: bytes, damaged: bytes) -> 
 
 
 def test_of_a_usual_body_only_the_difference_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    entries = [(f"t{n}", _config(f"t{n}", 4)) for n in range(200)]
+    entries = [(f"t{n}", a_topic_config(f"t{n}", 4)) for n in range(200)]
     _, known = outcome(_body(list(entries), "5.x", 0), None)
     read: list[str] = []
     read_topic = vars(register_body)["_topic"]
@@ -143,7 +130,7 @@ def test_of_a_usual_body_only_the_difference_is_read(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(register_body, "_topic", counting)
     assert outcome(_body(list(entries), "5.x", 1), known)[1] is known
     assert read == []
-    entries[100] = ("t100", _config("t100", 5))
+    entries[100] = ("t100", a_topic_config("t100", 5))
     found, table = outcome(_body(list(entries), "5.x", 2), known)
     assert isinstance(found, RegisterBrokerBody)
     assert table is not None

@@ -1,4 +1,5 @@
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -98,3 +99,25 @@ def test_a_mapping_is_found_though_its_broker_is_gone() -> None:
 
 def test_an_unknown_name_is_an_empty_group() -> None:
     assert RouteTable().group("x") == BrokerGroup("x")
+
+
+class _Name(str):
+    """Counts how often one is compared for order."""
+
+    __slots__ = ()
+    __hash__ = str.__hash__
+    compared = 0
+
+    def __lt__(self, other: str) -> bool:
+        _Name.compared += 1
+        return str.__lt__(self, other)
+
+
+def test_a_topic_of_very_many_names_is_not_sorted_anew_for_each() -> None:
+    table, count = RouteTable(), 1_000
+    _Name.compared = 0
+    for number in range(count):
+        name = _Name(f"broker-{number * 7_919 % count:04}")
+        table.replace_group(replace(BrokerGroup(name), topics={"TopicOfAll": RW}))
+    assert _Name.compared <= count * 12  # a look-up by halves, each
+    assert list(table.names_offering("TopicOfAll")) == [f"broker-{number:04}" for number in range(count)]

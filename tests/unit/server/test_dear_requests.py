@@ -5,11 +5,15 @@ from dataclasses import replace
 
 from namesrv_stream.remoting.command import RemotingCommand
 from namesrv_stream.remoting.frame import encode_frame
+from namesrv_stream.server.turns import Turns
+from namesrv_stream.settings import RemotingSettings
 from tests.bench import frames
 from tests.bench.shape import Shape
 from tests.support.name_server import a_route_request
 from tests.support.server_rig import MemoryTransport, Rig, turn
 
+#: A body of more than a mebibyte, read in many steps.
+LONG = next(iter(frames.registrations(Shape(topics=6_000, brokers=1, width=1))))[0]
 SHAPE = Shape(topics=300, brokers=3, width=3)
 REGISTRATIONS = [frame for frame, _ in frames.registrations(SHAPE)]
 QUESTION = encode_frame(replace(a_route_request(), opaque=77, ext_fields={"topic": SHAPE.topic_names[0]}))
@@ -80,6 +84,75 @@ async def test_a_dear_request_of_a_peer_that_went_is_dropped() -> None:
     for _ in range(3):
         await turn()
     assert known_brokers(rig) == 1
+
+
+async def test_a_registration_whose_peer_goes_in_the_middle_of_it_takes_no_further_turn_and_leaves_no_trace() -> None:
+    rig = a_rig()
+    peer = rig.connect()
+    receive(peer, LONG)
+    await turn()
+    assert (known_brokers(rig), peer.received) == (0, b"")
+    peer.close()
+    await turn()
+    await turn()
+    next_in_turn = iter([None])
+    rig.turns.add(next_in_turn)
+    assert list(next_in_turn) == []
+    assert known_brokers(rig) == 0
+    assert not rig.server.memory.full_due_ms
+
+
+async def test_a_connection_that_leaves_does_so_behind_the_dear_request_that_was_under_way() -> None:
+    rig = a_rig()
+    peer = rig.connect()
+    receive(peer, LONG)
+    for connection in rig.connections:
+        connection.leave()
+    while not peer.received:
+        assert not peer.is_closing()
+        await turn()
+    assert (len(peer.answers()), peer.is_closing()) == (1, True)
+
+
+async def test_while_too_much_waits_no_further_dear_request_is_read_and_its_peer_has_all_the_time() -> None:
+    rig = Rig(queue_records=1_000, limits=RemotingSettings(frame_timeout_ms=1_000, idle_timeout_ms=2_000))
+    rig.turns = Turns(max_bytes=1_000_000)
+    rig.talk()
+    receive(rig.connect(), LONG)
+    peer = rig.connect()
+    receive(peer, REGISTRATIONS[0][:20_000])
+    client = rig.connect()
+    receive(client, QUESTION)
+    assert (peer.is_reading_paused, client.is_reading_paused) == (True, False)
+
+    for _ in range(10):
+        rig.beat()
+        receive(client, QUESTION)
+        rig.connections.beat(rig.gateway.observed_ms)
+    assert not peer.is_closing()
+
+    while peer.is_reading_paused:
+        await turn()
+    rig.connections.beat(rig.gateway.observed_ms)
+    receive(peer, REGISTRATIONS[0][20_000:])
+    await turn()
+    assert len(peer.answers()) == 1
+
+
+async def test_a_peer_whose_dear_request_waits_is_not_blamed_for_what_is_not_read() -> None:
+    rig = Rig(queue_records=1_000, limits=RemotingSettings(frame_timeout_ms=1_000, idle_timeout_ms=2_000))
+    rig.talk()
+    receive(rig.connect(), LONG)
+    peer = rig.connect()
+    receive(peer, REGISTRATIONS[0], QUESTION[:20])
+    for _ in range(10):
+        rig.beat()
+        rig.connections.beat(rig.gateway.observed_ms)
+    while not peer.received:
+        await turn()
+    rig.connections.beat(rig.gateway.observed_ms)
+    receive(peer, QUESTION[20:])
+    assert len(peer.answers()) == 2
 
 
 async def test_a_peer_that_breaks_the_protocol_behind_a_dear_request_is_answered_it_first() -> None:

@@ -3,16 +3,23 @@
 import asyncio
 import logging
 import socket
+import ssl
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
+from pathlib import Path
 
 import pytest
 
+from namesrv_stream.errors import ConfigError
 from namesrv_stream.ports import choose_port
 from namesrv_stream.remoting.codes import MQ_VERSION, ONEWAY_FLAG, RequestCode
 from namesrv_stream.route.group import BrokerGroup, register, unregister
 from namesrv_stream.server.min_broker_notifier import MinBrokerNotifier, _BrokerConnection
+from namesrv_stream.server.tls import calls_context
+from namesrv_stream.settings import TlsSettings
 from tests.support.builders import HOLDER, NAME, a_key, a_registration
+from tests.support.certificates import Authority
 from tests.support.scripted_name_server import ScriptedNameServer, until
 
 MASTER = "10.0.0.1:10911"
@@ -38,9 +45,10 @@ def master_comes(notifier: MinBrokerNotifier, slave: str) -> None:
 
 @asynccontextmanager
 async def running(
-    *, own_port: int = OWN_PORT, timeout_ms: int = 5_000, idle_ms: int = 60_000
+    *, own_port: int = OWN_PORT, timeout_ms: int = 5_000, idle_ms: int = 60_000, tls: TlsSettings | None = None
 ) -> AsyncIterator[MinBrokerNotifier]:
-    notifier = MinBrokerNotifier(lambda: True, own_port, timeout_ms=timeout_ms, idle_ms=idle_ms)
+    context = None if tls is None else partial(calls_context, tls)
+    notifier = MinBrokerNotifier(lambda: True, own_port, tls=context, timeout_ms=timeout_ms, idle_ms=idle_ms)
     async with asyncio.TaskGroup() as tasks:
         run = tasks.create_task(notifier.run())
         yield notifier
@@ -287,3 +295,86 @@ async def test_a_peer_that_speaks_garbage_is_called_anew_at_the_next_change() ->
         await until(lambda: slave.requests and not notifier.recipients, "the connection ended")
         master_comes(notifier, slave.addr)
         await until(lambda: len(slave.requests) == 2, "the second change")
+
+
+# ---- TLS ----
+
+
+def a_brokers_tls(authority: Authority, *, asks_for_certificate: bool = False) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*authority.issue("broker"))
+    if asks_for_certificate:
+        context.load_verify_locations(authority.trust_file)
+        context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+async def test_a_broker_is_told_over_tls_whoever_signed_its_certificate(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    async with ScriptedNameServer(tls=a_brokers_tls(authority)) as slave, running(tls=TlsSettings()) as notifier:
+        master_leaves(notifier, slave.addr)
+        await until(lambda: slave.requests, "the slave was told")
+        master_comes(notifier, slave.addr)
+        await until(lambda: len(slave.requests) == 2, "the slave was told again")
+    assert slave.connections == 1
+
+
+async def test_a_certificate_is_checked_and_shown_where_there_are_files(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    ours, theirs = Authority(tmp_path / "ours"), Authority(tmp_path / "theirs")
+    pair = ours.issue("server")
+    tls = TlsSettings(
+        calls_trust_file=str(ours.trust_file), calls_cert_file=str(pair.cert), calls_key_file=str(pair.key)
+    )
+    async with (
+        ScriptedNameServer(tls=a_brokers_tls(ours, asks_for_certificate=True)) as slave,
+        ScriptedNameServer(tls=a_brokers_tls(theirs)) as stranger,
+        running(tls=tls) as notifier,
+    ):
+        master_leaves(notifier, slave.addr, stranger.addr)
+        await until(lambda: slave.requests and stranger.addr not in notifier.recipients, "one was told")
+    assert not stranger.requests
+    (warning,) = warnings(caplog)
+    assert "certificate verify failed" in warning
+
+
+async def test_a_plain_broker_is_not_told_over_plain(caplog: pytest.LogCaptureFixture) -> None:
+    async with ScriptedNameServer() as slave, running(timeout_ms=500, tls=TlsSettings()) as notifier:
+        master_leaves(notifier, slave.addr)
+        await until(lambda: not notifier.recipients, "given up")
+    assert not slave.requests
+    assert len(warnings(caplog)) == 1
+
+
+async def test_files_that_were_renewed_hold_for_the_next_connection(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    authority = Authority(tmp_path)
+    trust = tmp_path / "trust.pem"
+    trust.write_bytes(Authority(tmp_path / "old").trust_file.read_bytes())
+    tls = TlsSettings(calls_trust_file=str(trust))
+    async with ScriptedNameServer(tls=a_brokers_tls(authority)) as slave, running(tls=tls) as notifier:
+        for broken in (True, False):
+            if broken:
+                trust.rename(tmp_path / "away")
+            master_leaves(notifier, slave.addr)
+            await until(lambda: not notifier.recipients, "given up")
+            if broken:
+                (tmp_path / "away").rename(trust)
+        assert not slave.requests
+        trust.write_bytes(authority.trust_file.read_bytes())
+        master_leaves(notifier, slave.addr)
+        await until(lambda: slave.requests, "the slave was told")
+    assert "tls.calls_trust_file" in warnings(caplog)[0]
+
+
+def test_files_for_calls_that_cannot_be_used_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as refused:
+        calls_context(TlsSettings(calls_trust_file=str(tmp_path / "absent")))
+    assert (refused.value.source, refused.value.key) == (str(tmp_path / "absent"), "tls.calls_trust_file")
+    pair = Authority(tmp_path).issue("client", password="x")
+    with pytest.raises(ConfigError) as refused:
+        calls_context(TlsSettings(calls_cert_file=str(pair.cert), calls_key_file=str(pair.key)))
+    assert (refused.value.source, refused.value.key) == (str(pair.key), "tls.calls_key_file")
+    assert refused.value.reason == "is encrypted: set tls.calls_key_password_file"

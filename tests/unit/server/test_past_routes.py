@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
+from threading import get_ident
 from typing import Any, Final
 from urllib.error import HTTPError
 from urllib.parse import quote
@@ -15,6 +16,7 @@ from urllib.request import urlopen
 import pytest
 
 from namesrv_stream.clock import SystemClock
+from namesrv_stream.server.past_routes import PastRoutes
 from namesrv_stream.settings import Settings
 from namesrv_stream.tables import ROUTE_HISTORY, table_path
 from tests.support.builders import BEGIN_MS, Log, a_registration
@@ -128,6 +130,12 @@ async def test_who_reads_the_past_holds_up_nobody(tmp_path: Path) -> None:
         assert not asked.done()
         await asyncio.to_thread(tables.let_go)
         assert (await asked)[0] == 404
+
+
+async def test_what_is_told_of_the_past_is_made_on_a_thread(settings: Settings) -> None:
+    past = PastRoutes(settings, SystemClock())
+    found = await past.ask("TopicTest", str(BEGIN_MS + 60_000), lambda answer: (answer.notes(), get_ident()))
+    assert found[1] != get_ident()
 
 
 async def test_more_questions_than_can_wait_are_refused(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """What happened lately, out of the tables and out of each commit."""
 
 import asyncio
+import gc
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -12,7 +13,8 @@ from namesrv_stream.clock import ManualClock
 from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange
 from namesrv_stream.route.lease import LeaseKey
 from namesrv_stream.route.model import DataVersion
-from namesrv_stream.server.story import WINDOW_MS, Story
+from namesrv_stream.server.stored_story import read_story
+from namesrv_stream.server.story import TOLD, WINDOW_MS, Story
 from tests.support.builders import NAME, RW, S1, Log, a_key, a_registration
 from tests.support.history_tables import HistoryOfLogs
 
@@ -223,6 +225,23 @@ async def test_what_one_partition_has_twice_is_told_twice(tmp_path: Path) -> Non
     await story.begin({})
     story.committed([_silent(1, 1_000), _silent(1, 2_000)])
     assert len(story.happenings()) == 2
+
+
+def test_what_is_read_becomes_rows_as_it_is_taken_in(tmp_path: Path) -> None:
+    """All at once they would keep the interpreter, on whatever thread."""
+    log = Log()
+    log.output.changes += [
+        _gone(n)._replace(kind=ChangeKind.BROKER_LIVE.value, cause=Cause.EXPIRED.value, at_ms=log.now_ms)
+        for n in range(3_000)
+    ]
+    log.state.next_offset = 3_000
+    tables = HistoryOfLogs(tmp_path, log)
+    tables.commit()
+    log.output.changes.clear()
+    past = read_story(tables.settings.data.tables_dir, tables.ends(), log.now_ms, TOLD)
+    assert next(iter(past.rows)).change.broker_name == "b0"
+    assert sum(isinstance(found, RouteChange) for found in gc.get_objects()) < 500
+    assert len(list(past.rows)) == 2_999
 
 
 async def test_what_is_read_is_taken_in_by_turns_of_the_loop(tmp_path: Path) -> None:

@@ -47,3 +47,32 @@ async def test_a_work_that_fails_keeps_nobody_from_its_turn() -> None:
     turns.add(_work("a", 1, done))
     await asyncio.sleep(0)
     assert done == ["a0"]
+
+
+async def test_who_waits_because_all_is_full_is_called_when_it_no_longer_is() -> None:
+    turns, done = Turns(max_bytes=10), list[str]()
+    turns.add(_work("a", 2, done), 6)
+    assert not turns.is_full
+    turns.add(_work("b", 2, done), 6)
+    assert turns.is_full
+    turns.when_free(lambda: done.append("free"))
+    for _ in range(4):
+        await asyncio.sleep(0)
+    assert (done, turns.is_full) == (["a0", "a1", "free", "b0", "b1"], False)
+
+
+async def test_a_work_that_fails_is_full_no_longer() -> None:
+    turns, done = Turns(max_bytes=10), list[str]()
+    turns.add(_work("a", 1, done), 1)
+
+    def fail() -> Iterator[None]:
+        yield
+        raise ValueError("a bug")
+
+    turns.add(fail(), 10)
+    turns.when_free(lambda: done.append("free"))
+    caught: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: caught.append(context["exception"]))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert (len(caught), done) == (1, ["a0", "free"])

@@ -70,6 +70,40 @@ def test_the_name_servers_configuration_tells_nothing_of_tls(tmp_path: Path) -> 
     assert not [key for key in rocketmq_config(settings) if "tls" in key]
 
 
+@pytest.mark.parametrize(
+    ("text", "is_tls"),
+    [
+        ("", False),
+        ("tls.server.mode=enforcing\ntls.enable=false", False),
+        ("tls.server.mode=enforcing", True),
+        ("tls.enable=TRUE", True),
+        ("tls.calls=tls", True),
+    ],
+)
+def test_calls_to_brokers_speak_tls_where_javas_would(tmp_path: Path, text: str, is_tls: bool) -> None:
+    more = "tls.server.certPath=/c.pem\ntls.server.keyPath=/c.key\n"
+    loaded = load_settings(conf(tmp_path, f"{text}\n{more}"), {})
+    assert loaded.settings.tls.is_for_calls is is_tls
+    assert loaded.warnings == ()
+
+
+def test_the_files_of_javas_clients_are_those_of_calls(tmp_path: Path) -> None:
+    more = "tls.client.authServer=true\ntls.client.trustCertPath=/certs/ca.pem"
+    flags = [parse_set_flag(f"tls.config_file={a_tls_file(tmp_path, more)}")]
+    loaded = load_settings(None, {}, flags)
+    tls = loaded.settings.tls
+    assert (tls.calls_cert_file, tls.calls_key_file) == ("/certs/client.pem", "/certs/client.key")
+    assert tls.calls_trust_file == "/certs/ca.pem"
+    assert [warning for warning in loaded.warnings if "tls.client." in warning] == []
+
+
+@pytest.mark.parametrize("more", ["tls.client.authServer=true", "tls.client.keyPassword=" + PASSWORD])
+def test_a_check_that_is_not_made_and_a_password_that_is_not_used_are_warned_about(tmp_path: Path, more: str) -> None:
+    (warning,) = load_settings(conf(tmp_path, more), {}).warnings
+    assert more.partition("=")[0] in warning
+    assert PASSWORD not in warning
+
+
 def test_what_has_no_meaning_here_is_warned_about(tmp_path: Path) -> None:
     tls_file = a_tls_file(tmp_path, "tls.test.mode.enable=true\ntls.server.authClient=false\ntls.serve.mode=x\n")
     flags = [parse_set_flag(f"tls.config_file={tls_file}"), parse_set_flag("tls.client_auth=none")]
@@ -90,6 +124,8 @@ def test_what_has_no_meaning_here_is_warned_about(tmp_path: Path) -> None:
         ("http.tls=true", "tls.cert_file", "http.tls=true needs a certificate"),
         ("tls.server.certPath=/c.pem", "tls.key_file", "is missing beside tls.cert_file"),
         ("tls.server.keyPath=/c.key", "tls.cert_file", "is missing beside tls.key_file"),
+        ("tls.client.certPath=/c.pem", "tls.calls_key_file", "is missing beside tls.calls_cert_file"),
+        ("tls.enable=perhaps", "tls.calls", "'auto', 'plain' or 'tls'"),
         ("tls.server.need.client.auth=require", "tls.trust_file", "needs the certificates"),
         ("tls.key_password=a\ntls.key_password_file=/f", "tls.key_password_file", "which of them"),
         ("tls.config.file=/absent/tls.properties", "tls.config_file", "/absent/tls.properties: No such file"),

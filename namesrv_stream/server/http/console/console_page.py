@@ -5,12 +5,11 @@ of the old ones. So there is one way in which a thing is shown, and the page wor
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import orjson
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -27,18 +26,21 @@ from namesrv_stream.server.http.console.other_servers import OtherServers
 from namesrv_stream.server.http.console.past import Past
 from namesrv_stream.server.http.console.pipeline import pipeline
 from namesrv_stream.server.http.console.question import SHOWN, Question, parse_question
-from namesrv_stream.server.http.console.route_diff import offers_of, offers_told, route_diff
+from namesrv_stream.server.http.console.route_diff import Offer, offers_now, offers_of, route_diff
 from namesrv_stream.server.http.console.summary import summary
 from namesrv_stream.server.http.console.timeline import timeline
 from namesrv_stream.server.http.console.words import clock_time, cut, plain, told
 from namesrv_stream.server.http.health_page import HealthPage
 from namesrv_stream.server.http.problems import Problem
-from namesrv_stream.server.past_routes import PastRoutes
+from namesrv_stream.server.past_routes import REFUSALS, PastRoutes
 from namesrv_stream.server.served_state import ServedState
 from namesrv_stream.server.server_figures import ServerFigures
 from namesrv_stream.server.steps import Steps
 from namesrv_stream.server.story import Story
 from namesrv_stream.settings import Settings
+
+if TYPE_CHECKING:
+    from namesrv_stream.history.route_question import RouteAnswer
 
 PARTS: Final = ("summary", "brokers", "route", "timeline", "pipeline", "servers", "what-if")
 #: Not part of the page as it comes: other servers and the history take their time.
@@ -163,7 +165,7 @@ class ConsolePage:
 
     async def _timeline(self, question: Question) -> dict[str, Any]:
         await self._from.story.begin(self._from.server.view.next_offsets)
-        return timeline(self._from.story, question, self._from.clock)
+        return await timeline(self._from.story, question, self._from.clock, self._steps)
 
     async def _pipeline(self, _: Question) -> dict[str, Any]:
         return pipeline(self._from.figures, self._from.health.parts(), self._from.clock)
@@ -177,34 +179,39 @@ class ConsolePage:
 
     async def _route(self, question: Question) -> dict[str, Any]:
         shown: dict[str, Any] = {"lines": [], "found": False, "before": None, "problem": "", "notes": []}
-        if not question.topic:
+        topic, server = question.topic, self._from.server
+        if not topic:
             return shown
-        async with self._steps.step():
-            now = self._from.server.answers.route(question.topic)
-        before = None
+        before: Sequence[tuple[str, Offer]] = ()
         if question.as_of:
-            answer = await self._from.past_routes.answer(question.topic, question.as_of)
-            async with self._steps.step():
-                found = orjson.loads(answer.body)
-            if answer.status_code == 200:
-                before = found
-                last = found["lastChange"]
-                shown["before"] = {
-                    "at": clock_time(found["asOf"]),
-                    "last": f"{clock_time(last['at_ms'])} {plain(last['cause'])} {last['broker_name'] or ''}",
-                    "detail": cut(last["detail"] or ""),
-                }
-                shown["notes"] = found["notes"]
-            else:
-                shown["problem"] = found["error"]
-        is_compared = before is not None or (bool(question.as_of) and "no route for topic" in shown["problem"])
-        ours = offers_of(now) if now is not None else ()
-        theirs = offers_told(before) if before is not None else ()
-        diff = await route_diff(ours, theirs, is_compared=is_compared, most=_MOST_LINES, steps=self._steps)
-        return shown | {"found": now is not None, "is_compared": is_compared, **diff._asdict()}
+            try:
+                last, before, shown["notes"] = await self._from.past_routes.ask(topic, question.as_of, _then)
+                shown["before"] = last
+            except REFUSALS as error:
+                shown["problem"] = str(error)
+        is_compared = bool(before) or (bool(question.as_of) and "no route for topic" in shown["problem"])
+        async with self._steps.step():
+            offering = list(server.table.queue_data_of(topic))  # of one moment
+        is_found = any(group.is_registered for group, _ in offering)
+        acting = server.answers.support_acting_master
+        now = offers_now(offering if is_found else (), topic, support_acting_master=acting)
+        diff = await route_diff(now, before, is_compared=is_compared, most=_MOST_LINES, steps=self._steps)
+        return shown | {"found": is_found, "is_compared": is_compared, **diff._asdict()}
 
 
 _MOST_LINES: Final = 300
+
+
+def _then(answer: "RouteAnswer") -> tuple[dict[str, str], Sequence[tuple[str, Offer]], Sequence[str]]:
+    """A past route's last change, offers and notes; made on a thread."""
+    route = answer.route
+    last = {
+        "at": clock_time(route.at_ms),
+        "last": f"{clock_time(route.last_change.at_ms)} {plain(route.last_change.cause)} "
+        f"{route.last_change.broker_name or ''}",
+        "detail": cut(route.last_change.detail or ""),
+    }
+    return last, list(offers_of(route.route)), answer.notes()
 
 
 def _load_templates() -> dict[str, Template]:

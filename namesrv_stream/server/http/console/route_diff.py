@@ -2,9 +2,11 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, islice
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-from namesrv_stream.route.topic_route import TopicRoute
+from namesrv_stream.route.group import BrokerGroup
+from namesrv_stream.route.model import QueueData
+from namesrv_stream.route.topic_route import TopicRoute, told_broker_data
 from namesrv_stream.server.http.console.words import cut
 from namesrv_stream.server.steps import Steps
 
@@ -112,28 +114,30 @@ def _line(name: str, now: Offer | None, before: Offer | None, is_compared: bool)
     return Line(kind, cut(name), *fields)
 
 
+def offers_now(
+    offering: Iterable[tuple[BrokerGroup, QueueData]], topic: str, *, support_acting_master: bool
+) -> Iterator[tuple[str, Offer]]:
+    """What each broker group offers of ``topic``, made as it is asked for."""
+    for group, queue in offering:
+        if group.is_registered:
+            data = told_broker_data(group, queue, topic, support_acting_master=support_acting_master)
+            yield group.broker_name, _offer(data.cluster, data.broker_addrs, queue)
+        else:
+            yield group.broker_name, _offer("", {}, queue)
+
+
 def offers_of(route: TopicRoute) -> Iterator[tuple[str, Offer]]:
-    """What each broker name offers, made as it is asked for."""
+    """The same of a route."""
     brokers = {broker.broker_name: broker for broker in route.broker_datas}
     for name, queue in route.queue_datas.items():
         broker = brokers.get(name)
         cluster, addrs = (broker.cluster, broker.broker_addrs) if broker else ("", {})
-        yield name, _offer(cluster, addrs, queue.read_queue_nums, queue.write_queue_nums, queue.perm)
+        yield name, _offer(cluster, addrs, queue)
 
 
-def offers_told(route: Mapping[str, Any]) -> Iterator[tuple[str, Offer]]:
-    """The same of RocketMQ's TopicRouteData as JSON."""
-    brokers = {broker["brokerName"]: broker for broker in route["brokerDatas"]}
-    for queue in route["queueDatas"]:
-        broker = brokers.get(queue["brokerName"], {})
-        addrs = {int(broker_id): addr for broker_id, addr in broker.get("brokerAddrs", {}).items()}
-        numbers = queue["readQueueNums"], queue["writeQueueNums"], queue["perm"]
-        yield queue["brokerName"], _offer(str(broker.get("cluster", "")), addrs, *numbers)
-
-
-def _offer(cluster: str, addrs: Mapping[int, str], read: int, write: int, perm: int) -> Offer:
+def _offer(cluster: str, addrs: Mapping[int, str], queue: QueueData) -> Offer:
     told = ", ".join(f"{broker_id}={addr}" for broker_id, addr in sorted(addrs.items()))
-    return Offer(cluster, told, str(read), str(write), _perm(perm))
+    return Offer(cluster, told, str(queue.read_queue_nums), str(queue.write_queue_nums), _perm(queue.perm))
 
 
 def _perm(perm: int) -> str:

@@ -1,5 +1,6 @@
 """The time line: a lane for each broker that came or went, and all events below each other."""
 
+import heapq
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
@@ -10,7 +11,8 @@ from namesrv_stream.route.changes import Cause, ChangeKind
 from namesrv_stream.route.lease import LeaseKey
 from namesrv_stream.server.hearings import lease_key
 from namesrv_stream.server.http.console.question import WINDOWS, Question
-from namesrv_stream.server.http.console.words import clock_time, cut, event, iso
+from namesrv_stream.server.http.console.words import Event, clock_time, cut, event, iso
+from namesrv_stream.server.steps import Steps
 from namesrv_stream.server.story import Happening, Story
 
 _MOST_LANES: Final = 20
@@ -39,30 +41,37 @@ class Lane(NamedTuple):
     summary: str
 
 
-def timeline(story: Story, question: Question, clock: Clock) -> dict[str, Any]:
+async def timeline(story: Story, question: Question, clock: Clock, steps: Steps) -> dict[str, Any]:
     """What the template ``timeline`` shows."""
     until_ms = clock.now_ms()
     since_ms = until_ms - WINDOWS[question.window]
-    found = [
+    newest_first = [
         happening
         for happening in story.happenings(since_ms)
         if not question.cluster or happening.change.cluster in (None, question.cluster)
     ]
     turns: dict[LeaseKey, list[Happening]] = defaultdict(list)
-    for happening in reversed(found):
-        if happening.change.kind == ChangeKind.BROKER_LIVE:
-            turns[lease_key(happening.change)].append(happening)
-    most_first = sorted(turns, key=lambda key: (-len(turns[key]), key))
-    lanes = [_lane(key, turns[key], since_ms, until_ms) for key in most_first[:_MOST_LANES]]
+    lives = (h for h in reversed(newest_first) if h.change.kind == ChangeKind.BROKER_LIVE)
+    async for some in steps.lists((lease_key(live.change), live) for live in lives):
+        for key, live in some:
+            turns[key].append(live)
+    by_count: list[tuple[int, LeaseKey]] = []
+    async for counted in steps.lists((-len(of_one), key) for key, of_one in turns.items()):
+        by_count = heapq.nsmallest(_MOST_LANES, [*by_count, *counted])
+    lanes: list[Lane] = []
+    async for made in steps.lists(_lane(key, turns[key], since_ms, until_ms) for _, key in by_count):
+        lanes += made
     causes = {bar.cause for lane in lanes for bar in lane.bars}
-    events = [event(happening) for happening in found[:_MOST_EVENTS]]
+    events: list[Event] = []
+    async for told in steps.lists(map(event, newest_first[:_MOST_EVENTS])):
+        events += told
     return {
         "lanes": lanes,
         "more_lanes": len(turns) - len(lanes),
         "causes": [cause for cause in ("up", *_COLOURED, "other") if cause in causes],
         "labels": [(100 * n / 4, clock_time(since_ms + (until_ms - since_ms) * n // 4)[11:16]) for n in range(5)],
         "events": [(one, clock_time(one.at_ms), iso(one.at_ms)) for one in events],
-        "more_events": len(found) - len(events),
+        "more_events": len(newest_first) - len(events),
         "windows": list(WINDOWS),
         "failure": story.failure,
     }

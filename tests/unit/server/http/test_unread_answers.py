@@ -16,6 +16,7 @@ from namesrv_stream.server.address_counts import AddressCounts
 from namesrv_stream.server.http.limits import Limits
 from namesrv_stream.server.http.protocol import HttpProtocol
 from namesrv_stream.server.http_figures import HttpFigures
+from namesrv_stream.server.peer_log import PeerLog
 from namesrv_stream.settings import HttpSettings
 from tests.support.http_rig import eventually
 
@@ -34,7 +35,7 @@ class Port:
         self.figures = HttpFigures()
         self._state = ServerState()
         settings = HttpSettings(slow_reader_ms=_SLOW_READER_MS)
-        limited = Limits(_answer, settings, self.figures, streams=frozenset(), templates={})
+        limited = Limits(_answer, settings, self.figures, streams=frozenset(), templates={}, peer_log=PeerLog())
         self._config = uvicorn.Config(limited, ws="none", lifespan="off", log_config=None)
         self._config.load()
 

@@ -122,6 +122,19 @@ def test_half_a_record_behind_a_whole_one_is_held(authority: Authority) -> None:
     assert pair.server.held_bytes == 3_000
 
 
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_what_sound_records_hold_is_not_lost_with_a_broken_one_behind_them(
+    authority: Authority, version: ssl.TLSVersion
+) -> None:
+    pair = Pair(authority, version)
+    pair.establish()
+    pair.client.write(b"x" * 2 * _RECORD_BYTES)
+    with pytest.raises(TlsBroken) as broken:
+        pair.server.received(pair.sent() + b"\x17\x03\x03\x00\x40" + b"z" * 64)
+    assert broken.value.sound == b"x" * 2 * _RECORD_BYTES
+    assert not broken.value.is_handshake
+
+
 def test_a_broken_connection_takes_an_answer_that_comes_late(authority: Authority) -> None:
     """To an operator's change, which waits for the log; its other end must not see an error of TLS."""
     pair = Pair(authority)

@@ -14,12 +14,12 @@ _AT_MS = 1_700_000_000_000  # 2023-11-14T22:13:20Z
         ("heartbeat_minutes", "day < DATE'2023-11-14'"),
         (
             "broker_sessions",
-            "up_day < DATE'2023-11-14' AND down_at < TIMESTAMP'2023-11-14T22:13:20+00:00'",
+            "up_day < DATE'2023-11-14' AND down_at < '2023-11-14T22:13:20+00:00'",
         ),
         (
             "route_history",
-            "from_day < DATE'2023-11-14' AND (valid_to < TIMESTAMP'2023-11-14T22:13:20+00:00' OR "
-            "(valid_to IS NULL AND gone AND valid_from < TIMESTAMP'2023-11-14T22:13:20+00:00'))",
+            "from_day < DATE'2023-11-14' AND (valid_to < '2023-11-14T22:13:20+00:00' OR "
+            "(valid_to IS NULL AND gone AND valid_from < '2023-11-14T22:13:20+00:00'))",
         ),
     ],
 )

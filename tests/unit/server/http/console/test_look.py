@@ -2,13 +2,25 @@
 
 import asyncio
 from collections.abc import Awaitable, Iterator
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from starlette.datastructures import QueryParams
 
 from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange
+from namesrv_stream.route.group import BrokerGroup
+from namesrv_stream.route.table import RouteTable
+from namesrv_stream.route.topic_route import pickup_topic_route
 from namesrv_stream.server.fleet import Fleet
 from namesrv_stream.server.http.console.look import Looker
-from namesrv_stream.server.http.console.route_diff import Offer, route_diff
+from namesrv_stream.server.http.console.question import parse_question
+from namesrv_stream.server.http.console.route_diff import Offer, offers_now, offers_of, route_diff
+from namesrv_stream.server.http.console.timeline import timeline
 from namesrv_stream.server.steps import Steps
+from tests.support.examples import examples
 from tests.support.http_rig import HttpRig
+from tests.support.strategies_route import groups
 
 
 async def _turns(work: Awaitable[object]) -> int:
@@ -36,6 +48,32 @@ async def test_the_ended_are_looked_at_in_turns_of_the_loop() -> None:
     look = await looker.look()
     assert look.count("gone") == 20_000
     assert look.brokers[0][1].key.broker_name == "b19999"
+
+
+async def test_the_time_line_is_made_in_turns_of_the_loop() -> None:
+    served = HttpRig()
+    await served.story.begin({})
+    served.story.committed(_gone(number, served.rig.clock.now_ms()) for number in range(2_000))
+    made: dict[str, Any] = {}
+
+    async def make() -> None:
+        made.update(await timeline(served.story, parse_question(QueryParams()), served.rig.clock, Steps()))
+
+    assert await _turns(make()) > 5
+    assert (len(made["lanes"]), made["more_lanes"]) == (20, 1_980)
+    assert (len(made["events"]), made["more_events"]) == (100, 1_900)
+
+
+@given(st.lists(groups(), max_size=5), st.booleans())
+@settings(max_examples=examples(100))
+def test_what_brokers_offer_now_is_what_their_route_tells(found: list[BrokerGroup], acting: bool) -> None:
+    table = RouteTable()
+    for group in found:
+        table.replace_group(group)
+    for topic in table.topics():
+        route = pickup_topic_route(table, topic, support_acting_master=acting)
+        told = list(offers_now(table.queue_data_of(topic), topic, support_acting_master=acting))
+        assert route is None or told == list(offers_of(route))
 
 
 def _offers(count: int, *, perm: str) -> Iterator[tuple[str, Offer]]:

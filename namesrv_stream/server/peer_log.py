@@ -1,0 +1,71 @@
+"""Log lines that peers cause, as many as people can use: whoever connects in a loop must not fill the disk."""
+
+import logging
+from typing import Final
+
+#: Lines of one cause are told up to ``FEW`` within an interval; the rest is counted, and told of at its end.
+INTERVAL_MS: Final = 60_000
+FEW: Final = 5
+
+
+class PeerLog:
+    """Bounds the lines of each cause; belongs to one event loop. Its time is that of its beats."""
+
+    def __init__(self) -> None:
+        self._now_ms = 0
+        self._causes: dict[tuple[str, str, str], _Cause] = {}
+
+    def tell(
+        self, logger: logging.Logger, level: int, text: str, *args: object, kind: str = "", is_fault: bool = False
+    ) -> None:
+        """Log one line, or count it.
+
+        Args:
+            logger: Whose line it is.
+            level: Of ``logging``.
+            text: The cause; constant, as ``args`` are what differs.
+            args: Of the peer; escaped.
+            kind: Tells causes with the same text apart; of few values.
+            is_fault: With the traceback of the exception that is being handled.
+        """
+        cause = self._causes.get((logger.name, text, kind))
+        if cause is None:
+            cause = self._causes[logger.name, text, kind] = _Cause(logger, level, text, self._now_ms)
+        if cause.told < FEW:
+            cause.told += 1
+            logger.log(level, text, *args, exc_info=is_fault)
+        else:
+            cause.hidden += 1
+            cause.last = args
+
+    def beat(self, now_ms: int) -> None:
+        """Tell what was hidden of intervals that are over; milliseconds since any start."""
+        self._now_ms = now_ms
+        over = [key for key, cause in self._causes.items() if now_ms - cause.since_ms >= INTERVAL_MS]
+        for key in over:
+            cause = self._causes.pop(key)
+            if cause.hidden:
+                cause.tell_hidden(now_ms)
+
+    def end(self) -> None:
+        """Tell what is hidden still."""
+        for cause in self._causes.values():
+            if cause.hidden:
+                cause.tell_hidden(self._now_ms)
+        self._causes.clear()
+
+
+class _Cause:
+    """One cause within one interval."""
+
+    def __init__(self, logger: logging.Logger, level: int, text: str, since_ms: int) -> None:
+        self.since_ms = since_ms
+        self.told = self.hidden = 0
+        self.last: tuple[object, ...] = ()
+        self._logger = logger
+        self._level = level
+        self._text = text
+
+    def tell_hidden(self, now_ms: int) -> None:
+        text = f"%d more within %d s, the last: {self._text}"
+        self._logger.log(self._level, text, self.hidden, (now_ms - self.since_ms) // 1000, *self.last)

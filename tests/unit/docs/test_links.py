@@ -1,0 +1,77 @@
+"""Links within the documents lead somewhere: to files that are there, and to headings in them."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+_ROOT: Final = Path(__file__).resolve().parents[3]
+_DOCUMENTS: Final = sorted(
+    path.relative_to(_ROOT)
+    for folder, pattern in ((".", "*.md"), ("docs", "**/*.md"))
+    for path in (_ROOT / folder).glob(pattern)
+)
+_FENCE: Final = re.compile(r"^( *)(```+|~~~+).*?^\1\2 *$", re.MULTILINE | re.DOTALL)
+_CODE: Final = re.compile(r"`[^`\n]*`")
+_LINK: Final = re.compile(r"\]\(([^()\s]+(?:\([^()\s]*\)[^()\s]*)*)(?: \"[^\"]*\")?\)|^\[[^\]]+\]: (\S+)", re.MULTILINE)
+_HEADING: Final = re.compile(r"^#+ +(.*?) *#*$", re.MULTILINE)
+_LINK_IN_HEADING: Final = re.compile(r"\[([^\]]*)\]\([^)]*\)")
+_ELSEWHERE: Final = re.compile(r"[a-z][a-z0-9+.-]*:")
+
+
+def _links(text: str) -> Iterator[str]:
+    for found in _LINK.finditer(_CODE.sub("", _FENCE.sub("", text))):
+        link = found[1] or found[2]
+        if not _ELSEWHERE.match(link):
+            yield link
+
+
+def _anchors(text: str) -> set[str]:
+    """The names that GitHub gives to headings; of equal ones the second gets -1."""
+    found: set[str] = set()
+    for heading in _HEADING.findall(_FENCE.sub("", text)):
+        name = re.sub(r"[^\w\- ]", "", _LINK_IN_HEADING.sub(r"\1", heading).lower()).replace(" ", "-")
+        number = 0
+        while (anchor := f"{name}-{number}" if number else name) in found:
+            number += 1
+        found.add(anchor)
+    return found
+
+
+def _leads_nowhere(document: Path, link: str) -> str:
+    name, _, anchor = link.partition("#")
+    target = (_ROOT / document).parent / name if name else _ROOT / document
+    if not target.exists():
+        return f"{link}: there is no such file"
+    if anchor and target.suffix == ".md" and anchor not in _anchors(target.read_text(encoding="utf-8")):
+        return f"{link}: it has no such heading"
+    return ""
+
+
+def test_documents_are_found() -> None:
+    assert {Path("README.md"), Path("docs/security.md"), Path("docs/adr/0001-log-as-clock.md")} <= set(_DOCUMENTS)
+
+
+@pytest.mark.parametrize("document", _DOCUMENTS, ids=str)
+def test_links_lead_to_files_and_headings(document: Path) -> None:
+    links = _links((_ROOT / document).read_text(encoding="utf-8"))
+    assert [why for link in links if (why := _leads_nowhere(document, link))] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("[a](docs/security.md)", False),
+        ("[a](docs/security.md#certificates-a-run-book)", False),
+        ("[a](docs/security.md#no-such)", True),
+        ("![a](docs/images/absent.png)", True),
+        ("[a]: docs/absent.md", True),
+        ("```\n[a](absent.md)\n```", False),
+        ("`[a](absent.md)`", False),
+        ("[a](https://example.org/absent.md)", False),
+    ],
+)
+def test_a_wrong_link_is_seen(text: str, wrong: bool) -> None:
+    assert any(_leads_nowhere(Path("README.md"), link) for link in _links(text)) is wrong
