@@ -15,6 +15,7 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import Final, TypeVar
 
@@ -28,8 +29,8 @@ from deltalake.transaction import AddAction, RemoveAction, Transaction
 from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import StoreUnreachable, TablesTakenOver
 from namesrv_stream.location import Location
-from namesrv_stream.snapshot.log_files import commit_file, read_commit
-from namesrv_stream.snapshot.table_files import open_delta, reaching, remove, write_parquet
+from namesrv_stream.snapshot.log_files import commit_file, has_left, read_commit
+from namesrv_stream.snapshot.table_files import one_line, open_delta, reaching, remove, write_parquet
 from namesrv_stream.tables import (
     CHANGES_SCHEMA,
     ROUTE_CHANGES,
@@ -64,6 +65,8 @@ class ChangesWriter:
     def __init__(self, tables_dir: Location, topic_id: str, partitions: int, progress_interval_ms: int) -> None:
         self._folder = table_path(tables_dir, ROUTE_CHANGES)
         self._table = open_delta(self._folder)
+        # What is at or below it, this job has seen or written; the handle may be further on.
+        self._version = self._table.version()
         self._app_ids = {p: app_id(topic_id, p) for p in range(partitions)}
         self.committed = self._progress()
         self._reached = dict(self.committed)
@@ -124,7 +127,8 @@ class ChangesWriter:
             self._remove_uncommitted(actions)
             raise
         except Exception:
-            self._remove_uncommitted(actions)
+            if isinstance(self._folder, Path):  # an object store may make the commit yet
+                self._remove_uncommitted(actions)
             raise
         self.files_since_join += len(actions)
         self.committed.update(advanced)
@@ -135,8 +139,32 @@ class ChangesWriter:
 
         Raises:
             TablesTakenOver: It was a job's.
+            StoreUnreachable: Whether it was made is not known; another attempt finds out, and makes it if not.
         """
-        expected = self._table.version() + 1
+        is_made, failure = False, None
+        # Else an attempt before has found that others were there, but not who.
+        if self._table.version() == self._version:
+            failure = self._try_commit(actions, properties)
+            is_made = failure is None
+        # The handle stays at the version it committed behind; without this the next commit would conflict with this.
+        with reaching(self._folder):
+            self._table.update_incremental()
+        newest = self._table.version()
+        if failure is not None and newest == self._version:
+            raise self._cause(failure)
+        if not is_made or newest != self._version + 1:
+            progress = self._progress()
+            if not is_made and progress == self.committed:
+                self._version = newest
+                return False
+            # Of a commit that was made, the answer may have been lost.
+            if progress != reached or not (is_made or _writer_of(self._folder, self._version + 1) == self._id):
+                raise TablesTakenOver(str(self._folder), newest)
+        self._version = newest
+        return True
+
+    def _try_commit(self, actions: _Actions, properties: CommitProperties) -> Exception | None:
+        """Commit behind the handle's version; returns why not."""
         try:
             with reaching(self._folder):
                 self._table.create_write_transaction(
@@ -146,28 +174,20 @@ class ChangesWriter:
                     commit_properties=properties,
                     post_commithook_properties=_NO_HOOKS,
                 )
-        except (DeltaError, OSError, StoreUnreachable):
-            self._update()
-            if self._table.version() < expected:
-                raise  # nobody's doing
-            if self._progress() == self.committed:
-                return False
-            if self._progress() != reached or _writer_of(self._folder, expected) != self._id:
-                raise TablesTakenOver(str(self._folder), self._table.version()) from None
-            return True  # it was made, and the store's answer lost
-        # The handle stays at the version it committed on; without this the next commit would conflict with this one.
-        self._update()
-        if self._table.version() != expected and self._progress() != reached:
-            raise TablesTakenOver(str(self._folder), self._table.version())
-        return True
+        except (DeltaError, OSError, StoreUnreachable) as error:
+            return error
+        return None
+
+    def _cause(self, failure: Exception) -> Exception:
+        """Why a commit failed whose version nobody has taken: an object store may do better, or make it yet."""
+        is_final = isinstance(self._folder, Path) or isinstance(failure, StoreUnreachable)
+        if is_final or has_left(self._folder, self._version):
+            return failure
+        return StoreUnreachable(str(self._folder), one_line(failure))
 
     def _progress(self) -> dict[int, int]:
-        """partition → offset, as the table has it at the version that is known."""
+        """partition → offset, as the table has it at the handle's version."""
         return {p: self._table.transaction_version(a) or 0 for p, a in self._app_ids.items()}
-
-    def _update(self) -> None:
-        with reaching(self._folder):
-            self._table.update_incremental()
 
     def _outlasting(self, work: Callable[[], _T]) -> _T:
         """Do it; while an object store does not answer, again and again: Spark waits meanwhile."""
@@ -180,6 +200,8 @@ class ChangesWriter:
                     _LOG.warning("%s; the batch waits for it", error)
                 is_told = True
             time.sleep(_STORE_RETRY_S)
+            with contextlib.suppress(DeltaError, OSError, StoreUnreachable):
+                self._table = open_delta(self._folder)  # with the credentials that there are now
 
     def _remove_uncommitted(self, files: _Actions) -> None:
         """Remove the file of a commit that failed: on a full disk each attempt would leave one, for a day."""
