@@ -123,7 +123,9 @@ class SnapshotFollower:
             self._follow()
 
     def _failed(self, error: Exception) -> None:
-        failure = str(error) if isinstance(error, UNREADABLE) else f"{type(error).__name__}: {error}"
+        failure = (
+            str(error) if isinstance(error, (StoreUnreachable, *UNREADABLE)) else f"{type(error).__name__}: {error}"
+        )
         if failure != self.failure:
             _LOG.error("the tables cannot be read: %s", failure)
         self.failure = failure

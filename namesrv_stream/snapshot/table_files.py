@@ -1,7 +1,8 @@
 """Opens tables and reads and writes their files, wherever they are; no other module needs to know where that is.
 
 In a folder these are the plain calls. In an object store all clients (delta-rs's, Polars' and ours) are of the same
-kind and get the same options; each gives up after some seconds, so that nobody waits long for a store that is away.
+kind and get the same options; each gives up after half a second where the store refuses, and after 30 s where it is
+silent.
 """
 
 import os
@@ -43,6 +44,12 @@ _OF_FILES: Final = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_T
 _FILE: Final = "_FILE"
 #: The errors' own have escapes for a terminal.
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
+#: How long and how often an attempt was made: another number each time, where the same failure is to be told once.
+_ATTEMPTS: Final = re.compile(r" in [\d.]+[nµm]?s\b.*? - ")
+#: Of an address.
+_USER: Final = re.compile(r"://[^/@\s]*@")
+#: What the store answered, which may repeat a key or a token; its code alone is told.
+_ANSWER: Final = re.compile(r"[\s:↳]*<(?:\?xml|Error>)(?:.*?<Code>(\w+)</Code>)?.*")
 
 
 def storage_options(path: Location) -> dict[str, str] | None:
@@ -159,12 +166,14 @@ def reaching(path: Location) -> Iterator[None]:
     except FileNotFoundError:
         raise
     except (OSError, BaseError) as error:
-        raise StoreUnreachable(str(path), one_line(error)) from error
+        raise StoreUnreachable(str(path), one_line(error)) from None  # its own traceback would show all that it says
 
 
 def one_line(error: BaseException) -> str:
-    """What an error says, for people: without escapes for a terminal, and without what it looks like in memory."""
+    """What an error says, for people: the same text whenever it is the same failure, and no secret."""
     text = " ".join(_COLOURS.sub("", str(error)).partition("Debug source:")[0].split())
+    text = _USER.sub("://", _ATTEMPTS.sub(" - ", text))
+    text = _ANSWER.sub(lambda answer: f": {answer[1]}" if answer[1] else "", text)
     return text[:300] or type(error).__name__
 
 
@@ -205,7 +214,7 @@ def _store_of(bucket: str, options: tuple[tuple[str, str], ...], is_plain_http: 
             bucket,
             config={name.lower(): value for name, value in options},  # type: ignore[arg-type]
             client_options={
-                "allow_http": is_plain_http,
+                **({"allow_http": True} if is_plain_http else {}),
                 "connect_timeout": timedelta(seconds=_CONNECT_S),
                 "timeout": timedelta(seconds=_REQUEST_S),
             },

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from namesrv_stream.errors import StoreUnreachable, TableSchemaMismatch
+from namesrv_stream.errors import TableSchemaMismatch
 from namesrv_stream.location import Location
 from namesrv_stream.snapshot.table_files import open_delta, read_parquet
 from namesrv_stream.tables import (
@@ -46,8 +46,8 @@ class FoldStateRow:
 
 _NO_FOLD_STATE: Final = FoldStateRow(0, 0, b"")
 
-#: What reading a table may raise where it, or a part of it, is damaged or absent.
-UNREADABLE: Final = (TableSchemaMismatch, StoreUnreachable, DeltaError, OSError, pa.ArrowException)
+#: What reading a table may raise where it, or a part of it, is damaged or absent; not where its store does not answer.
+UNREADABLE: Final = (TableSchemaMismatch, DeltaError, OSError, pa.ArrowException)
 
 
 @dataclass(frozen=True, slots=True)
