@@ -19,10 +19,10 @@ import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, write_deltalake
 from deltalake.transaction import Transaction
 
-from namesrv_stream.errors import TableSchemaMismatch
+from namesrv_stream.errors import StoreUnreachable, TableSchemaMismatch
 from namesrv_stream.settings import Settings
 from namesrv_stream.snapshot.history_mark import HistoryMark, read_mark
-from namesrv_stream.snapshot.table_files import open_delta
+from namesrv_stream.snapshot.table_files import open_delta, reaching
 from namesrv_stream.snapshot.table_reader import FoldStateRow, read_fold_states, read_tables
 from namesrv_stream.streaming.state_rows import next_state, with_fold_states
 from namesrv_stream.tables import (
@@ -73,7 +73,9 @@ def overwrite_route_state(table: DeltaTable, live: pa.Table, states: dict[int, F
         live: Live rows, columns of ``STATE_SCHEMA``.
         states: partition → fold state at the offset that ``live`` covers.
     """
-    write_deltalake(table, with_fold_states(live, states), mode="overwrite")
+    # One attempt: where both are the first, delta-rs would put it behind another job's and keep the rows of both.
+    once = CommitProperties(max_commit_retries=0)
+    write_deltalake(table, with_fold_states(live, states), mode="overwrite", commit_properties=once)
 
 
 class Compactor:
@@ -135,7 +137,10 @@ class Compactor:
         """Do it; a failure is logged, for the job goes on without and the next round tries again."""
         began_s = time.monotonic()
         try:
-            work()
+            with reaching(self._settings.data.tables_location):
+                work()
+        except StoreUnreachable as error:
+            _LOG.warning("compaction failed: %s: %s", what, error)
         except Exception:
             _LOG.exception("compaction failed: %s", what)
         else:
