@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-#: Bucket names as S3 has them, and a prefix: https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html
-_S3: Final = re.compile(r"s3://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/([A-Za-z0-9!_.*'()/=-]*))?")
+#: A bucket's name, and a prefix; no *, which Polars would take for a pattern. Names:
+#: https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html
+_S3: Final = re.compile(r"s3://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/([A-Za-z0-9!_.'()/=-]*))?")
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ ENVIRONMENT_PREFIX: Final = "NAMESRV_STREAM__"
 #: Names of passed-through options that hold one: sasl_plain_password, spark.hadoop.fs.s3a.secret.key, … Rather too
 #: many: a misspelt one is a secret all the same.
 _SECRET_NAME: Final = re.compile(
-    r"pass|pasw|pwd|secret|token|credential|jaas|(account|access|private|api|keystore|encryption)[._-]?key|\bsas\b",
+    r"pass|pasw|pwd|secret|token|credential|jaas|(account|access|private|api|keystore|encryption|customer)[._-]?key|\bsas\b",
     re.IGNORECASE,
 )
 #: A user's password in a URL: proxy_url, spark.hadoop.fs.defaultFS, …

@@ -39,6 +39,7 @@ def test_a_bucket_and_a_prefix(address: str, bucket: str, key: str) -> None:
         "s3://tables//x",
         "s3://tables/../x",
         "s3://tables/a fleet",
+        "s3://tables/a*",
         "s3://tables?x=1",
         "s3://key:Tr0ub4dor@tables/x",
         "s3a://tables/x",

@@ -198,6 +198,7 @@ def test_a_flag_of_another_shape_is_named_by_its_key_only() -> None:
     [
         ("kafka.ssl.keystore.key", "x"),
         ("spark.hadoop.fs.s3a.encryption.key", "x"),
+        ("AWS_SSE_CUSTOMER_KEY_BASE64", "x"),
         ("ssl_something", "-----BEGIN PRIVATE KEY-----\nMII"),
         ("ssl_something", "-----BEGIN EC PRIVATE KEY-----\nMII"),
     ],
