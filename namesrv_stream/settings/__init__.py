@@ -7,14 +7,13 @@ from namesrv_stream.settings.layers import (
     load_settings,
     parse_set_flag,
 )
+from namesrv_stream.settings.places import DataSettings, JarsSettings, project_home
 from namesrv_stream.settings.rocketmq_keys import rocketmq_config
 from namesrv_stream.settings.secrets import ENVIRONMENT_PREFIX, is_secret, passed_through_secrets, server_secrets
 from namesrv_stream.settings.sections import (
     AdminSettings,
-    DataSettings,
     EmbeddedKafkaSettings,
     HttpSettings,
-    JarsSettings,
     KafkaSettings,
     LivenessSettings,
     LogsSettings,
@@ -25,7 +24,6 @@ from namesrv_stream.settings.sections import (
     SnapshotSettings,
     StreamingSettings,
     TlsSettings,
-    project_home,
 )
 from namesrv_stream.settings.toml_text import to_toml
 

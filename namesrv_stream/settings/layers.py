@@ -19,8 +19,9 @@ from namesrv_stream.errors import ConfigError
 from namesrv_stream.settings.checks import check_together, doubtful
 from namesrv_stream.settings.conf_file import read_conf, read_tls_config
 from namesrv_stream.settings.layer import KeyPath, Layer, key_path, scalar
+from namesrv_stream.settings.places import project_home
 from namesrv_stream.settings.secrets import ENVIRONMENT_PREFIX, is_secret
-from namesrv_stream.settings.sections import Settings, project_home
+from namesrv_stream.settings.sections import Settings
 
 _SOURCELESS: Final = "settings"
 _TLS_FILES: Final = (

@@ -1,18 +1,16 @@
 """The settings' shape: one frozen section a part of the product, every key with its default.
 
 A key carries its unit (``_ms``, ``_bytes``); ``conf/defaults.toml`` says what each means, and a test holds it equal to
-this file.
+these models.
 """
 
-import os
-import sys
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import Field, SecretStr
 
-from namesrv_stream.errors import ConfigError
-from namesrv_stream.location import Location, ObjectPath, object_path
+from namesrv_stream.settings.places import DataSettings, JarsSettings
+from namesrv_stream.settings.section import Section
 from namesrv_stream.settings.values import (
     AccessKey,
     Addrs,
@@ -22,6 +20,7 @@ from namesrv_stream.settings.values import (
     Networks,
     NonEmptyStr,
     Number,
+    Options,
     Port,
     PositiveInt,
     Secret,
@@ -30,12 +29,6 @@ from namesrv_stream.settings.values import (
 
 DAY_MS: Final = 86_400_000
 MIB: Final = 1 << 20
-
-
-class Section(BaseModel):
-    """A table of the configuration: frozen, and a key it does not know is an error."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
 
 
 class RemotingSettings(Section):
@@ -137,7 +130,7 @@ class AdminSettings(Section):
     accounts_file: str = ""
     enable_config_update: bool = False
     config_black_list: Names = ("configBlackList", "configStorePath", "kvConfigPath")
-    accounts: dict[AccessKey, Secret] = {}
+    accounts: dict[AccessKey, Secret] = Field(default={})
 
 
 class KafkaSettings(Section):
@@ -152,7 +145,7 @@ class KafkaSettings(Section):
     max_message_bytes: Annotated[Number, Field(ge=20 * MIB, le=1 << 30)] = 20 * MIB
     connect_timeout_ms: PositiveInt = 5_000
     delivery_timeout_ms: PositiveInt = 10_000
-    extra: dict[str, bool | int | float | str] = {}
+    extra: Options = Field(default={})
 
 
 class EmbeddedKafkaSettings(Section):
@@ -191,7 +184,7 @@ class StreamingSettings(Section):
     compaction_interval_ms: PositiveInt = 60_000
     changes_retention_ms: Annotated[Number, Field(ge=DAY_MS)] = 30 * DAY_MS
     vacuum_retention_ms: Annotated[Number, Field(ge=DAY_MS)] = DAY_MS
-    extra: dict[str, bool | int | float | str] = {}
+    extra: Options = Field(default={})
 
 
 class HistorySettings(Section):
@@ -227,75 +220,6 @@ class LogsSettings(Section):
     level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     format: Literal["text", "json"] = "text"
     max_file_bytes: PositiveInt = 10 * MIB
-
-
-class DataSettings(Section):
-    """Where everything that must survive is kept."""
-
-    dir: Path = Path("data")
-    tables: str = ""
-    extra: dict[str, bool | int | float | str] = {}
-
-    @property
-    def tables_location(self) -> Location:
-        """The Delta tables: of their own where several servers share them."""
-        if not self.tables:
-            return self.dir / "tables"
-        return object_path(self.tables, self.extra) or Path(self.tables)
-
-    @property
-    def tables_dir(self) -> Path:
-        """The same for whoever works in a folder only.
-
-        Raises:
-            ConfigError: They are in an object store.
-        """
-        return self.tables_folder("this", "copy them to one")
-
-    def tables_folder(self, who: str, remedy: str) -> Path:
-        """The same, with words for the error: who needs a folder, and what to do instead."""
-        tables = self.tables_location
-        if isinstance(tables, ObjectPath):
-            raise ConfigError("settings", "data.tables", f"{who} needs a folder, not {tables}: {remedy}")
-        return tables
-
-    @property
-    def lock_dir(self) -> Path:
-        """Where the job's lock is: beside the tables, or where they cannot have one beside the checkpoint."""
-        tables = self.tables_location
-        return tables if isinstance(tables, Path) else self.dir
-
-    @property
-    def checkpoint_dir(self) -> Path:
-        """The Spark job's checkpoint."""
-        return self.dir / "checkpoint"
-
-    @property
-    def kafka_dir(self) -> Path:
-        """The embedded Kafka's log and configuration."""
-        return self.dir / "kafka"
-
-    @property
-    def server_dir(self) -> Path:
-        """What a server keeps for itself, such as its generated id."""
-        return self.dir / "server"
-
-    @property
-    def run_dir(self) -> Path:
-        """Run files: the lock, the effective configuration, who is ready where."""
-        return self.dir / "run"
-
-    @property
-    def logs_dir(self) -> Path:
-        """Logs of the processes that ``up`` starts."""
-        return self.dir / "logs"
-
-
-class JarsSettings(Section):
-    """Folders of jars; relative ones are below :func:`project_home`."""
-
-    spark_dir: Path = Path(".jars/spark")
-    kafka_dir: Path = Path(".jars/kafka")
 
 
 class Settings(Section):
@@ -342,15 +266,3 @@ def is_known(path: tuple[str, ...]) -> bool:
     if len(path) < 2 or path[1] not in fields:
         return False
     return len(path) == 2 or isinstance(fields[path[1]].default, dict)
-
-
-def project_home() -> Path:
-    """What folders of jars are relative to: NAMESRV_STREAM_HOME, the checkout, or what a wheel brought; else here."""
-    home = os.environ.get("NAMESRV_STREAM_HOME", "")
-    if home:
-        return Path(home).absolute()
-    checkout = Path(__file__).resolve().parents[2]
-    if (checkout / "pyproject.toml").is_file():
-        return checkout
-    brought = Path(sys.prefix) / "share" / "namesrv-stream"
-    return brought if brought.is_dir() else Path.cwd()

@@ -70,3 +70,5 @@ Networks = Annotated[tuple[str, ...], BeforeValidator(_split), AfterValidator(_c
 # As it can stand in an environment variable's name: printable ASCII without a blank or `=`.
 AccessKey = Annotated[str, Field(pattern=r"^[!-<>-~]+$")]
 Secret = Annotated[SecretStr, Field(min_length=1)]
+# Passed on to a library, by its own names.
+Options = dict[str, bool | int | float | str]
