@@ -1,6 +1,7 @@
 """The tables: can this version read them, are they of this log, and how far are they behind it."""
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Final
 
 from namesrv_stream.doctor.finding import Finding, fault, fine, note, warning
@@ -92,6 +93,9 @@ def _places(reached: Mapping[int, int], limits: Mapping[int, int]) -> str:
 
 def history_tables(settings: Settings) -> Iterator[Finding]:
     """The tables of the history, where there are any."""
+    if not isinstance(settings.data.tables_location, Path):
+        yield note("history", f"none is written to {settings.data.tables_location}: its process needs a folder")
+        return
     found = []
     for name, schema in HISTORY_SCHEMAS.items():
         try:
@@ -104,8 +108,6 @@ def history_tables(settings: Settings) -> Iterator[Finding]:
             found.append((name, table.files))
     if found:
         yield fine("history", ", ".join(f"{name} ({files} files)" for name, files in found))
-    elif settings.history.enabled and not settings.has_history:
-        yield note("history", f"none is written to {settings.data.tables_location}: its process needs a folder")
     elif settings.history.enabled:
         yield note("history", "no tables yet: `up` or `namesrv-stream history-job` writes them")
     else:
