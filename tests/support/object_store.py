@@ -75,13 +75,14 @@ class ObjectStore:
         """Take connections again."""
         self._gate.open()
 
-    def lose_answer(self, to: bytes) -> threading.Event:
-        """Let the next such request through and break the connection before its answer; set when that has happened.
+    def lose_answers(self, to: bytes, times: int = 1) -> threading.Event:
+        """Let the next such requests through, break each connection before its answer; set when that has happened.
 
         Args:
-            to: What is in its first line.
+            to: What is in their first line.
+            times: How many of them; a client asks four times before it gives up.
         """
-        return self._gate.lose_answer(to)
+        return self._gate.lose_answers(to, times)
 
     def requests(self) -> list[str]:
         """First lines of all requests so far, as moto logged them."""
@@ -123,7 +124,7 @@ class _Gate:
         self._listener: socket.socket | None = None
         self._guard = threading.Lock()
         self._sockets: set[socket.socket] = set()
-        self._lost: tuple[bytes, threading.Event] | None = None
+        self._lost: tuple[bytes, list[threading.Event]] = (b"", [])
 
     def open(self) -> None:
         if self._listener is not None:
@@ -142,11 +143,11 @@ class _Gate:
             for one in self._sockets:
                 _break(one)
 
-    def lose_answer(self, to: bytes) -> threading.Event:
-        event = threading.Event()
+    def lose_answers(self, to: bytes, times: int) -> threading.Event:
+        events = [threading.Event() for _ in range(times)]
         with self._guard:
-            self._lost = (to, event)
-        return event
+            self._lost = (to, events)
+        return events[0]
 
     def _accept(self, listener: socket.socket) -> None:
         while True:
@@ -181,9 +182,9 @@ class _Gate:
 
     def _look_at(self, data: bytes, lost: list[threading.Event]) -> None:
         with self._guard:
-            if self._lost is not None and self._lost[0] in data.partition(b"\r\n")[0]:
-                lost.append(self._lost[1])
-                self._lost = None
+            to, events = self._lost
+            if events and to in data.partition(b"\r\n")[0]:
+                lost.append(events.pop())
 
 
 def _break(one: socket.socket) -> None:

@@ -146,13 +146,29 @@ def test_a_job_that_was_frozen_between_its_fold_and_its_commit_writes_nothing(ta
     assert decode_changes(read_tables(tables.location).changes) == tables.log.output.changes
 
 
-def test_a_commit_whose_answer_was_lost_counts_as_made(tables: TablesOfLog, object_store: ObjectStore) -> None:
+@pytest.mark.parametrize("times", [1, 4])
+def test_a_commit_whose_answer_was_lost_counts_as_made(
+    tables: TablesOfLog, object_store: ObjectStore, times: int
+) -> None:
     _add(tables, "a")
-    lost = object_store.lose_answer(b"00000000000000000001.json")
+    _commit_and_lose(tables, object_store, b"00000000000000000001.json", times)
+
+
+def test_a_commit_that_could_not_be_prepared_is_made_once_that_can_be(
+    tables: TablesOfLog, object_store: ObjectStore
+) -> None:
+    """delta-rs lists the log before it commits, and says of a store that does not answer then what others do not."""
+    _add(tables, "a")
+    _commit_and_lose(tables, object_store, b"list-type=2", 4)
+
+
+def _commit_and_lose(tables: TablesOfLog, object_store: ObjectStore, to: bytes, times: int) -> None:
+    lost = object_store.lose_answers(to, times)
     tables.commit()
     assert lost.is_set()
     _add(tables, "b")
     tables.commit()
+    assert open_delta(table_path(tables.location, ROUTE_CHANGES)).version() == 2
     assert decode_changes(read_tables(tables.location).changes) == tables.log.output.changes
 
 
