@@ -78,7 +78,7 @@ def open_delta(path: Location, version: int | None = None) -> DeltaTable:
 
 
 def names_in(folder: Location) -> list[str]:
-    """The names of its files, in no order; none where there is no such folder."""
+    """The names of its files (in a store, of those further down too), in no order; none where there is none."""
     if isinstance(folder, Path):
         try:
             return os.listdir(folder)
@@ -174,7 +174,7 @@ def one_line(error: BaseException) -> str:
     text = " ".join(_COLOURS.sub("", str(error)).partition("Debug source:")[0].split())
     text = _USER.sub("://", _ATTEMPTS.sub(" - ", text))
     text = _ANSWER.sub(lambda answer: f": {answer[1]}" if answer[1] else "", text)
-    return text[:300] or type(error).__name__
+    return text[:400] or type(error).__name__
 
 
 def _client_options(path: ObjectPath) -> dict[str, str]:
