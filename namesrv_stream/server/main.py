@@ -12,7 +12,7 @@ from typing import Any, Final
 import uvloop
 
 from namesrv_stream.clock import SystemClock
-from namesrv_stream.errors import KafkaUnreachable, StoreUnreachable
+from namesrv_stream.errors import KafkaUnreachable
 from namesrv_stream.kafka import ENVELOPE_BYTES, ensure_topics, producer_config
 from namesrv_stream.logs import progress
 from namesrv_stream.processor.name_server import Access, NameServer, Options
@@ -24,6 +24,7 @@ from namesrv_stream.run_files import write_run_file
 from namesrv_stream.server.connection import RemotingConnection
 from namesrv_stream.server.connections import Connections
 from namesrv_stream.server.failures import exit_code_of
+from namesrv_stream.server.first_snapshot import first_snapshot
 from namesrv_stream.server.following import Following
 from namesrv_stream.server.gateway import Gateway
 from namesrv_stream.server.held_watch import HeldWatch
@@ -45,11 +46,9 @@ from namesrv_stream.server.server_figures import ServerFigures
 from namesrv_stream.server.tls import ServerTls, calls_context
 from namesrv_stream.server.turns import Turns
 from namesrv_stream.settings import Settings, read_accounts, rocketmq_config
-from namesrv_stream.snapshot import Snapshot, load_snapshot
 
 logger = logging.getLogger(__name__)
 
-_STORE_RETRY_S: Final = 1.0
 _KAFKA_RETRY_S: Final = 1.0
 
 
@@ -89,7 +88,7 @@ class _Server:
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
-        snapshot = await self._load(stop)
+        snapshot = await first_snapshot(settings.data.tables_location, stop)
         if snapshot is None:
             return 0
         progress(f"tables opened: {len(snapshot.table.groups)} broker names")
@@ -158,24 +157,6 @@ class _Server:
             remoting.close()
             following.stop()
         return 0
-
-    async def _load(self, stop: asyncio.Event) -> Snapshot | None:
-        """What the tables hold; waits for an object store that is away, for without it no route is known.
-
-        Returns:
-            None where the server was stopped meanwhile.
-        """
-        told = ""
-        while not stop.is_set():
-            try:
-                return await asyncio.to_thread(load_snapshot, self._settings.data.tables_location)
-            except StoreUnreachable as error:
-                if str(error) != told:
-                    told = str(error)
-                    logger.error("waiting for the tables: %s", told)
-                    progress(f"waiting for the tables: {error.place} cannot be reached")
-            await asyncio.sleep(_STORE_RETRY_S)
-        return None
 
     async def _run_parts(
         self,
