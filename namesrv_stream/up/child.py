@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from namesrv_stream.logs import ERROR_PREFIX, PROGRESS_PREFIX, safe
+from namesrv_stream.priority import give_way
 from namesrv_stream.up.bounded_log import BoundedLog
 from namesrv_stream.up.processes import kill_session
 
@@ -28,6 +29,7 @@ class ChildSpec:
         stop_timeout_s: From SIGTERM to SIGKILL.
         run_file: File that the child writes once it is ready; None if it has none.
         secrets: Variables of its environment beside those of all children.
+        niceness: By how much the others go first where there is too little processor; 0 to 19.
     """
 
     name: str
@@ -35,6 +37,7 @@ class ChildSpec:
     stop_timeout_s: float = 3.0
     run_file: Path | None = None
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    niceness: int = 0
 
 
 class Child:
@@ -120,6 +123,8 @@ async def spawn(
         raise
     finally:
         os.close(write_end)
+    if spec.niceness:
+        give_way(process.pid, spec.niceness)
     lines = _Lines(log, on_progress)
     pump = asyncio.get_running_loop().create_task(_pump(read_end, lines), name=f"{spec.name}-output")
     child = Child(spec, process, pump)

@@ -35,6 +35,8 @@ _KAFKA_START_S: Final = 90.0  # on a machine busy with other things; about 3 s o
 _POLL_S: Final = 0.05
 # Together below the 10 s within which a stop must end: serve says good-bye to the log, so it goes before Kafka does.
 _STOP_TIMEOUT_S: Final = {"history-job": 1.0, "serve": 3.0, "job": 2.5, "kafka": 3.0}
+# Whoever asks is answered first. Of two processors, both busy, the server has more than one to itself then.
+_NICENESS: Final = {"job": 5, "kafka": 5}
 
 
 CommandLine = Callable[[str, Path], Sequence[str | Path]]
@@ -55,6 +57,7 @@ class _Parts:
             stop_timeout_s=_STOP_TIMEOUT_S[command],
             run_file=self.settings.data.run_dir / f"{command}.json" if has_run_file else None,
             secrets=self._secrets(command),
+            niceness=_NICENESS.get(command, 0),
         )
 
     def _secrets(self, command: str) -> dict[str, str]:

@@ -20,12 +20,14 @@ LOCKS: Final = ("requirements.lock", "tests/bench/requirements.lock", "conf/audi
 _PINNED: Final = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)==([0-9][A-Za-z0-9.+!-]*)(?: *;.*)?")
 _HASH: Final = re.compile(r"--hash=sha256:[0-9a-f]{64}")
 
-#: Licences of what the product is given away with, as SPDX or classifiers name them. MPL binds its own files only.
+#: Licences of what the product is given away with, as SPDX or classifiers name them. MPL and LGPL bind their own files
+#: only, which are installed as they are.
 _ALLOWED: Final = re.compile(
-    r"\b(MIT|MIT-0|MIT-CMU|BSD|0BSD|ISC|Apache|MPL|Mozilla Public License|PSF|Python Software Foundation|Zlib|CC0)\b",
+    r"\b(MIT|MIT-0|MIT-CMU|BSD|0BSD|ISC|Apache|MPL|Mozilla Public License|PSF|Python Software Foundation|Zlib|CC0"
+    r"|LGPL|GNU Lesser General Public License)\b",
     re.IGNORECASE,
 )
-_REFUSED: Final = re.compile(r"\b(A?GPL|LGPL|SSPL|BUSL|GNU|Proprietary|Commercial)\b", re.IGNORECASE)
+_REFUSED: Final = re.compile(r"\b(A?GPL|SSPL|BUSL|GNU(?! Lesser)|Proprietary|Commercial)\b", re.IGNORECASE)
 
 
 class Locked(NamedTuple):

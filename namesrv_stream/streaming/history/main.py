@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import ConfigError, KafkaUnreachable, NamesrvStreamError, PrerequisiteMissing
 from namesrv_stream.logs import progress, report_error, safe
+from namesrv_stream.priority import give_way
 from namesrv_stream.run_files import write_run_file
 from namesrv_stream.settings import Settings
 from namesrv_stream.streaming.failure import failure_line
@@ -24,13 +25,13 @@ from namesrv_stream.streaming.history.session import build_history_session, hist
 from namesrv_stream.streaming.history.upkeep import Upkeep
 from namesrv_stream.streaming.job_lock import history_jvm_lock, history_lock
 from namesrv_stream.streaming.jvm import is_gone, kill_jvm, lock_by_jvm
-from namesrv_stream.streaming.priority import come_last
 from namesrv_stream.streaming.topic import read_extent
 
 _LOG = logging.getLogger(__name__)
 
 RUN_FILE: Final = "history-job.json"
 _LOOK_S: Final = 1.0  # for the job's first commit
+_NICENESS: Final = 10
 
 
 def run_history(settings: Settings, *, once: bool = False) -> int:
@@ -48,7 +49,7 @@ def run_history(settings: Settings, *, once: bool = False) -> int:
         ConfigError: Another one runs here, or the tables are in an object store.
     """
     tables = settings.data.tables_folder("the history process", "set history.enabled = false, or share a folder")
-    come_last()  # the job's batches come first
+    give_way(os.getpid(), _NICENESS)  # the job's batches come first
     with history_lock(tables):
         process = _HistoryProcess(settings)
         for number in (signal.SIGTERM, signal.SIGINT):

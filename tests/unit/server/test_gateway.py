@@ -1,5 +1,6 @@
 """The gateway: what is in the log, in which order, and what a blind server does not claim."""
 
+import asyncio
 import logging
 
 import orjson
@@ -41,6 +42,51 @@ async def test_a_registration_is_logged_before_the_next_tick() -> None:
     rig.beat()
     rig.publisher.ack()
     assert rig.publisher.kinds() == ["server_started", "broker_registered", "tick"]
+
+
+async def test_heartbeats_of_some_turns_share_a_record() -> None:
+    rig = Rig()
+    rig.talk()
+    broker = rig.connect()
+    rig.ask(broker, a_registration_request())
+    await turn()
+    rig.publisher.ack()
+    for _ in range(3):
+        rig.ask(broker, a_heartbeat())
+        await turn()
+    assert rig.publisher.queued_records == 0
+    async with asyncio.timeout(10):
+        while not rig.publisher.queued_records:
+            await turn()
+    rig.publisher.ack()
+    assert rig.publisher.kinds() == ["server_started", "broker_registered", "broker_heartbeats"]
+    assert len(orjson.loads(rig.publisher.log[-1].value)["items"]) == 3
+
+
+async def test_a_change_waits_for_no_heartbeats_and_comes_behind_those_before_it() -> None:
+    rig = Rig()
+    rig.talk()
+    broker = rig.connect()
+    rig.ask(broker, a_registration_request())
+    await turn()
+    rig.ask(broker, a_heartbeat())
+    await turn()
+    rig.ask(broker, a_goodbye())
+    await turn()
+    rig.publisher.ack()
+    assert rig.publisher.kinds()[1:] == ["broker_registered", "broker_heartbeats", "broker_unregistered"]
+
+
+async def test_a_tick_comes_behind_the_heartbeats_before_it() -> None:
+    rig = Rig()
+    rig.talk()
+    broker = rig.connect()
+    rig.ask(broker, a_registration_request())
+    await turn()
+    rig.ask(broker, a_heartbeat())
+    rig.beat()
+    rig.publisher.ack()
+    assert rig.publisher.kinds()[1:] == ["broker_registered", "broker_heartbeats", "tick"]
 
 
 async def test_nothing_is_said_before_kafka_is_there() -> None:

@@ -1,15 +1,16 @@
-"""Who comes last does so among all sessions, but changes no session of others."""
+"""Who gives way does so among all sessions, but changes no session of others."""
 
 import os
 import subprocess
 import sys
 
+from namesrv_stream.priority import give_way
 from tests.support.kafka import REPOSITORY
 
 _PROGRAM = """
 import os
 from pathlib import Path
-from namesrv_stream.streaming.priority import come_last
+from namesrv_stream.priority import give_way
 
 def autogroup():
     file = Path("/proc/self/autogroup")
@@ -17,7 +18,7 @@ def autogroup():
     return words[-1] if words else "none"  # of a kernel that shares processors otherwise
 
 before = autogroup()
-come_last()
+give_way(os.getpid(), 10)
 print(os.nice(0), before, autogroup())
 """
 
@@ -46,3 +47,10 @@ def test_a_session_of_its_own_is_niced() -> None:
 def test_a_session_of_others_stays_as_it_is() -> None:
     _, before, after = _run(start_new_session=False)
     assert after == before
+
+
+def test_a_process_that_is_gone_is_no_error() -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+
+    give_way(gone.pid, 10)
