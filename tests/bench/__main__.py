@@ -17,7 +17,7 @@ from tests.bench import machine
 from tests.bench.compiler import NoCompiler, compile_loadgen
 from tests.bench.figures import Figure
 from tests.bench.report import print_figures, write_results
-from tests.bench.rows import expiry, heartbeats, job, large, memory, mixed, reads, storm
+from tests.bench.rows import expiry, growth, heartbeats, job, large, memory, mixed, reads, storm
 from tests.bench.rows.bench import Bench
 
 ROWS: Final[dict[str, Callable[[Bench], list[Figure]]]] = {
@@ -29,6 +29,7 @@ ROWS: Final[dict[str, Callable[[Bench], list[Figure]]]] = {
     "job": job.measure,
     "expiry": expiry.measure,
     "memory": memory.measure,
+    "growth": growth.measure,
 }
 _RESULTS: Final = Path(__file__).parents[2] / "bench" / "results.json"
 _WIDTH: Final = 170

@@ -1,0 +1,82 @@
+"""What a query and a heartbeat cost as everything grows, in one process, without sockets, Kafka and Spark.
+
+Goals: a query costs the same however many topics and brokers there are, and the fold's cost is linear in records. What
+a processor's caches do to a hundred times the memory is in the figures: at most twice as much is taken for the same.
+"""
+
+import random
+from time import process_time
+from typing import Final
+
+from namesrv_stream.processor.dispatch import process
+from namesrv_stream.processor.name_server import Call, Peer
+from namesrv_stream.processor.prepared import PreparedAnswers
+from namesrv_stream.remoting.frame import decode_frame
+from namesrv_stream.route.events import Origin
+from tests.bench.contenders import OURS
+from tests.bench.figures import Figure, Spread
+from tests.bench.fold_speed import mere_heartbeats_per_second
+from tests.bench.frames import registrations, route_reads
+from tests.bench.rows.bench import Bench
+from tests.bench.shape import Shape
+from tests.support.name_server import Exchange
+
+#: From that of the other rows on. With 200 topics all fits into a core's own cache.
+SHAPES: Final = (Shape(2_000, 100), Shape(20_000, 1_000), Shape(100_000, 5_000))
+#: Brokers, and heartbeats of each.
+FLEETS: Final = ((100, 100), (1_000, 10), (1_000, 100), (10_000, 10))
+_QUERIES: Final = 20_000
+_REPEATS: Final = 5
+_MOST_TIMES: Final = 2
+
+
+def measure(_: Bench) -> list[Figure]:
+    """Processor time of both at each size; the median of a few runs."""
+    queries = {f"µs, {one.topics:,} topics on 4 of {one.brokers:,} brokers": query_us(one) for one in SHAPES}
+    beats = {f"µs, {rounds} of each of {brokers:,}": heartbeat_us(brokers, rounds) for brokers, rounds in FLEETS}
+    return [*_growth("a query as the table grows", queries), *_growth("a heartbeat folded as the log grows", beats)]
+
+
+def query_us(shape: Shape) -> Spread:
+    """Processor time of one route query of a random topic, from its frame to the answer's."""
+    exchange = Exchange()
+    for number, (frame, _) in enumerate(registrations(shape)):
+        exchange.send(decode_frame(frame[4:]), connection=number + 1)
+    exchange.logged.clear()
+    prepared = PreparedAnswers(exchange.server)
+    frames = [framed.frame[4:] for framed in route_reads(shape.topic_names)]
+    request = decode_frame(frames[0])
+    answer = process(exchange.server, Call(request, Origin("s1", 1), 0, Peer("127.0.0.1", False)))
+    prepared.keep(frames[0], request, answer.response)
+    asked = random.Random(1).choices(frames, k=_QUERIES)
+    taken = []
+    for _ in range(1 + _REPEATS):
+        began = process_time()
+        for frame in asked:
+            assert prepared.answer(frame) is not None
+        taken.append((process_time() - began) / len(asked) * 1e6)
+    return Spread.of(taken[1:])
+
+
+def heartbeat_us(brokers: int, rounds: int) -> Spread:
+    """Processor time of one heartbeat, of fifty in a record."""
+    return Spread.of([1e6 / mere_heartbeats_per_second(brokers, rounds=rounds) for _ in range(_REPEATS)])
+
+
+def _growth(row: str, costs: dict[str, Spread]) -> list[Figure]:
+    first, *others = costs
+    least = costs[first].median
+    return [
+        Figure(row, first, {OURS: costs[first]}, digits=2),
+        *(
+            Figure(
+                row,
+                name,
+                {OURS: costs[name]},
+                f"≤ {_MOST_TIMES} times the first",
+                costs[name].median <= _MOST_TIMES * least,
+                digits=2,
+            )
+            for name in others
+        ),
+    ]
