@@ -11,7 +11,8 @@ from namesrv_stream.settings import Settings
 
 
 def examine(settings: Settings, urls: tuple[str, ...] = ()) -> Iterator[Finding]:
-    """Look at everything; blocks, for some seconds where Kafka or a server does not answer. Changes nothing.
+    """Look at everything; blocks, for some seconds where Kafka or a server does not answer. Changes nothing, but
+    for a file that is written to an object store and removed.
 
     Args:
         settings: Of the set-up that is looked over.
@@ -25,6 +26,7 @@ def examine(settings: Settings, urls: tuple[str, ...] = ()) -> Iterator[Finding]
     yield machine.clock_sync()
     yield from running.processes(settings)
     yield from running.ports(settings)
+    yield from stored_tables.object_store(settings)
     rows = stored_tables.read_route_tables(settings)
     log = yield from _log(settings)
     yield from stored_tables.route_tables(settings, rows, log)

@@ -3,13 +3,15 @@
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
+from uuid import uuid4
 
 from namesrv_stream.doctor.finding import Finding, fault, fine, note, warning
-from namesrv_stream.errors import NamesrvStreamError, StateFromNewerVersion, StoreUnreachable
+from namesrv_stream.errors import ConfigError, NamesrvStreamError, StateFromNewerVersion, StoreUnreachable
 from namesrv_stream.history.stored_table import StoredTable
 from namesrv_stream.kafka.inspection import InspectedLog
 from namesrv_stream.route.fold_state import decode_state
 from namesrv_stream.settings import Settings
+from namesrv_stream.snapshot.table_files import refuses_second_write
 from namesrv_stream.snapshot.table_reader import UNREADABLE, TableRows, read_tables
 from namesrv_stream.tables import HISTORY_SCHEMAS, ROUTE_CHANGES, ROUTE_STATE
 
@@ -31,6 +33,25 @@ def read_route_tables(settings: Settings) -> TableRows | Finding:
     if rows.version < 0:
         return note(_AREA, f"there is no {ROUTE_CHANGES} in {folder}: the job's first start makes it")
     return rows
+
+
+def object_store(settings: Settings) -> Iterator[Finding]:
+    """Whether the store that the tables are in, if they are, keeps two jobs apart; blocks."""
+    place = settings.data.tables_location
+    if isinstance(place, Path):
+        return
+    try:
+        is_kept_apart = refuses_second_write(place / f"doctor-{uuid4()}")
+    except (StoreUnreachable, ConfigError) as error:
+        yield note(
+            _AREA, f"{place} cannot be written to from here: {error}", "the job must be able to; servers need not"
+        )
+        return
+    if is_kept_apart:
+        yield fine(_AREA, f"{place} refuses to write what is there already: two jobs are kept apart")
+    else:
+        text = f"{place} writes what is there already in spite of If-None-Match: two jobs would overwrite each other"
+        yield fault(_AREA, text, "upgrade the store, or use one with conditional writes")
 
 
 def route_tables(settings: Settings, rows: TableRows | Finding, log: InspectedLog | None) -> Iterator[Finding]:

@@ -140,6 +140,28 @@ def write_parquet(path: Location, rows: pa.Table) -> int:
     return content.tell()
 
 
+def refuses_second_write(path: ObjectPath) -> bool:
+    """Whether the store refuses to write a file that is there if it must not be: the fence of ADR 0040 stands on it.
+
+    Args:
+        path: Of a file that is written for this, and removed.
+
+    Raises:
+        StoreUnreachable: The store does not answer, or does not let us write.
+    """
+    from obstore.exceptions import AlreadyExistsError
+
+    with reaching(path):
+        _store(path).put(path.key, b"", mode="create")
+        try:
+            _store(path).put(path.key, b"", mode="create")
+        except AlreadyExistsError:
+            return True
+        finally:
+            _store(path).delete(path.key)
+    return False
+
+
 def remove(path: Location) -> None:
     """Remove a file."""
     if isinstance(path, Path):

@@ -1,4 +1,4 @@
-"""moto's server as an S3-compatible store, behind a gate that tests close, or that swallows an answer.
+"""moto's server as an S3-compatible store, behind a gate that tests close, or that swallows an answer or a condition.
 
 It keeps all in memory, so that it must not be killed to be away: the gate is closed instead.
 """
@@ -84,6 +84,10 @@ class ObjectStore:
         """
         return self._gate.lose_answers(to, times)
 
+    def forget_conditions(self, is_forgetful: bool) -> None:
+        """Be a store that takes no notice of If-None-Match."""
+        self._gate.drops_conditions = is_forgetful
+
     def requests(self) -> list[str]:
         """First lines of all requests so far, as moto logged them."""
         return [line.split('"')[1] for line in self._process.log_text().splitlines() if line.count('"') >= 2]
@@ -125,6 +129,7 @@ class _Gate:
         self._guard = threading.Lock()
         self._sockets: set[socket.socket] = set()
         self._lost: tuple[bytes, list[threading.Event]] = (b"", [])
+        self.drops_conditions = False
 
     def open(self) -> None:
         if self._listener is not None:
@@ -170,6 +175,8 @@ class _Gate:
             while data := source.recv(65536):
                 if is_question:
                     self._look_at(data, lost)
+                    if self.drops_conditions:
+                        data = data.replace(b"if-none-match: *\r\n", b"")
                 elif lost:
                     lost.pop().set()
                     break

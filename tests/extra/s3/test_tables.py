@@ -7,6 +7,8 @@ from uuid import uuid4
 import pyarrow as pa
 import pytest
 
+from namesrv_stream.doctor.finding import Grade
+from namesrv_stream.doctor.stored_tables import object_store as examined_store
 from namesrv_stream.errors import ConfigError, StoreUnreachable, TablesTakenOver
 from namesrv_stream.history.opening import open_changes
 from namesrv_stream.history.report.delays import commits
@@ -279,3 +281,28 @@ def test_errors_show_where_and_no_secret(object_store: ObjectStore, tmp_path: Pa
     with pytest.raises(StoreUnreachable, match="s3://tables/") as caught:
         load_snapshot(settings.data.tables_location)
     assert "Tr0ub4dor" not in str(caught.value) + repr(settings.data.tables_location)
+
+
+@pytest.mark.parametrize(("is_forgetful", "grade"), [(False, Grade.FINE), (True, Grade.FAULT)])
+def test_doctor_sees_whether_the_store_keeps_two_jobs_apart(
+    object_store: ObjectStore, tmp_path: Path, is_forgetful: bool, grade: Grade
+) -> None:
+    settings = _settings(object_store, tmp_path)
+    object_store.forget_conditions(is_forgetful)
+    try:
+        (finding,) = examined_store(settings)
+    finally:
+        object_store.forget_conditions(False)
+    assert finding.grade is grade, finding
+    assert names_in(settings.data.tables_location) == []
+
+
+def test_doctor_says_that_it_cannot_write_where_the_store_is_away(object_store: ObjectStore, tmp_path: Path) -> None:
+    settings = _settings(object_store, tmp_path)
+    object_store.go_away()
+    try:
+        (finding,) = examined_store(settings)
+    finally:
+        object_store.come_back()
+    assert finding.grade is Grade.NOTE
+    assert "cannot be written to from here" in finding.text
