@@ -111,7 +111,8 @@ def read_table(table: bytes, read_topic: ReadTopic, known: KnownTable | None) ->
     if not topics.keys().isdisjoint(changed):
         raise Unusual
     kept = [*known.ends[:first], *ends, *(old_end + grown for old_end in known.ends[last:])]
-    return _known(table, kept, topics | changed)
+    topics.update(changed)
+    return _known(table, kept, topics)
 
 
 def _known(table: bytes, ends: list[int], topics: Mapping[str, QueueData]) -> KnownTable:
