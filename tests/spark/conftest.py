@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from namesrv_stream.settings import Settings
-from namesrv_stream.streaming.history.session import DELTA, SMALL_RUNS
+from namesrv_stream.streaming.history.session import DELTA, SMALL_RUNS, without_checksums
 from namesrv_stream.streaming.session import build_session
 from tests.support.history_lives import Lives, write_lives
 
@@ -22,6 +22,7 @@ def spark(kafka_settings: Settings, tmp_path_factory: pytest.TempPathFactory) ->
     session = build_session(
         kafka_settings.model_copy(update={"streaming": streaming, "kafka": kafka, "data": data}), DELTA
     )
+    without_checksums(session)
     yield session
     session.stop()
 

@@ -87,6 +87,35 @@ def test_upkeep_joins_files_and_removes_what_is_past_its_retention_but_nothing_t
     assert {r["offset"] for r in rig.rows(BROKER_EVENTS)} == {5, 6, 7}
 
 
+def test_nothing_is_in_a_tables_log_that_its_clean_up_does_not_know(spark: SparkSession, tmp_path: Path) -> None:
+    rig = HistoryRig(spark, tmp_path)
+    rig.log.register(_KEEPS)
+    rig.commit_and_write()
+    rig.log.unregister(_KEEPS)
+    rig.commit_and_write()
+    logs = {table: table_path(rig.dir, table) / "_delta_log" for table in HISTORY_SCHEMAS}
+    names = {table: sorted(p.name for p in log.iterdir()) for table, log in logs.items()}
+    assert names == {table: [f"{n:020d}.json" for n in range(len(there))] for table, there in names.items()}
+    assert len(names[BROKER_EVENTS]) > 2
+
+
+def test_what_other_writers_left_in_a_tables_log_goes_once_it_is_old(spark: SparkSession, tmp_path: Path) -> None:
+    rig = HistoryRig(spark, tmp_path)
+    rig.log.register(_KEEPS)
+    rig.commit_and_write()
+    log = table_path(rig.dir, BROKER_EVENTS) / "_delta_log"
+    entries = {p.name for p in log.iterdir()}
+    two_days_ago_s = SystemClock().now_ms() / 1000 - 2 * 86_400
+    for name in ("00000000000000000000.crc", ".00000000000000000000.json.crc", ".00000000000000000001.json.0-1.tmp"):
+        (log / name).touch()
+        os.utime(log / name, (two_days_ago_s, two_days_ago_s))
+    (log / ".00000000000000000002.json.0-2.tmp").touch()  # of a writer that may be at work
+    Upkeep(rig.settings).clean_up()
+    kept = {p.name for p in log.iterdir()}
+    assert entries | {".00000000000000000002.json.0-2.tmp"} <= kept
+    assert not {name for name in kept if name.endswith(".crc") or "-1.tmp" in name}
+
+
 def test_upkeep_is_done_when_it_is_time_and_not_before(spark: SparkSession, tmp_path: Path) -> None:
     rig = HistoryRig(spark, tmp_path)
     rig.log.register(_KEEPS)

@@ -19,6 +19,10 @@ DELTA: Final = {
     "spark.sql.parquet.compression.codec": "zstd",
     # Rows go to the file of their day as they come; else each task sorts them by day first.
     "spark.sql.maxConcurrentOutputFileWriters": "4",
+    # Of each commit a file of some kilobytes with the sums of the table, which no clean-up but Spark's own removes.
+    "spark.databricks.delta.writeChecksumFile.enabled": "false",
+    # Files of the log are written as data files are (``without_checksums``), not by Hadoop's other interface to disks.
+    "spark.delta.logStore.file.impl": "io.delta.storage.LocalLogStore",
     # A commit without rows still says how far the table reaches.
     "spark.databricks.delta.skipRecordingEmptyCommits": "false",
     # The source of each MERGE of ours is rows in memory, the same at each look.
@@ -58,7 +62,7 @@ def build_history_session(settings: Settings) -> SparkSession:
 
 
 def without_checksums(spark: SparkSession) -> None:
-    """Write no check sum file beside each data file: Parquet has its own, and upkeep would have to remove them."""
+    """Write no check sum file beside each file: Parquet has its own, and upkeep would have to remove them."""
     context = spark.sparkContext
     hadoop = context._jvm.org.apache.hadoop.fs.FileSystem  # type: ignore[union-attr]  # noqa: SLF001
     hadoop.getLocal(context._jsc.hadoopConfiguration()).setWriteChecksum(False)  # noqa: SLF001

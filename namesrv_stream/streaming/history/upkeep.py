@@ -20,6 +20,7 @@ from typing import Final
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, WriterProperties
 
+from namesrv_stream.clock import SystemClock
 from namesrv_stream.run_files import read_run_file, write_run_file
 from namesrv_stream.settings import Settings
 from namesrv_stream.snapshot.history_mark import HistoryMark, commit_metadata, read_mark
@@ -101,6 +102,7 @@ class Upkeep:
             for day in path.glob(f"{DAY_COLUMNS[name]}=*"):
                 with suppress(OSError):  # it has files
                     day.rmdir()
+            _clean_log(path, SystemClock().now_ms() - self._settings.history.vacuum_retention_ms)
 
     def _tables(self) -> Iterator[tuple[str, Path]]:
         for name in HISTORY_SCHEMAS:
@@ -123,6 +125,16 @@ class Upkeep:
             TOPIC_ROUTE_HISTORY: history.routes_retention_ms,
         }
         return retention[table]
+
+
+def _clean_log(path: Path, before_ms: int) -> None:
+    """Remove what other writers have put beside a table's log, and what a killed one has not finished; blocks.
+
+    Delta removes entries and checkpoints only, Spark its sums of each commit too: where it cleans up itself.
+    """
+    for file in (path / "_delta_log").iterdir():
+        if file.suffix in (".crc", ".tmp") and file.stat().st_mtime * 1000 < before_ms:
+            file.unlink()
 
 
 def _reaching_as_before(path: Path) -> CommitProperties:
