@@ -75,6 +75,7 @@ def test_upkeep_joins_files_and_removes_what_is_past_its_retention_but_nothing_t
     left_behind = _left_behind_by_a_killed_writer(rig)
     upkeep.clean_up()
     assert not left_behind.parent.exists()
+    assert all(any(table_path(rig.dir, table).glob("_delta_log/*.checkpoint.parquet")) for table in HISTORY_SCHEMAS)
     assert {r["offset"] for r in rig.rows(BROKER_EVENTS)} == {5, 6}
     assert rig.rows(HEARTBEAT_MINUTES) == []
     assert {r["broker_name"] for r in rig.rows(BROKER_SESSIONS)} == {"broker-a"}
