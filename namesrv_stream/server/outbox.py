@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from namesrv_stream.clock import Clock
 from namesrv_stream.logs import safe
@@ -16,9 +15,6 @@ from namesrv_stream.server.served_view import ServedView
 
 logger = logging.getLogger(__name__)
 
-#: For how long heartbeats are gathered, which are far from urgent: each record costs the server's Python a millisecond.
-_GATHER_S: Final = 0.01
-
 
 @dataclass(frozen=True, slots=True)
 class GatewayLimits:
@@ -26,6 +22,8 @@ class GatewayLimits:
 
     Attributes:
         max_gap_ms: A longer silence of Kafka's is a blindness.
+        gather_ms: How long heartbeats wait for others to share a record, each of which costs the server's Python a
+            millisecond; they are far from urgent.
         change_timeout_ms: An operator's change that Kafka has not acknowledged by then is answered all the same;
             below the 5 s for which mqadmin waits.
     """
@@ -35,6 +33,7 @@ class GatewayLimits:
     record_bytes: int
     max_gap_ms: int
     change_timeout_ms: int = 4_000
+    gather_ms: int = 10
 
 
 class Outbox:
@@ -103,18 +102,18 @@ class Outbox:
             self._is_flush_due = True
             loop.call_soon(self.flush)
         elif self._gathering is None:
-            self._gathering = loop.call_later(_GATHER_S, self.flush)
+            self._gathering = loop.call_later(self._limits.gather_ms / 1000, self.flush)
 
     def flush(self) -> None:
         """Publish what is in the box, in the order in which it came."""
         self._is_flush_due = False
-        if self._gathering is not None:
-            self._gathering.cancel()
-            self._gathering = None
         self.publish(self.take())
 
     def take(self) -> Mapping[int, list[Item]]:
         """Empty the box; returns what was not published."""
+        if self._gathering is not None:
+            self._gathering.cancel()
+            self._gathering = None
         items, self._items = self._items, {}
         return items
 

@@ -4,6 +4,7 @@
 """
 
 import argparse
+import re
 import shutil
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from tests.bench.frames import heartbeats, registrations, route_reads, version_q
 from tests.bench.load import Choice, Kind, Load, Stream, run_load
 from tests.bench.shape import Shape
 
+_TITLE: Final = re.compile(r'(<text id="title"[^>]*>)[^<]*(</text>)')
 _LINKS: Final = 64
 _WARM_UP_S: Final = 3
 _SHOWN: Final = 25
@@ -81,6 +83,12 @@ def recorded(pid: int, seconds: float, path: Path, form: str, *, native: bool = 
     assert running.returncode == 0, error.decode()
 
 
+def entitle(path: Path, title: str) -> None:
+    """Give a flame graph a title instead of py-spy's command line."""
+    text = path.read_text(encoding="utf-8")
+    path.write_text(_TITLE.sub(rf"\g<1>{title}\g<2>", text, count=1), encoding="utf-8")
+
+
 def hottest(folded: str, count: int = _SHOWN) -> list[tuple[float, str]]:
     """Functions with most samples of their own.
 
@@ -122,6 +130,8 @@ def main() -> None:
                     used_s = ours.server_cpu_s() - before_s
                 answers = {kind: round(one.per_second) for kind, one in seen.kinds.items() if kind != "before"}
                 print(f"{name}: {answers} a second, server {used_s:.1f} s of processor time, errors {seen.errors}")
+            if chosen.svg:
+                entitle(chosen.svg / f"{name}.svg", f"{name}: where the server holds the interpreter")
             for share, function in hottest((home / "raw").read_text()):
                 print(f"{share:6.1%}  {function}")
 

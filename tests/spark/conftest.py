@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from namesrv_stream.settings import Settings
-from namesrv_stream.streaming.history.session import DELTA, SMALL_RUNS, without_checksums
+from namesrv_stream.streaming.history.session import DELTA, LOG_STORE, SMALL_RUNS, without_checksums
 from namesrv_stream.streaming.session import build_session
 from tests.support.history_lives import Lives, write_lives
 
@@ -20,7 +20,7 @@ def spark(kafka_settings: Settings, tmp_path_factory: pytest.TempPathFactory) ->
     # In capitals, which Spark's Python workers turn into small letters.
     data = kafka_settings.data.model_copy(update={"dir": tmp_path_factory.mktemp("Spark")})
     session = build_session(
-        kafka_settings.model_copy(update={"streaming": streaming, "kafka": kafka, "data": data}), DELTA
+        kafka_settings.model_copy(update={"streaming": streaming, "kafka": kafka, "data": data}), DELTA | LOG_STORE
     )
     without_checksums(session)
     yield session

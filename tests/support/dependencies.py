@@ -20,14 +20,17 @@ LOCKS: Final = ("requirements.lock", "tests/bench/requirements.lock", "conf/audi
 _PINNED: Final = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)==([0-9][A-Za-z0-9.+!-]*)(?: *;.*)?")
 _HASH: Final = re.compile(r"--hash=sha256:[0-9a-f]{64}")
 
-#: Licences of what the product is given away with, as SPDX or classifiers name them. MPL and LGPL bind their own files
-#: only, which are installed as they are.
+#: Licences of what the product is given away with, as SPDX or classifiers name them. MPL binds its own files only.
 _ALLOWED: Final = re.compile(
-    r"\b(MIT|MIT-0|MIT-CMU|BSD|0BSD|ISC|Apache|MPL|Mozilla Public License|PSF|Python Software Foundation|Zlib|CC0"
-    r"|LGPL|GNU Lesser General Public License)\b",
+    r"\b(MIT|MIT-0|MIT-CMU|BSD|0BSD|ISC|Apache|MPL|Mozilla Public License|PSF|Python Software Foundation|Zlib|CC0)\b",
     re.IGNORECASE,
 )
-_REFUSED: Final = re.compile(r"\b(A?GPL|SSPL|BUSL|GNU(?! Lesser)|Proprietary|Commercial)\b", re.IGNORECASE)
+_REFUSED: Final = re.compile(r"\b(A?GPL|LGPL|SSPL|BUSL|GNU|Proprietary|Commercial)\b", re.IGNORECASE)
+
+#: Under a licence that is refused otherwise, and why not here.
+_EXCEPTED: Final = {
+    "crc32c": "LGPL, which binds its own files only: Kafka's client uses it as it is installed, if it is"
+}
 
 
 class Locked(NamedTuple):
@@ -84,8 +87,14 @@ def installed_problems(name: str, version: str) -> Iterator[str]:
     licence = licence_of(found.metadata.json)
     if not licence:
         yield f"{name}=={version}: states no licence"
-    elif (_REFUSED.search(licence) and " OR " not in licence) or not _ALLOWED.search(licence):
+    elif name not in _EXCEPTED and not is_allowed(licence):
         yield f"{name}=={version}: its licence is not one of the allowed: {licence}"
+
+
+def is_allowed(licence: str) -> bool:
+    """Whether the product may be given away with what is under it."""
+    is_refused = _REFUSED.search(licence) and " OR " not in licence
+    return bool(_ALLOWED.search(licence)) and not is_refused
 
 
 def licence_of(metadata: Mapping[str, Any]) -> str:

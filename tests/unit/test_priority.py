@@ -6,6 +6,7 @@ import sys
 
 from namesrv_stream.priority import give_way
 from tests.support.kafka import REPOSITORY
+from tests.support.processes import wait_until
 
 _PROGRAM = """
 import os
@@ -40,8 +41,8 @@ def test_the_process_is_niced() -> None:
 
 
 def test_a_session_of_its_own_is_niced() -> None:
-    _, before, after = _run(start_new_session=True)
-    assert after == "10" or before == "none"
+    # Linux takes one such change in 100 ms from those who are not root, of the whole machine.
+    wait_until(lambda: _run(start_new_session=True)[2] in ("10", "none"), 60, "the session is niced")
 
 
 def test_a_session_of_others_stays_as_it_is() -> None:

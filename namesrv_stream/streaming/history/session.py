@@ -6,6 +6,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from namesrv_stream.settings import Settings
+from namesrv_stream.streaming.placement import submitted_config
 from namesrv_stream.streaming.session import build_session
 
 #: What reading and writing Delta tables needs.
@@ -21,13 +22,16 @@ DELTA: Final = {
     "spark.sql.maxConcurrentOutputFileWriters": "4",
     # Of each commit a file of some kilobytes with the sums of the table, which no clean-up but Spark's own removes.
     "spark.databricks.delta.writeChecksumFile.enabled": "false",
-    # Files of the log are written as data files are (``without_checksums``), not by Hadoop's other interface to disks.
-    "spark.delta.logStore.file.impl": "io.delta.storage.LocalLogStore",
     # A commit without rows still says how far the table reaches.
     "spark.databricks.delta.skipRecordingEmptyCommits": "false",
     # The source of each MERGE of ours is rows in memory, the same at each look.
     "spark.databricks.delta.merge.materializeSource": "none",
 }
+#: Files of a log are written as data files are (``without_checksums``), not by Hadoop's other interface to disks. A
+#: writer that is killed may leave a broken ``_last_checkpoint``: Spark then lists the log, until the next checkpoint.
+LOG_STORE: Final = {"spark.delta.logStore.file.impl": "io.delta.storage.LocalLogStore"}
+#: Of whoever submits: Delta takes no other beside it.
+_OTHER_LOG_STORE: Final = "spark.delta.logStore.class"
 #: The rows of a run are few, and each statement is another.
 SMALL_RUNS: Final = {
     # To compile a statement takes several times as long as to interpret it.
@@ -56,7 +60,8 @@ def build_history_session(settings: Settings) -> SparkSession:
         "spark.master": history.master,
         "spark.driver.memory": history.driver_memory,
     }
-    spark = build_session(settings, DELTA | SMALL_RUNS | _HISTORY | own, history_scratch_dir(settings))
+    log_store = {} if _OTHER_LOG_STORE in submitted_config() else LOG_STORE
+    spark = build_session(settings, DELTA | log_store | SMALL_RUNS | _HISTORY | own, history_scratch_dir(settings))
     without_checksums(spark)
     return spark
 

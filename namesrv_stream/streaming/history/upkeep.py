@@ -136,8 +136,9 @@ def _clean_log(path: Path, before_ms: int) -> None:
     Delta removes entries and checkpoints only, Spark its sums of each commit too: where it cleans up itself.
     """
     for file in (path / "_delta_log").iterdir():
-        if file.suffix in (".crc", ".tmp") and file.stat().st_mtime * 1000 < before_ms:
-            file.unlink()
+        with suppress(OSError):  # it is gone, or no file
+            if file.suffix in (".crc", ".tmp") and file.stat().st_mtime * 1000 < before_ms:
+                file.unlink()
 
 
 def _reaching_as_before(path: Path) -> CommitProperties:

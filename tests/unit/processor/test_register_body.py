@@ -473,6 +473,20 @@ def test_bodies_of_equal_hash_say_the_same_whatever_the_topic_names(name: str, r
     assert equal == (decoded(one) == decoded(two))
 
 
+_STAMPED = b'"mappingDataVersion":{"counter":0,"stateVersion":0,"timestamp":%d}'
+
+
+@pytest.mark.parametrize(("filler", "is_left_out"), [(4_000, True), (4_050, False), (9_000, False)])
+def test_a_stamp_is_left_out_only_where_all_of_it_is_in_the_first_4_kib(filler: int, is_left_out: bool) -> None:
+    one, two = (b'{"a":"%b",%b}' % (b"x" * filler, _STAMPED % stamp) for stamp in (1, 2))
+    assert (registration_hash(HEADER, one) == registration_hash(HEADER, two)) is is_left_out
+
+
+def test_a_single_quote_behind_the_first_4_kib_makes_no_text_of_the_stamp_before_it() -> None:
+    one, two = (b'{%b,"a":"%b"}' % (_STAMPED % stamp, b"x" * 9_000 + b"'") for stamp in (1, 2))
+    assert registration_hash(HEADER, one) == registration_hash(HEADER, two)
+
+
 def test_hash_takes_linear_time_on_hostile_bodies() -> None:
     size = 1 << 22
     pieces = (

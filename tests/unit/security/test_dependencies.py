@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.dependencies import licence_of, lock_problems, locked_versions, stale_requirements
+from tests.support.dependencies import is_allowed, licence_of, lock_problems, locked_versions, stale_requirements
 
 HASH = "--hash=sha256:" + "0" * 64
 
@@ -49,3 +49,19 @@ def test_a_requirement_that_the_lock_does_not_meet_is_told() -> None:
 )
 def test_a_licence_is_found_where_packages_state_it(metadata: dict[str, object], licence: str) -> None:
     assert licence_of(metadata) == licence
+
+
+@pytest.mark.parametrize(
+    ("licence", "may"),
+    [
+        ("MIT", True),
+        ("BSD License", True),
+        ("Apache-2.0 OR GPL-3.0", True),
+        ("GNU Lesser General Public License v2 or later (LGPLv2+)", False),
+        ("LGPL-2.1-or-later", False),
+        ("MIT AND GPL-3.0", False),
+        ("Proprietary", False),
+    ],
+)
+def test_a_licence_that_binds_what_is_given_away_with_it_is_refused(licence: str, may: bool) -> None:
+    assert is_allowed(licence) is may
