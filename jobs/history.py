@@ -2,7 +2,7 @@
 
 The same process as ``namesrv-stream history-job``, for those whose Spark is started by ``spark-submit`` and whose
 scheduler starts it with ``--once``. What that is told holds before our settings: the master, ``--jars`` with those of
-``.jars/spark``, ``-Xss4m`` in ``--driver-java-options``, ``--driver-memory``. docs/deploy.md has the whole command.
+``.jars/spark``, ``--driver-java-options``, ``--driver-memory``. docs/deploy.md has the whole command.
 """
 
 import argparse

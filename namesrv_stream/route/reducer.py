@@ -7,13 +7,14 @@ newest row of each key in any order.
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from sys import intern
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 from namesrv_stream.route.changes import ChangeKind, RouteChange
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.hold import decode_hold
 from namesrv_stream.route.lease import LeaseKey
-from namesrv_stream.route.model import BrokerLive, DataVersion, Holder, LiveKey, shared_queue_data
+from namesrv_stream.route.model import BrokerLive, DataVersion, Holder, LiveKey, QueueData, shared_queue_data
 from namesrv_stream.route.registration_json import decode_mapping
 from namesrv_stream.route.retained import RetainedRegistration
 from namesrv_stream.route.table import RouteTable
@@ -30,9 +31,21 @@ GROUP_KINDS = frozenset(
     }
 )
 
+#: Topic → what a broker name offers of it by the last row about it, None where that says that it is gone.
+QueuesOfTopics = Mapping[str, QueueData | None]
+_NO_QUEUE_DATA: Final[Mapping[str, QueuesOfTopics]] = MappingProxyType({})
 
-def apply(table: RouteTable, changes: Iterable[RouteChange]) -> None:
-    """Apply rows in order."""
+
+def apply(
+    table: RouteTable, changes: Iterable[RouteChange], queue_data: Mapping[str, QueuesOfTopics] = _NO_QUEUE_DATA
+) -> None:
+    """Apply rows in order.
+
+    Args:
+        table: Changed in place.
+        changes: In log order within each partition.
+        queue_data: Broker name → what further rows of kind ``queue_data`` say of it.
+    """
     rows_of_name: dict[str, list[RouteChange]] = {}
     settings_of: dict[int, list[RouteChange]] = {}
     for change in changes:
@@ -52,8 +65,12 @@ def apply(table: RouteTable, changes: Iterable[RouteChange]) -> None:
             _put(table.held, held, None if change.gone else decode_hold(change.value or ""))
     for partition, rows in settings_of.items():
         table.replace_settings(partition, apply_to_settings(table.settings_of(partition), rows))
-    for name, rows in rows_of_name.items():
-        table.replace_group(apply_to_group(table.group(name), rows))
+    for name in dict.fromkeys([*rows_of_name, *queue_data]):
+        group = apply_to_group(table.group(name), rows_of_name.get(name, ()))
+        if name in queue_data:
+            topics = {**group.topics, **queue_data[name]}
+            group = replace(group, topics={topic: queues for topic, queues in topics.items() if queues is not None})
+        table.replace_group(group)
 
 
 def apply_to_group(group: BrokerGroup, rows: Iterable[RouteChange]) -> BrokerGroup:

@@ -8,7 +8,7 @@ from typing import Final
 from namesrv_stream.clock import Clock
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.table import RouteTable
-from namesrv_stream.server.changes.feed import ChangeFeed
+from namesrv_stream.server.changes.feed import ChangeFeed, size_of
 from namesrv_stream.server.changes.position import generation_of
 from namesrv_stream.server.hearings import Hearings
 from namesrv_stream.server.held_watch import HeldWatch
@@ -18,11 +18,12 @@ from namesrv_stream.server.story import Story
 from namesrv_stream.server.table_figures import TableFigures
 from namesrv_stream.server.turns import Turns
 from namesrv_stream.settings import Settings
-from namesrv_stream.snapshot import Snapshot, SnapshotFollower
+from namesrv_stream.snapshot import TOLD_KINDS, Snapshot, SnapshotFollower
 from namesrv_stream.tables import JobFigures
 
 #: For the follower to finish what it is reading; its thread does not keep the process.
 _STOP_S: Final = 1.0
+_ROWS_A_STEP: Final = 5_000
 
 
 class Following:
@@ -86,7 +87,8 @@ class Following:
 
     def _on_commit(self, changes: list[RouteChange], next_offsets: Mapping[int, int]) -> None:
         if self._loop is not None:
-            told = (changes, next_offsets, self._follower.version, self._follower.job)
+            news = [change for change in changes if change.kind in TOLD_KINDS]
+            told = (changes, next_offsets, self._follower.version, self._follower.job, news, size_of(changes))
             self._loop.call_soon_threadsafe(self._turns.add, self._committed(*told))
 
     def _on_reload(self, table: RouteTable, next_offsets: Mapping[int, int]) -> None:
@@ -98,16 +100,28 @@ class Following:
     # ---- on the event loop, one behind the other ----
 
     def _committed(
-        self, changes: list[RouteChange], next_offsets: Mapping[int, int], version: int, job: JobFigures | None
+        self,
+        changes: list[RouteChange],
+        next_offsets: Mapping[int, int],
+        version: int,
+        job: JobFigures | None,
+        news: list[RouteChange],
+        size: int,
     ) -> Iterator[None]:
         yield from self._view.committing(changes, next_offsets)
         self._state.moved(version)
-        self.feed.committed(changes, next_offsets)
+        self.feed.committed(changes, next_offsets, size)
         yield
-        self._held_watch.committed(changes)
-        self._hearings.committed(changes, lambda key: self._view.live(key) is not None)
-        self.story.committed(changes)
-        self.figures.committed(changes, job)
+        self._held_watch.committed(news)
+        # A commit may have half a million rows, and looking at all of them takes longer than a read should wait.
+        for begin in range(0, len(changes), _ROWS_A_STEP):
+            if begin:
+                yield
+            part = changes[begin : begin + _ROWS_A_STEP]
+            self._hearings.committed(part, lambda key: self._view.live(key) is not None)
+            self.story.committed(part)
+            self.figures.count(part)
+        self.figures.committed(job)
 
     def _reloaded(
         self, table: RouteTable, next_offsets: Mapping[int, int], version: int, table_id: str, at_ms: Mapping[int, int]

@@ -94,20 +94,21 @@ class Story:
         self._waiting: deque[RouteChange] | None = None
         self._beginning = asyncio.Lock()
         self._is_begun = False
+        self._covered: Mapping[int, int] = {}
         self._read_ms = 0
         self.failure = ""
 
     # ---- told ----
 
     def committed(self, changes: Iterable[RouteChange]) -> None:
-        """One commit was taken over."""
+        """Rows of a commit that was taken over, perhaps not all."""
         if self._waiting is not None:
             self._waiting.extend(change for change in changes if change.kind in TOLD)
             if len(self._waiting) > _MOST_WAITING:
                 self.reloaded()
         elif self._is_begun:
             for change in changes:
-                if change.kind in TOLD:
+                if change.kind in TOLD and _is_beyond(self._covered, change):
                     self._told.take_in(Happening(change))
 
     def reloaded(self) -> None:
@@ -130,28 +131,31 @@ class Story:
             waiting: deque[RouteChange] = deque()
             self._waiting = waiting
             try:
-                told = await self._read(dict(next_offsets), waiting)
+                told, covered = await self._read(dict(next_offsets), waiting)
             except BaseException:
                 if self._waiting is waiting:
                     self.reloaded()  # nothing waits for it any more, and what came meanwhile is lost
                 raise
             if self._waiting is waiting:  # else opened anew meanwhile; the next who asks reads again
                 self._told, self._waiting, self._is_begun = told, None, True
+                self._covered = covered
 
-    async def _read(self, next_offsets: Mapping[int, int], waiting: deque[RouteChange]) -> "_Told":
-        """What the tables told and what came while they were read, of which nothing is left."""
+    async def _read(
+        self, next_offsets: Mapping[int, int], waiting: deque[RouteChange]
+    ) -> tuple["_Told", Mapping[int, int]]:
+        """What the tables told, and what came while they were read, of which nothing is left; how far they told."""
         since_ms = self._clock.now_ms() - WINDOW_MS
         try:
             past = await asyncio.to_thread(_read, self._tables_dir, next_offsets, since_ms)
             self.failure = ""
         except NamesrvStreamError as error:
-            past, self.failure = Past(frozenset(), (), True), str(error)
+            past, self.failure, next_offsets = Past(frozenset(), (), True), str(error), {}
         told = _Told(past)
-        async for _ in self._steps.lists(map(told.take_in, chain(past.rows, _emptied(waiting)))):
+        async for _ in self._steps.lists(map(told.take_in, chain(past.rows, _emptied(waiting, next_offsets)))):
             pass
-        for happening in _emptied(waiting):  # came in the turn after the last step
+        for happening in _emptied(waiting, next_offsets):  # came in the turn after the last step
             told.take_in(happening)
-        return told
+        return told, next_offsets
 
     @property
     def ended(self) -> Mapping[LeaseKey, RouteChange]:
@@ -277,9 +281,16 @@ def _subject(change: RouteChange) -> tuple[object, ...]:
     return change.kind, change.gone, change.cause, change.server_id, change.namespace, change.key, change.value
 
 
-def _emptied(waiting: deque[RouteChange]) -> Iterator[Happening]:
+def _emptied(waiting: deque[RouteChange], covered: Mapping[int, int]) -> Iterator[Happening]:
     while waiting:
-        yield Happening(waiting.popleft())
+        change = waiting.popleft()
+        if _is_beyond(covered, change):
+            yield Happening(change)
+
+
+def _is_beyond(covered: Mapping[int, int], change: RouteChange) -> bool:
+    """Whether the tables had not told it: they may have been read while a commit was half taken in here."""
+    return change.offset >= covered.get(change.partition, 0)
 
 
 def _read(tables_dir: Location, next_offsets: Mapping[int, int], since_ms: int) -> Past:

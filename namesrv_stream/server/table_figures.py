@@ -1,7 +1,7 @@
 """What a server counts of the tables that it follows."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from namesrv_stream.clock import Clock
@@ -53,10 +53,13 @@ class TableFigures:
         self._commits = self._reloads = 0
         self._rows: Counter[tuple[str, str, bool]] = Counter()
 
-    def committed(self, changes: Sequence[RouteChange], job: JobFigures | None) -> None:
-        """One commit was taken over."""
-        self._commits += 1
+    def count(self, changes: Iterable[RouteChange]) -> None:
+        """Rows of a commit, perhaps not all."""
         self._rows.update((change.kind, change.cause, change.gone) for change in changes)
+
+    def committed(self, job: JobFigures | None) -> None:
+        """One commit was taken over, and its rows were counted."""
+        self._commits += 1
         if job is not None:
             self.job = job
             self._at_ms = max(self._at_ms, job.at_ms)

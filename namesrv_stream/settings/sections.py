@@ -179,7 +179,7 @@ class StreamingSettings(Section):
 
     master: NonEmptyStr = "local[2]"
     driver_memory: Annotated[str, Field(pattern=r"^[1-9][0-9]*[mg]$")] = "1g"
-    max_offsets_per_trigger: PositiveInt = 10_000
+    max_offsets_per_trigger: PositiveInt = 2_000
     progress_commit_interval_ms: PositiveInt = 1_000
     compaction_interval_ms: PositiveInt = 60_000
     changes_retention_ms: Annotated[Number, Field(ge=DAY_MS)] = 30 * DAY_MS

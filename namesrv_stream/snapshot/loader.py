@@ -5,11 +5,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pyarrow.compute as pc
+
 from namesrv_stream.location import Location
 from namesrv_stream.route import reducer
+from namesrv_stream.route.changes import ChangeKind
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.snapshot.table_reader import TableRows, read_tables
-from namesrv_stream.tables import ROUTE_CHANGES, decode_changes, table_path
+from namesrv_stream.tables import ROUTE_CHANGES, decode_changes, decode_queue_data, table_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +37,7 @@ class Snapshot:
 
 
 def load_snapshot(tables_dir: Location) -> Snapshot:
-    """Build the route table from the newest tables; blocks (80,000 live rows: about a second).
+    """Build the route table from the newest tables; blocks (1.6 million live rows: 6 s).
 
     Raises:
         TableSchemaMismatch: A table is not as this version of the code expects.
@@ -60,6 +63,8 @@ def log_identity(table: Location) -> int | None:
 def route_table(rows: TableRows) -> RouteTable:
     """The table that the rows make up."""
     table = RouteTable()
-    reducer.apply(table, decode_changes(rows.live))
-    reducer.apply(table, decode_changes(rows.changes))
+    for part in (rows.live, rows.changes):
+        is_queue = pc.equal(part["kind"], ChangeKind.QUEUE_DATA.value)
+        queue_data = decode_queue_data(part.filter(is_queue))
+        reducer.apply(table, decode_changes(part.filter(pc.invert(is_queue))), queue_data)
     return table

@@ -21,6 +21,8 @@ _JAVA_OPTIONS: Final = (
     "-XX:+UseSerialGC",
     # The driver plans small batches: optimising its code takes two cores for a minute and gains nothing measurable.
     "-XX:TieredStopAtLevel=1",
+    # Of a JVM without memory some threads die and others wait for them for ever; one that ended is started again.
+    "-XX:+ExitOnOutOfMemoryError",
 )
 # Longest folder for Unix domain sockets that Spark takes; in a longer one each batch fails.
 _SOCKET_DIR_BYTES: Final = 61

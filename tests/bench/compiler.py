@@ -50,6 +50,11 @@ def compile_loadgen(build_dir: Path = BUILD) -> Path:
     return _compiled(build_dir, "loadgen", (), [str(SOURCES / f"{part}.c") for part in _PARTS])
 
 
+def compile_ceiling(build_dir: Path = BUILD) -> Path:
+    """Compile the server that only answers; raises as above."""
+    return _compiled(build_dir, "ceiling", (), [str(SOURCES / f"{part}.c") for part in ("ceiling", "program")])
+
+
 def compile_histogram(build_dir: Path = BUILD) -> Path:
     """Compile the load generator's histogram alone as a shared library, for its tests; raises as above."""
     return _compiled(build_dir, "histogram.so", ("-shared", "-fPIC"), [str(SOURCES / "histogram.c")])

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 
+from tests.bench.compiler import compile_ceiling
 from tests.bench.machine import cpu_s, family, memory_mb, parent_of
 from tests.support.jvm import JARS
-from tests.support.processes import wait_until
+from tests.support.processes import Process, wait_until
 from tests.support.rocketmq import JavaNameServer
 from tests.support.stack import Stack
 
@@ -24,6 +25,8 @@ JAVA_NEWEST: Final = "Java 5.5.0"
 OURS: Final = "ours"
 #: The same server while Kafka, job and supervisor stand still.
 OURS_ALONE: Final = "ours, alone"
+#: No name server: one thread of C that answers each frame with the same bytes.
+CEILING: Final = "ceiling"
 NEWEST_JARS: Final = JARS.with_name("rocketmq-newest")
 #: What RocketMQ's bin/runserver.sh gives it on Java 9 and later, GC logs apart.
 _SHIPPED_FLAGS: Final = (
@@ -33,6 +36,7 @@ _SHIPPED_FLAGS: Final = (
 )
 _SHIPPED_HEAP_MB: Final = 4096
 _THAW_TIMEOUT_S: Final = 60
+_CEILING_TIMEOUT_S: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +110,14 @@ class Contenders:
         server = stack.pid("serve")
         whole = Contender(OURS, stack.remoting, server, parent_of(server), lambda: _has_recovered(stack))
         return self._add(whole), self._add(Contender(OURS_ALONE, stack.remoting, server, server)), stack
+
+    def start_ceiling(self, body_bytes: int) -> Contender:
+        """What the machine leaves to a server of one thread: see ``loadgen/ceiling.c``."""
+        port = self._home / "ceiling-port"
+        command: list[str | Path] = [compile_ceiling(), str(body_bytes)]
+        process = self._running.enter_context(Process(CEILING, command, self._home / "ceiling.log", stdout_path=port))
+        wait_until(lambda: port.read_text().endswith("\n"), _CEILING_TIMEOUT_S, "the ceiling listens")
+        return self._add(Contender(CEILING, f"127.0.0.1:{int(port.read_text())}", process.pid, process.pid))
 
     @contextmanager
     def awake(self, contender: Contender) -> Iterator[None]:

@@ -144,6 +144,7 @@ class Seen:
         seconds: Time measured.
         before_s: Seconds that ``Load.before`` took.
         cpu_s: The load generator's own processor time within the time measured.
+        longest_turn_us: The longest that answers may have waited for the load generator itself, µs.
         mismatched: Answers to what nobody had asked there.
         malformed: Bytes that are no frame, or no answer.
         disconnected: Connections that the server closed.
@@ -155,6 +156,7 @@ class Seen:
     seconds: float
     before_s: float
     cpu_s: float
+    longest_turn_us: float
     mismatched: int
     malformed: int
     disconnected: int

@@ -10,10 +10,10 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench.contenders import JAVA, JAVA_NEWEST, OURS, OURS_ALONE
+from tests.bench.contenders import CEILING, JAVA, JAVA_NEWEST, OURS, OURS_ALONE
 from tests.bench.figures import Figure, Spread
 
-_CONTENDERS = (OURS, OURS_ALONE, JAVA, JAVA_NEWEST)
+_CONTENDERS = (OURS, OURS_ALONE, JAVA, JAVA_NEWEST, CEILING)
 
 
 def print_figures(figures: Sequence[Figure], console: Console) -> None:

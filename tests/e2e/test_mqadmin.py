@@ -29,7 +29,10 @@ _MASKS = (
     (re.compile(r"\b[0-9A-F]{32,}\b"), "<id>"),
 )
 # Columns move with the numbers in them.
-_NUMBER_MASKS = ((re.compile(r"\d+(\.\d+)?"), "<n>"), (re.compile(r"[ \t]+"), " "))
+_NUMBER_MASKS = (
+    (re.compile(r"\d+(\.\d+)?( [KMG]?i?B\b)?"), "<n>"),  # what a broker has still to flush is B or KiB
+    (re.compile(r"[ \t]+"), " "),
+)
 
 
 @dataclass(frozen=True, slots=True)

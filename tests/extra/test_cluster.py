@@ -48,7 +48,7 @@ def _submit(settings: Settings) -> list[str | Path]:
     """As docs/deploy.md says it; the configuration file names no cluster that would be right."""
     options = ["--master", settings.streaming.master, "--driver-memory", "512m"]
     options += ["--jars", ",".join(str(jar) for jar in sorted(settings.jars.spark_dir.glob("*.jar")))]
-    options += ["--driver-java-options", "-Xss4m"]
+    options += ["--driver-java-options", "-Xss4m -XX:+ExitOnOutOfMemoryError"]
     options += [part for name, value in _SMALL.items() for part in ("--conf", f"{name}={value}")]
     options += ["--conf", f"spark.pyspark.python={sys.executable}"]
     return [SPARK_HOME / "bin" / "spark-submit", *options, REPOSITORY / "jobs" / "route_table.py"]

@@ -83,7 +83,8 @@ class HttpRig:
         """Take over one commit of the job."""
         self.rig.served.committed(list(changes), next_offsets)
         self.state.moved(self.state.version + 1)
-        self.tables.committed(changes, job)
+        self.tables.count(changes)
+        self.tables.committed(job)
         self.rig.gateway.hearings.committed(changes, lambda key: self.rig.served.live(key) is not None)
         self.story.committed(changes)
         self.feed.committed(changes, next_offsets)

@@ -17,6 +17,7 @@
 enum { MAX_FRAME = 64 << 20, MAX_EVENTS = 1024, FIRST_CAPACITY = 16384 };
 
 struct connection_errors connection_errors;
+uint64_t longest_turn_ns;
 
 static struct addrinfo *server;
 static int poller, timer;
@@ -125,9 +126,12 @@ static void wake_at(uint64_t at_ns) {
 }
 
 void poll_connections(uint64_t at_ns) {
+    static uint64_t looked_ns;
     wake_at(at_ns);
+    if (looked_ns && now_ns() - looked_ns > longest_turn_ns) longest_turn_ns = now_ns() - looked_ns;
     struct epoll_event events[MAX_EVENTS];
     int count = epoll_wait(poller, events, MAX_EVENTS, -1);
+    looked_ns = now_ns();
     if (count < 0 && errno != EINTR) die("epoll_wait: %s", strerror(errno));
     for (int i = 0; i < count; i++) {
         struct connection *connection = events[i].data.ptr;

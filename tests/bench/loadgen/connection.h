@@ -28,6 +28,9 @@ extern struct connection_errors {
     uint64_t disconnected; /* closed by the server */
 } connection_errors;
 
+/* The longest time from one look at the sockets to the next: so long an answer may have waited for us. */
+extern uint64_t longest_turn_ns;
+
 /* Given by traffic.c: one whole answer without its length; a connection's end. */
 void answer_arrived(struct connection *connection, const char *payload, uint32_t total, uint64_t now);
 void connection_ended(struct connection *connection);

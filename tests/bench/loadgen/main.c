@@ -120,17 +120,19 @@ int main(int count, char **arguments) {
         streams[i].begins_ns = streams[i].at_s < 0 ? started : measured_from + ns(streams[i].at_s);
     measured_from = run_traffic(measured_from, false);
     double cpu_s = own_cpu_s();
+    longest_turn_ns = 0;
     record_traffic(true);
     uint64_t ended = run_traffic(measured_from + ns(seconds), false);
     cpu_s = own_cpu_s() - cpu_s;
+    uint64_t longest_ns = longest_turn_ns;
     uint64_t unsent = end_traffic();
     run_traffic(ended + ns(drain_s), true);
     uint64_t unanswered = give_up_outstanding();
 
     double measured_s = (double)(ended - measured_from) / 1e9;
-    printf("{\"seconds\":%.3f,\"before_s\":%.3f,\"cpu_s\":%.3f,\"mismatched\":%llu,\"malformed\":%llu,\"disconnected\":%llu,"
-           "\"unanswered\":%llu,\"unsent\":%llu,\"kinds\":{",
-           measured_s, before_s, cpu_s, (unsigned long long)connection_errors.mismatched,
+    printf("{\"seconds\":%.3f,\"before_s\":%.3f,\"cpu_s\":%.3f,\"longest_turn_us\":%.1f,\"mismatched\":%llu,"
+           "\"malformed\":%llu,\"disconnected\":%llu,\"unanswered\":%llu,\"unsent\":%llu,\"kinds\":{",
+           measured_s, before_s, cpu_s, (double)longest_ns / 1e3, (unsigned long long)connection_errors.mismatched,
            (unsigned long long)connection_errors.malformed, (unsigned long long)connection_errors.disconnected,
            (unsigned long long)unanswered, (unsigned long long)unsent);
     for (uint32_t i = 0; i < stream_count; i++)

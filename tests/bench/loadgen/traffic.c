@@ -9,6 +9,7 @@
 #include "program.h"
 
 static const uint64_t NEVER = UINT64_MAX;
+static const size_t BYTES_A_TURN = 256 << 10; /* of each stream */
 
 /* One of the users of a stream; he waits for one answer, or is idle, or has left. */
 struct user {
@@ -106,20 +107,29 @@ static struct connection *ask(struct user *user, uint64_t due_ns) {
     return connection;
 }
 
-/* Lets the idle users of the streams ask what is due; returns when something falls due next. */
+/*
+ * Lets the idle users of the streams ask what is due, large requests in several turns: answers that come meanwhile must
+ * not wait for them. Returns when something falls due next.
+ */
 static uint64_t ask_what_is_due(uint64_t now) {
     uint64_t next = NEVER;
+    bool is_cut = false;
     for (struct stream *stream = streams; stream < streams + stream_count && !has_ended; stream++) {
         if (!stream->begins_ns) continue;
         if (!stream->next_due_ns) stream->next_due_ns = stream->begins_ns;
-        while (stream->idle_first && stream->next_due_ns <= now) {
+        size_t asked = 0;
+        while (stream->idle_first && stream->next_due_ns <= now && asked < BYTES_A_TURN) {
             struct connection *connection = ask(wake_one(stream), stream->rate > 0 ? stream->next_due_ns : now);
-            if (connection) flush(connection);
+            if (connection) {
+                asked += connection->out.length - connection->out_sent;
+                flush(connection);
+            }
             if (stream->rate > 0) stream->next_due_ns += (uint64_t)(1e9 / stream->rate);
         }
         if (stream->idle_first && stream->next_due_ns < next) next = stream->next_due_ns;
+        is_cut |= asked >= BYTES_A_TURN;
     }
-    return next;
+    return is_cut ? now : next;
 }
 
 /* ---- answers ---- */

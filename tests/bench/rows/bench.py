@@ -1,10 +1,11 @@
 """What all rows are given."""
 
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import mkdtemp
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,14 @@ class Bench:
 
     @contextmanager
     def home(self) -> Iterator[Path]:
-        """An empty directory for one row."""
-        with TemporaryDirectory(prefix="bench-") as home:
-            yield Path(home)
+        """An empty directory for one row; it is kept, with all logs, where the row fails."""
+        home = Path(mkdtemp(prefix="bench-"))
+        try:
+            yield home
+        except Exception as error:
+            error.add_note(f"the logs of all that ran are in {home}")
+            raise
+        except BaseException:
+            shutil.rmtree(home)
+            raise
+        shutil.rmtree(home)

@@ -20,7 +20,7 @@ _WRITE_SHARE: Final = 0.05
 _GOAL_TIMES: Final = 3.0
 _GOAL_P99_TIMES: Final = 0.5
 _VARIANTS: Final = 16
-_JIT_WARM_UP_S: Final = 8.0
+_JIT_WARM_UP_S: Final = 20.0
 
 
 def measure(bench: Bench, shape: Shape | None = None) -> list[Figure]:

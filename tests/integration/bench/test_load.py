@@ -8,6 +8,7 @@ import pytest
 
 from tests.bench import frames
 from tests.bench.compiler import compile_loadgen
+from tests.bench.contenders import Contenders
 from tests.bench.load import Choice, Kind, Load, Seen, Stream, run_load
 from tests.bench.shape import Shape
 from tests.support.scripted_peer import Asked, Script, ScriptedPeer, answered
@@ -51,7 +52,17 @@ def test_sound_answers_are_no_errors(kind: MakeKind) -> None:
     seen = _run(answered, Stream((_reads(kind),), connections=3, depth=2))
     assert seen.errors == seen.unanswered == seen.unsent == 0
     assert seen.kinds["read"].answered > 100
+    assert 0 < seen.longest_turn_us < seen.seconds * 1e6
     assert sum(count for _, count in seen.kinds["read"].histogram_ns) == seen.kinds["read"].answered
+
+
+def test_the_ceiling_answers_as_a_name_server_does(kind: MakeKind, tmp_path: Path) -> None:
+    with Contenders(tmp_path) as contenders:
+        ceiling = contenders.start_ceiling(body_bytes=500)
+        load = Load((Stream((_reads(kind),), connections=3),), seconds=0.3, warm_up_s=0.05, drain_s=2)
+        seen = run_load(compile_loadgen(), ceiling.addr, load)
+    assert seen.errors == seen.unanswered == 0
+    assert seen.kinds["read"].bytes_received > 500 * seen.kinds["read"].answered > 0
 
 
 def test_every_topic_is_asked_for_with_an_opaque_of_its_own(kind: MakeKind) -> None:

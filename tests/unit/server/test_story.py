@@ -125,6 +125,29 @@ async def test_rows_beyond_the_view_are_left_for_their_commit(tmp_path: Path) ->
     assert story.ended[KEY].cause == Cause.DISCONNECTED
 
 
+@pytest.mark.parametrize("parts_while_it_reads", [0, 1])
+async def test_a_commit_that_comes_in_parts_is_told_once(tmp_path: Path, parts_while_it_reads: int) -> None:
+    log = Log()
+    log.register(a_registration())
+    parts = [log.disconnect(a_registration()), log.register(a_registration())]
+    tables = HistoryOfLogs(tmp_path, log)
+    tables.commit()
+    story = Story(tables.settings.data.tables_dir, _clock(log))
+    asked = asyncio.ensure_future(story.begin(tables.ends()))
+    await asyncio.sleep(0)
+    for part in parts[:parts_while_it_reads]:
+        story.committed(part)
+    await asked
+    told = _told(story)
+    for part in parts[parts_while_it_reads:]:
+        story.committed(part)
+    assert _told(story) == told
+    assert [told[1] for told in _told(story) if told[0] == ChangeKind.BROKER_LIVE] == [
+        *(Cause.REGISTERED, Cause.DISCONNECTED, Cause.REGISTERED)
+    ]
+    assert story.downs(KEY) == 1
+
+
 async def test_one_that_comes_back_is_not_ended_and_a_new_version_is_no_turn(tmp_path: Path) -> None:
     log, story = Log(), Story(tmp_path, ManualClock())
     await story.begin({})

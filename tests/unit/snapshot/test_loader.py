@@ -1,15 +1,26 @@
 """The tables as the server finds them at its start."""
 
+from itertools import chain
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
+from hypothesis import given
+from hypothesis import strategies as st
 
 from namesrv_stream.errors import TableSchemaMismatch
+from namesrv_stream.route import reducer
+from namesrv_stream.route.changes import RouteChange, diff
 from namesrv_stream.route.events import KvDeleted, KvPut, TopicDeleted
+from namesrv_stream.route.group import BrokerGroup
+from namesrv_stream.route.table import RouteTable
 from namesrv_stream.snapshot import load_snapshot, read_tables
-from namesrv_stream.tables import ROUTE_CHANGES, table_path
+from namesrv_stream.snapshot.loader import route_table
+from namesrv_stream.snapshot.table_reader import TableRows
+from namesrv_stream.tables import ROUTE_CHANGES, encode_changes, table_path
 from tests.support.builders import S1, a_registration
+from tests.support.strategies_route import groups
 from tests.support.tables import TablesOfLog
 
 
@@ -37,6 +48,27 @@ def test_state_and_the_changes_since_make_the_table(tmp_path: Path) -> None:
     tables.log.say(TopicDeleted(S1, "TopicTest", None))
     tables.commit()
     assert load_snapshot(tables.dir).table.groups == tables.log.groups.groups
+
+
+@given(st.lists(groups(), max_size=6), st.data())
+def test_rows_of_topics_make_the_same_table_as_columns(later: list[BrokerGroup], data: st.DataObject) -> None:
+    table = RouteTable()
+    records: list[list[RouteChange]] = []
+    for offset, group in enumerate(later):
+        differences = diff(table.group(group.broker_name), group)
+        rows = [RouteChange(0, offset, n, 1, d.kind, d.gone, "", **d.columns) for n, d in enumerate(differences)]
+        reducer.apply(table, rows)
+        records.append(rows)
+    middle = data.draw(st.integers(0, len(records)))
+    live, changes = (
+        pa.Table.from_batches([encode_changes(list(chain.from_iterable(part)))])
+        for part in (records[:middle], records[middle:])
+    )
+    loaded = route_table(TableRows(live=live, changes=changes))
+    assert loaded.groups == table.groups
+    assert {t: loaded.names_offering(t) for t in loaded.topics()} == {
+        t: table.names_offering(t) for t in table.topics()
+    }
 
 
 def test_a_namespace_outlives_its_last_key(tmp_path: Path) -> None:

@@ -26,6 +26,15 @@ def test_no_rows_are_no_rows() -> None:
     assert decode_changes(changes_from_ipc(changes_to_ipc([]))) == []
 
 
+def test_many_rows_cross_small_and_are_the_same() -> None:
+    # A storm of registrations is a million rows in one batch: 250 MB, more than the driver's JVM can hold twice.
+    one = RouteChange(0, 7, 0, 1_800_000_000_000, "queue", False, "registered", broker_name="broker-a")
+    rows = [one._replace(seq=n, topic=f"orders-{n}") for n in range(20_000)]
+    ipc = changes_to_ipc(rows)
+    assert len(ipc) <= 50 * len(rows)
+    assert decode_changes(changes_from_ipc(ipc)) == rows
+
+
 def test_columns_of_the_table_itself_are_left_out() -> None:
     row = RouteChange(0, 1, 0, 5, "kv", False, "kv_put", namespace="n", key="k", value="v")
     table = pa.Table.from_batches([encode_changes([row])]).append_column("batch_id", pa.array([7]))
