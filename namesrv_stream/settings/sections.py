@@ -209,7 +209,7 @@ class HistorySettings(Section):
 class SnapshotSettings(Section):
     """How a server follows the Delta tables."""
 
-    poll_interval_ms: PositiveInt = 3
+    poll_interval_ms: PositiveInt = 100
     object_store_poll_interval_ms: PositiveInt = 250
     stale_after_ms: PositiveInt = 10_000
 

@@ -1,4 +1,4 @@
-"""Follows ``route_changes`` by its commit files: a look for the next each few milliseconds, one small file a commit.
+"""Follows ``route_changes`` by its commit files: a look for the next whenever one has come, one small file a commit.
 
 Opening the table anew for each commit would cost tens of milliseconds with many files; the log says all that is
 needed. Where it does not (a version was cleaned up, a file is gone, the table was rewritten), everything is loaded
@@ -21,6 +21,7 @@ from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.snapshot.loader import Snapshot, load_snapshot, log_identity
 from namesrv_stream.snapshot.log_files import commit_file, has_left, log_dir, read_commit
+from namesrv_stream.snapshot.log_watch import LogWatch
 from namesrv_stream.snapshot.table_files import read_parquet
 from namesrv_stream.snapshot.table_reader import UNREADABLE
 from namesrv_stream.tables import (
@@ -60,7 +61,7 @@ class SnapshotFollower:
 
     Args:
         tables_dir: Where the Delta tables are; need not exist yet.
-        poll_interval_ms: Between two looks at the log.
+        poll_interval_ms: Between two looks at the log where nobody tells of a commit; also how long ``stop`` may take.
         on_reload: Called with the whole table, the callee's to keep, and partition → next offset: first, unless
             ``known`` is given, and again whenever following is impossible.
         on_commit: Called with the changes of one commit (often none) and partition → next offset it reaches.
@@ -133,9 +134,14 @@ class SnapshotFollower:
 
     def _follow(self) -> None:
         """Tell commits until one cannot be told; none while an object store does not answer."""
+        with LogWatch(log_dir(self._folder), self._poll_s) as watch:
+            self._follow_by(watch)
+
+    def _follow_by(self, watch: LogWatch) -> None:
         looked_s = time.monotonic()
         file = commit_file(self._folder, self.version + 1)
         while not self._stop.is_set():
+            watch.begin()
             try:
                 content = read_commit(file)
                 if content is None and time.monotonic() - looked_s > self._list_interval_s:
@@ -158,7 +164,7 @@ class SnapshotFollower:
                 return
             self.failure = ""
             if commit is None:
-                self._stop.wait(self._poll_s)
+                watch.wait()
                 continue
             self.version += 1
             self.job = commit.job or self.job

@@ -43,7 +43,7 @@ def read_commit(file: Location) -> bytes | None:
         StoreUnreachable: The object store does not answer.
     """
     if isinstance(file, Path):
-        # Asked hundreds of times a second: a look at a file that is absent costs a tenth of an attempt to open it.
+        # A look at a file that is absent costs a tenth of an attempt to open it.
         return file.read_bytes() if os.path.exists(file) else None
     try:
         return read_bytes(file)

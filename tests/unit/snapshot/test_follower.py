@@ -62,9 +62,9 @@ Follow = Callable[..., tuple[SnapshotFollower, Told]]
 def follow() -> Iterator[Follow]:
     started: list[SnapshotFollower] = []
 
-    def start(tables_dir: Path, known: Snapshot | None = None) -> tuple[SnapshotFollower, Told]:
+    def start(tables_dir: Path, known: Snapshot | None = None, interval_ms: int = 3) -> tuple[SnapshotFollower, Told]:
         told = Told(known)
-        follower = SnapshotFollower(tables_dir, 3, told.on_reload, told.on_commit, known=known)
+        follower = SnapshotFollower(tables_dir, interval_ms, told.on_reload, told.on_commit, known=known)
         started.append(follower)
         follower.start()
         return follower, told
@@ -85,6 +85,18 @@ def test_each_commit_is_told_with_its_progress(tmp_path: Path, follow: Follow) -
     told.wait_for(tables.log)
     assert told.changes == first + second
     assert told.reloads == 1
+
+
+def test_a_commit_of_this_machine_is_told_at_once_whatever_the_interval(tmp_path: Path, follow: Follow) -> None:
+    tables = TablesOfLog(tmp_path)
+    interval_s = 5
+    _, told = follow(tables.dir, load_snapshot(tables.dir), interval_s * 1000)
+    began_s = time.monotonic()
+    for number in range(10):
+        tables.log.register(a_registration(f"10.0.0.{number}:1", broker_name=f"b{number}"))
+        tables.commit()
+        told.wait_for(tables.log)
+    assert time.monotonic() - began_s < 5 * interval_s, "else each would have taken an interval"
 
 
 def test_progress_without_rows_is_told(tmp_path: Path, follow: Follow) -> None:
