@@ -3,7 +3,10 @@
 A client asks with the same header again and again but for the topic and the correlation id. The frame without these two
 is the key; what is kept is what such a request asks for, and the answer's header in two halves around the
 opaque. It came from the general path, and is kept only if another topic and another number in these places decode to
-the same request with that topic and that opaque, so the two paths cannot disagree. The body is made for each answer.
+the same request with that topic and that opaque, so the two paths cannot disagree.
+
+What was answered so is known until any route changes: who asks for the same topic in the same form meanwhile gets the
+same bytes but for the opaque.
 """
 
 import struct
@@ -18,9 +21,12 @@ from namesrv_stream.remoting.command import RemotingCommand
 from namesrv_stream.remoting.frame import decode_frame, encode_frame
 
 _OPAQUE: Final = b'"opaque":'
+_OPAQUE_BYTES: Final = len(_OPAQUE)
 _TOPIC: Final = b'"topic":"'
 #: Forms of requests at which all are forgotten; a release of a client has one or two.
 _MAX_FORMS: Final = 1_000
+#: Of answers that are known, with what they are known by.
+_MAX_KNOWN_BYTES: Final = 16 << 20
 #: Larger numbers do not fit 32 bits: the general path judges them.
 _MAX_OPAQUE: Final = b"2147483647"
 _ZERO: Final = ord("0")
@@ -44,14 +50,33 @@ class _Form(NamedTuple):
 
 
 class PreparedAnswers:
-    """Answers of GET_ROUTEINFO_BY_TOPIC by the form of their request."""
+    """Answers of GET_ROUTEINFO_BY_TOPIC by the form of their request.
+
+    Attributes:
+        known_bytes: Of whole answers that are kept.
+    """
 
     def __init__(self, server: NameServer) -> None:
         self._server = server
         self._forms: dict[bytes, _Form] = {}
+        # The frame without its opaque → bytes of the frame, and the answer's around the opaque; of one version.
+        self._known: dict[bytes, tuple[int, bytes, bytes]] = {}
+        self.known_bytes = 0
+        self._known_version = server.table.version
 
     def answer(self, frame: bytes) -> bytes | None:
         """The answer to a request frame (with and without length prefix, respectively); None for the general path."""
+        at = frame.find(_OPAQUE) + _OPAQUE_BYTES
+        end = frame.find(b",", at)
+        known = self._known.get(frame[:at] + frame[end:])
+        if known is not None and self._server.view.table.version is self._known_version:
+            frame_bytes, head, tail = known
+            opaque = frame[at:end]
+            if len(frame) == frame_bytes and _is_canonical(opaque):
+                return head + opaque + tail
+        return self._of_form(frame)
+
+    def _of_form(self, frame: bytes) -> bytes | None:
         cut = _cut(frame)
         if cut is None:
             return None
@@ -69,8 +94,21 @@ class PreparedAnswers:
         if body is None:
             return None
         header_bytes = form.header_bytes + len(opaque)
-        lengths = _LENGTHS.pack(4 + header_bytes + len(body), header_bytes)
-        return b"%b%b%b%b%b" % (lengths, form.head, opaque, form.tail, body)
+        head = _LENGTHS.pack(4 + header_bytes + len(body), header_bytes) + form.head
+        tail = form.tail + body
+        # The order of queues is a KV value, which changes without a new version.
+        if not server.options.order_message_enable:
+            self._know(frame, opaque, head, tail)
+        return head + opaque + tail
+
+    def _know(self, frame: bytes, opaque: bytes, head: bytes, tail: bytes) -> None:
+        version = self._server.table.version
+        if version is not self._known_version or self.known_bytes > _MAX_KNOWN_BYTES:
+            self._known.clear()
+            self.known_bytes, self._known_version = 0, version
+        at = frame.find(_OPAQUE) + _OPAQUE_BYTES
+        self._known[frame[:at] + frame[at + len(opaque) :]] = (len(frame), head, tail)
+        self.known_bytes += len(frame) + len(head) + len(tail)
 
     def keep(self, frame: bytes, request: RemotingCommand, response: RemotingCommand) -> None:
         """Learn how requests of this form are answered, if it is of the plain kind."""
@@ -87,14 +125,16 @@ class PreparedAnswers:
         if cut is None or not _differs_there_only(frame, *cut[1:], request):
             return
         if len(self._forms) >= _MAX_FORMS:
-            self._forms.clear()
+            self.clear()
         written = encode_frame(replace(response, opaque=0, body=None))[8:]
         at = written.find(_OPAQUE) + len(_OPAQUE)
         self._forms[cut[0]] = _Form(query, len(written) - 1, written[:at], written[at + 1 :])
 
     def clear(self) -> None:
-        """Forget all forms: the server answers by other options."""
+        """Forget all: the server answers by other options."""
         self._forms.clear()
+        self._known.clear()
+        self.known_bytes = 0
 
 
 def _cut(frame: bytes) -> tuple[bytes, bytes, bytes] | None:

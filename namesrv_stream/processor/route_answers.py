@@ -1,16 +1,12 @@
 """The bodies that tell routes and clusters, as fast as they can be made."""
 
 from dataclasses import replace
-from typing import Final
 
 from namesrv_stream.processor import route_body
 from namesrv_stream.processor.route_fragments import RouteFragments
 from namesrv_stream.remoting.headers import ORDER_TOPIC_CONFIG
 from namesrv_stream.route.topic_route import TopicRoute, in_zone, may_act, pickup_topic_route
 from namesrv_stream.route.view import RouteView
-
-#: Of whole bodies; beyond, a body is put together for each answer, in some microseconds.
-_MAX_BYTES: Final = 8 << 20
 
 
 class RouteAnswers:
@@ -24,9 +20,6 @@ class RouteAnswers:
         self.support_acting_master = support_acting_master
         self._view = view
         self._fragments = {strict: RouteFragments(strict=strict) for strict in (True, False)}
-        self._version = view.table.version
-        self._bodies: dict[tuple[str, bool], bytes] = {}  # since the last change of any group
-        self._bytes = 0
         self._cluster_info: tuple[int, bytes] | None = None
 
     def route(self, topic: str, *, with_order: bool = False) -> TopicRoute | None:
@@ -39,30 +32,19 @@ class RouteAnswers:
     ) -> bytes | None:
         """The encoded route, on request without brokers of other zones than one; None where there is none."""
         table = self._view.table
-        is_usual = not with_order and zone_name is None
-        if is_usual:
-            if table.version is not self._version:
-                self._forget()
-            body = self._bodies.get((topic, strict))
-            if body is not None:
-                return body
         if not table.is_plain(topic):
             route = self.route(topic, with_order=with_order)
             if route is None:
                 return None
             route = route if zone_name is None else in_zone(route, zone_name)
             return route_body.encode_topic_route(route, strict=strict)
-        body = self._fragments[strict].body(
+        return self._fragments[strict].body(
             table,
             topic,
             with_acting=self.support_acting_master and may_act(topic),
             order_conf=self._order_conf(topic, with_order),
             zone_name=zone_name,
         )
-        if is_usual and body is not None and self._bytes < _MAX_BYTES:
-            self._bytes += len(body)
-            self._bodies[topic, strict] = body
-        return body
 
     def cluster_info_body(self) -> bytes:
         """The encoded brokerAddrTable and clusterAddrTable: every 5.x broker asks each 5 s."""
@@ -74,12 +56,6 @@ class RouteAnswers:
     def clear(self) -> None:
         """Forget all that was encoded: the view has another table, or answers by other options."""
         self._cluster_info = None
-        self._forget()
-
-    def _forget(self) -> None:
-        self._version = self._view.table.version
-        self._bodies.clear()
-        self._bytes = 0
 
     def _order_conf(self, topic: str, with_order: bool) -> str | None:
         return self._view.table.kv.get(ORDER_TOPIC_CONFIG, {}).get(topic) if with_order else None

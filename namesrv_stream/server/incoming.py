@@ -19,6 +19,7 @@ class Incoming:
     Attributes:
         transport: What answers are written to: TLS, once the peer has begun with that.
         feed: The frames that bytes bring, without their prefixes. Raises a RemotingError where they break the protocol.
+        is_plain: Whether the peer has begun with frames, so that there is nothing else around them.
 
     Args:
         transport: The connection's.
@@ -29,6 +30,7 @@ class Incoming:
     def __init__(self, transport: asyncio.Transport, tls: ServerTls, max_frame_bytes: int) -> None:
         self.transport = transport
         self.feed: Callable[[bytes], list[bytes]] = self._feed_first
+        self.is_plain = False
         self._tls = tls
         self._opening = Opening()
         self._buffer = FrameBuffer(max_frame_bytes)
@@ -62,6 +64,7 @@ class Incoming:
         else:
             self._tls.refuse_plain()
             self.feed = self._buffer.feed
+            self.is_plain = True
         return self.feed(data)
 
     def _feed_records(self, data: bytes) -> list[bytes]:

@@ -15,6 +15,7 @@ from namesrv_stream.processor.prepared import PreparedAnswers
 from namesrv_stream.remoting.codes import ONEWAY_FLAG, LanguageCode, RequestCode, SerializeType
 from namesrv_stream.remoting.command import RemotingCommand
 from namesrv_stream.remoting.frame import decode_frame, encode_frame
+from namesrv_stream.remoting.headers import ORDER_TOPIC_CONFIG
 from tests.support.examples import examples
 from tests.support.name_server import Exchange, a_body, a_registration_request, a_route_request, a_topic
 from tests.support.strategies_remoting import mutations
@@ -125,6 +126,69 @@ def test_mutated_frame_is_never_answered_otherwise_than_in_general(frame: bytes)
     answer = prepared.answer(frame)
     if answer is not None:
         assert answer == general(server, frame)
+
+
+# ---- asked again ----
+
+
+@settings(max_examples=examples(300))
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["TopicTest", "Other", "NoSuchTopic"]),
+            st.sampled_from(["0", "7", "07", "12", "-3", "2147483647", "2147483648", "9999999999", "1e3", "", "1 "]),
+        )
+        | st.booleans(),
+        min_size=2,
+        max_size=30,
+    )
+)
+def test_whatever_is_asked_again_and_again_is_answered_as_in_general(asked: list[tuple[str, str] | bool]) -> None:
+    """A truth value is a registration, which changes the route of a topic if it is another than before."""
+    server, prepared = prepared_server()
+    keep(prepared, server, frame_of(PLAIN))
+    answered = 0
+    for counter, one in enumerate(asked, 2):
+        if isinstance(one, bool):
+            topics = {"TopicTest": a_topic(perm=4 if one else 6), "Other": a_topic()}
+            server.send(a_registration_request(body=a_body(topics, counter=counter)))
+            continue
+        topic, number = one
+        frame = frame_of(a_route_request(topic)).replace(b'"opaque":7', b'"opaque":' + number.encode())
+        frame = with_header(frame[4:])
+        answer = prepared.answer(frame)
+        if answer is not None:
+            answered += 1
+            assert answer == general(server, frame)
+    numbers = [one[1] for one in asked if not isinstance(one, bool) and one[0] != "NoSuchTopic"]
+    assert answered == sum(number in {"0", "7", "12", "2147483647"} for number in numbers)
+
+
+def test_an_order_of_queues_that_changes_is_told_though_the_question_is_known() -> None:
+    server = Exchange(Options(order_message_enable=True))
+    server.send(a_registration_request(body=a_body({"TopicTest": a_topic(), "baseTopic": a_topic()})))
+    prepared = PreparedAnswers(server.server)
+    frame = frame_of(PLAIN)
+    keep(prepared, server, frame)
+    before = [prepared.answer(frame), prepared.answer(frame)]
+    order = {"namespace": ORDER_TOPIC_CONFIG, "key": "TopicTest", "value": "broker-a:4"}
+    server.send(RemotingCommand(RequestCode.PUT_KV_CONFIG, ext_fields=order))
+
+    assert prepared.answer(frame) == general(server, frame)
+    assert prepared.answer(frame) not in before
+
+
+def test_known_answers_are_bounded_whatever_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prepared_module, "_MAX_KNOWN_BYTES", 3_000)
+    server, prepared = prepared_server()
+    keep(prepared, server, frame_of(PLAIN))
+    most = 0
+    for digits in range(1, 10):
+        for topic in ("TopicTest", "Other", "baseTopic"):
+            asked = other_opaque(frame_of(a_route_request(topic)), 10**digits - 1)
+            assert prepared.answer(asked) == prepared.answer(asked) == general(server, asked)
+            most = max(most, prepared.known_bytes)
+    assert 2_000 < most < 4_000, "one more than fits"
 
 
 # ---- headers in which "opaque": is not what it seems ----
