@@ -54,7 +54,7 @@ class RouteAnswers:
         return self._cluster_info[1]
 
     def clear(self) -> None:
-        """Forget all that was encoded: the view has another table, or answers by other options."""
+        """Forget what was encoded: the view has another table, or answers by other options."""
         self._cluster_info = None
 
     def _order_conf(self, topic: str, with_order: bool) -> str | None:

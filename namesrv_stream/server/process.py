@@ -17,8 +17,9 @@ def prepare_process(max_connections: int) -> None:
     """Make room for ``max_connections`` and keep out what only costs memory; before tables are opened."""
     sys.meta_path.insert(0, _WithoutPandas())
     # A large registration makes hundreds of thousands of objects that stay; Python's 700 has the collector walk the
-    # young ones hundreds of times meanwhile, an eighth of the time that the registration takes.
-    gc.set_threshold(50_000, 20, 100)
+    # young ones hundreds of times meanwhile, an eighth of the time that the registration takes. Nor may it walk too
+    # many at once: a million take half a second, in which nobody is answered; these 50,000 some 10 ms.
+    gc.set_threshold(10_000, 5, 200)
     _allow_open_files(max_connections)
 
 

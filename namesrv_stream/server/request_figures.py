@@ -1,7 +1,7 @@
 """What a server counts of requests, cheap enough for the path of each of them: plain numbers, read at a scrape.
 
 A read of a socket brings one request or many; they are timed together, from the moment that we begin to work on them
-until the answer is handed over, with two looks at a clock.
+until the answers are handed over, with two looks at a clock.
 """
 
 from bisect import bisect_left

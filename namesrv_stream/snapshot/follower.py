@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 
@@ -37,9 +38,9 @@ from namesrv_stream.tables import (
 _LOG = logging.getLogger(__name__)
 
 _RETRY_S: Final = 1.0  # between attempts to load tables that cannot be read
-# Without a commit for so long, or so many looks, look whether the log went on without us.
+# Without a commit for so long look whether the log went on without us; in an object store that costs requests.
 _LIST_INTERVAL_S: Final = 1.0
-_LIST_INTERVAL_LOOKS: Final = 40
+_LIST_INTERVAL_STORE_LOOKS: Final = 40
 
 OnReload = Callable[[RouteTable, Mapping[int, int]], None]
 OnCommit = Callable[[list[RouteChange], Mapping[int, int]], None]
@@ -61,7 +62,7 @@ class SnapshotFollower:
 
     Args:
         tables_dir: Where the Delta tables are; need not exist yet.
-        poll_interval_ms: Between two looks at the log where nobody tells of a commit; also how long ``stop`` may take.
+        poll_interval_ms: Between two looks at the log where nobody tells of a commit.
         on_reload: Called with the whole table, the callee's to keep, and partition → next offset: first, unless
             ``known`` is given, and again whenever following is impossible.
         on_commit: Called with the changes of one commit (often none) and partition → next offset it reaches.
@@ -80,10 +81,12 @@ class SnapshotFollower:
         self._tables_dir = tables_dir
         self._folder = table_path(tables_dir, ROUTE_CHANGES)
         self._poll_s = poll_interval_ms / 1000
-        self._list_interval_s = max(_LIST_INTERVAL_S, _LIST_INTERVAL_LOOKS * self._poll_s)
+        looks = 0 if isinstance(tables_dir, Path) else _LIST_INTERVAL_STORE_LOOKS
+        self._list_interval_s = max(_LIST_INTERVAL_S, looks * self._poll_s)
         self._on_reload = on_reload
         self._on_commit = on_commit
         self._stop = threading.Event()
+        self._watch: LogWatch | None = None
         self._thread = threading.Thread(target=self._run, name="snapshot-follower", daemon=True)
         # Written by the thread, read by anyone: the version told last (-1: no table), why nothing can be told.
         self.version = known.version if known else -1
@@ -103,6 +106,8 @@ class SnapshotFollower:
     def stop(self) -> None:
         """End the thread and wait for it, unless called from it."""
         self._stop.set()
+        if self._watch is not None:
+            self._watch.wake()
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join()
 
@@ -134,8 +139,8 @@ class SnapshotFollower:
 
     def _follow(self) -> None:
         """Tell commits until one cannot be told; none while an object store does not answer."""
-        with LogWatch(log_dir(self._folder), self._poll_s) as watch:
-            self._follow_by(watch)
+        with LogWatch(log_dir(self._folder), self._poll_s) as self._watch:
+            self._follow_by(self._watch)
 
     def _follow_by(self, watch: LogWatch) -> None:
         looked_s = time.monotonic()

@@ -89,14 +89,14 @@ def test_each_commit_is_told_with_its_progress(tmp_path: Path, follow: Follow) -
 
 def test_a_commit_of_this_machine_is_told_at_once_whatever_the_interval(tmp_path: Path, follow: Follow) -> None:
     tables = TablesOfLog(tmp_path)
-    interval_s = 5
+    interval_s = 60
     _, told = follow(tables.dir, load_snapshot(tables.dir), interval_s * 1000)
     began_s = time.monotonic()
     for number in range(10):
         tables.log.register(a_registration(f"10.0.0.{number}:1", broker_name=f"b{number}"))
         tables.commit()
         told.wait_for(tables.log)
-    assert time.monotonic() - began_s < 5 * interval_s, "else each would have taken an interval"
+    assert time.monotonic() - began_s < interval_s, "else each would have taken an interval"
 
 
 def test_progress_without_rows_is_told(tmp_path: Path, follow: Follow) -> None:

@@ -68,10 +68,29 @@ def test_another_folder_in_its_place_is_watched(tmp_path: Path) -> None:
         watch.begin()
         folder.rename(tmp_path / "old")
         folder.mkdir()
-        assert _waits(watch) < _SOON_S  # it is told that the folder went
         watch.begin()
         _put(folder)
         assert _waits(watch) < _SOON_S
+
+
+def test_another_table_in_its_place_is_watched(tmp_path: Path) -> None:
+    """As a rebuilt one comes: by the name of the folder above, of which nothing is told below."""
+    for name in ("table", "rebuilt"):
+        (tmp_path / name / "log").mkdir(parents=True)
+    with LogWatch(tmp_path / "table" / "log", _LONG_S) as watch:
+        watch.begin()
+        (tmp_path / "table").rename(tmp_path / "old")
+        (tmp_path / "rebuilt").rename(tmp_path / "table")
+        watch.begin()
+        _put(tmp_path / "table" / "log")
+        assert _waits(watch) < _SOON_S
+
+
+def test_waking_it_ends_all_waits(tmp_path: Path) -> None:
+    with LogWatch(tmp_path, _LONG_S) as watch:
+        watch.wake()
+        assert _waits(watch) + _waits(watch) < _SOON_S
+    watch.wake()  # one that has ended
 
 
 def test_without_inotify_it_waits_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
