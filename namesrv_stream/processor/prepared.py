@@ -68,15 +68,16 @@ class PreparedAnswers:
         """The answer to a request frame (with and without length prefix, respectively); None for the general path."""
         at = frame.find(_OPAQUE) + _OPAQUE_BYTES
         end = frame.find(b",", at)
-        known = self._known.get(frame[:at] + frame[end:])
+        key = frame[:at] + frame[end:]
+        known = self._known.get(key)
         if known is not None and self._server.view.table.version is self._known_version:
             frame_bytes, head, tail = known
             opaque = frame[at:end]
             if len(frame) == frame_bytes and _is_canonical(opaque):
                 return head + opaque + tail
-        return self._of_form(frame)
+        return self._of_form(frame, key)
 
-    def _of_form(self, frame: bytes) -> bytes | None:
+    def _of_form(self, frame: bytes, known_by: bytes) -> bytes | None:
         cut = _cut(frame)
         if cut is None:
             return None
@@ -98,17 +99,16 @@ class PreparedAnswers:
         tail = form.tail + body
         # The order of queues is a KV value, which changes without a new version.
         if not server.options.order_message_enable:
-            self._know(frame, opaque, head, tail)
+            self._know(known_by, len(frame), head, tail)
         return head + opaque + tail
 
-    def _know(self, frame: bytes, opaque: bytes, head: bytes, tail: bytes) -> None:
+    def _know(self, key: bytes, frame_bytes: int, head: bytes, tail: bytes) -> None:
         version = self._server.table.version
         if version is not self._known_version or self.known_bytes > _MAX_KNOWN_BYTES:
             self._known.clear()
             self.known_bytes, self._known_version = 0, version
-        at = frame.find(_OPAQUE) + _OPAQUE_BYTES
-        self._known[frame[:at] + frame[at + len(opaque) :]] = (len(frame), head, tail)
-        self.known_bytes += len(frame) + len(head) + len(tail)
+        self._known[key] = (frame_bytes, head, tail)
+        self.known_bytes += frame_bytes + len(head) + len(tail)
 
     def keep(self, frame: bytes, request: RemotingCommand, response: RemotingCommand) -> None:
         """Learn how requests of this form are answered, if it is of the plain kind."""
@@ -127,7 +127,7 @@ class PreparedAnswers:
         if len(self._forms) >= _MAX_FORMS:
             self.clear()
         written = encode_frame(replace(response, opaque=0, body=None))[8:]
-        at = written.find(_OPAQUE) + len(_OPAQUE)
+        at = written.find(_OPAQUE) + _OPAQUE_BYTES
         self._forms[cut[0]] = _Form(query, len(written) - 1, written[:at], written[at + 1 :])
 
     def clear(self) -> None:

@@ -5,8 +5,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-import pyarrow as pa
-
 from namesrv_stream.event_log.pieces import Piece
 from namesrv_stream.event_log.source import LogSource
 from namesrv_stream.replay.comparison import Difference, RowComparison, state_difference, table_difference
@@ -18,9 +16,8 @@ from namesrv_stream.route.fold_state import encode_state
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.snapshot import KeptState, KeptStates, StoredChanges, TableRows
 from namesrv_stream.snapshot.loader import route_table
-from namesrv_stream.tables import decode_changes
+from namesrv_stream.tables import iter_changes
 
-_DECODED_ROWS: Final = 5_000  # rows taken out of their columns at a time
 _PROGRESS_S: Final = 2.0
 
 #: Told (partition, records folded, records in all), each two seconds of a fold that takes longer.
@@ -123,7 +120,7 @@ def replay_partition(
     """
     partition, partitions, folded_from = start.state.partition, start.state.partitions, start.offset
     fold = PartitionFold(start)
-    rows = RowComparison(decoded(stored.changes.rows(partition, compared_from, end)), stored.kept_from_ms)
+    rows = RowComparison(iter_changes(stored.changes.rows(partition, compared_from, end)), stored.kept_from_ms)
     kept = stored.states.newest(partition, at_most=end)
     state_at = kept.fold_state.next_offset if kept is not None else -1
     difference: Difference | None = None
@@ -194,12 +191,6 @@ def _stored_table(changes: StoredChanges, kept: KeptState | None, partition: int
         return route_table(TableRows(changes=changes.rows(partition, 0, end)))
     since = changes.rows(partition, kept.fold_state.next_offset, end)
     return route_table(TableRows(live=kept.live, changes=since))
-
-
-def decoded(rows: pa.Table) -> Iterator[RouteChange]:
-    """The rows as changes, without having all of them in memory at once."""
-    for begin in range(0, rows.num_rows, _DECODED_ROWS):
-        yield from decode_changes(rows.slice(begin, _DECODED_ROWS))
 
 
 def kept_from_ms(changes: StoredChanges, retention_ms: int) -> int:

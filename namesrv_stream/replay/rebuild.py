@@ -14,14 +14,7 @@ from namesrv_stream.errors import NamesrvStreamError, RebuildRefused
 from namesrv_stream.event_log.opening import OpenLog, log_opener
 from namesrv_stream.event_log.source import LogSource, read_from_text
 from namesrv_stream.replay.comparison import Difference, RowComparison
-from namesrv_stream.replay.log_replay import (
-    OnProgress,
-    Replay,
-    StoredTables,
-    decoded,
-    fold_changes,
-    replay_partition,
-)
+from namesrv_stream.replay.log_replay import OnProgress, Replay, StoredTables, fold_changes, replay_partition
 from namesrv_stream.replay.old_tables import OldTables
 from namesrv_stream.replay.partition_fold import PartitionFold, start_from_state, start_of_log
 from namesrv_stream.replay.rebuild_start import RebuildStart, find_rebuild_starts
@@ -36,7 +29,7 @@ from namesrv_stream.streaming.compaction import overwrite_route_state, write_rou
 from namesrv_stream.streaming.delta_tables import ensure_tables
 from namesrv_stream.streaming.job_lock import job_lock
 from namesrv_stream.streaming.table_swap import new_tables_dir, settle_swap, swap_tables
-from namesrv_stream.tables import ROUTE_STATE, encode_changes, table_path
+from namesrv_stream.tables import ROUTE_STATE, encode_changes, iter_changes, table_path
 from namesrv_stream.tables.columns import ROW_SCHEMA
 
 _REMEDY: Final = "stop it; Kafka must run meanwhile (`namesrv-stream kafka`), name servers may"
@@ -167,8 +160,8 @@ def _first_difference(new: Settings, old: OldTables, starts: list[RebuildStart],
         before = old.rows(start.partition, start.start.offset, end)
         if before is None:
             continue
-        rows = RowComparison(decoded(before), old.kept_from_ms)
-        rows.compare(decoded(made.rows(start.partition, start.start.offset, end)))
+        rows = RowComparison(iter_changes(before), old.kept_from_ms)
+        rows.compare(iter_changes(made.rows(start.partition, start.start.offset, end)))
         rows.finish()
         if rows.difference is not None:
             return rows.difference

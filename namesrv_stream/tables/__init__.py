@@ -38,6 +38,7 @@ from namesrv_stream.tables.rows import (
     encode_changes,
     from_offsets,
     in_log_order,
+    iter_changes,
 )
 
 __all__ = [
@@ -74,6 +75,7 @@ __all__ = [
     "from_offsets",
     "history_properties",
     "in_log_order",
+    "iter_changes",
     "partition_of_app_id",
     "removed_app_id",
     "table_path",

@@ -14,7 +14,7 @@ from tests.bench.figures import Figure, Spread, compared
 from tests.bench.frames import GET_ROUTEINFO_BY_TOPIC, route_reads, write_frames
 from tests.bench.load import Choice, Kind, Load, Seen, Stream, run_load
 from tests.bench.register import Brokers
-from tests.bench.rows.bench import Bench
+from tests.bench.rows.bench import JIT_WARM_UP_S, Bench
 from tests.bench.shape import Shape
 from tests.support.processes import wait_until
 from tests.support.remoting_client import RemotingClient
@@ -26,7 +26,6 @@ _CONNECTIONS: Final = 1_024
 _GOAL_P99_MS: Final = 50
 _GOAL_MEMORY_MB: Final = 1_500
 _GOAL_READY_S: Final = 5
-_JIT_WARM_UP_S: Final = 20.0
 _COMMIT_TIMEOUT_S: Final = 300
 
 
@@ -48,7 +47,7 @@ def measure(bench: Bench, shape: Shape = SHAPE) -> list[Figure]:
         for one in measured:
             with contenders.awake(one):
                 brokers[one.name].beat()  # within the 120 s after which a name server closes what is silent
-                run_load(bench.program, one.addr, Load((stream,), seconds=_JIT_WARM_UP_S))
+                run_load(bench.program, one.addr, Load((stream,), seconds=JIT_WARM_UP_S))
 
         def run(one: Contender) -> Seen:
             brokers[one.name].beat()

@@ -12,7 +12,7 @@ from tests.bench.contenders import JAVA, JAVA_NEWEST, OURS, Contender, Contender
 from tests.bench.figures import Figure, compared
 from tests.bench.frames import registrations, route_reads, write_frames
 from tests.bench.load import Choice, Kind, Load, Seen, Stream, run_load
-from tests.bench.rows.bench import Bench
+from tests.bench.rows.bench import JIT_WARM_UP_S, Bench
 from tests.bench.shape import Shape
 
 _CONNECTIONS: Final = 64
@@ -20,7 +20,6 @@ _WRITE_SHARE: Final = 0.05
 _GOAL_TIMES: Final = 3.0
 _GOAL_P99_TIMES: Final = 0.5
 _VARIANTS: Final = 16
-_JIT_WARM_UP_S: Final = 20.0
 
 
 def measure(bench: Bench, shape: Shape | None = None) -> list[Figure]:
@@ -47,7 +46,7 @@ def measure(bench: Bench, shape: Shape | None = None) -> list[Figure]:
 
             for one in measured:
                 with contenders.awake(one):
-                    run_load(bench.program, one.addr, load(_JIT_WARM_UP_S))
+                    run_load(bench.program, one.addr, load(JIT_WARM_UP_S))
 
             measured_load = load(bench.seconds)
 

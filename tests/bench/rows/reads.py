@@ -15,14 +15,12 @@ from tests.bench.figures import Figure, compared
 from tests.bench.frames import GET_ROUTEINFO_BY_TOPIC, route_reads, write_frames
 from tests.bench.load import Kind, Load, Seen, Stream, run_load
 from tests.bench.register import Brokers
-from tests.bench.rows.bench import Bench
+from tests.bench.rows.bench import JIT_WARM_UP_S, Bench
 from tests.bench.shape import Shape
 from tests.support.remoting_client import RemotingClient
 
 CONNECTIONS: Final = (16, 64, 256, 1_024)
 _GOAL_TIMES: Final = 1.5
-#: What the Java NameServer's second compiler needs before its figures stop rising.
-_JIT_WARM_UP_S: Final = 20.0
 
 
 def measure(bench: Bench, connections: Sequence[int] = CONNECTIONS, shape: Shape | None = None) -> list[Figure]:
@@ -39,7 +37,7 @@ def measure(bench: Bench, connections: Sequence[int] = CONNECTIONS, shape: Shape
             brokers[one.name] = brokers[OURS] if one is alone else running.enter_context(Brokers(one.addr, shape))
             if one is not alone:
                 with contenders.awake(one):
-                    run_load(bench.program, one.addr, Load((Stream((reads,), 64),), seconds=_JIT_WARM_UP_S))
+                    run_load(bench.program, one.addr, Load((Stream((reads,), 64),), seconds=JIT_WARM_UP_S))
         ceiling = contenders.start_ceiling(_body_bytes(ours.addr, shape))
         figures: list[Figure] = []
         for count in connections:

@@ -26,7 +26,7 @@ def test_by_default_they_are_in_a_folder_of_the_data_directory(tmp_path: Path) -
     settings = _settings(tmp_path, "")
     assert settings.data.tables_location == settings.data.tables_dir == settings.data.lock_dir == tmp_path / "tables"
     assert settings.has_history
-    assert settings.poll_interval_ms == settings.snapshot.poll_interval_ms
+    assert settings.poll_interval_ms == 100
 
 
 def test_in_an_object_store_a_look_is_a_request_and_there_is_no_history(tmp_path: Path) -> None:
