@@ -25,6 +25,7 @@ from namesrv_stream.server.connection_owner import ConnectionOwner
 from namesrv_stream.server.gateway import Gateway
 from namesrv_stream.server.incoming import Incoming
 from namesrv_stream.server.opening import host_of
+from namesrv_stream.server.pace import ReadingPace
 from namesrv_stream.server.request_figures import RequestFigures
 from namesrv_stream.server.tls import ServerTls
 from namesrv_stream.server.turns import Turns
@@ -67,6 +68,7 @@ class RemotingConnection(asyncio.Protocol):
         origin: Origin,
         figures: RequestFigures,
         turns: Turns,
+        pace: ReadingPace,
     ) -> None:
         self.connection_id = connection_id
         self.active_ms = gateway.observed_ms
@@ -77,6 +79,7 @@ class RemotingConnection(asyncio.Protocol):
         self._owner = owner
         self._figures = figures
         self._turns = turns
+        self._pace = pace
         self._origin = origin._replace(connection_id=connection_id)
         self._answering = Answering(
             *(server, prepared, gateway, clock, figures, self._origin, limits.max_requests_in_flight),
@@ -93,6 +96,7 @@ class RemotingConnection(asyncio.Protocol):
         self._is_paused = False
         self._is_in_turn = False  # a dear request; what waits is behind it
         self._is_held_back = False  # what it begins to send is dear, and too much of that waits already
+        self._is_paced = False  # others' long frames are read first
         self._is_broken = False  # no byte behind ``_waiting`` means anything
         self._is_closing = False
         self._is_leaving = False  # the next answer is the last
@@ -155,9 +159,12 @@ class RemotingConnection(asyncio.Protocol):
         if incoming.proxied_for and not self._answering.caller.is_proxied:
             self._know(self._answering.caller._replace(is_proxied=True), f"{self.peer} for {incoming.proxied_for}")
         self._waiting.extend(frames)
+        held = incoming.held_bytes
+        if max(held, self._held_bytes, len(data)) > _DEAR_BYTES:
+            self._pace.read(self, len(data), is_amid=held > _DEAR_BYTES)
         if error is not None:
             self._break(error)
-        elif (held := incoming.held_bytes) or self._held_bytes:
+        elif held or self._held_bytes:
             self._held_bytes = held
             self._owner.holds(self, held, is_new=bool(frames))
         self._work()
@@ -182,6 +189,7 @@ class RemotingConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_closing = True
         self._waiting.clear()
+        self._pace.forget(self)
         self._owner.closed(self)
         reason = self._end if exc is None else f"{self._end}: {exc}"
         if registered := self._answering.registered:
@@ -221,6 +229,11 @@ class RemotingConnection(asyncio.Protocol):
         if not any(self._gateway.view.is_held(key, self._origin.holder) for key in self._answering.registered):
             logger.info("connection closed, its brokers have expired peer=%s", self.peer)
             self.close("expired")
+
+    def hold_back(self, *, is_held: bool) -> None:
+        """Read no further, or do, as ``ReadingPace`` asks; the time that the peer has for a frame runs on."""
+        self._is_paced = is_held
+        self._read_or_pause()
 
     @property
     def is_waiting(self) -> bool:
@@ -320,7 +333,7 @@ class RemotingConnection(asyncio.Protocol):
     def _read_or_pause(self) -> None:
         if self._transport is None or self._transport.is_closing():
             return
-        if self._is_paused or self.is_waiting:
+        if self._is_paused or self._is_paced or self.is_waiting:
             self._transport.pause_reading()
         else:
             self._transport.resume_reading()

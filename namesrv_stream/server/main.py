@@ -35,6 +35,7 @@ from namesrv_stream.server.listener import BACKLOG, NameServerAddrs, address, bi
 from namesrv_stream.server.log_tail import read_log_tail
 from namesrv_stream.server.min_broker_notifier import MinBrokerNotifier
 from namesrv_stream.server.outbox import GatewayLimits
+from namesrv_stream.server.pace import ReadingPace
 from namesrv_stream.server.past_routes import PastRoutes
 from namesrv_stream.server.peer_log import PeerLog
 from namesrv_stream.server.process import prepare_process
@@ -202,7 +203,7 @@ class _Server:
         """What makes the connection of a peer that has just arrived."""
         remoting = self._settings.remoting
         origin = Origin(self._identity.server_id, self._identity.server_epoch)
-        turns = Turns()
+        turns, pace = Turns(), ReadingPace()
 
         def connect() -> RemotingConnection:
             return RemotingConnection(
@@ -217,6 +218,7 @@ class _Server:
                 origin,
                 self._requests,
                 turns,
+                pace,
             )
 
         return connect

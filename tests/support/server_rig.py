@@ -19,6 +19,7 @@ from namesrv_stream.server.connections import Connections
 from namesrv_stream.server.gateway import Gateway
 from namesrv_stream.server.identity import Identity
 from namesrv_stream.server.outbox import GatewayLimits
+from namesrv_stream.server.pace import ReadingPace
 from namesrv_stream.server.peer_log import PeerLog
 from namesrv_stream.server.records import Acked, OutRecord
 from namesrv_stream.server.request_figures import RequestFigures
@@ -246,6 +247,7 @@ class Rig:
         self.publisher.gateway = self.gateway
         self.request_figures = RequestFigures()
         self.turns = Turns()
+        self.pace = ReadingPace()
 
     def talk(self) -> None:
         """Let the server reach Kafka for the first time."""
@@ -273,6 +275,7 @@ class Rig:
             Origin(*self.identity),
             self.request_figures,
             self.turns,
+            self.pace,
         )
 
     def ask(self, transport: MemoryTransport, request: RemotingCommand) -> RemotingCommand:
