@@ -30,7 +30,7 @@ help: ## List the targets
 	@awk 'BEGIN { FS = ":.*## " } /^##@/ { printf "\n%s\n", substr($$0, 5) } /^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: setup
-setup: prerequisites $(VENV)/.installed .jars/spark/.copied .jars/kafka/.copied ## Build what is missing: virtual environment, jars of Spark and Kafka
+setup: prerequisites $(VENV)/.express-built .jars/spark/.copied .jars/kafka/.copied ## Build what is missing: virtual environment, express lane, jars of Spark and Kafka
 
 .PHONY: run
 run: setup ## Start everything on this machine; Ctrl-C stops it. Flags: make run ARGS="--listen-port 0"
@@ -73,7 +73,7 @@ audit: $(VENV)/.audit-installed ## Known vulnerabilities of the locked dependenc
 	done
 
 .PHONY: unit
-unit: $(VENV)/.installed ## Unit tests; no JVM
+unit: $(VENV)/.express-built ## Unit tests; no JVM
 	$(PYTEST) tests/unit -n auto $(ARGS)
 
 .PHONY: spark
@@ -81,7 +81,7 @@ spark: setup ## Tests with a local SparkSession
 	$(PYTEST) tests/spark $(ARGS)
 
 .PHONY: integration
-integration: setup compiler .jars/rocketmq/.copied ## Tests of our parts together, with a real Kafka
+integration: setup .jars/rocketmq/.copied ## Tests of our parts together, with a real Kafka
 	$(PYTEST) tests/integration $(ARGS)
 
 .PHONY: e2e
@@ -208,10 +208,15 @@ $(VENV)/.moto-installed: tests/extra/s3/requirements.lock | $(VENV)/.installed
 	$(call step,installing moto,$(VENV)/moto/bin/python -m pip install --disable-pip-version-check -r $< | $(pip_progress))
 	@touch $@
 
-# Tests of the load generator compile it, with what is here or with that wheel.
+# With what is here, or with that wheel. The product does without; its tests, and those of the load generator, do not.
 .PHONY: compiler
 compiler: $(VENV)/.installed
 	@command -v cc >/dev/null || command -v gcc >/dev/null || command -v clang >/dev/null || $(MAKE) --no-print-directory $(VENV)/.bench-installed
+
+$(VENV)/.express-built: pyproject.toml $(wildcard namesrv_stream/server/express/*.[ch]) | $(VENV)/.installed compiler
+	$(call step,compiling the express lane,CC="$$(command -v cc || command -v gcc || command -v clang || echo $(BIN)/python -m ziglang cc)" \
+		$(BIN)/python -c 'from setuptools import setup; setup()' --quiet build_ext --inplace --force)
+	@touch $@
 
 .jars/spark/.copied: conf/jars/pom.xml | prerequisites
 	$(call step,fetching the jars of Spark's Kafka source and Delta,$(call copy_jars,.jars/spark,$<))

@@ -5,16 +5,16 @@ is the key; what is kept is what such a request asks for, and the answer's heade
 opaque. It came from the general path, and is kept only if another topic and another number in these places decode to
 the same request with that topic and that opaque, so the two paths cannot disagree.
 
-What was answered so is known until any route changes: who asks for the same topic in the same form meanwhile gets the
+What was answered so is known until that topic's route changes: who asks for it in the same form meanwhile gets the
 same bytes but for the opaque.
 """
 
-import struct
 from dataclasses import replace
 from typing import Final, NamedTuple
 
 from namesrv_stream.errors import HeaderDecodeError
 from namesrv_stream.processor.client import RouteQuery, route_query
+from namesrv_stream.processor.known_answers import AnswerParts, AnswersInMemory, KnownAnswers, is_canonical
 from namesrv_stream.processor.name_server import NameServer
 from namesrv_stream.remoting.codes import RequestCode, ResponseCode, SerializeType
 from namesrv_stream.remoting.command import RemotingCommand
@@ -25,12 +25,6 @@ _OPAQUE_BYTES: Final = len(_OPAQUE)
 _TOPIC: Final = b'"topic":"'
 #: Forms of requests at which all are forgotten; a release of a client has one or two.
 _MAX_FORMS: Final = 1_000
-#: Of answers that are known, with what they are known by.
-_MAX_KNOWN_BYTES: Final = 16 << 20
-#: Larger numbers do not fit 32 bits: the general path judges them.
-_MAX_OPAQUE: Final = b"2147483647"
-_ZERO: Final = ord("0")
-_LENGTHS: Final = struct.Struct(">II")
 
 
 class _Form(NamedTuple):
@@ -38,52 +32,38 @@ class _Form(NamedTuple):
 
     Attributes:
         query: What they ask for, but for the topic.
-        header_bytes: Of the answer's header, without the opaque's digits.
-        head: Of that header, up to the opaque.
-        tail: What follows it.
+        parts: Of an answer without a body.
     """
 
     query: RouteQuery
-    header_bytes: int
-    head: bytes
-    tail: bytes
+    parts: AnswerParts
 
 
 class PreparedAnswers:
     """Answers of GET_ROUTEINFO_BY_TOPIC by the form of their request.
 
-    Attributes:
-        known_bytes: Of whole answers that are kept.
+    Args:
+        server: Whose they are.
+        known: Keeps whole ones.
     """
 
-    def __init__(self, server: NameServer) -> None:
+    def __init__(self, server: NameServer, known: KnownAnswers | None = None) -> None:
         self._server = server
+        self._known = known or AnswersInMemory()
         self._forms: dict[bytes, _Form] = {}
-        # The frame without its opaque → bytes of the frame, and the answer's around the opaque; of one version.
-        self._known: dict[bytes, tuple[int, bytes, bytes]] = {}
-        self.known_bytes = 0
-        self._known_version = server.table.version
+        server.view.watch_routes(self._known.forget)
 
     def answer(self, frame: bytes) -> bytes | None:
         """The answer to a request frame (with and without length prefix, respectively); None for the general path."""
-        at = frame.find(_OPAQUE) + _OPAQUE_BYTES
-        end = frame.find(b",", at)
-        key = frame[:at] + frame[end:]
-        known = self._known.get(key)
-        if known is not None and self._server.view.table.version is self._known_version:
-            frame_bytes, head, tail = known
-            opaque = frame[at:end]
-            if len(frame) == frame_bytes and _is_canonical(opaque):
-                return head + opaque + tail
-        return self._of_form(frame, key)
+        return self._known.find(frame) or self._of_form(frame)
 
-    def _of_form(self, frame: bytes, known_by: bytes) -> bytes | None:
+    def _of_form(self, frame: bytes) -> bytes | None:
         cut = _cut(frame)
         if cut is None:
             return None
         key, written_topic, opaque = cut
         form = self._forms.get(key)
-        if form is None or not _is_canonical(opaque):
+        if form is None or not is_canonical(opaque):
             return None
         topic = written_topic.decode("ascii", "replace")
         if not _is_plain(topic):
@@ -94,21 +74,12 @@ class PreparedAnswers:
         )
         if body is None:
             return None
-        header_bytes = form.header_bytes + len(opaque)
-        head = _LENGTHS.pack(4 + header_bytes + len(body), header_bytes) + form.head
-        tail = form.tail + body
-        # The order of queues is a KV value, which changes without a new version.
+        header_bytes, head, tail = form.parts
+        parts = AnswerParts(header_bytes, head, tail + body)
+        # The order of queues is a KV value, which changes without a change of the route.
         if not server.options.order_message_enable:
-            self._know(known_by, len(frame), head, tail)
-        return head + opaque + tail
-
-    def _know(self, key: bytes, frame_bytes: int, head: bytes, tail: bytes) -> None:
-        version = self._server.table.version
-        if version is not self._known_version or self.known_bytes > _MAX_KNOWN_BYTES:
-            self._known.clear()
-            self.known_bytes, self._known_version = 0, version
-        self._known[key] = (frame_bytes, head, tail)
-        self.known_bytes += frame_bytes + len(head) + len(tail)
+            self._known.know(frame, topic, parts)
+        return parts.frame(opaque)
 
     def keep(self, frame: bytes, request: RemotingCommand, response: RemotingCommand) -> None:
         """Learn how requests of this form are answered, if it is of the plain kind."""
@@ -128,13 +99,12 @@ class PreparedAnswers:
             self.clear()
         written = encode_frame(replace(response, opaque=0, body=None))[8:]
         at = written.find(_OPAQUE) + _OPAQUE_BYTES
-        self._forms[cut[0]] = _Form(query, len(written) - 1, written[:at], written[at + 1 :])
+        self._forms[cut[0]] = _Form(query, AnswerParts(len(written) - 1, written[:at], written[at + 1 :]))
 
     def clear(self) -> None:
         """Forget all: the server answers by other options."""
         self._forms.clear()
-        self._known.clear()
-        self.known_bytes = 0
+        self._known.forget(None)
 
 
 def _cut(frame: bytes) -> tuple[bytes, bytes, bytes] | None:
@@ -160,7 +130,7 @@ def _differs_there_only(frame: bytes, written_topic: bytes, opaque: bytes, reque
     topic = ext_fields.get("topic")
     if topic != written_topic.decode("ascii", "replace") or not _is_plain(topic):
         return False
-    if not _is_canonical(opaque) or str(request.opaque).encode() != opaque:
+    if not is_canonical(opaque) or str(request.opaque).encode() != opaque:
         return False
     other = replace(request, opaque=(request.opaque + 1) % 10, ext_fields={**ext_fields, "topic": topic + "-"})
     header = frame[4:].replace(_TOPIC + written_topic, _TOPIC + written_topic + b"-", 1)
@@ -174,12 +144,3 @@ def _differs_there_only(frame: bytes, written_topic: bytes, opaque: bytes, reque
 def _is_plain(topic: str) -> bool:
     """Whether a name means itself between quotes."""
     return topic.isascii() and topic.isprintable() and "\\" not in topic
-
-
-def _is_canonical(opaque: bytes) -> bool:
-    """Whether the general path would write the number back as it stands."""
-    return (
-        opaque.isdigit()
-        and (opaque[0] != _ZERO or len(opaque) == 1)
-        and (len(opaque) < len(_MAX_OPAQUE) or (len(opaque) == len(_MAX_OPAQUE) and opaque <= _MAX_OPAQUE))
-    )

@@ -5,7 +5,7 @@ changed. Nothing waits and nothing else writes, so a reader on the same event lo
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Callable, Collection, Iterator, Mapping, Set
 from functools import lru_cache
 
 from namesrv_stream.route.group import BrokerGroup, is_nothing
@@ -25,6 +25,7 @@ class RouteTable:
         held: Brokers that would be gone, did the mass-expiry guard not keep them; they are in ``groups`` as well.
         version: Another object after each change of a group.
         brokers_version: Counts the changes of brokerAddrTable and clusterAddrTable.
+        on_routes_changed: Told of the topics whose routes are others than before, or may be; None: of any.
     """
 
     def __init__(self) -> None:
@@ -35,6 +36,7 @@ class RouteTable:
         self.held: dict[LeaseKey, Hold] = {}
         self.version = object()
         self.brokers_version = 0
+        self.on_routes_changed: Callable[[Collection[str] | None], None] | None = None
         self._settings_of: dict[int, dict[tuple[str, str], str]] = {}
         self._names_of_topic: dict[str, tuple[str, ...]] = {}
         self._names_of_cluster: dict[str, set[str]] = {}
@@ -116,12 +118,34 @@ class RouteTable:
             self.brokers_version += 1
         if old.topic_mappings is not new.topic_mappings:
             _move(self._names_with_mapping, name, old.topic_mappings.keys(), new.topic_mappings.keys())
-        if _broker_data(old) != _broker_data(new):
+        is_other_broker = _broker_data(old) != _broker_data(new)
+        if is_other_broker:
             self.brokers_version += 1
+        had_filters = bool(self._filtering_names)
         if any(live.filter_servers for live in new.lives.values()):
             self._filtering_names.add(name)
         else:
             self._filtering_names.discard(name)
+        if self.on_routes_changed is not None:
+            if had_filters or self._filtering_names:
+                self.on_routes_changed(None)
+            elif changed := _changed_topics(old, new, is_other_broker=is_other_broker):
+                self.on_routes_changed(changed)
+
+
+def _changed_topics(old: BrokerGroup, new: BrokerGroup, *, is_other_broker: bool) -> Collection[str]:
+    """The topics whose routes say something else of a group than before; some may say the same."""
+    if is_other_broker:
+        changed = old.topics.keys() | new.topics.keys()
+    elif old.topics is new.topics:
+        changed = set()
+    else:
+        before = old.topics.get
+        changed = {topic for topic, queue_data in new.topics.items() if before(topic) is not queue_data}
+        changed |= old.topics.keys() - new.topics.keys()
+    if old.topic_mappings is not new.topic_mappings:
+        changed |= old.topic_mappings.keys() | new.topic_mappings.keys()
+    return changed
 
 
 def _broker_data(group: BrokerGroup) -> tuple[object, ...]:

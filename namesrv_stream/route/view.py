@@ -12,7 +12,7 @@ the log may have a part before it and another behind.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from namesrv_stream.route.changes import ChangeKind, RouteChange
 from namesrv_stream.route.close_guard import CloseGuard
@@ -67,6 +67,10 @@ class RouteView:
     def pending_count(self) -> int:
         parts = (self._groups, self._namespaces, self._settings, self._broadcasts)
         return len({p for part in parts for p in part.tickets()})
+
+    def watch_routes(self, on_changed: Callable[[Collection[str] | None], None]) -> None:
+        """Have somebody told of the topics whose routes change, before anybody can ask; None: of any."""
+        self.table.on_routes_changed = on_changed
 
     def committed_group(self, name: str) -> BrokerGroup:
         """A group as the committed rows have it."""
@@ -154,6 +158,7 @@ class RouteView:
 
     def reload(self, table: RouteTable, next_offsets: Mapping[int, int]) -> None:
         """Replace all committed rows; pending events are applied anew."""
+        on_routes_changed, self.table.on_routes_changed = self.table.on_routes_changed, None
         self.table = table
         self.next_offsets = dict(next_offsets)
         self._broadcasts.settle(self.next_offsets)
@@ -168,6 +173,9 @@ class RouteView:
         for name in self._groups:
             table.replace_group(self._rebuilt_group(name))
         self._namespaces.reload(table, self.next_offsets)
+        if on_routes_changed is not None:
+            on_routes_changed(None)
+            table.on_routes_changed = on_routes_changed
 
     # ---- events in ----
 

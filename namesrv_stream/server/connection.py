@@ -22,6 +22,7 @@ from namesrv_stream.processor.prepared import PreparedAnswers
 from namesrv_stream.route.events import Origin
 from namesrv_stream.server.answering import Answering
 from namesrv_stream.server.connection_owner import ConnectionOwner
+from namesrv_stream.server.express.lane import ExpressLane
 from namesrv_stream.server.gateway import Gateway
 from namesrv_stream.server.incoming import Incoming
 from namesrv_stream.server.opening import host_of
@@ -69,6 +70,7 @@ class RemotingConnection(asyncio.Protocol):
         figures: RequestFigures,
         turns: Turns,
         pace: ReadingPace,
+        express: ExpressLane | None,
     ) -> None:
         self.connection_id = connection_id
         self.active_ms = gateway.observed_ms
@@ -80,6 +82,7 @@ class RemotingConnection(asyncio.Protocol):
         self._figures = figures
         self._turns = turns
         self._pace = pace
+        self._express = express
         self._origin = origin._replace(connection_id=connection_id)
         self._answering = Answering(
             *(server, prepared, gateway, clock, figures, self._origin, limits.max_requests_in_flight),
@@ -89,6 +92,7 @@ class RemotingConnection(asyncio.Protocol):
         self._tls = tls
         self._incoming: Incoming | None = None  # both are there while there is a connection
         self._transport: asyncio.Transport | None = None
+        self._fd: int | None = None
         self._held_bytes = 0  # that the owner was told of
         self._limits = limits
         self._waiting: deque[bytes] = deque()  # frames to answer once the peer reads again
@@ -97,6 +101,7 @@ class RemotingConnection(asyncio.Protocol):
         self._is_in_turn = False  # a dear request; what waits is behind it
         self._is_held_back = False  # what it begins to send is dear, and too much of that waits already
         self._is_paced = False  # others' long frames are read first
+        self._is_lent = False  # to the express lane: nothing is read or written here
         self._is_broken = False  # no byte behind ``_waiting`` means anything
         self._is_closing = False
         self._is_leaving = False  # the next answer is the last
@@ -109,6 +114,8 @@ class RemotingConnection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self._incoming = Incoming(self._transport, self._tls, self._limits.max_frame_bytes)
         self._transport.set_write_buffer_limits(high=self._limits.write_buffer_bytes)
+        if (sock := transport.get_extra_info("socket")) is not None:
+            self._fd = sock.fileno()
         address = transport.get_extra_info("peername")
         self.host = host_of(address[0]) if address else ""
         self._know(Peer(self.host, False), f"{address[0]}:{address[1]}" if address else "?")
@@ -140,8 +147,21 @@ class RemotingConnection(asyncio.Protocol):
         if answer is None:
             return False
         self.active_ms = self._gateway.observed_ms
-        transport.write(answer)
+        if not self._lend(transport, answer):
+            transport.write(answer)
         self._figures.routes_answered(1, perf_counter_ns() - began_ns)
+        return True
+
+    def _lend(self, transport: asyncio.Transport, answer: bytes) -> bool:
+        """Send the answer to a lone query, and have those behind it answered beside the interpreter, if that can be."""
+        if self._express is None or self._fd is None or transport.get_write_buffer_size():
+            return False
+        rest = self._express.lend(self, self._fd, answer)
+        if rest is None:
+            self._is_lent = True
+            transport.pause_reading()
+        else:
+            transport.write(rest)
         return True
 
     def _receive(self, data: bytes) -> None:
@@ -190,6 +210,7 @@ class RemotingConnection(asyncio.Protocol):
         self._is_closing = True
         self._waiting.clear()
         self._pace.forget(self)
+        self._forsake()
         self._owner.closed(self)
         reason = self._end if exc is None else f"{self._end}: {exc}"
         if registered := self._answering.registered:
@@ -202,7 +223,8 @@ class RemotingConnection(asyncio.Protocol):
         """Close from our side, once what is written has gone out and no operator's change waits for the log."""
         self._end = reason
         self._is_closing = True
-        if self._transport is not None and not self._answering.changes:
+        self._take_back()
+        if self._transport is not None and not self._is_lent and not self._answering.changes:
             self._transport.close()
 
     def leave(self) -> None:
@@ -212,11 +234,14 @@ class RemotingConnection(asyncio.Protocol):
         then connects to the same address again, which for a name server is the one that ends.
         """
         self._is_leaving = True
+        self._take_back()
+        self._read_or_pause()
 
     def abort(self, reason: str) -> None:
         """Close from our side at once: its peer may never read what is written."""
         self._end = reason
         self._is_closing = True
+        self._forsake()
         if self._transport is not None:
             self._transport.abort()
 
@@ -229,6 +254,28 @@ class RemotingConnection(asyncio.Protocol):
         if not any(self._gateway.view.is_held(key, self._origin.holder) for key in self._answering.registered):
             logger.info("connection closed, its brokers have expired peer=%s", self.peer)
             self.close("expired")
+
+    def given_back(self, unread: bytes, unsent: bytes) -> None:
+        """The express lane has what it does not answer, or the end, and perhaps a part of an answer that is left."""
+        self._is_lent = False
+        self.active_ms = self._gateway.observed_ms
+        if unsent:
+            self._write([unsent])
+        if self._is_closing:
+            self.close(self._end)
+        elif unread:
+            self.data_received(unread)
+        self._read_or_pause()
+
+    def _take_back(self) -> None:
+        """From the express lane, unless that has given the connection back, which will be told."""
+        if self._is_lent and self._express is not None:
+            self._is_lent = not self._express.take_back(self)
+
+    def _forsake(self) -> None:
+        if self._is_lent and self._express is not None:
+            self._is_lent = False
+            self._express.forsake(self)
 
     def hold_back(self, *, is_held: bool) -> None:
         """Read no further, or do, as ``ReadingPace`` asks; the time that the peer has for a frame runs on."""
@@ -333,7 +380,7 @@ class RemotingConnection(asyncio.Protocol):
     def _read_or_pause(self) -> None:
         if self._transport is None or self._transport.is_closing():
             return
-        if self._is_paused or self._is_paced or self.is_waiting:
+        if self._is_paused or self._is_paced or self._is_lent or self.is_waiting:
             self._transport.pause_reading()
         else:
             self._transport.resume_reading()

@@ -12,6 +12,7 @@ from namesrv_stream.errors import RemotingError
 from namesrv_stream.logs import safe
 from namesrv_stream.server.address_counts import AddressCounts
 from namesrv_stream.server.connection import IDLE, STOPPING, RemotingConnection
+from namesrv_stream.server.express.lane import ExpressLane
 from namesrv_stream.server.peer_log import PeerLog
 from namesrv_stream.server.unfinished import Unfinished
 from namesrv_stream.settings import RemotingSettings
@@ -34,9 +35,10 @@ class Connections:
         unfinished: What they hold of frames that are not complete.
     """
 
-    def __init__(self, limits: RemotingSettings, peer_log: PeerLog) -> None:
+    def __init__(self, limits: RemotingSettings, peer_log: PeerLog, express: ExpressLane | None = None) -> None:
         self._limits = limits
         self._peer_log = peer_log
+        self._express = express
         self._open: dict[int, RemotingConnection] = {}
         self._ids = count(1)
         self._addresses = AddressCounts()
@@ -107,6 +109,9 @@ class Connections:
 
     def beat(self, observed_ms: int) -> None:
         """Close what does not move, by observed time: a server that stood still closes nobody for it."""
+        if self._express is not None:
+            for lent in self._express.active():
+                lent.active_ms = observed_ms
         self.close_idle(observed_ms)
         for connection in list(self.unfinished.older_than(observed_ms - self._limits.frame_timeout_ms)):
             if not connection.is_waiting:

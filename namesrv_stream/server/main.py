@@ -23,6 +23,7 @@ from namesrv_stream.route.view import RouteView
 from namesrv_stream.run_files import write_run_file
 from namesrv_stream.server.connection import RemotingConnection
 from namesrv_stream.server.connections import Connections
+from namesrv_stream.server.express.lane import express_lane
 from namesrv_stream.server.failures import exit_code_of
 from namesrv_stream.server.first_snapshot import first_snapshot
 from namesrv_stream.server.following import Following
@@ -76,11 +77,12 @@ class _Server:
         self._clock = SystemClock()
         self._identity = identity_file.begin_epoch(settings.server.server_id, self._clock.now_ms())
         self._peer_log = PeerLog()
-        self._connections = Connections(settings.remoting, self._peer_log)
+        self._express = express_lane(settings.remoting)
+        self._connections = Connections(settings.remoting, self._peer_log, self._express)
         self._tls = ServerTls(settings.tls, self._clock)
         if settings.tls.is_for_calls:
             calls_context(settings.tls)  # tells of files that cannot be used before anything else happens
-        self._requests = RequestFigures()
+        self._requests = RequestFigures(self._express.answered if self._express else None)
         self._access = _access(settings)
 
     async def run(self) -> int:
@@ -106,7 +108,7 @@ class _Server:
             own_port=listener.getsockname()[1],
             tls=partial(calls_context, settings.tls) if settings.tls.is_for_calls else None,
         )
-        prepared = PreparedAnswers(name_server)
+        prepared = PreparedAnswers(name_server, self._express)
         gateway = self._gateway(name_server, prepared, notifier)
         # What was loaded lives as long as the process: keep the collector from walking it again and again.
         gc.collect()
@@ -142,6 +144,8 @@ class _Server:
         )
         connect = self._connect(name_server, prepared, gateway)
         remoting = await loop.create_server(connect, sock=listener, backlog=BACKLOG)
+        if self._express is not None:
+            self._express.start(loop)
         following.start(loop)
         parts = {
             "beat": self._beat(gateway, figures),
@@ -157,6 +161,8 @@ class _Server:
             gateway.begin_stop()
             remoting.close()
             following.stop()
+            if self._express is not None:
+                self._express.stop(loop)
         return 0
 
     async def _run_parts(
@@ -219,6 +225,7 @@ class _Server:
                 self._requests,
                 turns,
                 pace,
+                self._express,
             )
 
         return connect

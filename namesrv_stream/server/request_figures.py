@@ -5,7 +5,7 @@ until the answers are handed over, with two looks at a clock.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import Final
 
@@ -42,12 +42,19 @@ _UNKNOWN: Final = -1  # whatever a peer sends, a bounded number of series
 
 
 class RequestFigures:
-    """Counts and latencies by request and response code."""
+    """Counts and latencies by request and response code.
 
-    __slots__ = ("_by_code", "_route")
+    Args:
+        elsewhere: Tells of route queries that are not told here: how many by ``BOUNDS_NS``, those above them behind,
+            and nanoseconds of all.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_by_code", "_elsewhere", "_route", "_told")
+
+    def __init__(self, elsewhere: Callable[[], tuple[Sequence[int], int]] | None = None) -> None:
         self._route = Histogram(BOUNDS_NS)
+        self._elsewhere = elsewhere
+        self._told = Histogram(BOUNDS_NS)  # by it, so far
         self._by_code = {ROUTE: self._route}
 
     def routes_answered(self, count: int, took_ns: int) -> None:
@@ -66,10 +73,12 @@ class RequestFigures:
 
     def count(self, response_code: ResponseCode) -> int:
         """How many requests were answered so."""
+        self._ask_elsewhere()
         return sum(sum(found.counts) for (_, response), found in self._by_code.items() if response == response_code)
 
     def sample(self, samples: Samples) -> None:
         """Add all figures to a scrape."""
+        self._ask_elsewhere()
         route = Histogram(BOUNDS_NS)
         for request_code, response_code, histogram in self._sorted():
             request, response = _name(RequestCode, request_code), _name(ResponseCode, response_code)
@@ -80,6 +89,15 @@ class RequestFigures:
                 route.counts = [a + b for a, b in zip(route.counts, histogram.counts, strict=True)]
                 route.total += histogram.total
         samples.add_histogram("rocketmq_namesrv_route_end_to_end_latency", route, 1e-3)
+
+    def _ask_elsewhere(self) -> None:
+        if self._elsewhere is None:
+            return
+        counts, total = self._elsewhere()
+        for at, (told, before) in enumerate(zip(counts, self._told.counts, strict=True)):
+            self._route.counts[at] += told - before
+        self._route.total += total - self._told.total
+        self._told = Histogram(BOUNDS_NS, counts, total)
 
     def _new(self, request_code: int, response_code: int) -> Histogram:
         request_code = request_code if request_code in _REQUEST_CODES else _UNKNOWN

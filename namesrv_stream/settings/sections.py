@@ -46,6 +46,8 @@ class RemotingSettings(Section):
     unread_answers_bytes: PositiveInt = 256 * MIB
     slow_reader_ms: PositiveInt = 30_000
     max_requests_in_flight: PositiveInt = 256
+    express_lane: Annotated[Literal["auto", "on", "off"], LowerCase] = "auto"
+    express_answers_bytes: PositiveInt = 512 * MIB
 
 
 class TlsSettings(Section):

@@ -16,6 +16,7 @@ from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.view import RouteView
 from namesrv_stream.server.connection import RemotingConnection
 from namesrv_stream.server.connections import Connections
+from namesrv_stream.server.express.lane import ExpressLane
 from namesrv_stream.server.gateway import Gateway
 from namesrv_stream.server.identity import Identity
 from namesrv_stream.server.outbox import GatewayLimits
@@ -222,17 +223,19 @@ class Rig:
         options: Options | None = None,
         access: Access | None = None,
         on_group_changed: Callable[[BrokerGroup, BrokerGroup], None] | None = None,
+        express: ExpressLane | None = None,
     ) -> None:
+        self.express = express
         self.clock = LeapingClock()
         self.view = RouteView(partitions=partitions)
         options = options or Options()
         answers = RouteAnswers(self.view, support_acting_master=options.support_acting_master)
         self.server = NameServer(self.view, answers, options, access=access or Access())
-        self.prepared = PreparedAnswers(self.server)
+        self.prepared = PreparedAnswers(self.server, express)
         self.identity = Identity("s1", 7)
         self.limits = limits or RemotingSettings(max_connections=max_connections, write_buffer_bytes=write_buffer_bytes)
         self.peer_log = PeerLog()
-        self.connections = Connections(self.limits, self.peer_log)
+        self.connections = Connections(self.limits, self.peer_log, express)
         self.tls = ServerTls(tls or TlsSettings(), self.clock)
         self.served = ServedView(
             self.server,
@@ -245,7 +248,7 @@ class Rig:
         self.gateway = gateway_type(self.served, self.identity, partitions, queue, self.clock, self.peer_log)
         self.publisher = MemoryPublisher()
         self.publisher.gateway = self.gateway
-        self.request_figures = RequestFigures()
+        self.request_figures = RequestFigures(express.answered if express else None)
         self.turns = Turns()
         self.pace = ReadingPace()
 
@@ -276,6 +279,7 @@ class Rig:
             self.request_figures,
             self.turns,
             self.pace,
+            self.express,
         )
 
     def ask(self, transport: MemoryTransport, request: RemotingCommand) -> RemotingCommand:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from namesrv_stream.errors import HeaderDecodeError
 from namesrv_stream.processor import prepared as prepared_module
+from namesrv_stream.processor.known_answers import AnswersInMemory
 from namesrv_stream.processor.name_server import Options
 from namesrv_stream.processor.prepared import PreparedAnswers
 from namesrv_stream.remoting.codes import ONEWAY_FLAG, LanguageCode, RequestCode, SerializeType
@@ -178,16 +179,17 @@ def test_an_order_of_queues_that_changes_is_told_though_the_question_is_known() 
     assert prepared.answer(frame) not in before
 
 
-def test_known_answers_are_bounded_whatever_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prepared_module, "_MAX_KNOWN_BYTES", 3_000)
-    server, prepared = prepared_server()
+def test_known_answers_are_bounded_whatever_is_asked() -> None:
+    server, _ = prepared_server()
+    known = AnswersInMemory(3_000)
+    prepared = PreparedAnswers(server.server, known)
     keep(prepared, server, frame_of(PLAIN))
     most = 0
     for digits in range(1, 10):
         for topic in ("TopicTest", "Other", "baseTopic"):
             asked = other_opaque(frame_of(a_route_request(topic)), 10**digits - 1)
             assert prepared.answer(asked) == prepared.answer(asked) == general(server, asked)
-            most = max(most, prepared.known_bytes)
+            most = max(most, known.known_bytes)
     assert 2_000 < most < 4_000, "one more than fits"
 
 

@@ -1,4 +1,4 @@
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from hypothesis import given, settings
@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from namesrv_stream.route.group import BrokerGroup, is_nothing
 from namesrv_stream.route.table import RouteTable
-from tests.support.builders import RW, a_mapping
+from tests.support.builders import READ_ONLY, RW, a_mapping
 from tests.support.examples import examples
 from tests.support.strategies_route import groups
 
@@ -67,6 +67,34 @@ def test_each_change_of_a_route_is_another_version(history: list[BrokerGroup]) -
 
         if any(naive_route(before, t) != naive_route(newest, t) for t in all_topics(history)):
             assert table.version is not version
+
+
+@settings(max_examples=examples(100))
+@given(_HISTORIES)
+def test_each_route_that_changes_is_told(history: list[BrokerGroup]) -> None:
+    told: list[Collection[str] | None] = []
+    table = RouteTable()
+    table.on_routes_changed = told.append
+    newest: dict[str, BrokerGroup] = {}
+    for group in history:
+        before = {topic: naive_route(newest, topic) for topic in all_topics(history)}
+        table.replace_group(group)
+        newest[group.broker_name] = group
+        changed = {topic for topic, route in before.items() if route != naive_route(newest, topic)}
+        assert None in told or changed <= {topic for topics in told if topics is not None for topic in topics}
+        assert not told or len(told) == 1
+        told.clear()
+
+
+def test_a_topic_whose_queues_change_is_told_alone() -> None:
+    told: list[Collection[str] | None] = []
+    table = RouteTable()
+    group = BrokerGroup("a", broker_addrs={0: "10.0.0.1:1"}, topics={"changed": RW, "gone": RW, "same": RW})
+    table.replace_group(group)
+    table.on_routes_changed = told.append
+    table.replace_group(replace(group, topics={"changed": READ_ONLY, "new": RW, "same": RW}))
+    table.replace_group(replace(group, topics=table.group("a").topics))
+    assert told == [{"changed", "gone", "new"}]
 
 
 @settings(max_examples=examples(50))

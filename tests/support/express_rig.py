@@ -1,0 +1,92 @@
+"""A whole server behind real sockets, with an express lane; its log is in memory."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from namesrv_stream.remoting.command import RemotingCommand
+from namesrv_stream.remoting.frame import decode_frame, encode_frame
+from namesrv_stream.server.express.lane import ExpressLane
+from namesrv_stream.server.request_figures import BOUNDS_NS
+from tests.support.server_rig import Rig
+
+#: In which all that must happen does, on a machine however busy.
+PATIENCE_S = 30.0
+
+
+class SocketPeer:
+    """Who speaks to the server over a socket."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self.writer = writer
+
+    async def ask(self, *requests: RemotingCommand) -> list[RemotingCommand]:
+        """Send requests at once; their answers, in the order in which they came."""
+        self.send(b"".join(map(encode_frame, requests)))
+        return [decode_frame(await self.frame()) for _ in requests]
+
+    def send(self, data: bytes) -> None:
+        self.writer.write(data)
+
+    async def frame(self) -> bytes:
+        """The next answer, without length prefix."""
+        length = int.from_bytes(await self.read(4), "big")
+        return await self.read(length)
+
+    async def read(self, size: int) -> bytes:
+        return await asyncio.wait_for(self._reader.readexactly(size), PATIENCE_S)
+
+    async def end(self) -> bytes:
+        """All that comes until the server closes."""
+        return await asyncio.wait_for(self._reader.read(), PATIENCE_S)
+
+    async def close(self) -> None:
+        self.writer.close()
+        with suppress(ConnectionError):
+            await self.writer.wait_closed()
+
+
+class ExpressRig:
+    """One server; its lane knows as much as ``max_answers_bytes``."""
+
+    def __init__(self, max_answers_bytes: int = 1 << 20, **rig: Any) -> None:
+        self.lane = ExpressLane(max_answers_bytes, BOUNDS_NS)
+        self.rig = Rig(express=self.lane, **rig)
+        self.rig.talk()
+        self._port = 0
+        self._peers: list[SocketPeer] = []
+
+    @asynccontextmanager
+    async def served(self) -> AsyncIterator["ExpressRig"]:
+        loop = asyncio.get_running_loop()
+        self.lane.start(loop)
+        server = await loop.create_server(self.rig.new_connection, "127.0.0.1", 0)
+        self._port = server.sockets[0].getsockname()[1]
+        try:
+            yield self
+        finally:
+            server.close()
+            for peer in self._peers:
+                await peer.close()
+            await self.rig.connections.close_all(0)
+            await wait_until(lambda: not any(c.peer.startswith("127.") for c in self.rig.connections))
+            self.lane.stop(loop)
+
+    async def connect(self, **options: Any) -> SocketPeer:
+        peer = SocketPeer(*await asyncio.open_connection("127.0.0.1", self._port, **options))
+        self._peers.append(peer)
+        return peer
+
+    @property
+    def by_lane(self) -> int:
+        """How many queries the lane has answered."""
+        return sum(self.lane.answered()[0])
+
+
+async def wait_until(is_so: Callable[[], bool]) -> None:
+    """Give the event loop to others until something is so."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not is_so():  # noqa: ASYNC110 - what is waited for happens in another thread, or at the other end
+            await asyncio.sleep(0.001)

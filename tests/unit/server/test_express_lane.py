@@ -1,0 +1,300 @@
+"""Connections lent to the express lane: all that a server does holds for them, too."""
+
+import asyncio
+import socket
+import struct
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import uvloop
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from namesrv_stream.errors import ConfigError
+from namesrv_stream.remoting.codes import RequestCode, ResponseCode
+from namesrv_stream.remoting.command import RemotingCommand
+from namesrv_stream.remoting.frame import encode_frame
+from namesrv_stream.server.express import lane as lane_module
+from namesrv_stream.server.express.lane import express_lane
+from namesrv_stream.settings import RemotingSettings
+from tests.support.examples import examples
+from tests.support.express_rig import ExpressRig, SocketPeer, wait_until
+from tests.support.name_server import a_body, a_registration_request, a_route_request, a_topic
+from tests.support.server_rig import TICK_MS, Rig, turn
+
+TOPICS = [f"topic-{number}" for number in range(50)]
+BODY = a_body({topic: a_topic() for topic in TOPICS})
+REGISTRATION = a_registration_request(body=BODY)
+
+
+def a_query(topic: str = "topic-0", opaque: int = 1) -> RemotingCommand:
+    return replace(a_route_request(topic), opaque=opaque)
+
+
+def run(test: Callable[[ExpressRig], Awaitable[None]], **rig: Any) -> None:
+    """On the event loop that the product has, with a broker."""
+
+    async def main() -> None:
+        express = ExpressRig(**rig)
+        express.rig.ask(express.rig.connect(), REGISTRATION)
+        async with express.served():
+            await test(express)
+
+    uvloop.run(main())
+
+
+async def lent(express: ExpressRig, *topics: str) -> SocketPeer:
+    """A peer that has asked for the topics, and whose connection the lane has."""
+    peer = await express.connect()
+    before = express.lane.lent
+    for topic in topics or ("topic-0",):
+        for _ in range(3):  # the form of the question becomes known, then the answer, which is then given
+            await peer.ask(a_query(topic))
+    assert express.lane.lent == before + 1
+    return peer
+
+
+def pass_time(rig: Rig, duration_ms: int) -> None:
+    for _ in range(duration_ms // TICK_MS):
+        rig.beat()
+        rig.connections.beat(rig.gateway.observed_ms)
+
+
+def test_what_was_answered_before_is_answered_by_the_lane_in_the_same_bytes() -> None:
+    async def test(express: ExpressRig) -> None:
+        plain = Rig()
+        plain.talk()
+        plain.ask(plain.connect(), REGISTRATION)
+        peer, other = await lent(express, *TOPICS), plain.connect()
+        before = express.by_lane
+        asked = [a_query(topic, opaque) for opaque in (0, 7, 10, 999, 1_000, 2**31 - 1) for topic in TOPICS]
+        for one in asked:
+            assert await peer.ask(one) == [plain.ask(other, one)]
+        assert express.by_lane == before + len(asked)
+        assert express.rig.request_figures.count(ResponseCode.SUCCESS) >= express.by_lane
+
+    run(test)
+
+
+QUERY = encode_frame(a_query())
+#: What the lane answers, and what it leaves to Python.
+ASKED = (
+    QUERY,
+    encode_frame(a_query("topic-1", 1_000_000)),
+    encode_frame(a_query("NoSuchTopic")),
+    encode_frame(RemotingCommand(RequestCode.GET_BROKER_CLUSTER_INFO, opaque=3)),
+    encode_frame(a_query("topic-0" + "x" * 20_000)),
+)
+#: What closes a connection.
+BROKEN = (
+    QUERY.replace(b"topic-0", b'topic"0'),
+    QUERY.replace(b'"opaque":1,', b'"opaque":-1,').replace(
+        QUERY[:8], struct.pack(">II", len(QUERY) - 3, len(QUERY) - 7)
+    ),
+    QUERY.replace(b'"opaque":1,', b'"opaque":x,'),
+    b"\x00\x00\x00\x02ab",
+    b"\xff\xff\xff\xff",
+)
+
+
+@settings(max_examples=examples(60))
+@given(
+    st.lists(st.sampled_from(ASKED), max_size=8),
+    st.sampled_from((b"", *BROKEN)),
+    st.lists(st.integers(1, 400), max_size=12),
+)
+def test_however_a_stream_is_cut_the_answers_are_those_of_a_server_without_a_lane(
+    asked: list[bytes], last: bytes, sizes: list[int]
+) -> None:
+    parts, stream = [], b"".join(asked) + last
+    for size in sizes:
+        parts.append(stream[:size])
+        stream = stream[size:]
+
+    async def test(express: ExpressRig) -> None:
+        plain = Rig()
+        plain.talk()
+        plain.ask(plain.connect(), REGISTRATION)
+        other, peer = plain.connect(), await lent(express, "topic-0", "topic-1")
+        for part in (*parts, stream):
+            if part:
+                peer.send(part)
+                await turn()
+            if part and other.protocol is not None:
+                other.protocol.data_received(part)
+            for _ in asked:
+                await turn()
+        assert await peer.read(len(other.received)) == other.received
+        if other.is_closing():
+            assert await peer.end() == b""
+        else:
+            (answer,) = await peer.ask(a_query("topic-1", 77))
+            assert answer.opaque == 77
+            await peer.close()
+
+    run(test)
+
+
+def test_a_route_that_changed_is_told_as_soon_as_the_change_is_answered() -> None:
+    async def test(express: ExpressRig) -> None:
+        broker = await express.connect()
+        peers = [await lent(express, "topic-0", "topic-1") for _ in range(4)]
+        for counter in range(2, 60):
+            topics = {topic: a_topic(queues=counter if topic == "topic-0" else 8) for topic in TOPICS}
+            body = a_body(topics, counter=counter)
+            await broker.ask(a_registration_request("10.0.0.2:1", brokerName="b2", body=body))
+            for peer in peers:
+                changed, same = await peer.ask(a_query("topic-0"), a_query("topic-1"))
+                assert b'"writeQueueNums":%d' % counter in (changed.body or b"")
+                assert b'"writeQueueNums":%d' % counter not in (same.body or b"") or counter == 8
+        assert express.by_lane > 0
+
+    run(test)
+
+
+def test_a_change_of_one_topic_leaves_the_others_known() -> None:
+    async def test(express: ExpressRig) -> None:
+        peer = await lent(express, *TOPICS)
+        topics = {topic: a_topic(queues=9 if topic == "topic-0" else 8) for topic in TOPICS}
+        express.rig.ask(express.rig.connect(), a_registration_request(body=a_body(topics, counter=2)))
+        before = express.by_lane
+        for topic in TOPICS[1:]:
+            await peer.ask(a_query(topic))
+        assert express.by_lane == before + len(TOPICS) - 1
+        await peer.ask(a_query("topic-0"))
+        assert express.by_lane == before + len(TOPICS) - 1
+
+    run(test)
+
+
+def test_what_is_known_is_bounded_and_the_oldest_make_room() -> None:
+    async def test(express: ExpressRig) -> None:
+        peer = await lent(express, *TOPICS)
+        assert 5_000 < express.lane.known_bytes <= 6_000
+        before = express.by_lane
+        await peer.ask(a_query(TOPICS[-1]))
+        assert express.by_lane == before + 1
+        for topic in TOPICS:
+            assert (await peer.ask(a_query(topic)))[0].code == ResponseCode.SUCCESS
+        assert express.by_lane == before + 1, "each was forgotten when its turn came"
+        express.lane.forget(None)
+        await peer.ask(a_query(TOPICS[-1]))
+        assert express.by_lane == before + 1
+        assert express.lane.known_bytes < 1_000
+
+    run(test, max_answers_bytes=6_000)
+
+
+def test_a_peer_that_does_not_read_gets_all_in_the_end() -> None:
+    async def test(express: ExpressRig) -> None:
+        peer = await lent(express)
+        peer.writer.transport.pause_reading()  # type: ignore[attr-defined]  # typeshed knows a WriteTransport only
+        count = 20_000
+        for _ in range(count):
+            peer.send(QUERY)
+        await wait_until(lambda: express.rig.connections.unread_bytes() > 0)
+        assert express.lane.lent == 0
+        peer.writer.transport.resume_reading()  # type: ignore[attr-defined]
+        answers = [await peer.frame() for _ in range(count)]
+        assert len(set(answers)) == 1
+        await wait_until(lambda: express.rig.connections.unread_bytes() == 0)
+        await peer.ask(a_query())
+        assert express.lane.lent == 1
+
+    run(test)
+
+
+@pytest.mark.parametrize("is_reset", [False, True], ids=["end", "reset"])
+def test_a_peer_that_goes_is_gone(is_reset: bool) -> None:
+    async def test(express: ExpressRig) -> None:
+        before = len(express.rig.connections)
+        peer = await lent(express)
+        sock = peer.writer.get_extra_info("socket")
+        if is_reset:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        await peer.close()
+        await wait_until(lambda: len(express.rig.connections) == before)
+        assert express.lane.lent == 0
+
+    run(test)
+
+
+def test_behind_a_part_of_a_frame_comes_the_rest_of_it() -> None:
+    async def test(express: ExpressRig) -> None:
+        peer = await lent(express)
+        for byte in QUERY:
+            peer.send(bytes([byte]))
+            await turn()
+        assert (await peer.frame())[4:].startswith(b"{")
+        (answer,) = await peer.ask(REGISTRATION)
+        assert answer.code == ResponseCode.SUCCESS
+        await peer.ask(a_query())
+        assert express.lane.lent == 1
+
+    run(test)
+
+
+def test_traffic_keeps_a_connection_and_silence_ends_it() -> None:
+    async def test(express: ExpressRig) -> None:
+        peer = await lent(express)
+        for _ in range(3):
+            pass_time(express.rig, 100_000)
+            await peer.ask(a_query())
+        assert express.lane.lent == 1
+        pass_time(express.rig, 121_000)
+        assert await peer.end() == b""
+        assert express.lane.lent == 0
+
+    run(test)
+
+
+def test_a_server_that_stops_answers_the_last_question_of_each() -> None:
+    async def test(express: ExpressRig) -> None:
+        asking, silent = await lent(express), await lent(express)
+        closing = asyncio.ensure_future(express.rig.connections.close_all(0.2))
+        await turn()
+        assert express.lane.lent == 0
+        assert (await asking.ask(a_query()))[0].code == ResponseCode.SUCCESS
+        assert await asking.end() == b""
+        assert await silent.end() == b""
+        await closing
+
+    run(test)
+
+
+def test_a_connection_that_is_closed_while_it_comes_back_sends_what_was_answered() -> None:
+    async def test(express: ExpressRig) -> None:
+        peer = await lent(express)
+        (connection,) = [c for c in express.rig.connections if c.peer.startswith("127.")]
+        before = express.by_lane
+        peer.send(QUERY + encode_frame(a_query("NoSuchTopic")))
+        while express.by_lane == before:  # it comes back behind our back: the event loop does not turn here
+            if peer.writer.transport.get_write_buffer_size():
+                await turn()
+        connection.close("a test")
+        assert (await peer.frame())[4:].startswith(b"{")
+        assert await peer.end() == b""
+
+    run(test)
+
+
+def test_many_peers_ask_at_once() -> None:
+    async def test(express: ExpressRig) -> None:
+        peers = [await lent(express, *TOPICS[:3]) for _ in range(50)]
+        for opaque in range(20):
+            asked = [a_query(topic, opaque) for topic in TOPICS[:3]]
+            for answers in await asyncio.gather(*(peer.ask(*asked) for peer in peers)):
+                assert [a.opaque for a in answers] == [opaque] * 3
+        assert express.lane.lent == 50
+
+    run(test)
+
+
+def test_without_the_compiled_code_there_is_no_lane_unless_it_must_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lane_module, "load_library", lambda: None)
+    assert express_lane(RemotingSettings(express_lane="auto")) is None
+    assert express_lane(RemotingSettings(express_lane="off")) is None
+    with pytest.raises(ConfigError, match=r"remoting\.express_lane"):
+        express_lane(RemotingSettings(express_lane="on"))
