@@ -3,8 +3,9 @@
 Source: rocketmq 5.3.3, DefaultRequestProcessor; nameserver.md §5.
 """
 
-import zlib
 from collections.abc import Generator
+
+from zlib_ng import zlib_ng
 
 from namesrv_stream.errors import RequestRefused
 from namesrv_stream.processor.name_server import Accepted, Answer, Call, NameServer, Settled
@@ -47,7 +48,7 @@ def register_in_steps(server: NameServer, call: Call) -> Generator[None, None, A
     """
     header = RegisterBrokerRequestHeader.from_ext_fields(call.request.ext_fields)
     body = call.request.body or b""
-    if header.body_crc32 and zlib.crc32(body) & 0x7FFFFFFF != header.body_crc32:
+    if header.body_crc32 and zlib_ng.crc32(body) & 0x7FFFFFFF != header.body_crc32:
         raise RequestRefused("crc32 not match")
     key = _lease_key(header.broker_name, header.cluster_name, header.broker_addr)
     if header.broker_id is None:
