@@ -49,6 +49,10 @@ METRICS: Final[Mapping[str, Metric]] = {
     ),
     "rocketmq_namesrv_partial_frames_bytes": Metric("gauge", "Held of frames and handshakes that are not complete."),
     "rocketmq_namesrv_unread_answers_bytes": Metric("gauge", "Answers that wait for peers to read them."),
+    "rocketmq_namesrv_express_connections": Metric(
+        "gauge", "Connections on which the express lane answers; absent without one."
+    ),
+    "rocketmq_namesrv_express_answers_bytes": Metric("gauge", "Answers that the express lane knows; likewise."),
     "rocketmq_namesrv_security_events_total": Metric(
         "counter",
         "Requests refused for who asked (auth, denied); TLS handshakes (tls_handshake) and reloads of the certificate "

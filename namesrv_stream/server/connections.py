@@ -33,12 +33,13 @@ class Connections:
         broken_count: How many broke the protocol.
         refused: How many were turned away, or closed by us, by the reason's short name.
         unfinished: What they hold of frames that are not complete.
+        express: To which they are lent; None where there is none.
     """
 
     def __init__(self, limits: RemotingSettings, peer_log: PeerLog, express: ExpressLane | None = None) -> None:
         self._limits = limits
         self._peer_log = peer_log
-        self._express = express
+        self.express = express
         self._open: dict[int, RemotingConnection] = {}
         self._ids = count(1)
         self._addresses = AddressCounts()
@@ -109,8 +110,8 @@ class Connections:
 
     def beat(self, observed_ms: int) -> None:
         """Close what does not move, by observed time: a server that stood still closes nobody for it."""
-        if self._express is not None:
-            for lent in self._express.active():
+        if self.express is not None:
+            for lent in self.express.active():
                 lent.active_ms = observed_ms
         self.close_idle(observed_ms)
         for connection in list(self.unfinished.older_than(observed_ms - self._limits.frame_timeout_ms)):
