@@ -30,7 +30,7 @@ from namesrv_stream.streaming.delta_tables import ensure_tables
 from namesrv_stream.streaming.job_lock import job_lock
 from namesrv_stream.streaming.table_swap import new_tables_dir, settle_swap, swap_tables
 from namesrv_stream.tables import ROUTE_STATE, encode_changes, iter_changes, table_path
-from namesrv_stream.tables.columns import ROW_SCHEMA
+from namesrv_stream.tables.columns import ROW_SCHEMA, STATE_SCHEMA
 
 _REMEDY: Final = "stop it; Kafka must run meanwhile (`namesrv-stream kafka`), name servers may"
 _BATCH_ID: Final = 0  # no micro-batch wrote the rows
@@ -131,7 +131,7 @@ def _write(
     ensure_tables(new, log.topic_id)
     seeds = {s.partition: s.seed for s in starts if s.seed is not None}
     if seeds:
-        live = pa.concat_tables([s.live for s in starts])
+        live = pa.concat_tables([s.live.cast(STATE_SCHEMA) for s in starts])
         overwrite_route_state(open_delta(table_path(new.data.tables_dir, ROUTE_STATE)), live, seeds)
     writer = ChangesWriter(new.data.tables_dir, log.topic_id, new.kafka.partitions, 0)
     states: dict[int, FoldStateRow] = {}

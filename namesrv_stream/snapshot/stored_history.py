@@ -20,6 +20,7 @@ from namesrv_stream.tables import (
     STATE_SCHEMA,
     TOPIC_ID_PROPERTY,
     app_id,
+    as_read,
     in_log_order,
     removed_app_id,
     table_path,
@@ -88,13 +89,15 @@ class StoredChanges:
         )
 
     def rows(self, partition: int, begin: int, end: int) -> pa.Table:
-        """Rows of one partition with ``begin <= offset < end``, columns of ``CHANGES_SCHEMA``, in log order; blocks.
+        """Rows of one partition with ``begin <= offset < end``, in log order; blocks.
+
+        Their columns are those of ``CHANGES_SCHEMA`` as read.
 
         Raises:
             TableSchemaMismatch: A file is gone or damaged.
         """
         wanted = (pc.field("partition") == partition) & (pc.field("offset") >= begin) & (pc.field("offset") < end)
-        parts = [CHANGES_SCHEMA.empty_table()]
+        parts = [as_read(CHANGES_SCHEMA).empty_table()]
         with _reading(self._folder):
             for file in self._files:
                 if _overlaps(file, "partition", partition, partition) and _overlaps(file, "offset", begin, end - 1):
@@ -108,7 +111,7 @@ class KeptState:
 
     Attributes:
         version: Of the table.
-        live: Its live rows, columns of ``STATE_SCHEMA``.
+        live: Its live rows, columns of ``STATE_SCHEMA`` as read.
         fold_state: The fold's state, and the offset below which ``live`` has everything.
     """
 

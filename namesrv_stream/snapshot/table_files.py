@@ -7,7 +7,7 @@ silent.
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import lru_cache
@@ -113,11 +113,15 @@ def exists(path: Location) -> bool:
     return True
 
 
-def read_parquet(path: Location) -> pa.Table:
-    """All rows of a file."""
-    if isinstance(path, Path):
-        return pq.read_table(path, partitioning=None)
-    return pq.read_table(pa.BufferReader(read_bytes(path)))
+def read_parquet(path: Location, dictionaries: Sequence[str] = ()) -> pa.Table:
+    """All rows of a file.
+
+    Args:
+        path: Of the file.
+        dictionaries: Columns to be read as dictionaries.
+    """
+    source = path if isinstance(path, Path) else pa.BufferReader(read_bytes(path))
+    return pq.read_table(source, partitioning=None, read_dictionary=list(dictionaries))
 
 
 def write_parquet(path: Location, rows: pa.Table) -> int:

@@ -22,6 +22,7 @@ from namesrv_stream.tables import (
     STATE_SCHEMA,
     TOPIC_ID_PROPERTY,
     app_id,
+    as_read,
     check_table,
     from_offsets,
     in_log_order,
@@ -55,9 +56,10 @@ class TableRows:
     """What the tables hold.
 
     Attributes:
-        live: Rows of ``route_state`` but for the fold states, columns of ``STATE_SCHEMA``, in log order.
+        live: Rows of ``route_state`` but for the fold states, columns of ``STATE_SCHEMA`` as read, in log order.
         fold_states: partition → its fold state.
-        changes: Rows of ``route_changes`` that ``live`` does not cover, columns of ``CHANGES_SCHEMA``, in log order.
+        changes: Rows of ``route_changes`` that ``live`` does not cover, columns of ``CHANGES_SCHEMA`` as read, in log
+            order.
         next_offsets: partition → first offset that the rows do not cover.
         version: Of ``route_changes``; -1 where there is no table.
         topic_id: Of the topic the tables were made from; "" where there is no table.
@@ -65,9 +67,9 @@ class TableRows:
         at_ms: partition → highest LogAppendTime that the rows tell of, epoch milliseconds.
     """
 
-    live: pa.Table = field(default_factory=STATE_SCHEMA.empty_table)
+    live: pa.Table = field(default_factory=as_read(STATE_SCHEMA).empty_table)
     fold_states: Mapping[int, FoldStateRow] = field(default_factory=dict)
-    changes: pa.Table = field(default_factory=CHANGES_SCHEMA.empty_table)
+    changes: pa.Table = field(default_factory=as_read(CHANGES_SCHEMA).empty_table)
     next_offsets: Mapping[int, int] = field(default_factory=dict)
     version: int = -1
     topic_id: str = ""
@@ -104,7 +106,7 @@ def read_tables(tables_dir: Location, kind: str | None = None) -> TableRows:
     """
     # In this order: route_changes, opened later, has at least what route_state covers.
     state = open_table(table_path(tables_dir, ROUTE_STATE), STATE_SCHEMA)
-    live, fold_states = read_state(state, tables_dir) if state else (STATE_SCHEMA.empty_table(), {})
+    live, fold_states = read_state(state, tables_dir) if state else (as_read(STATE_SCHEMA).empty_table(), {})
     changes = open_table(table_path(tables_dir, ROUTE_CHANGES), CHANGES_SCHEMA)
     if changes is None:
         return TableRows()
@@ -140,7 +142,7 @@ def read_fold_states(tables_dir: Location) -> dict[int, FoldStateRow]:
 
 
 def read_state(table: DeltaTable, tables_dir: Location) -> tuple[pa.Table, dict[int, FoldStateRow]]:
-    """Live rows and fold states of ``route_state`` at the version that is open."""
+    """Live rows and fold states of ``route_state`` at the version that is open; columns of ``STATE_SCHEMA`` as read."""
     actions = pa.table(table.get_add_actions(flatten=True))
     rows = read_files(table_path(tables_dir, ROUTE_STATE), actions.column("path").to_pylist(), STATE_SCHEMA)
     is_state = pc.equal(rows["kind"], FOLD_STATE_KIND)
@@ -148,12 +150,21 @@ def read_state(table: DeltaTable, tables_dir: Location) -> tuple[pa.Table, dict[
         row["partition"]: FoldStateRow(row["offset"], row["at_ms"], row["state"])
         for row in rows.filter(is_state).to_pylist()
     }
-    return rows.filter(pc.invert(is_state)), states
+    return _without(rows, is_state), states
+
+
+def _without(rows: pa.Table, unwanted: Any) -> pa.Table:
+    """The rows but for a few; none is copied."""
+    begins = [0, *(position + 1 for position in pc.indices_nonzero(unwanted).to_pylist())]
+    ends = [*(begin - 1 for begin in begins[1:]), rows.num_rows]
+    return pa.concat_tables(rows[begin:end] for begin, end in zip(begins, ends, strict=True))
 
 
 def _read_changes(table: DeltaTable, tables_dir: Location, covered: Mapping[int, FoldStateRow]) -> pa.Table:
     """Rows at or above the covered offset of their partition; files that can have none are not read."""
     actions = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+    # The oldest first: then the rows of most tables are in order already.
+    actions.sort(key=lambda action: (action.get("min.partition") or 0, action.get("min.offset") or 0))
     paths = [a["path"] for a in actions if _may_have(a, covered)]
     rows = read_files(table_path(tables_dir, ROUTE_CHANGES), paths, CHANGES_SCHEMA)
     return from_offsets(rows, {partition: state.next_offset for partition, state in covered.items()})
@@ -177,6 +188,17 @@ def _may_have(action: Mapping[str, Any], covered: Mapping[int, FoldStateRow]) ->
 
 
 def read_files(folder: Location, paths: list[str], schema: pa.Schema) -> pa.Table:
-    """Rows of some of a table's files, whose paths are as Delta writes them: URL-encoded, relative to ``folder``."""
-    tables = [read_parquet(folder / unquote(path)).cast(schema) for path in paths]
-    return pa.concat_tables(tables) if tables else schema.empty_table()
+    """Rows of some of a table's files.
+
+    Args:
+        folder: Of the table.
+        paths: As Delta writes them: URL-encoded, relative to ``folder``.
+        schema: Of the table.
+
+    Returns:
+        Its columns, as ``as_read`` has them.
+    """
+    wanted = as_read(schema)
+    dictionaries = [field.name for field in wanted if pa.types.is_dictionary(field.type)]
+    tables = [read_parquet(folder / unquote(path), dictionaries).cast(wanted) for path in paths]
+    return pa.concat_tables(tables) if tables else wanted.empty_table()

@@ -17,9 +17,9 @@ def next_state(
     """Move ``route_state`` on to new fold states.
 
     Args:
-        live: Live rows of the previous one, columns of ``STATE_SCHEMA``.
+        live: Live rows of the previous one, columns of ``STATE_SCHEMA``, perhaps as read.
         fold_states: partition → its fold state then.
-        changes: All rows of ``route_changes`` at or above those, columns of ``CHANGES_SCHEMA``.
+        changes: All rows of ``route_changes`` at or above those, columns of ``CHANGES_SCHEMA``, perhaps as read.
         new_states: partition → fold state to cover; older ones than ``fold_states`` are ignored.
 
     Returns:
@@ -35,7 +35,7 @@ def next_state(
     since = in_log_order(changes.filter(covered))
     no_state = pa.nulls(since.num_rows, pa.binary())
     since = since.append_column(STATE_SCHEMA.field("state"), no_state).cast(STATE_SCHEMA)
-    return in_log_order(newest_live_rows(pa.concat_tables([live, since]))), states
+    return in_log_order(newest_live_rows(pa.concat_tables([live.cast(STATE_SCHEMA), since]))), states
 
 
 def newest_live_rows(rows: pa.Table) -> pa.Table:
@@ -70,4 +70,4 @@ def with_fold_states(live: pa.Table, states: dict[int, FoldStateRow]) -> pa.Tabl
         }
         for partition, state in sorted(states.items())
     ]
-    return pa.concat_tables([live, pa.Table.from_pylist(rows, schema=STATE_SCHEMA)])
+    return pa.concat_tables([live.cast(STATE_SCHEMA), pa.Table.from_pylist(rows, schema=STATE_SCHEMA)])

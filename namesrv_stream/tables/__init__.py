@@ -1,6 +1,6 @@
 """The Delta tables' names, columns and rows, without Delta: what writer and readers must agree on."""
 
-from namesrv_stream.tables.columns import CHANGES_SCHEMA, STATE_SCHEMA
+from namesrv_stream.tables.columns import CHANGES_SCHEMA, STATE_SCHEMA, as_read
 from namesrv_stream.tables.ddl import ddl
 from namesrv_stream.tables.history_columns import (
     BROKER_EVENTS,
@@ -63,6 +63,7 @@ __all__ = [
     "WRITER_KEY",
     "JobFigures",
     "app_id",
+    "as_read",
     "changes_from_ipc",
     "changes_to_ipc",
     "check_table",

@@ -67,3 +67,14 @@ CHANGES_SCHEMA: Final = _schema({"batch_id": _BATCH_ID})
 STATE_SCHEMA: Final = _schema({"batch_id": _BATCH_ID, "state": _STATE})
 #: What the rows of one batch have before they are written.
 ROW_SCHEMA: Final = _schema({})
+
+#: Columns of few values, which are read as dictionaries: in a fraction of the time and of the memory.
+_OF_FEW_VALUES: Final = ("kind", "cause", "cluster", "broker_name", "topic")
+
+
+def as_read(schema: pa.Schema) -> pa.Schema:
+    """The columns of a table as readers get them, who have millions of rows at once."""
+    for name in _OF_FEW_VALUES:
+        field = schema.field(name)
+        schema = schema.set(schema.names.index(name), field.with_type(pa.dictionary(pa.int32(), field.type)))
+    return schema

@@ -81,6 +81,8 @@ def _parts(rows: Any) -> Iterator[Any]:
 def _values(column: Any) -> Iterable[Any]:
     if column.null_count == len(column):
         return repeat(None)
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)  # without it each value becomes an object on its way
     values: list[Any] = column.to_pylist()
     if pa.types.is_nested(column.type):
         return [None if value is None else tuple(value) for value in values]
@@ -107,10 +109,16 @@ def changes_from_ipc(data: bytes) -> pa.Table:
 
 def in_log_order(rows: pa.Table) -> pa.Table:
     """The rows ordered by (partition, offset, seq)."""
-    order = pc.sort_indices(rows, sort_keys=_LOG_ORDER)
     # Mostly they are in it, and to copy all columns would cost more than all else here.
-    is_ordered = pc.all(pc.less(order[:-1], order[1:])).as_py()
-    return rows if is_ordered else rows.take(order)
+    return rows if _is_in_log_order(rows) else rows.take(pc.sort_indices(rows, sort_keys=_LOG_ORDER))
+
+
+def _is_in_log_order(rows: pa.Table) -> bool:
+    is_ordered: Any = pa.scalar(True)
+    for name, _ in reversed(_LOG_ORDER):
+        before, behind = rows[name][:-1], rows[name][1:]
+        is_ordered = pc.or_(pc.less(before, behind), pc.and_(pc.equal(before, behind), is_ordered))
+    return bool(pc.all(is_ordered).as_py())
 
 
 def from_offsets(rows: pa.Table, offsets: Mapping[int, int]) -> pa.Table:
