@@ -65,12 +65,19 @@ def apply(
             _put(table.held, held, None if change.gone else decode_hold(change.value or ""))
     for partition, rows in settings_of.items():
         table.replace_settings(partition, apply_to_settings(table.settings_of(partition), rows))
-    for name in dict.fromkeys([*rows_of_name, *queue_data]):
-        group = apply_to_group(table.group(name), rows_of_name.get(name, ()))
-        if name in queue_data:
-            topics = {**group.topics, **queue_data[name]}
-            group = replace(group, topics={topic: queues for topic, queues in topics.items() if queues is not None})
-        table.replace_group(group)
+    table.replace_groups(
+        _with_queue_data(apply_to_group(table.group(name), rows_of_name.get(name, ())), queue_data.get(name, {}))
+        for name in dict.fromkeys([*rows_of_name, *queue_data])
+    )
+
+
+def _with_queue_data(group: BrokerGroup, later: QueuesOfTopics) -> BrokerGroup:
+    if not later:
+        return group
+    topics: Mapping[str, Any] = {**group.topics, **later} if group.topics else later  # which many groups may share
+    if None in topics.values():
+        topics = {topic: queues for topic, queues in topics.items() if queues is not None}
+    return replace(group, topics=topics)
 
 
 def apply_to_group(group: BrokerGroup, rows: Iterable[RouteChange]) -> BrokerGroup:

@@ -3,16 +3,24 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from namesrv_stream.location import Location
 from namesrv_stream.route import reducer
-from namesrv_stream.route.changes import ChangeKind
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.snapshot.table_reader import TableRows, read_tables
-from namesrv_stream.tables import ROUTE_CHANGES, decode_changes, decode_queue_data, table_path
+from namesrv_stream.tables import (
+    QUEUE_DATA_SCHEMA,
+    ROUTE_CHANGES,
+    decode_queue_data,
+    is_queue_data,
+    iter_changes,
+    table_path,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +71,10 @@ def log_identity(table: Location) -> int | None:
 def route_table(rows: TableRows) -> RouteTable:
     """The table that the rows make up."""
     table = RouteTable()
+    queue_data, others = [], []
     for part in (rows.live, rows.changes):
-        is_queue = pc.equal(part["kind"], ChangeKind.QUEUE_DATA.value)
-        queue_data = decode_queue_data(part.filter(is_queue))
-        reducer.apply(table, decode_changes(part.filter(pc.invert(is_queue))), queue_data)
+        is_wanted = is_queue_data(part)
+        queue_data.append(part.select(QUEUE_DATA_SCHEMA.names).filter(is_wanted).cast(QUEUE_DATA_SCHEMA))
+        others.append(iter_changes(part.filter(pc.invert(is_wanted))))
+    reducer.apply(table, chain.from_iterable(others), decode_queue_data(pa.concat_tables(queue_data)))
     return table

@@ -31,6 +31,7 @@ from namesrv_stream.tables.layout import (
 )
 from namesrv_stream.tables.rows import (
     FOLD_STATE_KIND,
+    QUEUE_DATA_SCHEMA,
     changes_from_ipc,
     changes_to_ipc,
     decode_changes,
@@ -38,6 +39,7 @@ from namesrv_stream.tables.rows import (
     encode_changes,
     from_offsets,
     in_log_order,
+    is_queue_data,
     iter_changes,
 )
 
@@ -53,6 +55,7 @@ __all__ = [
     "HISTORY_SCHEMAS",
     "INTERVAL_COLUMNS",
     "PARTITIONS_PROPERTY",
+    "QUEUE_DATA_SCHEMA",
     "ROUTE_CHANGES",
     "ROUTE_HISTORY",
     "ROUTE_STATE",
@@ -76,6 +79,7 @@ __all__ = [
     "from_offsets",
     "history_properties",
     "in_log_order",
+    "is_queue_data",
     "iter_changes",
     "partition_of_app_id",
     "removed_app_id",

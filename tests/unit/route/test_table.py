@@ -54,6 +54,25 @@ def test_indexes_equal_a_naive_recomputation(history: list[BrokerGroup]) -> None
         assert table.has_filter_servers() == any(v.filter_servers for g in newest.values() for v in g.lives.values())
 
 
+@given(_HISTORIES, _HISTORIES)
+def test_many_groups_at_once_make_the_same_table_as_one_by_one(
+    first: list[BrokerGroup], then: list[BrokerGroup]
+) -> None:
+    at_once, one_by_one = RouteTable(), RouteTable()
+    for many in (first, then):
+        newest = {group.broker_name: group for group in many}.values()
+        at_once.replace_groups(newest)
+        for group in newest:
+            one_by_one.replace_group(group)
+        assert at_once.groups == one_by_one.groups
+        assert at_once.clusters() == one_by_one.clusters()
+        assert at_once.has_filter_servers() == one_by_one.has_filter_servers()
+        assert set(at_once.topics()) == set(one_by_one.topics())
+        for topic in all_topics(first + then):
+            assert at_once.names_offering(topic) == one_by_one.names_offering(topic)
+            assert at_once.is_plain(topic) == one_by_one.is_plain(topic)
+
+
 @settings(max_examples=examples(50))
 @given(_HISTORIES)
 def test_each_change_of_a_route_is_another_version(history: list[BrokerGroup]) -> None:

@@ -14,14 +14,17 @@ from namesrv_stream.route import reducer
 from namesrv_stream.route.changes import RouteChange, diff
 from namesrv_stream.route.events import KvDeleted, KvPut, TopicDeleted
 from namesrv_stream.route.group import BrokerGroup
+from namesrv_stream.route.model import DataVersion
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.snapshot import load_snapshot, read_tables
 from namesrv_stream.snapshot.loader import route_table
 from namesrv_stream.snapshot.table_reader import TableRows
 from namesrv_stream.tables import ROUTE_CHANGES, encode_changes, table_path
-from tests.support.builders import S1, a_registration
+from tests.support.builders import READ_ONLY, RW, S1, a_registration
 from tests.support.strategies_route import groups
 from tests.support.tables import TablesOfLog
+
+_NEXT = DataVersion(2, 1_000, 0)
 
 
 def test_without_tables_nothing_is_known(tmp_path: Path) -> None:
@@ -80,6 +83,23 @@ def test_a_namespace_outlives_its_last_key(tmp_path: Path) -> None:
     assert load_snapshot(tables.dir).table.kv == {"ns": {}}
     tables.compact()
     assert load_snapshot(tables.dir).table.kv == {"ns": {}}
+
+
+def test_brokers_of_the_same_topics_share_them_and_one_that_lost_some_does_not(tmp_path: Path) -> None:
+    tables = TablesOfLog(tmp_path)
+    topics = {f"orders-{n}": RW for n in range(5)}
+    for name in ("broker-a", "broker-b", "broker-c"):
+        tables.log.register(a_registration(broker_name=name, topics=topics))
+    tables.commit()
+    tables.compact()
+    without = a_registration(broker_name="broker-c", topics=topics | {"orders-0": READ_ONLY}, data_version=_NEXT)
+    tables.log.register(without)
+    tables.commit()
+    table = load_snapshot(tables.dir).table
+    a, b, c = (table.group(name) for name in ("broker-a", "broker-b", "broker-c"))
+    assert a.topics is b.topics
+    assert (dict(a.topics), dict(c.topics)) == (topics, {**topics, "orders-0": READ_ONLY})
+    assert table.names_offering("orders-3") == ("broker-a", "broker-b", "broker-c")
 
 
 def test_files_that_the_state_covers_are_not_read(tmp_path: Path) -> None:

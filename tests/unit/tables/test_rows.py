@@ -1,13 +1,27 @@
 """Rows become columns and rows again, exactly."""
 
+from typing import Any
+
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
 from namesrv_stream.route.changes import RouteChange, diff
 from namesrv_stream.route.group import BrokerGroup
-from namesrv_stream.tables import changes_from_ipc, changes_to_ipc, decode_changes, encode_changes, in_log_order
+from namesrv_stream.tables import (
+    QUEUE_DATA_SCHEMA,
+    as_read,
+    changes_from_ipc,
+    changes_to_ipc,
+    decode_changes,
+    decode_queue_data,
+    encode_changes,
+    in_log_order,
+)
+from namesrv_stream.tables.columns import ROW_SCHEMA
 from tests.support.strategies_route import groups
+
+_NAMES = st.sampled_from(["a", "b", "", None])
 
 
 def _rows_of(group: BrokerGroup) -> list[RouteChange]:
@@ -33,6 +47,28 @@ def test_many_rows_cross_small_and_are_the_same() -> None:
     ipc = changes_to_ipc(rows)
     assert len(ipc) <= 50 * len(rows)
     assert decode_changes(changes_from_ipc(ipc)) == rows
+
+
+@given(st.lists(st.tuples(_NAMES, _NAMES, st.integers(0, 2), st.integers(0, 1), st.booleans())), st.booleans())
+def test_the_last_row_about_a_topic_says_what_a_broker_name_offers(rows: list[Any], is_in_parts: bool) -> None:
+    changes = [
+        RouteChange(
+            *(0, 0, seq, 0, "queue_data", gone, ""), broker_name=name, topic=topic, read_queue_nums=nums, perm=perm
+        )
+        for seq, (name, topic, nums, perm, gone) in enumerate(rows)
+    ]
+    parts = [changes[:2], changes[2:]] if is_in_parts else [changes]
+    columns = pa.Table.from_batches([encode_changes(part) for part in parts])
+    expected: dict[str, dict[str, object]] = {}
+    for name, topic, nums, perm, gone in rows:
+        expected.setdefault(name or "", {})[topic or ""] = None if gone else (nums, 0, perm, 0)
+    assert decode_queue_data(columns.select(QUEUE_DATA_SCHEMA.names).cast(QUEUE_DATA_SCHEMA)) == expected
+
+
+@given(groups())
+def test_columns_as_read_make_the_same_rows(group: BrokerGroup) -> None:
+    rows = _rows_of(group)
+    assert decode_changes(pa.Table.from_batches([encode_changes(rows)]).cast(as_read(ROW_SCHEMA))) == rows
 
 
 def test_columns_of_the_table_itself_are_left_out() -> None:
