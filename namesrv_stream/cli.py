@@ -126,6 +126,9 @@ def serve(
 ) -> int:
     """Run the server that answers brokers, clients and mqadmin."""
     settings = _load(conf, data_dir, listen_port, http_port, sets, print_only)
+    from namesrv_stream.server.process import prepare_imports
+
+    prepare_imports()
     from namesrv_stream.server.main import serve as run_server
 
     return run_server(settings)

@@ -1,7 +1,6 @@
 """`serve`: opens the tables, binds the ports, talks to Kafka, answers until told to stop."""
 
 import asyncio
-import gc
 import logging
 import signal
 import socket
@@ -39,7 +38,7 @@ from namesrv_stream.server.outbox import GatewayLimits
 from namesrv_stream.server.pace import ReadingPace
 from namesrv_stream.server.past_routes import PastRoutes
 from namesrv_stream.server.peer_log import PeerLog
-from namesrv_stream.server.process import prepare_process
+from namesrv_stream.server.process import keep_all, prepare_process
 from namesrv_stream.server.publisher import KafkaPublisher
 from namesrv_stream.server.request_figures import RequestFigures
 from namesrv_stream.server.served_state import ServedState
@@ -110,9 +109,7 @@ class _Server:
         )
         prepared = PreparedAnswers(name_server, self._express)
         gateway = self._gateway(name_server, prepared, notifier)
-        # What was loaded lives as long as the process: keep the collector from walking it again and again.
-        gc.collect()
-        gc.freeze()
+        keep_all()
 
         state = ServedState(self._identity, name_server.view, settings.kafka.partitions, snapshot.version, self._clock)
         held_watch = HeldWatch(name_server.view)

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import polars as pl
-
 from namesrv_stream.location import Location
 from namesrv_stream.route.changes import ChangeKind, RouteChange
 from namesrv_stream.snapshot.log_files import has_log
@@ -15,6 +13,8 @@ _NESTED = ("broker_addrs", "clusters", "filter_servers")
 
 def read_rows(tables_dir: Location, kind: ChangeKind) -> list[RouteChange]:
     """In log order of each partition; none before there is a table. Nested columns are left out."""
+    import polars as pl  # a server, which imports this module too, starts without
+
     path = table_path(tables_dir, ROUTE_CHANGES)
     if not has_log(path):
         return []
