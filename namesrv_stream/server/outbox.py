@@ -1,4 +1,5 @@
-"""What one turn of the event loop brings for the log, gathered into one batch of records; heartbeats for longer."""
+"""What one turn of the event loop brings for the log, gathered into one batch of records; mere signs of life wait for the
+next tick (ADR 0042)."""
 
 import asyncio
 import logging
@@ -22,10 +23,10 @@ class GatewayLimits:
 
     Attributes:
         max_gap_ms: A longer silence of Kafka's is a blindness.
-        gather_ms: How long heartbeats wait for others to share a record, each of which costs the server's Python a
-            millisecond; they are far from urgent.
         change_timeout_ms: An operator's change that Kafka has not acknowledged by then is answered all the same;
             below the 5 s for which mqadmin waits.
+        gather_items: So many signs of life do not wait for the next tick any more: to encode a record of many takes the
+            event loop milliseconds.
     """
 
     queue_records: int
@@ -33,7 +34,7 @@ class GatewayLimits:
     record_bytes: int
     max_gap_ms: int
     change_timeout_ms: int = 4_000
-    gather_ms: int = 10
+    gather_items: int = 500
 
 
 class Outbox:
@@ -49,8 +50,8 @@ class Outbox:
         self._clock = clock
         self._peer_log = peer_log
         self._items: dict[int, list[Item]] = {}
+        self._gathered = 0
         self._is_flush_due = False  # at the end of this turn
-        self._gathering: asyncio.TimerHandle | None = None
 
     @property
     def publisher(self) -> Publisher:
@@ -93,16 +94,18 @@ class Outbox:
         self._publisher = publisher
 
     def put(self, partition: int, item: Item) -> None:
-        """Take in an item; it is published at the end of this turn of the loop, a heartbeat some turns later."""
+        """Take in an item; it is published at the end of this turn of the loop, a mere sign of life before the next tick.
+
+        Each publishing wakes Kafka and the job, which makes a batch of it; and what a heartbeat says is of no use to
+        anybody before the tick behind it.
+        """
         self._items.setdefault(partition, []).append(item)
-        if self._is_flush_due:
-            return
-        loop = asyncio.get_running_loop()
-        if not isinstance(item.event, BrokerHeartbeat):
+        self._gathered += 1
+        # A heartbeat that changes the view is news to the other servers.
+        is_news = item.pending is not None or not isinstance(item.event, BrokerHeartbeat)
+        if (is_news or self._gathered >= self._limits.gather_items) and not self._is_flush_due:
             self._is_flush_due = True
-            loop.call_soon(self.flush)
-        elif self._gathering is None:
-            self._gathering = loop.call_later(self._limits.gather_ms / 1000, self.flush)
+            asyncio.get_running_loop().call_soon(self.flush)
 
     def flush(self) -> None:
         """Publish what is in the box, in the order in which it came."""
@@ -111,9 +114,7 @@ class Outbox:
 
     def take(self) -> Mapping[int, list[Item]]:
         """Empty the box; returns what was not published."""
-        if self._gathering is not None:
-            self._gathering.cancel()
-            self._gathering = None
+        self._gathered = 0
         items, self._items = self._items, {}
         return items
 

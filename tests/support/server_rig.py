@@ -214,7 +214,7 @@ class Rig:
         partitions: int = 1,
         queue_records: int = 10_000,
         record_bytes: int = 1 << 20,
-        gather_ms: int = 10,
+        gather_items: int = 500,
         write_buffer_bytes: int = 1 << 20,
         max_connections: int = 100,
         limits: RemotingSettings | None = None,
@@ -244,7 +244,7 @@ class Rig:
             on_expired=self.connections.close_expired,
             on_group_changed=on_group_changed,
         )
-        queue = GatewayLimits(queue_records, 64 << 20, record_bytes, MAX_GAP_MS, gather_ms=gather_ms)
+        queue = GatewayLimits(queue_records, 64 << 20, record_bytes, MAX_GAP_MS, gather_items=gather_items)
         self.gateway = gateway_type(self.served, self.identity, partitions, queue, self.clock, self.peer_log)
         self.publisher = MemoryPublisher()
         self.publisher.gateway = self.gateway
