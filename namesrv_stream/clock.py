@@ -14,6 +14,14 @@ class Clock(Protocol):
         """Milliseconds since an arbitrary start; never goes back, stands still while the machine is suspended."""
 
 
+def until_multiple_ms(clock: Clock, interval_ms: int) -> int:
+    """Milliseconds until the wall clock shows a multiple of an interval; above 0, the interval at most.
+
+    Whoever waits so does its work at the same moments as all others who do, on all machines whose clocks agree.
+    """
+    return interval_ms - clock.now_ms() % interval_ms
+
+
 class SystemClock:
     """The machine's clocks."""
 

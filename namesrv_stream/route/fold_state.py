@@ -50,6 +50,12 @@ class FoldState:
     _keys_of_name: dict[str, set[LeaseKey]] = field(default_factory=dict)
     _of_cluster: dict[str, dict[LeaseKey, Lease]] = field(default_factory=dict)
 
+    @property
+    def has_direct(self) -> bool:
+        """Whether anything here ages by the job's ticks: a broker of a direct producer, or a close that one told of."""
+        clock = self.servers.get(DIRECT)
+        return clock is not None and (bool(clock.closes) or any(DIRECT in v.holders for v in self.leases.values()))
+
     def leases_of(self, broker_name: str) -> Iterator[Lease]:
         return (self.leases[k] for k in self._keys_of_name.get(broker_name, ()))
 

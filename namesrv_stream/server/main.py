@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import uvloop
 
-from namesrv_stream.clock import SystemClock
+from namesrv_stream.clock import SystemClock, until_multiple_ms
 from namesrv_stream.errors import KafkaUnreachable
 from namesrv_stream.kafka import ENVELOPE_BYTES, ensure_topics, producer_config
 from namesrv_stream.logs import progress
@@ -269,9 +269,10 @@ class _Server:
             gateway.beat()
             self._connections.beat(gateway.observed_ms)
             self._peer_log.beat(gateway.observed_ms)
-            began_ms = self._clock.monotonic_ms()
-            await asyncio.sleep(interval_ms / 1000)
-            figures.beat_came_late(max(0, self._clock.monotonic_ms() - began_ms - interval_ms))
+            # At the moments at which all servers and the job tick: the job folds in one batch what comes at once.
+            began_ms, wait_ms = self._clock.monotonic_ms(), until_multiple_ms(self._clock, interval_ms)
+            await asyncio.sleep(wait_ms / 1000)
+            figures.beat_came_late(max(0, self._clock.monotonic_ms() - began_ms - wait_ms))
 
     async def _log_kv(self, name_server: NameServer) -> None:
         while True:

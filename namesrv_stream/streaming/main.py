@@ -110,8 +110,9 @@ class _Job:
                 compactor.join_files()
 
         figures = BatchFigures(server_epoch, writer.committed)
-        self._sink = BatchSink(settings, writer, producer, compactor.submit, after_batch, figures)
-        Ticker(settings, producer, server_epoch).start()
+        ticker = Ticker(settings, producer, server_epoch)
+        self._sink = BatchSink(settings, writer, producer, compactor.submit, after_batch, figures, ticker.folded)
+        ticker.start()
         query = start_query(self._spark, settings, start, self._sink)
         return self._wait(query)
 

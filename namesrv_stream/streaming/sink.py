@@ -32,6 +32,7 @@ class BatchSink:
         on_states: Told partition → fold state whenever a batch carries some.
         on_batch: Told after each batch.
         figures: Told of all, and told to servers with each commit.
+        on_folded: Told, behind each batch, each partition of it and whether direct publishers have brokers there.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class BatchSink:
         on_states: Callable[[dict[int, FoldStateRow]], None],
         on_batch: Callable[[], None],
         figures: BatchFigures,
+        on_folded: Callable[[int, bool], None],
     ) -> None:
         self._topic = settings.kafka.dead_letter_topic
         self._timeout_s = settings.kafka.delivery_timeout_ms / 1000
@@ -50,6 +52,7 @@ class BatchSink:
         self._on_states = on_states
         self._on_batch = on_batch
         self._figures = figures
+        self._on_folded = on_folded
         # Held while a batch is written: a clean stop waits for it.
         self.is_writing = threading.Lock()
 
@@ -69,6 +72,8 @@ class BatchSink:
             next_offsets = {o["partition"]: o["next_offset"] for o in last}
             written = self._writer.write(rows, next_offsets, batch_id, encode_job_figures(self._figures.now()))
             self._figures.end()
+        for o in last:
+            self._on_folded(o["partition"], o["has_direct"])
         log_commit(decode_changes(written.filter(pc.field("kind").isin(sorted(TOLD_KINDS)))))
         states = {o["partition"]: _fold_state(o) for o in last if o["state"] is not None}
         if states:

@@ -23,7 +23,8 @@ GROUPS_STATE: Final = "groups"
 
 #: What a call gives to the sink: rows of changes first, the last row with the offset that all of them reach.
 OUTPUT_SCHEMA: Final = (
-    "partition INT, next_offset BIGINT, at_ms BIGINT, changes BINARY, dead_letters BINARY, state BINARY"
+    "partition INT, next_offset BIGINT, at_ms BIGINT, has_direct BOOLEAN, changes BINARY, dead_letters BINARY, "
+    "state BINARY"
 )
 #: Initial state: the hot state where broker_name is null, else one group.
 INITIAL_STATE_SCHEMA: Final = "partition INT, broker_name STRING, content BINARY"
@@ -125,6 +126,7 @@ class RouteStatefulProcessor(StatefulProcessor):
             partition,
             next_offset=state.next_offset,
             at_ms=state.at_ms,
+            has_direct=state.has_direct,
             changes=changes_to_ipc(output.changes) if output.changes else None,
             dead_letters=encode_dead_letters(dead_letters, dead_values) if dead_letters else None,
             state=content if is_due else None,
@@ -139,6 +141,7 @@ def _row(
     *,
     next_offset: int | None = None,
     at_ms: int | None = None,
+    has_direct: bool | None = None,
     changes: bytes | None = None,
     dead_letters: bytes | None = None,
     state: bytes | None = None,
@@ -147,6 +150,7 @@ def _row(
         partition=partition,
         next_offset=next_offset,
         at_ms=at_ms,
+        has_direct=has_direct,
         changes=changes,
         dead_letters=dead_letters,
         state=state,

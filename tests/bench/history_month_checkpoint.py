@@ -15,6 +15,7 @@ from kafka import KafkaProducer
 
 from namesrv_stream.kafka import producer_config
 from namesrv_stream.settings import Settings
+from namesrv_stream.snapshot.table_reader import FoldStateRow
 from namesrv_stream.streaming.batch_figures import BatchFigures
 from namesrv_stream.streaming.changes_writer import ChangesWriter
 from namesrv_stream.streaming.compaction import write_route_state
@@ -67,7 +68,11 @@ def measure(settings: Settings, batches: int, brokers: int) -> list[dict[str, An
         producer.flush()
         writer = ChangesWriter(settings.data.tables_dir, extent.topic_id, 1, 0)
         figures = BatchFigures(0, writer.committed)
-        sink = BatchSink(settings, writer, producer, lambda s: write_route_state(settings, s), lambda: None, figures)
+
+        def compact(states: dict[int, FoldStateRow]) -> None:
+            write_route_state(settings, states)
+
+        sink = BatchSink(settings, writer, producer, compact, lambda: None, figures, lambda *_: None)
         query = start_query(spark, settings, find_start_point(settings, extent), sink)
         try:
             while not found or found[-1]["batch"] < batches:

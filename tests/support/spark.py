@@ -98,7 +98,8 @@ def fold_available(spark: SparkSession, settings: Settings) -> StartPoint:
     def compact(states: dict[int, FoldStateRow]) -> None:
         write_route_state(settings, states)
 
-    sink = BatchSink(settings, writer, producer, compact, lambda: None, BatchFigures(0, writer.committed))
+    figures = BatchFigures(0, writer.committed)
+    sink = BatchSink(settings, writer, producer, compact, lambda: None, figures, lambda *_: None)
     query = start_query(spark, settings, start, sink)
     try:
         query.processAllAvailable()

@@ -2,6 +2,7 @@ import orjson
 import pytest
 
 from namesrv_stream.errors import StateFromNewerVersion
+from namesrv_stream.route.events import JOB, Origin
 from namesrv_stream.route.fold_state import decode_state, encode_state
 from namesrv_stream.route.settings import FoldSettings
 from tests.support.builders import DIRECT_ORIGIN, S1, S2, Log, a_registration
@@ -80,3 +81,27 @@ def test_brokers_due_at_one_record_come_in_one_order_after_a_restart() -> None:
     for step_ms in (1_000, 1_000, 2_000):
         assert restarted.tick(step_ms) == log.tick(step_ms)
     assert log.alive() == set()
+
+
+def test_a_broker_of_a_direct_producer_needs_the_jobs_ticks_until_it_is_gone() -> None:
+    log = Log()
+    registration = a_registration()
+    log.register(registration, S1)
+    assert not log.state.has_direct
+    log.register(registration, DIRECT_ORIGIN)
+    assert log.state.has_direct
+    log.unregister(registration, DIRECT_ORIGIN)
+    assert not log.state.has_direct
+
+
+def test_a_close_that_a_direct_producer_told_of_needs_them_until_it_is_old() -> None:
+    log = Log()
+    registrations = [a_registration(f"10.0.0.{n}:10911", n) for n in range(1, 8)]
+    for registration in registrations:
+        log.register(registration, DIRECT_ORIGIN)
+    log.disconnect(registrations[0], DIRECT_ORIGIN)
+    for registration in registrations[1:]:
+        log.unregister(registration, DIRECT_ORIGIN)
+    assert log.state.has_direct
+    log.pass_time(10_000, Origin(JOB, 1))
+    assert not log.state.has_direct

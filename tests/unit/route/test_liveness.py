@@ -596,6 +596,19 @@ def test_a_direct_producer_heard_between_two_ticks_of_the_job_is_not_expired_ear
     assert ADDR not in log.alive()
 
 
+def test_a_direct_producer_heard_while_the_job_did_not_tick_ages_from_its_next_tick() -> None:
+    log = a_log()
+    log.tick(0, JOB_ORIGIN)
+    log.pass_time(60_000, S1)
+    log.register(broker, DIRECT_ORIGIN)
+
+    log.tick(700, JOB_ORIGIN)
+    log.pass_time(TIMEOUT_MS, JOB_ORIGIN)
+    assert ADDR in log.alive()
+    log.tick(1, JOB_ORIGIN)
+    assert ADDR not in log.alive()
+
+
 def test_ticks_of_servers_do_not_age_direct_producers() -> None:
     log = a_log()
     log.register(broker, DIRECT_ORIGIN)

@@ -15,7 +15,7 @@ from namesrv_stream.route.fold_state import decode_state, encode_state
 from namesrv_stream.route.group_json import encode_group
 from namesrv_stream.streaming.stateful import GROUPS_STATE, HOT_STATE, RouteStatefulProcessor
 from namesrv_stream.tables import changes_from_ipc, decode_changes
-from tests.support.builders import BEGIN_MS, S1, Log, a_registration
+from tests.support.builders import BEGIN_MS, DIRECT_ORIGIN, S1, Log, a_registration
 from tests.support.examples import examples
 from tests.support.strategies_route import Entry, logs
 
@@ -83,6 +83,14 @@ def test_an_initial_state_is_continued_exactly() -> None:
     before = len(log.output.changes)
     log.say(TopicDeleted(S1, "TopicTest", None), after_ms=500)
     assert _changes(_tester(initial).test(0, _rows(log.records[1:]))) == log.output.changes[before:]
+
+
+def test_the_last_row_says_whether_direct_publishers_have_brokers_there() -> None:
+    log = Log()
+    log.register(a_registration())
+    log.register(a_registration("10.0.0.2:10911", 1), DIRECT_ORIGIN)
+    tester = _tester()
+    assert [o.has_direct for r in log.records for o in tester.test(0, _rows([r]))] == [False, True]
 
 
 def test_a_dead_letter_names_record_and_reason() -> None:
