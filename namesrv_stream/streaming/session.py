@@ -24,6 +24,9 @@ _JAVA_OPTIONS: Final = (
     # Of a JVM without memory some threads die and others wait for them for ever; one that ended is started again.
     "-XX:+ExitOnOutOfMemoryError",
 )
+#: Hadoop's own, without its native library, starts a chmod for each file: three processes a batch.
+_FILE_SYSTEM: Final = "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
+_FILE_SYSTEM_JAR: Final = "hadoop-bare-naked-local-fs-*.jar"
 # Longest folder for Unix domain sockets that Spark takes; in a longer one each batch fails.
 _SOCKET_DIR_BYTES: Final = 61
 
@@ -101,6 +104,8 @@ def session_config(settings: Settings, master: str, scratch: Path) -> dict[str, 
     if jars:
         config["spark.driver.extraClassPath"] = os.pathsep.join(jars)
     if is_one_process(master):
+        if any(Path(jar).match(_FILE_SYSTEM_JAR) for jar in jars):
+            config["spark.hadoop.fs.file.impl"] = _FILE_SYSTEM
         return config | _ONE_PROCESS | _sockets(socket_dir(scratch, Path(tempfile.gettempdir())))
     if jars:
         config["spark.jars"] = ",".join(jars)  # executors fetch them from the driver
