@@ -1,5 +1,7 @@
-"""What one turn of the event loop brings for the log, gathered into one batch of records; mere signs of life wait for the
-next tick (ADR 0042)."""
+"""What one turn of the event loop brings for the log, gathered into one batch of records.
+
+Mere signs of life wait for the next tick (ADR 0042).
+"""
 
 import asyncio
 import logging
@@ -94,7 +96,7 @@ class Outbox:
         self._publisher = publisher
 
     def put(self, partition: int, item: Item) -> None:
-        """Take in an item; it is published at the end of this turn of the loop, a mere sign of life before the next tick.
+        """Take in an item; it is published at the end of this turn of the loop, a mere sign of life by the next tick.
 
         Each publishing wakes Kafka and the job, which makes a batch of it; and what a heartbeat says is of no use to
         anybody before the tick behind it.

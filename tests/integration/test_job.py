@@ -7,9 +7,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import orjson
 import pytest
 
-from namesrv_stream.route.events import BrokerRegistered, Origin, TopicDeleted
+from namesrv_stream.kafka import LogReader
+from namesrv_stream.route.changes import Cause
+from namesrv_stream.route.events import DIRECT, JOB, BrokerRegistered, Origin, Tick, TopicDeleted
 from namesrv_stream.run_files import read_run_file
 from namesrv_stream.settings import Settings, to_toml
 from namesrv_stream.streaming.topic import read_extent
@@ -23,6 +26,8 @@ pytestmark = [pytest.mark.integration, pytest.mark.kafka, pytest.mark.spark]
 
 _DEADLINE_S = 120.0
 _S1 = Origin("s1", 1, 1)
+#: More records of a server than it sends between two ticks of the job.
+_SILENCE_RECORDS = 30
 
 
 @contextmanager
@@ -81,6 +86,41 @@ def test_killed_amid_its_work_it_loses_nothing_and_writes_nothing_twice(
             assert job.terminate() == 0
     expected = fold_offline(settings, until=committed_offsets(settings, topic.topic_id))
     assert written_changes(settings) == sorted(expected)
+
+
+def test_brokers_of_direct_publishers_expire_though_the_job_ticks_only_while_there_are_some(
+    kafka_settings: Settings, tmp_path: Path
+) -> None:
+    settings = own_settings(kafka_settings, tmp_path, driver_memory="512m")
+    registered = BrokerRegistered(Origin(DIRECT, 0), a_registration(timeout_ms=1_000))
+    with event_producer(settings) as producer:
+
+        def are_servers_alone() -> bool:
+            producer.send(Tick(_S1))
+            tellers = _newest_tellers(settings)
+            return len(tellers) == _SILENCE_RECORDS and JOB not in tellers
+
+        def has_expired(times: int) -> bool:
+            producer.send(Tick(_S1))
+            return sum(c.cause == Cause.EXPIRED and c.kind == "broker_live" for c in written_changes(settings)) == times
+
+        with _job(settings) as job:
+            _until(are_servers_alone, "the job's ticks end", job)
+            producer.send(registered)
+            _until(lambda: has_expired(1), "the direct publisher's broker expires", job)
+            producer.send(registered)
+            job.signal(signal.SIGKILL, whole_group=True)
+            job.wait(10)
+        with _job(settings) as job:
+            _until(lambda: has_expired(2), "it expires again, under another job", job)
+
+
+def _newest_tellers(settings: Settings) -> list[str]:
+    """Which servers logged the newest records."""
+    with LogReader(settings) as log:
+        _, end = log.extent(0)
+        records = [r for batch in log.batches(0, max(0, end - _SILENCE_RECORDS), end) for r in batch]
+    return [str(orjson.loads(record.value).get("server_id")) for record in records]
 
 
 def test_a_clean_stop_is_quick_quiet_and_leaves_no_scratch(kafka_settings: Settings, tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """The gateway: what is in the log, in which order, and what a blind server does not claim."""
 
-import asyncio
 import logging
 
 import orjson
