@@ -206,7 +206,7 @@ def test_what_if_tells_frozen_brokers_from_a_dead_one(stack: Stack, run: Run, tm
 
 
 def _wait_for_records(log: LogReader, records: int) -> None:
-    """Wait until each partition has so many more; the servers' and the job's ticks are six a second."""
+    """Wait until each partition has so many more; the servers' ticks are four a second."""
     until = [log.extent(p)[1] + records for p in range(PARTITIONS)]
     wait_until(lambda: all(log.extent(p)[1] >= end for p, end in enumerate(until)), SETTLE_S, "time passes in the log")
 
