@@ -31,7 +31,7 @@ from namesrv_stream.remoting.response_headers import QueryDataVersionResponseHea
 from namesrv_stream.route.events import BrokerHeartbeat, BrokerRegistered, BrokerUnregistered, Origin, Proof
 from namesrv_stream.route.fold_state import LeaseKey
 from namesrv_stream.route.group import BrokerGroup, master_of, register
-from namesrv_stream.route.model import LiveKey, Registration
+from namesrv_stream.route.model import DataVersion, LiveKey, Registration
 from namesrv_stream.route.partitioner import murmur2
 from namesrv_stream.route.registration_json import encode_registration
 
@@ -50,7 +50,7 @@ def register_in_steps(server: NameServer, call: Call) -> Generator[None, None, A
     body = call.request.body or b""
     if header.body_crc32 and zlib_ng.crc32(body) & 0x7FFFFFFF != header.body_crc32:
         raise RequestRefused("crc32 not match")
-    key = _lease_key(header.broker_name, header.cluster_name, header.broker_addr)
+    key = lease_key(header.broker_name, header.cluster_name, header.broker_addr)
     if header.broker_id is None:
         raise RequestRefused("brokerId is missing or no number")
     if call.request.version < 0:
@@ -101,7 +101,7 @@ def unregister_broker(server: NameServer, call: Call) -> Answer:
         RequestRefused: A field is missing.
     """
     header = UnRegisterBrokerRequestHeader.from_ext_fields(call.request.ext_fields)
-    key = _lease_key(header.broker_name, header.cluster_name, header.broker_addr)
+    key = lease_key(header.broker_name, header.cluster_name, header.broker_addr)
     event = BrokerUnregistered(
         call.origin, key.broker_name, key.live_key, -1 if header.broker_id is None else header.broker_id
     )
@@ -119,19 +119,28 @@ def query_data_version(server: NameServer, call: Call) -> Answer:
         BodyDecodeError: The body is no DataVersion.
     """
     header = QueryDataVersionRequestHeader.from_ext_fields(call.request.ext_fields)
-    key = _lease_key(header.broker_name, header.cluster_name, header.broker_addr)
+    key = lease_key(header.broker_name, header.cluster_name, header.broker_addr)
     asked = decode_data_version(call.request.body)
-    live = server.table.group(key.broker_name).lives.get(key.live_key)
-    held = live.holders.get(call.origin.server_id) if live else None
-    is_held = held is not None and held.server_epoch == call.origin.server_epoch
-    changed = live is None or not is_held or live.data_version != asked
+    changed, known = is_changed(server, call.origin, key, asked)
     response = response_to(
         call.request,
         ResponseCode.SUCCESS,
         ext_fields=QueryDataVersionResponseHeader(changed=changed).to_ext_fields(),
-        body=encode_data_version(live.data_version) if live else None,
+        body=encode_data_version(known) if known else None,
     )
-    return Answer(response, _heartbeat(server, call.origin, key))
+    return Answer(response, heard(server, call.origin, key))
+
+
+def is_changed(
+    server: NameServer, origin: Origin, key: LeaseKey, asked: DataVersion | None
+) -> tuple[bool, DataVersion | None]:
+    """What 322 is told: whether the broker should register, and the DataVersion that is known."""
+    live = server.table.group(key.broker_name).lives.get(key.live_key)
+    if live is None:
+        return True, None
+    held = live.holders.get(origin.server_id)
+    is_held = held is not None and held.server_epoch == origin.server_epoch
+    return not is_held or live.data_version != asked, live.data_version
 
 
 def broker_heartbeat(server: NameServer, call: Call) -> Answer:
@@ -141,8 +150,8 @@ def broker_heartbeat(server: NameServer, call: Call) -> Answer:
         RequestRefused: A field is missing.
     """
     header = BrokerHeartbeatRequestHeader.from_ext_fields(call.request.ext_fields)
-    key = _lease_key(header.broker_name, header.cluster_name, header.broker_addr)
-    return Answer(response_to(call.request, ResponseCode.SUCCESS), _heartbeat(server, call.origin, key))
+    key = lease_key(header.broker_name, header.cluster_name, header.broker_addr)
+    return Answer(response_to(call.request, ResponseCode.SUCCESS), heard(server, call.origin, key))
 
 
 def get_broker_member_group(server: NameServer, call: Call) -> Answer:
@@ -154,7 +163,12 @@ def get_broker_member_group(server: NameServer, call: Call) -> Answer:
     return Answer(response_to(call.request, ResponseCode.SUCCESS, "not set any response code", body=body))
 
 
-def _lease_key(broker_name: str | None, cluster: str | None, broker_addr: str | None) -> LeaseKey:
+def lease_key(broker_name: str | None, cluster: str | None, broker_addr: str | None) -> LeaseKey:
+    """Who a request is about.
+
+    Raises:
+        RequestRefused: A field is missing.
+    """
     # Differs from RocketMQ: it accepts such requests and leaves debris that no client can use (nameserver.md §17).
     for name, value in (("brokerName", broker_name), ("clusterName", cluster), ("brokerAddr", broker_addr)):
         if not value:
@@ -192,7 +206,8 @@ def _registration(
     )
 
 
-def _heartbeat(server: NameServer, origin: Origin, key: LeaseKey) -> tuple[Accepted, ...]:
+def heard(server: NameServer, origin: Origin, key: LeaseKey) -> tuple[Accepted, ...]:
+    """What a heartbeat of a broker does: nothing, unless this server knows it."""
     live = server.table.group(key.broker_name).lives.get(key.live_key)
     if live is None or origin.server_id not in live.holders:
         return ()

@@ -12,6 +12,7 @@ from namesrv_stream.errors import NamesrvStreamError, RequestError, SystemBusy
 from namesrv_stream.processor.dispatch import process_in_steps
 from namesrv_stream.processor.name_server import Accepted, Answer, Call, NameServer, Peer
 from namesrv_stream.processor.prepared import PreparedAnswers
+from namesrv_stream.processor.prepared_heartbeats import PreparedHeartbeats
 from namesrv_stream.processor.response import error_response
 from namesrv_stream.processor.steps import at_once
 from namesrv_stream.remoting.codes import ResponseCode
@@ -60,6 +61,7 @@ class Answering:
         self.changes = 0
         self._server = server
         self._prepared = prepared
+        self._heartbeats = PreparedHeartbeats(server, origin)
         self._gateway = gateway
         self._clock = clock
         self._figures = figures
@@ -78,7 +80,13 @@ class Answering:
         Raises:
             RemotingError: The frame breaks the protocol.
         """
-        return at_once(self.in_steps(frame, began_ns))
+        said = self._heartbeats.answer(frame)
+        if said is None:
+            return at_once(self.in_steps(frame, began_ns))
+        code, answer, accepted = said
+        self._gateway.accept(accepted)
+        self._figures.answered(code, ResponseCode.SUCCESS, perf_counter_ns() - began_ns)
+        return answer
 
     def in_steps(self, frame: bytes, began_ns: int) -> Generator[None, None, bytes | None]:
         """Likewise, in steps between which the server may do anything else; nothing is accepted before the last one.
@@ -99,6 +107,7 @@ class Answering:
             self._on_fault(request.code)
             response = response_to(request, ResponseCode.SYSTEM_ERROR, "the request failed unexpectedly")
         self._prepared.keep(frame, request, response)  # unless it is oneway
+        self._heartbeats.keep(frame, request, response)  # likewise
         return self._told(request, response, began_ns)
 
     def _told(self, request: RemotingCommand, response: RemotingCommand, began_ns: int) -> bytes | None:

@@ -1,0 +1,134 @@
+"""The fast path of heartbeats: what a broker says again, byte for byte but for the opaque, is not decoded again.
+
+904 and 322 come from each broker every few seconds, always the same. The frame without its opaque is the key; what is
+kept is what the general path made of it, and only if another number in that place decodes to the same request with that
+opaque. What such a request does, and what 322 is answered, is found out each time as in general.
+"""
+
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from namesrv_stream.errors import RemotingError
+from namesrv_stream.processor.broker import heard, is_changed, lease_key
+from namesrv_stream.processor.known_answers import AnswerParts, is_canonical
+from namesrv_stream.processor.name_server import Accepted, NameServer
+from namesrv_stream.processor.register_body import decode_data_version
+from namesrv_stream.remoting.codes import RequestCode, ResponseCode, SerializeType
+from namesrv_stream.remoting.command import RemotingCommand
+from namesrv_stream.remoting.frame import decode_frame, encode_frame
+from namesrv_stream.remoting.headers import QueryDataVersionRequestHeader
+from namesrv_stream.route.events import Origin
+from namesrv_stream.route.lease import LeaseKey
+from namesrv_stream.route.model import DataVersion
+
+_OPAQUE: Final = b'"opaque":'
+_OPAQUE_BYTES: Final = len(_OPAQUE)
+#: Before a header: its length, and the kind of its encoding. Before an answer's also the frame's length.
+_WORD_BYTES: Final = 4
+_LENGTHS_BYTES: Final = 8
+#: Of one connection; a container of brokers has some. All are forgotten at more.
+_MAX_KEPT: Final = 256
+_MAX_FRAME_BYTES: Final = 2 * 1024
+
+
+class Answered(NamedTuple):
+    """What became of a request."""
+
+    code: int
+    answer: bytes
+    accepted: tuple[Accepted, ...]
+
+
+class _Said(NamedTuple):
+    """A request as it was understood.
+
+    Attributes:
+        header_bytes: Of its header, without the opaque; a body may be behind it.
+        asked: 322's DataVersion.
+        told: What 322 was told: whether it is another one, and which there is.
+        parts: Of the answer.
+    """
+
+    code: int
+    header_bytes: int
+    key: LeaseKey
+    asked: DataVersion | None
+    told: tuple[bool, DataVersion | None]
+    parts: AnswerParts
+
+
+class PreparedHeartbeats:
+    """Of one connection: whether its peer may say this was found out when it said it first.
+
+    Args:
+        server: Who is told.
+        origin: Of the connection.
+    """
+
+    def __init__(self, server: NameServer, origin: Origin) -> None:
+        self._server = server
+        self._origin = origin
+        self._kept: dict[bytes, _Said] = {}
+
+    def answer(self, frame: bytes) -> Answered | None:
+        """What a request frame without length prefix does, and its answer; None for the general path."""
+        if not self._kept or len(frame) > _MAX_FRAME_BYTES:
+            return None
+        at = frame.find(_OPAQUE) + _OPAQUE_BYTES
+        end = frame.find(b",", at)
+        said = self._kept.get(frame[_WORD_BYTES:at] + frame[end:])
+        opaque = frame[at:end]
+        if said is None or not is_canonical(opaque):
+            return None
+        code, header_bytes, key, asked, told, parts = said
+        if int.from_bytes(frame[:_WORD_BYTES], "big") != header_bytes + len(opaque):
+            return None
+        if code == RequestCode.QUERY_DATA_VERSION and is_changed(self._server, self._origin, key, asked) != told:
+            return None
+        return Answered(code, parts.frame(opaque), heard(self._server, self._origin, key))
+
+    def keep(self, frame: bytes, request: RemotingCommand, response: RemotingCommand) -> None:
+        """Learn what a request of the plain kind was answered."""
+        if (
+            request.code not in (RequestCode.BROKER_HEARTBEAT, RequestCode.QUERY_DATA_VERSION)
+            or request.serialize_type is not SerializeType.JSON
+            or response.serialize_type is not SerializeType.JSON
+            or response.code != ResponseCode.SUCCESS
+            or request.is_oneway
+            or len(frame) > _MAX_FRAME_BYTES
+        ):
+            return
+        at = frame.find(_OPAQUE) + _OPAQUE_BYTES
+        end = frame.find(b",", at)
+        if not _differs_there_only(frame, at, end, request):
+            return
+        if len(self._kept) >= _MAX_KEPT:
+            self._kept.clear()
+        header = QueryDataVersionRequestHeader.from_ext_fields(request.ext_fields)  # 904 has these fields, too
+        key = lease_key(header.broker_name, header.cluster_name, header.broker_addr)
+        asked = decode_data_version(request.body) if request.code == RequestCode.QUERY_DATA_VERSION else None
+        told = is_changed(self._server, self._origin, key, asked)
+        header_bytes = int.from_bytes(frame[:_WORD_BYTES], "big") - (end - at)
+        said = _Said(request.code, header_bytes, key, asked, told, _parts_of(response))
+        self._kept[frame[_WORD_BYTES:at] + frame[end:]] = said
+
+
+def _differs_there_only(frame: bytes, at: int, end: int, request: RemotingCommand) -> bool:
+    """Whether the opaque is what stands there: in no comment, no other object, not overridden behind."""
+    opaque = frame[at:end]
+    if at < _OPAQUE_BYTES or end < at or not is_canonical(opaque) or str(request.opaque).encode() != opaque:
+        return False
+    other = replace(request, opaque=(request.opaque + 1) % 10)
+    header_bytes = int.from_bytes(frame[:_WORD_BYTES], "big") + 1 - len(opaque)
+    word = header_bytes.to_bytes(_WORD_BYTES, "big")
+    try:
+        return decode_frame(word + frame[_WORD_BYTES:at] + b"%d" % other.opaque + frame[end:]) == other
+    except RemotingError:
+        return False
+
+
+def _parts_of(response: RemotingCommand) -> AnswerParts:
+    written = encode_frame(replace(response, opaque=0))
+    header_bytes = int.from_bytes(written[_WORD_BYTES:_LENGTHS_BYTES], "big") - 1
+    at = written.find(_OPAQUE) + _OPAQUE_BYTES
+    return AnswerParts(header_bytes, written[_LENGTHS_BYTES:at], written[at + 1 :])
