@@ -163,7 +163,7 @@ lock: $(VENV)/.installed ## Choose package versions anew and write requirements.
 		--no-emit-options --output-file tests/extra/s3/requirements.lock tests/extra/s3/requirements.in
 
 .PHONY: wheel
-wheel: $(VENV)/.installed ## Build dist/namesrv_stream-VERSION-py3-none-any.whl, which brings jobs/, conf/ and schemas/ along
+wheel: $(VENV)/.express-built ## Build dist/namesrv_stream-VERSION-*.whl for this Python and machine, which brings jobs/, conf/ and schemas/ along
 	$(BIN)/python -m pip wheel --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
 
 .PHONY: clean
@@ -213,9 +213,12 @@ $(VENV)/.moto-installed: tests/extra/s3/requirements.lock | $(VENV)/.installed
 compiler: $(VENV)/.installed
 	@command -v cc >/dev/null || command -v gcc >/dev/null || command -v clang >/dev/null || $(MAKE) --no-print-directory $(VENV)/.bench-installed
 
+# Setuptools leaves out what does not compile, and takes what was compiled before.
 $(VENV)/.express-built: pyproject.toml $(wildcard namesrv_stream/server/express/*.[ch]) | $(VENV)/.installed compiler
+	@rm -rf build/lib.* build/temp.* namesrv_stream/server/express/*.so
 	$(call step,compiling the express lane,CC="$$(command -v cc || command -v gcc || command -v clang || echo $(BIN)/python -m ziglang cc)" \
-		$(BIN)/python -c 'from setuptools import setup; setup()' --quiet build_ext --inplace --force)
+		$(BIN)/python -c 'from setuptools import setup; setup()' --quiet build_ext --inplace && \
+		$(BIN)/python -c 'from namesrv_stream.server.express.library import load_library; assert load_library()')
 	@touch $@
 
 .jars/spark/.copied: conf/jars/pom.xml | prerequisites

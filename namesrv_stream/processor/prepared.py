@@ -24,7 +24,7 @@ _OPAQUE: Final = b'"opaque":'
 _OPAQUE_BYTES: Final = len(_OPAQUE)
 _TOPIC: Final = b'"topic":"'
 #: Forms of requests at which all are forgotten; a release of a client has one or two.
-_MAX_FORMS: Final = 1_000
+_MAX_FORMS: Final = 200
 
 
 class _Form(NamedTuple):

@@ -158,7 +158,9 @@ class RouteView:
 
     def reload(self, table: RouteTable, next_offsets: Mapping[int, int]) -> None:
         """Replace all committed rows; pending events are applied anew."""
-        on_routes_changed, self.table.on_routes_changed = self.table.on_routes_changed, None
+        table.on_routes_changed, self.table.on_routes_changed = self.table.on_routes_changed, None
+        if table.on_routes_changed is not None:
+            table.on_routes_changed(None)
         self.table = table
         self.next_offsets = dict(next_offsets)
         self._broadcasts.settle(self.next_offsets)
@@ -173,9 +175,6 @@ class RouteView:
         for name in self._groups:
             table.replace_group(self._rebuilt_group(name))
         self._namespaces.reload(table, self.next_offsets)
-        if on_routes_changed is not None:
-            on_routes_changed(None)
-            table.on_routes_changed = on_routes_changed
 
     # ---- events in ----
 

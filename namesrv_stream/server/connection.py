@@ -23,6 +23,7 @@ from namesrv_stream.route.events import Origin
 from namesrv_stream.server.answering import Answering
 from namesrv_stream.server.connection_owner import ConnectionOwner
 from namesrv_stream.server.express.lane import ExpressLane
+from namesrv_stream.server.express.loan import Loan
 from namesrv_stream.server.gateway import Gateway
 from namesrv_stream.server.incoming import Incoming
 from namesrv_stream.server.opening import host_of
@@ -92,7 +93,7 @@ class RemotingConnection(asyncio.Protocol):
         self._tls = tls
         self._incoming: Incoming | None = None  # both are there while there is a connection
         self._transport: asyncio.Transport | None = None
-        self._fd: int | None = None
+        self._loan: Loan | None = None
         self._held_bytes = 0  # that the owner was told of
         self._limits = limits
         self._waiting: deque[bytes] = deque()  # frames to answer once the peer reads again
@@ -101,7 +102,6 @@ class RemotingConnection(asyncio.Protocol):
         self._is_in_turn = False  # a dear request; what waits is behind it
         self._is_held_back = False  # what it begins to send is dear, and too much of that waits already
         self._is_paced = False  # others' long frames are read first
-        self._is_lent = False  # to the express lane: nothing is read or written here
         self._is_broken = False  # no byte behind ``_waiting`` means anything
         self._is_closing = False
         self._is_leaving = False  # the next answer is the last
@@ -114,8 +114,7 @@ class RemotingConnection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self._incoming = Incoming(self._transport, self._tls, self._limits.max_frame_bytes)
         self._transport.set_write_buffer_limits(high=self._limits.write_buffer_bytes)
-        if (sock := transport.get_extra_info("socket")) is not None:
-            self._fd = sock.fileno()
+        self._loan = Loan(self._express, self, self._transport)
         address = transport.get_extra_info("peername")
         self.host = host_of(address[0]) if address else ""
         self._know(Peer(self.host, False), f"{address[0]}:{address[1]}" if address else "?")
@@ -128,9 +127,8 @@ class RemotingConnection(asyncio.Protocol):
 
     def _answer_alone(self, data: bytes) -> bool:
         """Answer what one read brought, if that is one query with a prepared answer: most are."""
-        transport = self._transport
         if (
-            transport is None
+            self._loan is None
             or self._held_bytes
             or self._waiting
             or self._is_in_turn
@@ -138,30 +136,19 @@ class RemotingConnection(asyncio.Protocol):
             or self._is_closing
             or self._is_leaving
             or self._is_broken
+            or self._answering.changes  # which are answered whenever the log has them
             or int.from_bytes(data[:4], "big") != len(data) - 4
             or len(data) > _DEAR_BYTES
         ):
             return False
         began_ns = perf_counter_ns()
-        answer = self._prepared.answer(data[4:])
+        frame = data[4:]
+        answer = self._prepared.answer(frame)
         if answer is None:
             return False
         self.active_ms = self._gateway.observed_ms
-        if not self._lend(transport, answer):
-            transport.write(answer)
+        self._loan.answer(frame, answer)
         self._figures.routes_answered(1, perf_counter_ns() - began_ns)
-        return True
-
-    def _lend(self, transport: asyncio.Transport, answer: bytes) -> bool:
-        """Send the answer to a lone query, and have those behind it answered beside the interpreter, if that can be."""
-        if self._express is None or self._fd is None or transport.get_write_buffer_size():
-            return False
-        rest = self._express.lend(self, self._fd, answer)
-        if rest is None:
-            self._is_lent = True
-            transport.pause_reading()
-        else:
-            transport.write(rest)
         return True
 
     def _receive(self, data: bytes) -> None:
@@ -210,12 +197,13 @@ class RemotingConnection(asyncio.Protocol):
         self._is_closing = True
         self._waiting.clear()
         self._pace.forget(self)
-        self._forsake()
+        if self._loan is not None:
+            self._loan.forsake()
         self._owner.closed(self)
         reason = self._end if exc is None else f"{self._end}: {exc}"
         if registered := self._answering.registered:
             self._gateway.disconnected(self.connection_id, registered, f"connection {self.peer} {reason}")
-        self._transport = self._incoming = None
+        self._transport = self._incoming = self._loan = None
 
     # ---- ours ----
 
@@ -223,7 +211,8 @@ class RemotingConnection(asyncio.Protocol):
         """Close from our side, once what is written has gone out and no operator's change waits for the log."""
         self._end = reason
         self._is_closing = True
-        self._take_back()
+        if self._loan is not None:
+            self._loan.take_back()
         if self._transport is not None and not self._is_lent and not self._answering.changes:
             self._transport.close()
 
@@ -234,14 +223,16 @@ class RemotingConnection(asyncio.Protocol):
         then connects to the same address again, which for a name server is the one that ends.
         """
         self._is_leaving = True
-        self._take_back()
+        if self._loan is not None:
+            self._loan.take_back()
         self._read_or_pause()
 
     def abort(self, reason: str) -> None:
         """Close from our side at once: its peer may never read what is written."""
         self._end = reason
         self._is_closing = True
-        self._forsake()
+        if self._loan is not None:
+            self._loan.forsake()
         if self._transport is not None:
             self._transport.abort()
 
@@ -257,30 +248,30 @@ class RemotingConnection(asyncio.Protocol):
 
     def given_back(self, unread: bytes, unsent: bytes) -> None:
         """The express lane has what it does not answer, or the end, and perhaps a part of an answer that is left."""
-        self._is_lent = False
+        if self._loan is None:
+            return
+        self._loan.is_lent = False
         self.active_ms = self._gateway.observed_ms
-        if unsent:
-            self._write([unsent])
-        if self._is_closing:
-            self.close(self._end)
-        elif unread:
-            self.data_received(unread)
+        try:
+            if unsent:
+                self._write([unsent])
+            if self._is_closing:
+                self.close(self._end)
+            elif unread:
+                self.data_received(unread)
+        except Exception:
+            self.abort("a fault of ours")
+            raise
         self._read_or_pause()
-
-    def _take_back(self) -> None:
-        """From the express lane, unless that has given the connection back, which will be told."""
-        if self._is_lent and self._express is not None:
-            self._is_lent = not self._express.take_back(self)
-
-    def _forsake(self) -> None:
-        if self._is_lent and self._express is not None:
-            self._is_lent = False
-            self._express.forsake(self)
 
     def hold_back(self, *, is_held: bool) -> None:
         """Read no further, or do, as ``ReadingPace`` asks; the time that the peer has for a frame runs on."""
         self._is_paced = is_held
         self._read_or_pause()
+
+    @property
+    def _is_lent(self) -> bool:
+        return self._loan is not None and self._loan.is_lent
 
     @property
     def is_waiting(self) -> bool:

@@ -47,7 +47,7 @@ class RemotingSettings(Section):
     slow_reader_ms: PositiveInt = 30_000
     max_requests_in_flight: PositiveInt = 256
     express_lane: Annotated[Literal["auto", "on", "off"], LowerCase] = "auto"
-    express_answers_bytes: PositiveInt = 512 * MIB
+    express_answers_bytes: PositiveInt = 128 * MIB
 
 
 class TlsSettings(Section):

@@ -8,6 +8,7 @@ from typing import Any
 from namesrv_stream.remoting.command import RemotingCommand
 from namesrv_stream.remoting.frame import decode_frame, encode_frame
 from namesrv_stream.server.express.lane import ExpressLane
+from namesrv_stream.server.express.library import load_library
 from namesrv_stream.server.request_figures import BOUNDS_NS
 from tests.support.server_rig import Rig
 
@@ -38,6 +39,10 @@ class SocketPeer:
     async def read(self, size: int) -> bytes:
         return await asyncio.wait_for(self._reader.readexactly(size), PATIENCE_S)
 
+    async def part(self) -> bytes:
+        """What comes next; nothing at the end."""
+        return await asyncio.wait_for(self._reader.read(1 << 16), PATIENCE_S)
+
     async def end(self) -> bytes:
         """All that comes until the server closes."""
         return await asyncio.wait_for(self._reader.read(), PATIENCE_S)
@@ -52,10 +57,13 @@ class ExpressRig:
     """One server; its lane knows as much as ``max_answers_bytes``."""
 
     def __init__(self, max_answers_bytes: int = 1 << 20, **rig: Any) -> None:
-        self.lane = ExpressLane(max_answers_bytes, BOUNDS_NS)
+        library = load_library()
+        assert library is not None, "`make setup` compiles it"
+        self.lane = ExpressLane(library, max_answers_bytes, BOUNDS_NS)
         self.rig = Rig(express=self.lane, **rig)
         self.rig.talk()
         self._port = 0
+        self._is_stopped = False
         self._peers: list[SocketPeer] = []
 
     @asynccontextmanager
@@ -72,7 +80,13 @@ class ExpressRig:
                 await peer.close()
             await self.rig.connections.close_all(0)
             await wait_until(lambda: not any(c.peer.startswith("127.") for c in self.rig.connections))
-            self.lane.stop(loop)
+            if not self._is_stopped:
+                self.stop()
+
+    def stop(self) -> None:
+        """End the lane, which the end of ``served`` does otherwise."""
+        self._is_stopped = True
+        self.lane.stop(asyncio.get_running_loop())
 
     async def connect(self, **options: Any) -> SocketPeer:
         peer = SocketPeer(*await asyncio.open_connection("127.0.0.1", self._port, **options))

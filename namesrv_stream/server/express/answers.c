@@ -8,13 +8,24 @@ enum {
     FREED_AT_ONCE = 64, /* of those forgotten together, at each that becomes known */
 };
 
+/* The tail of many answers: topics of the same brokers, with as many queues, have the same route but for their name,
+ * which it does not tell. */
+struct tail {
+    struct tail *next; /* in its bucket */
+    uint64_t hash;
+    size_t answers;
+    struct text text;
+    char bytes[];
+};
+
 struct answer {
-    struct answer *next;           /* in its bucket */
+    struct answer *next; /* in its bucket */
     struct answer *older, *newer;
-    uint64_t hash;                 /* of the topic */
-    size_t size;                   /* of this piece of memory */
-    uint32_t header_length;        /* without the opaque */
-    struct text before, after, topic, head, tail; /* all in bytes */
+    uint64_t hash;                          /* of the topic */
+    size_t size;                            /* of this piece of memory */
+    uint32_t header_length;                 /* without the opaque */
+    struct text before, after, topic, head; /* all in bytes */
+    struct tail *tail;
     char bytes[];
 };
 
@@ -24,6 +35,7 @@ struct answers {
     struct answer *oldest, *newest;
     struct answer *garbage; /* linked by newer */
     struct answer *buckets[BUCKETS];
+    struct tail *tails[BUCKETS];
 };
 
 static bool is_same(struct text a, struct text b) {
@@ -35,12 +47,12 @@ static uint64_t mixed(uint64_t a, uint64_t b) {
     return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
-static uint64_t hash_of(const struct answers *answers, struct text topic) {
-    uint64_t hash = answers->seed ^ topic.length;
-    for (size_t at = 0; at < topic.length; at += 8) {
+static uint64_t hash_of(const struct answers *answers, struct text text) {
+    uint64_t hash = answers->seed ^ text.length;
+    for (size_t at = 0; at < text.length; at += 8) {
         uint64_t part = 0;
-        size_t left = topic.length - at;
-        memcpy(&part, topic.bytes + at, left < 8 ? left : 8);
+        size_t left = text.length - at;
+        memcpy(&part, text.bytes + at, left < 8 ? left : 8);
         hash = mixed(hash ^ part, 0x9E3779B97F4A7C15u);
     }
     return hash;
@@ -67,12 +79,54 @@ struct answers *new_answers(size_t max_bytes, uint64_t seed) {
     return answers;
 }
 
+static struct text kept(char **at, struct text text) {
+    struct text copy = {*at, text.length};
+    memcpy(*at, text.bytes, text.length);
+    *at += text.length;
+    return copy;
+}
+
+/* The tail of that text, for one more answer; NULL: no memory. */
+static struct tail *take_tail(struct answers *answers, struct text text) {
+    uint64_t hash = hash_of(answers, text);
+    struct tail **bucket = &answers->tails[hash % BUCKETS], *tail = *bucket;
+    while (tail != NULL && !(tail->hash == hash && is_same(tail->text, text)))
+        tail = tail->next;
+    if (tail == NULL) {
+        if ((tail = malloc(sizeof *tail + text.length)) == NULL)
+            return NULL;
+        char *at = tail->bytes;
+        *tail = (struct tail){.next = *bucket, .hash = hash};
+        tail->text = kept(&at, text);
+        *bucket = tail;
+        answers->bytes += sizeof *tail + text.length;
+    }
+    tail->answers++;
+    return tail;
+}
+
+static void leave_tail(struct answers *answers, struct tail *tail) {
+    if (--tail->answers > 0)
+        return;
+    struct tail **link = &answers->tails[tail->hash % BUCKETS];
+    while (*link != tail)
+        link = &(*link)->next;
+    *link = tail->next;
+    answers->bytes -= sizeof *tail + tail->text.length;
+    free(tail);
+}
+
+static void free_answer(struct answers *answers, struct answer *answer) {
+    leave_tail(answers, answer->tail);
+    answers->bytes -= answer->size;
+    free(answer);
+}
+
 static void free_garbage(struct answers *answers, size_t most) {
     while (answers->garbage != NULL && most-- > 0) {
         struct answer *answer = answers->garbage;
         answers->garbage = answer->newer;
-        answers->bytes -= answer->size;
-        free(answer);
+        free_answer(answers, answer);
     }
 }
 
@@ -90,8 +144,7 @@ static void remove_answer(struct answers *answers, struct answer **link) {
     *link = answer->next;
     *(answer->older == NULL ? &answers->oldest : &answer->older->newer) = answer->newer;
     *(answer->newer == NULL ? &answers->newest : &answer->newer->older) = answer->older;
-    answers->bytes -= answer->size;
-    free(answer);
+    free_answer(answers, answer);
 }
 
 static void remove_oldest(struct answers *answers) {
@@ -99,13 +152,6 @@ static void remove_oldest(struct answers *answers) {
     while (*link != answers->oldest)
         link = &(*link)->next;
     remove_answer(answers, link);
-}
-
-static struct text kept(char **at, struct text text) {
-    struct text copy = {*at, text.length};
-    memcpy(*at, text.bytes, text.length);
-    *at += text.length;
-    return copy;
 }
 
 void know_answer(struct answers *answers, const struct query *query, struct text head, struct text tail,
@@ -117,26 +163,27 @@ void know_answer(struct answers *answers, const struct query *query, struct text
             remove_answer(answers, link);
             break;
         }
-    size_t size = sizeof(struct answer) + query->before.length + query->after.length + query->topic.length +
-                  head.length + tail.length;
+    struct tail *taken = take_tail(answers, tail);
+    if (taken == NULL)
+        return;
+    size_t size = sizeof(struct answer) + query->before.length + query->after.length + query->topic.length + head.length;
     free_garbage(answers, FREED_AT_ONCE);
     while (answers->bytes + size > answers->max_bytes && answers->garbage != NULL)
         free_garbage(answers, FREED_AT_ONCE);
     while (answers->bytes + size > answers->max_bytes && answers->oldest != NULL)
         remove_oldest(answers);
-    if (answers->bytes + size > answers->max_bytes)
+    struct answer *answer = answers->bytes + size > answers->max_bytes ? NULL : malloc(size);
+    if (answer == NULL) {
+        leave_tail(answers, taken);
         return;
-    struct answer *answer = malloc(size);
-    if (answer == NULL)
-        return;
+    }
     char *at = answer->bytes;
     *answer = (struct answer){.next = *bucket, .older = answers->newest, .hash = hash, .size = size,
-                              .header_length = header_length};
+                              .header_length = header_length, .tail = taken};
     answer->before = kept(&at, query->before);
     answer->after = kept(&at, query->after);
     answer->topic = kept(&at, query->topic);
     answer->head = kept(&at, head);
-    answer->tail = kept(&at, tail);
     *bucket = answer;
     *(answers->newest == NULL ? &answers->oldest : &answers->newest->newer) = answer;
     answers->newest = answer;
@@ -148,20 +195,34 @@ static char *put(char *at, struct text text) {
     return at + text.length;
 }
 
-size_t write_answer(const struct answers *answers, const struct query *query, char *at, size_t room) {
+/* Moves it to the front of its bucket: of many forms of a question few are asked often. */
+static const struct answer *find_answer(struct answers *answers, const struct query *query) {
     uint64_t hash = hash_of(answers, query->topic);
-    for (const struct answer *answer = answers->buckets[hash % BUCKETS]; answer != NULL; answer = answer->next) {
+    struct answer **bucket = bucket_of(answers, hash);
+    for (struct answer **link = bucket; *link != NULL; link = &(*link)->next) {
+        struct answer *answer = *link;
         if (!is_of(answer, hash, query->topic) || !answers_to(answer, query))
             continue;
-        size_t length = LENGTHS + answer->head.length + query->opaque.length + answer->tail.length;
-        if (length > room)
-            return SIZE_MAX;
-        write_length(at, (uint32_t)(length - LENGTH));
-        write_length(at + LENGTH, answer->header_length + (uint32_t)query->opaque.length);
-        put(put(put(at + LENGTHS, answer->head), query->opaque), answer->tail);
-        return length;
+        *link = answer->next;
+        answer->next = *bucket;
+        return *bucket = answer;
     }
-    return 0;
+    return NULL;
+}
+
+bool knows_answer(struct answers *answers, const struct query *query) { return find_answer(answers, query) != NULL; }
+
+size_t write_answer(struct answers *answers, const struct query *query, char *at, size_t room) {
+    const struct answer *answer = find_answer(answers, query);
+    if (answer == NULL)
+        return 0;
+    size_t length = LENGTHS + answer->head.length + query->opaque.length + answer->tail->text.length;
+    if (length > room)
+        return SIZE_MAX;
+    write_length(at, (uint32_t)(length - LENGTH));
+    write_length(at + LENGTH, answer->header_length + (uint32_t)query->opaque.length);
+    put(put(put(at + LENGTHS, answer->head), query->opaque), answer->tail->text);
+    return length;
 }
 
 void forget_topic(struct answers *answers, struct text topic) {

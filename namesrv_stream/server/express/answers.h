@@ -18,8 +18,10 @@ void free_answers(struct answers *answers);
 void know_answer(struct answers *answers, const struct query *query, struct text head, struct text tail,
                  uint32_t header_length);
 
-/* Writes the answer's frame; its length, 0 where there is none. SIZE_MAX: it needs more than ``room``. */
-size_t write_answer(const struct answers *answers, const struct query *query, char *at, size_t room);
+bool knows_answer(struct answers *answers, const struct query *query);
+
+/* Writes the answer's frame; its length, 0 where none is known. SIZE_MAX: it needs more than ``room``. */
+size_t write_answer(struct answers *answers, const struct query *query, char *at, size_t room);
 
 void forget_topic(struct answers *answers, struct text topic);
 

@@ -17,7 +17,8 @@
 enum {
     EVENTS = 256,
     READ_BYTES = 16 * 1024,   /* at once, of one connection */
-    GATHERED_BYTES = 256 * 1024, /* of answers to what was read at once; longer ones are Python's */
+    GATHERED_BYTES = 256 * 1024, /* of answers, before they are sent */
+    MAX_ANSWER_BYTES = 128 * 1024, /* without lengths and opaque; longer ones are Python's */
     NOBODY = -1,
 };
 
@@ -40,6 +41,7 @@ struct express {
     struct lent *lent;
     int *active; /* file descriptors, each once, as many as lent has room for */
     size_t room, active_count;
+    bool is_stopped;
     struct given_back *first, **last;
     struct answers *answers;
     const uint64_t *bounds_ns;
@@ -57,11 +59,6 @@ static uint64_t event_of(int fd, uint32_t generation) { return (uint64_t)generat
 
 /* ---- the thread ---- */
 
-static void no_longer_lent(struct express *express, int fd) {
-    express->lent[fd].id = 0;
-    epoll_ctl(express->epoll, EPOLL_CTL_DEL, fd, NULL);
-}
-
 static void give_back(struct express *express, int fd, struct text unread, struct text unsent) {
     struct given_back *given = malloc(sizeof *given + unread.length + unsent.length);
     if (given == NULL)
@@ -69,17 +66,20 @@ static void give_back(struct express *express, int fd, struct text unread, struc
     *given = (struct given_back){.id = express->lent[fd].id, .unread = unread.length, .unsent = unsent.length};
     memcpy(given->bytes, unread.bytes, unread.length);
     memcpy(given->bytes + unread.length, unsent.bytes, unsent.length);
-    no_longer_lent(express, fd);
+    express->lent[fd].id = 0;
+    epoll_ctl(express->epoll, EPOLL_CTL_DEL, fd, NULL);
     if (express->first == NULL)
         eventfd_write(express->given, 1);
     *express->last = given;
     express->last = &given->next;
 }
 
-/* Writes the answers to what is whole and known; returns how many, ``unread`` and ``out`` say what is left and written. */
-static unsigned answer_known(struct express *express, struct text *unread, struct text *out) {
+/* Writes the answers to what is whole and known, as far as there is room; returns how many. ``unread`` and ``out`` are
+ * what is left and what is written. */
+static unsigned answer_known(struct express *express, struct text *unread, struct text *out, bool *is_full) {
     unsigned answered = 0;
     struct query query;
+    *is_full = false;
     while (unread->length > LENGTHS) {
         size_t length = LENGTH + (size_t)read_length(unread->bytes);
         if (length > unread->length || !cut_query((struct text){unread->bytes + LENGTH, length - LENGTH}, &query))
@@ -88,7 +88,8 @@ static unsigned answer_known(struct express *express, struct text *unread, struc
         size_t written =
             write_answer(express->answers, &query, express->out + out->length, sizeof express->out - out->length);
         pthread_mutex_unlock(&express->lock);
-        if (written == 0 || written == SIZE_MAX)
+        *is_full = written == SIZE_MAX;
+        if (written == 0 || *is_full)
             break;
         out->length += written;
         unread->bytes += length;
@@ -118,13 +119,16 @@ static void serve(struct express *express, uint64_t event) {
     ssize_t size = recv(fd, express->in, sizeof express->in, MSG_DONTWAIT);
     bool is_nothing = size < 0 && (errno == EAGAIN || errno == EINTR);
     uint64_t began_ns = now_ns();
-    struct text unread = {express->in, size < 0 ? 0 : (size_t)size}, out = {express->out, 0};
-    unsigned answered = answer_known(express, &unread, &out);
-    if (out.length > 0) {
-        ssize_t sent = send(fd, out.bytes, out.length, MSG_DONTWAIT | MSG_NOSIGNAL);
+    struct text unread = {express->in, size < 0 ? 0 : (size_t)size}, out;
+    unsigned answered = 0;
+    bool is_full;
+    do {
+        out = (struct text){express->out, 0};
+        answered += answer_known(express, &unread, &out, &is_full);
+        ssize_t sent = out.length > 0 ? send(fd, out.bytes, out.length, MSG_DONTWAIT | MSG_NOSIGNAL) : 0;
         if (sent > 0)
             out = (struct text){out.bytes + sent, out.length - (size_t)sent};
-    }
+    } while (is_full && out.length == 0);
     uint64_t took_ns = now_ns() - began_ns;
 
     pthread_mutex_lock(&express->lock);
@@ -173,7 +177,7 @@ static bool start_thread(struct express *express) {
     return true;
 }
 
-static void free_express(struct express *express) {
+void express_free(struct express *express) {
     for (struct given_back *given; (given = express_given_back(express)) != NULL;)
         free(given);
     if (express->epoll >= 0) close(express->epoll);
@@ -208,21 +212,23 @@ struct express *express_start(size_t max_answers_bytes, uint64_t seed, const uin
     struct epoll_event stop = {.events = EPOLLIN, .data.u64 = event_of(express->stop, 0)};
     if (express->epoll < 0 || express->stop < 0 || express->given < 0 || express->answers == NULL || copy == NULL ||
         express->counts == NULL || epoll_ctl(express->epoll, EPOLL_CTL_ADD, express->stop, &stop) != 0) {
-        free_express(express);
+        express_free(express);
         return NULL;
     }
     memcpy(copy, bounds_ns, bounds * sizeof *copy);
     if (!start_thread(express)) {
-        free_express(express);
+        express_free(express);
         return NULL;
     }
     return express;
 }
 
 void express_stop(struct express *express) {
+    pthread_mutex_lock(&express->lock);
+    express->is_stopped = true;
+    pthread_mutex_unlock(&express->lock);
     eventfd_write(express->stop, 1);
     pthread_join(express->thread, NULL);
-    free_express(express);
 }
 
 static bool make_room(struct express *express, int fd) {
@@ -242,31 +248,47 @@ static bool make_room(struct express *express, int fd) {
     return true;
 }
 
-ssize_t express_lend(struct express *express, int fd, uint64_t id, const char *answer, size_t length) {
+static bool borrow(struct express *express, int fd, uint64_t id) {
+    if (express->is_stopped || !make_room(express, fd))
+        return false;
+    struct lent *lent = &express->lent[fd];
+    struct epoll_event event = {.events = EPOLLIN, .data.u64 = event_of(fd, ++lent->generation)};
+    lent->id = id;
+    if (epoll_ctl(express->epoll, EPOLL_CTL_ADD, fd, &event) == 0)
+        return true;
+    lent->id = 0;
+    return false;
+}
+
+ssize_t express_lend(struct express *express, int fd, uint64_t id, const char *frame, size_t frame_length,
+                     const char *answer, size_t length) {
+    struct query query;
+    if (!cut_query((struct text){frame, frame_length}, &query))
+        return 0;
+    pthread_mutex_lock(&express->lock);
+    bool is_known = knows_answer(express->answers, &query);
+    pthread_mutex_unlock(&express->lock);
+    if (!is_known)
+        return 0;
     ssize_t sent = send(fd, answer, length, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent < 0 || (size_t)sent < length)
         return sent < 0 ? 0 : sent;
     pthread_mutex_lock(&express->lock);
-    bool is_lent = make_room(express, fd);
-    if (is_lent) {
-        struct lent *lent = &express->lent[fd];
-        struct epoll_event event = {.events = EPOLLIN, .data.u64 = event_of(fd, ++lent->generation)};
-        lent->id = id;
-        is_lent = epoll_ctl(express->epoll, EPOLL_CTL_ADD, fd, &event) == 0;
-        if (!is_lent)
-            lent->id = 0;
-    }
+    bool is_lent = borrow(express, fd, id);
     pthread_mutex_unlock(&express->lock);
     return is_lent ? EXPRESS_LENT : sent;
 }
 
 bool express_take_back(struct express *express, int fd, uint64_t id) {
     pthread_mutex_lock(&express->lock);
+    /* No further event of it: the thread would serve a busy one again before it is seen here that it has not. */
+    if ((size_t)fd < express->room && express->lent[fd].id == id)
+        epoll_ctl(express->epoll, EPOLL_CTL_DEL, fd, NULL);
     while (express->serving == fd)
         pthread_cond_wait(&express->served, &express->lock);
     bool is_lent = (size_t)fd < express->room && express->lent[fd].id == id;
     if (is_lent)
-        no_longer_lent(express, fd);
+        express->lent[fd].id = 0;
     pthread_mutex_unlock(&express->lock);
     return is_lent;
 }
@@ -285,17 +307,27 @@ struct given_back *express_given_back(struct express *express) {
     return given;
 }
 
-void express_free(struct given_back *given_back) { free(given_back); }
+void express_forget_given_back(struct given_back *given_back) { free(given_back); }
 
 void express_know(struct express *express, const char *frame, size_t length, const char *head, size_t head_length,
                   const char *tail, size_t tail_length, uint32_t header_length) {
     struct query query;
-    if (!cut_query((struct text){frame, length}, &query))
+    if (!cut_query((struct text){frame, length}, &query) || head_length + tail_length > MAX_ANSWER_BYTES)
         return;
     pthread_mutex_lock(&express->lock);
     know_answer(express->answers, &query, (struct text){head, head_length}, (struct text){tail, tail_length},
                 header_length);
     pthread_mutex_unlock(&express->lock);
+}
+
+size_t express_find(struct express *express, const char *frame, size_t length, char *at, size_t room) {
+    struct query query;
+    if (!cut_query((struct text){frame, length}, &query))
+        return 0;
+    pthread_mutex_lock(&express->lock);
+    size_t written = write_answer(express->answers, &query, at, room);
+    pthread_mutex_unlock(&express->lock);
+    return written == SIZE_MAX ? 0 : written;
 }
 
 void express_forget(struct express *express, const char *topics, size_t length) {

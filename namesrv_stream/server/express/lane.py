@@ -6,8 +6,10 @@ is done in one place, and a server without this lane answers the same, more slow
 
 import asyncio
 import ctypes
+import logging
 import os
 import secrets
+import weakref
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final, Protocol
 
@@ -17,8 +19,12 @@ from namesrv_stream.server.express.library import LENT, GivenBack, load_library
 from namesrv_stream.server.request_figures import BOUNDS_NS
 from namesrv_stream.settings import RemotingSettings
 
+logger = logging.getLogger(__name__)
+
 _HEADER_BYTES: Final = ctypes.sizeof(GivenBack)
 _ACTIVE_AT_ONCE: Final = 1_024
+#: More than any answer that is known has.
+_MAX_FOUND_BYTES: Final = 256 * 1024
 #: In a turn of the event loop, as of sockets.
 _GIVEN_BACK_AT_ONCE: Final = 256
 
@@ -44,36 +50,46 @@ def express_lane(settings: RemotingSettings) -> "ExpressLane | None":
     Raises:
         ConfigError: It must be, and cannot.
     """
-    if settings.express_lane == "off" or (settings.express_lane == "auto" and load_library() is None):
+    if settings.express_lane == "off":
         return None
-    return ExpressLane(settings.express_answers_bytes, BOUNDS_NS)
+    library, reason = None, "its C was not compiled when namesrv-stream was installed"
+    try:
+        library = load_library()
+    except (OSError, AttributeError) as error:
+        reason = str(error)
+        logger.warning("no express lane reason=%s", reason)
+    if library is not None:
+        return ExpressLane(library, settings.express_answers_bytes, BOUNDS_NS)
+    if settings.express_lane == "on":
+        raise ConfigError("this installation", "remoting.express_lane", reason)
+    return None
 
 
 class ExpressLane:
     """Lends connections, and tells the thread what is known; belongs to one event loop.
 
     Args:
+        library: The compiled code.
         max_answers_bytes: Of the answers that the thread knows.
         bounds_ns: Of the histogram of how long its answers took.
 
     Raises:
-        ConfigError: There is none of the compiled code, or no memory.
+        ConfigError: There is no memory for it.
     """
 
-    def __init__(self, max_answers_bytes: int, bounds_ns: Sequence[int]) -> None:
-        library = load_library()
-        if library is None:
-            raise ConfigError(
-                "this installation", "remoting.express_lane", "its C was not compiled when it was installed"
-            )
+    def __init__(self, library: ctypes.PyDLL, max_answers_bytes: int, bounds_ns: Sequence[int]) -> None:
         self._library = library
         bounds = (ctypes.c_uint64 * len(bounds_ns))(*bounds_ns)
         self._lane = library.express_start(max_answers_bytes, secrets.randbits(64), bounds, len(bounds_ns))
         if not self._lane:
             raise ConfigError("the system", "remoting.express_lane", os.strerror(ctypes.get_errno()))
+        # Whoever is still there may ask behind the end.
+        self._end = weakref.finalize(self, library.express_free, self._lane)
+        self._end.atexit = False
         self._lent: dict[int, tuple[Lendable, int]] = {}
         self._figures = (ctypes.c_uint64 * (len(bounds_ns) + 3))()
         self._active = (ctypes.c_uint64 * _ACTIVE_AT_ONCE)()
+        self._found = ctypes.create_string_buffer(_MAX_FOUND_BYTES)
 
     @property
     def lent(self) -> int:
@@ -85,21 +101,20 @@ class ExpressLane:
         loop.add_reader(self._library.express_given_back_fd(self._lane), self._take_given_back)
 
     def stop(self, loop: asyncio.AbstractEventLoop) -> None:
-        """End the thread; who is lent is the server's own again, and is not told."""
+        """End the thread: nothing is lent any more, and what is lent is to be taken back."""
         loop.remove_reader(self._library.express_given_back_fd(self._lane))
         self._library.express_stop(self._lane)
-        self._lent.clear()
 
     # ---- connections ----
 
-    def lend(self, connection: Lendable, fd: int, answer: bytes) -> bytes | None:
-        """Send an answer, and lend the connection, whose socket nobody else reads and writes until it is given back.
+    def lend(self, connection: Lendable, fd: int, frame: bytes, answer: bytes) -> bytes | None:
+        """Send the answer to a frame, if it is known, and lend the connection: nobody else reads and writes its socket.
 
         Returns:
-            None, or what is left of the answer where it did not go out at once: then the connection is not lent.
+            None, or what is left of the answer where it is not known or did not go out at once: it is not lent then.
         """
         key = connection.connection_id
-        sent = self._library.express_lend(self._lane, fd, key, answer, len(answer))
+        sent = self._library.express_lend(self._lane, fd, key, frame, len(frame), answer, len(answer))
         if sent == LENT:
             self._lent[key] = (connection, fd)
             return None
@@ -136,7 +151,7 @@ class ExpressLane:
             at = ctypes.addressof(told) + _HEADER_BYTES
             key, unread = told.id, ctypes.string_at(at, told.unread)
             unsent = ctypes.string_at(at + told.unread, told.unsent)
-            self._library.express_free(given)
+            self._library.express_forget_given_back(given)
             connection, _ = self._lent.pop(key, (None, -1))
             if connection is not None:
                 connection.given_back(unread, unsent)
@@ -144,8 +159,9 @@ class ExpressLane:
     # ---- answers ----
 
     def find(self, frame: bytes) -> bytes | None:
-        """None: what comes here was not known to the thread, or came over a connection that cannot be lent."""
-        return None
+        """As ``KnownAnswers``."""
+        size = self._library.express_find(self._lane, frame, len(frame), self._found, _MAX_FOUND_BYTES)
+        return ctypes.string_at(self._found, size) if size else None
 
     def know(self, frame: bytes, topic: str, parts: AnswerParts) -> None:
         """As ``KnownAnswers``."""

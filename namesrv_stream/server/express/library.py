@@ -27,11 +27,16 @@ _U64S: Final = ctypes.POINTER(ctypes.c_uint64)
 _FUNCTIONS: Final = {
     "express_start": (_POINTER, (_SIZE, ctypes.c_uint64, _U64S, _SIZE)),
     "express_stop": (None, (_POINTER,)),
-    "express_lend": (ctypes.c_ssize_t, (_POINTER, ctypes.c_int, ctypes.c_uint64, ctypes.c_char_p, _SIZE)),
+    "express_free": (None, (_POINTER,)),
+    "express_lend": (
+        ctypes.c_ssize_t,
+        (_POINTER, ctypes.c_int, ctypes.c_uint64, ctypes.c_char_p, _SIZE, ctypes.c_char_p, _SIZE),
+    ),
     "express_take_back": (ctypes.c_bool, (_POINTER, ctypes.c_int, ctypes.c_uint64)),
     "express_given_back_fd": (ctypes.c_int, (_POINTER,)),
     "express_given_back": (ctypes.POINTER(GivenBack), (_POINTER,)),
-    "express_free": (None, (ctypes.POINTER(GivenBack),)),
+    "express_forget_given_back": (None, (ctypes.POINTER(GivenBack),)),
+    "express_find": (_SIZE, (_POINTER, ctypes.c_char_p, _SIZE, ctypes.c_char_p, _SIZE)),
     "express_know": (
         None,
         (_POINTER, ctypes.c_char_p, _SIZE, ctypes.c_char_p, _SIZE, ctypes.c_char_p, _SIZE, ctypes.c_uint32),
@@ -46,7 +51,12 @@ _FUNCTIONS: Final = {
 def load_library() -> ctypes.PyDLL | None:
     """The compiled functions; None where they were not built, as on a machine without a C compiler.
 
-    No call waits for longer than it takes to answer one connection, so none gives up the interpreter meanwhile.
+    No call waits for longer than it takes to serve one connection, so none gives up the interpreter meanwhile; but for
+    the end, which waits for those that are due.
+
+    Raises:
+        OSError: They are there, and cannot be loaded.
+        AttributeError: They are those of another release.
     """
     found = find_spec(_MODULE)
     if found is None or found.origin is None:

@@ -4,6 +4,7 @@ import asyncio
 import socket
 import struct
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -13,9 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from namesrv_stream.errors import ConfigError
+from namesrv_stream.processor.name_server import Options
 from namesrv_stream.remoting.codes import RequestCode, ResponseCode
 from namesrv_stream.remoting.command import RemotingCommand
-from namesrv_stream.remoting.frame import encode_frame
+from namesrv_stream.remoting.frame import decode_frame, encode_frame
 from namesrv_stream.server.express import lane as lane_module
 from namesrv_stream.server.express.lane import express_lane
 from namesrv_stream.settings import RemotingSettings
@@ -280,6 +282,102 @@ def test_a_connection_that_is_closed_while_it_comes_back_sends_what_was_answered
     run(test)
 
 
+def test_while_a_change_waits_for_the_log_its_connection_is_not_lent() -> None:
+    async def test(express: ExpressRig) -> None:
+        peer = await lent(express)
+        fields = {"namespace": "n", "key": "k", "value": "v"}
+        peer.send(encode_frame(RemotingCommand(RequestCode.PUT_KV_CONFIG, opaque=9, ext_fields=fields)))
+        await wait_until(lambda: bool(express.rig.publisher.unacked))
+        assert (await peer.ask(a_query()))[0].opaque == 1
+        assert express.lane.lent == 0
+        express.rig.publisher.ack()
+        assert decode_frame(await peer.frame()).opaque == 9
+        await peer.ask(a_query())
+        assert express.lane.lent == 1
+
+    run(test)
+
+
+def test_who_asks_what_cannot_be_known_is_not_lent() -> None:
+    async def test(express: ExpressRig) -> None:
+        peer = await express.connect()
+        for _ in range(3):
+            await peer.ask(a_query())
+        assert express.lane.lent == 0
+
+    run(test, options=Options(order_message_enable=True))
+    run(test, max_answers_bytes=100)
+
+
+def test_answers_of_many_brokers_are_known_up_to_a_length() -> None:
+    async def test(express: ExpressRig) -> None:
+        broker = express.rig.connect()
+        body = a_body({"topic-0": a_topic(), "wide": a_topic()})
+        peer = await lent(express)
+        for count in (300, 900):
+            for number in range(count):
+                name = f"broker-{number:04}-with-a-name-that-makes-its-answer-long"
+                address = f"10.1.{number // 256}.{number % 256}:10911"
+                express.rig.ask(broker, a_registration_request(address, brokerName=name, body=body))
+            for _ in range(3):
+                await peer.ask(a_query("wide"))
+            assert express.lane.lent == (count == 300)
+        peer.send(encode_frame(a_query("topic-1")))  # which the first broker alone has
+        assert decode_frame(await peer.frame()).code == ResponseCode.SUCCESS
+
+    run(test, max_answers_bytes=10 << 20)
+
+
+def test_answers_that_do_not_fit_together_go_out_one_after_the_other() -> None:
+    async def test(express: ExpressRig) -> None:
+        broker = express.rig.connect()
+        for number in range(100):
+            request = a_registration_request(f"10.1.0.{number}:1", brokerName=f"b{number}", body=BODY)
+            express.rig.ask(broker, request)
+        peer = await lent(express)
+        before = express.by_lane
+        asked = [a_query("topic-0", opaque) for opaque in range(100)]
+        assert [answer.opaque for answer in await peer.ask(*asked)] == list(range(100))
+        assert express.by_lane > before + 25, "of some 20 kB each"
+
+    run(test, max_answers_bytes=10 << 20)
+
+
+def test_behind_the_end_all_is_answered_without_the_lane() -> None:
+    async def test(express: ExpressRig) -> None:
+        peer, other = await lent(express), await express.connect()
+        await other.ask(a_query())
+        express.stop()
+        for topic in ("topic-0", "topic-1"):
+            for _ in range(3):
+                assert (await other.ask(a_query(topic)))[0].code == ResponseCode.SUCCESS
+        express.rig.ask(express.rig.connect(), a_registration_request(body=BODY))
+        assert express.by_lane > 0
+        await express.rig.connections.close_all(0)
+        assert await peer.end() == b""
+
+    run(test)
+
+
+def test_a_busy_connection_can_be_taken_back() -> None:
+    async def test(express: ExpressRig) -> None:
+        peer = await lent(express)
+        (connection,) = [c for c in express.rig.connections if c.peer.startswith("127.")]
+        sent = 2_000
+        for _ in range(sent):
+            peer.send(QUERY)
+        await turn()
+        connection.leave()
+        answers = 0
+        with suppress(ConnectionError):  # it closes behind an answer, whatever else has come
+            while data := await peer.part():
+                answers += data.count(b'"opaque":1,')
+        assert 0 < answers <= sent
+        assert express.lane.lent == 0
+
+    run(test)
+
+
 def test_many_peers_ask_at_once() -> None:
     async def test(express: ExpressRig) -> None:
         peers = [await lent(express, *TOPICS[:3]) for _ in range(50)]
@@ -293,8 +391,12 @@ def test_many_peers_ask_at_once() -> None:
 
 
 def test_without_the_compiled_code_there_is_no_lane_unless_it_must_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lane_module, "load_library", lambda: None)
-    assert express_lane(RemotingSettings(express_lane="auto")) is None
-    assert express_lane(RemotingSettings(express_lane="off")) is None
-    with pytest.raises(ConfigError, match=r"remoting\.express_lane"):
-        express_lane(RemotingSettings(express_lane="on"))
+    def damaged() -> None:
+        raise OSError("file too short")
+
+    for library, reason in ((lambda: None, "not compiled"), (damaged, "file too short")):
+        monkeypatch.setattr(lane_module, "load_library", library)
+        assert express_lane(RemotingSettings(express_lane="auto")) is None
+        assert express_lane(RemotingSettings(express_lane="off")) is None
+        with pytest.raises(ConfigError, match=rf"remoting\.express_lane: .*{reason}"):
+            express_lane(RemotingSettings(express_lane="on"))
