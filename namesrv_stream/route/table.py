@@ -8,6 +8,8 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
 from functools import lru_cache
+from itertools import compress
+from operator import is_, is_not
 
 from namesrv_stream.route.group import BrokerGroup, is_nothing
 from namesrv_stream.route.hold import Hold
@@ -157,6 +159,9 @@ def _changed_topics(old: BrokerGroup, new: BrokerGroup, *, is_other_broker: bool
         changed = old.topics.keys() | new.topics.keys()
     elif old.topics is new.topics:
         changed = set()
+    elif len(old.topics) == len(new.topics) and all(map(is_, old.topics, new.topics)):
+        # What is registered anew has the same topics in the same order, but for a few.
+        changed = set(compress(new.topics, map(is_not, old.topics.values(), new.topics.values())))
     else:
         before = old.topics.get
         changed = {topic for topic, queue_data in new.topics.items() if before(topic) is not queue_data}
