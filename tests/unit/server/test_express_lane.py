@@ -368,11 +368,12 @@ def test_a_busy_connection_can_be_taken_back() -> None:
             peer.send(QUERY)
         await turn()
         connection.leave()
+        peer.send(QUERY)  # perhaps all others were answered before
         answers = 0
         with suppress(ConnectionError):  # it closes behind an answer, whatever else has come
             while data := await peer.part():
                 answers += data.count(b'"opaque":1,')
-        assert 0 < answers <= sent
+        assert 0 < answers <= sent + 1
         assert express.lane.lent == 0
 
     run(test)
