@@ -27,7 +27,7 @@ _OPAQUE_BYTES: Final = len(_OPAQUE)
 _WORD_BYTES: Final = 4
 _LENGTHS_BYTES: Final = 8
 #: Of one connection; a container of brokers has some. All are forgotten at more.
-_MAX_KEPT: Final = 256
+_MAX_KEPT: Final = 64
 _MAX_FRAME_BYTES: Final = 2 * 1024
 
 
@@ -69,6 +69,7 @@ class PreparedHeartbeats:
         self._server = server
         self._origin = origin
         self._kept: dict[bytes, _Said] = {}
+        self._form_of: dict[tuple[int, LeaseKey], bytes] = {}  # a new DataVersion is another form of 322
 
     def answer(self, frame: bytes) -> Answered | None:
         """What a request frame without length prefix does, and its answer; None for the general path."""
@@ -88,7 +89,7 @@ class PreparedHeartbeats:
         return Answered(code, parts.frame(opaque), heard(self._server, self._origin, key))
 
     def keep(self, frame: bytes, request: RemotingCommand, response: RemotingCommand) -> None:
-        """Learn what a request of the plain kind was answered."""
+        """Learn what a request of the plain kind was answered; of brokers that this server hears, one form each."""
         if (
             request.code not in (RequestCode.BROKER_HEARTBEAT, RequestCode.QUERY_DATA_VERSION)
             or request.serialize_type is not SerializeType.JSON
@@ -100,17 +101,25 @@ class PreparedHeartbeats:
             return
         at = frame.find(_OPAQUE) + _OPAQUE_BYTES
         end = frame.find(b",", at)
-        if not _differs_there_only(frame, at, end, request):
-            return
-        if len(self._kept) >= _MAX_KEPT:
-            self._kept.clear()
         header = QueryDataVersionRequestHeader.from_ext_fields(request.ext_fields)  # 904 has these fields, too
         key = lease_key(header.broker_name, header.cluster_name, header.broker_addr)
+        if not heard(self._server, self._origin, key) or not _differs_there_only(frame, at, end, request):
+            return
         asked = decode_data_version(request.body) if request.code == RequestCode.QUERY_DATA_VERSION else None
         told = is_changed(self._server, self._origin, key, asked)
         header_bytes = int.from_bytes(frame[:_WORD_BYTES], "big") - (end - at)
         said = _Said(request.code, header_bytes, key, asked, told, _parts_of(response))
-        self._kept[frame[_WORD_BYTES:at] + frame[end:]] = said
+        self._put(frame[_WORD_BYTES:at] + frame[end:], said)
+
+    def _put(self, form: bytes, said: _Said) -> None:
+        before = self._form_of.pop((said.code, said.key), None)
+        if before is not None:
+            self._kept.pop(before, None)
+        if len(self._kept) >= _MAX_KEPT:
+            self._kept.clear()
+            self._form_of.clear()
+        self._kept[form] = said
+        self._form_of[said.code, said.key] = form
 
 
 def _differs_there_only(frame: bytes, at: int, end: int, request: RemotingCommand) -> bool:

@@ -80,13 +80,16 @@ class Answering:
         Raises:
             RemotingError: The frame breaks the protocol.
         """
-        said = self._heartbeats.answer(frame)
+        try:
+            said = self._heartbeats.answer(frame)
+            if said is not None:
+                self._gateway.accept(said.accepted)
+        except Exception:
+            return self._failed(decode_frame(frame), began_ns)  # which may have been accepted: not a second time
         if said is None:
             return at_once(self.in_steps(frame, began_ns))
-        code, answer, accepted = said
-        self._gateway.accept(accepted)
-        self._figures.answered(code, ResponseCode.SUCCESS, perf_counter_ns() - began_ns)
-        return answer
+        self._figures.answered(said.code, ResponseCode.SUCCESS, perf_counter_ns() - began_ns)
+        return said.answer
 
     def in_steps(self, frame: bytes, began_ns: int) -> Generator[None, None, bytes | None]:
         """Likewise, in steps between which the server may do anything else; nothing is accepted before the last one.
@@ -102,12 +105,16 @@ class Answering:
             response = self._act(request, (yield from process_in_steps(self._server, call)), began_ns)
             if response is None:
                 return None  # later
+            self._prepared.keep(frame, request, response)  # unless it is oneway
+            self._heartbeats.keep(frame, request, response)  # likewise
         except Exception:
             # A fault of ours is no reason to close, which would count as the death of the peer's brokers.
-            self._on_fault(request.code)
-            response = response_to(request, ResponseCode.SYSTEM_ERROR, "the request failed unexpectedly")
-        self._prepared.keep(frame, request, response)  # unless it is oneway
-        self._heartbeats.keep(frame, request, response)  # likewise
+            return self._failed(request, began_ns)
+        return self._told(request, response, began_ns)
+
+    def _failed(self, request: RemotingCommand, began_ns: int) -> bytes | None:
+        self._on_fault(request.code)
+        response = response_to(request, ResponseCode.SYSTEM_ERROR, "the request failed unexpectedly")
         return self._told(request, response, began_ns)
 
     def _told(self, request: RemotingCommand, response: RemotingCommand, began_ns: int) -> bytes | None:

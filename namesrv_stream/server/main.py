@@ -270,7 +270,8 @@ class _Server:
             self._connections.beat(gateway.observed_ms)
             self._peer_log.beat(gateway.observed_ms)
             # At the moments at which all servers and the job tick: the job folds in one batch what comes at once.
-            began_ms, wait_ms = self._clock.monotonic_ms(), until_multiple_ms(self._clock, interval_ms)
+            # Behind them, for a timer may come a millisecond early, and the same moment would be waited for again.
+            began_ms, wait_ms = self._clock.monotonic_ms(), until_multiple_ms(self._clock, interval_ms) + 1
             await asyncio.sleep(wait_ms / 1000)
             figures.beat_came_late(max(0, self._clock.monotonic_ms() - began_ms - wait_ms))
 

@@ -1,5 +1,6 @@
 """Heartbeats that are said again do and get what they did and got before, as far as that is still right."""
 
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -79,8 +80,15 @@ def assert_as_in_general(server: Exchange, prepared: PreparedHeartbeats, frame: 
     return said is not None
 
 
+def register(server: Exchange, fields: dict[str, str]) -> None:
+    request = a_registration_request(body=a_body({"TopicTest": a_topic(), "Other": a_topic()}))
+    server.send(replace(request, ext_fields={**(request.ext_fields or {}), **fields, "bodyCrc32": "0"}))
+
+
 def test_every_captured_heartbeat_is_answered_prepared_as_in_general() -> None:
-    server = registered()
+    server = Exchange()
+    for frame in beats():
+        register(server, dict(decode_frame(frame).ext_fields or {}))
     assert len(beats()) > 5
     for frame in beats():
         prepared = PreparedHeartbeats(server.server, ORIGIN)
@@ -128,7 +136,8 @@ def test_whatever_becomes_of_the_broker_is_seen(steps: list[str]) -> None:
         for frame in frames:
             if not assert_as_in_general(server, prepared, frame):
                 keep(prepared, server, frame)
-            assert assert_as_in_general(server, prepared, frame)
+            is_heard = bool(server.send(decode_frame(frame)).accepted)
+            assert assert_as_in_general(server, prepared, frame) or not is_heard
 
 
 @pytest.mark.parametrize(
@@ -193,9 +202,24 @@ def test_a_number_that_is_not_plainly_the_opaque_is_not_kept(header: bytes) -> N
 
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_MAX_KEPT", 10)
-    server = registered()
+    server = Exchange()
     prepared = PreparedHeartbeats(server.server, ORIGIN)
-    frames = [frame_of(a_heartbeat(ext_fields=a_broker_header(f"10.0.0.{n}:1"))) for n in range(25)]
-    for frame in frames:
+    headers = [a_broker_header(f"10.0.0.{n}:1", brokerName=f"b{n}") for n in range(25)]
+    frames = [frame_of(a_heartbeat(ext_fields=header)) for header in headers]
+    for header, frame in zip(headers, frames, strict=True):
+        register(server, header)
         keep(prepared, server, frame)
     assert 1 <= sum(prepared.answer(frame) is not None for frame in frames) <= 10
+
+
+def test_of_a_broker_one_form_is_kept_and_of_strangers_none() -> None:
+    server = registered()
+    prepared = PreparedHeartbeats(server.server, ORIGIN)
+    versions = [VERSION.replace(b'"counter":1', b'"counter":%d' % n) for n in range(1, 5)]
+    frames = [frame_of(a_heartbeat(RequestCode.QUERY_DATA_VERSION, body=body)) for body in versions]
+    for frame in frames:
+        keep(prepared, server, frame)
+    assert [prepared.answer(frame) is not None for frame in frames] == [False, False, False, True]
+    stranger = frame_of(a_heartbeat(ext_fields=a_broker_header("10.0.0.9:1", brokerName="b9")))
+    keep(prepared, server, stranger)
+    assert prepared.answer(stranger) is None

@@ -127,6 +127,27 @@ async def test_a_fault_of_ours_is_answered_and_closes_nothing(caplog: pytest.Log
     assert "unexpectedly" in caplog.text
 
 
+async def test_a_fault_of_ours_in_a_heartbeat_that_comes_again_closes_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig = a_talking_rig()
+    peer = rig.connect()
+    rig.ask(peer, a_registration_request())
+    heartbeat = RemotingCommand(RequestCode.BROKER_HEARTBEAT, ext_fields=a_broker_header())
+    for _ in range(2):
+        assert rig.ask(peer, heartbeat).code == ResponseCode.SUCCESS
+
+    def fail(accepted: object) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(rig.gateway, "accept", fail)
+    with caplog.at_level(logging.ERROR):
+        answer = rig.ask(peer, replace(heartbeat, opaque=77))
+    assert (answer.code, answer.opaque) == (ResponseCode.SYSTEM_ERROR, 77)
+    assert rig.ask(peer, CLUSTER_INFO).code == ResponseCode.SUCCESS
+    assert "unexpectedly" in caplog.text
+
+
 async def test_oneway_requests_are_never_answered() -> None:
     rig = a_talking_rig()
     peer = rig.connect()
