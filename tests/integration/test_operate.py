@@ -175,7 +175,7 @@ def test_a_server_that_is_down_is_named_and_back_again_it_serves_the_same(
 
 def test_what_if_tells_frozen_brokers_from_a_dead_one(stack: Stack, run: Run, tmp_path: Path) -> None:
     path = tmp_path / "gaps.png"
-    arguments = ("what-if", "--timeout", "1s,60s", "--since", "1h", "--cluster", "host")
+    arguments = ("what-if", "--timeout", "1s,600s", "--since", "1h", "--cluster", "host")
 
     def analysed() -> dict[str, Any]:
         done = run(*arguments, "--json", "--plot", str(path))
@@ -191,6 +191,7 @@ def test_what_if_tells_frozen_brokers_from_a_dead_one(stack: Stack, run: Run, tm
             """The first two stand still for a while and go on; the third is never heard again."""
             _wait_for_records(log, 16)
             brokers.heard(0, 1)
+            _wait_for_records(log, 4)  # among them those that say so
             short = analysed()["runs"][1]
             return bool(short["false"] >= 2 and short["real"] == 1)
 
@@ -198,7 +199,8 @@ def test_what_if_tells_frozen_brokers_from_a_dead_one(stack: Stack, run: Run, tm
         cluster = analysed()
         shown = run(*arguments).out
     by_timeout = {r["timeout_ms"]: r for r in cluster["runs"]}
-    assert (by_timeout[60_000]["expiries"], by_timeout[None]["expiries"]) == (0, 0)
+    # The longer one lasts longer than this test on whatever machine.
+    assert (by_timeout[600_000]["expiries"], by_timeout[None]["expiries"]) == (0, 0)
     assert by_timeout[1_000]["unclear"] == 0
     assert cluster["gaps"]["longest"][0]["gap_ms"] > 1_000
     assert path.read_bytes().startswith(b"\x89PNG")
