@@ -27,6 +27,9 @@ def read_events(spark: SparkSession, settings: Settings, starting_offsets: Mappi
         "assign": json.dumps({topic: sorted(starting_offsets)}),
         "startingOffsets": json.dumps({topic: {str(p): o for p, o in sorted(starting_offsets.items())}}),
         "maxOffsetsPerTrigger": str(settings.streaming.max_offsets_per_trigger),
+        # Behind each read the consumer asks for what comes next, and a broker answers a connection's requests in order:
+        # the next batch's first would stand behind one that waits for 500 ms or a record. It took 300 ms a batch.
+        "kafka.fetch.max.wait.ms": "1",
         "failOnDataLoss": "true",  # a gap must stop the job: the fold cannot know what it missed
     }
     options |= spark_options(settings)
