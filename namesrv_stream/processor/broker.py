@@ -128,7 +128,7 @@ def query_data_version(server: NameServer, call: Call) -> Answer:
         ext_fields=QueryDataVersionResponseHeader(changed=changed).to_ext_fields(),
         body=encode_data_version(known) if known else None,
     )
-    return Answer(response, heard(server, call.origin, key))
+    return Answer(response, _heard(server, call.origin, key))
 
 
 def is_changed(
@@ -151,7 +151,7 @@ def broker_heartbeat(server: NameServer, call: Call) -> Answer:
     """
     header = BrokerHeartbeatRequestHeader.from_ext_fields(call.request.ext_fields)
     key = lease_key(header.broker_name, header.cluster_name, header.broker_addr)
-    return Answer(response_to(call.request, ResponseCode.SUCCESS), heard(server, call.origin, key))
+    return Answer(response_to(call.request, ResponseCode.SUCCESS), _heard(server, call.origin, key))
 
 
 def get_broker_member_group(server: NameServer, call: Call) -> Answer:
@@ -206,12 +206,17 @@ def _registration(
     )
 
 
-def heard(server: NameServer, origin: Origin, key: LeaseKey) -> tuple[Accepted, ...]:
-    """What a heartbeat of a broker does: nothing, unless this server knows it."""
+def heartbeat_of(server: NameServer, origin: Origin, key: LeaseKey) -> BrokerHeartbeat | None:
+    """What a sign of life is, which changes nothing; None of a broker that this server does not know."""
     live = server.table.group(key.broker_name).lives.get(key.live_key)
     if live is None or origin.server_id not in live.holders:
-        return ()
-    return (Accepted(BrokerHeartbeat(origin, key.broker_name, key.live_key, Proof.HEARTBEAT), None),)
+        return None
+    return BrokerHeartbeat(origin, key.broker_name, key.live_key, Proof.HEARTBEAT)
+
+
+def _heard(server: NameServer, origin: Origin, key: LeaseKey) -> tuple[Accepted, ...]:
+    heartbeat = heartbeat_of(server, origin, key)
+    return () if heartbeat is None else (Accepted(heartbeat, None),)
 
 
 def _registered(

@@ -2,59 +2,70 @@
 
 904 and 322 come from each broker every few seconds, always the same. The frame without its opaque is the key; what is
 kept is what the general path made of it, and only if another number in that place decodes to the same request with that
-opaque. What such a request does, and what 322 is answered, is found out each time as in general.
+opaque. What such a request does, and what 322 is answered, depends on the broker's group alone: while that is the same
+it is the same, else it is found out as in general.
 """
 
 from dataclasses import replace
 from typing import Final, NamedTuple
 
 from namesrv_stream.errors import RemotingError
-from namesrv_stream.processor.broker import heard, is_changed, lease_key
-from namesrv_stream.processor.known_answers import AnswerParts, is_canonical
-from namesrv_stream.processor.name_server import Accepted, NameServer
+from namesrv_stream.processor.broker import heartbeat_of, is_changed, lease_key
+from namesrv_stream.processor.known_answers import is_canonical
+from namesrv_stream.processor.name_server import NameServer
 from namesrv_stream.processor.register_body import decode_data_version
 from namesrv_stream.remoting.codes import RequestCode, ResponseCode, SerializeType
 from namesrv_stream.remoting.command import RemotingCommand
 from namesrv_stream.remoting.frame import decode_frame, encode_frame
 from namesrv_stream.remoting.headers import QueryDataVersionRequestHeader
-from namesrv_stream.route.events import Origin
+from namesrv_stream.route.events import BrokerHeartbeat, Origin
+from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.lease import LeaseKey
 from namesrv_stream.route.model import DataVersion
 
 _OPAQUE: Final = b'"opaque":'
 _OPAQUE_BYTES: Final = len(_OPAQUE)
-#: Before a header: its length, and the kind of its encoding. Before an answer's also the frame's length.
+#: Before a header: its length, and the kind of its encoding.
 _WORD_BYTES: Final = 4
-_LENGTHS_BYTES: Final = 8
 #: Of one connection; a container of brokers has some. All are forgotten at more.
 _MAX_KEPT: Final = 64
 _MAX_FRAME_BYTES: Final = 2 * 1024
 
 
 class Answered(NamedTuple):
-    """What became of a request."""
+    """What became of a request.
+
+    Attributes:
+        heartbeat: Is accepted, and changes nothing.
+    """
 
     code: int
     answer: bytes
-    accepted: tuple[Accepted, ...]
+    heartbeat: BrokerHeartbeat
 
 
 class _Said(NamedTuple):
     """A request as it was understood.
 
     Attributes:
-        header_bytes: Of its header, without the opaque; a body may be behind it.
+        frame_bytes: Of all of it: its opaque has as many digits as there were.
         asked: 322's DataVersion.
         told: What 322 was told: whether it is another one, and which there is.
-        parts: Of the answer.
+        before: Of the answer, up to the opaque.
+        behind: Of the answer, from there on.
+        group: Of the broker, as it was then.
+        heartbeat: What the request was then.
     """
 
     code: int
-    header_bytes: int
+    frame_bytes: int
     key: LeaseKey
     asked: DataVersion | None
     told: tuple[bool, DataVersion | None]
-    parts: AnswerParts
+    before: bytes
+    behind: bytes
+    group: BrokerGroup
+    heartbeat: BrokerHeartbeat
 
 
 class PreparedHeartbeats:
@@ -77,16 +88,30 @@ class PreparedHeartbeats:
             return None
         at = frame.find(_OPAQUE) + _OPAQUE_BYTES
         end = frame.find(b",", at)
-        said = self._kept.get(frame[_WORD_BYTES:at] + frame[end:])
+        form = frame[:at] + frame[end:]
+        said = self._kept.get(form)
         opaque = frame[at:end]
-        if said is None or not is_canonical(opaque):
+        if said is None or len(frame) != said.frame_bytes or not is_canonical(opaque):
             return None
-        code, header_bytes, key, asked, told, parts = said
-        if int.from_bytes(frame[:_WORD_BYTES], "big") != header_bytes + len(opaque):
+        if self._server.table.groups.get(said.key.broker_name) is not said.group:
+            said = self._found_out(said)
+            if said is None:
+                return None
+            self._kept[form] = said
+        return Answered(said.code, said.before + opaque + said.behind, said.heartbeat)
+
+    def _found_out(self, said: _Said) -> _Said | None:
+        """What the request does to the group as it is now; None where it is answered otherwise, or does nothing."""
+        group = self._server.table.groups.get(said.key.broker_name)
+        heartbeat = heartbeat_of(self._server, self._origin, said.key)
+        if group is None or heartbeat is None:
             return None
-        if code == RequestCode.QUERY_DATA_VERSION and is_changed(self._server, self._origin, key, asked) != told:
+        if (
+            said.code == RequestCode.QUERY_DATA_VERSION
+            and is_changed(self._server, self._origin, said.key, said.asked) != said.told
+        ):
             return None
-        return Answered(code, parts.frame(opaque), heard(self._server, self._origin, key))
+        return said._replace(group=group, heartbeat=heartbeat)
 
     def keep(self, frame: bytes, request: RemotingCommand, response: RemotingCommand) -> None:
         """Learn what a request of the plain kind was answered; of brokers that this server hears, one form each."""
@@ -103,13 +128,14 @@ class PreparedHeartbeats:
         end = frame.find(b",", at)
         header = QueryDataVersionRequestHeader.from_ext_fields(request.ext_fields)  # 904 has these fields, too
         key = lease_key(header.broker_name, header.cluster_name, header.broker_addr)
-        if not heard(self._server, self._origin, key) or not _differs_there_only(frame, at, end, request):
+        heartbeat = heartbeat_of(self._server, self._origin, key)
+        if heartbeat is None or not _differs_there_only(frame, at, end, request):
             return
         asked = decode_data_version(request.body) if request.code == RequestCode.QUERY_DATA_VERSION else None
         told = is_changed(self._server, self._origin, key, asked)
-        header_bytes = int.from_bytes(frame[:_WORD_BYTES], "big") - (end - at)
-        said = _Said(request.code, header_bytes, key, asked, told, _parts_of(response))
-        self._put(frame[_WORD_BYTES:at] + frame[end:], said)
+        group = self._server.table.group(key.broker_name)
+        said = _Said(request.code, len(frame), key, asked, told, *_around_opaque(response, end - at), group, heartbeat)
+        self._put(frame[:at] + frame[end:], said)
 
     def _put(self, form: bytes, said: _Said) -> None:
         before = self._form_of.pop((said.code, said.key), None)
@@ -136,8 +162,8 @@ def _differs_there_only(frame: bytes, at: int, end: int, request: RemotingComman
         return False
 
 
-def _parts_of(response: RemotingCommand) -> AnswerParts:
-    written = encode_frame(replace(response, opaque=0))
-    header_bytes = int.from_bytes(written[_WORD_BYTES:_LENGTHS_BYTES], "big") - 1
+def _around_opaque(response: RemotingCommand, digits: int) -> tuple[bytes, bytes]:
+    """The frame of an answer before and behind an opaque of so many digits."""
+    written = encode_frame(replace(response, opaque=10 ** (digits - 1)))
     at = written.find(_OPAQUE) + _OPAQUE_BYTES
-    return AnswerParts(header_bytes, written[_LENGTHS_BYTES:at], written[at + 1 :])
+    return written[:at], written[at + digits :]

@@ -62,6 +62,7 @@ class Answering:
         self._server = server
         self._prepared = prepared
         self._heartbeats = PreparedHeartbeats(server, origin)
+        self._uncounted: dict[int, int] = {}  # of these, by request code
         self._gateway = gateway
         self._clock = clock
         self._figures = figures
@@ -69,6 +70,29 @@ class Answering:
         self._max_changes = max_changes
         self._on_settled = on_settled
         self._on_fault = on_fault
+
+    def said_again(self, frame: bytes, began_ns: int) -> bytes | None:
+        """The answer to a heartbeat that this peer has brought before; None for anything else. To be counted.
+
+        Args:
+            frame: Without length prefix.
+            began_ns: When work on it began, by ``perf_counter_ns``.
+        """
+        try:
+            said = self._heartbeats.answer(frame)
+            if said is None:
+                return None
+            self._gateway.heard(said.heartbeat)
+        except Exception:
+            return self._failed(decode_frame(frame), began_ns)  # which may have been accepted: not a second time
+        self._uncounted[said.code] = self._uncounted.get(said.code, 0) + 1
+        return said.answer
+
+    def count_said_again(self, took_ns: int) -> None:
+        """All that ``said_again`` answered since this was last called: of one read, timed together."""
+        for code, count in self._uncounted.items():
+            self._figures.answered(code, ResponseCode.SUCCESS, took_ns, count)
+        self._uncounted.clear()
 
     def at_once(self, frame: bytes, began_ns: int) -> bytes | None:
         """The answer to a request; None for none, or none yet.
@@ -80,16 +104,7 @@ class Answering:
         Raises:
             RemotingError: The frame breaks the protocol.
         """
-        try:
-            said = self._heartbeats.answer(frame)
-            if said is not None:
-                self._gateway.accept(said.accepted)
-        except Exception:
-            return self._failed(decode_frame(frame), began_ns)  # which may have been accepted: not a second time
-        if said is None:
-            return at_once(self.in_steps(frame, began_ns))
-        self._figures.answered(said.code, ResponseCode.SUCCESS, perf_counter_ns() - began_ns)
-        return said.answer
+        return at_once(self.in_steps(frame, began_ns))
 
     def in_steps(self, frame: bytes, began_ns: int) -> Generator[None, None, bytes | None]:
         """Likewise, in steps between which the server may do anything else; nothing is accepted before the last one.

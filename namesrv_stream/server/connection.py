@@ -302,11 +302,13 @@ class RemotingConnection(asyncio.Protocol):
                 self._turns.add(self._answer_in_turn(frame, began_ns), len(frame))
                 continue
             try:
-                answer = self._prepared.answer(frame)
+                answer = self._answering.said_again(frame, began_ns)
                 if answer is None:
-                    answer = self._answering.at_once(frame, began_ns)
-                else:
-                    routes += 1
+                    answer = self._prepared.answer(frame)
+                    if answer is None:
+                        answer = self._answering.at_once(frame, began_ns)
+                    else:
+                        routes += 1
             except RemotingError as error:
                 self._waiting.clear()
                 self._break(error)
@@ -318,8 +320,10 @@ class RemotingConnection(asyncio.Protocol):
                     self._write(written)
                     written, size = [], 0
         self._write(written)
+        took_ns = perf_counter_ns() - began_ns
         if routes:
-            self._figures.routes_answered(routes, perf_counter_ns() - began_ns)
+            self._figures.routes_answered(routes, took_ns)
+        self._answering.count_said_again(took_ns)
         if self._is_in_turn:
             self._read_or_pause()  # what came meanwhile would have to be kept
             return

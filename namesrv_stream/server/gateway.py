@@ -22,6 +22,7 @@ from namesrv_stream.route.event_json import routing_key
 from namesrv_stream.route.events import (
     AcceptedEvent,
     BrokerDisconnected,
+    BrokerHeartbeat,
     Origin,
     ServerResumed,
     ServerStarted,
@@ -95,6 +96,11 @@ class Gateway:
     def accept(self, accepted: Iterable[Accepted]) -> None:
         """Apply events to the view at once and log them."""
         self._take_in(accepted, None)
+
+    def heard(self, heartbeat: BrokerHeartbeat) -> None:
+        """Likewise one heartbeat that changes nothing: a short way for what comes most."""
+        self.hearings.heard(heartbeat, self.observed_ms)
+        self._log(partition_of(heartbeat.broker_name, self._partitions), Item(heartbeat, None, next(self._numbers)))
 
     def change(self, accepted: Sequence[Accepted], outcome: Outcome) -> None:
         """Apply an operator's events to the view and log them; ``outcome`` hears once whether they are in the log.
@@ -193,7 +199,8 @@ class Gateway:
     # ---- events out ----
 
     def _log(self, partition: int, item: Item) -> None:
-        if self._is_talking and self._outbox.is_full:
+        # What is gathered already was looked at when the first of it came.
+        if self._is_talking and self._outbox.is_empty and self._outbox.is_full:
             self._outbox.publisher.abort("the publish queue is full")
         if self._is_talking:
             self._outbox.put(partition, item)

@@ -27,12 +27,15 @@ class Hearings:
 
     def take_in(self, event: AcceptedEvent, observed_ms: int) -> None:
         """Any event that this server accepted, at its observed time."""
-        kind = type(event)
-        if kind is BrokerHeartbeat:
-            self._heard_ms[LeaseKey(event.broker_name, event.live_key)] = observed_ms  # type: ignore[union-attr]
-        elif kind is BrokerRegistered:
-            registration = event.registration  # type: ignore[union-attr]
+        if isinstance(event, BrokerHeartbeat):
+            self.heard(event, observed_ms)
+        elif isinstance(event, BrokerRegistered):
+            registration = event.registration
             self._heard_ms[LeaseKey(registration.broker_name, registration.live_key)] = observed_ms
+
+    def heard(self, event: BrokerHeartbeat, observed_ms: int) -> None:
+        """A sign of life."""
+        self._heard_ms[LeaseKey(event.broker_name, event.live_key)] = observed_ms
 
     def begin(self, observed_ms: int) -> None:
         """Kafka takes this server's records: its brokers age from here, whatever was before."""

@@ -71,6 +71,11 @@ class Outbox:
         return self.is_attached and self.publisher.can_begin
 
     @property
+    def is_empty(self) -> bool:
+        """Whether nothing waits to be published."""
+        return not self._items
+
+    @property
     def is_full(self) -> bool:
         """Whether as much waits for Kafka as may."""
         return self._fill >= 1

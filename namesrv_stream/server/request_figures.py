@@ -63,13 +63,13 @@ class RequestFigures:
         route.counts[bisect_left(BOUNDS_NS, took_ns)] += count
         route.total += count * took_ns
 
-    def answered(self, request_code: int, response_code: int, took_ns: int) -> None:
-        """One request has its answer."""
+    def answered(self, request_code: int, response_code: int, took_ns: int, count: int = 1) -> None:
+        """One request has its answer, or several of a read have theirs."""
         histogram = self._by_code.get((request_code, response_code))
         if histogram is None:
             histogram = self._new(request_code, response_code)
-        histogram.counts[bisect_left(BOUNDS_NS, took_ns)] += 1
-        histogram.total += took_ns
+        histogram.counts[bisect_left(BOUNDS_NS, took_ns)] += count
+        histogram.total += count * took_ns
 
     def count(self, response_code: ResponseCode) -> int:
         """How many requests were answered so."""
