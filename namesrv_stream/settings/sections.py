@@ -91,7 +91,7 @@ class HttpSettings(Section):
     max_streams: PositiveInt = 256
     request_timeout_ms: PositiveInt = 10_000
     slow_reader_ms: PositiveInt = 30_000
-    changes_kept_rows: PositiveInt = 100_000
+    changes_kept_rows: PositiveInt = 20_000
     changes_kept_bytes: PositiveInt = 64 * MIB
     changes_catch_up_rows: PositiveInt = 100_000
 
@@ -167,7 +167,7 @@ class LivenessSettings(Section):
     server_silent_ms: PositiveInt = 15_000
     server_lost_ms: PositiveInt = 600_000
     max_gap_ms: PositiveInt = 2_000
-    tick_interval_ms: PositiveInt = 500
+    tick_interval_ms: PositiveInt = 505
     delete_topic_with_broker_registration: bool = False
     guard_share_percent: Annotated[Number, Field(ge=1, le=100)] = 50
     guard_min_brokers: Annotated[Number, Field(ge=1, le=1_000_000)] = 5
