@@ -32,6 +32,8 @@ _DEPTH: Final = 4
 _GOAL: Final = 27_000
 _FOLD_GOAL: Final = 200_000
 _ROUNDS_OF_FOLD: Final = 5
+#: A run's length at least: what is sustained outlasts a batch of the job.
+_LEAST_S: Final = 12.0
 
 
 def measure(bench: Bench, shape: Shape = SHAPE) -> list[Figure]:
@@ -51,7 +53,8 @@ def measure(bench: Bench, shape: Shape = SHAPE) -> list[Figure]:
             Kind("904", write_frames(home / "904", heartbeats(shape, _LINKS)), Choice.IN_TURN),
             Kind("322", write_frames(home / "322", version_queries(shape, _LINKS)), Choice.IN_TURN, has_body=True),
         )
-        load = Load((Stream(kinds, 0, depth=_LINKS * _DEPTH),), seconds=bench.seconds, warm_up_s=bench.warm_up_s)
+        seconds = max(bench.seconds, _LEAST_S)
+        load = Load((Stream(kinds, 0, depth=_LINKS * _DEPTH),), seconds=seconds, warm_up_s=bench.warm_up_s)
         last = running.enter_context(RemotingClient(ours.addr))
         changes = (framed.frame for framed in registrations(_LAST, changes=itertools.count()))
         lags: list[float] = []
@@ -67,7 +70,7 @@ def measure(bench: Bench, shape: Shape = SHAPE) -> list[Figure]:
     answered = {
         name: [sum(kind.per_second for kind in one.kinds.values()) for one in of_runs] for name, of_runs in runs.items()
     }
-    whole_s = bench.seconds + bench.warm_up_s
+    whole_s = seconds + bench.warm_up_s
     folded = [rate * whole_s / (whole_s + lag) for rate, lag in zip(answered[OURS], lags, strict=True)]
     p99 = {
         name: [max(kind.p99_us for kind in one.kinds.values()) / 1000 for one in of_runs]
