@@ -206,3 +206,11 @@ def test_paths_are_absolute_after_loading(tmp_path: Path, monkeypatch: pytest.Mo
 def test_settings_cannot_be_changed() -> None:
     with pytest.raises(ValueError, match="frozen"):
         Settings().kafka.partitions = 2
+
+
+@pytest.mark.parametrize("timeout_s", [5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 300])
+def test_no_tick_comes_just_when_a_usual_timeout_is_over(timeout_s: int) -> None:
+    # A tick a millisecond too early would leave the broker to the next one (ADR 0042).
+    liveness = Settings().liveness
+    slack_ms = -timeout_s * 1000 % liveness.tick_interval_ms
+    assert 20 <= slack_ms <= liveness.tick_interval_ms - 20
