@@ -33,7 +33,7 @@ def has_log(table: Location) -> bool:
     log = log_dir(table)
     if isinstance(log, Path):
         return log.is_dir()
-    return exists(commit_file(table, 0)) or _checkpointed(table) >= 0
+    return exists(commit_file(table, 0)) or checkpointed_version(table) >= 0
 
 
 def read_commit(file: Location) -> bytes | None:
@@ -65,16 +65,20 @@ def has_left(table: Location, version: int) -> bool:
     # A listing would be of a day's commits. They are removed behind a checkpoint only.
     if version >= 0 and not exists(commit_file(table, version)):
         return True
-    return _checkpointed(table) > version and not exists(commit_file(table, version + 1))
+    return checkpointed_version(table) > version and not exists(commit_file(table, version + 1))
 
 
-def _versions(table: Location) -> set[int]:
-    return {int(match[1]) for match in map(_COMMIT_FILE.fullmatch, names_in(log_dir(table))) if match}
+def checkpointed_version(table: Location) -> int:
+    """The version of the newest checkpoint; -1 where there is none.
 
-
-def _checkpointed(table: Location) -> int:
-    """The version of the newest checkpoint; -1 where there is none."""
+    Raises:
+        StoreUnreachable: The object store does not answer.
+    """
     try:
         return int(orjson.loads(read_bytes(log_dir(table) / "_last_checkpoint"))["version"])
     except (FileNotFoundError, LookupError, ValueError):
         return -1
+
+
+def _versions(table: Location) -> set[int]:
+    return {int(match[1]) for match in map(_COMMIT_FILE.fullmatch, names_in(log_dir(table))) if match}

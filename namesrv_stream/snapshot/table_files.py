@@ -7,6 +7,7 @@ silent.
 
 import os
 import re
+import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -144,6 +145,34 @@ def write_parquet(path: Location, rows: pa.Table) -> int:
     return content.tell()
 
 
+def create_file(path: Location, content: bytes) -> None:
+    """Write a file as a whole where there is none of that name; of those who try, one does.
+
+    Raises:
+        FileExistsError: There is one.
+        OSError: It could not be written; nothing of it is left in a folder.
+        StoreUnreachable: The object store does not answer; it may have written it.
+    """
+    if isinstance(path, Path):
+        staged = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+        try:
+            staged.write_bytes(content)
+            os.link(staged, path)
+        finally:
+            staged.unlink(missing_ok=True)
+        return
+    from obstore.exceptions import AlreadyExistsError
+
+    is_there = False
+    with reaching(path):
+        try:
+            _store(path).put(path.key, content, mode="create")
+        except AlreadyExistsError:
+            is_there = True
+    if is_there:
+        raise FileExistsError(str(path))
+
+
 def refuses_second_write(path: ObjectPath) -> bool:
     """Whether the store refuses to write a file that is there if it must not be: the fence of ADR 0040 stands on it.
 
@@ -153,16 +182,13 @@ def refuses_second_write(path: ObjectPath) -> bool:
     Raises:
         StoreUnreachable: The store does not answer, or does not let us write.
     """
-    from obstore.exceptions import AlreadyExistsError
-
-    with reaching(path):
-        _store(path).put(path.key, b"", mode="create")
-        try:
-            _store(path).put(path.key, b"", mode="create")
-        except AlreadyExistsError:
-            return True
-        finally:
-            _store(path).delete(path.key)
+    create_file(path, b"")
+    try:
+        create_file(path, b"")
+    except FileExistsError:
+        return True
+    finally:
+        remove(path)
     return False
 
 

@@ -7,6 +7,9 @@ It is also the fence between two jobs where no lock reaches both. A commit is ma
 the writer knows; where that is taken, or more have followed, the progress that the table has says whether another job
 made it: then this one ends. Where it was somebody's OPTIMIZE, the commit is made behind it. So of two jobs the one that
 commits first goes on, the other never writes a row, and no clock has a part in it (ADR 0040).
+
+A commit's file is written here and not by delta-rs, whose cost grows with the files and commits that there are: it is
+three kinds of action as the protocol has them, for a table whose protocol is verified whenever it is opened (ADR 0043).
 """
 
 import contextlib
@@ -17,20 +20,21 @@ import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import CommitProperties, PostCommitHookProperties
-from deltalake.exceptions import DeltaError
-from deltalake.transaction import AddAction, RemoveAction, Transaction
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
+from namesrv_stream import __version__
 from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import StoreUnreachable, TablesTakenOver
 from namesrv_stream.location import Location
-from namesrv_stream.snapshot.log_files import commit_file, has_left, read_commit
-from namesrv_stream.snapshot.table_files import one_line, open_delta, reaching, remove, write_parquet
+from namesrv_stream.snapshot import open_table
+from namesrv_stream.snapshot.log_files import checkpointed_version, commit_file, read_commit
+from namesrv_stream.snapshot.table_files import create_file, exists, one_line, open_delta, remove, write_parquet
 from namesrv_stream.tables import (
     CHANGES_SCHEMA,
     ROUTE_CHANGES,
@@ -44,11 +48,9 @@ from namesrv_stream.tables import (
 _LOG = logging.getLogger(__name__)
 
 _STATISTICS: Final = ("partition", "offset", "seq", "at_ms")
-# Checkpoints and clean-up are the compaction thread's: they must not hold up a batch.
-_NO_HOOKS: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 _STORE_RETRY_S: Final = 1.0
 
-_Actions = list[AddAction | RemoveAction]
+_Action = dict[str, Any]
 _T = TypeVar("_T")
 
 
@@ -64,18 +66,18 @@ class ChangesWriter:
 
     def __init__(self, tables_dir: Location, topic_id: str, partitions: int, progress_interval_ms: int) -> None:
         self._folder = table_path(tables_dir, ROUTE_CHANGES)
-        self._table = open_delta(self._folder)
-        # What is at or below it, this job has seen or written; the handle may be further on.
-        self._version = self._table.version()
+        table = self._open()
+        # What is at or below it, this job has seen or written.
+        self._version = table.version()
         self._app_ids = {p: app_id(topic_id, p) for p in range(partitions)}
-        self.committed = self._progress()
+        self.committed = self._progress(table)
         self._reached = dict(self.committed)
         self._progress_interval_s = progress_interval_ms / 1000
         self._committed_s = time.monotonic()
         self._id = uuid.uuid4().hex
-        self._marks = {WRITER_KEY: self._id, TABLE_ID_KEY: str(self._table.metadata().id)}
+        self._marks = {WRITER_KEY: self._id, TABLE_ID_KEY: str(table.metadata().id)}
         # Set to 0 by whoever has the files joined.
-        self.files_since_join = len(self._table.file_uris())
+        self.files_since_join = len(table.file_uris())
         # Why no more can be written, once that is so.
         self.taken_over: TablesTakenOver | None = None
 
@@ -111,83 +113,74 @@ class ChangesWriter:
         return fresh
 
     def _commit(self, rows: pa.Table, batch_id: int, metadata: Mapping[str, str]) -> None:
-        actions: _Actions = []
-        if rows.num_rows:
-            actions = [self._outlasting(lambda: self._write_file(rows, batch_id))]
+        files = [self._outlasting(lambda: self._write_file(rows, batch_id))] if rows.num_rows else []
         advanced = {p: o for p, o in self._reached.items() if o != self.committed[p]}
-        transactions = [Transaction(self._app_ids[p], o) for p, o in sorted(advanced.items())]
-        # One attempt: delta-rs would put it behind whatever has come between, without a look at whose that was.
-        marks = {**metadata, **self._marks}
-        properties = CommitProperties(marks, app_transactions=transactions, max_commit_retries=0)
+        actions = [
+            _commit_info({**metadata, **self._marks}),
+            *({"add": file} for file in files),
+            *({"txn": {"appId": self._app_ids[p], "version": o}} for p, o in sorted(advanced.items())),
+        ]
+        content = b"".join(orjson.dumps(action, option=orjson.OPT_APPEND_NEWLINE) for action in actions)
         try:
-            while not self._outlasting(lambda: self._attempt(actions, properties, self.committed | advanced)):
+            while not self._outlasting(lambda: self._attempt(content, self.committed | advanced)):
                 pass
         except TablesTakenOver as error:
             self.taken_over = error
-            self._remove_uncommitted(actions)
+            self._remove_uncommitted(files)
             raise
         except Exception:
             if isinstance(self._folder, Path):  # an object store may make the commit yet
-                self._remove_uncommitted(actions)
+                self._remove_uncommitted(files)
             raise
-        self.files_since_join += len(actions)
+        self.files_since_join += len(files)
         self.committed.update(advanced)
         self._committed_s = time.monotonic()
 
-    def _attempt(self, actions: _Actions, properties: CommitProperties, reached: Mapping[int, int]) -> bool:
+    def _attempt(self, content: bytes, reached: Mapping[int, int]) -> bool:
         """Commit behind the version that is known; False where others that are no job's took that one.
 
         Raises:
             TablesTakenOver: It was a job's.
+            TableSchemaMismatch: They made another table of it.
             StoreUnreachable: Whether it was made is not known; another attempt finds out, and makes it if not.
         """
-        is_made, failure = False, None
-        # Else an attempt before has found that others were there, but not who.
-        if self._table.version() == self._version:
-            failure = self._try_commit(actions, properties)
-            is_made = failure is None
-        # The handle stays at the version it committed behind; without this the next commit would conflict with this.
-        with reaching(self._folder):
-            self._table.update_incremental()
-        newest = self._table.version()
-        if failure is not None and newest == self._version:
-            raise self._cause(failure)
-        if not is_made or newest != self._version + 1:
-            progress = self._progress()
-            if not is_made and progress == self.committed:
-                self._version = newest
-                return False
-            # Of a commit that was made, the answer may have been lost.
-            if progress != reached or not (is_made or _writer_of(self._folder, self._version + 1) == self._id):
-                raise TablesTakenOver(str(self._folder), newest)
-        self._version = newest
-        return True
+        version = self._version + 1
+        with contextlib.suppress(FileExistsError):
+            create_file(commit_file(self._folder, version), content)
+            # Others may be further on, even for so long that the name was free again.
+            if checkpointed_version(self._folder) <= version and not exists(commit_file(self._folder, version + 1)):
+                self._version = version
+                return True
+        table = self._open()
+        progress = self._progress(table)
+        is_made = progress == reached and _writer_of(self._folder, version) == self._id
+        if not is_made and progress != self.committed:
+            raise TablesTakenOver(str(self._folder), table.version())
+        self._version = table.version()
+        return is_made
 
-    def _try_commit(self, actions: _Actions, properties: CommitProperties) -> Exception | None:
-        """Commit behind the handle's version; returns why not."""
+    def _open(self) -> DeltaTable:
+        """The table at its newest version, verified.
+
+        Raises:
+            TableNotFoundError: It is gone.
+            TableSchemaMismatch: It is not as this version of the code expects.
+            StoreUnreachable: The object store does not answer.
+        """
         try:
-            with reaching(self._folder):
-                self._table.create_write_transaction(
-                    actions,
-                    mode="append",
-                    schema=CHANGES_SCHEMA,
-                    commit_properties=properties,
-                    post_commithook_properties=_NO_HOOKS,
-                )
-        except (DeltaError, OSError, StoreUnreachable) as error:
-            return error
-        return None
+            table = open_table(self._folder, CHANGES_SCHEMA)
+        except DeltaError as error:
+            if isinstance(self._folder, Path):
+                raise
+            # Of a store that does not answer delta-rs says what other clients do not.
+            raise StoreUnreachable(str(self._folder), one_line(error)) from None
+        if table is None:
+            raise TableNotFoundError(str(self._folder))
+        return table
 
-    def _cause(self, failure: Exception) -> Exception:
-        """Why a commit failed whose version nobody has taken: an object store may do better, or make it yet."""
-        is_final = isinstance(self._folder, Path) or isinstance(failure, StoreUnreachable)
-        if is_final or has_left(self._folder, self._version):
-            return failure
-        return StoreUnreachable(str(self._folder), one_line(failure))
-
-    def _progress(self) -> dict[int, int]:
-        """partition → offset, as the table has it at the handle's version."""
-        return {p: self._table.transaction_version(a) or 0 for p, a in self._app_ids.items()}
+    def _progress(self, table: DeltaTable) -> dict[int, int]:
+        """partition → offset, as the table has it."""
+        return {p: table.transaction_version(a) or 0 for p, a in self._app_ids.items()}
 
     def _outlasting(self, work: Callable[[], _T]) -> _T:
         """Do it; while an object store does not answer, again and again: Spark waits meanwhile."""
@@ -200,23 +193,41 @@ class ChangesWriter:
                     _LOG.warning("%s; the batch waits for it", error)
                 is_told = True
             time.sleep(_STORE_RETRY_S)
-            with contextlib.suppress(DeltaError, OSError, StoreUnreachable):
-                self._table = open_delta(self._folder)  # with the credentials that there are now
 
-    def _remove_uncommitted(self, files: _Actions) -> None:
+    def _remove_uncommitted(self, files: list[_Action]) -> None:
         """Remove the file of a commit that failed: on a full disk each attempt would leave one, for a day."""
         with contextlib.suppress(DeltaError, OSError, StoreUnreachable):  # what it cannot tell, vacuum knows
             used = {a["path"] for a in pa.table(open_delta(self._folder).get_add_actions()).to_pylist()}
             for file in files:
-                if file.path not in used:
-                    remove(self._folder / file.path)
+                if file["path"] not in used:
+                    remove(self._folder / file["path"])
 
-    def _write_file(self, rows: pa.Table, batch_id: int) -> AddAction:
+    def _write_file(self, rows: pa.Table, batch_id: int) -> _Action:
         name = f"changes-{uuid.uuid4()}.parquet"
         batch_ids = pa.repeat(pa.scalar(batch_id, pa.int64()), rows.num_rows)
         whole = rows.append_column(CHANGES_SCHEMA.field("batch_id"), batch_ids).cast(CHANGES_SCHEMA)
         size = write_parquet(self._folder / name, whole)
-        return AddAction(name, size, {}, SystemClock().now_ms(), True, _statistics(whole))
+        return {
+            "path": name,
+            "partitionValues": {},
+            "size": size,
+            "modificationTime": SystemClock().now_ms(),
+            "dataChange": True,
+            "stats": _statistics(whole),
+        }
+
+
+def _commit_info(marks: Mapping[str, str]) -> _Action:
+    """Who commits, and what it tells of itself."""
+    info = {
+        "timestamp": SystemClock().now_ms(),
+        "operation": "WRITE",
+        "operationParameters": {"mode": "Append", "partitionBy": "[]"},
+        "engineInfo": f"namesrv-stream/{__version__}",
+        "isBlindAppend": True,
+        **marks,
+    }
+    return {"commitInfo": info}
 
 
 def _writer_of(table: Location, version: int) -> str:

@@ -39,7 +39,7 @@ from namesrv_stream.tables import (
 _LOG = logging.getLogger(__name__)
 
 _CHECKPOINT_VERSIONS: Final = 100  # delta.checkpointInterval
-#: A commit costs 2 ms with 20 live files and 40 ms with 600, so they are joined early …
+#: To open a table of 20 live files costs 2 ms, of 600 40 ms, and its rows cost as much again: joined early …
 FILES_TO_JOIN: Final = 64
 # … into files that are left alone until the hourly clean-up joins those: what was joined stays on disk for a day,
 # so a growing file must not be written anew with every few commits.

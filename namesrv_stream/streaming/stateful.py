@@ -6,6 +6,7 @@ makes, so Spark's encoders have no say in them.
 """
 
 import gc
+import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
@@ -31,7 +32,12 @@ OUTPUT_SCHEMA: Final = (
 #: Initial state: the hot state where broker_name is null, else one group.
 INITIAL_STATE_SCHEMA: Final = "partition INT, broker_name STRING, content BINARY"
 
+#: Some modules are loaded by a worker's first fold, behind its ``init``.
+_LOADING_TASKS: Final = 3
 _CHUNK_ROWS: Final = 20_000  # changes in one output row: some megabytes
+
+
+_tasks = itertools.count()
 
 
 class StateGroups:
@@ -145,7 +151,7 @@ def _spare_the_collector() -> None:
     Spark's daemon collects behind each task: 30 ms over the modules alone, half of what the worker used at rest. The
     fold makes many objects and no cycles worth looking for in between.
     """
-    if gc.isenabled() and TaskContext.get() is not None:  # in a test of ours it is the test's collector
+    if TaskContext.get() is not None and next(_tasks) < _LOADING_TASKS:  # in a test of ours it is the test's collector
         gc.freeze()
         gc.disable()
 

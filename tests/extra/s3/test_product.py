@@ -100,6 +100,7 @@ def test_up_starts_no_history_for_it_and_shows_no_secret(stack: Stack) -> None:
 def test_while_the_store_is_away_all_is_answered_and_nothing_is_lost(
     stack: Stack, settings: Settings, object_store: ObjectStore, tmp_path: Path
 ) -> None:
+    stack.wait_job()
     job, server = stack.pid("job"), stack.pid("serve")
     with QuietBrokers("before", 1, [stack.remoting]) as before, QuietBrokers("while", 1, [stack.remoting]) as meanwhile:
         before.heard()

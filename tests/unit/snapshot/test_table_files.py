@@ -1,8 +1,11 @@
-"""What an object store's failures say: the same each time, and nothing that is nobody's business."""
+"""A file that is made once; what an object store's failures say: the same each time, and nothing secret."""
+
+import threading
+from pathlib import Path
 
 import pytest
 
-from namesrv_stream.snapshot.table_files import one_line
+from namesrv_stream.snapshot.table_files import create_file, one_line
 
 _DELTA_RS = (
     "Kernel error\n -> Generic S3 error\n           \x1b[31m↳\x1b[0m Error performing GET https://s3.example/tables/x"
@@ -41,3 +44,26 @@ def test_no_secret_is_told_that_an_address_or_an_answer_repeats(text: str) -> No
 
 def test_what_says_nothing_is_told_by_its_name() -> None:
     assert one_line(OSError()) == "OSError"
+
+
+def test_of_those_who_create_a_file_one_does_and_readers_see_it_whole(tmp_path: Path) -> None:
+    path, writers = tmp_path / "00000000000000000001.json", 8
+    together, outcomes = threading.Barrier(writers), list[str]()
+
+    def create(content: bytes) -> None:
+        together.wait()
+        try:
+            create_file(path, content)
+            outcomes.append("made")
+        except FileExistsError:
+            outcomes.append("refused")
+
+    threads = [threading.Thread(target=create, args=(str(n).encode() * 100_000,)) for n in range(writers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(outcomes) == ["made"] + ["refused"] * (writers - 1)
+    assert len(path.read_bytes()) == 100_000
+    assert len(set(path.read_bytes())) == 1
+    assert list(tmp_path.iterdir()) == [path]

@@ -1,13 +1,19 @@
 """Rows are committed once, and progress without rows."""
 
+import errno
+import os
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, TableFeatures
 
-from namesrv_stream.errors import TablesTakenOver
+from namesrv_stream.errors import TableSchemaMismatch, TablesTakenOver
 from namesrv_stream.route.events import TopicDeleted
 from namesrv_stream.snapshot import read_tables
+from namesrv_stream.snapshot.log_files import commit_file
+from namesrv_stream.snapshot.table_files import create_file
+from namesrv_stream.streaming import changes_writer
 from namesrv_stream.streaming.changes_writer import ChangesWriter
 from namesrv_stream.tables import ROUTE_CHANGES, app_id, decode_changes, table_path
 from tests.support.builders import S1, a_registration
@@ -106,3 +112,82 @@ def test_of_two_jobs_that_fold_the_same_records_one_ends(tmp_path: Path) -> None
     first.write(nothing, {0: 1}, 1)
     with pytest.raises(TablesTakenOver):
         second.write(nothing, {0: 1}, 1)
+
+
+def test_a_commit_whose_answer_was_lost_is_known_as_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store made it, said that it was there already, and somebody's OPTIMIZE came behind it."""
+    tables = TablesOfLog(tmp_path)
+    tables.log.register(a_registration())
+
+    def made_and_optimized(path: Path, content: bytes) -> None:
+        monkeypatch.undo()
+        create_file(path, content)
+        DeltaTable(table_path(tables.dir, ROUTE_CHANGES)).optimize.compact()
+        raise FileExistsError(path)
+
+    monkeypatch.setattr(changes_writer, "create_file", made_and_optimized)
+    tables.commit()
+    tables.log.register(a_registration("10.0.1.1:1", broker_name="after"))
+    tables.commit()
+    assert decode_changes(read_tables(tables.dir).changes) == tables.log.output.changes
+
+
+def test_a_job_that_was_away_until_its_version_was_cleaned_up_ends(tmp_path: Path) -> None:
+    tables = TablesOfLog(tmp_path)
+    tables.log.register(a_registration())
+    frozen, held = tables.writer, tables.rows_from(0)
+    tables.writer = tables.new_writer()
+    tables.commit()
+    table = table_path(tables.dir, ROUTE_CHANGES)
+    DeltaTable(table).create_checkpoint()
+    Path(str(commit_file(table, 1))).unlink()
+    tables.log.register(a_registration("10.0.1.1:1", broker_name="after"))
+    tables.commit()
+    files = set(table.glob("*.parquet"))
+    with pytest.raises(TablesTakenOver):
+        frozen.write(held, {0: 1}, 1)
+    assert set(table.glob("*.parquet")) == files
+    assert decode_changes(read_tables(tables.dir).changes) == tables.log.output.changes
+
+
+def test_a_table_that_somebody_has_upgraded_meanwhile_is_not_written(tmp_path: Path) -> None:
+    tables = TablesOfLog(tmp_path)
+    table = table_path(tables.dir, ROUTE_CHANGES)
+    DeltaTable(table).alter.add_feature(TableFeatures.AppendOnly, allow_protocol_versions_increase=True)
+    tables.log.register(a_registration())
+    with pytest.raises(TableSchemaMismatch):
+        tables.commit()
+    assert not list(table.glob("*.parquet"))
+
+
+def test_a_commit_that_cannot_be_written_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = TablesOfLog(tmp_path)
+    table = table_path(tables.dir, ROUTE_CHANGES)
+    before = set(table.rglob("*"))
+    tables.log.register(a_registration())
+
+    def no_space(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "link", no_space)
+        with pytest.raises(OSError, match="No space"):
+            tables.commit()
+    assert set(table.rglob("*")) == before
+    tables.commit()
+    assert decode_changes(read_tables(tables.dir).changes) == tables.log.output.changes
+
+
+def test_a_commit_says_what_delta_rs_would(tmp_path: Path) -> None:
+    """Numbers, statistics and times as other readers take them from the log."""
+    tables = TablesOfLog(tmp_path)
+    tables.log.register(a_registration())
+    written = tables.commit()
+    table = DeltaTable(table_path(tables.dir, ROUTE_CHANGES))
+    [file] = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+    assert (file["num_records"], file["min.offset"], file["max.seq"]) == (written, 0, written - 1)
+    assert file["null_count.at_ms"] == 0
+    assert file["size_bytes"] == (tables.dir / ROUTE_CHANGES / file["path"]).stat().st_size
+    [newest] = table.history(1)
+    assert (newest["operation"], newest["operationParameters"]["mode"]) == ("WRITE", "Append")
+    assert newest["engineInfo"].startswith("namesrv-stream/")
