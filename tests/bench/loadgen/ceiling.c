@@ -1,6 +1,7 @@
 /*
  * The least that a server of one thread can do: it answers each frame with the same bytes, and looks only for the
- * request's opaque. How fast that is says what the machine leaves to any name server beside this load generator.
+ * request's opaque; of a long frame it drops the rest as it comes. How fast that is says what the machine leaves to any
+ * name server beside this load generator.
  *
  * ceiling BODY_BYTES: listens on a free port of 127.0.0.1, prints it, and runs until it is killed.
  */
@@ -18,20 +19,27 @@
 
 #include "program.h"
 
-enum { MAX_EVENTS = 1024, MOST_AT_ONCE = 65536, HEADER_ROOM = 256 };
+enum { MAX_EVENTS = 1024, MOST_AT_ONCE = 1 << 20, HEADER_ROOM = 256, MAX_FILES = 1 << 16, LEAST_OF_LONG = 1024 };
 
 static char *answer;
 static size_t body_bytes;
 
-/* Puts the request's opaque and all lengths in front of the body, which stays where it is. */
-static bool answer_frame(int fd, const char *frame, size_t bytes) {
+/* Of a connection's frame that is still coming. */
+static struct { long opaque; size_t missing; } coming[MAX_FILES];
+
+static long opaque_of(const char *frame, size_t bytes) {
     static const char field[] = "\"opaque\":";
     const char *found = memmem(frame, bytes, field, sizeof field - 1);
+    return found ? strtol(found + sizeof field - 1, NULL, 10) : 0;
+}
+
+/* Puts the request's opaque and all lengths in front of the body, which stays where it is. */
+static bool answer_one(int fd, long opaque) {
     char header[HEADER_ROOM];
     int header_bytes = snprintf(header, sizeof header,
                                 "{\"code\":0,\"flag\":1,\"language\":\"JAVA\",\"opaque\":%ld,"
                                 "\"serializeTypeCurrentRPC\":\"JSON\",\"version\":0}",
-                                found ? strtol(found + sizeof field - 1, NULL, 10) : 0);
+                                opaque);
     uint32_t lengths[] = {htonl((uint32_t)(4 + (size_t)header_bytes + body_bytes)), htonl((uint32_t)header_bytes)};
     char *start = answer + HEADER_ROOM - header_bytes - sizeof lengths;
     memcpy(start, lengths, sizeof lengths);
@@ -45,16 +53,33 @@ static void receive(int fd) {
     ssize_t count = recv(fd, bytes, MOST_AT_ONCE, MSG_DONTWAIT);
     if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
     bool is_open = count > 0;
-    /* A closed loop has one request outstanding on each connection, so what comes at once is whole frames. */
-    for (size_t at = 0; is_open && at < (size_t)count;) {
-        uint32_t total = 0;
-        memcpy(&total, bytes + at, sizeof total);
-        total = ntohl(total);
-        if (at + sizeof total + total > (size_t)count) die("a frame in pieces");
-        is_open = answer_frame(fd, bytes + at + sizeof total, total);
-        at += sizeof total + total;
+    size_t at = 0;
+    if (is_open && coming[fd].missing) {
+        at = coming[fd].missing < (size_t)count ? coming[fd].missing : (size_t)count;
+        coming[fd].missing -= at;
+        if (!coming[fd].missing) is_open = answer_one(fd, coming[fd].opaque);
     }
-    if (!is_open) close(fd);
+    while (is_open && at < (size_t)count) {
+        const char *frame = bytes + at + sizeof(uint32_t);
+        size_t here = (size_t)count - at;
+        uint32_t total = 0;
+        if (here >= sizeof total) memcpy(&total, bytes + at, sizeof total);
+        total = ntohl(total);
+        if (here >= sizeof total + total && here >= sizeof total) {
+            is_open = answer_one(fd, opaque_of(frame, total));
+            at += sizeof total + total;
+            continue;
+        }
+        /* A closed loop has one request outstanding on each connection: only a long one comes in pieces. */
+        if (here < LEAST_OF_LONG) die("a header in pieces");
+        coming[fd].opaque = opaque_of(frame, here - sizeof total);
+        coming[fd].missing = sizeof total + total - here;
+        at = (size_t)count;
+    }
+    if (!is_open) {
+        coming[fd].missing = 0;
+        close(fd);
+    }
 }
 
 int main(int count, char **arguments) {
@@ -87,6 +112,7 @@ int main(int count, char **arguments) {
             }
             event.data.fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
             if (event.data.fd < 0) continue;
+            if (event.data.fd >= MAX_FILES) die("too many connections");
             setsockopt(event.data.fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
             if (epoll_ctl(poller, EPOLL_CTL_ADD, event.data.fd, &event) < 0) die("epoll_ctl: %s", strerror(errno));
         }

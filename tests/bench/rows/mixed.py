@@ -4,6 +4,9 @@ Goal: at least 3 times the Java NameServer's requests a second, and reads whose 
 connections read; the registrations of each of 4 brokers come over a connection of its own. In the first row every
 registration differs from the one before (a new DataVersion, another topic changed), in the second only in the time
 stamp that each registration of a broker of 5.x carries.
+
+Beside them a server that reads a registration's bytes and drops them says what one thread and this load generator could
+reach.
 """
 
 from typing import Final
@@ -20,6 +23,8 @@ _WRITE_SHARE: Final = 0.05
 _GOAL_TIMES: Final = 3.0
 _GOAL_P99_TIMES: Final = 0.5
 _VARIANTS: Final = 16
+#: A route of four brokers, about.
+_ROUTE_BYTES: Final = 700
 
 
 def measure(bench: Bench, shape: Shape | None = None) -> list[Figure]:
@@ -28,6 +33,7 @@ def measure(bench: Bench, shape: Shape | None = None) -> list[Figure]:
     with bench.home() as home, Contenders(home) as contenders:
         ours, _, _ = contenders.start_ours()
         measured = [contenders.start_java(), ours, contenders.start_java(newest=True)]
+        ceiling = contenders.start_ceiling(body_bytes=_ROUTE_BYTES)
         before = Kind("before", write_frames(home / "before", registrations(shape)), Choice.ONCE)
         reads = write_frames(home / "reads", route_reads(shape.topic_names))
         files = {
@@ -55,7 +61,7 @@ def measure(bench: Bench, shape: Shape | None = None) -> list[Figure]:
                 seen = run_load(bench.program, one.addr, measured_load)
                 return seen, one.server_cpu_s() - before_s
 
-            runs = take_turns(contenders, measured, bench.rounds, run)
+            runs = take_turns(contenders, [*measured, ceiling], bench.rounds, run)
             figures += _figures(f"95 % reads, 5 % {name} registrations", bench, runs)
         return figures
 
