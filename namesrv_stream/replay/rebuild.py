@@ -34,7 +34,7 @@ from namesrv_stream.tables.columns import ROW_SCHEMA, STATE_SCHEMA
 
 _REMEDY: Final = "stop it; Kafka must run meanwhile (`namesrv-stream kafka`), name servers may"
 _BATCH_ID: Final = 0  # no micro-batch wrote the rows
-_FILE_ROWS: Final = 100_000  # a commit takes the longer the more files there are
+_FILE_ROWS: Final = 100_000  # those who read the table take the longer the more files there are
 
 
 @dataclass(frozen=True, slots=True)

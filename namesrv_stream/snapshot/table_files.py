@@ -150,7 +150,7 @@ def create_file(path: Location, content: bytes) -> None:
 
     Raises:
         FileExistsError: There is one.
-        OSError: It could not be written; nothing of it is left in a folder.
+        OSError: It could not be written, or its folder is gone; nothing of it is left there.
         StoreUnreachable: The object store does not answer; it may have written it.
     """
     if isinstance(path, Path):
@@ -231,7 +231,11 @@ def one_line(error: BaseException) -> str:
 
 def _client_options(path: ObjectPath) -> dict[str, str]:
     _store(path)  # refuses a name that it does not know; the others pass it over
-    return _known(path) | _CONDITIONAL_PUT | (_PLAIN_HTTP if path.is_plain_http else {})
+    return _options(path) | (_PLAIN_HTTP if path.is_plain_http else {})
+
+
+def _options(path: ObjectPath) -> dict[str, str]:
+    return _known(path) | _CONDITIONAL_PUT
 
 
 def _known(path: ObjectPath) -> dict[str, str]:
@@ -253,7 +257,7 @@ def _read(name: str, path: str) -> str:
 
 
 def _store(path: ObjectPath) -> "S3Store":
-    return _store_of(path.bucket, tuple(_known(path).items()), path.is_plain_http)
+    return _store_of(path.bucket, tuple(_options(path).items()), path.is_plain_http)
 
 
 @lru_cache

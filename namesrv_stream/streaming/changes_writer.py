@@ -18,6 +18,7 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
@@ -26,15 +27,15 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.exceptions import DeltaError
 
 from namesrv_stream import __version__
 from namesrv_stream.clock import SystemClock
-from namesrv_stream.errors import StoreUnreachable, TablesTakenOver
+from namesrv_stream.errors import NamesrvStreamError, StoreUnreachable, TableSchemaMismatch, TablesTakenOver
 from namesrv_stream.location import Location
 from namesrv_stream.snapshot import open_table
-from namesrv_stream.snapshot.log_files import checkpointed_version, commit_file, read_commit
-from namesrv_stream.snapshot.table_files import create_file, exists, one_line, open_delta, remove, write_parquet
+from namesrv_stream.snapshot.log_files import checkpointed_version, commit_file, log_dir, read_commit
+from namesrv_stream.snapshot.table_files import create_file, exists, names_in, open_delta, remove, write_parquet
 from namesrv_stream.tables import (
     CHANGES_SCHEMA,
     ROUTE_CHANGES,
@@ -52,6 +53,28 @@ _STORE_RETRY_S: Final = 1.0
 
 _Action = dict[str, Any]
 _T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Commit:
+    """What one commit says, and which progress the table has with it."""
+
+    marks: dict[str, str]
+    actions: list[_Action]
+    reached: dict[int, int]
+
+    def content(self) -> bytes:
+        """Its file, made now."""
+        info = {
+            "timestamp": SystemClock().now_ms(),
+            "operation": "WRITE",
+            "operationParameters": {"mode": "Append", "partitionBy": "[]"},
+            "engineInfo": f"namesrv-stream/{__version__}",
+            "isBlindAppend": True,
+            **self.marks,
+        }
+        lines = [{"commitInfo": info}, *self.actions]
+        return b"".join(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE) for line in lines)
 
 
 class ChangesWriter:
@@ -79,7 +102,7 @@ class ChangesWriter:
         # Set to 0 by whoever has the files joined.
         self.files_since_join = len(table.file_uris())
         # Why no more can be written, once that is so.
-        self.taken_over: TablesTakenOver | None = None
+        self.failure: NamesrvStreamError | None = None
 
     def write(
         self,
@@ -102,7 +125,10 @@ class ChangesWriter:
             The rows written.
 
         Raises:
-            TablesTakenOver: Another job has written.
+            TablesTakenOver: Another job has written, or this is not the table any more that it was.
+            TableSchemaMismatch: Somebody has changed what the table is.
+            DeltaError: The table cannot be read.
+            OSError: The rows or the commit could not be written.
         """
         fresh = from_offsets(rows, self.committed) if rows.num_rows else rows
         for partition, offset in next_offsets.items():
@@ -116,16 +142,16 @@ class ChangesWriter:
         files = [self._outlasting(lambda: self._write_file(rows, batch_id))] if rows.num_rows else []
         advanced = {p: o for p, o in self._reached.items() if o != self.committed[p]}
         actions = [
-            _commit_info({**metadata, **self._marks}),
             *({"add": file} for file in files),
             *({"txn": {"appId": self._app_ids[p], "version": o}} for p, o in sorted(advanced.items())),
         ]
-        content = b"".join(orjson.dumps(action, option=orjson.OPT_APPEND_NEWLINE) for action in actions)
+        commit = _Commit({**metadata, **self._marks}, actions, self.committed | advanced)
         try:
-            while not self._outlasting(lambda: self._attempt(content, self.committed | advanced)):
-                pass
-        except TablesTakenOver as error:
-            self.taken_over = error
+            is_made = self._outlasting(lambda: self._attempt(commit, has_looked=False))
+            while not is_made:
+                is_made = self._outlasting(lambda: self._attempt(commit, has_looked=True))
+        except NamesrvStreamError as error:
+            self.failure = error
             self._remove_uncommitted(files)
             raise
         except Exception:
@@ -136,25 +162,33 @@ class ChangesWriter:
         self.committed.update(advanced)
         self._committed_s = time.monotonic()
 
-    def _attempt(self, content: bytes, reached: Mapping[int, int]) -> bool:
-        """Commit behind the version that is known; False where others that are no job's took that one.
+    def _attempt(self, commit: _Commit, *, has_looked: bool) -> bool:
+        """Commit behind the version that is known; False where something else is known now.
+
+        Args:
+            commit: What is to be committed.
+            has_looked: Whether the table was opened just now.
 
         Raises:
-            TablesTakenOver: It was a job's.
-            TableSchemaMismatch: They made another table of it.
             StoreUnreachable: Whether it was made is not known; another attempt finds out, and makes it if not.
+            Exception: As ``write``.
         """
         version = self._version + 1
-        with contextlib.suppress(FileExistsError):
-            create_file(commit_file(self._folder, version), content)
-            # Others may be further on, even for so long that the name was free again.
-            if checkpointed_version(self._folder) <= version and not exists(commit_file(self._folder, version + 1)):
-                self._version = version
-                return True
+        # Where the version before is gone, this is another table or the log was cleaned up, a day later: behind it any
+        # name is free.
+        if has_looked or exists(commit_file(self._folder, self._version)):
+            with contextlib.suppress(FileExistsError):
+                create_file(commit_file(self._folder, version), commit.content())
+                # Others may be further on: this may have slept in between.
+                if checkpointed_version(self._folder) <= version and not exists(commit_file(self._folder, version + 1)):
+                    self._version = version
+                    return True
         table = self._open()
         progress = self._progress(table)
-        is_made = progress == reached and _writer_of(self._folder, version) == self._id
-        if not is_made and progress != self.committed:
+        is_same = str(table.metadata().id) == self._marks[TABLE_ID_KEY]
+        # Of a commit that was made, the answer may have been lost.
+        is_made = is_same and progress == commit.reached and _writer_of(self._folder, version) == self._id
+        if not is_made and not (is_same and progress == self.committed):
             raise TablesTakenOver(str(self._folder), table.version())
         self._version = table.version()
         return is_made
@@ -163,19 +197,22 @@ class ChangesWriter:
         """The table at its newest version, verified.
 
         Raises:
-            TableNotFoundError: It is gone.
-            TableSchemaMismatch: It is not as this version of the code expects.
+            TableSchemaMismatch: It is none, or not as this version of the code expects.
             StoreUnreachable: The object store does not answer.
+            DeltaError: It cannot be read.
         """
         try:
             table = open_table(self._folder, CHANGES_SCHEMA)
-        except DeltaError as error:
+        except DeltaError:
             if isinstance(self._folder, Path):
                 raise
-            # Of a store that does not answer delta-rs says what other clients do not.
-            raise StoreUnreachable(str(self._folder), one_line(error)) from None
+            # Of a store that does not answer delta-rs says what other clients do not: one of them finds out.
+            names_in(log_dir(self._folder))
+            table = open_table(self._folder, CHANGES_SCHEMA)
         if table is None:
-            raise TableNotFoundError(str(self._folder))
+            raise TableSchemaMismatch(str(self._folder), "it is gone")
+        if columns := table.metadata().partition_columns:
+            raise TableSchemaMismatch(str(self._folder), f"it is partitioned by {', '.join(columns)}")
         return table
 
     def _progress(self, table: DeltaTable) -> dict[int, int]:
@@ -215,19 +252,6 @@ class ChangesWriter:
             "dataChange": True,
             "stats": _statistics(whole),
         }
-
-
-def _commit_info(marks: Mapping[str, str]) -> _Action:
-    """Who commits, and what it tells of itself."""
-    info = {
-        "timestamp": SystemClock().now_ms(),
-        "operation": "WRITE",
-        "operationParameters": {"mode": "Append", "partitionBy": "[]"},
-        "engineInfo": f"namesrv-stream/{__version__}",
-        "isBlindAppend": True,
-        **marks,
-    }
-    return {"commitInfo": info}
 
 
 def _writer_of(table: Location, version: int) -> str:

@@ -151,12 +151,12 @@ class _Job:
 
         threading.Thread(target=await_end, name="query-end", daemon=True).start()
         ended.wait()
-        taken_over = self._writer.taken_over if self._writer is not None else None
-        if taken_over is not None:
-            _LOG.error("%s", taken_over)
-            report_error(str(taken_over))
+        refused = self._writer.failure if self._writer is not None else None
+        if refused is not None:
+            _LOG.error("%s", refused)
+            report_error(str(refused))
             kill_jvm(self._spark)
-            return taken_over.exit_code
+            return refused.exit_code
         for failure in failures:
             _LOG.error("the query failed: %s", failure)
             report_error(f"the query failed: {safe(failure_line(str(failure)))}")

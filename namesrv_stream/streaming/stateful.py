@@ -32,12 +32,12 @@ OUTPUT_SCHEMA: Final = (
 #: Initial state: the hot state where broker_name is null, else one group.
 INITIAL_STATE_SCHEMA: Final = "partition INT, broker_name STRING, content BINARY"
 
-#: Some modules are loaded by a worker's first fold, behind its ``init``.
-_LOADING_TASKS: Final = 3
+#: What a worker's first folds have loaded is all that it loads.
+_LOADING_FOLDS: Final = 3
 _CHUNK_ROWS: Final = 20_000  # changes in one output row: some megabytes
 
 
-_tasks = itertools.count()
+_folds = itertools.count()
 
 
 class StateGroups:
@@ -97,7 +97,6 @@ class RouteStatefulProcessor(StatefulProcessor):
         self._state_interval_ms = state_interval_ms
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        _spare_the_collector()
         self._hot = handle.getValueState(HOT_STATE, "content BINARY, output_at_ms BIGINT")
         self._groups = handle.getMapState(GROUPS_STATE, "broker_name STRING", "content BINARY")
 
@@ -140,6 +139,7 @@ class RouteStatefulProcessor(StatefulProcessor):
             dead_letters=encode_dead_letters(dead_letters, dead_values) if dead_letters else None,
             state=content if is_due else None,
         )
+        _spare_the_collector()
 
     def close(self) -> None:
         """Nothing to close."""
@@ -151,7 +151,7 @@ def _spare_the_collector() -> None:
     Spark's daemon collects behind each task: 30 ms over the modules alone, half of what the worker used at rest. The
     fold makes many objects and no cycles worth looking for in between.
     """
-    if TaskContext.get() is not None and next(_tasks) < _LOADING_TASKS:  # in a test of ours it is the test's collector
+    if TaskContext.get() is not None and next(_folds) < _LOADING_FOLDS:  # in a test of ours it is the test's collector
         gc.freeze()
         gc.disable()
 

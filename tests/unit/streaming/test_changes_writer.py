@@ -2,20 +2,24 @@
 
 import errno
 import os
+import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, TableFeatures
+from deltalake import DeltaTable, TableFeatures, write_deltalake
 
 from namesrv_stream.errors import TableSchemaMismatch, TablesTakenOver
+from namesrv_stream.location import Location
 from namesrv_stream.route.events import TopicDeleted
 from namesrv_stream.snapshot import read_tables
-from namesrv_stream.snapshot.log_files import commit_file
-from namesrv_stream.snapshot.table_files import create_file
+from namesrv_stream.snapshot.log_files import commit_file, log_dir
+from namesrv_stream.snapshot.table_files import create_file, open_delta, remove
 from namesrv_stream.streaming import changes_writer
 from namesrv_stream.streaming.changes_writer import ChangesWriter
-from namesrv_stream.tables import ROUTE_CHANGES, app_id, decode_changes, table_path
+from namesrv_stream.streaming.delta_tables import ensure_tables
+from namesrv_stream.tables import CHANGES_SCHEMA, ROUTE_CHANGES, app_id, decode_changes, table_path
 from tests.support.builders import S1, a_registration
 from tests.support.tables import TOPIC_ID, TablesOfLog
 
@@ -81,7 +85,7 @@ def test_of_two_jobs_the_one_that_commits_first_goes_on_and_the_other_writes_not
     assert other.write(tables.rows_from(0), {0: 1}, 9).num_rows > 0
     with pytest.raises(TablesTakenOver) as caught:
         tables.commit()
-    assert tables.writer.taken_over is caught.value
+    assert tables.writer.failure is caught.value
     assert caught.value.exit_code == 2
     assert len(list(table_path(tables.dir, ROUTE_CHANGES).glob("*.parquet"))) == 1
     tables.log.register(a_registration("10.0.1.1:1", broker_name="after"))
@@ -132,22 +136,89 @@ def test_a_commit_whose_answer_was_lost_is_known_as_ones_own(tmp_path: Path, mon
     assert decode_changes(read_tables(tables.dir).changes) == tables.log.output.changes
 
 
-def test_a_job_that_was_away_until_its_version_was_cleaned_up_ends(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_hint_there", [True, False])
+def test_a_job_that_slept_until_the_log_was_cleaned_up_ends(tmp_path: Path, is_hint_there: bool) -> None:
+    """The names of its next versions are free again."""
     tables = TablesOfLog(tmp_path)
     tables.log.register(a_registration())
     frozen, held = tables.writer, tables.rows_from(0)
     tables.writer = tables.new_writer()
-    tables.commit()
-    table = table_path(tables.dir, ROUTE_CHANGES)
-    DeltaTable(table).create_checkpoint()
-    Path(str(commit_file(table, 1))).unlink()
+    for number in range(4):
+        tables.log.register(a_registration(f"10.0.0.{number}:1", broker_name=f"b{number}"))
+        tables.commit()
+    _clean_up(table_path(tables.dir, ROUTE_CHANGES), range(4), is_hint_there=is_hint_there)
+    _assert_refused(tables, frozen, held)
+
+
+@pytest.mark.parametrize(("is_hint_there", "gone"), [(True, 4), (False, 2)])
+def test_a_job_that_slept_between_its_look_and_its_commit_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_hint_there: bool, gone: int
+) -> None:
+    tables = TablesOfLog(tmp_path)
+    tables.log.register(a_registration())
+    frozen, held = tables.writer, tables.rows_from(0)
+    tables.writer = tables.new_writer()
+
+    def slept(path: Path, content: bytes) -> None:
+        monkeypatch.undo()
+        for number in range(4):
+            tables.log.register(a_registration(f"10.0.0.{number}:1", broker_name=f"b{number}"))
+            tables.commit()
+        _clean_up(table_path(tables.dir, ROUTE_CHANGES), range(gone), is_hint_there=is_hint_there)
+        create_file(path, content)
+
+    monkeypatch.setattr(changes_writer, "create_file", slept)
+    _assert_refused(tables, frozen, held)
+
+
+def test_a_table_that_was_restored_meanwhile_gets_no_gap_in_its_log(tmp_path: Path) -> None:
+    tables = TablesOfLog(tmp_path)
+    for number in range(3):
+        tables.log.register(a_registration(f"10.0.0.{number}:1", broker_name=f"b{number}"))
+        tables.commit()
+        if number == 0:
+            shutil.copytree(tables.dir, tmp_path / "backup")
+    shutil.rmtree(tables.dir)
+    (tmp_path / "backup").rename(tables.dir)
     tables.log.register(a_registration("10.0.1.1:1", broker_name="after"))
-    tables.commit()
-    files = set(table.glob("*.parquet"))
     with pytest.raises(TablesTakenOver):
-        frozen.write(held, {0: 1}, 1)
-    assert set(table.glob("*.parquet")) == files
-    assert decode_changes(read_tables(tables.dir).changes) == tables.log.output.changes
+        tables.commit()
+    assert decode_changes(read_tables(tables.dir).changes) == [c for c in tables.log.output.changes if c.offset == 0]
+
+
+def test_a_table_that_was_made_anew_meanwhile_is_not_written(tmp_path: Path) -> None:
+    tables = TablesOfLog(tmp_path)
+    tables.log.tick()
+    tables.commit()
+    shutil.rmtree(tables.dir)
+    ensure_tables(tables.settings, TOPIC_ID)
+    tables.log.register(a_registration())
+    with pytest.raises(TablesTakenOver):
+        tables.commit()
+    assert DeltaTable(table_path(tables.dir, ROUTE_CHANGES)).version() == 0
+
+
+def test_a_table_whose_log_is_gone_is_not_written(tmp_path: Path) -> None:
+    tables = TablesOfLog(tmp_path)
+    log = tables.dir / ROUTE_CHANGES / "_delta_log"
+    for file in log.iterdir():
+        file.unlink()
+    tables.log.register(a_registration())
+    with pytest.raises(TableSchemaMismatch, match="it is gone"):
+        tables.commit()
+    assert list(log.iterdir()) == []
+
+
+def test_a_table_that_somebody_has_partitioned_meanwhile_is_not_written(tmp_path: Path) -> None:
+    tables = TablesOfLog(tmp_path)
+    table = DeltaTable(table_path(tables.dir, ROUTE_CHANGES))
+    write_deltalake(
+        table, CHANGES_SCHEMA.empty_table(), mode="overwrite", schema_mode="overwrite", partition_by=["kind"]
+    )
+    tables.log.register(a_registration())
+    with pytest.raises(TableSchemaMismatch, match="it is partitioned by kind"):
+        tables.commit()
+    assert isinstance(tables.writer.failure, TableSchemaMismatch)
 
 
 def test_a_table_that_somebody_has_upgraded_meanwhile_is_not_written(tmp_path: Path) -> None:
@@ -191,3 +262,21 @@ def test_a_commit_says_what_delta_rs_would(tmp_path: Path) -> None:
     [newest] = table.history(1)
     assert (newest["operation"], newest["operationParameters"]["mode"]) == ("WRITE", "Append")
     assert newest["engineInfo"].startswith("namesrv-stream/")
+
+
+def _clean_up(table: Location, versions: Iterable[int], *, is_hint_there: bool) -> None:
+    """As a day later: the newest version has a checkpoint, older ones no commit any more."""
+    open_delta(table).create_checkpoint()
+    gone = [commit_file(table, version) for version in versions]
+    for file in gone if is_hint_there else [*gone, log_dir(table) / "_last_checkpoint"]:
+        remove(file)
+
+
+def _assert_refused(tables: TablesOfLog, writer: ChangesWriter, held: pa.Table) -> None:
+    with pytest.raises(TablesTakenOver):
+        writer.write(held, {0: 1}, 1)
+    tables.log.register(a_registration("10.0.1.1:1", broker_name="after"))
+    tables.commit()
+    table = table_path(tables.dir, ROUTE_CHANGES)
+    assert {str(path) for path in (tables.dir / ROUTE_CHANGES).glob("*.parquet")} == set(open_delta(table).file_uris())
+    assert decode_changes(read_tables(tables.dir).changes) == tables.log.output.changes
