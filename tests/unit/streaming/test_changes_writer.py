@@ -67,9 +67,7 @@ def test_progress_alone_is_committed_no_more_often_than_asked(tmp_path: Path) ->
 
 def test_commits_go_on_beside_a_compaction(tmp_path: Path) -> None:
     tables = TablesOfLog(tmp_path)
-    for number in range(5):
-        tables.log.register(a_registration(f"10.0.0.{number}:1", broker_name=f"b{number}"))
-        tables.commit()
+    _commit_brokers(tables, 5)
     DeltaTable(table_path(tables.dir, ROUTE_CHANGES)).optimize.compact()
     tables.log.register(a_registration("10.0.1.1:1", broker_name="after"))
     tables.commit()
@@ -99,9 +97,7 @@ def test_a_job_that_was_frozen_before_its_commit_writes_no_row_twice(tmp_path: P
     tables.log.register(a_registration())
     frozen, held = tables.writer, tables.rows_from(0)
     tables.writer = tables.new_writer()
-    for number in range(5):
-        tables.log.register(a_registration(f"10.0.0.{number}:1", broker_name=f"b{number}"))
-        tables.commit()
+    _commit_brokers(tables, 5)
     with pytest.raises(TablesTakenOver):
         frozen.write(held, {0: 1}, 1)
     assert decode_changes(read_tables(tables.dir).changes) == tables.log.output.changes
@@ -143,9 +139,7 @@ def test_a_job_that_slept_until_the_log_was_cleaned_up_ends(tmp_path: Path, is_h
     tables.log.register(a_registration())
     frozen, held = tables.writer, tables.rows_from(0)
     tables.writer = tables.new_writer()
-    for number in range(4):
-        tables.log.register(a_registration(f"10.0.0.{number}:1", broker_name=f"b{number}"))
-        tables.commit()
+    _commit_brokers(tables, 4)
     _clean_up(table_path(tables.dir, ROUTE_CHANGES), range(4), is_hint_there=is_hint_there)
     _assert_refused(tables, frozen, held)
 
@@ -161,9 +155,7 @@ def test_a_job_that_slept_between_its_look_and_its_commit_ends(
 
     def slept(path: Path, content: bytes) -> None:
         monkeypatch.undo()
-        for number in range(4):
-            tables.log.register(a_registration(f"10.0.0.{number}:1", broker_name=f"b{number}"))
-            tables.commit()
+        _commit_brokers(tables, 4)
         _clean_up(table_path(tables.dir, ROUTE_CHANGES), range(gone), is_hint_there=is_hint_there)
         create_file(path, content)
 
@@ -262,6 +254,13 @@ def test_a_commit_says_what_delta_rs_would(tmp_path: Path) -> None:
     [newest] = table.history(1)
     assert (newest["operation"], newest["operationParameters"]["mode"]) == ("WRITE", "Append")
     assert newest["engineInfo"].startswith("namesrv-stream/")
+
+
+def _commit_brokers(tables: TablesOfLog, brokers: int) -> None:
+    """That many register, and each is a commit."""
+    for number in range(brokers):
+        tables.log.register(a_registration(f"10.0.0.{number}:1", broker_name=f"b{number}"))
+        tables.commit()
 
 
 def _clean_up(table: Location, versions: Iterable[int], *, is_hint_there: bool) -> None:
