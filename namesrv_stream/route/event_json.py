@@ -4,14 +4,14 @@ One record holds one event, or the heartbeats of many brokers of one partition. 
 is named; unknown fields are ignored, so that a producer may be newer than the fold.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import orjson
 
 from namesrv_stream.errors import EventDecodeError
+from namesrv_stream.route.event_head import head_fields, read_head
 from namesrv_stream.route.events import (
-    DIRECT,
     BrokerDisconnected,
     BrokerHeartbeat,
     BrokerRegistered,
@@ -21,7 +21,6 @@ from namesrv_stream.route.events import (
     KvDeleted,
     KvPut,
     Origin,
-    Proof,
     ServerResumed,
     ServerStarted,
     ServerStopped,
@@ -31,11 +30,10 @@ from namesrv_stream.route.events import (
     TopicRegistered,
     WritePermChanged,
 )
+from namesrv_stream.route.heartbeat_json import HEARTBEATS_KIND, KnownHeartbeats, encode_heartbeats, heartbeat_from
 from namesrv_stream.route.model import LiveKey
 from namesrv_stream.route.registration_json import encode_registration, queue_data_from, registration_from, require
 from namesrv_stream.route.settings import SettingValue
-
-SCHEMA_VERSION = 1
 
 #: kind of each event that is a record of its own.
 KIND_OF: Mapping[type[Event], str] = {
@@ -54,9 +52,8 @@ KIND_OF: Mapping[type[Event], str] = {
     ServerStopped: "server_stopped",
     Tick: "tick",
 }
-HEARTBEATS_KIND = "broker_heartbeats"
-#: As large as any number of an event.
-_MAX_CONNECTION_ID = 2**63 - 1
+#: Of some ten thousand brokers, each heard by a few servers; 50 MB.
+_KNOWN_HEARTBEATS = KnownHeartbeats(1 << 16)
 
 
 def routing_key(event: Event) -> str | None:
@@ -76,18 +73,11 @@ def encode_event(event: Event) -> bytes:
     """The record value of one event; a lone heartbeat is a record of one item."""
     if isinstance(event, BrokerHeartbeat):
         return encode_heartbeats([event])
-    head = _head(KIND_OF[type(event)], event.origin)
+    head = head_fields(KIND_OF[type(event)], event.origin)
     if isinstance(event, BrokerRegistered):
         # The text that the tables have too, behind the head: both have all their fields at this level.
         return orjson.dumps(head)[:-1] + b"," + encode_registration(event.registration)[1:].encode()
     return orjson.dumps(head | _payload(event))
-
-
-def encode_heartbeats(events: Iterable[BrokerHeartbeat]) -> bytes:
-    """One record of many heartbeats, all of one server and one partition."""
-    items = list(events)
-    head = _head(HEARTBEATS_KIND, items[0].origin._replace(connection_id=0))
-    return orjson.dumps(head | {"items": [_heartbeat_item(e) for e in items]})
 
 
 def decode_record(value: bytes) -> list[Event | EventDecodeError]:
@@ -96,43 +86,20 @@ def decode_record(value: bytes) -> list[Event | EventDecodeError]:
     Raises:
         EventDecodeError: The record as a whole is not one of ours.
     """
+    heartbeats = _KNOWN_HEARTBEATS.read(value)
+    if heartbeats is not None:
+        return heartbeats
     try:
         fields = orjson.loads(value)
     except orjson.JSONDecodeError as error:
         raise EventDecodeError(f"not JSON: {error}") from error
-    if not isinstance(fields, dict):
-        raise EventDecodeError("expected a JSON object")
-    version = require(fields, "schema_version", int)
-    if version != SCHEMA_VERSION:
-        raise EventDecodeError(f"schema_version: {version} is not {SCHEMA_VERSION}")
-    kind = require(fields, "kind", str)
-    origin = _origin(fields)
+    kind, origin = read_head(fields)
     if kind == HEARTBEATS_KIND:
-        return [_mere_heartbeat(item, origin) or _decode_item(item, origin) for item in require(fields, "items", list)]
+        return [heartbeat_from(item, origin) for item in require(fields, "items", list)]
     decode = _DECODERS.get(kind)
     if decode is None:
         raise EventDecodeError(f"kind: {kind} is unknown")
     return [decode(fields, origin)]
-
-
-def _head(kind: str, origin: Origin) -> dict[str, Any]:
-    head: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "kind": kind}
-    if origin.server_id != DIRECT:
-        head |= {"server_id": origin.server_id, "server_epoch": origin.server_epoch}
-    if origin.connection_id:
-        head["connection_id"] = origin.connection_id
-    return head
-
-
-def _origin(fields: Mapping[str, Any]) -> Origin:
-    if "server_id" not in fields:
-        return Origin(DIRECT, 0, 0)
-    return Origin(require(fields, "server_id", str), require(fields, "server_epoch", int), _connection_id(fields))
-
-
-def _connection_id(fields: Mapping[str, Any]) -> int:
-    connection_id: int = require(fields, "connection_id", int) if "connection_id" in fields else 0
-    return connection_id
 
 
 def _broker(broker_name: str, key: LiveKey) -> dict[str, Any]:
@@ -161,52 +128,6 @@ def _payload(event: Event) -> dict[str, Any]:
             return {"cluster": event.cluster, "source": event.source}
         case _:
             return {}
-
-
-def _heartbeat_item(event: BrokerHeartbeat) -> dict[str, Any]:
-    item = _broker(event.broker_name, event.live_key) | {"proof": event.proof}
-    if event.registration_hash:
-        item["registration_hash"] = event.registration_hash
-    if event.origin.connection_id:
-        item["connection_id"] = event.origin.connection_id
-    return item
-
-
-def _mere_heartbeat(item: Any, origin: Origin) -> BrokerHeartbeat | None:
-    """An item as nearly all are, at half the price; None for ``_decode_item`` to judge."""
-    if type(item) is not dict or item.get("proof") != "heartbeat" or "registration_hash" in item:
-        return None
-    get = item.get
-    name, cluster, addr, connection = get("broker_name"), get("cluster"), get("broker_addr"), get("connection_id", 0)
-    if type(name) is not str or type(cluster) is not str or type(addr) is not str:
-        return None
-    if type(connection) is not int or connection > _MAX_CONNECTION_ID:
-        return None
-    return BrokerHeartbeat(Origin(origin[0], origin[1], connection), name, LiveKey(cluster, addr), Proof.HEARTBEAT)
-
-
-def _decode_item(item: Any, origin: Origin) -> Event | EventDecodeError:
-    if not isinstance(item, dict):
-        return EventDecodeError("items: expected objects")
-    try:
-        proof = require(item, "proof", str)
-        if proof not in _PROOFS:
-            raise EventDecodeError(f"proof: {proof} is unknown")
-        registration_hash = require(item, "registration_hash", str) if "registration_hash" in item else ""
-        if not registration_hash and proof == Proof.REGISTRATION:
-            raise EventDecodeError("registration_hash: expected with this proof")
-        return BrokerHeartbeat(
-            origin=Origin(origin.server_id, origin.server_epoch, _connection_id(item)),
-            broker_name=require(item, "broker_name", str),
-            live_key=_live_key(item),
-            proof=_PROOFS[proof],
-            registration_hash=registration_hash,
-        )
-    except EventDecodeError as error:
-        return error
-
-
-_PROOFS = {str(p): p for p in Proof}
 
 
 def _live_key(fields: Mapping[str, Any]) -> LiveKey:

@@ -55,9 +55,10 @@ class FoldStep:
 
     def commit(self) -> None:
         """Keep what was done since the last commit."""
-        for group in self._changed.values():
-            self._groups.put(group)
-        self._changed.clear()
+        if self._changed:
+            for group in self._changed.values():
+                self._groups.put(group)
+            self._changed.clear()
         self._mark = len(self._output.changes)
 
     def reject(self, item: int, reason: str) -> None:

@@ -20,7 +20,7 @@ from namesrv_stream.clock import Clock
 from namesrv_stream.errors import EventDecodeError
 from namesrv_stream.kafka import consumer_config
 from namesrv_stream.logs import safe
-from namesrv_stream.route.event_json import HEARTBEATS_KIND, KIND_OF, decode_record, routing_key
+from namesrv_stream.route.event_json import KIND_OF, decode_record, routing_key
 from namesrv_stream.route.events import (
     DIRECT,
     JOB,
@@ -38,6 +38,7 @@ from namesrv_stream.route.events import (
 )
 from namesrv_stream.route.fold import Record
 from namesrv_stream.route.group import BrokerGroup
+from namesrv_stream.route.heartbeat_json import HEARTBEATS_KIND
 from namesrv_stream.route.partitioner import partition_of
 from namesrv_stream.route.settings import FoldSettings
 from namesrv_stream.route.view import RouteView

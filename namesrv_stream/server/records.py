@@ -5,8 +5,9 @@ from itertools import groupby, islice
 from typing import Final, NamedTuple, Protocol
 
 from namesrv_stream.errors import RequestRefused
-from namesrv_stream.route.event_json import encode_event, encode_heartbeats, routing_key
+from namesrv_stream.route.event_json import encode_event, routing_key
 from namesrv_stream.route.events import AcceptedEvent, BrokerHeartbeat
+from namesrv_stream.route.heartbeat_json import encode_heartbeats
 from namesrv_stream.route.view import Pending
 from namesrv_stream.server.receipts import Receipt
 

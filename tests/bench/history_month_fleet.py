@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from namesrv_stream.route.changes import RouteChange
-from namesrv_stream.route.event_json import encode_event, encode_heartbeats
+from namesrv_stream.route.event_json import encode_event
 from namesrv_stream.route.events import (
     BrokerDisconnected,
     BrokerHeartbeat,
@@ -32,6 +32,7 @@ from namesrv_stream.route.events import (
 )
 from namesrv_stream.route.fold import FoldOutput, GroupDict, Record, fold
 from namesrv_stream.route.fold_state import FoldState, encode_state
+from namesrv_stream.route.heartbeat_json import encode_heartbeats
 from namesrv_stream.route.model import Registration
 from namesrv_stream.snapshot.table_reader import FoldStateRow
 from namesrv_stream.tables import HISTORY_SCHEMAS

@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 
 from namesrv_stream.route.changes import ChangeKind, RouteChange
-from namesrv_stream.route.event_json import encode_event, encode_heartbeats
+from namesrv_stream.route.event_json import encode_event
 from namesrv_stream.route.events import (
     DIRECT,
     JOB,
@@ -26,6 +26,7 @@ from namesrv_stream.route.events import (
 from namesrv_stream.route.fold import DeadLetter, FoldOutput, GroupDict, Record, fold
 from namesrv_stream.route.fold_state import FoldState
 from namesrv_stream.route.group import BrokerGroup
+from namesrv_stream.route.heartbeat_json import encode_heartbeats
 from namesrv_stream.route.model import DataVersion, Holder, LiveKey, QueueData, Registration, TopicQueueMappingInfo
 from namesrv_stream.route.settings import FoldSettings, SettingValue
 

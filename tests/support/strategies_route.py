@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
-from namesrv_stream.route.event_json import encode_event, encode_heartbeats
+from namesrv_stream.route.event_json import encode_event
 from namesrv_stream.route.events import (
     DIRECT,
     JOB,
@@ -28,6 +28,7 @@ from namesrv_stream.route.events import (
     WritePermChanged,
 )
 from namesrv_stream.route.group import BrokerGroup
+from namesrv_stream.route.heartbeat_json import encode_heartbeats
 from namesrv_stream.route.model import (
     BrokerLive,
     DataVersion,

@@ -38,6 +38,7 @@ struct express {
     pthread_mutex_t lock; /* for all below; never held while anything is read or sent */
     pthread_cond_t served;
     int serving; /* file descriptor */
+    uint64_t serves; /* how often that ended */
     struct lent *lent;
     int *active; /* file descriptors, each once, as many as lent has room for */
     size_t room, active_count;
@@ -144,6 +145,7 @@ static void serve(struct express *express, uint64_t event) {
     if (unread.length > 0 || out.length > 0 || (size <= 0 && !is_nothing))
         give_back(express, fd, unread, out);
     express->serving = NOBODY;
+    express->serves++;
     pthread_cond_broadcast(&express->served);
     pthread_mutex_unlock(&express->lock);
 }
@@ -346,9 +348,17 @@ void express_forget_all(struct express *express) {
     pthread_mutex_unlock(&express->lock);
 }
 
+/* Who has read an answer finds it counted: it is sent before it is. */
+static void await_served(struct express *express) {
+    uint64_t serves = express->serves;
+    while (express->serving != NOBODY && express->serves == serves)
+        pthread_cond_wait(&express->served, &express->lock);
+}
+
 size_t express_active(struct express *express, uint64_t *ids, size_t room) {
     size_t count = 0;
     pthread_mutex_lock(&express->lock);
+    await_served(express);
     while (express->active_count > 0 && count < room) {
         struct lent *lent = &express->lent[express->active[--express->active_count]];
         lent->is_active = false;
@@ -361,6 +371,7 @@ size_t express_active(struct express *express, uint64_t *ids, size_t room) {
 
 void express_figures(struct express *express, uint64_t *figures) {
     pthread_mutex_lock(&express->lock);
+    await_served(express);
     memcpy(figures, express->counts, (express->bounds + 1) * sizeof *figures);
     figures[express->bounds + 1] = express->total_ns;
     figures[express->bounds + 2] = known_bytes(express->answers);

@@ -9,8 +9,9 @@ import polars as pl
 import pyarrow as pa
 
 from namesrv_stream.errors import EventDecodeError
-from namesrv_stream.route.event_json import HEARTBEATS_KIND, KIND_OF, decode_record
+from namesrv_stream.route.event_json import KIND_OF, decode_record
 from namesrv_stream.route.events import BrokerHeartbeat, BrokerRegistered
+from namesrv_stream.route.heartbeat_json import HEARTBEATS_KIND
 from namesrv_stream.streaming.history.event_clocks import EventClocks
 from namesrv_stream.streaming.history.file_ranges import FileRanges
 

@@ -6,15 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from namesrv_stream.errors import EventDecodeError
-from namesrv_stream.route import event_json
-from namesrv_stream.route.event_json import (
-    KIND_OF,
-    decode_record,
-    encode_event,
-    encode_heartbeats,
-    routing_key,
-)
+from namesrv_stream.route.event_json import KIND_OF, decode_record, encode_event, routing_key
 from namesrv_stream.route.events import DIRECT, BrokerHeartbeat, Event, KvPut, Origin, Tick
+from namesrv_stream.route.heartbeat_json import encode_heartbeats
 from tests.support.builders import DIRECT_ORIGIN, S1, a_proof, a_registration
 from tests.support.examples import examples
 from tests.support.strategies_remoting import mutations
@@ -91,20 +85,3 @@ def test_what_is_no_object_is_refused(value: bytes) -> None:
 def test_garbage_raises_nothing_but_a_decode_error(value: bytes) -> None:
     with pytest.raises(EventDecodeError):
         decode_record(value)
-
-
-_ODD_VALUES: st.SearchStrategy[object] = st.sampled_from(
-    ("heartbeat", "registration", "a", "", 0, 7, -1, 2**63 - 1, 2**63, True, None, 1.0, [], {})
-)
-_ITEM_FIELDS = ("proof", "broker_name", "cluster", "broker_addr", "connection_id", "registration_hash", "x")
-_USUAL_ITEM = {"proof": "heartbeat", "broker_name": "a", "cluster": "c", "broker_addr": "b"}
-
-
-@given(st.dictionaries(st.sampled_from(_ITEM_FIELDS), _ODD_VALUES), st.booleans())
-def test_an_item_is_judged_alike_whether_it_looks_usual_or_not(changes: dict[str, object], is_near: bool) -> None:
-    item = _USUAL_ITEM | changes if is_near else changes
-    record = {"schema_version": 1, "kind": "broker_heartbeats", "server_id": "s", "server_epoch": 1, "items": [item]}
-    (found,) = decode_record(orjson.dumps(record))
-    expected = vars(event_json)["_decode_item"](orjson.loads(orjson.dumps(item)), Origin("s", 1))
-    assert type(found) is type(expected)
-    assert found == expected or str(found) == str(expected)

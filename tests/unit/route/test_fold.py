@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from namesrv_stream.route.changes import Cause, ChangeKind
-from namesrv_stream.route.event_json import encode_event, encode_heartbeats
+from namesrv_stream.route.event_json import encode_event
 from namesrv_stream.route.events import (
     BrokerHeartbeat,
     BrokerRegistered,
@@ -19,6 +19,7 @@ from namesrv_stream.route.events import (
 from namesrv_stream.route.fold import FoldOutput, Record, fold
 from namesrv_stream.route.fold_state import FoldState, encode_state
 from namesrv_stream.route.group import BrokerGroup
+from namesrv_stream.route.heartbeat_json import encode_heartbeats
 from namesrv_stream.route.model import DataVersion
 from namesrv_stream.route.partitioner import partition_of
 from namesrv_stream.route.settings import FoldSettings

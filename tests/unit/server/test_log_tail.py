@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from namesrv_stream.route.event_json import encode_event, encode_heartbeats
+from namesrv_stream.route.event_json import encode_event
 from namesrv_stream.route.events import (
     JOB,
     BrokerRegistered,
@@ -23,6 +23,7 @@ from namesrv_stream.route.events import (
     TopicRegistered,
 )
 from namesrv_stream.route.fold import Record
+from namesrv_stream.route.heartbeat_json import encode_heartbeats
 from namesrv_stream.route.partitioner import partition_of
 from namesrv_stream.route.reducer import apply
 from namesrv_stream.route.settings import FoldSettings
