@@ -14,7 +14,10 @@ from tests.support.kafka import KafkaProcess, settings_for
 os.environ["TZ"] = "UTC"
 time.tzset()
 
-hypothesis_settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+#: Few examples in each of the many runs, for `make check` is to take two minutes; `make test-extra` has the patience.
+hypothesis_settings.register_profile(
+    "default", max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 hypothesis_settings.register_profile("long", parent=hypothesis_settings.get_profile("default"), max_examples=5_000)
 hypothesis_settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 

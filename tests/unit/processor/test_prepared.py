@@ -328,7 +328,7 @@ def test_header_length_that_is_not_the_frames_is_left_to_the_general_path() -> N
 # ---- the topic ----
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(100))
 @given(
     st.sampled_from(route_frames()),
     st.text(st.characters(codec="utf-8"), max_size=20) | st.sampled_from(("Other", "a\\u0062", "\x7f", '"', "'", "{")),

@@ -17,6 +17,7 @@ from namesrv_stream.route.group import BrokerGroup, is_nothing
 from namesrv_stream.route.model import QueueData
 from namesrv_stream.route.topic_route import in_zone
 from namesrv_stream.route.view import RouteView
+from tests.support.examples import examples
 from tests.support.strategies_route import groups
 
 #: Names as no broker has them, too: what must be escaped, and differently in the two forms.
@@ -42,7 +43,7 @@ def plain_groups(draw: st.DrawFn) -> BrokerGroup:
     return replace(group, topics={}) if is_nothing(group) else group
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(60))
 @given(
     st.lists(plain_groups(), max_size=8),
     st.booleans(),

@@ -15,6 +15,7 @@ from namesrv_stream.processor.steps import at_once
 from namesrv_stream.processor.topic_table import KnownTable
 from namesrv_stream.route.fold_state import LeaseKey
 from namesrv_stream.route.model import LiveKey, QueueData
+from tests.support.examples import examples
 from tests.support.name_server import V5_3_3, a_topic_config
 from tests.support.strategies_remoting import mutations
 
@@ -83,7 +84,7 @@ def outcome(body: bytes, known: KnownTable | None) -> tuple[RegisterBrokerBody |
         return str(error), None
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(100))
 @given(st.lists(BODIES, max_size=4))
 def test_any_bodies_one_after_the_other_say_what_they_say_in_general(bodies: list[bytes]) -> None:
     known = None
@@ -93,7 +94,7 @@ def test_any_bodies_one_after_the_other_say_what_they_say_in_general(bodies: lis
         assert found == outcome_in_general(body)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(100))
 @given(st.lists(USUAL, min_size=5, max_size=25, unique_by=lambda e: e[0]), st.data())
 def test_any_change_of_a_usual_body_says_what_it_says_in_general(
     entries: list[tuple[str, object]], data: st.DataObject
@@ -109,7 +110,7 @@ def test_any_change_of_a_usual_body_says_what_it_says_in_general(
     assert outcome(_body(entries, "5.x", 2), table)[0] == outcome_in_general(_body(entries, "5.x", 2))
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(100))
 @given(BODIES, mutations(BODIES))
 def test_a_damaged_body_is_judged_as_in_general(body: bytes, damaged: bytes) -> None:
     _, known = outcome(body, None)

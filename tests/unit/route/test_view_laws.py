@@ -298,7 +298,7 @@ def test_the_view_is_the_committed_table_with_all_that_is_pending_applied_in_ord
         assert content(world.view.table) == content(world.expected())
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(100))
 @given(st.lists(EVENTS | FOREIGN | OUTAGES, max_size=12), COMMITS, st.lists(EVENTS | FOREIGN | OUTAGES, max_size=8))
 def test_what_comes_in_the_middle_of_a_commit_makes_no_difference_to_its_end(
     steps: list[Step], commit: Commit, meanwhile: list[Step]
@@ -311,7 +311,7 @@ def test_what_comes_in_the_middle_of_a_commit_makes_no_difference_to_its_end(
     assert content(world.view.table) == content(world.expected())
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(100))
 @given(st.lists(EVENTS | FOREIGN | OUTAGES, max_size=12), COMMITS)
 def test_in_the_middle_of_a_commit_each_group_is_as_before_or_as_after(steps: list[Step], commit: Commit) -> None:
     whole, halved = World(), World()
