@@ -52,7 +52,7 @@ KIND_OF: Mapping[type[Event], str] = {
     ServerStopped: "server_stopped",
     Tick: "tick",
 }
-#: Of some ten thousand brokers, each heard by a few servers; 50 MB.
+#: Of ten thousand brokers, each heard by a few servers: some 50 MB, if it comes to that.
 _KNOWN_HEARTBEATS = KnownHeartbeats(1 << 16)
 
 

@@ -104,7 +104,7 @@ class FoldState:
             # next tick, and is before the broker was heard: without this it would go early by so much.
             held.seen_ms += max(0, min(self.at_ms - clock.previous_at_ms, self.settings.max_gap_ms))
             self._queue(key, lease, server_id)
-        elif held.queued_ms < 0:  # Otherwise it stands there: the clocks of servers go forward, so no deadline nears.
+        elif held.queued_ms < 0:  # Else it stands there already: its clock goes forward, and what shortens it requeues.
             self._enqueue(key, held, server_id, self.deadline_ms(lease, held))
 
     def set_timeout(self, key: LeaseKey, lease: Lease, asked_timeout_ms: int | None) -> None:

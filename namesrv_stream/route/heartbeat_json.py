@@ -20,8 +20,10 @@ HEARTBEATS_KIND = "broker_heartbeats"
 _BEFORE_ITEMS: Final = b'"items":[{'
 _BETWEEN_ITEMS: Final = b"},{"
 _BEHIND_ITEMS: Final = b"}]}"
-#: Bytes of a head or an item that is worth knowing; ours have some hundred.
-_LONGEST: Final = 1_000
+#: Bytes of a head or an item that may be known; ours have some two hundred.
+_LONGEST: Final = 400
+#: Items of a record that may be known: what a server puts into one (``server/records.py``).
+_MOST: Final = 2_000
 _PROOFS: Final[Mapping[str, Proof]] = {str(p): p for p in Proof}
 
 
@@ -75,10 +77,11 @@ class KnownHeartbeats:
 
     A record is cut where one item seems to end and the next to begin. Where each part is an object of JSON by itself,
     the whole is the array of just these objects. Where a part is none (a text in it holds what separates items), the
-    record is for the decoder of all records.
+    record is for the decoder of all records; and where one is long, which also bounds how deep it nests. What is made
+    of a record does not depend on those that were read before.
 
     Args:
-        capacity: How many items are known, about; all are forgotten when there are more.
+        capacity: How many heads and items are known, but for one record; all are forgotten when there are more.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -87,7 +90,7 @@ class KnownHeartbeats:
         self._of_head: dict[bytes, tuple[Origin, dict[bytes, BrokerHeartbeat]]] = {}
 
     def __len__(self) -> int:
-        return self._count
+        return len(self._of_head) + sum(len(known) for _, known in self._of_head.values())
 
     def read(self, value: bytes) -> list[Event | EventDecodeError] | None:
         """The items of a record, in order; None for one that is broken, or of another kind or form."""
@@ -105,7 +108,7 @@ class KnownHeartbeats:
         try:
             return [known[part] for part in parts]
         except KeyError:
-            return self._learn_items(parts, origin, known)
+            return self._learn_items(parts, origin, known) if len(parts) <= _MOST else None
 
     def _learn_head(self, head: bytes) -> tuple[Origin, dict[bytes, BrokerHeartbeat]] | None:
         if len(head) > _LONGEST or b"\\" in head:  # An escape may make the last key another than it seems.
@@ -126,11 +129,13 @@ class KnownHeartbeats:
         for part in parts:
             item: Event | EventDecodeError | None = known.get(part)
             if item is None:
+                if len(part) > _LONGEST:
+                    return None
                 try:
                     item = heartbeat_from(orjson.loads(b"{" + part + b"}"), origin)
                 except orjson.JSONDecodeError:
                     return None
-                if isinstance(item, BrokerHeartbeat) and len(part) <= _LONGEST:
+                if isinstance(item, BrokerHeartbeat):
                     known[part] = item
                     self._count += 1
             items.append(item)

@@ -176,10 +176,12 @@ static bool start_thread(struct express *express) {
         return false;
     }
     pthread_setname_np(express->thread, "express");
+    express->is_stopped = false;
     return true;
 }
 
 void express_free(struct express *express) {
+    express_stop(express);
     for (struct given_back *given; (given = express_given_back(express)) != NULL;)
         free(given);
     if (express->epoll >= 0) close(express->epoll);
@@ -199,6 +201,7 @@ struct express *express_start(size_t max_answers_bytes, uint64_t seed, const uin
     struct express *express = calloc(1, sizeof *express);
     if (express == NULL)
         return NULL;
+    express->is_stopped = true;
     pthread_mutex_init(&express->lock, NULL);
     pthread_cond_init(&express->served, NULL);
     express->serving = NOBODY;
@@ -227,8 +230,11 @@ struct express *express_start(size_t max_answers_bytes, uint64_t seed, const uin
 
 void express_stop(struct express *express) {
     pthread_mutex_lock(&express->lock);
+    bool is_running = !express->is_stopped;
     express->is_stopped = true;
     pthread_mutex_unlock(&express->lock);
+    if (!is_running)
+        return;
     eventfd_write(express->stop, 1);
     pthread_join(express->thread, NULL);
 }
@@ -348,7 +354,7 @@ void express_forget_all(struct express *express) {
     pthread_mutex_unlock(&express->lock);
 }
 
-/* Who has read an answer finds it counted: it is sent before it is. */
+/* An answer is sent before it is counted; whoever has read one finds it counted. */
 static void await_served(struct express *express) {
     uint64_t serves = express->serves;
     while (express->serving != NOBODY && express->serves == serves)

@@ -59,7 +59,8 @@ size_t express_find(struct express *express, const char *frame, size_t length, c
 void express_forget(struct express *express, const char *topics, size_t length);
 void express_forget_all(struct express *express);
 
-/* Which connections had traffic since this was last asked: how many, their ids at ``ids``. */
+/* Which connections had traffic since this was last asked: how many, their ids at ``ids``. What is being served is
+ * waited for, here and below. */
 size_t express_active(struct express *express, uint64_t *ids, size_t room);
 
 /* Counts by bound, those above the last one behind; then the sum in nanoseconds; then the bytes of known answers. */

@@ -3,9 +3,11 @@
 import asyncio
 import socket
 import struct
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -401,3 +403,15 @@ def test_without_the_compiled_code_there_is_no_lane_unless_it_must_be(monkeypatc
         assert express_lane(RemotingSettings(express_lane="off")) is None
         with pytest.raises(ConfigError, match=rf"remoting\.express_lane: .*{reason}"):
             express_lane(RemotingSettings(express_lane="on"))
+
+
+def test_a_lane_that_nobody_stopped_ends_with_its_owner() -> None:
+    tasks = Path("/proc/self/task")
+    before = set(tasks.iterdir())
+    lane = express_lane(RemotingSettings())
+    (thread,) = set(tasks.iterdir()) - before
+    assert lane is not None
+    assert thread.joinpath("comm").read_text(encoding="ascii") == "express\n"
+    del lane
+    while thread.exists():  # It is joined; the kernel takes a moment longer.
+        time.sleep(0.001)
