@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from namesrv_stream.errors import EventDecodeError
-from namesrv_stream.route.event_head import head_fields, read_head
+from namesrv_stream.route.event_fields import broker_fields, head_fields, live_key_from, read_head
 from namesrv_stream.route.events import (
     BrokerDisconnected,
     BrokerHeartbeat,
@@ -31,7 +31,6 @@ from namesrv_stream.route.events import (
     WritePermChanged,
 )
 from namesrv_stream.route.heartbeat_json import HEARTBEATS_KIND, KnownHeartbeats, encode_heartbeats, heartbeat_from
-from namesrv_stream.route.model import LiveKey
 from namesrv_stream.route.registration_json import encode_registration, queue_data_from, registration_from, require
 from namesrv_stream.route.settings import SettingValue
 
@@ -102,16 +101,12 @@ def decode_record(value: bytes) -> list[Event | EventDecodeError]:
     return [decode(fields, origin)]
 
 
-def _broker(broker_name: str, key: LiveKey) -> dict[str, Any]:
-    return {"cluster": key.cluster, "broker_name": broker_name, "broker_addr": key.broker_addr}
-
-
 def _payload(event: Event) -> dict[str, Any]:
     match event:
         case BrokerUnregistered():
-            return _broker(event.broker_name, event.live_key) | {"broker_id": event.broker_id}
+            return broker_fields(event.broker_name, event.live_key) | {"broker_id": event.broker_id}
         case BrokerDisconnected():
-            return _broker(event.broker_name, event.live_key) | {"reason": event.reason}
+            return broker_fields(event.broker_name, event.live_key) | {"reason": event.reason}
         case TopicRegistered():
             return {"broker_name": event.broker_name, "topic": event.topic, "queue_data": list(event.queue_data)}
         case TopicDeleted():
@@ -128,10 +123,6 @@ def _payload(event: Event) -> dict[str, Any]:
             return {"cluster": event.cluster, "source": event.source}
         case _:
             return {}
-
-
-def _live_key(fields: Mapping[str, Any]) -> LiveKey:
-    return LiveKey(require(fields, "cluster", str), require(fields, "broker_addr", str))
 
 
 def _settings_changed(fields: Mapping[str, Any], origin: Origin) -> SettingsChanged:
@@ -151,10 +142,10 @@ def _setting_value(name: str, value: Any) -> SettingValue:
 _DECODERS: Mapping[str, Callable[[Mapping[str, Any], Origin], Event]] = {
     "broker_registered": lambda f, o: BrokerRegistered(o, registration_from(f)),
     "broker_unregistered": lambda f, o: BrokerUnregistered(
-        o, require(f, "broker_name", str), _live_key(f), require(f, "broker_id", int)
+        o, require(f, "broker_name", str), live_key_from(f), require(f, "broker_id", int)
     ),
     "broker_disconnected": lambda f, o: BrokerDisconnected(
-        o, require(f, "broker_name", str), _live_key(f), str(f.get("reason", ""))
+        o, require(f, "broker_name", str), live_key_from(f), str(f.get("reason", ""))
     ),
     "topic_registered": lambda f, o: TopicRegistered(
         o, require(f, "broker_name", str), require(f, "topic", str), queue_data_from(f.get("queue_data"), "queue_data")

@@ -105,7 +105,7 @@ class FoldState:
             held.seen_ms += max(0, min(self.at_ms - clock.previous_at_ms, self.settings.max_gap_ms))
             self._queue(key, lease, server_id)
         elif held.queued_ms < 0:  # Else it stands there already: its clock goes forward, and what shortens it requeues.
-            self._enqueue(key, held, server_id, self.deadline_ms(lease, held))
+            self._queue(key, lease, server_id)
 
     def set_timeout(self, key: LeaseKey, lease: Lease, asked_timeout_ms: int | None) -> None:
         """The broker asks for a timeout, by which its hold at every server ages."""

@@ -10,20 +10,19 @@ from typing import Any, Final
 import orjson
 
 from namesrv_stream.errors import EventDecodeError
-from namesrv_stream.route.event_head import connection_id, head_fields, read_head
+from namesrv_stream.route.event_fields import broker_fields, connection_id, head_fields, live_key_from, read_head
 from namesrv_stream.route.events import BrokerHeartbeat, Event, Origin, Proof
-from namesrv_stream.route.model import LiveKey
 from namesrv_stream.route.registration_json import require
 
 HEARTBEATS_KIND = "broker_heartbeats"
+#: What a server puts into one record.
+MAX_ITEMS: Final = 2_000
 
 _BEFORE_ITEMS: Final = b'"items":[{'
 _BETWEEN_ITEMS: Final = b"},{"
 _BEHIND_ITEMS: Final = b"}]}"
 #: Bytes of a head or an item that may be known; ours have some two hundred.
 _LONGEST: Final = 400
-#: Items of a record that may be known: what a server puts into one (``server/records.py``).
-_MOST: Final = 2_000
 _PROOFS: Final[Mapping[str, Proof]] = {str(p): p for p in Proof}
 
 
@@ -35,9 +34,7 @@ def encode_heartbeats(events: Iterable[BrokerHeartbeat]) -> bytes:
 
 
 def _fields(event: BrokerHeartbeat) -> dict[str, Any]:
-    key = event.live_key
-    item: dict[str, Any] = {"cluster": key.cluster, "broker_name": event.broker_name, "broker_addr": key.broker_addr}
-    item["proof"] = event.proof
+    item = broker_fields(event.broker_name, event.live_key) | {"proof": event.proof}
     if event.registration_hash:
         item["registration_hash"] = event.registration_hash
     if event.origin.connection_id:
@@ -64,7 +61,7 @@ def heartbeat_from(item: Any, origin: Origin) -> BrokerHeartbeat | EventDecodeEr
         return BrokerHeartbeat(
             origin=Origin(origin.server_id, origin.server_epoch, connection_id(item)),
             broker_name=require(item, "broker_name", str),
-            live_key=LiveKey(require(item, "cluster", str), require(item, "broker_addr", str)),
+            live_key=live_key_from(item),
             proof=_PROOFS[proof],
             registration_hash=registration_hash,
         )
@@ -108,7 +105,7 @@ class KnownHeartbeats:
         try:
             return [known[part] for part in parts]
         except KeyError:
-            return self._learn_items(parts, origin, known) if len(parts) <= _MOST else None
+            return self._learn_items(parts, origin, known) if len(parts) <= MAX_ITEMS else None
 
     def _learn_head(self, head: bytes) -> tuple[Origin, dict[bytes, BrokerHeartbeat]] | None:
         if len(head) > _LONGEST or b"\\" in head:  # An escape may make the last key another than it seems.

@@ -2,16 +2,14 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, islice
-from typing import Final, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from namesrv_stream.errors import RequestRefused
 from namesrv_stream.route.event_json import encode_event, routing_key
 from namesrv_stream.route.events import AcceptedEvent, BrokerHeartbeat
-from namesrv_stream.route.heartbeat_json import encode_heartbeats
+from namesrv_stream.route.heartbeat_json import MAX_ITEMS, encode_heartbeats
 from namesrv_stream.route.view import Pending
 from namesrv_stream.server.receipts import Receipt
-
-_MAX_HEARTBEATS_A_RECORD: Final = 2_000
 
 
 class Item(NamedTuple):
@@ -89,7 +87,7 @@ def records_of(partition: int, items: Iterable[Item], max_bytes: int) -> Iterato
         max_bytes: Most bytes of a record's value that Kafka takes; one larger would fail every session anew.
     """
     for is_run, run in groupby(items, lambda item: isinstance(item.event, BrokerHeartbeat)):
-        size = _MAX_HEARTBEATS_A_RECORD if is_run else 1
+        size = MAX_ITEMS if is_run else 1
         while batch := list(islice(run, size)):
             yield from _records(partition, batch, max_bytes)
 

@@ -22,7 +22,7 @@ def a_fleet(brokers: int, topics: int) -> list[Registration]:
     ]
 
 
-def mere_heartbeats_per_second(brokers: int = 1_000, topics: int = 20, rounds: int = 20) -> float:
+def mere_heartbeats_per_second(brokers: int = 1_000, topics: int = 20, rounds: int = 200) -> float:
     """Heartbeats of a fleet that the fold takes a second; only the fold is timed."""
     log = Log()
     fleet = a_fleet(brokers, topics)

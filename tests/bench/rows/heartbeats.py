@@ -76,7 +76,7 @@ def measure(bench: Bench, shape: Shape = SHAPE) -> list[Figure]:
         name: [max(kind.p99_us for kind in one.kinds.values()) / 1000 for one in of_runs]
         for name, of_runs in runs.items()
     }
-    fold = Spread.of([mere_heartbeats_per_second(rounds=200) for _ in range(_ROUNDS_OF_FOLD)])
+    fold = Spread.of([mere_heartbeats_per_second() for _ in range(_ROUNDS_OF_FOLD)])
     return [
         compared(row, "answered a second", answered, OURS, (JAVA, JAVA_NEWEST)),
         compared(row, "p99, ms", p99, OURS, (JAVA, JAVA_NEWEST), digits=1),

@@ -1,10 +1,11 @@
-"""The fields that every record of the log begins with: version, kind, and who logged it."""
+"""The fields that kinds of events share: version, kind and origin of all records, and which broker is meant."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from namesrv_stream.errors import EventDecodeError
 from namesrv_stream.route.events import DIRECT, Origin
+from namesrv_stream.route.model import LiveKey
 from namesrv_stream.route.registration_json import require
 
 SCHEMA_VERSION = 1
@@ -41,3 +42,17 @@ def connection_id(fields: Mapping[str, Any]) -> int:
     """0 where no connection is meant."""
     given: int = require(fields, "connection_id", int) if "connection_id" in fields else 0
     return given
+
+
+def broker_fields(broker_name: str, key: LiveKey) -> dict[str, Any]:
+    """The fields that name a broker process."""
+    return {"cluster": key.cluster, "broker_name": broker_name, "broker_addr": key.broker_addr}
+
+
+def live_key_from(fields: Mapping[str, Any]) -> LiveKey:
+    """Which process of its broker name is meant.
+
+    Raises:
+        EventDecodeError: They do not say.
+    """
+    return LiveKey(require(fields, "cluster", str), require(fields, "broker_addr", str))
