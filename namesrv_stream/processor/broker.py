@@ -18,7 +18,7 @@ from namesrv_stream.processor.register_body import (
 from namesrv_stream.processor.registration_hash import registration_hash
 from namesrv_stream.processor.route_body import encode_data_version, encode_kv_table, encode_member_group
 from namesrv_stream.remoting.codes import ResponseCode
-from namesrv_stream.remoting.command import response_to
+from namesrv_stream.remoting.command import RemotingCommand, response_to
 from namesrv_stream.remoting.headers import (
     ORDER_TOPIC_CONFIG,
     BrokerHeartbeatRequestHeader,
@@ -48,7 +48,7 @@ def register_in_steps(server: NameServer, call: Call) -> Generator[None, None, A
     """
     header = RegisterBrokerRequestHeader.from_ext_fields(call.request.ext_fields)
     body = call.request.body or b""
-    if header.body_crc32 and zlib_ng.crc32(body) & 0x7FFFFFFF != header.body_crc32:
+    if not is_sound(body, header.body_crc32):
         raise RequestRefused("crc32 not match")
     key = lease_key(header.broker_name, header.cluster_name, header.broker_addr)
     if header.broker_id is None:
@@ -58,8 +58,8 @@ def register_in_steps(server: NameServer, call: Call) -> Generator[None, None, A
     digest = registration_hash(header, body)
     memory, group = server.memory, server.table.group(key.broker_name)
     heartbeat = BrokerHeartbeat(call.origin, key.broker_name, key.live_key, Proof.REGISTRATION, digest)
-    if _is_settled(memory.settled.get(key), group, digest, call.origin) and not _is_due(server, call, key):
-        return _registered(server, call, header, group, (Accepted(heartbeat, None),))
+    if digest == unchanged_hash(server, call.origin, key, call.now_ms):
+        return Answer(registered_response(server, call.request, header, group), (Accepted(heartbeat, None),))
 
     decoded, table = yield from decode_in_steps(
         body, compressed=header.compressed, version=call.request.version, known=memory.tables.get(key)
@@ -88,10 +88,11 @@ def register_in_steps(server: NameServer, call: Call) -> Generator[None, None, A
         yield  # what is accepted is applied to the group as it is then
     retained = server.table.group(key.broker_name).registrations.get(key.live_key)
     is_known = retained is not None and retained.registration_hash == digest and len(registration.topics) != 1
-    if is_known and not _is_due(server, call, key):
-        return _registered(server, call, header, outcome.group, (Accepted(heartbeat, registered),))
-    _logged_in_full(server, call, key)
-    return _registered(server, call, header, outcome.group, (Accepted(registered, registered),))
+    response = registered_response(server, call.request, header, outcome.group)
+    if is_known and not _is_due(server, key, call.now_ms):
+        return Answer(response, (Accepted(heartbeat, registered),))
+    _logged_in_full(server, key, call.now_ms)
+    return Answer(response, (Accepted(registered, registered),))
 
 
 def unregister_broker(server: NameServer, call: Call) -> Answer:
@@ -176,14 +177,18 @@ def lease_key(broker_name: str | None, cluster: str | None, broker_addr: str | N
     return LeaseKey(broker_name or "", LiveKey(cluster or "", broker_addr or ""))
 
 
-def _is_settled(settled: Settled | None, group: BrokerGroup, digest: str, origin: Origin) -> bool:
+def is_sound(body: bytes | memoryview, crc32: int) -> bool:
+    """Whether a registration's body is what its broker sent."""
+    return not crc32 or zlib_ng.crc32(body) & 0x7FFFFFFF == crc32
+
+
+def unchanged_hash(server: NameServer, origin: Origin, key: LeaseKey, now_ms: int) -> str | None:
+    """Of a registration that changes nothing if it comes now, and is not to be logged in full; None if each is."""
+    settled = server.memory.settled.get(key)
     # The very same group: to compare two of them takes as long as they have topics.
-    return (
-        settled is not None
-        and settled.group is group
-        and settled.registration_hash == digest
-        and settled.holder == origin.holder
-    )
+    if settled is None or settled.group is not server.table.group(key.broker_name) or settled.holder != origin.holder:
+        return None
+    return None if _is_due(server, key, now_ms) else settled.registration_hash
 
 
 def _registration(
@@ -219,13 +224,10 @@ def _heard(server: NameServer, origin: Origin, key: LeaseKey) -> tuple[Accepted,
     return () if heartbeat is None else (Accepted(heartbeat, None),)
 
 
-def _registered(
-    server: NameServer,
-    call: Call,
-    header: RegisterBrokerRequestHeader,
-    group: BrokerGroup,
-    accepted: tuple[Accepted, ...],
-) -> Answer:
+def registered_response(
+    server: NameServer, request: RemotingCommand, header: RegisterBrokerRequestHeader, group: BrokerGroup
+) -> RemotingCommand:
+    """What a broker is answered that is registered in ``group``."""
     # A stale registration, whose id another address keeps, is answered SUCCESS with nothing in it, as Java does.
     is_member = header.broker_id is not None and group.broker_addrs.get(header.broker_id) == header.broker_addr
     master = master_of(group, header.cluster_name or "") if header.broker_id and is_member else None
@@ -235,21 +237,20 @@ def _registered(
     body = None
     if server.options.return_order_topic_config_to_broker and ORDER_TOPIC_CONFIG in server.table.kv:
         body = encode_kv_table(server.table.kv[ORDER_TOPIC_CONFIG])
-    response = response_to(call.request, ResponseCode.SUCCESS, ext_fields=fields.to_ext_fields(), body=body)
-    return Answer(response, accepted)
+    return response_to(request, ResponseCode.SUCCESS, ext_fields=fields.to_ext_fields(), body=body)
 
 
-def _is_due(server: NameServer, call: Call, key: LeaseKey) -> bool:
+def _is_due(server: NameServer, key: LeaseKey, now_ms: int) -> bool:
     """Whether this registration is to be logged in full though it says nothing new."""
     due_ms = server.memory.full_due_ms.get(key)
     if due_ms is None:
         # Known from the tables, not from this server: due within one interval, spread so that not all come at once.
         interval_ms = server.options.full_registration_interval_ms
-        due_ms = call.now_ms + murmur2(key.broker_name.encode()) % interval_ms
+        due_ms = now_ms + murmur2(key.broker_name.encode()) % interval_ms
         server.memory.full_due_ms[key] = due_ms
-    return call.now_ms >= due_ms or key in server.memory.wanted
+    return now_ms >= due_ms or key in server.memory.wanted
 
 
-def _logged_in_full(server: NameServer, call: Call, key: LeaseKey) -> None:
-    server.memory.full_due_ms[key] = call.now_ms + server.options.full_registration_interval_ms
+def _logged_in_full(server: NameServer, key: LeaseKey, now_ms: int) -> None:
+    server.memory.full_due_ms[key] = now_ms + server.options.full_registration_interval_ms
     server.memory.wanted.discard(key)

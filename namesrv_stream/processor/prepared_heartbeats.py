@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from namesrv_stream.errors import RemotingError
 from namesrv_stream.processor.broker import heartbeat_of, is_changed, lease_key
+from namesrv_stream.processor.forms import Forms
 from namesrv_stream.processor.known_answers import is_canonical
 from namesrv_stream.processor.name_server import NameServer
 from namesrv_stream.processor.register_body import decode_data_version
@@ -27,8 +28,6 @@ _OPAQUE: Final = b'"opaque":'
 _OPAQUE_BYTES: Final = len(_OPAQUE)
 #: Before a header: its length, and the kind of its encoding.
 _WORD_BYTES: Final = 4
-#: Of one connection; a container of brokers has some. All are forgotten at more.
-_MAX_KEPT: Final = 64
 _MAX_FRAME_BYTES: Final = 2 * 1024
 
 
@@ -79,17 +78,16 @@ class PreparedHeartbeats:
     def __init__(self, server: NameServer, origin: Origin) -> None:
         self._server = server
         self._origin = origin
-        self._kept: dict[bytes, _Said] = {}
-        self._form_of: dict[tuple[int, LeaseKey], bytes] = {}  # a new DataVersion is another form of 322
+        self._forms: Forms[_Said] = Forms()
 
     def answer(self, frame: bytes) -> Answered | None:
         """What a request frame without length prefix does, and its answer; None for the general path."""
-        if not self._kept or len(frame) > _MAX_FRAME_BYTES:
+        if not self._forms or len(frame) > _MAX_FRAME_BYTES:
             return None
         at = frame.find(_OPAQUE) + _OPAQUE_BYTES
         end = frame.find(b",", at)
         form = frame[:at] + frame[end:]
-        said = self._kept.get(form)
+        said = self._forms.get(form)
         opaque = frame[at:end]
         if said is None or len(frame) != said.frame_bytes or not is_canonical(opaque):
             return None
@@ -97,7 +95,7 @@ class PreparedHeartbeats:
             said = self._found_out(said)
             if said is None:
                 return None
-            self._kept[form] = said
+            self._forms.put(form, (said.code, said.key), said)
         return Answered(said.code, said.before + opaque + said.behind, said.heartbeat)
 
     def _found_out(self, said: _Said) -> _Said | None:
@@ -135,17 +133,7 @@ class PreparedHeartbeats:
         told = is_changed(self._server, self._origin, key, asked)
         group = self._server.table.group(key.broker_name)
         said = _Said(request.code, len(frame), key, asked, told, *_around_opaque(response, end - at), group, heartbeat)
-        self._put(frame[:at] + frame[end:], said)
-
-    def _put(self, form: bytes, said: _Said) -> None:
-        before = self._form_of.pop((said.code, said.key), None)
-        if before is not None:
-            self._kept.pop(before, None)
-        if len(self._kept) >= _MAX_KEPT:
-            self._kept.clear()
-            self._form_of.clear()
-        self._kept[form] = said
-        self._form_of[said.code, said.key] = form
+        self._forms.put(frame[:at] + frame[end:], (said.code, key), said)  # a new DataVersion is another form of 322
 
 
 def _differs_there_only(frame: bytes, at: int, end: int, request: RemotingCommand) -> bool:

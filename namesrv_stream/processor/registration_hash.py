@@ -26,6 +26,12 @@ def registration_hash(header: RegisterBrokerRequestHeader, body: bytes) -> str:
     Returns:
         128 bits, as 32 hexadecimal digits.
     """
+    with memoryview(body) as view:
+        return body_hash(header_hash(header), view)
+
+
+def header_hash(header: RegisterBrokerRequestHeader) -> xxh3_128:
+    """The hash as far as it is the header's: for ``body_hash``."""
     said = (
         header.broker_name,
         header.broker_addr,
@@ -37,15 +43,19 @@ def registration_hash(header: RegisterBrokerRequestHeader, body: bytes) -> str:
         header.zone_name,
         header.compressed,
     )
-    digest = xxh3_128(repr(said).encode("utf-8", "backslashreplace"))
-    head = body[:_HEAD_BYTES]
-    with memoryview(body) as view:
-        begin = 0
-        # Behind a single quote, which fastjson reads but never writes, what looks like the stamp may be text.
-        for start, end in _stamps(head) if b"'" not in head else ():
-            digest.update(view[begin:start])
-            begin = end
-        digest.update(view[begin:])
+    return xxh3_128(repr(said).encode("utf-8", "backslashreplace"))
+
+
+def body_hash(begun: xxh3_128, body: memoryview) -> str:
+    """``registration_hash`` of a header and a body; ``begun``, which stays as it is, is of the header."""
+    digest = begun.copy()
+    head = bytes(body[:_HEAD_BYTES])
+    begin = 0
+    # Behind a single quote, which fastjson reads but never writes, what looks like the stamp may be text.
+    for start, end in _stamps(head) if b"'" not in head else ():
+        digest.update(body[begin:start])
+        begin = end
+    digest.update(body[begin:])
     return digest.hexdigest()
 
 

@@ -8,7 +8,7 @@ All big-endian. ``total`` counts what follows it. Source: rocketmq 5.3.3, Remoti
 """
 
 from struct import Struct
-from typing import Final
+from typing import Final, TypeAlias
 
 from namesrv_stream.errors import FrameTooLarge, HeaderDecodeError, RemotingError
 from namesrv_stream.remoting import header_json, header_rocketmq
@@ -24,8 +24,16 @@ MAX_HEADER_BYTES: Final = 512 * 1024
 
 _PREFIX_BYTES: Final = 4
 _HEADER_WORD_BYTES: Final = 4
+#: Room is made for so many times what has come of a partial frame, so that it is copied a third more often than once.
+_GROWTH: Final = 4
+#: More room is not told of: whoever reads several peers in turns reads so much of each.
+_MOST_ROOM: Final = 256 * 1024
 _PREFIX: Final = Struct(">i")
 _PREFIX_AND_HEADER_WORD: Final = Struct(">iI")
+
+
+#: A long one that came in parts is a ``bytearray``, which nobody else holds: a copy would take as long as to read it.
+Frame: TypeAlias = bytes | bytearray
 
 
 class FrameBuffer:
@@ -42,22 +50,23 @@ class FrameBuffer:
             max_frame_bytes: Largest frame accepted, its 4-byte prefix counted.
         """
         self._max_frame_bytes = max_frame_bytes
-        self._partial = bytearray()  # a frame's beginning, prefix included
-        self._partial_wants = _PREFIX_BYTES  # bytes of it to wait for: the prefix, then all
+        self._prefix = b""  # of the partial frame, as far as it has come
+        self._partial = bytearray()  # what has come behind it, with room for more
+        self._filled = self._total = 0  # bytes of that: those that have come, and all
         self._error: RemotingError | None = None
-        self._frames_before_error: list[bytes] = []
+        self._frames_before_error: list[Frame] = []
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes held of a frame that is not complete, prefix included."""
-        return len(self._partial)
+        """Bytes held for a frame that is not complete: what has come of it at first, then up to four times as many."""
+        return len(self._prefix) + len(self._partial)
 
     @property
-    def frames_before_error(self) -> list[bytes]:
+    def frames_before_error(self) -> list[Frame]:
         """Frames that were complete in the data whose ``feed`` raised: sound, and not handed out yet."""
         return self._frames_before_error
 
-    def feed(self, data: bytes) -> list[bytes]:
+    def feed(self, data: bytes) -> list[Frame]:
         """Add bytes from the peer and return the frames they complete.
 
         Args:
@@ -72,61 +81,87 @@ class FrameBuffer:
         """
         if self._error is not None:
             raise self._error.with_traceback(None)  # else each of these calls would leave a link in it
-        frames: list[bytes] = []
+        frames: list[Frame] = []
         try:
-            position = self._complete_partial(data, frames) if self._partial else 0
-            self._cut(data, position, frames)
+            self._cut(data, self._complete_partial(data, frames) if self._prefix else 0, frames)
         except RemotingError as error:
             self._error = error
             self._frames_before_error = frames
-            self._partial = bytearray()
+            self._prefix, self._partial = b"", bytearray()
             raise
         return frames
 
-    def _complete_partial(self, data: bytes, frames: list[bytes]) -> int:
-        """Move bytes to the partial frame until it is complete; how many bytes of ``data`` that took."""
-        partial = self._partial
-        position = 0
-        if len(partial) < _PREFIX_BYTES:
-            position = _PREFIX_BYTES - len(partial)
-            partial += data[:position]
-            if len(partial) < _PREFIX_BYTES:
-                return len(data)
-            self._partial_wants = self._frame_bytes(_PREFIX.unpack_from(partial)[0])
-        end = position + self._partial_wants - len(partial)
-        with memoryview(data) as view:
-            partial += view[position:end]
-        if len(partial) < self._partial_wants:
-            return len(data)
-        with memoryview(partial) as view:
-            frames.append(bytes(view[_PREFIX_BYTES:]))
-        self._partial = bytearray()
-        return end
+    def room(self, least: int = 1) -> memoryview:
+        """Where the next bytes of a partial frame may be put, instead of being fed; then ``filled`` is to be told.
 
-    def _cut(self, data: bytes, position: int, frames: list[bytes]) -> None:
+        Args:
+            least: Bytes that there is to be room for; the frame has so many to come.
+        """
+        if len(self._partial) - self._filled < least:
+            grown = bytearray(min(self._total, max(self._filled + least, _GROWTH * self._filled)))
+            grown[: self._filled] = memoryview(self._partial)[: self._filled]
+            self._partial = grown
+        return memoryview(self._partial)[self._filled : self._filled + max(least, _MOST_ROOM)]
+
+    def filled(self, size: int) -> Frame | None:
+        """So many bytes were put where there was ``room``; the frame, if it is complete now."""
+        self._filled += size
+        if self._filled < self._total:
+            return None
+        frame, self._partial, self._prefix = self._partial, bytearray(), b""
+        return frame
+
+    def _complete_partial(self, data: bytes, frames: list[Frame]) -> int:
+        """Move bytes to the partial frame until it is complete; how many bytes of ``data`` that took."""
+        missing = _PREFIX_BYTES - len(self._prefix)
+        if missing:
+            self._prefix += data[:missing]
+            if len(self._prefix) < _PREFIX_BYTES:
+                return len(data)
+            self._begin(self._prefix)
+        return self._fill(data, missing, frames)
+
+    def _cut(self, data: bytes, position: int, frames: list[Frame]) -> None:
         """Cut ``data`` from ``position`` on, where a frame begins; what is left becomes the partial frame."""
         size = len(data)
         unpack_from = _PREFIX.unpack_from
         while size - position >= _PREFIX_BYTES:
-            frame_bytes = self._frame_bytes(unpack_from(data, position)[0])
-            end = position + frame_bytes
+            begin = position + _PREFIX_BYTES
+            end = begin + self._checked(unpack_from(data, position)[0])
             if end > size:
-                self._partial_wants = frame_bytes
-                break
-            frames.append(data[position + _PREFIX_BYTES : end])
+                self._prefix = data[position:begin]
+                self._begin(self._prefix)
+                self._fill(data, begin, frames)
+                return
+            frames.append(data[begin:end])
             position = end
         if position < size:
-            self._partial += data[position:]
+            self._prefix = data[position:]
 
-    def _frame_bytes(self, total: int) -> int:
-        """Size of a frame, prefix included, from its prefix."""
+    def _begin(self, prefix: bytes) -> None:
+        self._total = self._checked(_PREFIX.unpack(prefix)[0])
+        self._filled = 0
+
+    def _fill(self, data: bytes, position: int, frames: list[Frame]) -> int:
+        """Move bytes from ``position`` on to the partial frame; where they end."""
+        end = min(position + self._total - self._filled, len(data))
+        size = end - position
+        with memoryview(data) as view:
+            self.room(size)[:size] = view[position:end]
+        frame = self.filled(size)
+        if frame is not None:
+            frames.append(frame)
+        return end
+
+    def _checked(self, total: int) -> int:
+        """What a prefix says, if it may."""
         if total < 0:
             raise FrameTooLarge(total, self._max_frame_bytes)
         if total + _PREFIX_BYTES > self._max_frame_bytes:
             raise FrameTooLarge(total + _PREFIX_BYTES, self._max_frame_bytes)
         if total < _HEADER_WORD_BYTES:
             raise HeaderDecodeError(None, f"a frame of {total} bytes has no header word")
-        return total + _PREFIX_BYTES
+        return total
 
 
 def encode_frame(command: RemotingCommand) -> bytes:
@@ -146,7 +181,7 @@ def encode_frame(command: RemotingCommand) -> bytes:
     return _PREFIX_AND_HEADER_WORD.pack(total, command.serialize_type << 24 | len(header)) + header + body
 
 
-def decode_frame(frame: bytes) -> RemotingCommand:
+def decode_frame(frame: Frame) -> RemotingCommand:
     """The command in ``frame``.
 
     Args:
@@ -163,8 +198,8 @@ def decode_frame(frame: bytes) -> RemotingCommand:
         raise HeaderDecodeError(serialize_type, f"the header ends {body_at - len(frame)} bytes after its frame")
     if body_at > _HEADER_WORD_BYTES + MAX_HEADER_BYTES:
         raise HeaderDecodeError(serialize_type, f"its {body_at - _HEADER_WORD_BYTES} bytes exceed {MAX_HEADER_BYTES}")
-    header = frame[_HEADER_WORD_BYTES:body_at]
-    body = frame[body_at:] or None
+    with memoryview(frame) as view:
+        header, body = bytes(view[_HEADER_WORD_BYTES:body_at]), bytes(view[body_at:]) or None
     if serialize_type == SerializeType.JSON:
         return header_json.decode_header(header, body)
     if serialize_type == SerializeType.ROCKETMQ:

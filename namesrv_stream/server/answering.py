@@ -6,6 +6,7 @@ others may overtake it.
 
 from collections.abc import Callable, Generator
 from time import perf_counter_ns
+from typing import Final
 
 from namesrv_stream.clock import Clock
 from namesrv_stream.errors import NamesrvStreamError, RequestError, SystemBusy
@@ -13,15 +14,19 @@ from namesrv_stream.processor.dispatch import process_in_steps
 from namesrv_stream.processor.name_server import Accepted, Answer, Call, NameServer, Peer
 from namesrv_stream.processor.prepared import PreparedAnswers
 from namesrv_stream.processor.prepared_heartbeats import PreparedHeartbeats
+from namesrv_stream.processor.prepared_registrations import PreparedRegistrations
 from namesrv_stream.processor.response import error_response
 from namesrv_stream.processor.steps import at_once
 from namesrv_stream.remoting.codes import ResponseCode
 from namesrv_stream.remoting.command import RemotingCommand, response_to
-from namesrv_stream.remoting.frame import decode_frame, encode_frame
+from namesrv_stream.remoting.frame import Frame, decode_frame, encode_frame
 from namesrv_stream.route.events import BrokerHeartbeat, BrokerRegistered, Origin, Proof
 from namesrv_stream.route.fold_state import LeaseKey
 from namesrv_stream.server.gateway import Gateway
 from namesrv_stream.server.request_figures import RequestFigures
+
+#: Longer requests are dear. The longest question has some hundred bytes; 2,000 topics take 20 kB if they are deflated.
+DEAR_BYTES: Final = 16 * 1024
 
 
 class Answering:
@@ -62,6 +67,7 @@ class Answering:
         self._server = server
         self._prepared = prepared
         self._heartbeats = PreparedHeartbeats(server, origin)
+        self._registrations = PreparedRegistrations(server, origin)
         self._uncounted: dict[int, int] = {}  # of these, by request code
         self._gateway = gateway
         self._clock = clock
@@ -71,15 +77,21 @@ class Answering:
         self._on_settled = on_settled
         self._on_fault = on_fault
 
-    def said_again(self, frame: bytes, began_ns: int) -> bytes | None:
-        """The answer to a heartbeat that this peer has brought before; None for anything else. To be counted.
+    def said_again(self, frame: Frame, began_ns: int) -> bytes | None:
+        """The answer to a heartbeat or a long registration of which this peer said the same before; None for others.
 
         Args:
-            frame: Without length prefix.
+            frame: Without length prefix; one that is not dear in ``bytes``.
             began_ns: When work on it began, by ``perf_counter_ns``.
+
+        Returns:
+            It is to be counted.
         """
         try:
-            said = self._heartbeats.answer(frame)
+            if len(frame) > DEAR_BYTES:
+                said = self._registrations.answer(frame, self._clock.monotonic_ms())
+            else:
+                said = self._heartbeats.answer(bytes(frame))
             if said is None:
                 return None
             self._gateway.heard(said.heartbeat)
@@ -106,12 +118,17 @@ class Answering:
         """
         return at_once(self.in_steps(frame, began_ns))
 
-    def in_steps(self, frame: bytes, began_ns: int) -> Generator[None, None, bytes | None]:
+    def in_steps(self, frame: Frame, began_ns: int) -> Generator[None, None, bytes | None]:
         """Likewise, in steps between which the server may do anything else; nothing is accepted before the last one.
 
         Raises:
             RemotingError: As ``at_once``.
         """
+        if len(frame) > DEAR_BYTES:
+            answer = self.said_again(frame, began_ns)
+            if answer is not None:
+                self.count_said_again(perf_counter_ns() - began_ns)
+                return answer
         request = decode_frame(frame)
         if request.is_response:
             return None  # we ask nobody, so this answers nothing
@@ -120,12 +137,19 @@ class Answering:
             response = self._act(request, (yield from process_in_steps(self._server, call)), began_ns)
             if response is None:
                 return None  # later
-            self._prepared.keep(frame, request, response)  # unless it is oneway
-            self._heartbeats.keep(frame, request, response)  # likewise
+            self._keep(frame, request, response)  # unless it is oneway
         except Exception:
             # A fault of ours is no reason to close, which would count as the death of the peer's brokers.
             return self._failed(request, began_ns)
         return self._told(request, response, began_ns)
+
+    def _keep(self, frame: Frame, request: RemotingCommand, response: RemotingCommand) -> None:
+        """Be prepared for more of the kind."""
+        if len(frame) > DEAR_BYTES:
+            self._registrations.keep(frame, request, response)
+        else:
+            self._prepared.keep(bytes(frame), request, response)
+            self._heartbeats.keep(bytes(frame), request, response)
 
     def _failed(self, request: RemotingCommand, began_ns: int) -> bytes | None:
         self._on_fault(request.code)

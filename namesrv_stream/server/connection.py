@@ -19,13 +19,15 @@ from namesrv_stream.clock import Clock
 from namesrv_stream.errors import RemotingError
 from namesrv_stream.processor.name_server import NameServer, Peer
 from namesrv_stream.processor.prepared import PreparedAnswers
+from namesrv_stream.remoting.frame import Frame
 from namesrv_stream.route.events import Origin
-from namesrv_stream.server.answering import Answering
+from namesrv_stream.server.answering import DEAR_BYTES, Answering
 from namesrv_stream.server.connection_owner import ConnectionOwner
 from namesrv_stream.server.express.lane import ExpressLane
 from namesrv_stream.server.express.loan import Loan
 from namesrv_stream.server.gateway import Gateway
 from namesrv_stream.server.incoming import Incoming
+from namesrv_stream.server.long_frame import LongFrameProtocol
 from namesrv_stream.server.opening import host_of
 from namesrv_stream.server.pace import ReadingPace
 from namesrv_stream.server.request_figures import RequestFigures
@@ -41,8 +43,6 @@ IDLE: Final = "idle for too long"
 STOPPING: Final = "the server stops"
 #: Answers are gathered up to so many bytes before they are written.
 _GATHERED_BYTES: Final = 64 * 1024
-#: Longer requests are dear. The longest question has some hundred bytes; 2,000 topics take 20 kB if they are deflated.
-_DEAR_BYTES: Final = 16 * 1024
 #: How RocketMQ's clients begin a frame's header, behind two lengths; other beginnings take the general way.
 _ROUTE_QUERY: Final = b'{"code":105,'
 
@@ -96,7 +96,8 @@ class RemotingConnection(asyncio.Protocol):
         self._loan: Loan | None = None
         self._held_bytes = 0  # that the owner was told of
         self._limits = limits
-        self._waiting: deque[bytes] = deque()  # frames to answer once the peer reads again
+        self._long_frame = LongFrameProtocol(self, self._room, self._filled)
+        self._waiting: deque[Frame] = deque()  # frames to answer once the peer reads again
         self._is_plain = False  # what is read is what the peer says: neither TLS nor a preamble before it
         self._is_paused = False
         self._is_in_turn = False  # a dear request; what waits is behind it
@@ -138,7 +139,7 @@ class RemotingConnection(asyncio.Protocol):
             or self._is_broken
             or self._answering.changes  # which are answered whenever the log has them
             or int.from_bytes(data[:4], "big") != len(data) - 4
-            or len(data) > _DEAR_BYTES
+            or len(data) > DEAR_BYTES
         ):
             return False
         began_ns = perf_counter_ns()
@@ -155,7 +156,6 @@ class RemotingConnection(asyncio.Protocol):
         incoming = self._incoming
         if self._is_closing or self._is_broken or incoming is None:
             return
-        self.active_ms = self._gateway.observed_ms
         error: RemotingError | None = None
         try:
             frames = incoming.feed(data)
@@ -165,19 +165,36 @@ class RemotingConnection(asyncio.Protocol):
         self._is_plain = incoming.is_plain
         if incoming.proxied_for and not self._answering.caller.is_proxied:
             self._know(self._answering.caller._replace(is_proxied=True), f"{self.peer} for {incoming.proxied_for}")
+        self._take_in(incoming, frames, len(data), error)
+
+    def _room(self) -> memoryview:
+        assert self._incoming is not None
+        return self._incoming.room()
+
+    def _filled(self, size: int) -> None:
+        incoming = self._incoming
+        if not self._is_closing and incoming is not None:
+            self._take_in(incoming, incoming.filled(size), size)
+
+    def _take_in(self, incoming: Incoming, frames: list[Frame], size: int, error: RemotingError | None = None) -> None:
+        """Work on what so many bytes have brought."""
+        self.active_ms = self._gateway.observed_ms
         self._waiting.extend(frames)
         held = incoming.held_bytes
-        if max(held, self._held_bytes, len(data)) > _DEAR_BYTES:
-            self._pace.read(self, len(data), is_amid=held > _DEAR_BYTES)
+        if max(held, self._held_bytes, size) > DEAR_BYTES:
+            self._pace.read(self, size, is_amid=held > DEAR_BYTES)
         if error is not None:
             self._break(error)
         elif held or self._held_bytes:
             self._held_bytes = held
             self._owner.holds(self, held, is_new=bool(frames))
         self._work()
-        if self._held_bytes > _DEAR_BYTES and self._turns.is_full and not self._is_held_back:
+        if self._held_bytes > DEAR_BYTES and self._turns.is_full and not self._is_held_back:
             self._is_held_back = True
             self._turns.when_free(self._listen)
+            self._read_or_pause()
+        transport = self._transport
+        if transport and self._is_plain and self._long_frame.take_place(transport, is_wanted=held > DEAR_BYTES):
             self._read_or_pause()
 
     def pause_writing(self) -> None:
@@ -295,12 +312,13 @@ class RemotingConnection(asyncio.Protocol):
         began_ns = perf_counter_ns()
         while self._waiting and not (self._is_paused or self._is_closing or self._is_in_turn):
             frame = self._waiting.popleft()
-            if len(frame) > _DEAR_BYTES:
+            if len(frame) > DEAR_BYTES:
                 self._write(written)
                 written, size = [], 0
                 self._is_in_turn = True
                 self._turns.add(self._answer_in_turn(frame, began_ns), len(frame))
                 continue
+            frame = bytes(frame)  # what it is, unless it came in parts
             try:
                 answer = self._answering.said_again(frame, began_ns)
                 if answer is None:
@@ -334,7 +352,7 @@ class RemotingConnection(asyncio.Protocol):
         elif self._is_leaving and has_asked and not self._held_bytes:
             self.close(STOPPING)
 
-    def _answer_in_turn(self, frame: bytes, began_ns: int) -> Iterator[None]:
+    def _answer_in_turn(self, frame: Frame, began_ns: int) -> Iterator[None]:
         """Answer a dear request, in its turn among all connections' ones, and then what waits behind it."""
         steps = self._answering.in_steps(frame, began_ns)
         try:

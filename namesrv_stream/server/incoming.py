@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Final
 
 from namesrv_stream.errors import TlsBroken
-from namesrv_stream.remoting.frame import FrameBuffer
+from namesrv_stream.remoting.frame import Frame, FrameBuffer
 from namesrv_stream.server.opening import Opening
 from namesrv_stream.server.tls import ServerTls, TlsTransport
 
@@ -29,13 +29,13 @@ class Incoming:
 
     def __init__(self, transport: asyncio.Transport, tls: ServerTls, max_frame_bytes: int) -> None:
         self.transport = transport
-        self.feed: Callable[[bytes], list[bytes]] = self._feed_first
+        self.feed: Callable[[bytes], list[Frame]] = self._feed_first
         self.is_plain = False
         self._tls = tls
         self._opening = Opening()
         self._buffer = FrameBuffer(max_frame_bytes)
         self._records: TlsTransport | None = None
-        self._sound: list[bytes] = []
+        self._sound: list[Frame] = []
 
     @property
     def proxied_for(self) -> str:
@@ -49,11 +49,20 @@ class Incoming:
         return below.held_bytes + self._buffer.pending_bytes
 
     @property
-    def frames_before_error(self) -> list[bytes]:
+    def frames_before_error(self) -> list[Frame]:
         """The sound frames before that by which ``feed`` failed."""
         return self._sound or self._buffer.frames_before_error
 
-    def _feed_first(self, data: bytes) -> list[bytes]:
+    def room(self) -> memoryview:
+        """Where a plain peer's next bytes may be put that belong to a frame of which some have come."""
+        return self._buffer.room()
+
+    def filled(self, size: int) -> list[Frame]:
+        """So many were put there; the frame, if they completed it."""
+        frame = self._buffer.filled(size)
+        return [] if frame is None else [frame]
+
+    def _feed_first(self, data: bytes) -> list[Frame]:
         """As long as the connection has not got beyond its first bytes."""
         data = self._opening.feed(data)
         if not data:
@@ -67,7 +76,7 @@ class Incoming:
             self.is_plain = True
         return self.feed(data)
 
-    def _feed_records(self, data: bytes) -> list[bytes]:
+    def _feed_records(self, data: bytes) -> list[Frame]:
         """The frames that TLS records hold."""
         assert self._records is not None
         was_established = self._records.is_established

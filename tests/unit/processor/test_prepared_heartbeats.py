@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from namesrv_stream.processor import prepared_heartbeats as module
 from namesrv_stream.processor.name_server import Accepted
 from namesrv_stream.processor.prepared_heartbeats import PreparedHeartbeats
 from namesrv_stream.remoting.codes import ONEWAY_FLAG, RequestCode, ResponseCode, SerializeType
@@ -205,18 +204,6 @@ def test_a_number_that_is_not_plainly_the_opaque_is_not_kept(header: bytes) -> N
     assert response.code == ResponseCode.SUCCESS
     prepared.keep(frame, request, response)
     assert prepared.answer(frame) is None
-
-
-def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_MAX_KEPT", 10)
-    server = Exchange()
-    prepared = PreparedHeartbeats(server.server, ORIGIN)
-    headers = [a_broker_header(f"10.0.0.{n}:1", brokerName=f"b{n}") for n in range(25)]
-    frames = [frame_of(a_heartbeat(ext_fields=header)) for header in headers]
-    for header, frame in zip(headers, frames, strict=True):
-        register(server, header)
-        keep(prepared, server, frame)
-    assert 1 <= sum(prepared.answer(frame) is not None for frame in frames) <= 10
 
 
 def test_of_a_broker_one_form_is_kept_and_of_strangers_none() -> None:

@@ -31,8 +31,7 @@ def a_delete(topic: str = "TopicTest", opaque: int = 1) -> RemotingCommand:
 
 
 def send(transport: MemoryTransport, *requests: RemotingCommand) -> None:
-    assert transport.protocol is not None
-    transport.protocol.data_received(b"".join(map(encode_frame, requests)))
+    transport.deliver(b"".join(map(encode_frame, requests)))
 
 
 def a_talking_rig(partitions: int = 1, record_bytes: int = 1 << 20, queue_records: int = 10_000) -> Rig:

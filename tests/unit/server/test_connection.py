@@ -34,8 +34,7 @@ def a_talking_rig(**changes: int) -> Rig:
 
 
 def receive(transport: MemoryTransport, data: bytes) -> None:
-    assert transport.protocol is not None
-    transport.protocol.data_received(data)
+    transport.deliver(data)
 
 
 @pytest.mark.parametrize(

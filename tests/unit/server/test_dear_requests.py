@@ -3,8 +3,12 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
+from namesrv_stream.remoting.codes import ResponseCode
 from namesrv_stream.remoting.command import RemotingCommand
 from namesrv_stream.remoting.frame import encode_frame
+from namesrv_stream.route.events import BrokerHeartbeat, BrokerRegistered
+from namesrv_stream.server.connection import RemotingConnection
+from namesrv_stream.server.long_frame import LongFrameProtocol
 from namesrv_stream.server.turns import Turns
 from namesrv_stream.settings import RemotingSettings
 from tests.bench import frames
@@ -26,8 +30,7 @@ def a_rig() -> Rig:
 
 
 def receive(transport: MemoryTransport, *data: bytes) -> None:
-    assert transport.protocol is not None
-    transport.protocol.data_received(b"".join(data))
+    transport.deliver(b"".join(data))
 
 
 def known_brokers(rig: Rig) -> int:
@@ -173,3 +176,52 @@ async def test_a_dear_request_that_cannot_be_read_closes_its_connection() -> Non
     receive(peer, (20_000).to_bytes(4, "big") + b"\x07" + bytes(19_999))
     await turn()
     assert (peer.received, peer.is_closing()) == (b"", True)
+
+
+def parts_of(data: bytes, size: int) -> list[bytes]:
+    return [data[at : at + size] for at in range(0, len(data), size)]
+
+
+async def test_a_long_request_that_comes_in_parts_is_read_into_its_place_and_what_follows_is_answered() -> None:
+    rig = a_rig()
+    for size in (20_000, 70_000):
+        peer = rig.connect()
+        readers = set()
+        for part in parts_of(LONG + QUESTION + LONG + QUESTION, size):
+            peer.deliver(part)
+            readers.add(type(peer.reader))
+            while peer.is_reading_paused:
+                await turn()
+        assert readers == {RemotingConnection, LongFrameProtocol}
+        assert peer.reader is peer.protocol
+        assert [a.opaque == 77 for a in peer.answers()] == [False, True, False, True]
+        assert {answer.code for answer in peer.answers()} <= {ResponseCode.SUCCESS, ResponseCode.TOPIC_NOT_EXIST}
+
+
+async def test_a_connection_that_ends_amid_a_long_request_is_forgotten() -> None:
+    rig = a_rig()
+    peer = rig.connect()
+    peer.deliver(LONG[:100_000])
+    assert rig.connections.unfinished.size >= 100_000
+    assert isinstance(peer.reader, LongFrameProtocol)
+    peer.abort()
+    assert (len(rig.connections), rig.connections.unfinished.size) == (0, 0)
+
+
+async def test_a_registration_that_is_said_again_is_a_heartbeat_and_counted() -> None:
+    rig = a_rig()
+    before = rig.request_figures.count(ResponseCode.SUCCESS)
+    peer = rig.connect()
+    again = frames.registrations(SHAPE, stamps=range(1, 6))
+    mine = [frame for frame, link in again if link == 1]
+    for frame in mine:
+        peer.deliver(frame)
+        while peer.is_reading_paused:
+            await turn()
+    await turn()
+    assert len(peer.answers()) == len(mine) == 5
+    assert len({encode_frame(replace(answer, opaque=0)) for answer in peer.answers()}) == 1
+    rig.gateway.beat()
+    said = [item for record in rig.publisher.unacked for item in record.items]
+    assert [type(item.event) for item in said] == [BrokerRegistered] + 4 * [BrokerHeartbeat]
+    assert rig.request_figures.count(ResponseCode.SUCCESS) == before + 5

@@ -22,8 +22,7 @@ async def _stopping(rig: Rig, drain_s: float) -> AsyncIterator["asyncio.Task[Non
 
 
 def _ask(transport: MemoryTransport, data: bytes) -> None:
-    assert transport.protocol is not None
-    transport.protocol.data_received(data)
+    transport.deliver(data)
 
 
 async def test_a_peer_that_asks_is_answered_and_closed_behind_the_answer() -> None:

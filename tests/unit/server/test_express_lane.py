@@ -127,7 +127,7 @@ def test_however_a_stream_is_cut_the_answers_are_those_of_a_server_without_a_lan
                 peer.send(part)
                 await turn()
             if part and other.protocol is not None:
-                other.protocol.data_received(part)
+                other.deliver(part)
             for _ in asked:
                 await turn()
         assert await peer.read(len(other.received)) == other.received

@@ -63,5 +63,5 @@ async def test_in_one_read_with_others_answers_keep_their_order() -> None:
     before = len(broker.answers())
     asked = [replace(HEARTBEAT, opaque=1), replace(REGISTRATION, opaque=2), replace(HEARTBEAT, opaque=3)]
     assert broker.protocol is not None
-    broker.protocol.data_received(b"".join(map(encode_frame, asked)))
+    broker.deliver(b"".join(map(encode_frame, asked)))
     assert [answer.opaque for answer in broker.answers()[before:]] == [1, 2, 3]

@@ -38,7 +38,7 @@ def a_rig(**changes: int) -> Rig:
 
 def receive(transport: MemoryTransport, data: bytes) -> None:
     if transport.protocol is not None:  # else it is closed
-        transport.protocol.data_received(data)
+        transport.deliver(data)
 
 
 def pass_time(rig: Rig, duration_ms: int) -> None:

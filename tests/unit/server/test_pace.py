@@ -125,8 +125,7 @@ def a_rig() -> Rig:
 
 
 def receive(peer: MemoryTransport, data: bytes) -> None:
-    assert peer.protocol is not None
-    peer.protocol.data_received(data)
+    peer.deliver(data)
 
 
 async def test_brokers_that_register_at_once_are_read_in_turn_and_all_answered() -> None:

@@ -97,8 +97,7 @@ async def test_connections_that_are_refused_broken_or_given_up_in_a_loop_do_not_
         peer.close()
     for _ in range(500):
         peer = rig.connect()
-        assert peer.protocol is not None
-        peer.protocol.data_received(b"GET / HTTP/1.1\r\n\r\n")
+        peer.deliver(b"GET / HTTP/1.1\r\n\r\n")
     assert len(told(caplog)) == 2 * FEW
     assert (rig.connections.refused["rejected"], rig.connections.broken_count) == (500, 500)
     rig.peer_log.beat(INTERVAL_MS)

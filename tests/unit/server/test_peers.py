@@ -30,8 +30,7 @@ def a_talking_rig() -> Rig:
 
 
 def receive(transport: MemoryTransport, data: bytes) -> None:
-    assert transport.protocol is not None
-    transport.protocol.data_received(data)
+    transport.deliver(data)
 
 
 def codes(transport: MemoryTransport) -> list[int]:
