@@ -183,7 +183,10 @@ def is_sound(body: bytes | memoryview, crc32: int) -> bool:
 
 
 def unchanged_hash(server: NameServer, origin: Origin, key: LeaseKey, now_ms: int) -> str | None:
-    """Of a registration that changes nothing if it comes now, and is not to be logged in full; None if each is."""
+    """The hash of the one registration that would change nothing now; None where each is to be read.
+
+    Of a broker that is known from the tables only, this sets when it is to be logged in full.
+    """
     settled = server.memory.settled.get(key)
     # The very same group: to compare two of them takes as long as they have topics.
     if settled is None or settled.group is not server.table.group(key.broker_name) or settled.holder != origin.holder:

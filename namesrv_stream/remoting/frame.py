@@ -24,9 +24,9 @@ MAX_HEADER_BYTES: Final = 512 * 1024
 
 _PREFIX_BYTES: Final = 4
 _HEADER_WORD_BYTES: Final = 4
-#: Room is made for so many times what has come of a partial frame, so that it is copied a third more often than once.
-_GROWTH: Final = 4
-#: More room is not told of: whoever reads several peers in turns reads so much of each.
+#: Room is made for so many times what has come of a partial frame, so that it is copied twice at most.
+_GROWTH: Final = 2
+#: More room is not told of: a peer's turn of reading is over when it has brought some hundred kilobytes.
 _MOST_ROOM: Final = 256 * 1024
 _PREFIX: Final = Struct(">i")
 _PREFIX_AND_HEADER_WORD: Final = Struct(">iI")
@@ -58,7 +58,7 @@ class FrameBuffer:
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes held for a frame that is not complete: what has come of it at first, then up to four times as many."""
+        """Bytes held for a frame that is not complete: at most twice what has come of it."""
         return len(self._prefix) + len(self._partial)
 
     @property

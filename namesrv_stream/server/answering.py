@@ -77,21 +77,15 @@ class Answering:
         self._on_settled = on_settled
         self._on_fault = on_fault
 
-    def said_again(self, frame: Frame, began_ns: int) -> bytes | None:
-        """The answer to a heartbeat or a long registration of which this peer said the same before; None for others.
+    def said_again(self, frame: bytes, began_ns: int) -> bytes | None:
+        """The answer to a heartbeat that this peer has brought before; None for anything else. To be counted.
 
         Args:
-            frame: Without length prefix; one that is not dear in ``bytes``.
+            frame: Without length prefix.
             began_ns: When work on it began, by ``perf_counter_ns``.
-
-        Returns:
-            It is to be counted.
         """
         try:
-            if len(frame) > DEAR_BYTES:
-                said = self._registrations.answer(frame, self._clock.monotonic_ms())
-            else:
-                said = self._heartbeats.answer(bytes(frame))
+            said = self._heartbeats.answer(frame)
             if said is None:
                 return None
             self._gateway.heard(said.heartbeat)
@@ -125,9 +119,8 @@ class Answering:
             RemotingError: As ``at_once``.
         """
         if len(frame) > DEAR_BYTES:
-            answer = self.said_again(frame, began_ns)
+            answer = self._registered_again(frame, began_ns)
             if answer is not None:
-                self.count_said_again(perf_counter_ns() - began_ns)
                 return answer
         request = decode_frame(frame)
         if request.is_response:
@@ -137,14 +130,26 @@ class Answering:
             response = self._act(request, (yield from process_in_steps(self._server, call)), began_ns)
             if response is None:
                 return None  # later
-            self._keep(frame, request, response)  # unless it is oneway
+            self._keep(frame, request, response)
         except Exception:
             # A fault of ours is no reason to close, which would count as the death of the peer's brokers.
             return self._failed(request, began_ns)
         return self._told(request, response, began_ns)
 
+    def _registered_again(self, frame: Frame, began_ns: int) -> bytes | None:
+        """The answer to a long registration that says nothing new; None for anything else."""
+        try:
+            said = self._registrations.answer(frame, self._clock.monotonic_ms())
+            if said is None:
+                return None
+            self._gateway.heard(said.heartbeat)
+        except Exception:
+            return self._failed(decode_frame(frame), began_ns)  # as above
+        self._figures.answered(said.code, ResponseCode.SUCCESS, perf_counter_ns() - began_ns)
+        return said.answer
+
     def _keep(self, frame: Frame, request: RemotingCommand, response: RemotingCommand) -> None:
-        """Be prepared for more of the kind."""
+        """Be prepared for more of the kind, unless it is oneway."""
         if len(frame) > DEAR_BYTES:
             self._registrations.keep(frame, request, response)
         else:

@@ -172,14 +172,18 @@ class RemotingConnection(asyncio.Protocol):
         return self._incoming.room()
 
     def _filled(self, size: int) -> None:
-        incoming = self._incoming
-        if not self._is_closing and incoming is not None:
-            self._take_in(incoming, incoming.filled(size), size)
+        if self._incoming is not None and not self._is_closing:
+            self._take_in(self._incoming, self._incoming.filled(size), size)
+        elif self._transport is not None:
+            self._long_frame.take_place(self._transport, is_wanted=False)  # which drops what comes
 
     def _take_in(self, incoming: Incoming, frames: list[Frame], size: int, error: RemotingError | None = None) -> None:
         """Work on what so many bytes have brought."""
         self.active_ms = self._gateway.observed_ms
         self._waiting.extend(frames)
+        is_in_place = self._is_plain and incoming.held_bytes > DEAR_BYTES
+        if is_in_place:
+            incoming.room()  # now, so that all of what is held is told to the owner
         held = incoming.held_bytes
         if max(held, self._held_bytes, size) > DEAR_BYTES:
             self._pace.read(self, size, is_amid=held > DEAR_BYTES)
@@ -193,9 +197,8 @@ class RemotingConnection(asyncio.Protocol):
             self._is_held_back = True
             self._turns.when_free(self._listen)
             self._read_or_pause()
-        transport = self._transport
-        if transport and self._is_plain and self._long_frame.take_place(transport, is_wanted=held > DEAR_BYTES):
-            self._read_or_pause()
+        if self._transport is not None:
+            self._long_frame.take_place(self._transport, is_wanted=is_in_place)
 
     def pause_writing(self) -> None:
         # Called from within a write, too. A peer that does not read its answers is not asked for further questions.

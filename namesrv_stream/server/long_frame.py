@@ -12,7 +12,7 @@ class LongFrameProtocol(asyncio.BufferedProtocol):
     """Takes the place of a connection's own protocol while a long frame is incomplete.
 
     Attributes:
-        is_reading: It has that place.
+        has_place: It is its place now.
 
     Args:
         connection: The protocol in general, which is told of all but what was read.
@@ -23,25 +23,25 @@ class LongFrameProtocol(asyncio.BufferedProtocol):
     def __init__(
         self, connection: asyncio.Protocol, room: Callable[[], memoryview], filled: Callable[[int], None]
     ) -> None:
-        self.is_reading = False
+        self.has_place = False
         self._connection = connection
         self._room = room
         self._filled = filled
 
-    def take_place(self, transport: asyncio.Transport, *, is_wanted: bool) -> bool:
-        """Read from now on, or no longer; whether that is new. Reading is paused then."""
-        if is_wanted == self.is_reading or transport.is_closing():
-            return False
-        self.is_reading = is_wanted
-        transport.pause_reading()  # who is reading goes on for the protocol that it began with
-        transport.set_protocol(self if is_wanted else self._connection)
-        return True
+    def take_place(self, transport: asyncio.Transport, *, is_wanted: bool) -> None:
+        """Read what comes next, or leave it to the connection's own protocol."""
+        if is_wanted != self.has_place and not transport.is_closing():
+            self.has_place = is_wanted
+            transport.set_protocol(self if is_wanted else self._connection)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._room()
 
     def buffer_updated(self, nbytes: int) -> None:
         self._filled(nbytes)
+
+    def eof_received(self) -> bool | None:
+        return self._connection.eof_received()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._connection.connection_lost(exc)

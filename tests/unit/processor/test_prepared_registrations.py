@@ -157,6 +157,22 @@ def test_a_slave_is_told_its_master() -> None:
     assert not assert_as_in_general(server, prepared, slave)
 
 
+def test_what_a_slave_is_told_of_its_master_may_not_fit() -> None:
+    server = Exchange()
+    prepared = PreparedRegistrations(server.server, ORIGIN)
+    far = a_registration_request(body=a_body(TOPICS))
+    fields = {**(far.ext_fields or {}), "haServerAddr": "\u2028" * 150_000}  # twice as long where it is written
+    server.send(replace(far, ext_fields=fields))
+    slave = a_frame(addr=SLAVE, broker_id=1)
+    for _ in range(2):
+        request = decode_frame(slave)
+        response = server.send(request).response
+        with pytest.raises(ValueError, match="exceeds"):
+            encode_frame(response)
+        prepared.keep(slave, request, response)
+    assert prepared.answer(slave, server.now_ms) is None
+
+
 def test_one_that_is_due_is_logged_in_full() -> None:
     server, prepared = registered()
     server.now_ms += server.server.options.full_registration_interval_ms

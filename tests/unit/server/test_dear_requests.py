@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from namesrv_stream.remoting.codes import ResponseCode
+from namesrv_stream.remoting.codes import RequestCode, ResponseCode
 from namesrv_stream.remoting.command import RemotingCommand
 from namesrv_stream.remoting.frame import encode_frame
 from namesrv_stream.route.events import BrokerHeartbeat, BrokerRegistered
@@ -225,3 +225,42 @@ async def test_a_registration_that_is_said_again_is_a_heartbeat_and_counted() ->
     said = [item for record in rig.publisher.unacked for item in record.items]
     assert [type(item.event) for item in said] == [BrokerRegistered] + 4 * [BrokerHeartbeat]
     assert rig.request_figures.count(ResponseCode.SUCCESS) == before + 5
+
+
+async def test_all_that_is_held_of_a_long_request_is_told_though_reading_asks_for_room_once_more() -> None:
+    rig = a_rig()
+    peer = rig.connect()
+    peer.deliver(LONG[:100_000])
+    reader = peer.reader
+    assert isinstance(reader, LongFrameProtocol)
+    come = 100_000
+    for _ in range(4):
+        with memoryview(reader.get_buffer(-1)) as room:
+            size = len(room)
+            room[:] = LONG[come : come + size]
+        come += size
+        reader.buffer_updated(size)
+        told = rig.connections.unfinished.size
+        missing = len(LONG) - come
+        # As libuv does before it finds that nothing more has come.
+        assert 0 < len(reader.get_buffer(-1)) <= missing
+        assert rig.connections.unfinished.size == told
+        assert told >= come + min(len(reader.get_buffer(-1)), missing)
+
+
+async def test_what_comes_of_a_long_request_while_the_connection_ends_is_dropped() -> None:
+    rig = a_rig()
+    peer = rig.connect("127.0.0.1")
+    fields = {"namespace": "n", "key": "k", "value": "v"}
+    peer.deliver(encode_frame(RemotingCommand(RequestCode.PUT_KV_CONFIG, ext_fields=fields)))
+    peer.deliver(LONG[:100_000])
+    assert peer.protocol is not None
+    peer.protocol.close("a reason")
+    assert not peer.is_closing()  # the change is not in the log yet
+    for part in parts_of(LONG[100_000:], 50_000):
+        peer.deliver(part)
+    assert peer.reader is peer.protocol
+    await turn()
+    rig.publisher.ack()
+    assert (peer.is_closing(), [answer.code for answer in peer.answers()]) == (True, [ResponseCode.SUCCESS])
+    assert known_brokers(rig) == 0
