@@ -2,6 +2,8 @@
 
 from typing import Any, Final
 
+from kafka.net.compat import KafkaNetClient
+
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.kafka.security import client_options
 from namesrv_stream.ports import reachable_host
@@ -11,6 +13,7 @@ from namesrv_stream.settings import Settings
 #: What Kafka and kafka-python count beside a record's value: batch header, record header, key.
 ENVELOPE_BYTES: Final = 64 * 1024
 _FETCH_WAIT_MS: Final = 100  # an idle consumer asks this often
+_LEAST_DELAY_MS: Final = 20
 
 # Keys that one kind of client knows and another refuses; `kafka.extra` holds keys for all of them.
 _PRODUCER_ONLY: Final = frozenset({"batch_size", "linger_ms", "max_block_ms", "compression_type", "acks"})
@@ -43,6 +46,14 @@ def admin_config(settings: Settings) -> dict[str, Any]:
     return _shared(settings, without=_PRODUCER_ONLY | _CONSUMER_ONLY)
 
 
+class _PatientNetClient(KafkaNetClient):  # type: ignore[misc]  # untyped
+    """Lets a producer wait for a connection; kafka-python 3.0.12's own keeps a core busy for as long as that takes."""
+
+    def connection_delay(self, node_id: Any) -> float:
+        """Milliseconds, as its caller takes it; kafka-python tells it seconds, and 0 while a connection is made."""
+        return max(float(_LEAST_DELAY_MS), float(super().connection_delay(node_id)) * 1000)
+
+
 def producer_config(settings: Settings) -> dict[str, Any]:
     """Arguments of ``kafka.KafkaProducer`` for events and dead letters.
 
@@ -61,6 +72,7 @@ def producer_config(settings: Settings) -> dict[str, Any]:
         "delivery_timeout_ms": kafka.delivery_timeout_ms,
         "max_block_ms": kafka.connect_timeout_ms,
         "allow_auto_create_topics": False,
+        "kafka_client": _PatientNetClient,
     } | _shared(settings, without=_CONSUMER_ONLY)
 
 

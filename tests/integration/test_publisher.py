@@ -5,8 +5,10 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from kafka.net.compat import KafkaNetClient
 
 from namesrv_stream.kafka import producer_config
 from namesrv_stream.server.publisher import KafkaPublisher
@@ -123,3 +125,26 @@ async def test_what_an_aborted_session_had_queued_never_reaches_the_log(kafka: K
     assert len(session.acked) == 2
     values = await session.close_and_read()
     assert [v for v in values if v != b"on its way"] == [b"first", b"again"]
+
+
+async def test_a_producer_that_waits_for_kafka_does_not_keep_a_core_busy(
+    kafka: KafkaProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor the interpreter's lock, for which everything else in the server would wait."""
+    poll, polls = KafkaNetClient.poll, 0
+
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        nonlocal polls
+        polls += 1
+        return poll(*args, **kwargs)
+
+    session = Session(kafka)
+    await session.begin_and_publish(b"first")
+    monkeypatch.setattr(KafkaNetClient, "poll", counted)
+    _signal(kafka, signal.SIGSTOP)
+    session.publish(b"lost")
+    await _until(lambda: session.failed)
+    assert polls <= _DELIVERY_TIMEOUT_MS / 10
+    _signal(kafka, signal.SIGCONT)
+    await session.begin_and_publish(b"again")
+    assert (await session.close_and_read())[-1] == b"again"
