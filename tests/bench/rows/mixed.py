@@ -5,6 +5,9 @@ connections read; the registrations of each of 4 brokers come over a connection 
 registration differs from the one before (a new DataVersion, another topic changed), in the second only in the time
 stamp that each registration of a broker of 5.x carries.
 
+Unchanged ones are measured without Kafka and the job as well. Changed ones are not: each is to be logged, and with a
+Kafka that stands still they would only pile up.
+
 Beside them a server that reads a registration's bytes and drops them says what one thread and this load generator could
 reach.
 """
@@ -28,10 +31,10 @@ _ROUTE_BYTES: Final = 700
 
 
 def measure(bench: Bench, shape: Shape | None = None) -> list[Figure]:
-    """Measure both Java NameServers and ours."""
+    """Measure both Java NameServers, ours, and our server alone."""
     shape = shape or Shape()
     with bench.home() as home, Contenders(home) as contenders:
-        ours, _, _ = contenders.start_ours()
+        ours, alone, _ = contenders.start_ours()
         measured = [contenders.start_java(), ours, contenders.start_java(newest=True)]
         ceiling = contenders.start_ceiling(body_bytes=_ROUTE_BYTES)
         before = Kind("before", write_frames(home / "before", registrations(shape)), Choice.ONCE)
@@ -61,7 +64,8 @@ def measure(bench: Bench, shape: Shape | None = None) -> list[Figure]:
                 seen = run_load(bench.program, one.addr, measured_load)
                 return seen, one.server_cpu_s() - before_s
 
-            runs = take_turns(contenders, [*measured, ceiling], bench.rounds, run)
+            without_log = [alone] if name == "unchanged" else []
+            runs = take_turns(contenders, [*measured, *without_log, ceiling], bench.rounds, run)
             figures += _figures(f"95 % reads, 5 % {name} registrations", bench, runs)
         return figures
 
