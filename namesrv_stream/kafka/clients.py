@@ -47,11 +47,23 @@ def admin_config(settings: Settings) -> dict[str, Any]:
 
 
 class _PatientNetClient(KafkaNetClient):  # type: ignore[misc]  # untyped
-    """Lets a producer wait for a connection; kafka-python 3.0.12's own keeps a core busy for as long as that takes."""
+    """Lets a producer wait for Kafka; kafka-python 3.0.12's own keeps a core busy for as long as that takes."""
+
+    def __init__(self, **config: Any) -> None:
+        super().__init__(**config)
+        self._request_update = self.cluster.request_update
+        self._update: Any = None
+        self.cluster.request_update = self._request_one_update
 
     def connection_delay(self, node_id: Any) -> float:
         """Milliseconds, as its caller takes it; kafka-python tells it seconds, and 0 while a connection is made."""
         return max(float(_LEAST_DELAY_MS), float(super().connection_delay(node_id)) * 1000)
+
+    def _request_one_update(self) -> Any:
+        """Each request wakes the producer, which makes the next as long as a partition has no leader."""
+        if self._update is None or self._update.is_done:
+            self._update = self._request_update()
+        return self._update
 
 
 def producer_config(settings: Settings) -> dict[str, Any]:

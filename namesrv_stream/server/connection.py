@@ -96,7 +96,6 @@ class RemotingConnection(asyncio.Protocol):
         self._loan: Loan | None = None
         self._held_bytes = 0  # that the owner was told of
         self._limits = limits
-        self._long_frame = LongFrameProtocol(self, self._room, self._filled)
         self._waiting: deque[Frame] = deque()  # frames to answer once the peer reads again
         self._is_plain = False  # what is read is what the peer says: neither TLS nor a preamble before it
         self._is_paused = False
@@ -174,8 +173,8 @@ class RemotingConnection(asyncio.Protocol):
     def _filled(self, size: int) -> None:
         if self._incoming is not None and not self._is_closing:
             self._take_in(self._incoming, self._incoming.filled(size), size)
-        elif self._transport is not None:
-            self._long_frame.take_place(self._transport, is_wanted=False)  # which drops what comes
+        else:
+            self._read_in_place(is_wanted=False)  # but by ``data_received``, which drops what comes
 
     def _take_in(self, incoming: Incoming, frames: list[Frame], size: int, error: RemotingError | None = None) -> None:
         """Work on what so many bytes have brought."""
@@ -197,8 +196,15 @@ class RemotingConnection(asyncio.Protocol):
             self._is_held_back = True
             self._turns.when_free(self._listen)
             self._read_or_pause()
-        if self._transport is not None:
-            self._long_frame.take_place(self._transport, is_wanted=is_in_place)
+        if self._is_plain:
+            self._read_in_place(is_wanted=is_in_place)
+
+    def _read_in_place(self, *, is_wanted: bool) -> None:
+        """Whether what a plain peer sends next belongs to a long frame of which some has come, and to no other."""
+        transport = self._transport
+        if transport is None or transport.is_closing() or is_wanted is (transport.get_protocol() is not self):
+            return
+        transport.set_protocol(LongFrameProtocol(self, self._room, self._filled) if is_wanted else self)
 
     def pause_writing(self) -> None:
         # Called from within a write, too. A peer that does not read its answers is not asked for further questions.

@@ -9,10 +9,7 @@ from collections.abc import Callable
 
 
 class LongFrameProtocol(asyncio.BufferedProtocol):
-    """Takes the place of a connection's own protocol while a long frame is incomplete.
-
-    Attributes:
-        has_place: It is its place now.
+    """Has the place of a connection's own protocol while a long frame is incomplete.
 
     Args:
         connection: The protocol in general, which is told of all but what was read.
@@ -23,16 +20,9 @@ class LongFrameProtocol(asyncio.BufferedProtocol):
     def __init__(
         self, connection: asyncio.Protocol, room: Callable[[], memoryview], filled: Callable[[int], None]
     ) -> None:
-        self.has_place = False
         self._connection = connection
         self._room = room
         self._filled = filled
-
-    def take_place(self, transport: asyncio.Transport, *, is_wanted: bool) -> None:
-        """Read what comes next, or leave it to the connection's own protocol."""
-        if is_wanted != self.has_place and not transport.is_closing():
-            self.has_place = is_wanted
-            transport.set_protocol(self if is_wanted else self._connection)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._room()

@@ -187,6 +187,10 @@ class MemoryTransport(asyncio.Transport):
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         self.reader = protocol
 
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        assert self.reader is not None
+        return self.reader
+
     def deliver(self, data: bytes) -> None:
         """The peer's bytes come, and are read as the protocol of now wants them."""
         assert self.protocol is not None

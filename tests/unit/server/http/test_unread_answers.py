@@ -21,7 +21,6 @@ from namesrv_stream.settings import HttpSettings
 from tests.support.http_rig import eventually
 
 _MORE_THAN_SOCKETS_TAKE = 16 << 20
-_SLOW_READER_MS = 200
 
 
 class Port:
@@ -31,10 +30,11 @@ class Port:
         figures: Of the port.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, slow_reader_ms: int = 200) -> None:
         self.figures = HttpFigures()
         self._state = ServerState()
-        settings = HttpSettings(slow_reader_ms=_SLOW_READER_MS)
+        self._slow_reader_ms = slow_reader_ms
+        settings = HttpSettings(slow_reader_ms=slow_reader_ms)
         limited = Limits(_answer, settings, self.figures, streams=frozenset(), templates={}, peer_log=PeerLog())
         self._config = uvicorn.Config(limited, ws="none", lifespan="off", log_config=None)
         self._config.load()
@@ -47,7 +47,7 @@ class Port:
             max_connections=10,
             max_connections_per_address=10,
             addresses=AddressCounts(),
-            request_timeout_s=_SLOW_READER_MS / 1000,
+            request_timeout_s=self._slow_reader_ms / 1000,
             figures=self.figures,
         )
 
@@ -88,7 +88,8 @@ async def test_who_leaves_a_finished_answer_unread_is_given_up(more: bytes) -> N
 
 
 async def test_who_has_read_the_answer_may_ask_again_however_late() -> None:
-    port = Port()
+    slow_reader_s = 2  # in which a busy machine brings the answer on its way, too
+    port = Port(1_000 * slow_reader_s)
     async with port.serving() as addr:
         reader, writer = await asyncio.open_connection(*addr)
         for _ in range(2):
@@ -96,7 +97,7 @@ async def test_who_has_read_the_answer_may_ask_again_however_late() -> None:
             assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
             await reader.readexactly(_MORE_THAN_SOCKETS_TAKE)
             late = asyncio.Event()
-            asyncio.get_running_loop().call_later(3 * _SLOW_READER_MS / 1000, late.set)
+            asyncio.get_running_loop().call_later(1.5 * slow_reader_s, late.set)
             await late.wait()
         assert not port.was_given_up()
         writer.close()
