@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 
 from namesrv_stream.errors import NamesrvStreamError, TableSchemaMismatch
 from namesrv_stream.location import Location
-from namesrv_stream.snapshot.table_files import open_delta
+from namesrv_stream.snapshot.table_files import open_delta, transaction_versions
 from namesrv_stream.snapshot.table_reader import UNREADABLE, FoldStateRow, open_table, read_files, read_state
 from namesrv_stream.tables import (
     CHANGES_SCHEMA,
@@ -54,14 +54,14 @@ class StoredChanges:
         self._folder = table_path(tables_dir, ROUTE_CHANGES)
         self._files = pa.table(table.get_add_actions(flatten=True)).to_pylist()
         self.topic_id = str(properties[TOPIC_ID_PROPERTY])
-        self.next_offsets: Mapping[int, int] = {
-            p: table.transaction_version(app_id(self.topic_id, p)) or 0
-            for p in range(int(properties[PARTITIONS_PROPERTY]))
-        }
+        partitions = range(int(properties[PARTITIONS_PROPERTY]))
+        self.next_offsets: Mapping[int, int] = transaction_versions(
+            self._folder, table, {p: app_id(self.topic_id, p) for p in partitions}
+        )
         self.table_id = str(table.metadata().id)
-        self._complete_from = {
-            p: table.transaction_version(removed_app_id(self.topic_id, p)) or 0 for p in self.next_offsets
-        }
+        self._complete_from = transaction_versions(
+            self._folder, table, {p: removed_app_id(self.topic_id, p) for p in partitions}
+        )
         self.newest_at_ms = max((f.get("max.at_ms") or 0 for f in self._files), default=0)
 
     @classmethod

@@ -8,7 +8,7 @@ silent.
 import os
 import re
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import lru_cache
@@ -76,6 +76,23 @@ def open_delta(path: Location, version: int | None = None) -> DeltaTable:
         if isinstance(path, Path):
             return DeltaTable(path, version=version)
         return DeltaTable(str(path), version=version, storage_options=storage_options(path))
+
+
+def transaction_versions(path: Location, table: DeltaTable, app_ids: Mapping[int, str]) -> dict[int, int]:
+    """Partition → the newest version that an application has told of there, 0 for none.
+
+    Unlike all else of an open table this is read from its log, each time.
+
+    Args:
+        path: Of the table.
+        table: As it was opened.
+        app_ids: Partition → name of the application.
+
+    Raises:
+        StoreUnreachable: Its object store does not answer.
+    """
+    with reaching(path):
+        return {partition: table.transaction_version(app_id) or 0 for partition, app_id in app_ids.items()}
 
 
 def names_in(folder: Location) -> list[str]:

@@ -12,7 +12,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from namesrv_stream.errors import TableSchemaMismatch
 from namesrv_stream.location import Location
-from namesrv_stream.snapshot.table_files import open_delta, read_parquet
+from namesrv_stream.snapshot.table_files import open_delta, read_parquet, transaction_versions
 from namesrv_stream.tables import (
     CHANGES_SCHEMA,
     FOLD_STATE_KIND,
@@ -113,7 +113,9 @@ def read_tables(tables_dir: Location, kind: str | None = None) -> TableRows:
     properties = changes.metadata().configuration
     topic_id = str(properties[TOPIC_ID_PROPERTY])
     covered = {p: fold_states.get(p, _NO_FOLD_STATE) for p in range(int(properties[PARTITIONS_PROPERTY]))}
-    committed = {p: changes.transaction_version(app_id(topic_id, p)) or 0 for p in covered}
+    committed = transaction_versions(
+        table_path(tables_dir, ROUTE_CHANGES), changes, {p: app_id(topic_id, p) for p in covered}
+    )
     rows = _read_changes(changes, tables_dir, covered)
     newest = rows.group_by("partition").aggregate([("at_ms", "max")]).to_pylist()
     at_ms = {p: state.at_ms for p, state in fold_states.items()} | {r["partition"]: r["at_ms_max"] for r in newest}

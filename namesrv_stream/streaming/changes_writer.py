@@ -35,7 +35,15 @@ from namesrv_stream.errors import NamesrvStreamError, StoreUnreachable, TableSch
 from namesrv_stream.location import Location
 from namesrv_stream.snapshot import open_table
 from namesrv_stream.snapshot.log_files import checkpointed_version, commit_file, log_dir, read_commit
-from namesrv_stream.snapshot.table_files import create_file, exists, names_in, open_delta, remove, write_parquet
+from namesrv_stream.snapshot.table_files import (
+    create_file,
+    exists,
+    names_in,
+    open_delta,
+    remove,
+    transaction_versions,
+    write_parquet,
+)
 from namesrv_stream.tables import (
     CHANGES_SCHEMA,
     ROUTE_CHANGES,
@@ -216,8 +224,8 @@ class ChangesWriter:
         return table
 
     def _progress(self, table: DeltaTable) -> dict[int, int]:
-        """partition → offset, as the table has it."""
-        return {p: table.transaction_version(a) or 0 for p, a in self._app_ids.items()}
+        """partition → offset, as the table has it; raises StoreUnreachable."""
+        return transaction_versions(self._folder, table, self._app_ids)
 
     def _outlasting(self, work: Callable[[], _T]) -> _T:
         """Do it; while an object store does not answer, again and again: Spark waits meanwhile."""

@@ -23,7 +23,7 @@ from namesrv_stream.route.table import RouteTable
 from namesrv_stream.settings import Settings
 from namesrv_stream.snapshot import TableRows, read_tables
 from namesrv_stream.snapshot.loader import route_table
-from namesrv_stream.snapshot.table_files import open_delta
+from namesrv_stream.snapshot.table_files import open_delta, transaction_versions
 from namesrv_stream.snapshot.table_reader import UNREADABLE, read_fold_states
 from namesrv_stream.streaming.topic import TopicExtent
 from namesrv_stream.tables import ROUTE_CHANGES, app_id, table_path
@@ -95,8 +95,9 @@ def has_progress(settings: Settings, topic_id: str) -> bool:
 
     That the table exists says nothing: a start may have been killed just after it made the table anew.
     """
-    table = open_delta(table_path(settings.data.tables_location, ROUTE_CHANGES))
-    return any(table.transaction_version(app_id(topic_id, p)) for p in range(settings.kafka.partitions))
+    path = table_path(settings.data.tables_location, ROUTE_CHANGES)
+    app_ids = {p: app_id(topic_id, p) for p in range(settings.kafka.partitions)}
+    return any(transaction_versions(path, open_delta(path), app_ids).values())
 
 
 def _remove(folder: Path) -> None:

@@ -204,3 +204,5 @@ def test_a_job_that_was_frozen_ends_when_another_has_gone_on(
             with suppress(ProcessLookupError):
                 os.kill(first, signal.SIGCONT)
     assert rows == sorted(fold_offline(settings, until=offsets))
+    wait_until(lambda: stack.pid("job") != first, _SETTLE_S, "it is started again", ignoring=(KeyError, TypeError))
+    stack.wait_job()

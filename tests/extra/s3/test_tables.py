@@ -1,17 +1,20 @@
 """The tables' readers and writers on an S3-compatible store: what they do in a folder, and two jobs without a lock."""
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from uuid import uuid4
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 
 from namesrv_stream.doctor.finding import Grade
 from namesrv_stream.doctor.stored_tables import object_store as examined_store
 from namesrv_stream.errors import ConfigError, StoreUnreachable, TablesTakenOver
 from namesrv_stream.history.opening import open_changes
 from namesrv_stream.history.report.delays import commits
+from namesrv_stream.location import Location
 from namesrv_stream.route.changes import ChangeKind, RouteChange
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.settings import Settings, load_settings
@@ -24,9 +27,12 @@ from namesrv_stream.snapshot import (
     open_table,
     read_rows,
     read_tables,
+    stored_history,
+    table_reader,
 )
 from namesrv_stream.snapshot.log_files import commit_file
 from namesrv_stream.snapshot.table_files import create_file, names_in, open_delta, remove
+from namesrv_stream.streaming import changes_writer
 from namesrv_stream.streaming.changes_writer import ChangesWriter
 from namesrv_stream.streaming.compaction import clean_up
 from namesrv_stream.tables import CHANGES_SCHEMA, ROUTE_CHANGES, ROUTE_STATE, decode_changes, table_path
@@ -193,6 +199,57 @@ def test_a_batch_waits_while_the_store_is_away(tables: TablesOfLog, object_store
     waiting.join(_SETTLE_S)
     assert not waiting.is_alive()
     assert decode_changes(read_tables(tables.location).changes) == tables.log.output.changes
+
+
+@pytest.mark.parametrize("read", [load_snapshot, StoredChanges.open])
+def test_a_reader_whose_store_goes_away_amid_the_reading_says_so(
+    tables: TablesOfLog, object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch, read: Callable[[Location], object]
+) -> None:
+    _add(tables, "a")
+    tables.commit()
+    _go_away_behind_an_opening(object_store, monkeypatch)
+    try:
+        with pytest.raises(StoreUnreachable):
+            read(tables.location)
+    finally:
+        object_store.come_back()
+
+
+def test_a_batch_waits_for_a_store_that_goes_away_amid_the_look_at_its_commit(
+    tables: TablesOfLog,
+    object_store: ObjectStore,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    _add(tables, "a")
+    tables.commit()
+    _add(tables, "b")
+    lost = object_store.lose_answers(b"00000000000000000002.json", 1)  # the client asks again, and finds its own file
+    _go_away_behind_an_opening(object_store, monkeypatch)
+    waiting = threading.Thread(target=tables.commit)
+    waiting.start()
+    try:
+        wait_until(lambda: "the batch waits for it" in caplog.text, _SETTLE_S, "it waits")
+        assert lost.is_set()
+    finally:
+        object_store.come_back()
+    waiting.join(_SETTLE_S)
+    assert not waiting.is_alive()
+    assert decode_changes(read_tables(tables.location).changes) == tables.log.output.changes
+
+
+def _go_away_behind_an_opening(object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once, as soon as a table has been opened."""
+    chances = [object_store.go_away]
+
+    def opened(path: Location, schema: pa.Schema) -> DeltaTable | None:
+        table = open_table(path, schema)
+        if str(path).endswith(ROUTE_CHANGES) and chances:
+            chances.pop()()
+        return table
+
+    for module in (changes_writer, stored_history, table_reader):
+        monkeypatch.setattr(module, "open_table", opened)
 
 
 class _Followed:
