@@ -138,10 +138,21 @@ class Contenders:
 
 
 def take_turns(
-    contenders: Contenders, measured: Sequence[Contender], rounds: int, run: Callable[[Contender], Any]
+    contenders: Contenders,
+    measured: Sequence[Contender],
+    rounds: int,
+    run: Callable[[Contender], Any],
+    between: Callable[[], None] = lambda: None,
 ) -> dict[str, list[Any]]:
     """Run each so many times by turns, so that whatever else the machine does falls on all; every second round is
     backwards.
+
+    Args:
+        contenders: All that may not run meanwhile.
+        measured: Those whose turns these are.
+        rounds: How many turns each has.
+        run: One turn; only that contender is awake.
+        between: Done before each turn, while all are awake.
 
     Returns:
         What ``run`` returned, by the contender's name, in the order of the rounds.
@@ -149,6 +160,7 @@ def take_turns(
     returned: dict[str, list[Any]] = {one.name: [] for one in measured}
     for number in range(rounds):
         for one in measured if number % 2 == 0 else reversed(measured):
+            between()
             with contenders.awake(one):
                 returned[one.name].append(run(one))
     return returned

@@ -63,6 +63,12 @@ def measure(bench: Bench, many: Shape = MANY, giant: Shape = GIANT) -> list[Figu
             with contenders.awake(one):
                 brokers[one.name] = running.enter_context(Brokers(one.addr, READ))
                 run_load(bench.program, one.addr, Load((Stream((reads,), _CONNECTIONS),), seconds=5))
+
+        def beat() -> None:
+            # A server waits up to four turns for its next one, which is about as long as it bears silence.
+            for of_one in brokers.values():
+                of_one.beat()
+
         first = write_frames(home / "first", registrations(many))
         storms = [
             _Storm(
@@ -92,7 +98,6 @@ def measure(bench: Bench, many: Shape = MANY, giant: Shape = GIANT) -> list[Figu
             delta_s: list[float] = []
 
             def run(one: Contender, storm: _Storm = storm, delta_s: list[float] = delta_s) -> Seen:
-                brokers[one.name].beat()
                 began = time.monotonic()
                 seen = _run(bench, one, reads, storm)
                 if one is ours:
@@ -100,7 +105,8 @@ def measure(bench: Bench, many: Shape = MANY, giant: Shape = GIANT) -> list[Figu
                     delta_s.append(_committed_after_s(stack, began))
                 return seen
 
-            figures += _figures(storm, take_turns(contenders, measured, max(bench.rounds // 2, 1), run), delta_s)
+            runs = take_turns(contenders, measured, max(bench.rounds // 2, 1), run, beat)
+            figures += _figures(storm, runs, delta_s)
         return figures
 
 
