@@ -12,6 +12,7 @@ from namesrv_stream.clock import Clock
 from namesrv_stream.logs import safe
 from namesrv_stream.route.event_json import encode_event, routing_key
 from namesrv_stream.route.events import BrokerHeartbeat, ServerEvent
+from namesrv_stream.route.heartbeat_json import MAX_ITEMS
 from namesrv_stream.server.peer_log import PeerLog
 from namesrv_stream.server.records import Item, OutRecord, Publisher, Unloggable, records_of
 from namesrv_stream.server.served_view import ServedView
@@ -27,8 +28,7 @@ class GatewayLimits:
         max_gap_ms: A longer silence of Kafka's is a blindness.
         change_timeout_ms: An operator's change that Kafka has not acknowledged by then is answered all the same;
             below the 5 s for which mqadmin waits.
-        gather_items: So many signs of life do not wait for the next tick any more: to encode a record of many takes the
-            event loop milliseconds.
+        gather_items: So many signs of life do not wait for the next tick any more, for they fill a record.
     """
 
     queue_records: int
@@ -36,7 +36,7 @@ class GatewayLimits:
     record_bytes: int
     max_gap_ms: int
     change_timeout_ms: int = 4_000
-    gather_items: int = 500
+    gather_items: int = MAX_ITEMS
 
 
 class Outbox:

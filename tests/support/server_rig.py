@@ -13,6 +13,7 @@ from namesrv_stream.remoting.command import RemotingCommand
 from namesrv_stream.remoting.frame import FrameBuffer, decode_frame, encode_frame
 from namesrv_stream.route.events import Origin
 from namesrv_stream.route.group import BrokerGroup
+from namesrv_stream.route.heartbeat_json import MAX_ITEMS
 from namesrv_stream.route.view import RouteView
 from namesrv_stream.server.connection import RemotingConnection
 from namesrv_stream.server.connections import Connections
@@ -237,7 +238,7 @@ class Rig:
         partitions: int = 1,
         queue_records: int = 10_000,
         record_bytes: int = 1 << 20,
-        gather_items: int = 500,
+        gather_items: int = MAX_ITEMS,
         write_buffer_bytes: int = 1 << 20,
         max_connections: int = 100,
         limits: RemotingSettings | None = None,
