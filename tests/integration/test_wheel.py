@@ -33,6 +33,16 @@ def test_it_is_found_in_its_own_environment_and_brings_what_the_checkout_has(
         assert _files(installed.home / part) == _files(REPOSITORY / part)
 
 
+def test_it_carries_its_licence(installed: Installed, tmp_path: Path) -> None:
+    code = (
+        "from importlib.metadata import distribution as d; own = d('namesrv-stream');"
+        "print(own.metadata['License-Expression']); print(own.read_text('licenses/LICENSE'))"
+    )
+    expression, _, text = installed.run(installed.python, "-c", code, cwd=tmp_path).partition("\n")
+    assert expression == "Apache-2.0"
+    assert text.strip() == (REPOSITORY / "LICENSE").read_text(encoding="utf-8").strip()
+
+
 def test_jars_are_looked_for_beside_what_it_brought(installed: Installed, tmp_path: Path) -> None:
     shown = installed.run(installed.program, "config", "show", cwd=tmp_path)
     found = dict(re.findall(r'^(\w+_dir) = "([^"]+)"', shown, re.MULTILINE))

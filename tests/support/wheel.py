@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _REPOSITORY = Path(__file__).resolve().parents[2]
-_PARTS = ("namesrv_stream", "jobs", "conf", "schemas", "pyproject.toml", "README.md")
+_PARTS = ("namesrv_stream", "jobs", "conf", "schemas", "pyproject.toml", "README.md", "LICENSE")
 
 
 @dataclass(frozen=True, slots=True)
