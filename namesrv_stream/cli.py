@@ -1,7 +1,7 @@
 """The command line: reads flags, loads the settings, hands over to one part.
 
 Parts are imported inside their command: the job's Spark must not slow down or break the others.
-Exit codes: 0 fine, 1 refused or not found, 2 bad configuration or usage, 3 a prerequisite is missing.
+docs/operations.md has the exit codes.
 """
 
 import logging

@@ -156,7 +156,7 @@ class Answer(NamedTuple):
 
     Attributes:
         is_logged_first: An operator's change: ``response`` goes out once all events are in the log, and SYSTEM_BUSY
-            instead where the log does not take them (DESIGN §2.6).
+            instead where the log does not take them.
         options: Changes of the server's options; they hold once all events are in the log. Where SYSTEM_BUSY was
             answered instead they never do, even if the log gets the events in the end: 318 is to be sent again.
     """

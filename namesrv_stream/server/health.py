@@ -1,7 +1,7 @@
 """How the server is, in parts, each with a reason that a person can act on.
 
 ``failed`` is said of what keeps the server from doing its work at all, and makes it not ready; ``degraded`` of what it
-lives through: it goes on answering (DESIGN §2.6), and taking it out of service would not help. In particular a Kafka
+lives through: it goes on answering, and taking it out of service would not help. In particular a Kafka
 that is lost while the server runs: all servers lose it at the same time, and clients need their routes all the same.
 """
 

@@ -2,7 +2,7 @@
 
 The log has every heartbeat, the tables have none (they hold what changes), so only the server that hears a broker can
 tell its age at any moment. It counts as the fold does: on the server's observed time, which stands still while the
-server cannot listen, and from zero again when Kafka takes its records after it did not (DESIGN §2.1).
+server cannot listen, and from zero again when Kafka takes its records after it did not.
 """
 
 from collections.abc import Callable, Iterable

@@ -30,7 +30,7 @@ from tests.support.builders import a_registration
 JUMPS_MS: Final = (0, 300_000, -300_000)
 _JUMP_EACH_MS: Final = 4_000
 _LOOP_S: Final = 0.1
-_REGISTER_EACH: Final = 4  # DESIGN §3: each 5 min of a 120 s timeout; often enough here to return within a run
+_REGISTER_EACH: Final = 4  # every 5 min of a 120 s timeout; often enough here to return within a run
 _ORIGIN: Final = Origin(DIRECT, 0)
 
 

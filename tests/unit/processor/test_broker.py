@@ -1,4 +1,4 @@
-"""What brokers ask. Source of the rules: nameserver.md §5.1, §5.3, §5.4, §17; DESIGN.md §3, small registrations."""
+"""What brokers ask: registrations, heartbeats and unregistrations."""
 
 import zlib
 from dataclasses import replace
