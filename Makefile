@@ -6,8 +6,9 @@ SHELL := bash
 .NOTPARALLEL: # the check of prerequisites comes before all else
 MAKEFLAGS += --warn-undefined-variables --no-builtin-rules
 
-# requirements.lock is made with 3.11; any later version that its packages support will do.
-PYTHON ?= $(shell command -v python3.11 || echo python3)
+# The lock files are made with 3.11; any later version that their packages support works, too.
+# A python3.11 that does not run (a shim of pyenv, for example) does not hide a python3 that does.
+PYTHON ?= $(shell python3.11 -c pass 2>/dev/null && command -v python3.11 || echo python3)
 ARGS ?=
 SEED ?= 1
 KILLS ?= 100
@@ -17,12 +18,19 @@ BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 CODE := $(wildcard namesrv_stream jobs tests)
 
+# What running needs, and what the tests and the developers' tools need on top of it; both in one virtual environment.
+RUN_LOCK := deploy/image/requirements.lock
+RUN_JARS := .jars/spark/.copied .jars/kafka/.copied
+TEST_JARS := .jars/rocketmq/.copied .jars/rocketmq4/.copied
+needs_maven = $(if $(filter-out $(wildcard $(RUN_JARS)),$(RUN_JARS)),maven)
+
 # $(call step,what,command): say what is done, do it, say how long it took.
 step = @began=$$SECONDS; echo "setup: $(1) …"; $(2); echo "setup: $(1): done in $$((SECONDS - began)) s"
-# Of pip and Maven, the lines that show how far they are (downloads above 1 MB), and errors.
-pip_progress = awk '/Downloading .*MB\)/ || /^ *(Building|Installing|Successfully|ERROR|error)/ { print substr("  " $$0, 1, 110); fflush() }'
+install = conf/install-packages $(1)/bin/python $(2)
+# Of Maven, the jars that it has downloaded, and errors.
 mvn_progress = awk '/Downloaded from .*\.jar/ { sub(/ at .*/, ""); sub(/.*\//, "  "); print; fflush() } /ERROR/ { print; fflush() }'
-copy_jars = rm -rf $(1) && mvn -B -Dstyle.color=never -f $(2) dependency:copy-dependencies -DoutputDirectory=$(abspath $(1)) | $(mvn_progress)
+copy_jars = conf/check-prerequisites "$(PYTHON)" maven && rm -rf $(1) && \
+	mvn -B -Dstyle.color=never -f $(2) dependency:copy-dependencies -DoutputDirectory=$(abspath $(1)) | $(mvn_progress)
 
 ##@ Run
 .PHONY: help
@@ -30,7 +38,7 @@ help: ## List the targets
 	@awk 'BEGIN { FS = ":.*## " } /^##@/ { printf "\n%s\n", substr($$0, 5) } /^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: setup
-setup: prerequisites $(VENV)/.express-built .jars/spark/.copied .jars/kafka/.copied ## Build what is missing: virtual environment, express lane, jars of Spark and Kafka
+setup: prerequisites $(VENV)/.express-built $(RUN_JARS) ## Build what is missing to run: virtual environment, express lane, jars of Spark and Kafka
 
 .PHONY: run
 run: setup ## Start everything on this machine; Ctrl-C stops it. Flags: make run ARGS="--listen-port 0"
@@ -41,10 +49,13 @@ history: setup ## Bring the history tables up to date once; needs Kafka. Flags: 
 	@exec $(BIN)/namesrv-stream history-job --once $(ARGS)
 
 .PHONY: demo
-demo: setup ## A guided run of two minutes: start, register, query, kill, expire, history
+demo: setup ## A guided run of half a minute: start, register, query, kill, expire, history
 	@exec $(BIN)/python -m namesrv_stream.demo $(ARGS)
 
 ##@ Check
+.PHONY: test-setup
+test-setup: jdk setup $(VENV)/.installed ## Build what tests need as well: the developers' tools on top of `make setup`
+
 .PHONY: check
 check: lint types layers dependencies unit ## Before every commit: lint, types, layers, dependencies, unit tests; no JVM
 
@@ -68,41 +79,41 @@ dependencies: $(VENV)/.installed ## Every dependency pinned with its hashes, as 
 # PyPI's advisories. A package that could not be looked up counts as a failure: a mirror without them answers "nothing known".
 .PHONY: audit
 audit: $(VENV)/.audit-installed ## Known vulnerabilities of the locked dependencies; needs PyPI itself
-	for lock in requirements.lock tests/bench/requirements.lock conf/audit/requirements.lock; do \
+	for lock in requirements.lock $(RUN_LOCK) tests/bench/requirements.lock conf/audit/requirements.lock; do \
 		$(VENV)/audit/bin/pip-audit --strict --require-hashes --disable-pip --progress-spinner off -r $$lock $(ARGS); \
 	done
 
 .PHONY: unit
-unit: $(VENV)/.express-built ## Unit tests; no JVM
+unit: $(VENV)/.express-built $(VENV)/.installed ## Unit tests; no JVM
 	$(PYTEST) tests/unit -n auto $(ARGS)
 
 .PHONY: spark
-spark: setup ## Tests with a local SparkSession
+spark: test-setup ## Tests with a local SparkSession
 	$(PYTEST) tests/spark $(ARGS)
 
 .PHONY: integration
-integration: setup .jars/rocketmq/.copied ## Tests of our parts together, with a real Kafka
+integration: test-setup .jars/rocketmq/.copied ## Tests of our parts together, with a real Kafka
 	$(PYTEST) tests/integration $(ARGS)
 
 .PHONY: e2e
-e2e: setup .jars/rocketmq/.copied .jars/rocketmq4/.copied ## Unmodified RocketMQ brokers, clients and tools against the whole product
+e2e: test-setup $(TEST_JARS) ## Unmodified RocketMQ brokers, clients and tools against the whole product
 	$(PYTEST) tests/e2e $(ARGS)
 
 .PHONY: differential
-differential: setup .jars/rocketmq/.copied ## The Java name server and ours side by side: scenarios and random sequences
+differential: test-setup .jars/rocketmq/.copied ## The Java name server and ours side by side: scenarios and random sequences
 	$(PYTEST) tests/differential $(ARGS)
 
 .PHONY: fuzz
-fuzz: setup ## Damaged frames and bodies, and the dearest ones: at the wire, at the rules, and at the whole product
+fuzz: test-setup ## Damaged frames and bodies, and the dearest ones: at the wire, at the rules, and at the whole product
 	$(PYTEST) tests/fuzz $(ARGS)
 
 .PHONY: chaos-short
-chaos-short: setup ## Chaos in a minute: the whole product killed, frozen and lied to, judged by a fleet's truth
+chaos-short: test-setup ## Chaos in a minute: the whole product killed, frozen and lied to, judged by a fleet's truth
 	$(PYTEST) tests/chaos $(ARGS)
 
 # Every part runs even if one before it failed, so that one run shows all there is to mend.
 .PHONY: test
-test: setup .jars/rocketmq/.copied .jars/rocketmq4/.copied ## Everything: check, spark, integration, differential, e2e, fuzz, chaos-short
+test: test-setup $(TEST_JARS) ## Everything: check, spark, integration, differential, e2e, fuzz, chaos-short
 	@failed=""; \
 	for part in lint types layers dependencies unit spark integration differential e2e fuzz chaos-short; do \
 		echo "== make $$part"; \
@@ -111,7 +122,7 @@ test: setup .jars/rocketmq/.copied .jars/rocketmq4/.copied ## Everything: check,
 	if [ -n "$$failed" ]; then echo "failed:$$failed" >&2; exit 1; fi
 
 .PHONY: test-extra
-test-extra: setup $(VENV)/.console-installed $(VENV)/.moto-installed .jars/rocketmq/.copied .jars/rocketmq4/.copied ## Slower than `test`: more examples of properties, a Go client (needs Go), slow replicas, Spark clusters, tables in S3, the console in Chromium
+test-extra: test-setup $(VENV)/.console-installed $(VENV)/.moto-installed $(TEST_JARS) ## Slower than `test`: more examples of properties, a Go client (needs Go), slow replicas, Spark clusters, tables in S3, the console in Chromium
 	@command -v go >/dev/null || { echo "error: no Go for \`make test-extra\`; on Debian: apt-get install golang-go" >&2; exit 3; }
 	@command -v chromium chromedriver >/dev/null || { echo "error: no Chromium for \`make test-extra\`; on Debian: apt-get install chromium chromium-driver" >&2; exit 3; }
 	HYPOTHESIS_PROFILE=long $(PYTEST) tests/unit tests/fuzz --timeout 3600 $(ARGS)
@@ -120,17 +131,17 @@ test-extra: setup $(VENV)/.console-installed $(VENV)/.moto-installed .jars/rocke
 
 # Half an hour or more; interrupted, it goes on where it was. Played again: make chaos SEED=1 ARGS="--only 3"
 .PHONY: chaos
-chaos: setup ## At least KILLS (100) random kills by SEED (1), among other faults; a verdict after each run
+chaos: test-setup ## At least KILLS (100) random kills by SEED (1), among other faults; a verdict after each run
 	@exec $(BIN)/python -m tests.chaos --seed $(SEED) --kills $(KILLS) $(ARGS)
 
 # Half an hour. A part: make bench ARGS="--only reads mixed --rounds 3"
 .PHONY: bench
-bench: setup $(VENV)/.bench-installed .jars/rocketmq/.copied .jars/rocketmq-newest/.copied ## Measure by turns with the Java name server: throughput, latency, memory; writes bench/results.json
+bench: test-setup $(VENV)/.bench-installed .jars/rocketmq/.copied .jars/rocketmq-newest/.copied ## Measure by turns with the Java name server: throughput, latency, memory; writes bench/results.json
 	@exec $(BIN)/python -m tests.bench $(ARGS)
 
 # Half an hour, niced: what a month of 1,000 brokers leaves in the history tables, and in the job's checkpoint.
 .PHONY: bench-history
-bench-history: setup ## A month of 1,000 brokers: sizes, file counts, cold opens. ARGS="--days 3" for less
+bench-history: test-setup ## A month of 1,000 brokers: sizes, file counts, cold opens. ARGS="--days 3" for less
 	nice $(BIN)/python -m tests.bench.history_month_checkpoint
 	exec nice $(BIN)/python -m tests.bench.history_month $(ARGS)
 
@@ -141,7 +152,7 @@ fmt: $(VENV)/.installed ## Format, and mend what can be mended
 	$(BIN)/ruff check --fix $(CODE)
 
 .PHONY: lock
-lock: $(VENV)/.installed ## Choose package versions anew and write requirements.lock
+lock: $(VENV)/.installed ## Choose the newest package versions and write the lock files
 	env -u PIP_FIND_LINKS CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --upgrade --generate-hashes \
 		--extra dev --allow-unsafe --strip-extras --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
 		--no-emit-options --output-file requirements.lock pyproject.toml
@@ -152,8 +163,8 @@ lock: $(VENV)/.installed ## Choose package versions anew and write requirements.
 		--allow-unsafe --strip-extras --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
 		--no-emit-options --output-file conf/audit/requirements.lock conf/audit/requirements.in
 	env -u PIP_FIND_LINKS CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --upgrade --generate-hashes \
-		--constraint requirements.lock --allow-unsafe --strip-extras --no-emit-index-url --no-emit-trusted-host \
-		--no-emit-find-links --no-emit-options --output-file deploy/image/requirements.lock pyproject.toml
+		--constraint requirements.lock --build-deps-for editable --allow-unsafe --strip-extras --no-emit-index-url \
+		--no-emit-trusted-host --no-emit-find-links --no-emit-options --output-file $(RUN_LOCK) pyproject.toml
 	env -u PIP_FIND_LINKS CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --upgrade --generate-hashes \
 		--unsafe-package playwright --unsafe-package greenlet --unsafe-package pyee \
 		--strip-extras --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
@@ -175,49 +186,58 @@ clean: ## Remove caches and built files
 distclean: clean ## Remove what `make setup` built as well; data/ stays
 	rm -rf $(VENV) .jars
 
+# Maven only where jars are missing: to ask it for its version takes a second.
 .PHONY: prerequisites
 prerequisites:
-	@conf/check-prerequisites "$(PYTHON)"
+	@conf/check-prerequisites "$(PYTHON)" $(needs_maven)
 
-# Java is not asked for here: `make check` does without.
-$(VENV)/.installed: requirements.lock pyproject.toml
+.PHONY: jdk
+jdk:
+	@conf/check-prerequisites "$(PYTHON)" jdk $(needs_maven)
+
+# Java is not checked here: `make check` needs none.
+$(VENV)/.run-installed: $(RUN_LOCK) pyproject.toml
 	@if [ ! -x $(BIN)/python ]; then echo "setup: creating $(VENV) with $$($(PYTHON) -V)"; $(PYTHON) -m venv $(VENV); fi
-	$(call step,installing Python packages,$(BIN)/python -m pip install --disable-pip-version-check -r requirements.lock | $(pip_progress))
-	$(call step,installing namesrv-stream,$(BIN)/python -m pip install --disable-pip-version-check --no-deps --no-build-isolation -e . 2>&1 | $(pip_progress))
+	$(call step,installing Python packages,$(call install,$(VENV),$(RUN_LOCK)))
+	$(call step,installing namesrv-stream,$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .)
+	@touch $@
+
+$(VENV)/.installed: requirements.lock | $(VENV)/.run-installed
+	$(call step,installing the developers' tools,$(call install,$(VENV),requirements.lock))
 	@touch $@
 
 # In an environment of its own: the audit's dependencies are not to be mistaken for ours.
-$(VENV)/.audit-installed: conf/audit/requirements.lock | $(VENV)/.installed
+$(VENV)/.audit-installed: conf/audit/requirements.lock | $(VENV)/.run-installed
 	$(BIN)/python -m venv $(VENV)/audit
-	$(call step,installing pip-audit,$(VENV)/audit/bin/python -m pip install --disable-pip-version-check -r $< | $(pip_progress))
+	$(call step,installing pip-audit,$(call install,$(VENV)/audit,$<))
 	@touch $@
 
 # A C compiler as a wheel, and a profiler.
-$(VENV)/.bench-installed: tests/bench/requirements.lock | $(VENV)/.installed
-	$(call step,installing a C compiler and a profiler,$(BIN)/python -m pip install --disable-pip-version-check -r $< | $(pip_progress))
+$(VENV)/.bench-installed: tests/bench/requirements.lock | $(VENV)/.run-installed
+	$(call step,installing a C compiler and a profiler,$(call install,$(VENV),$<))
 	@touch $@
 
 # Selenium, and axe-core out of a wheel whose own dependencies nobody needs.
 $(VENV)/.console-installed: tests/extra/console/requirements.lock | $(VENV)/.installed
-	$(call step,installing Selenium and axe-core,$(BIN)/python -m pip install --disable-pip-version-check --no-deps -r $< | $(pip_progress))
+	$(call step,installing Selenium and axe-core,$(call install,$(VENV),$< --no-deps))
 	@touch $@
 
 # In an environment of its own: it brings much of AWS's along.
-$(VENV)/.moto-installed: tests/extra/s3/requirements.lock | $(VENV)/.installed
+$(VENV)/.moto-installed: tests/extra/s3/requirements.lock | $(VENV)/.run-installed
 	$(BIN)/python -m venv $(VENV)/moto
-	$(call step,installing moto,$(VENV)/moto/bin/python -m pip install --disable-pip-version-check -r $< | $(pip_progress))
+	$(call step,installing moto,$(call install,$(VENV)/moto,$<))
 	@touch $@
 
 # With what is here, or with that wheel. The product does without; its tests, and those of the load generator, do not.
 .PHONY: compiler
-compiler: $(VENV)/.installed
+compiler: $(VENV)/.run-installed
 	@command -v cc >/dev/null || command -v gcc >/dev/null || command -v clang >/dev/null || $(MAKE) --no-print-directory $(VENV)/.bench-installed
 
 # Setuptools leaves out what does not compile, and takes what was compiled before.
-$(VENV)/.express-built: pyproject.toml $(wildcard namesrv_stream/server/express/*.[ch]) | $(VENV)/.installed compiler
+$(VENV)/.express-built: pyproject.toml $(wildcard namesrv_stream/server/express/*.[ch]) | $(VENV)/.run-installed compiler
 	@rm -rf build/lib.* build/temp.* namesrv_stream/server/express/*.so
 	$(call step,compiling the express lane,CC="$$(command -v cc || command -v gcc || command -v clang || echo $(BIN)/python -m ziglang cc)" \
-		$(BIN)/python -c 'from setuptools import setup; setup()' --quiet build_ext --inplace && \
+		$(BIN)/python -W ignore -c 'from setuptools import setup; setup()' --quiet build_ext --inplace && \
 		$(BIN)/python -c 'from namesrv_stream.server.express.library import load_library; assert load_library()')
 	@touch $@
 

@@ -15,7 +15,9 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 REPOSITORY: Final = Path(__file__).resolve().parents[2]
-LOCKS: Final = ("requirements.lock", "tests/bench/requirements.lock", "conf/audit/requirements.lock")
+LOCK: Final = "requirements.lock"
+RUN_LOCK: Final = "deploy/image/requirements.lock"
+LOCKS: Final = (LOCK, RUN_LOCK, "tests/bench/requirements.lock", "conf/audit/requirements.lock")
 
 _PINNED: Final = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)==([0-9][A-Za-z0-9.+!-]*)(?: *;.*)?")
 _HASH: Final = re.compile(r"--hash=sha256:[0-9a-f]{64}")
@@ -44,7 +46,8 @@ def problems(repository: Path = REPOSITORY) -> Iterator[str]:
     """What is wrong, in words."""
     for name in LOCKS:
         yield from lock_problems(name, (repository / name).read_text(encoding="utf-8"))
-    versions = locked_versions((repository / "requirements.lock").read_text(encoding="utf-8"))
+    versions = locked_versions((repository / LOCK).read_text(encoding="utf-8"))
+    yield from differing_versions(locked_versions((repository / RUN_LOCK).read_text(encoding="utf-8")), versions)
     project = tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     yield from stale_requirements(project, versions)
     for name, version in versions.items():
@@ -64,6 +67,13 @@ def locked_versions(text: str) -> dict[str, str]:
     """Package → version."""
     found = (_PINNED.fullmatch(locked.text) for locked in _entries(text))
     return {canonicalize_name(match[1]): match[2] for match in found if match}
+
+
+def differing_versions(run: Mapping[str, str], all_versions: Mapping[str, str]) -> Iterator[str]:
+    """Packages that running the product would install in another version than its tests have."""
+    for name, version in run.items():
+        if all_versions.get(name) != version:
+            yield f"{RUN_LOCK}: {name}=={version}: {LOCK} has {all_versions.get(name) or 'none'}; run `make lock`"
 
 
 def stale_requirements(project: Mapping[str, Any], versions: Mapping[str, str]) -> Iterator[str]:

@@ -76,14 +76,16 @@ def test_jars_that_are_there_pass(tmp_path: Path) -> None:
     require_jars(tmp_path, "kafka_2.13-*.jar", "jars.kafka_dir", "conf/kafka/pom.xml")
 
 
-def _check(folder: Path, python: str = sys.executable) -> "subprocess.CompletedProcess[str]":
+def _check(
+    folder: Path, python: str = sys.executable, also: tuple[str, ...] = ("jdk", "maven"), **environ: str
+) -> "subprocess.CompletedProcess[str]":
     """Run conf/check-prerequisites where only the tools in ``folder`` and a few of POSIX are found."""
     for tool in ("sed", "head"):
         link = folder / tool
         link.symlink_to(next(path for path in (Path("/bin") / tool, Path("/usr/bin") / tool) if path.exists()))
     return subprocess.run(
-        ["/bin/sh", REPOSITORY / "conf" / "check-prerequisites", python],
-        env={"PATH": str(folder)},
+        ["/bin/sh", REPOSITORY / "conf" / "check-prerequisites", python, *also],
+        env={"PATH": str(folder), **environ},
         capture_output=True,
         text=True,
         check=False,
@@ -127,3 +129,28 @@ def test_set_up_check_refuses_an_old_python(tmp_path: Path) -> None:
     outcome = _check(tmp_path, python=str(old))
     assert outcome.returncode == 3
     assert "Python 3.8.1, older than 3.11" in outcome.stderr
+
+
+def test_set_up_check_of_a_python_that_does_not_run_says_what_it_said(tmp_path: Path) -> None:
+    shim = _tool(tmp_path / "shims", "python3.11", "echo 'pyenv: python3.11: command not found' >&2; exit 127")
+    outcome = _check(tmp_path, python=str(shim))
+    assert outcome.returncode == 3
+    assert f"error: {shim} does not run: pyenv: python3.11: command not found\n" in outcome.stderr
+    assert "older than" not in outcome.stderr
+
+
+def test_running_needs_neither_maven_nor_a_compiler_for_java(tmp_path: Path) -> None:
+    _java(tmp_path, "17.0.1")
+    outcome = _check(tmp_path, also=())
+    assert (outcome.returncode, outcome.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("java_home", ["absent", "old", "silent", None])
+def test_set_up_check_says_of_java_what_the_product_says(tmp_path: Path, java_home: str | None) -> None:
+    _java(tmp_path / "old" / "bin", "11.0.1")
+    _tool(tmp_path / "silent" / "bin", "java", "exit 1")
+    environ = {} if java_home is None else {"JAVA_HOME": str(tmp_path / java_home)}
+    outcome = _check(tmp_path, also=(), **environ)
+    with pytest.raises(PrerequisiteMissing) as missing:
+        find_java({"PATH": str(tmp_path), **environ})
+    assert outcome.stderr == f"error: {missing.value.name}\n       {missing.value.remedy}\n"

@@ -2,7 +2,14 @@
 
 import pytest
 
-from tests.support.dependencies import is_allowed, licence_of, lock_problems, locked_versions, stale_requirements
+from tests.support.dependencies import (
+    differing_versions,
+    is_allowed,
+    licence_of,
+    lock_problems,
+    locked_versions,
+    stale_requirements,
+)
 
 HASH = "--hash=sha256:" + "0" * 64
 
@@ -28,6 +35,11 @@ def test_a_line_as_the_lock_file_has_them_is_in_order() -> None:
     text = f"# comment\nh11==0.16.0 \\\n    {HASH} \\\n    {HASH}\n    # via uvicorn\n"
     assert list(lock_problems("x.lock", text)) == []
     assert locked_versions(text) == {"h11": "0.16.0"}
+
+
+def test_a_package_that_runs_in_another_version_than_the_tests_have_is_told() -> None:
+    run, tests = {"h11": "0.16.0", "click": "8.5.1", "anyio": "4.16.0"}, {"h11": "0.16.0", "click": "8.5.2"}
+    assert [line.split(": ")[1] for line in differing_versions(run, tests)] == ["click==8.5.1", "anyio==4.16.0"]
 
 
 def test_a_requirement_that_the_lock_does_not_meet_is_told() -> None:
