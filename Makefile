@@ -27,10 +27,11 @@ needs_maven = $(if $(filter-out $(wildcard $(RUN_JARS)),$(RUN_JARS)),maven)
 # $(call step,what,command): say what is done, do it, say how long it took.
 step = @began=$$SECONDS; echo "setup: $(1) …"; $(2); echo "setup: $(1): done in $$((SECONDS - began)) s"
 install = conf/install-packages $(1)/bin/python $(2)
-# Of Maven, the jars that it has downloaded, and errors.
+# Of Maven, the jars that it has downloaded, and errors. It resets the terminal's colours on stderr, whatever it is told.
 mvn_progress = awk '/Downloaded from .*\.jar/ { sub(/ at .*/, ""); sub(/.*\//, "  "); print; fflush() } /ERROR/ { print; fflush() }'
 copy_jars = conf/check-prerequisites "$(PYTHON)" maven && rm -rf $(1) && \
-	mvn -B -Dstyle.color=never -f $(2) dependency:copy-dependencies -DoutputDirectory=$(abspath $(1)) | $(mvn_progress)
+	mvn -B -Dstyle.color=never -f $(2) dependency:copy-dependencies -DoutputDirectory=$(abspath $(1)) \
+	2> >(sed 's/\x1b\[[0-9;]*m//g' >&2) | $(mvn_progress)
 
 ##@ Run
 .PHONY: help
@@ -49,7 +50,7 @@ history: setup ## Bring the history tables up to date once; needs Kafka. Flags: 
 	@exec $(BIN)/namesrv-stream history-job --once $(ARGS)
 
 .PHONY: demo
-demo: setup ## A guided run of half a minute: start, register, query, kill, expire, history
+demo: setup ## A guided run of less than a minute: start, register, query, kill, expire, history
 	@exec $(BIN)/python -m namesrv_stream.demo $(ARGS)
 
 ##@ Check

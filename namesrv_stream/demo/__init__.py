@@ -1,1 +1,1 @@
-"""A guided run of two minutes: brokers appear, die, fall silent and return, and the history tells why."""
+"""A guided run of less than a minute: brokers appear, die, fall silent and return, and the history tells why."""

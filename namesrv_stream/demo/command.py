@@ -16,7 +16,7 @@ def demo(
         typer.Option(help="Keep what the run leaves in this new folder. Default: a temporary one.", metavar="DIR"),
     ] = None,
 ) -> int:
-    """Show it all on this machine in two minutes: register, query, kill, expire, return, history."""
+    """Show everything on this machine within a minute: register, query, kill, expire, return, history."""
     from namesrv_stream.demo.main import run_demo
 
     return run_demo(data_dir)
