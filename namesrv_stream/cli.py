@@ -177,6 +177,23 @@ def kafka(
     run_kafka(settings)
 
 
+@app.command()
+def webhook(
+    conf: ConfOption = None,
+    data_dir: DataDirOption = None,
+    url: Annotated[str | None, typer.Option("--url", help="Same as --set webhook.url=URL.", metavar="URL")] = None,
+    sets: SetOption = None,
+    print_only: PrintOption = False,
+) -> int:
+    """Report changes of the routes and deaths of brokers to a URL, as JSON."""
+    if url is not None:
+        sets = [*(sets or ()), f"webhook.url={url}"]
+    settings = _load(conf, data_dir, None, None, sets, print_only)
+    from namesrv_stream.webhook.main import run_webhook
+
+    return run_webhook(settings)
+
+
 @config_app.command("show")
 def config_show(
     conf: ConfOption = None,

@@ -24,6 +24,7 @@ from namesrv_stream.settings.sections import (
     SnapshotSettings,
     StreamingSettings,
     TlsSettings,
+    WebhookSettings,
 )
 from namesrv_stream.settings.toml_text import to_toml
 
@@ -47,6 +48,7 @@ __all__ = [
     "SnapshotSettings",
     "StreamingSettings",
     "TlsSettings",
+    "WebhookSettings",
     "is_secret",
     "load_settings",
     "parse_set_flag",

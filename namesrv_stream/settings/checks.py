@@ -21,6 +21,8 @@ def check_together(settings: Settings) -> Iterator[tuple[str, str]]:
     if settings.remoting.partial_frames_bytes < settings.remoting.max_frame_bytes:
         # Else nobody could ever send the largest frame that is allowed.
         yield "remoting.partial_frames_bytes", f"must hold one frame ({settings.remoting.max_frame_bytes} bytes)"
+    if settings.webhook.url and settings.webhook.url_file:
+        yield "webhook.url_file", "webhook.url is given too: which of them?"
     try:
         _ = settings.data.tables_location
     except ValueError as error:

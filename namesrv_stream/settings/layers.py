@@ -131,6 +131,9 @@ def _with_absolute_paths(settings: Settings) -> Settings:
         }
     )
     admin = settings.admin.model_copy(update={"accounts_file": _absolute(settings.admin.accounts_file)})
+    webhook = settings.webhook.model_copy(
+        update={name: _absolute(getattr(settings.webhook, name)) for name in ("url_file", "secret_file")}
+    )
     tls = settings.tls.model_copy(
         update={
             # What it says is in the other settings now; read again by a child, it would win over flags given here.
@@ -138,7 +141,7 @@ def _with_absolute_paths(settings: Settings) -> Settings:
             **{name: _absolute(getattr(settings.tls, name)) for name in _TLS_FILES},
         }
     )
-    return settings.model_copy(update={"data": data, "jars": jars, "admin": admin, "tls": tls})
+    return settings.model_copy(update={"data": data, "jars": jars, "admin": admin, "tls": tls, "webhook": webhook})
 
 
 def _absolute(path: str) -> str:

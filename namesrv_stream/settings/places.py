@@ -64,6 +64,11 @@ class DataSettings(Section):
         return self.dir / "server"
 
     @property
+    def webhook_dir(self) -> Path:
+        """How far the webhook has reported."""
+        return self.dir / "webhook"
+
+    @property
     def run_dir(self) -> Path:
         """Run files: the lock, the effective configuration, who is ready where."""
         return self.dir / "run"

@@ -25,6 +25,7 @@ from namesrv_stream.settings.values import (
     PositiveInt,
     Secret,
     TlsOrPlain,
+    WebhookEvents,
 )
 
 DAY_MS: Final = 86_400_000
@@ -216,6 +217,25 @@ class SnapshotSettings(Section):
     stale_after_ms: PositiveInt = 10_000
 
 
+class WebhookSettings(Section):
+    """The process that reports changes of routes and deaths of brokers to a URL. No URL: ``up`` starts none."""
+
+    url: Annotated[str, Field(pattern=r"^(https?://\S+)?$")] = ""
+    url_file: str = ""
+    secret_file: str = ""
+    events: WebhookEvents = ("broker_down", "broker_held", "broker_route")
+    clusters: Names = ()
+    topics: Names = ()
+    servers: HttpUrls = ()
+    timeout_ms: PositiveInt = 10_000
+    give_up_ms: PositiveInt = DAY_MS
+
+    @property
+    def is_configured(self) -> bool:
+        """Whether there is a URL to report to."""
+        return bool(self.url or self.url_file)
+
+
 class LogsSettings(Section):
     """The log of every process of ours."""
 
@@ -239,6 +259,7 @@ class Settings(Section):
     streaming: StreamingSettings = StreamingSettings()
     history: HistorySettings = HistorySettings()
     snapshot: SnapshotSettings = SnapshotSettings()
+    webhook: WebhookSettings = WebhookSettings()
     logs: LogsSettings = LogsSettings()
     data: DataSettings = DataSettings()
     jars: JarsSettings = JarsSettings()

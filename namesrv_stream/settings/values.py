@@ -4,7 +4,7 @@ import contextlib
 import ipaddress
 import re
 import tomllib
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 
@@ -66,6 +66,13 @@ Names = Annotated[tuple[NonEmptyStr, ...], BeforeValidator(_split)]
 Addrs = Annotated[tuple[str, ...], BeforeValidator(_split), AfterValidator(_check_addrs)]
 # http://host:port, or host:port for the former.
 HttpUrls = Annotated[tuple[str, ...], BeforeValidator(_split), AfterValidator(_check_http_urls)]
+WebhookEvents = Annotated[
+    tuple[
+        Literal["broker_down", "broker_held", "broker_released", "broker_route", "topic_route", "topic_route_removed"],
+        ...,
+    ],
+    BeforeValidator(_split),
+]
 Networks = Annotated[tuple[str, ...], BeforeValidator(_split), AfterValidator(_check_networks)]
 # As it can stand in an environment variable's name: printable ASCII without a blank or `=`.
 AccessKey = Annotated[str, Field(pattern=r"^[!-<>-~]+$")]

@@ -34,7 +34,7 @@ from namesrv_stream.up.supervisor import Supervisor
 _KAFKA_START_S: Final = 90.0  # on a machine busy with other things; about 3 s on an idle one
 _POLL_S: Final = 0.05
 # Together below the 10 s within which a stop must end: serve says good-bye to the log, so it goes before Kafka does.
-_STOP_TIMEOUT_S: Final = {"history-job": 1.0, "serve": 3.0, "job": 2.5, "kafka": 3.0}
+_STOP_TIMEOUT_S: Final = {"webhook": 0.4, "history-job": 1.0, "serve": 3.0, "job": 2.5, "kafka": 3.0}
 # Whoever asks is answered first. Of two processors, both busy, the server has more than one to itself then.
 _NICENESS: Final = {"job": 5, "kafka": 5}
 
@@ -176,6 +176,8 @@ async def _start(settings: Settings, parts: _Parts, supervisor: Supervisor, stor
     remoting, http = (_reachable(str(facts[name])) for name in ("remoting", "http"))
     print(f"READY remoting={remoting} http={http} kafka={servers} data={settings.data.dir}", flush=True)
     story.say("brokers can register")
+    if settings.webhook.is_configured:
+        supervisor.start(parts.spec("webhook"))
     await supervisor.wait_ready(job)
     story.say("the Spark job has committed its first batch")
     if settings.has_history:  # last of all: until here every second of the processors is for the others

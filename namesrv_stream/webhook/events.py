@@ -1,0 +1,96 @@
+"""From committed rows to the events that a receiver gets (pure)."""
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from namesrv_stream.route.changes import ChangeKind
+from namesrv_stream.settings import WebhookSettings
+
+SCHEMA_VERSION: Final = 1
+
+#: (kind of the row, whether its key is gone) → event. Rows that are not here are never reported.
+_EVENTS: Final = {
+    (ChangeKind.BROKER_LIVE, True): "broker_down",
+    (ChangeKind.GUARD, False): "broker_held",
+    (ChangeKind.GUARD, True): "broker_released",
+    (ChangeKind.BROKER_DATA, False): "broker_route",
+    (ChangeKind.QUEUE_DATA, False): "topic_route",
+    (ChangeKind.QUEUE_DATA, True): "topic_route_removed",
+}
+_COLUMNS: Final = (
+    *("at_ms", "cause", "detail", "cluster", "broker_name", "broker_addr", "broker_id", "broker_addrs"),
+    *("topic", "read_queue_nums", "write_queue_nums", "perm"),
+)
+#: Lines of ``text``; chats show no more.
+_MOST_LINES: Final = 20
+
+Event = dict[str, Any]
+
+
+def kinds(settings: WebhookSettings) -> str:
+    """The kinds of rows behind the wanted events, for ``/changes?kind=``."""
+    return ",".join(sorted({kind.value for (kind, _), name in _EVENTS.items() if name in settings.events}))
+
+
+def events_of(rows: Iterable[Mapping[str, Any]], settings: WebhookSettings) -> list[Event]:
+    """The wanted events among rows as ``/changes`` has them, in their order."""
+    return [event for row in rows if (event := _event(row)) and _is_wanted(event, settings)]
+
+
+def lost_events(reason: str, at_ms: int) -> Event:
+    """Says that changes were not reported, because the server no longer has them."""
+    event = {"id": f"lost:{at_ms}", "event": "events_lost", "at": _instant(at_ms), "at_ms": at_ms, "detail": reason}
+    return {**event, "text": f"changes were not reported: {reason}"}
+
+
+def message(events: list[Event]) -> dict[str, Any]:
+    """The body of one POST. ``text`` is what Slack, Mattermost and others show."""
+    lines = [event["text"] for event in events[:_MOST_LINES]]
+    if len(events) > _MOST_LINES:
+        lines.append(f"and {len(events) - _MOST_LINES} more")
+    return {"schema_version": SCHEMA_VERSION, "text": "\n".join(lines), "events": events}
+
+
+def _event(row: Mapping[str, Any]) -> Event | None:
+    name = _EVENTS.get((row["kind"], row["gone"]))
+    if name is None:
+        return None
+    columns: dict[str, Any] = {column: row[column] for column in _COLUMNS if row.get(column) is not None}
+    if "broker_addrs" in columns:  # pairs, since a row is made of tuples
+        columns["broker_addrs"] = {str(broker_id): addr for broker_id, addr in columns["broker_addrs"]}
+    event = {"id": f"{row['partition']}:{row['offset']}:{row['seq']}", "event": name, "at": _instant(row["at_ms"])}
+    return {**event, **columns, "text": _text(name, columns)}
+
+
+def _is_wanted(event: Event, settings: WebhookSettings) -> bool:
+    if event["event"] not in settings.events:
+        return False
+    if settings.clusters and event.get("cluster") not in settings.clusters:
+        return False
+    return not settings.topics or "topic" not in event or event["topic"] in settings.topics
+
+
+def _text(name: str, row: Mapping[str, Any]) -> str:
+    broker = f"broker {row['broker_name']} of cluster {row.get('cluster', 'unknown')}"
+    addr = f"{broker} at {row.get('broker_addr')}"
+    because = f" ({row['detail']})" if "detail" in row else ""
+    match name:
+        case "broker_down":
+            return f"{addr} is down: {row['cause']}{because}"
+        case "broker_held":
+            return f"{addr} seems down and is protected by the mass-expiry guard{because}"
+        case "broker_released":
+            return f"{addr} is no longer protected by the mass-expiry guard: {row['cause']}{because}"
+        case "broker_route":
+            addrs = ", ".join(f"{broker_id}={addr}" for broker_id, addr in row["broker_addrs"].items())
+            return f"{broker} is now at {addrs}: {row['cause']}"
+        case "topic_route":
+            queues = f"{row['read_queue_nums']} read and {row['write_queue_nums']} write queues, perm {row['perm']}"
+            return f"topic {row['topic']} has {queues} at {broker}: {row['cause']}"
+        case _:
+            return f"topic {row['topic']} is no longer at {broker}: {row['cause']}"
+
+
+def _instant(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, tz=UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
