@@ -18,14 +18,15 @@ from namesrv_stream.agent.command import agent
 from namesrv_stream.client import commands as client_commands
 from namesrv_stream.demo.command import demo
 from namesrv_stream.doctor import command as doctor_command
-from namesrv_stream.errors import NamesrvStreamError
+from namesrv_stream.errors import ConfigError, NamesrvStreamError
 from namesrv_stream.history import command as history_command
 from namesrv_stream.history import route_command
 from namesrv_stream.history.report import command as report_command
 from namesrv_stream.logs import configure_logging, report_error
 from namesrv_stream.operate import commands as operate_commands
 from namesrv_stream.replay import commands as replay_commands
-from namesrv_stream.settings import Flag, LoadedSettings, Settings, load_settings, parse_set_flag, to_toml
+from namesrv_stream.settings import Flag, LoadedSettings, Settings, load_settings, parse_set_flag, to_json, to_toml
+from namesrv_stream.settings.command_line import Configuration, ConfOption, DataDirOption, SetOption
 from namesrv_stream.up.parent_death import die_with_parent
 from namesrv_stream.what_if import command as what_if_command
 
@@ -33,14 +34,6 @@ logger = logging.getLogger(__name__)
 
 _EXIT_INTERRUPTED: Final = 130  # the shell's 128 + SIGINT
 
-ConfOption = Annotated[
-    Path | None,
-    typer.Option("--conf", "-c", help="Configuration file: TOML, or RocketMQ's .properties.", metavar="FILE"),
-]
-SetOption = Annotated[
-    list[str] | None, typer.Option("--set", help="One setting; may be repeated.", metavar="SECTION.KEY=VALUE")
-]
-DataDirOption = Annotated[str | None, typer.Option("--data-dir", help="Same as --set data.dir=DIR.", metavar="DIR")]
 ListenPortOption = Annotated[
     str | None, typer.Option("--listen-port", help="Port for brokers and clients; 0 for any free one.", metavar="PORT")
 ]
@@ -54,6 +47,7 @@ app = typer.Typer(
     help="A RocketMQ name server whose state is a stream.",
     no_args_is_help=True,
     add_completion=False,
+    rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
 config_app = typer.Typer(help="Look at the configuration, and change what the fold goes by.", no_args_is_help=True)
@@ -202,16 +196,18 @@ def config_show(
     http_port: HttpPortOption = None,
     sets: SetOption = None,
     running: Annotated[
-        bool, typer.Option("--running", help="The settings that change at run time, with what holds now.")
+        bool, typer.Option("--running", help="Show the settings that can change at run time, with the values in force.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="With --running: as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON, for scripts.")] = False,
 ) -> None:
-    """Print every setting and where it came from."""
-    loaded = _layers(conf, data_dir, listen_port, http_port, sets)
+    """Print every setting and where it comes from."""
     if running:
-        operate_commands.show_running(loaded, as_json=as_json)
+        for flag, value in (("--listen-port", listen_port), ("--http-port", http_port)):
+            if value is not None:
+                raise ConfigError("command line", flag, "cannot be combined with --running")
+        operate_commands.show_running(Configuration(conf, data_dir, sets or ()).load(), as_json=as_json)
     else:
-        _print(loaded)
+        _print(_layers(conf, data_dir, listen_port, http_port, sets), as_json=as_json)
 
 
 def _load(
@@ -246,8 +242,9 @@ def _layers(
     return load_settings(conf, flags=flags)
 
 
-def _print(loaded: LoadedSettings) -> None:
+def _print(loaded: LoadedSettings, *, as_json: bool = False) -> None:
     # Not among the settings on stdout, which can be saved and read back.
     for warning in loaded.warnings:
         print(f"warning: {warning}", file=sys.stderr)
-    sys.stdout.write(to_toml(loaded.settings, loaded.sources))
+    to_text = to_json if as_json else to_toml
+    sys.stdout.write(to_text(loaded.settings, loaded.sources))

@@ -5,18 +5,19 @@ from typing import Annotated
 import typer
 
 from namesrv_stream.agent.config import AgentConfig
+from namesrv_stream.client.command_line import NameServersOption, chosen_name_servers
 from namesrv_stream.client.tls_options import TlsCertOption, TlsKeyOption, TlsOption, TlsTrustOption, asked_for
 from namesrv_stream.durations import parse_duration_ms
 from namesrv_stream.logs import configure_logging
+from namesrv_stream.settings.command_line import Configuration, ConfOption, DataDirOption, check_conf
 
 _DURATION_OPTION = {"parser": parse_duration_ms, "metavar": "DURATION"}
 
 
 def agent(
-    name_servers: Annotated[
-        str,
-        typer.Option("--name-servers", "-n", envvar="NAMESRV_ADDR", help="Name servers.", metavar="'HOST:PORT;…'"),
-    ] = "127.0.0.1:9876",
+    name_servers: NameServersOption = None,
+    conf: ConfOption = None,
+    data_dir: DataDirOption = None,
     cluster: Annotated[str, typer.Option(help="brokerClusterName.")] = "DefaultCluster",
     name: Annotated[
         str, typer.Option(help="brokerName; with several brokers, what their names begin with.")
@@ -62,8 +63,9 @@ def agent(
 ) -> int:
     """Be a broker to name servers, or thousands: register, heartbeat, and unregister at the end."""
     configure_logging(log_level.upper())
+    check_conf(conf, has_cluster=True)
     config = AgentConfig(
-        name_servers=name_servers,
+        name_servers=chosen_name_servers(name_servers, Configuration(conf, data_dir)),
         cluster=cluster,
         broker_name=name,
         broker_addr=addr,

@@ -101,7 +101,9 @@ def perm_add(target: Target, broker: BrokerName, as_json: JsonOption = False) ->
 def topic_delete(
     target: Target,
     topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
-    cluster: Annotated[str | None, typer.Option("--cluster", "-c", help="Of its brokers only.")] = None,
+    cluster: Annotated[
+        str | None, typer.Option("--cluster", help="Only from brokers of this cluster.", metavar="CLUSTER")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Forget a topic's route; a broker that still has the topic brings it back."""

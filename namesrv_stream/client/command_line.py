@@ -18,13 +18,21 @@ from namesrv_stream.client.name_servers import NameServers, parse_name_servers
 from namesrv_stream.client.tls_options import TlsCertOption, TlsKeyOption, TlsOption, TlsTrustOption, asked_for
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.remoting.acl import AclCredentials
-from namesrv_stream.settings import load_settings
-from namesrv_stream.settings.command_line import joined
+from namesrv_stream.settings.command_line import (
+    Configuration,
+    ConfOption,
+    DataDirOption,
+    LongConfOption,
+    SetOption,
+    check_conf,
+    joined,
+)
 
 T = TypeVar("T")
 
 TIMEOUT_MS: Final = ADMIN_TIMEOUT_MS
 
+_ADDRESS_VARIABLE: Final = "NAMESRV_ADDR"
 _SECRET_KEY_VARIABLE: Final = "NAMESRV_SECRET_KEY"
 _SECURITY_TOKEN_VARIABLE: Final = "NAMESRV_SECURITY_TOKEN"
 
@@ -36,13 +44,15 @@ class Target:
     """Whom a command asks.
 
     Attributes:
-        name_servers: ``-n`` as given, or its default.
+        name_servers: ``host:port``, several separated by ``;``, or the URL of an address server.
+        configuration: The installation that the flags name.
         credentials: Signs the requests; None for none.
         tls: How to speak TLS; None for plain.
     """
 
     name_servers: str
-    credentials: AclCredentials | None
+    configuration: Configuration
+    credentials: AclCredentials | None = None
     tls: ssl.SSLContext | None = None
 
     def ask(self, question: Callable[[NameServers], Awaitable[T]]) -> T:
@@ -60,22 +70,35 @@ class Target:
         return asyncio.run(ask())
 
 
-def asks(command: Callable[..., None]) -> Callable[..., None]:
-    """``command(target, …)`` as a command whose flags say what the target is, besides those of its own."""
+NameServersOption = Annotated[
+    str | None,
+    typer.Option(
+        "--name-servers",
+        "-n",
+        help=(
+            "Name servers (remoting), or http://host/rocketmq/nsaddr. "
+            f"Default: {_ADDRESS_VARIABLE}, or the installation's server."
+        ),
+        metavar="'HOST:PORT;…'",
+        show_default=False,
+    ),
+]
+
+
+def asks(command: Callable[..., None], *, is_of_mqadmin: bool = False) -> Callable[..., None]:
+    """``command(target, …)`` as a command whose flags say what the target is, besides those of its own.
+
+    Args:
+        command: The command.
+        is_of_mqadmin: Whether it has mqadmin's own flags, so that ``-c`` is not that of ``--conf``.
+    """
 
     def run(
         *,
-        name_servers: Annotated[
-            str,
-            typer.Option(
-                "--name-servers",
-                "-n",
-                envvar="NAMESRV_ADDR",
-                help="Name servers, or http://host/rocketmq/nsaddr. Default: the configured port on this machine.",
-                metavar="'HOST:PORT;…'",
-                show_default=False,
-            ),
-        ] = "",
+        name_servers: NameServersOption = None,
+        conf: ConfOption = None,
+        data_dir: DataDirOption = None,
+        sets: SetOption = None,
         access_key: Annotated[
             str | None,
             typer.Option(
@@ -97,19 +120,31 @@ def asks(command: Callable[..., None]) -> Callable[..., None]:
         for name, value in own.items():
             if isinstance(value, str) and not value.isascii():
                 _check_text(name, value)
+        check_conf(conf, "cluster" in own)
+        configuration = Configuration(conf, data_dir, sets or ())
         target = Target(
-            name_servers or default_name_servers(),
+            chosen_name_servers(name_servers, configuration),
+            configuration,
             _credentials(access_key, secret_key_file),
             asked_for(tls, tls_trust, tls_cert, tls_key),
         )
         command(target, **own)
 
-    return joined(run, command)
+    return joined(run, command, **({"conf": LongConfOption} if is_of_mqadmin else {}))
 
 
-def default_name_servers() -> str:
-    """The server of the configuration, on this machine."""
-    return f"127.0.0.1:{load_settings().settings.remoting.listen_port or 9876}"
+def chosen_name_servers(flag: str | None, configuration: Configuration) -> str:
+    """The name servers to ask: ``-n``, an installation that a flag names, NAMESRV_ADDR, the default installation's.
+
+    Raises:
+        ConfigError: The configuration is wrong.
+    """
+    if flag:
+        return flag
+    variable = os.environ.get(_ADDRESS_VARIABLE)
+    if variable and not configuration.is_explicit:
+        return variable
+    return configuration.name_server()
 
 
 def json_text(value: object) -> str:

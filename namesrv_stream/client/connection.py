@@ -211,8 +211,10 @@ def split_addr(addr: str) -> tuple[str, int]:
         ConfigError: It is not of that form.
     """
     host, _, port = addr.rpartition(":")
-    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+    if not host or not port.isdecimal():
         raise ConfigError("name servers", addr, "expected host:port")
+    if not 0 < int(port) < 65536:
+        raise ConfigError("name servers", addr, f"port {port} is out of range: expected 1 to 65535")
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 

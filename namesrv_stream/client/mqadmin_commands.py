@@ -29,7 +29,7 @@ def register(app: typer.Typer) -> None:
     for name, command in (
         ("topicList", topic_list),
         ("topicClusterList", topic_cluster_list),
-        ("clusterList", question_commands.clusters),
+        ("clusterList", cluster_list),
         ("updateKvConfig", update_kv_config),
         ("deleteKvConfig", delete_kv_config),
         ("updateOrderConf", update_order_conf),
@@ -38,7 +38,7 @@ def register(app: typer.Typer) -> None:
         ("getNamesrvConfig", get_namesrv_config),
         ("updateNamesrvConfig", update_namesrv_config),
     ):
-        app.command(name, hidden=True)(asks(command))
+        app.command(name, hidden=True)(asks(command, is_of_mqadmin=True))
 
 
 def topic_list(
@@ -51,6 +51,15 @@ def topic_list(
         return question_commands.topics(target, as_json=as_json)
     rows = target.ask(_topics_with_clusters)
     emit(json_text({topic: cluster for cluster, topic in rows}) if as_json else mqadmin_tables.topic_cluster_list(rows))
+
+
+def cluster_list(
+    target: Target,
+    cluster: Annotated[str | None, typer.Option("--clusterName", "-c", metavar="CLUSTER")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List all clusters with their broker processes."""
+    question_commands.clusters(target, cluster, as_json)
 
 
 def topic_cluster_list(target: Target, topic: TopicOption, as_json: JsonOption = False) -> None:

@@ -10,7 +10,7 @@ from namesrv_stream.client.held_text import HeldBroker, held_in, held_json, held
 from namesrv_stream.client.name_servers import NameServers
 from namesrv_stream.client.route import ClusterInfo, TopicRouteData
 
-ClusterOption = Annotated[str | None, typer.Option("--cluster", "-c", help="Of this cluster only.", metavar="CLUSTER")]
+ClusterOption = Annotated[str | None, typer.Option("--cluster", help="Only this cluster.", metavar="CLUSTER")]
 
 
 def register(app: typer.Typer) -> None:

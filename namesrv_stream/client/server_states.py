@@ -142,7 +142,7 @@ class PartRows:
     rows: Sequence[Mapping[str, Any]]
 
 
-def parse_http_addrs(text: str) -> tuple[str, ...]:
+def parse_http_addrs(text: str, flag: str = "--http") -> tuple[str, ...]:
     """The addresses in ``http://a:9880;http://b:9880``, in order, each once; ``http://`` may be left out.
 
     Raises:
@@ -159,10 +159,10 @@ def parse_http_addrs(text: str) -> tuple[str, ...]:
         except ValueError:
             is_valid = False
         if not is_valid or not url.isascii() or not url.isprintable() or " " in url:
-            raise ConfigError("command line", "-n", f"{addr!r} is no http://host:port")
+            raise ConfigError("command line", flag, f"{addr!r} is not http://host:port")
         addrs.append(url)
     if not addrs:
-        raise ConfigError("command line", "-n", "expected http://host:port, several separated by ;")
+        raise ConfigError("command line", flag, "expected http://host:port, several separated by ;")
     return tuple(dict.fromkeys(addrs))
 
 

@@ -2,18 +2,16 @@
 
 import logging
 import sys
-from pathlib import Path
-from typing import Annotated, Final
+from typing import Final
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
 from namesrv_stream.doctor.finding import Finding, Grade
-from namesrv_stream.operate.options import JsonOption
+from namesrv_stream.operate.options import HttpOption, JsonOption, OldHttpOption, named_http_servers
 from namesrv_stream.operate.output import emit_json
-from namesrv_stream.settings import Settings
-from namesrv_stream.settings.command_line import Configuration, ConfOption, DataDirOption, SetOption
+from namesrv_stream.settings.command_line import Configuration, configured
 
 _STYLES: Final = {Grade.FINE: "green", Grade.NOTE: "cyan", Grade.WARNING: "yellow", Grade.FAULT: "bold red"}
 _AREA_WIDTH: Final = 18
@@ -21,25 +19,17 @@ _AREA_WIDTH: Final = 18
 
 def register(app: typer.Typer) -> None:
     """Add the command to the command line."""
-    app.command()(doctor)
+    app.command()(configured(doctor))
 
 
 def doctor(
-    conf: ConfOption = None,
-    data_dir: DataDirOption = None,
-    sets: SetOption = None,
-    servers: Annotated[
-        str | None,
-        typer.Option("--servers", "-n", help="Servers to ask too: http://a:9880;http://b:9880.", metavar="URLS"),
-    ] = None,
-    as_json: JsonOption = False,
+    configuration: Configuration, http: HttpOption = None, servers: OldHttpOption = None, as_json: JsonOption = False
 ) -> int:
-    """Look the set-up over: Java, ports, Kafka and its topics, clocks, tables, versions; say what to do."""
-    from namesrv_stream.client.server_states import parse_http_addrs
+    """Check the installation and say what to fix: Java, ports, Kafka, clocks, tables."""
     from namesrv_stream.doctor.examination import examine
 
-    urls = parse_http_addrs(servers) if servers else ()
-    settings = _settings(conf, data_dir, sets)
+    urls = named_http_servers(http, servers)
+    settings = configuration.load().settings
     logging.getLogger("kafka").setLevel(logging.CRITICAL)  # what it says in its own words is among the findings
     found = []
     console = Console(file=sys.stdout, highlight=False, soft_wrap=True)
@@ -52,17 +42,6 @@ def doctor(
     else:
         console.print(_sum(found))
     return int(any(f.grade is Grade.FAULT for f in found))
-
-
-def _settings(conf: Path | None, data_dir: str | None, sets: list[str] | None) -> Settings:
-    """Those asked for; without a file, those that ``up`` runs with on that directory, ports that it chose included."""
-    from namesrv_stream.doctor.running import running
-
-    asked = Configuration(conf, data_dir, sets or ()).load().settings
-    effective = asked.data.run_dir / "effective.toml"
-    if conf is None and effective.exists() and running(asked):
-        return Configuration(effective, data_dir, sets or ()).load().settings
-    return asked
 
 
 def _line(finding: Finding) -> Text:

@@ -8,6 +8,7 @@ from namesrv_stream.doctor.finding import Finding, fault, note
 from namesrv_stream.errors import ConfigError, KafkaUnreachable
 from namesrv_stream.kafka.inspection import InspectedLog, inspect_log
 from namesrv_stream.settings import Settings
+from namesrv_stream.settings.installation import running_parts
 
 
 def examine(settings: Settings, urls: tuple[str, ...] = ()) -> Iterator[Finding]:
@@ -36,7 +37,7 @@ def examine(settings: Settings, urls: tuple[str, ...] = ()) -> Iterator[Finding]
 
 def _log(settings: Settings) -> Generator[Finding, None, InspectedLog | None]:
     """What is found of Kafka; returns what it said, None where it did not answer."""
-    if settings.is_kafka_embedded and "kafka" not in running.running(settings):
+    if settings.is_kafka_embedded and "kafka" not in running_parts(settings.data.run_dir):
         yield note("Kafka", "the embedded one does not run: `namesrv-stream up` starts it, or `namesrv-stream kafka`")
         return None
     try:
@@ -48,5 +49,5 @@ def _log(settings: Settings) -> Generator[Finding, None, InspectedLog | None]:
         yield fault("Kafka", f"{error.key}: {error.reason}", f"correct it in {error.source}")
         return None
     yield from event_log.event_log(settings, log)
-    yield from event_log.kafka_clock(log, SystemClock().now_ms(), "job" in running.running(settings))
+    yield from event_log.kafka_clock(log, SystemClock().now_ms(), "job" in running_parts(settings.data.run_dir))
     return log

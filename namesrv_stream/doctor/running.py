@@ -1,7 +1,6 @@
 """What runs on this data directory, whether the servers are ready, and whether the rest finds its ports free."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Final
 
 import orjson
@@ -10,35 +9,16 @@ from namesrv_stream.doctor.asking import Asked, ask
 from namesrv_stream.doctor.finding import Finding, fault, fine, note, warning
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.ports import require_free
-from namesrv_stream.run_files import read_run_file
 from namesrv_stream.settings import Settings
+from namesrv_stream.settings.installation import running_parts
 
-_PARTS: Final = ("kafka", "job", "history-job", "serve")
-#: Words of the command lines of our processes: `python -m namesrv_stream`, the console script, the embedded Kafka, and
-#: what `spark-submit` runs.
-_OURS: Final = frozenset({b"namesrv_stream", b"namesrv-stream", b"kafka.Kafka", b"route_table.py", b"history.py"})
 #: An answer says its time in whole seconds.
 _SKEW_WARNED_MS: Final = 2_000
 
 
-def running(settings: Settings) -> dict[str, dict[str, str | int]]:
-    """The parts that run on this data directory: name → what their run file says."""
-    found = {part: read_run_file(settings.data.run_dir / f"{part}.json") for part in _PARTS}
-    return {part: facts for part, facts in found.items() if facts is not None and _is_alive(facts)}
-
-
-def _is_alive(facts: dict[str, str | int]) -> bool:
-    """Whether a process of ours has that id still: ids are given again."""
-    try:
-        words = Path(f"/proc/{facts.get('pid')}/cmdline").read_bytes().split(b"\0")
-    except OSError:
-        return False
-    return not _OURS.isdisjoint(word.rpartition(b"/")[2] for word in words)
-
-
 def processes(settings: Settings) -> Iterator[Finding]:
     """Who runs here, and who does not though others do."""
-    here = running(settings)
+    here = running_parts(settings.data.run_dir)
     if not here:
         yield note("processes", f"none of ours runs on {settings.data.dir}")
         return
@@ -52,7 +32,7 @@ def processes(settings: Settings) -> Iterator[Finding]:
 
 def ports(settings: Settings) -> Iterator[Finding]:
     """Ports that parts which do not run here will want."""
-    here = running(settings)
+    here = running_parts(settings.data.run_dir)
     wanted = {"remoting": "serve", "http": "serve"} | (
         {"embedded_kafka": "kafka"} if settings.is_kafka_embedded else {}
     )
@@ -80,7 +60,7 @@ def _port(area: str, section: str, host: str, port: int) -> Finding:
 
 def servers(settings: Settings, urls: tuple[str, ...]) -> Iterator[Finding]:
     """Each server: whether it answers, is ready, and has this machine's time."""
-    here = running(settings).get("serve", {}).get("http")
+    here = running_parts(settings.data.run_dir).get("serve", {}).get("http")
     scheme = "https" if settings.http.tls else "http"
     for url in (*urls, *((f"{scheme}://{here}",) if here and not urls else ())):
         # Its certificate names the address that others know, not this machine's loopback.

@@ -12,7 +12,7 @@ from namesrv_stream.client.route import decode_topic_route
 from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.history.instants import COMMAND_LINE
-from namesrv_stream.settings.command_line import Configuration, ConfOption, DataDirOption, SetOption
+from namesrv_stream.settings.command_line import Configuration
 
 AsOfOption = Annotated[
     str | None,
@@ -27,7 +27,7 @@ AsOfOption = Annotated[
 def register(app: typer.Typer) -> None:
     """Add the commands to the command line; mqadmin's name works and is not listed."""
     app.command()(asks(route))
-    app.command("topicRoute", hidden=True)(asks(topic_route))
+    app.command("topicRoute", hidden=True)(asks(topic_route, is_of_mqadmin=True))
 
 
 def route(
@@ -37,9 +37,6 @@ def route(
         str | None, typer.Option("--topic", "-t", help="The same, as mqadmin takes it.", metavar="TOPIC")
     ] = None,
     as_of: AsOfOption = None,
-    conf: ConfOption = None,
-    data_dir: DataDirOption = None,
-    sets: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show which brokers serve a topic, or served it at another time, and since when and why."""
@@ -47,12 +44,9 @@ def route(
     if not wanted:
         raise ConfigError(COMMAND_LINE, "TOPIC", "is missing")
     if as_of is None:
-        for flag, value in (("--conf", conf), ("--data-dir", data_dir), ("--set", sets)):
-            if value:
-                raise ConfigError(COMMAND_LINE, flag, "says where tables are, which are read with --as-of only; see -n")
         show_route(target, wanted, as_json=as_json)
     else:
-        _show_past_route(Configuration(conf, data_dir, sets or ()), wanted, as_of, as_json=as_json)
+        _show_past_route(target.configuration, wanted, as_of, as_json=as_json)
 
 
 def topic_route(
@@ -60,13 +54,10 @@ def topic_route(
     topic: Annotated[str, typer.Option("--topic", "-t", metavar="TOPIC", show_default=False)],
     as_list: Annotated[bool, typer.Option("--list", "-l", help="A table instead of JSON.")] = False,
     as_of: AsOfOption = None,
-    conf: ConfOption = None,
-    data_dir: DataDirOption = None,
-    sets: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show which brokers serve a topic, as JSON unless asked for a table."""
-    route(target, topic, None, as_of, conf, data_dir, sets, as_json=as_json or not as_list)
+    route(target, topic, None, as_of, as_json=as_json or not as_list)
 
 
 def _show_past_route(configuration: Configuration, topic: str, as_of: str, *, as_json: bool) -> None:

@@ -1,9 +1,11 @@
 """Puts one event into every partition of the log, from a command."""
 
+import socket
+
 from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
-from namesrv_stream.errors import KafkaUnreachable, NamesrvStreamError
+from namesrv_stream.errors import KafkaUnreachable, NamesrvStreamError, PrerequisiteMissing
 from namesrv_stream.kafka import bootstrap_servers, ensure_topics, producer_config
 from namesrv_stream.route.event_json import encode_event
 from namesrv_stream.route.events import Event
@@ -31,10 +33,12 @@ def broadcast(settings: Settings, event: Event) -> dict[int, int]:
         partition → offset.
 
     Raises:
+        PrerequisiteMissing: The embedded Kafka does not run.
         KafkaUnreachable: No Kafka, or it took the event nowhere.
         ConfigError: The topic is not as it must be.
         PartlyLogged: Only some partitions have it.
     """
+    _require_embedded_kafka(settings)
     ensure_topics(settings)
     servers = bootstrap_servers(settings)
     try:
@@ -45,6 +49,26 @@ def broadcast(settings: Settings, event: Event) -> dict[int, int]:
         return _send(producer, settings, encode_event(event))
     finally:
         producer.close(timeout=1)
+
+
+def _require_embedded_kafka(settings: Settings) -> None:
+    """Notice at once that an embedded Kafka, which is on this machine, does not run.
+
+    Raises:
+        PrerequisiteMissing: Nothing listens there; says how to name the installation.
+    """
+    if not settings.is_kafka_embedded:
+        return
+    host, port = bootstrap_servers(settings).rsplit(":", 1)
+    try:
+        socket.create_connection((host.removeprefix("[").removesuffix("]"), int(port)), timeout=1).close()
+    except ConnectionRefusedError:
+        raise PrerequisiteMissing(
+            f"no embedded Kafka listens at {host}:{port}, and none runs on {settings.data.dir}",
+            "start it, or name the installation: --data-dir DIR, or --conf FILE with kafka.bootstrap_servers",
+        ) from None
+    except OSError:
+        return  # slow, perhaps: the producer waits longer
 
 
 def _send(producer: KafkaProducer, settings: Settings, value: bytes) -> dict[int, int]:

@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from namesrv_stream.operate import guard_commands
-from namesrv_stream.operate.options import ByOption, JsonOption, WaitOption
+from namesrv_stream.operate.options import ByOption, HttpOption, JsonOption, OldHttpOption, WaitOption, http_servers
 from namesrv_stream.operate.output import emit_json, instant, print_table
 from namesrv_stream.settings import LoadedSettings
 from namesrv_stream.settings.command_line import Configuration, configured
@@ -21,7 +21,7 @@ def register(app: typer.Typer, config_app: typer.Typer) -> None:
     """Add the commands to the command line."""
     config_app.command("set")(configured(config_set))
     config_app.command("history")(configured(config_history))
-    app.command()(skew)
+    app.command()(configured(skew))
     guard_commands.register(app)
 
 
@@ -115,20 +115,27 @@ def show_running(loaded: LoadedSettings, *, as_json: bool) -> None:
 
 
 def skew(
-    servers: Annotated[
-        str,
-        typer.Option("-n", "--servers", help="The servers' HTTP addresses.", metavar="'http://HOST:PORT;…'"),
-    ],
-    patience: Annotated[float, typer.Option(help="Seconds to wait for a server that is behind.", min=0)] = 5.0,
+    configuration: Configuration,
+    http: HttpOption = None,
+    servers: OldHttpOption = None,
+    patience: Annotated[
+        float, typer.Option(help="Seconds to wait for a server that is behind.", min=0, metavar="SECONDS")
+    ] = 5.0,
     as_json: JsonOption = False,
 ) -> int:
-    """Show whether servers serve the same, and by which rows not: exit code 1; 3 where one does not answer."""
-    from namesrv_stream.client.server_states import parse_http_addrs
+    """Compare what several servers serve.
+
+    Exit code 1 where they differ, 3 where one does not answer. Without --http: the installation's server and those of
+    http.console_servers.
+    """
     from namesrv_stream.operate.skew import find_skew
     from namesrv_stream.operate.skew_text import as_json as to_json
     from namesrv_stream.operate.skew_text import print_skew
 
-    found = asyncio.run(find_skew(parse_http_addrs(servers), patience))
+    urls = http_servers(http, servers, configuration)
+    if http is None and servers is None:
+        urls = tuple(dict.fromkeys([*urls, *configuration.load().settings.http.console_servers]))
+    found = asyncio.run(find_skew(urls, patience))
     if as_json:
         emit_json(to_json(found))
     else:

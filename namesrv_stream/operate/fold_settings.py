@@ -1,5 +1,6 @@
 """The settings that the fold has, under the names that operators know, and what may be made of them."""
 
+import difflib
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 
@@ -47,14 +48,30 @@ def setting_name(configuration: Configuration, key: str) -> str:
     section, dot, name = key.rpartition(".")
     if name in _KINDS and section in ("", SECTION):
         return name
-    if dot and not hasattr(getattr(Settings(), section, None), name):
-        configuration.load(Flag(_TYPED, key, ""))  # names the unknown key, and what comes near
-    raise ConfigError(
-        "command line",
-        key,
-        "does not change at run time: edit the configuration and start that part again; these do: "
-        + ", ".join(map(setting_key, sorted(_KINDS))),
-    )
+    if hasattr(getattr(Settings(), section, None), name) or (not dot and _sections_of(name)):
+        raise ConfigError(
+            "command line",
+            key,
+            "does not change at run time: edit the configuration and restart that part; these settings do: "
+            + ", ".join(map(setting_key, sorted(_KINDS))),
+        )
+    raise ConfigError("command line", key, f"there is no such setting{_suggestion(key)}")
+
+
+def _sections_of(name: str) -> list[str]:
+    """The sections of the configuration that have a key of this name."""
+    return [section for section in Settings.model_fields if hasattr(getattr(Settings(), section), name)]
+
+
+def _suggestion(key: str) -> str:
+    """The settings that change at run time come first; those of the configuration are offered as well."""
+    known = [setting_key(name) for name in _KINDS]
+    others = [f"{s}.{name}" for s, table in Settings() for name in type(table).model_fields]
+    by_name = {candidate.rpartition(".")[2]: candidate for candidate in (*others, *known)}
+    close = difflib.get_close_matches(key, [*known, *others], n=1) or [
+        by_name[name] for name in difflib.get_close_matches(key.rpartition(".")[2], by_name, n=1)
+    ]
+    return f"; did you mean {close[0]}?" if close else f"; these can change at run time: {', '.join(sorted(known))}"
 
 
 def check_change(configuration: Configuration, running: Texts, key: str, text: str) -> tuple[str, SettingValue]:

@@ -16,7 +16,11 @@ _MOST_ROWS = 20  # of one side of a difference, for people
 
 
 def print_skew(skew: Skew) -> None:
-    """A line a server, then who is behind and what differs."""
+    """A line for every server that answers, then which one is behind and what differs."""
+    for failure in skew.failures.values():
+        report_error(str(failure))
+    if not skew.states:
+        return
     table = Table("server", "id", "version", "age", "offsets", "pending", "digest", box=None, pad_edge=False)
     for url, state in skew.states.items():
         table.add_row(*(escape(safe(cell)) for cell in (url, *_cells(state))))
@@ -27,8 +31,6 @@ def print_skew(skew: Skew) -> None:
         print(f"{first} and {second} differ, and move on too fast to see by what")
     for difference in skew.differences:
         _print_difference(difference)
-    for failure in skew.failures.values():
-        report_error(str(failure))
     if not (skew.lags or skew.moving or skew.differences):
         print(_same_text(len(skew.states), all_answer=not skew.failures))
 
@@ -36,7 +38,7 @@ def print_skew(skew: Skew) -> None:
 def _same_text(servers: int, *, all_answer: bool) -> str:
     if servers > 1:
         return "they serve the same" if all_answer else "those that answer serve the same"
-    return "one server has nobody to differ from" if servers else "no server answers"
+    return "there is only one server: nothing to compare it with"
 
 
 def _cells(state: ServerState) -> tuple[str, ...]:

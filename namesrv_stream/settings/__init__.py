@@ -26,7 +26,7 @@ from namesrv_stream.settings.sections import (
     TlsSettings,
     WebhookSettings,
 )
-from namesrv_stream.settings.toml_text import to_toml
+from namesrv_stream.settings.toml_text import to_json, to_toml
 
 __all__ = [
     "ENVIRONMENT_PREFIX",
@@ -57,5 +57,6 @@ __all__ = [
     "read_accounts",
     "rocketmq_config",
     "server_secrets",
+    "to_json",
     "to_toml",
 ]

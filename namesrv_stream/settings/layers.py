@@ -1,5 +1,8 @@
 """How the settings come together: defaults < ``--conf`` file < environment < flags, each value with where it came from.
 
+``NAMESRV_STREAM_DATA`` names the data directory of those who work with one installation; it replaces the default of
+``data.dir`` only, so that a file, ``NAMESRV_STREAM__DATA__DIR`` or a flag can name another one.
+
 A later layer wins key by key. Every key of every layer is checked, so a misspelt one never passes in silence;
 that is why the layers are read here and not by pydantic-settings, which skips environment variables it does not know.
 """
@@ -22,6 +25,9 @@ from namesrv_stream.settings.layer import KeyPath, Layer, key_path, scalar
 from namesrv_stream.settings.places import project_home
 from namesrv_stream.settings.secrets import ENVIRONMENT_PREFIX, is_secret
 from namesrv_stream.settings.sections import Settings
+
+#: The data directory where nothing else names it.
+DATA_VARIABLE: Final = "NAMESRV_STREAM_DATA"
 
 _SOURCELESS: Final = "settings"
 _TLS_FILES: Final = (
@@ -86,11 +92,15 @@ def load_settings(
     Raises:
         ConfigError: Naming the layer and the key.
     """
+    environ = os.environ if environ is None else environ
     layer: Layer = {}
     warnings: list[str] = []
+    if data_dir := environ.get(DATA_VARIABLE):
+        layer["data", "dir"] = (data_dir, f"environment variable {DATA_VARIABLE}")
     if conf is not None:
-        layer, warnings = read_conf(conf)
-    above = _read_environment(os.environ if environ is None else environ)
+        of_file, warnings = read_conf(conf)
+        layer |= of_file
+    above = _read_environment(environ)
     for flag in flags:
         path = key_path(flag.key)
         _refuse_secret(flag, path)

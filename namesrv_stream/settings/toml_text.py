@@ -1,4 +1,4 @@
-"""Settings as TOML text without secrets, as ``-p``, ``config show`` and ``up``'s effective configuration have them."""
+"""Settings as TOML or JSON text without secrets: for ``-p``, ``config show`` and ``up``'s effective configuration."""
 
 import json
 import re
@@ -38,6 +38,33 @@ def to_toml(settings: Settings, sources: Mapping[str, str] | None = None) -> str
                 shown = None if is_secret(name, value) else _literal(value)
                 lines.append(_line(name, shown, f"{section}.{key}.{name}", sources))
     return "\n".join(lines[1:]) + "\n"
+
+
+def to_json(settings: Settings, sources: Mapping[str, str]) -> str:
+    """``settings`` as JSON: ``section.key`` → ``value`` and ``source``; a secret has ``is_secret`` instead of a value.
+
+    Args:
+        settings: What to write; every key is.
+        sources: ``section.key`` → where it came from; other keys have their default.
+    """
+    found: dict[str, dict[str, object]] = {}
+    for section, table in settings.model_dump().items():
+        for key, value in table.items():
+            entries = {f".{name}": option for name, option in value.items()} if isinstance(value, dict) else {"": value}
+            for name, entry in entries.items():
+                dotted = f"{section}.{key}{name}"
+                is_hidden = (isinstance(entry, SecretStr) and bool(entry.get_secret_value())) or (
+                    bool(name) and is_secret(name[1:], entry)
+                )
+                shown: dict[str, object] = {"is_secret": True} if is_hidden else {"value": _json_value(entry)}
+                found[dotted] = {**shown, "source": sources.get(dotted, "default")}
+    return json.dumps(found, indent=2, ensure_ascii=False) + "\n"
+
+
+def _json_value(value: object) -> object:
+    if isinstance(value, SecretStr):
+        return ""
+    return str(value) if isinstance(value, Path) else value
 
 
 def _line(key: str, shown: str | None, dotted: str, sources: Mapping[str, str] | None) -> str:

@@ -3,15 +3,13 @@
 import os
 import tempfile
 from pathlib import Path
-from typing import Final
 
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.ports import choose_port, require_free
 from namesrv_stream.prerequisites import find_java, kafka_jars, spark_jars
 from namesrv_stream.run_files import read_run_file, write_run_file
 from namesrv_stream.settings import Settings, to_toml
-
-_PORTS_FILE: Final = "ports.json"
+from namesrv_stream.settings.installation import EFFECTIVE_FILE, PORTS_FILE
 
 
 def require_prerequisites(settings: Settings) -> None:
@@ -50,7 +48,7 @@ def with_fixed_ports(settings: Settings) -> Settings:
     Raises:
         ConfigError: Naming the port that is in use and its key.
     """
-    path = settings.data.run_dir / _PORTS_FILE
+    path = settings.data.run_dir / PORTS_FILE
     last = read_run_file(path) or {}
     sections = ["remoting", "http", *(["embedded_kafka"] if settings.is_kafka_embedded else [])]
     chosen: dict[str, int] = {}
@@ -74,7 +72,7 @@ def with_fixed_ports(settings: Settings) -> Settings:
 
 def write_effective(settings: Settings) -> Path:
     """Write the settings that all children run with, but for secrets; returns the file."""
-    path = settings.data.run_dir / "effective.toml"
+    path = settings.data.run_dir / EFFECTIVE_FILE
     header = "# Written at each start of `up`; not read at the next one.\n"
     path.write_text(header + to_toml(settings), encoding="utf-8")
     return path

@@ -215,11 +215,3 @@ def test_tables_of_another_make_are_refused(run: Run, tmp_path: Path, morning: H
     code, _, errors = run("history", "--data-dir", str(copy))
     assert code == 2
     assert "route_history: protocol (2, " in errors
-
-
-@pytest.mark.parametrize("flags", [("--data-dir", "elsewhere"), ("--set", "data.dir=elsewhere"), ("--conf", "x.toml")])
-def test_flags_of_the_tables_without_a_time_are_refused(run: Run, flags: tuple[str, str]) -> None:
-    code, out, err = run("route", "TopicTest", *flags)
-    assert (code, out) == (2, "")
-    assert f"command line: {flags[0]}: " in err
-    assert "--as-of" in err

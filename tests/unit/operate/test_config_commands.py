@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from namesrv_stream.cli import main
+from namesrv_stream.ports import choose_port
 from tests.support.builders import BEGIN_MS
 from tests.support.tables import TablesOfLog
 
@@ -109,3 +110,28 @@ def test_a_refusal_is_one_line(run: Run, arguments: tuple[str, ...], code: int, 
     found, out, err = run("config", "set", *arguments, "--set", "kafka.connect_timeout_ms=300")
     assert (found, out, err.count("\n")) == (code, "", 1)
     assert words in err
+
+
+def test_a_setting_that_does_not_exist_has_no_history(run: Run) -> None:
+    code, out, err = run("config", "history", "nosuch")
+    assert (code, out) == (2, "")
+    assert "there is no such setting" in err
+
+
+def test_all_settings_as_json(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NAMESRV_STREAM__ADMIN__ACCOUNTS__ops", "123456789")
+    code, out, _ = run("config", "show", "--json", "--set", "kafka.extra.client_id=mine")
+    found = json.loads(out)
+    assert code == 0
+    assert found["data.dir"] == {"value": str(tmp_path), "source": "flag --data-dir"}
+    assert found["remoting.listen_port"] == {"value": 9876, "source": "default"}
+    assert found["kafka.extra.client_id"] == {"value": "mine", "source": "flag --set"}
+    assert "123456789" not in out
+
+
+def test_a_change_without_kafka_fails_at_once_and_says_how_to_name_an_installation(run: Run) -> None:
+    port = choose_port("127.0.0.1")
+    code, _, err = run("config", "set", "default_timeout_ms", "60000", "--set", f"embedded_kafka.listen_port={port}")
+    assert code == 3
+    assert f"no embedded Kafka listens at 127.0.0.1:{port}" in err
+    assert "--data-dir" in err

@@ -82,7 +82,7 @@ async def test_they_are_marked_below_the_route_of_a_topic(run: Run) -> None:
 async def test_scripts_are_told_beside_what_java_answers(run: Run) -> None:
     async with _server(held=True) as server:
         clusters = json.loads((await run("clusters", "--json", "-n", server.addr))[1])
-        brokers = json.loads((await run("brokers", "--json", "-c", "c0", "-n", server.addr))[1])
+        brokers = json.loads((await run("brokers", "--json", "--cluster", "c0", "-n", server.addr))[1])
     assert [b["broker_name"] for b in clusters["heldBrokers"]] == ["b0", "b1", "b2"]
     assert brokers["b1"]["held"][0]["broker_addr"] == "10.0.0.1:1"
 

@@ -249,5 +249,5 @@ def test_addresses_are_http(text: str, addrs: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize("text", ["", ";", "a", "http://a", "ftp://a:1", "a:x", "http://a b:1"])
 def test_anything_else_is_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match="-n"):
+    with pytest.raises(ConfigError, match="--http"):
         parse_http_addrs(text)

@@ -1,0 +1,119 @@
+"""Which installation a command works on: what flags, environment and run files say, and which of them wins."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from namesrv_stream.client.command_line import chosen_name_servers
+from namesrv_stream.errors import ConfigError
+from namesrv_stream.settings import load_settings
+from namesrv_stream.settings.command_line import Configuration, check_conf
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("NAMESRV_ADDR", "NAMESRV_STREAM_DATA"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(scope="module")
+def pid() -> Iterator[int]:
+    """A process whose command line is as ours."""
+    command = [sys.executable, "-c", "import sys; print(flush=True); sys.stdin.read()", "namesrv_stream", "up"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield process.pid
+        process.communicate()
+
+
+def _run(data: Path, pid: int, *, kafka: int = 19092) -> None:
+    """Run files of a server and Kafka on ``data``."""
+    run = data / "run"
+    run.mkdir(parents=True)
+    (run / "serve.json").write_text(json.dumps({"remoting": "0.0.0.0:19876", "http": "[::]:19880", "pid": pid}))
+    (run / "kafka.json").write_text(json.dumps({"kafka": f"127.0.0.1:{kafka}", "pid": pid}))
+
+
+def _up(data: Path, pid: int, effective: str) -> None:
+    """The same of ``up``, which runs with these settings."""
+    _run(data, pid)
+    (data / "run" / "ports.json").write_text(json.dumps({"remoting": 19876, "pid": pid}))
+    (data / "run" / "effective.toml").write_text(effective)
+
+
+def test_a_named_directory_gives_addresses_and_settings(tmp_path: Path, pid: int) -> None:
+    _up(tmp_path / "d", pid, '[data]\ndir = "/elsewhere"\n[kafka]\npartitions = 5\n[http]\nlisten_port = 1\n')
+    configuration = Configuration(data_dir=str(tmp_path / "d"))
+    assert configuration.name_server() == "127.0.0.1:19876"
+    assert configuration.http_server() == "http://127.0.0.1:19880"
+    settings = configuration.load().settings
+    assert (settings.data.dir, settings.kafka.partitions) == (tmp_path / "d", 5)
+    assert Configuration(None, str(tmp_path / "d"), ["kafka.partitions=6"]).load().settings.kafka.partitions == 6
+
+
+def test_parts_that_were_started_one_by_one_have_no_common_settings_but_addresses(tmp_path: Path, pid: int) -> None:
+    _run(tmp_path / "d", pid)
+    configuration = Configuration(data_dir="d")
+    assert configuration.name_server() == "127.0.0.1:19876"
+    assert configuration.load().settings.embedded_kafka.listen_port == 19092
+    other = Configuration(None, "d", ["kafka.bootstrap_servers=k:1"]).load().settings
+    assert (other.kafka.bootstrap_servers, other.embedded_kafka.listen_port) == ("k:1", 9092)
+
+
+def test_what_no_longer_runs_counts_for_nothing(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        process.wait()
+    _up(tmp_path / "d", process.pid, "[kafka]\npartitions = 5\n")
+    configuration = Configuration(data_dir="d")
+    assert (configuration.name_server(), configuration.http_server()) == ("127.0.0.1:9876", "http://127.0.0.1:9880")
+    assert configuration.load().settings.kafka.partitions != 5
+
+
+def test_a_file_wins_over_what_runs_but_for_ports_that_it_leaves_open(tmp_path: Path, pid: int) -> None:
+    _up(tmp_path / "d", pid, "[kafka]\npartitions = 5\n")
+    conf = tmp_path / "mine.toml"
+    conf.write_text('[data]\ndir = "d"\n[remoting]\nlisten_port = 29876\n[http]\nlisten_port = 0\n')
+    configuration = Configuration(conf)
+    assert configuration.name_server() == "127.0.0.1:29876"
+    assert configuration.http_server() == "http://127.0.0.1:19880"
+    assert configuration.load().settings.kafka.partitions != 5
+
+
+def test_the_variable_names_the_directory_where_nothing_else_does(
+    tmp_path: Path, pid: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NAMESRV_STREAM_DATA", str(tmp_path / "d"))
+    _run(tmp_path / "d", pid)
+    assert Configuration().name_server() == "127.0.0.1:19876"
+    conf = tmp_path / "mine.toml"
+    conf.write_text('[data]\ndir = "of-file"\n')
+    assert load_settings(conf).settings.data.dir == tmp_path / "of-file"
+    monkeypatch.setenv("NAMESRV_STREAM__DATA__DIR", "of-setting")
+    assert load_settings().settings.data.dir == tmp_path / "of-setting"
+    assert Configuration(data_dir="of-flag").load().settings.data.dir == tmp_path / "of-flag"
+
+
+def test_flags_win_over_addresses_in_the_environment_and_these_over_directories(
+    tmp_path: Path, pid: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _run(tmp_path / "data", pid)
+    assert chosen_name_servers(None, Configuration()) == "127.0.0.1:19876"  # ./data, where something runs
+    monkeypatch.setenv("NAMESRV_STREAM_DATA", str(tmp_path / "empty"))
+    assert chosen_name_servers(None, Configuration()) == "127.0.0.1:9876"
+    monkeypatch.setenv("NAMESRV_ADDR", "ns:9876")
+    assert chosen_name_servers(None, Configuration()) == "ns:9876"
+    assert chosen_name_servers(None, Configuration(data_dir="data")) == "127.0.0.1:19876"
+    assert chosen_name_servers("other:1", Configuration(data_dir="data")) == "other:1"
+
+
+def test_c_with_the_name_of_a_cluster_is_explained(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="did you mean --cluster east"):
+        check_conf(Path("east"), has_cluster=True)
+    check_conf(Path("east"), has_cluster=False)
+    check_conf(None, has_cluster=True)
