@@ -26,7 +26,7 @@ from namesrv_stream.logs import configure_logging, report_error
 from namesrv_stream.operate import commands as operate_commands
 from namesrv_stream.replay import commands as replay_commands
 from namesrv_stream.settings import Flag, LoadedSettings, Settings, load_settings, parse_set_flag, to_json, to_toml
-from namesrv_stream.settings.command_line import Configuration, ConfOption, DataDirOption, SetOption
+from namesrv_stream.settings.command_line import Configuration, ConfOption, DataDirOption, SetOption, usage_error_text
 from namesrv_stream.up.parent_death import die_with_parent
 from namesrv_stream.what_if import command as what_if_command
 
@@ -45,17 +45,20 @@ PrintOption = Annotated[bool, typer.Option("--print", "-p", help="Print the effe
 app = typer.Typer(
     name="namesrv-stream",
     help="A RocketMQ name server whose state is a stream.",
+    epilog="mqadmin's names, such as clusterList, are commands too: `namesrv-stream mqadmin --help`.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-config_app = typer.Typer(help="Look at the configuration, and change what the fold goes by.", no_args_is_help=True)
+config_app = typer.Typer(help="Show the configuration, and change it at run time.", no_args_is_help=True)
 app.add_typer(config_app, name="config")
 app.command()(agent)
 app.command()(demo)
-route_command.register(app)
-client_commands.register(app)
+mqadmin_app = typer.Typer(help="Commands under mqadmin's own names and flags.", no_args_is_help=True)
+app.add_typer(mqadmin_app, name="mqadmin")
+route_command.register(app, mqadmin_app)
+client_commands.register(app, mqadmin_app)
 history_command.register(app)
 report_command.register(app)
 operate_commands.register(app, config_app)
@@ -77,7 +80,7 @@ def main() -> int:
         return error.exit_code
     except TyperException as error:
         if error.format_message():  # empty where the help has been printed instead
-            report_error(f"{error.format_message()} (see --help)")
+            report_error(usage_error_text(error))
         return error.exit_code
     except Exit as request:
         return request.exit_code
@@ -102,7 +105,7 @@ def up(
     sets: SetOption = None,
     print_only: PrintOption = False,
 ) -> int:
-    """Run everything on this machine, in the foreground: Kafka, the Spark job, the server."""
+    """Run everything on this machine, in the foreground."""
     from namesrv_stream.up.main import run_up
 
     settings = _load(conf, data_dir, listen_port, http_port, sets, print_only)
@@ -118,7 +121,7 @@ def serve(
     sets: SetOption = None,
     print_only: PrintOption = False,
 ) -> int:
-    """Run the server that answers brokers, clients and mqadmin."""
+    """Run the name server."""
     settings = _load(conf, data_dir, listen_port, http_port, sets, print_only)
     from namesrv_stream.server.process import prepare_imports
 
@@ -135,7 +138,7 @@ def job(
     sets: SetOption = None,
     print_only: PrintOption = False,
 ) -> int:
-    """Run the Spark job that folds events into routes."""
+    """Run the Spark job that computes the routes from the events."""
     settings = _load(conf, data_dir, None, None, sets, print_only)
     from namesrv_stream.streaming.main import run_job
 
@@ -147,10 +150,10 @@ def history_job(
     conf: ConfOption = None,
     data_dir: DataDirOption = None,
     sets: SetOption = None,
-    once: Annotated[bool, typer.Option("--once", help="Write what there is and end, for a scheduler.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Write what there is and exit, for a scheduler.")] = False,
     print_only: PrintOption = False,
 ) -> int:
-    """Run the Spark process that writes the history tables each minute."""
+    """Run the Spark job that writes the history tables."""
     settings = _load(conf, data_dir, None, None, sets, print_only)
     from namesrv_stream.streaming.history.main import run_history
 

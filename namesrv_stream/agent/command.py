@@ -18,50 +18,62 @@ def agent(
     name_servers: NameServersOption = None,
     conf: ConfOption = None,
     data_dir: DataDirOption = None,
-    cluster: Annotated[str, typer.Option(help="brokerClusterName.")] = "DefaultCluster",
+    cluster: Annotated[str, typer.Option(help="brokerClusterName.", metavar="NAME")] = "DefaultCluster",
     name: Annotated[
-        str, typer.Option(help="brokerName; with several brokers, what their names begin with.")
+        str,
+        typer.Option(help="brokerName; with several brokers, the prefix of their names.", metavar="NAME"),
     ] = "broker-a",
     addr: Annotated[
-        str, typer.Option(help="The first broker's address; the others' ports follow in steps of 10.")
+        str,
+        typer.Option(help="Address of the first broker; the other ports follow in steps of 10.", metavar="HOST:PORT"),
     ] = "127.0.0.1:10911",
-    broker_id: Annotated[int, typer.Option(help="brokerId; 0 for a master.")] = 0,
-    brokers: Annotated[int, typer.Option(help="How many brokers.")] = 1,
-    topics: Annotated[int, typer.Option(help="Topics on each broker.")] = 1,
+    broker_id: Annotated[int, typer.Option(help="brokerId; 0 for a master.", metavar="N")] = 0,
+    brokers: Annotated[int, typer.Option(help="Number of brokers.", metavar="N")] = 1,
+    topics: Annotated[int, typer.Option(help="Topics of every broker.", metavar="N")] = 1,
     total_topics: Annotated[
-        int, typer.Option(help="Topics altogether, handed out in turn; 0: every broker has the same ones.")
+        int,
+        typer.Option(help="Topics in total, distributed over the brokers; 0: all have the same ones.", metavar="N"),
     ] = 0,
-    topic: Annotated[list[str] | None, typer.Option(help="A further topic on each broker; may be repeated.")] = None,
-    queues: Annotated[int, typer.Option(help="Read and write queues of each topic.")] = 8,
-    system_topics: Annotated[bool, typer.Option(help="Register the topics that a broker has of itself.")] = True,
+    topic: Annotated[
+        list[str] | None, typer.Option(help="One more topic of every broker; may be repeated.", metavar="TOPIC")
+    ] = None,
+    queues: Annotated[int, typer.Option(help="Read and write queues of every topic.", metavar="N")] = 8,
+    system_topics: Annotated[bool, typer.Option(help="Register RocketMQ's system topics as well.")] = True,
     heartbeat_interval: Annotated[
-        int, typer.Option(help="Between registrations (registerNameServerPeriod).", **_DURATION_OPTION)
+        int, typer.Option(help="Time between registrations (registerNameServerPeriod).", **_DURATION_OPTION)
     ] = "30s",  # type: ignore[assignment] # typer parses the default too
-    jitter: Annotated[float, typer.Option(help="Part of the interval that varies, both ways.")] = 0.1,
+    jitter: Annotated[
+        float, typer.Option(help="Random variation of the interval: 0.1 for 10%.", metavar="SHARE")
+    ] = 0.1,
     timeout: Annotated[
         int | None,
         typer.Option(
             "--timeout",
             "--timeout-ms",
-            help="heartbeatTimeoutMillis: expire this broker after such a silence. Default: the name server's.",
+            help="heartbeatTimeoutMillis: expire after this silence. Default: the name server's.",
             **_DURATION_OPTION,
         ),
     ] = None,
     register_timeout: Annotated[
-        int, typer.Option(help="For an answer (registerBrokerTimeoutMills).", **_DURATION_OPTION)
+        int, typer.Option(help="Longest wait for an answer (registerBrokerTimeoutMills).", **_DURATION_OPTION)
     ] = "24s",  # type: ignore[assignment] # typer parses the default too
     start_spread: Annotated[
         int | None,
-        typer.Option(help="Spread the first registrations over this long. Default: 5 ms a broker.", **_DURATION_OPTION),
+        typer.Option(
+            help="Time over which to spread the first registrations. Default: 5 ms per broker.", **_DURATION_OPTION
+        ),
     ] = None,
-    status_interval: Annotated[int, typer.Option(help="Between status lines.", **_DURATION_OPTION)] = "10s",  # type: ignore[assignment] # typer parses the default too
-    log_level: Annotated[str, typer.Option(help="DEBUG, INFO, WARNING or ERROR.")] = "INFO",
+    status_interval: Annotated[int, typer.Option(help="Time between status lines.", **_DURATION_OPTION)] = "10s",  # type: ignore[assignment] # typer parses the default too
+    log_level: Annotated[str, typer.Option(help="DEBUG, INFO, WARNING or ERROR.", metavar="LEVEL")] = "INFO",
     tls: TlsOption = False,
     tls_trust: TlsTrustOption = None,
     tls_cert: TlsCertOption = None,
     tls_key: TlsKeyOption = None,
 ) -> int:
-    """Be a broker to name servers, or thousands: register, heartbeat, and unregister at the end."""
+    """Simulate one or more brokers.
+
+    They register, send heartbeats, and unregister at the end.
+    """
     configure_logging(log_level.upper())
     check_conf(conf, has_cluster=True)
     config = AgentConfig(

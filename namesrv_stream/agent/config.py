@@ -85,15 +85,20 @@ class AgentConfig:
             ConfigError: A value cannot work.
         """
         object.__setattr__(self, "name_server_addrs", parse_name_servers(self.name_servers))
-        split_addr(self.broker_addr)
+        try:
+            split_addr(self.broker_addr)
+        except ConfigError as error:
+            raise ConfigError("agent", "--addr", f"{self.broker_addr}: {error.reason}") from None
         for name, least in _LEAST.items():
             value = getattr(self, name)
             if value is not None and value < least:
-                raise ConfigError("agent", name, f"is {value}, must be at least {least}")
+                raise ConfigError(
+                    "agent", _flag(name), f"is {value}, must be at least {least}{' ms' * name.endswith('_ms')}"
+                )
         if not 0 <= self.jitter < 1:
-            raise ConfigError("agent", "jitter", f"is {self.jitter}, must be at least 0 and below 1")
+            raise ConfigError("agent", "--jitter", f"is {self.jitter}, must be at least 0 and below 1")
         if self.total_topics and self.total_topics < self.topics:
-            raise ConfigError("agent", "total_topics", f"is {self.total_topics}, below {self.topics} on each broker")
+            raise ConfigError("agent", "--total-topics", f"is {self.total_topics}, below {self.topics} on each broker")
 
     @property
     def spread_ms(self) -> int:
@@ -144,8 +149,15 @@ _LEAST = {
 }
 
 
+def _flag(name: str) -> str:
+    """The flag of ``namesrv-stream agent`` that sets a field."""
+    return f"--{name.removesuffix('_ms').replace('_', '-')}"
+
+
 def _next_host(host: str) -> str:
     try:
         return str(ipaddress.ip_address(host) + 1)
     except ValueError:
-        raise ConfigError("agent", "broker_addr", f"{host} is no IP address, so its ports are all there is") from None
+        raise ConfigError(
+            "agent", "--addr", f"{host} is not an IP address, so the brokers can use its ports only"
+        ) from None

@@ -71,7 +71,8 @@ async def _tell_until(stop_asked: asyncio.Event, agent: BrokerAgent, status_inte
             is_complete = True
             logger.info("all brokers are registered took_ms=%.0f", (loop.time() - began_s) * 1000)
         if loop.time() >= next_status_s:
-            next_status_s += status_interval_ms / 1000
+            # After a pause of the process (SIGSTOP, a suspended machine) one line is enough.
+            next_status_s = loop.time() + status_interval_ms / 1000
             logger.info("status %s", agent.tally.line())
         try:
             async with asyncio.timeout(_POLL_S):

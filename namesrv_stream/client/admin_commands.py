@@ -10,6 +10,7 @@ import typer
 from namesrv_stream.client import admin, mqadmin_tables, queries
 from namesrv_stream.client.command_line import TIMEOUT_MS, JsonOption, Target, asks, emit, json_text
 from namesrv_stream.client.name_servers import Outcome
+from namesrv_stream.client.server_states import ask
 from namesrv_stream.errors import ConfigError, QueryNotFound
 from namesrv_stream.remoting import fastjson
 
@@ -23,7 +24,7 @@ BrokerName = Annotated[str, typer.Argument(metavar="BROKER", show_default=False)
 
 def register(app: typer.Typer) -> None:
     """Add the groups of commands to the command line."""
-    kv = typer.Typer(help="Read and change the key-value table.", no_args_is_help=True)
+    kv = typer.Typer(help="Read and change the KV table.", no_args_is_help=True)
     for name, command in (
         ("get", kv_get),
         ("put", kv_put),
@@ -33,18 +34,18 @@ def register(app: typer.Typer) -> None:
     ):
         kv.command(name)(asks(command))
     app.add_typer(kv, name="kv")
-    perm = typer.Typer(help="Take brokers out of writing, and back.", no_args_is_help=True)
+    perm = typer.Typer(help="Take the write permission from a broker, or give it back.", no_args_is_help=True)
     perm.command("wipe")(asks(perm_wipe))
     perm.command("add")(asks(perm_add))
     app.add_typer(perm, name="perm")
-    topic = typer.Typer(help="Change topics' routes.", no_args_is_help=True)
+    topic = typer.Typer(help="Delete the route of a topic.", no_args_is_help=True)
     topic.callback()(lambda: None)  # keeps a group of one command a group
     topic.command("delete")(asks(topic_delete))
     app.add_typer(topic, name="topic")
-    config = typer.Typer(help="Their configuration at run time.", no_args_is_help=True)
+    config = typer.Typer(help="Read and change the configuration at run time.", no_args_is_help=True)
     config.command("get")(asks(config_get))
     config.command("set")(asks(config_set))
-    name_server = typer.Typer(help="Look at name servers and change them.", no_args_is_help=True)
+    name_server = typer.Typer(help="Read and change the configuration of name servers.", no_args_is_help=True)
     name_server.add_typer(config, name="config")
     app.add_typer(name_server, name="name-server")
 
@@ -68,10 +69,32 @@ def kv_delete(target: Target, namespace: Namespace, key: Key, as_json: JsonOptio
     _tell(f"deleted {key} in namespace {namespace}", addrs, as_json)
 
 
-def kv_list(target: Target, namespace: Namespace, as_json: JsonOption = False) -> None:
-    """List the entries of a namespace."""
+def kv_list(
+    target: Target,
+    namespace: Annotated[
+        str | None, typer.Argument(metavar="NAMESPACE", help="Default: list the namespaces.", show_default=False)
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the entries of a namespace, or the namespaces."""
+    if namespace is None:
+        names = _namespaces(target)
+        emit(json_text(names) if as_json else "".join(f"{mqadmin_tables.printable(name)}\n" for name in names))
+        return
     table = target.ask(lambda servers: queries.kv_table(servers, namespace, TIMEOUT_MS))
     emit(json_text(table) if as_json else mqadmin_tables.kv_table(table))
+
+
+def _namespaces(target: Target) -> list[str]:
+    """The KV namespaces, which only the HTTP port lists: RocketMQ has no request for them."""
+    if target.is_named:
+        raise ConfigError(
+            "command line",
+            "NAMESPACE",
+            "is missing: name servers have no request that lists namespaces; without -n and NAMESRV_ADDR,"
+            " they come from the HTTP port of the installation",
+        )
+    return sorted(ask(target.configuration.http_server(), "/kv", dict[str, dict[str, str]]))
 
 
 def kv_import(
@@ -79,7 +102,10 @@ def kv_import(
     file: Annotated[Path, typer.Argument(help="A Java NameServer's kvConfig.json.", metavar="FILE")],
     as_json: JsonOption = False,
 ) -> None:
-    """Put all entries of a Java NameServer's kvConfig.json; entries that are the same already are left alone."""
+    """Put all entries of a Java NameServer's kvConfig.json.
+
+    Entries that are already the same are not written again.
+    """
     tables = read_kv_config(file)
     outcomes = target.ask(lambda servers: admin.import_kv(servers, tables, TIMEOUT_MS))
     emit(_json(outcomes, asdict) if as_json else mqadmin_tables.imported(outcomes))
@@ -87,13 +113,16 @@ def kv_import(
 
 
 def perm_wipe(target: Target, broker: BrokerName, as_json: JsonOption = False) -> None:
-    """Take a broker's write permission away: producers leave it, consumers drain it."""
+    """Take the write permission from a broker.
+
+    Producers then stop sending to it, and consumers read what it still has.
+    """
     outcomes = target.ask(lambda servers: admin.wipe_write_perm(servers, broker, TIMEOUT_MS))
     _tell_write_perm("wipe", broker, outcomes, as_json)
 
 
 def perm_add(target: Target, broker: BrokerName, as_json: JsonOption = False) -> None:
-    """Give a broker's write permission back."""
+    """Give the write permission back to a broker."""
     outcomes = target.ask(lambda servers: admin.add_write_perm(servers, broker, TIMEOUT_MS))
     _tell_write_perm("add", broker, outcomes, as_json)
 
@@ -106,7 +135,10 @@ def topic_delete(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Forget a topic's route; a broker that still has the topic brings it back."""
+    """Delete the route of a topic.
+
+    A broker that still has the topic registers it again.
+    """
     addrs = target.ask(lambda servers: admin.delete_topic(servers, topic, cluster, TIMEOUT_MS))
     _tell(f"deleted the route of {topic}", addrs, as_json)
 
@@ -128,7 +160,7 @@ def config_get(
 
 
 def config_set(target: Target, key: Key, value: Value, as_json: JsonOption = False) -> None:
-    """Change one setting at run time, where the name server allows it."""
+    """Change one setting, where the name server allows it."""
     addrs = target.ask(lambda servers: admin.update_name_server_config(servers, {key: value}, TIMEOUT_MS))
     _tell(f"set {key}", addrs, as_json)
 

@@ -46,12 +46,14 @@ class Target:
     Attributes:
         name_servers: ``host:port``, several separated by ``;``, or the URL of an address server.
         configuration: The installation that the flags name.
+        is_named: Whether the name servers were named by address, and are not the installation's.
         credentials: Signs the requests; None for none.
         tls: How to speak TLS; None for plain.
     """
 
     name_servers: str
     configuration: Configuration
+    is_named: bool = False
     credentials: AclCredentials | None = None
     tls: ssl.SSLContext | None = None
 
@@ -122,9 +124,11 @@ def asks(command: Callable[..., None], *, is_of_mqadmin: bool = False) -> Callab
                 _check_text(name, value)
         check_conf(conf, "cluster" in own)
         configuration = Configuration(conf, data_dir, sets or ())
+        named = named_name_servers(name_servers, configuration)
         target = Target(
-            chosen_name_servers(name_servers, configuration),
+            named or configuration.name_server(),
             configuration,
+            named is not None,
             _credentials(access_key, secret_key_file),
             asked_for(tls, tls_trust, tls_cert, tls_key),
         )
@@ -133,18 +137,23 @@ def asks(command: Callable[..., None], *, is_of_mqadmin: bool = False) -> Callab
     return joined(run, command, **({"conf": LongConfOption} if is_of_mqadmin else {}))
 
 
+def named_name_servers(flag: str | None, configuration: Configuration) -> str | None:
+    """The name servers that ``-n`` or NAMESRV_ADDR names; None where those of the installation are meant.
+
+    A flag that names an installation wins over the variable.
+    """
+    if flag:
+        return flag
+    return None if configuration.is_explicit else os.environ.get(_ADDRESS_VARIABLE) or None
+
+
 def chosen_name_servers(flag: str | None, configuration: Configuration) -> str:
-    """The name servers to ask: ``-n``, an installation that a flag names, NAMESRV_ADDR, the default installation's.
+    """The name servers to ask, whether named or the installation's.
 
     Raises:
         ConfigError: The configuration is wrong.
     """
-    if flag:
-        return flag
-    variable = os.environ.get(_ADDRESS_VARIABLE)
-    if variable and not configuration.is_explicit:
-        return variable
-    return configuration.name_server()
+    return named_name_servers(flag, configuration) or configuration.name_server()
 
 
 def json_text(value: object) -> str:

@@ -34,7 +34,10 @@ def compare_servers(
     ] = 5.0,
     as_json: JsonOption = False,
 ) -> None:
-    """Compare what several name servers know: clusters, brokers, routes, KV entries; of ours and of Java's."""
+    """Compare the content of name servers of any make.
+
+    Compares clusters, brokers, routes and KV entries of name servers of this product and of RocketMQ.
+    """
 
     async def ask(servers: NameServers) -> Comparison:
         return await compare(addrs, target.credentials, target.tls, names, TIMEOUT_MS, patience_s)

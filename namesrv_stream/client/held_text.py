@@ -2,12 +2,19 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from namesrv_stream.client.mqadmin_tables import printable
 from namesrv_stream.client.route import BrokerData, ClusterInfo, TopicRouteData
+from namesrv_stream.route.changes import Cause
 from namesrv_stream.route.held_brokers import held_key
 from namesrv_stream.route.hold import Hold
+
+_WHY: Final = {
+    Cause.EXPIRED.value: "was near its timeout",
+    Cause.DISCONNECTED.value: "lost its connection",
+    Cause.SERVER_SILENT.value: "was known only to a server that fell silent",
+}
 
 
 class HeldBroker(NamedTuple):
@@ -48,8 +55,10 @@ def held_lines(held: Iterable[HeldBroker]) -> str:
 def _line(broker: HeldBroker) -> str:
     hold = broker.hold
     who = f"{broker.cluster} {broker.broker_name} {broker.broker_addr}"
-    mass = f"{hold.ending} of {hold.brokers} brokers seemed to end at once"
-    return printable(f"held: {who} until {_instant(hold.until_ms)} or later: {hold.reason}; {mass}")
+    # The rule asks who is near the timeout when the first of many reaches it, so a silence may be shorter than that.
+    why = _WHY.get(hold.goes_with, "was in doubt")
+    mass = f"{why} when {hold.ending} of {hold.brokers} brokers fell silent at once ({hold.reason})"
+    return printable(f"held: {who} until {_instant(hold.until_ms)} or later: {mass}")
 
 
 def _instant(at_ms: int) -> str:

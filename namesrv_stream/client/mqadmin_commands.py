@@ -1,4 +1,4 @@
-"""mqadmin's own names and flags for what the other commands do; not listed in the help.
+"""mqadmin's own names and flags for what the other commands do; ``namesrv-stream mqadmin --help`` lists them.
 
 Source: rocketmq 5.3.3, package ``org.apache.rocketmq.tools.command``.
 """
@@ -10,6 +10,7 @@ import typer
 
 from namesrv_stream.client import admin, admin_commands, mqadmin_tables, queries, question_commands
 from namesrv_stream.client.command_line import TIMEOUT_MS, JsonOption, Target, asks, emit, json_text
+from namesrv_stream.client.held_text import held_lines
 from namesrv_stream.client.mqadmin_tables import printable
 from namesrv_stream.client.name_servers import NameServers
 from namesrv_stream.errors import ConfigError, TopicNotExist
@@ -24,8 +25,8 @@ ValueOption = Annotated[str, typer.Option("--value", "-v", metavar="VALUE", show
 BrokerOption = Annotated[str, typer.Option("--brokerName", "-b", metavar="BROKER", show_default=False)]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the names to the command line."""
+def register(app: typer.Typer, mqadmin_app: typer.Typer) -> None:
+    """Add the names to the command line: unlisted, and to the group that lists them."""
     for name, command in (
         ("topicList", topic_list),
         ("topicClusterList", topic_cluster_list),
@@ -39,6 +40,7 @@ def register(app: typer.Typer) -> None:
         ("updateNamesrvConfig", update_namesrv_config),
     ):
         app.command(name, hidden=True)(asks(command, is_of_mqadmin=True))
+        mqadmin_app.command(name)(asks(command, is_of_mqadmin=True))
 
 
 def topic_list(
@@ -48,7 +50,9 @@ def topic_list(
 ) -> None:
     """List all topics."""
     if not has_clusters:
-        return question_commands.topics(target, as_json=as_json)
+        names = target.ask(question_commands.all_topics)
+        emit(json_text(list(names)) if as_json else mqadmin_tables.topic_list(names))
+        return
     rows = target.ask(_topics_with_clusters)
     emit(json_text({topic: cluster for cluster, topic in rows}) if as_json else mqadmin_tables.topic_cluster_list(rows))
 
@@ -59,7 +63,10 @@ def cluster_list(
     as_json: JsonOption = False,
 ) -> None:
     """List all clusters with their broker processes."""
-    question_commands.clusters(target, cluster, as_json)
+    if as_json:
+        return question_commands.clusters(target, cluster, as_json)
+    info, held = question_commands.cluster_info(target, cluster)
+    emit(mqadmin_tables.cluster_list(info) + held_lines(held))
 
 
 def topic_cluster_list(target: Target, topic: TopicOption, as_json: JsonOption = False) -> None:

@@ -11,7 +11,6 @@ from namesrv_stream.client.name_servers import Outcome
 from namesrv_stream.client.route import ClusterInfo, TopicRouteData
 
 _CLUSTER_LIST = "{:<22}  {:<22}  {:<4}  {}"
-_BROKER_LIST = "{:<22}  {:<22}  {:<22}  {:<6}  {:<12}  {}"
 _ROUTE = "{:<45} {:<32} {:<50} {:<10} {:<11} {:<5}\n"
 _TOPIC_HEAD = "{:<20}  {:<48}  {:<48}\n"
 _TOPIC = "{:<20.20}  {:<64.64}  {:<64}\n"
@@ -28,18 +27,6 @@ def cluster_list(info: ClusterInfo) -> str:
         for broker_id, addr in info.brokers[name].broker_addrs.items()
     ]
     return _table(_CLUSTER_LIST, [("#Cluster Name", "#Broker Name", "#BID", "#Addr"), *rows])
-
-
-def broker_list(info: ClusterInfo) -> str:
-    """One line a broker name: its master, how many slaves, and its modes."""
-    rows = []
-    for broker in sorted(info.brokers.values(), key=lambda broker: (broker.cluster, broker.broker_name)):
-        slaves = len(broker.broker_addrs) - (broker.master_addr is not None)
-        acting = "yes" if broker.enable_acting_master else "no"
-        master = broker.master_addr or "(none)"
-        rows.append((broker.cluster, broker.broker_name, master, str(slaves), acting, broker.zone_name or ""))
-    head = ("#Cluster Name", "#Broker Name", "#Master", "#Slaves", "#ActingMaster", "#Zone")
-    return _table(_BROKER_LIST, [head, *rows])
 
 
 def topic_route(route: TopicRouteData) -> str:

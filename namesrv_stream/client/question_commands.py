@@ -1,14 +1,17 @@
 """Commands that ask a name server: ``topics``, ``clusters``, ``brokers``, and what ``route`` prints of now."""
 
+import sys
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 import typer
 
-from namesrv_stream.client import mqadmin_tables, queries
+from namesrv_stream.client import mqadmin_tables, queries, route_tables
 from namesrv_stream.client.command_line import TIMEOUT_MS, JsonOption, Target, asks, emit, json_text
 from namesrv_stream.client.held_text import HeldBroker, held_in, held_json, held_lines, held_on_route
 from namesrv_stream.client.name_servers import NameServers
 from namesrv_stream.client.route import ClusterInfo, TopicRouteData
+from namesrv_stream.route.system_topics import is_system_topic
 
 ClusterOption = Annotated[str | None, typer.Option("--cluster", help="Only this cluster.", metavar="CLUSTER")]
 
@@ -19,7 +22,13 @@ def register(app: typer.Typer) -> None:
         app.command()(asks(command))
 
 
-def show_route(target: Target, topic: str, *, as_json: bool) -> None:
+def show_route(
+    target: Target,
+    topic: str,
+    *,
+    as_json: bool,
+    as_table: Callable[[TopicRouteData], str] = route_tables.route_table,
+) -> None:
     """Print which brokers serve a topic now, and why some are held."""
 
     async def ask(servers: NameServers) -> tuple[TopicRouteData, list[HeldBroker]]:
@@ -30,44 +39,66 @@ def show_route(target: Target, topic: str, *, as_json: bool) -> None:
     if as_json:
         emit(json_text(dict(found.raw) | ({"heldBrokers": held_json(held)} if held else {})))
     else:
-        emit(mqadmin_tables.topic_route(found) + held_lines(held))
+        emit(as_table(found) + held_lines(held))
 
 
-def topics(target: Target, cluster: ClusterOption = None, as_json: JsonOption = False) -> None:
-    """List all topics, or those of one cluster."""
+def topics(
+    target: Target,
+    cluster: ClusterOption = None,
+    everything: Annotated[bool, typer.Option("--all", help="Include the topics that are RocketMQ's own.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """List the users' topics.
 
-    async def ask(servers: NameServers) -> tuple[str, ...]:
-        if cluster is None:
-            return await queries.topic_list(servers, TIMEOUT_MS)
-        return await queries.topics_of_cluster(servers, cluster, TIMEOUT_MS)
+    Without --all, topics are left out that brokers have of themselves: RocketMQ's system topics, the names of clusters
+    and brokers, and consumer groups' topics for retries and dead letters.
+    """
 
-    names = target.ask(ask)
+    async def ask(servers: NameServers) -> tuple[Sequence[str], int]:
+        names = await all_topics(servers, cluster)
+        if everything:
+            return names, 0
+        info = await queries.cluster_info(servers, TIMEOUT_MS)
+        users = [name for name in names if not is_system_topic(name, info.clusters, info.brokers)]
+        return users, len(names) - len(users)
+
+    names, hidden = target.ask(ask)
     emit(json_text(list(names)) if as_json else mqadmin_tables.topic_list(names))
+    if hidden and not as_json and (not names or sys.stdout.isatty()):
+        print(f"{hidden} topics of RocketMQ itself are not shown; --all shows them", file=sys.stderr)
+
+
+async def all_topics(servers: NameServers, cluster: str | None = None) -> Sequence[str]:
+    """Names of all topics, or of those that a cluster's brokers have."""
+    if cluster is None:
+        return await queries.topic_list(servers, TIMEOUT_MS)
+    return await queries.topics_of_cluster(servers, cluster, TIMEOUT_MS)
 
 
 def clusters(target: Target, cluster: ClusterOption = None, as_json: JsonOption = False) -> None:
-    """List all clusters with their broker processes, and why some are held."""
-    info, held = _cluster_info(target, cluster)
+    """List the clusters with their broker processes."""
+    info, held = cluster_info(target, cluster)
     if as_json:
         # Java's answer, and more only where there is more to say.
         emit(json_text(dict(info.raw) | ({"heldBrokers": held_json(held)} if held else {})))
     else:
-        emit(mqadmin_tables.cluster_list(info) + held_lines(held))
+        emit(route_tables.clusters_table(info) + held_lines(held))
 
 
 def brokers(target: Target, cluster: ClusterOption = None, as_json: JsonOption = False) -> None:
-    """List all broker names, with their master and how many slaves they have, and why some are held."""
-    info, held = _cluster_info(target, cluster)
+    """List the broker names with their masters."""
+    info, held = cluster_info(target, cluster)
     if as_json:
         table = {name: dict(fields) for name, fields in (info.raw.get("brokerAddrTable") or {}).items()}
         for broker in held_json(held):
             table[broker["broker_name"]].setdefault("held", []).append(broker)
         emit(json_text(table))
     else:
-        emit(mqadmin_tables.broker_list(info) + held_lines(held))
+        emit(route_tables.brokers_table(info) + held_lines(held))
 
 
-def _cluster_info(target: Target, cluster: str | None) -> tuple[ClusterInfo, list[HeldBroker]]:
+def cluster_info(target: Target, cluster: str | None) -> tuple[ClusterInfo, list[HeldBroker]]:
+    """All clusters, or one; and which of the brokers are held."""
     info, holds = target.ask(lambda servers: queries.brokers_and_holds(servers, TIMEOUT_MS))
     if cluster is not None:
         info = info.of_cluster(cluster)

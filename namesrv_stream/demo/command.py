@@ -8,6 +8,7 @@ from typer.exceptions import Exit, TyperException
 
 from namesrv_stream.errors import NamesrvStreamError
 from namesrv_stream.logs import report_error
+from namesrv_stream.settings.command_line import usage_error_text
 
 
 def demo(
@@ -16,7 +17,7 @@ def demo(
         typer.Option(help="Keep what the run leaves in this new folder. Default: a temporary one.", metavar="DIR"),
     ] = None,
 ) -> int:
-    """Show everything on this machine within a minute: register, query, kill, expire, return, history."""
+    """Demonstrate everything on this machine, within a minute."""
     from namesrv_stream.demo.main import run_demo
 
     return run_demo(data_dir)
@@ -32,7 +33,7 @@ def main() -> int:
         report_error(str(error))
         return error.exit_code
     except TyperException as error:
-        report_error(f"{error.format_message()} (see --help)")
+        report_error(usage_error_text(error))
         return error.exit_code
     except Exit as request:
         return request.exit_code

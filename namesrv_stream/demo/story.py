@@ -61,6 +61,10 @@ class Story:
         """Show a command that does the same."""
         self._console.print(self._indented(f"[bold]$ {escape(text)}[/]"))
 
+    def output(self, text: str) -> None:
+        """Show what the command prints."""
+        self._console.print(self._indented(escape(text.rstrip())))
+
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         """Show rows."""
         table = Table(box=None, pad_edge=False, header_style="bold")

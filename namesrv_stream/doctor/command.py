@@ -25,7 +25,10 @@ def register(app: typer.Typer) -> None:
 def doctor(
     configuration: Configuration, http: HttpOption = None, servers: OldHttpOption = None, as_json: JsonOption = False
 ) -> int:
-    """Check the installation and say what to fix: Java, ports, Kafka, clocks, tables."""
+    """Check the installation and say what to fix.
+
+    Java, ports, Kafka and its topics, clocks, tables, versions.
+    """
     from namesrv_stream.doctor.examination import examine
 
     urls = named_http_servers(http, servers)

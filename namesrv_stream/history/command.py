@@ -39,9 +39,12 @@ def history(
     outages: Annotated[bool, typer.Option("--outages", help="When brokers, or all of them, were gone.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON, for scripts.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print the first table as CSV.")] = False,
-    plot: Annotated[Path | None, typer.Option("--plot", help="Draw it.", metavar="FILE.png")] = None,
+    plot: Annotated[Path | None, typer.Option("--plot", help="Write a plot to FILE.png.", metavar="FILE.png")] = None,
 ) -> None:
-    """Ask the history: a broker's sessions, a topic's routes, flapping, outages; or every broker's availability."""
+    """Query the history: sessions, routes, outages, availability.
+
+    Without arguments: the availability of every broker.
+    """
     _check_flags(broker, topic, cluster, flaps=flaps, outages=outages, as_json=as_json, as_csv=as_csv)
     # Spared to the other commands: Arrow and Delta take a second to import.
     from namesrv_stream.history.asking import Question, ask

@@ -1,14 +1,15 @@
 """``route``, and mqadmin's ``topicRoute``: the route of now from a name server, that of then from the history."""
 
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
 
-from namesrv_stream.client import mqadmin_tables
+from namesrv_stream.client import mqadmin_tables, route_tables
 from namesrv_stream.client.command_line import JsonOption, Target, asks, emit, json_text
 from namesrv_stream.client.mqadmin_tables import printable
 from namesrv_stream.client.question_commands import show_route
-from namesrv_stream.client.route import decode_topic_route
+from namesrv_stream.client.route import TopicRouteData, decode_topic_route
 from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.history.instants import COMMAND_LINE
@@ -24,10 +25,11 @@ AsOfOption = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to the command line; mqadmin's name works and is not listed."""
+def register(app: typer.Typer, mqadmin_app: typer.Typer) -> None:
+    """Add the commands to the command line, and the one under mqadmin's name to mqadmin's group."""
     app.command()(asks(route))
     app.command("topicRoute", hidden=True)(asks(topic_route, is_of_mqadmin=True))
+    mqadmin_app.command("topicRoute")(asks(topic_route, is_of_mqadmin=True))
 
 
 def route(
@@ -39,14 +41,8 @@ def route(
     as_of: AsOfOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show which brokers serve a topic, or served it at another time, and since when and why."""
-    wanted = topic or topic_option
-    if not wanted:
-        raise ConfigError(COMMAND_LINE, "TOPIC", "is missing")
-    if as_of is None:
-        show_route(target, wanted, as_json=as_json)
-    else:
-        _show_past_route(target.configuration, wanted, as_of, as_json=as_json)
+    """Show which brokers serve a topic, now or at another time."""
+    _show(target, topic or topic_option, as_of, as_json, route_tables.route_table)
 
 
 def topic_route(
@@ -56,11 +52,24 @@ def topic_route(
     as_of: AsOfOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show which brokers serve a topic, as JSON unless asked for a table."""
-    route(target, topic, None, as_of, as_json=as_json or not as_list)
+    """Show which brokers serve a topic, as JSON or a table."""
+    _show(target, topic, as_of, as_json or not as_list, mqadmin_tables.topic_route)
 
 
-def _show_past_route(configuration: Configuration, topic: str, as_of: str, *, as_json: bool) -> None:
+def _show(
+    target: Target, topic: str | None, as_of: str | None, as_json: bool, as_table: Callable[[TopicRouteData], str]
+) -> None:
+    if not topic:
+        raise ConfigError(COMMAND_LINE, "TOPIC", "is missing")
+    if as_of is None:
+        show_route(target, topic, as_json=as_json, as_table=as_table)
+    else:
+        _show_past_route(target.configuration, topic, as_of, as_json, as_table)
+
+
+def _show_past_route(
+    configuration: Configuration, topic: str, as_of: str, as_json: bool, as_table: Callable[[TopicRouteData], str]
+) -> None:
     # Spared to the route of now: Arrow and Delta take a second to import.
     from namesrv_stream.history.route_question import ask_route
 
@@ -68,5 +77,5 @@ def _show_past_route(configuration: Configuration, topic: str, as_of: str, *, as
     if as_json:
         emit(json_text(found.as_json()))
     else:
-        emit(mqadmin_tables.topic_route(decode_topic_route(topic, found.route.body())))
+        emit(as_table(decode_topic_route(topic, found.route.body())))
         emit("".join(f"{printable(line)}\n" for line in found.lines()))

@@ -33,7 +33,7 @@ def config_set(
     wait: WaitOption = 10.0,
     as_json: JsonOption = False,
 ) -> None:
-    """Change a setting of the fold at run time: at every server and job, without a restart."""
+    """Change a setting on all servers and jobs, without a restart."""
     from namesrv_stream.operate.setting_change import change_setting, this_person
 
     changed = change_setting(configuration, key, value, by or this_person(), wait)
@@ -61,7 +61,7 @@ def config_history(
     key: Annotated[str | None, typer.Argument(metavar="KEY", help="Only this setting.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show who changed which setting of the fold when, oldest first."""
+    """Show who changed which setting, and when."""
     from namesrv_stream.operate.fold_settings import setting_key, setting_name
     from namesrv_stream.route.changes import ChangeKind
     from namesrv_stream.route.setting_history import setting_changes

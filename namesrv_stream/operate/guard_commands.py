@@ -15,14 +15,14 @@ from namesrv_stream.settings.command_line import Configuration, configured
 
 def register(app: typer.Typer) -> None:
     """Add the group to the command line."""
-    guard = typer.Typer(help="The mass-expiry guard: brokers that it holds.", no_args_is_help=True)
+    guard = typer.Typer(help="List and release protected brokers.", no_args_is_help=True)
     guard.command("list")(asks(guard_list))
     guard.command("release")(configured(guard_release))
     app.add_typer(guard, name="guard")
 
 
 def guard_list(target: Target, as_json: JsonOption = False) -> None:
-    """List the brokers that are held, and why."""
+    """List the protected brokers, with the reasons."""
     held = list(held_in(*target.ask(lambda servers: queries.brokers_and_holds(servers, TIMEOUT_MS))))
     if as_json:
         emit_json(held_json(held))
@@ -37,7 +37,10 @@ def guard_release(
     wait: WaitOption = 10.0,
     as_json: JsonOption = False,
 ) -> None:
-    """Let the held brokers of a cluster go: they are dead indeed. One that is not returns by its next registration."""
+    """Remove the protected brokers of a cluster now.
+
+    For brokers that are really down. A broker that is alive returns with its next registration.
+    """
     from namesrv_stream.operate.guard_release import release
     from namesrv_stream.operate.setting_change import this_person
 
@@ -54,7 +57,7 @@ def guard_release(
         emit_json({"brokers": brokers, "behind": released.behind})
         return
     for key in released.brokers:
-        state = "still held" if key in released.still_held else "let go"
+        state = "still held" if key in released.still_held else "released"
         print(f"{state}: {key.broker_name} {key.live_key.broker_addr}")
     if released.behind is None:
         print("logged; no tables here, so whether it is folded cannot be seen", file=sys.stderr)

@@ -56,7 +56,10 @@ def replay(
     source: SourceOption = Source.AUTO,
     as_json: JsonOption = False,
 ) -> int:
-    """Fold the log again and compare with the tables: equal (exit 0), or the first difference (exit 1)."""
+    """Replay the log and compare the outcome with the tables.
+
+    Exit code 0 if they are equal; 1 with the first difference.
+    """
     from namesrv_stream.event_log.opening import log_opener
     from namesrv_stream.replay import report
     from namesrv_stream.replay.replay import replay as run
@@ -82,7 +85,10 @@ def rebuild(
     source: SourceOption = Source.AUTO,
     as_json: JsonOption = False,
 ) -> int:
-    """Make the tables anew from the log, while the job is stopped; the old ones stay under a dated name."""
+    """Rebuild lost or damaged tables from the log.
+
+    The job must be stopped; the old tables stay under a dated name.
+    """
     from namesrv_stream.event_log.opening import log_opener
     from namesrv_stream.replay import report
     from namesrv_stream.replay.rebuild import Consent

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.exceptions import TyperException
 
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.settings.installation import installed_settings, server_address
@@ -75,6 +76,13 @@ def check_conf(conf: Path | None, has_cluster: bool) -> None:
     """
     if has_cluster and conf is not None and not conf.exists():
         raise ConfigError("command line", "--conf", f"there is no file {conf}; did you mean --cluster {conf}?")
+
+
+def usage_error_text(error: TyperException) -> str:
+    """What is wrong with a command line, and which help to read."""
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "namesrv-stream"
+    return f"{error.format_message()} (see `{command} --help`)"
 
 
 class Configuration:

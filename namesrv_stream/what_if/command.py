@@ -37,7 +37,10 @@ def what_if(
     source: SourceOption = Source.AUTO,
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON, for scripts.")] = False,
 ) -> None:
-    """Fold the log again with other timeouts: which expiries would have been false, how much sooner deaths seen."""
+    """Replay the log with other timeouts.
+
+    Prints the false expiries and the detection time with every timeout, and a suggestion.
+    """
     # Spared to the other commands: Delta, Kafka and the plotting library take a second to import.
     from rich.console import Console
 

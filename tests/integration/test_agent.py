@@ -166,14 +166,15 @@ def test_the_agent_unregisters_at_ctrl_c(agent_process: Process) -> None:
 def test_commands_print_tables_and_json(name_servers: tuple[JavaNameServer, JavaNameServer]) -> None:
     addrs = f"{name_servers[0].addr};{name_servers[1].addr}"
     table = command("route", "CliTopic", "-n", addrs).stdout.splitlines()
+    assert table[1].split() == ["cli", "cli-broker", "8", "8", "6", "0=127.0.0.1:10911"]
+    table = command("topicRoute", "-t", "CliTopic", "-l", "-n", addrs).stdout.splitlines()
     assert table[1].split() == ["cli", "cli-broker", "{0=127.0.0.1:10911}", "8", "8", "6"]
-    assert command("topicRoute", "-t", "CliTopic", "-l", "-n", addrs).stdout.splitlines() == table
     assert (
         command("topicRoute", "-t", "CliTopic", "-n", addrs).stdout
         == command("route", "--json", "CliTopic", "-n", addrs).stdout
     )
     assert "CliTopic" in command("topicList", "-n", addrs).stdout.splitlines()
-    assert command("topics", "-c", "cli", "-n", addrs).stdout.splitlines()[0] == "CliTopic"
+    assert command("topics", "--cluster", "cli", "-n", addrs).stdout.splitlines()[0] == "CliTopic"
     processes = command("clusterList", "-c", "cli", "-n", addrs).stdout.splitlines()
     assert processes[1].split() == ["cli", "cli-broker", "0", "127.0.0.1:10911"]
     assert '"brokerName": "cli-broker"' in command("brokers", "--json", "-n", addrs).stdout

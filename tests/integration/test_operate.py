@@ -49,7 +49,7 @@ def second_server(stack: Stack) -> Iterator[SecondServer]:
 @pytest.fixture
 def run(stack: Stack) -> Run:
     """Runs a command on the stack's own configuration."""
-    return lambda *arguments: run_command(*arguments, "-c", str(stack.settings.data.run_dir / "effective.toml"))
+    return lambda *arguments: run_command(*arguments, "--data-dir", str(stack.settings.data.dir))
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def _is_whole(stack: Stack) -> bool:
 
 
 def _skew(stack: Stack, second_server: SecondServer, *arguments: str) -> Finished:
-    return run_command("skew", "-n", f"http://{stack.http};http://{second_server.http}", *arguments)
+    return run_command("skew", "--http", f"http://{stack.http};http://{second_server.http}", *arguments)
 
 
 def _set(run: Run, key: str, value: str) -> dict[str, Any]:

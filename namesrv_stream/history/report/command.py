@@ -40,7 +40,10 @@ def report(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print all figures as JSON, for scripts.")] = False,
 ) -> None:
-    """Report how available brokers were: objective, error budget, outages, flapping, missed heartbeats, delays."""
+    """Report the availability of brokers against an objective.
+
+    Error budget, outages, flapping, missed heartbeats, delays.
+    """
     if cluster == "":
         raise ConfigError(COMMAND_LINE, "--cluster", "is empty")
     # Spared to the other commands: Arrow and Delta take a second to import.

@@ -35,7 +35,7 @@ def test_ten_thousand_brokers_have_as_many_addresses() -> None:
 def test_a_host_name_has_no_next_one() -> None:
     with pytest.raises(ConfigError) as caught:
         list(config(brokers=2, broker_addr="h:65530").identities())
-    assert caught.value.key == "broker_addr"
+    assert caught.value.key == "--addr"
 
 
 def test_all_brokers_have_the_same_topics_unless_told_otherwise() -> None:
@@ -68,13 +68,14 @@ def test_named_topics_come_on_top() -> None:
 @pytest.mark.parametrize(
     ("changes", "key"),
     [
-        ({"brokers": 0}, "brokers"),
-        ({"topics": -1}, "topics"),
-        ({"jitter": 1.0}, "jitter"),
-        ({"heartbeat_interval_ms": 0}, "heartbeat_interval_ms"),
-        ({"timeout_ms": 0}, "timeout_ms"),
-        ({"topics": 5, "total_topics": 4}, "total_topics"),
-        ({"broker_addr": "h"}, "h"),
+        ({"brokers": 0}, "--brokers"),
+        ({"topics": -1}, "--topics"),
+        ({"jitter": 1.0}, "--jitter"),
+        ({"heartbeat_interval_ms": 0}, "--heartbeat-interval"),
+        ({"timeout_ms": 0}, "--timeout"),
+        ({"topics": 5, "total_topics": 4}, "--total-topics"),
+        ({"broker_addr": "h"}, "--addr"),
+        ({"broker_addr": "h:70000"}, "--addr"),
         ({"name_servers": "h"}, "h"),
     ],
 )

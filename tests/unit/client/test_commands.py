@@ -47,8 +47,18 @@ async def test_name_servers_come_from_a_flag_a_variable_or_an_address_server(
             assert await run("topics", "--json", "-n", url) == (0, '[\n  "t"\n]\n', "")
 
 
-@pytest.mark.parametrize("alias", [["route", "t"], ["route", "-t", "t"], ["topicRoute", "-l", "-t", "t"]])
+@pytest.mark.parametrize("alias", [["route", "t"], ["route", "-t", "t"]])
 async def test_a_route_is_a_table(run: Run, alias: list[str]) -> None:
+    async with ScriptedNameServer(ScriptedRoutes({"t": {"a": 2}})) as server:
+        code, out, _ = await run(*alias, "-n", server.addr)
+    assert (code, out) == (
+        0,
+        "CLUSTER  BROKER  READ  WRITE  PERM  ADDRESSES\nc0       a       2     2      6     0=a:10911\n",
+    )
+
+
+@pytest.mark.parametrize("alias", [["topicRoute", "-l", "-t", "t"], ["mqadmin", "topicRoute", "-l", "-t", "t"]])
+async def test_mqadmins_route_has_mqadmins_columns(run: Run, alias: list[str]) -> None:
     async with ScriptedNameServer(ScriptedRoutes({"t": {"a": 2}})) as server:
         code, out, _ = await run(*alias, "-n", server.addr)
     assert code == 0
@@ -154,3 +164,40 @@ async def test_one_setting_can_be_asked_for(run: Run) -> None:
         code, out, _ = await run("name-server", "config", "get", "b", "--json", "-n", server.addr)
         assert (code, json.loads(out)) == (0, {server.addr: {"b": "2"}})
         assert (await run("name-server", "config", "get", "c", "-n", server.addr))[0] == 1
+
+
+async def test_topics_are_those_of_users_unless_all_are_asked_for(run: Run) -> None:
+    script = ScriptedRoutes({"Orders": {"a": 1}, "a": {"a": 1}, "c0": {"a": 1}, "%RETRY%g": {"a": 1}})
+    async with ScriptedNameServer(script) as server:
+        assert await run("topics", "-n", server.addr) == (0, "Orders\n", "")
+        assert (await run("topics", "--all", "-n", server.addr))[1].split() == ["%RETRY%g", "Orders", "a", "c0"]
+        assert (await run("topicList", "-n", server.addr))[1].split() == ["%RETRY%g", "Orders", "a", "c0"]
+
+
+async def test_usage_errors_name_the_help_to_read(run: Run) -> None:
+    assert "(see `namesrv-stream kv get --help`)" in (await run("kv", "get", "ns"))[2]
+    assert "(see `namesrv-stream what-if --help`)" in (await run("what-if"))[2]
+    assert "did you mean --cluster east" in (await run("topics", "-c", "east"))[2]
+
+
+async def test_namespaces_are_listed_by_an_installation_only(run: Run) -> None:
+    code, out, err = await run("kv", "list", "-n", "127.0.0.1:1")
+    assert (code, out) == (2, "")
+    assert "NAMESPACE: is missing" in err
+
+
+async def test_a_port_out_of_range_is_called_so(run: Run) -> None:
+    assert "port 99999 is out of range" in (await run("clusters", "-n", "127.0.0.1:99999"))[2]
+
+
+@pytest.mark.parametrize("command", [["agent", "--help"], ["kv", "list", "--help"], ["--help"], ["serve", "--help"]])
+async def test_help_fits_80_columns_and_cuts_no_option(
+    run: Run, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, _ = await run(*command)
+    assert code == 0
+    assert max(map(len, out.splitlines())) <= 80
+    assert "…" not in out.replace("HOST:PORT;…", "")
+    assert "..." not in out.replace("[ARGS]...", "")
+    assert "<bool>" not in out

@@ -17,12 +17,6 @@ def test_cluster_list_has_one_line_a_process() -> None:
     ]
 
 
-def test_broker_list_has_one_line_a_name() -> None:
-    head, row = mqadmin_tables.broker_list(CLUSTERS).splitlines()
-    assert head.split() == ["#Cluster", "Name", "#Broker", "Name", "#Master", "#Slaves", "#ActingMaster", "#Zone"]
-    assert row.split() == ["c", "broker-a", "10.0.0.1:10911", "1", "yes"]
-
-
 def test_a_route_ends_with_the_queues_of_all_brokers() -> None:
     route = decode_topic_route(
         "t",
