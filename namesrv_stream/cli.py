@@ -182,7 +182,7 @@ def webhook(
     sets: SetOption = None,
     print_only: PrintOption = False,
 ) -> int:
-    """Report changes of the routes and deaths of brokers to a URL, as JSON."""
+    """Report route changes and broker deaths to a URL, as JSON."""
     if url is not None:
         sets = [*(sets or ()), f"webhook.url={url}"]
     settings = _load(conf, data_dir, None, None, sets, print_only)
