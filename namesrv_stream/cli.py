@@ -74,7 +74,7 @@ def main() -> int:
         # Names may have characters that the terminal's encoding has not.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        outcome = app(standalone_mode=False)
+        outcome = app(standalone_mode=False, prog_name="namesrv-stream")
     except NamesrvStreamError as error:
         report_error(str(error))
         return error.exit_code

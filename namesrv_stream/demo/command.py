@@ -28,7 +28,7 @@ def main() -> int:
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     app.command()(demo)
     try:
-        outcome = app(standalone_mode=False)
+        outcome = app(standalone_mode=False, prog_name="python -m namesrv_stream.demo")
     except NamesrvStreamError as error:
         report_error(str(error))
         return error.exit_code
