@@ -1,11 +1,11 @@
 """Brokers that the mass-expiry guard holds, beside what name servers answer about them."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 from namesrv_stream.client.mqadmin_tables import printable
 from namesrv_stream.client.route import BrokerData, ClusterInfo, TopicRouteData
+from namesrv_stream.instants import instant
 from namesrv_stream.route.changes import Cause
 from namesrv_stream.route.held_brokers import held_key
 from namesrv_stream.route.hold import Hold
@@ -58,11 +58,7 @@ def _line(broker: HeldBroker) -> str:
     # The rule asks who is near the timeout when the first of many reaches it, so a silence may be shorter than that.
     why = _WHY.get(hold.goes_with, "was in doubt")
     mass = f"{why} when {hold.ending} of {hold.brokers} brokers fell silent at once ({hold.reason})"
-    return printable(f"held: {who} until {_instant(hold.until_ms)} or later: {mass}")
-
-
-def _instant(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return printable(f"held: {who} until {instant(hold.until_ms)} or later: {mass}")
 
 
 def held_json(held: Iterable[HeldBroker]) -> list[dict[str, Any]]:

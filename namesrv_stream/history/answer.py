@@ -10,7 +10,6 @@ import io
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC
 from typing import Any, Final, Literal
 
 from rich.console import Console, Group, RenderableType
@@ -19,7 +18,7 @@ from rich.text import Text
 
 from namesrv_stream.client.mqadmin_tables import printable
 from namesrv_stream.history.extent import Extent
-from namesrv_stream.history.instants import duration, instant
+from namesrv_stream.instants import duration, instant, iso_instant
 
 _WIDE: Final = 10_000  # a line stays a line for grep where stdout is no terminal
 _LEAST_TEXT_WIDTH: Final = 24
@@ -56,7 +55,7 @@ def at_column(key: str, title: str, *, is_for_scripts: bool = False) -> Column:
     """A column of instants."""
 
     def show(at_ms: int) -> str:
-        return instant(at_ms, to_seconds=True)
+        return instant(at_ms)
 
     return Column(key, title, show, is_instant=True, is_for_scripts=is_for_scripts)
 
@@ -168,7 +167,7 @@ def _cell(column: Column, value: Any) -> Any:
     if value is None:
         return ""
     if column.is_instant:
-        return instant(value, UTC).replace(" ", "T")
+        return iso_instant(value)
     if isinstance(value, Mapping):
         return "; ".join(f"{key} {count}" for key, count in value.items())
     if isinstance(value, bool):

@@ -6,10 +6,10 @@ from pathlib import Path
 from namesrv_stream.errors import NotInHistory
 from namesrv_stream.history import questions
 from namesrv_stream.history.answer import Answer
-from namesrv_stream.history.instants import instant
 from namesrv_stream.history.route_history import RouteHistory
 from namesrv_stream.history.sessions import Sessions
 from namesrv_stream.history.window import Window
+from namesrv_stream.instants import instant
 from namesrv_stream.settings import Settings
 
 

@@ -8,7 +8,6 @@ from typing import Any, Final
 from namesrv_stream.errors import NotInHistory
 from namesrv_stream.history.cause_colours import UP, colour_of
 from namesrv_stream.history.gap_series import GapSeries, gap_series
-from namesrv_stream.history.instants import duration
 from namesrv_stream.history.outages import Outage, Scope, broker_outages
 from namesrv_stream.history.picture import (
     MOST_LANES,
@@ -30,6 +29,7 @@ from namesrv_stream.history.picture import (
 from namesrv_stream.history.replicas import Replica, replicas
 from namesrv_stream.history.sessions import Session, Sessions
 from namesrv_stream.history.window import Window
+from namesrv_stream.instants import duration
 from namesrv_stream.settings import Settings
 
 _GAPS_IN: Final = 2.9

@@ -9,8 +9,8 @@ import typer
 
 from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import ConfigError
-from namesrv_stream.history.instants import COMMAND_LINE, instant, parse_instant, parse_since
 from namesrv_stream.history.window import Window
+from namesrv_stream.instants import COMMAND_LINE, check_past, instant, parse_instant, parse_since
 from namesrv_stream.settings.command_line import Configuration, configured
 
 if TYPE_CHECKING:
@@ -61,9 +61,8 @@ def asked_span(since: str, until: str, now_ms: int) -> tuple[int, int]:
         ConfigError: One is no instant or lies in the future, or the end is not after the begin.
     """
     since_ms, until_ms = parse_since("--since", since, now_ms), parse_instant("--until", until, now_ms)
-    for flag, at_ms in (("--since", since_ms), ("--until", until_ms)):
-        if at_ms > now_ms:
-            raise ConfigError(COMMAND_LINE, flag, f"{instant(at_ms)} lies in the future; it is {instant(now_ms)}")
+    check_past("--since", since_ms, now_ms)
+    check_past("--until", until_ms, now_ms)
     if since_ms >= until_ms:
         raise ConfigError(
             COMMAND_LINE, "--since", f"{instant(since_ms)} does not lie before --until, {instant(until_ms)}"

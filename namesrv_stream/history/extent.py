@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from namesrv_stream.history.instants import instant
+from namesrv_stream.instants import instant
 
 #: The job commits each second or so; so much behind now, no one needs a warning.
 _USUAL_LAG_MS: Final = 10_000

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from namesrv_stream.errors import NotInHistory
 from namesrv_stream.history.conditions import equals, one_of
-from namesrv_stream.history.instants import instant
 from namesrv_stream.history.reasons import Reason, position, reason_of
 from namesrv_stream.history.route_history import RouteHistory
+from namesrv_stream.instants import instant
 from namesrv_stream.processor.route_answers import RouteAnswers
 from namesrv_stream.processor.route_body import encode_topic_route
 from namesrv_stream.remoting.headers import ORDER_TOPIC_CONFIG
@@ -66,15 +66,16 @@ def route_as_of(history: RouteHistory, topic: str, at_ms: int, options: RouteOpt
     history.check_covers(at_ms)
     options = options or RouteOptions()
     rows = _rows_of_topic(history, topic, at_ms, with_order=options.with_order)
+    then = instant(at_ms, with_ms=True)
     last = max(_relevant(topic, rows), key=position, default=None)
     if last is None:
-        raise NotInHistory(f"no route for topic {topic} as of {instant(at_ms)}: {_when_known(history, topic)}")
+        raise NotInHistory(f"no route for topic {topic} as of {then}: {_when_known(history, topic)}")
     route = _answers(table_of(rows), options).route(topic, with_order=options.with_order)
     if route is None:
-        why = f"{last.cause} of {last.broker_name} at {instant(last.at_ms)}"
+        why = f"{last.cause} of {last.broker_name} at {instant(last.at_ms, with_ms=True)}"
         why += f": {last.detail}" if last.detail else ""
         where = f"partition {last.partition} offset {last.offset}"
-        raise NotInHistory(f"no route for topic {topic} as of {instant(at_ms)}; the last change was {why} ({where})")
+        raise NotInHistory(f"no route for topic {topic} as of {then}; the last change was {why} ({where})")
     return PastRoute(topic, at_ms, route, reason_of(last))
 
 
@@ -128,4 +129,4 @@ def _when_known(history: RouteHistory, topic: str) -> str:
     first_ms = history.first_ms(equals("kind", ChangeKind.QUEUE_DATA), equals("topic", topic))
     if first_ms is None:
         return "the history knows no such topic"
-    return f"the history knows it from {instant(first_ms)} on"
+    return f"the history knows it from {instant(first_ms, with_ms=True)} on"

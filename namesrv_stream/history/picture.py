@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ from matplotlib.patches import Patch
 from namesrv_stream.client.mqadmin_tables import printable
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.history.cause_colours import UP, colour_of
-from namesrv_stream.history.instants import COMMAND_LINE
+from namesrv_stream.instants import COMMAND_LINE
 
 #: A picture with more lanes could not be read.
 MOST_LANES: Final = 60
@@ -27,6 +27,11 @@ _LANE_HEIGHT: Final = 0.78  # of the 1.0 that each has
 _LEAST_PART: Final = 1 / 600
 _MOST_LABEL_CHARS: Final = 48
 _LEGEND_CHARS: Final = 120
+#: Years, months, days, hours, minutes, seconds at the axis, and what stands beside it.
+_TICKS: Final = ["%Y", "%Y-%m", "%m-%d", "%H:%M", "%H:%M", "%H:%M:%S"]
+#: The same where the smaller units are zero.
+_ZERO_TICKS: Final = ["%Y", "%Y", "%Y-%m", "%m-%d", "%H:%M", "%H:%M"]
+_OFFSETS: Final = ["", "%Y", "%Y", "%Y-%m-%d", "%Y-%m-%d", "%Y-%m-%d"]
 _PALE: Final = 0.4
 
 
@@ -98,17 +103,16 @@ def shown_span(begin_ms: int, end_ms: int, since_ms: int, until_ms: int) -> tupl
 
 
 def time_axis(axes: Any, since_ms: int, until_ms: int, *, is_labelled: bool = True) -> None:
-    """Instants in this machine's zone, which is named, unless axes below say them."""
-    zone = _zone(until_ms)
-    locator = AutoDateLocator(tz=zone, minticks=5, maxticks=18)  # type: ignore[no-untyped-call] # has no types
-    formatter = ConciseDateFormatter(locator, tz=zone)  # type: ignore[no-untyped-call] # has no types
+    """Instants in UTC, unless axes below say them."""
+    locator = AutoDateLocator(tz=UTC, minticks=5, maxticks=18)  # type: ignore[no-untyped-call] # has no types
+    formatter = ConciseDateFormatter(locator, tz=UTC, formats=_TICKS, zero_formats=_ZERO_TICKS, offset_formats=_OFFSETS)  # type: ignore[no-untyped-call] # has no types
     axes.xaxis.set_major_locator(locator)
     axes.xaxis.set_major_formatter(formatter)
     axes.set_xlim(days(since_ms), days(until_ms))
     axes.tick_params(axis="x", labelsize=8, length=3 if is_labelled else 0)
     axes.tick_params(axis="y", labelsize=8)
     if is_labelled:
-        axes.set_xlabel(f"log time ({zone})", fontsize=8)
+        axes.set_xlabel("log time (UTC)", fontsize=8)
         axes.xaxis.get_offset_text().set_size(8)
     for side in ("top", "right", "left") if is_labelled else ("top", "right", "left", "bottom"):
         axes.spines[side].set_visible(False)
@@ -179,8 +183,3 @@ def save(figure: Figure, path: Path) -> None:
             figure.savefig(path, format="png", dpi=130, facecolor="white")
     except OSError as error:
         raise ConfigError(COMMAND_LINE, "--plot", f"{path} cannot be written: {error.strerror}") from None
-
-
-def _zone(at_ms: int) -> tzinfo:
-    zone = datetime.fromtimestamp(at_ms / 1000, tz=UTC).astimezone().tzinfo
-    return UTC if zone is None else zone

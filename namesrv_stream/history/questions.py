@@ -5,7 +5,6 @@ from namesrv_stream.history.answer import Answer, Section
 from namesrv_stream.history.availability import availabilities
 from namesrv_stream.history.broker_changes import broker_changes
 from namesrv_stream.history.flaps import flappings
-from namesrv_stream.history.instants import instant
 from namesrv_stream.history.outages import broker_outages, gone_before, topic_outages
 from namesrv_stream.history.route_history import RouteHistory
 from namesrv_stream.history.sections import (
@@ -19,6 +18,7 @@ from namesrv_stream.history.sections import (
 from namesrv_stream.history.sessions import Session, Sessions
 from namesrv_stream.history.topic_changes import TopicStory, topic_story, totals_of
 from namesrv_stream.history.window import Window
+from namesrv_stream.instants import instant
 
 
 def ask_broker(history: RouteHistory, sessions: Sessions, broker_name: str, window: Window) -> Answer:

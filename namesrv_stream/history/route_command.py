@@ -12,14 +12,14 @@ from namesrv_stream.client.question_commands import show_route
 from namesrv_stream.client.route import TopicRouteData, decode_topic_route
 from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import ConfigError
-from namesrv_stream.history.instants import COMMAND_LINE
+from namesrv_stream.instants import COMMAND_LINE
 from namesrv_stream.settings.command_line import Configuration
 
 AsOfOption = Annotated[
     str | None,
     typer.Option(
         "--as-of",
-        help="The route of then, from the tables of --data-dir: '2026-11-20 03:12' (local), ISO 8601, epoch ms, -2h.",
+        help="The route of then, from the tables: '2026-11-20 03:12' (local), 03:12, -2h, ISO 8601, epoch ms.",
         metavar="WHEN",
     ),
 ]

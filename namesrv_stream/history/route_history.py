@@ -12,11 +12,11 @@ import polars as pl
 from namesrv_stream.errors import NotInHistory
 from namesrv_stream.history.conditions import Condition, above, above_or_null, at_most, equals, timestamp
 from namesrv_stream.history.extent import Extent
-from namesrv_stream.history.instants import instant
 from namesrv_stream.history.opening import MarkedTable, open_changes, open_history_table
 from namesrv_stream.history.route_rows import route_rows
 from namesrv_stream.history.stored_table import StoredTable
 from namesrv_stream.history.tail import Tail
+from namesrv_stream.instants import instant
 from namesrv_stream.route.changes import ChangeKind, RouteChange
 from namesrv_stream.settings import Settings
 from namesrv_stream.tables import ROUTE_HISTORY
@@ -71,7 +71,8 @@ class RouteHistory:
         if begin_ms is None:
             raise NotInHistory("the history has no rows yet")
         if at_ms < begin_ms:
-            raise NotInHistory(f"{instant(at_ms)} lies before the history, which begins at {instant(begin_ms)}")
+            at, begin = instant(at_ms, with_ms=True), instant(begin_ms, with_ms=True)
+            raise NotInHistory(f"{at} lies before the history, which begins at {begin}")
 
     def as_of(self, at_ms: int, *conditions: Condition) -> list[RouteChange]:
         """The rows that held at an instant, and those of them that replace others of the same key behind those.

@@ -5,11 +5,10 @@ from typing import Any
 
 import orjson
 
-from namesrv_stream.errors import ConfigError
 from namesrv_stream.history.extent import Extent
-from namesrv_stream.history.instants import COMMAND_LINE, instant, parse_instant
 from namesrv_stream.history.past_route import PastRoute, RouteOptions, route_as_of
 from namesrv_stream.history.route_history import RouteHistory
+from namesrv_stream.instants import COMMAND_LINE, instant, parse_past_instant
 from namesrv_stream.settings import Settings
 
 
@@ -45,8 +44,8 @@ class RouteAnswer:
         detail = f": {last.detail}" if last.detail else ""
         where = f"partition {last.partition} offset {last.offset}"
         return [
-            f"as of {instant(self.route.at_ms)}; {self.extent.reach()}",
-            f"last change: {instant(last.at_ms)} {last.cause} {last.broker_name or ''}{detail} ({where})",
+            f"as of {instant(self.route.at_ms, with_ms=True)}; {self.extent.reach()}",
+            f"last change: {instant(last.at_ms, with_ms=True)} {last.cause} {last.broker_name or ''}{detail} ({where})",
             *(f"warning: {note}" for note in self.notes()),
         ]
 
@@ -59,7 +58,7 @@ def ask_route(
     Args:
         settings: Ours.
         topic: Any topic.
-        as_of: The instant, as ``instants.parse_instant`` takes it.
+        as_of: The instant, as ``instants.parse_past_instant`` takes it.
         now_ms: Epoch milliseconds.
         flag: What gave it, for errors.
         source: Where the flag was given, for errors.
@@ -69,9 +68,7 @@ def ask_route(
         NotInHistory: There was no route then, or the history does not say; tells which.
         TableSchemaMismatch: A table is damaged, or not as this version of the code expects.
     """
-    at_ms = parse_instant(flag, as_of, now_ms, source=source)
-    if at_ms > now_ms:
-        raise ConfigError(source, flag, f"{instant(at_ms)} lies in the future; it is {instant(now_ms)}")
+    at_ms = parse_past_instant(flag, as_of, now_ms, source=source)
     name_server = settings.name_server
     options = RouteOptions(
         support_acting_master=name_server.support_acting_master, with_order=name_server.order_message_enable

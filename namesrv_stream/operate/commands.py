@@ -8,9 +8,10 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from namesrv_stream.instants import instant, iso_instant
 from namesrv_stream.operate import guard_commands
 from namesrv_stream.operate.options import ByOption, HttpOption, JsonOption, OldHttpOption, WaitOption, http_servers
-from namesrv_stream.operate.output import emit_json, instant, print_table
+from namesrv_stream.operate.output import emit_json, print_table
 from namesrv_stream.settings import LoadedSettings
 from namesrv_stream.settings.command_line import Configuration, configured
 
@@ -74,7 +75,7 @@ def config_history(
         emit_json(
             [
                 {
-                    "at": instant(change.at_ms),
+                    "at": iso_instant(change.at_ms),
                     "at_ms": change.at_ms,
                     "key": setting_key(change.name),
                     "old": change.old,
@@ -86,7 +87,7 @@ def config_history(
             ]
         )
         return
-    table = Table("at (UTC)", "setting", "old", "new", "by", "partition:offset", box=None, pad_edge=False)
+    table = Table("at", "setting", "old", "new", "by", "partition:offset", box=None, pad_edge=False)
     for change in changes:
         where = " ".join(f"{p}:{o}" for p, o in sorted(change.partitions.items()))
         cells = (instant(change.at_ms), setting_key(change.name), change.old or "?", change.new, change.source, where)

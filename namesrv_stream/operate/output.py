@@ -1,18 +1,11 @@
 """Answers of commands: JSON for scripts, tables for people."""
 
 import sys
-from datetime import UTC, datetime
 from typing import Any
 
 import orjson
 from rich.console import Console
 from rich.table import Table
-
-
-def instant(at_ms: int) -> str:
-    """ISO 8601, UTC, to the millisecond."""
-    at = datetime.fromtimestamp(at_ms / 1000, tz=UTC)
-    return at.strftime("%Y-%m-%dT%H:%M:%S.") + f"{at.microsecond // 1000:03d}Z"
 
 
 def emit_json(value: Any) -> None:

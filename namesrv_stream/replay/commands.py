@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import orjson
 import typer
 
+from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import KafkaUnreachable, PrerequisiteMissing
 from namesrv_stream.event_log.choice import Source, SourceOption
+from namesrv_stream.instants import parse_past_instant
 from namesrv_stream.logs import configure_logging, progress
 from namesrv_stream.settings import Settings
 from namesrv_stream.settings.command_line import Configuration, configured
@@ -51,7 +53,11 @@ def replay(
     ] = None,
     to_time: Annotated[
         str | None,
-        typer.Option(_TO_TIME, help="Up to the first record of this time: ISO 8601 (UTC) or epoch ms.", metavar="TIME"),
+        typer.Option(
+            _TO_TIME,
+            help="Up to the first record of this time: '2026-11-20 03:12' (local), 03:12, -2h, ISO 8601, epoch ms.",
+            metavar="WHEN",
+        ),
     ] = None,
     source: SourceOption = Source.AUTO,
     as_json: JsonOption = False,
@@ -105,10 +111,10 @@ def rebuild(
 
 
 def _range(from_offset: list[str] | None, to_offset: list[str] | None, to_time: str | None) -> "ReplayRange":
-    from namesrv_stream.replay.log_range import parse_instant, parse_offsets
+    from namesrv_stream.replay.log_range import parse_offsets
     from namesrv_stream.replay.replay import ReplayRange
 
-    end_ms = None if to_time is None else parse_instant(_TO_TIME, to_time)
+    end_ms = None if to_time is None else parse_past_instant(_TO_TIME, to_time, SystemClock().now_ms())
     return ReplayRange(parse_offsets(_FROM, from_offset or ()), parse_offsets(_TO, to_offset or ()), end_ms)
 
 

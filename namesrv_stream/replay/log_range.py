@@ -2,13 +2,11 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Final
 
 from namesrv_stream.errors import ConfigError
 
 _SOURCE: Final = "command line"
-_LAST_MS: Final = 253_402_300_800_000  # the year 10000: beyond what a date can say
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,32 +56,6 @@ def parse_offsets(flag: str, texts: Iterable[str]) -> GivenOffsets:
         else:
             everywhere = int(offset)
     return GivenOffsets(flag, everywhere, of_partition)
-
-
-def parse_instant(flag: str, text: str) -> int:
-    """Epoch milliseconds, from those or from ISO 8601, in UTC where it says nothing else.
-
-    Raises:
-        ConfigError: It is neither, or not within the years 1970 to 9999.
-    """
-    try:
-        at_ms = int(text) if text.isdecimal() else _iso_ms(text)
-    except ValueError:
-        reason = f"{text!r} is neither ISO 8601, as 2026-01-31T03:12:00, nor epoch milliseconds"
-        raise ConfigError(_SOURCE, flag, reason) from None
-    if not 0 <= at_ms < _LAST_MS:
-        raise ConfigError(_SOURCE, flag, f"{text!r} is not within the years 1970 to 9999")
-    return at_ms
-
-
-def _iso_ms(text: str) -> int:
-    instant = datetime.fromisoformat(text)
-    return round((instant if instant.tzinfo else instant.replace(tzinfo=UTC)).timestamp() * 1000)
-
-
-def instant_text(at_ms: int) -> str:
-    """Epoch milliseconds below the year 10000 as ISO 8601."""
-    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def end_offset(given: int | None, covered: int, partition: int, flag: str) -> int:

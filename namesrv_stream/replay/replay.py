@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from namesrv_stream.errors import ConfigError, LogTruncated, TableSchemaMismatch
 from namesrv_stream.event_log.opening import OpenLog, log_opener
 from namesrv_stream.event_log.source import LogSource
-from namesrv_stream.replay.log_range import GivenOffsets, end_offset, instant_text
+from namesrv_stream.instants import instant
+from namesrv_stream.replay.log_range import GivenOffsets, end_offset
 from namesrv_stream.replay.log_replay import (
     OnProgress,
     PartitionReplay,
@@ -63,7 +64,7 @@ def replay(settings: Settings, wanted: ReplayRange, on_progress: OnProgress, ope
         ends = {p: _end(log, p, wanted, changes.next_offsets[p]) for p in changes.next_offsets}
         _check_time(wanted, log, ends)
         parts = [_replay_partition(log, p, ends[p], wanted, stored, on_progress) for p in sorted(ends)]
-        return Replay(tuple(parts), (*log.notes, *log.gap_texts()))
+        return Replay(tuple(parts), (*log.notes, *log.gap_texts(), *_time_notes(wanted, log, ends)))
 
 
 def check_same_topic(settings: Settings, changes: StoredChanges, topic_id: str) -> None:
@@ -103,8 +104,18 @@ def _check_time(wanted: ReplayRange, log: LogSource, ends: Mapping[int, int]) ->
     """
     is_empty = all(end <= log.begin(p) for p, end in ends.items())
     if wanted.end_ms is not None and is_empty and any(log.end(p) for p in ends):
-        reason = f"the log has no record from before {instant_text(wanted.end_ms)}"
+        reason = f"the log has no record from before {instant(wanted.end_ms, with_ms=True)}"
         raise ConfigError("command line", "--to-time", reason)
+
+
+def _time_notes(wanted: ReplayRange, log: LogSource, ends: Mapping[int, int]) -> list[str]:
+    """What must be said where the time lies beyond all that was replayed."""
+    if wanted.end_ms is None:
+        return []
+    at_time = [(log.offset_at(partition, wanted.end_ms), end) for partition, end in ends.items()]
+    if any(offset is not None and offset <= end for offset, end in at_time):
+        return []
+    return [f"--to-time {instant(wanted.end_ms)} lies beyond the end of the data: everything was replayed up to there"]
 
 
 def _replay_partition(

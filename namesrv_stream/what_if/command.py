@@ -11,6 +11,7 @@ from namesrv_stream.clock import SystemClock
 from namesrv_stream.durations import parse_duration_ms
 from namesrv_stream.errors import ConfigError, QueryNotFound
 from namesrv_stream.event_log.choice import Source, SourceOption
+from namesrv_stream.instants import check_past, parse_since
 from namesrv_stream.settings.command_line import Configuration, configured
 
 _WIDTH = 200  # columns, where stdout is no terminal
@@ -26,8 +27,8 @@ def what_if(
     timeout: Annotated[str, typer.Option("--timeout", help="Timeouts to try.", metavar="60s,90s,…")],
     cluster: Annotated[str | None, typer.Option("--cluster", help="Only this cluster.", metavar="CLUSTER")] = None,
     since: Annotated[
-        int, typer.Option(help="How far to look back.", parser=parse_duration_ms, metavar="DURATION")
-    ] = "24h",  # type: ignore[assignment] # typer parses the default too
+        str, typer.Option("--since", help="How far to look back, as 24h, or an instant.", metavar="WHEN")
+    ] = "24h",
     every_broker: Annotated[
         bool, typer.Option("--every-broker", help="Also for brokers that ask for a timeout of their own.")
     ] = False,
@@ -50,6 +51,8 @@ def what_if(
     from namesrv_stream.what_if.report import cluster_reports
     from namesrv_stream.what_if.timeout_run import Override
 
+    now_ms = SystemClock().now_ms()
+    since_ms = check_past("--since", parse_since("--since", since, now_ms), now_ms)
     overrides = [Override(ms, of_every_broker=every_broker) for ms in parse_timeouts(timeout)]
     settings = configuration.load().settings
     if plot is not None and not plot.absolute().parent.is_dir():  # told before the work, not after it
@@ -59,7 +62,7 @@ def what_if(
         analysis = analyse_log(
             settings,
             overrides,
-            SystemClock().now_ms() - since,
+            since_ms,
             lambda records: status.update(f"folding the log again: {records:,} records"),
             log_opener(source),
         )

@@ -1,7 +1,6 @@
 """The reports for people, and for scripts."""
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -11,6 +10,7 @@ from rich.text import Text
 
 from namesrv_stream.event_log.pieces import Store
 from namesrv_stream.event_log.source import read_from_text
+from namesrv_stream.instants import instant
 from namesrv_stream.what_if.gaps import Gap
 from namesrv_stream.what_if.log_analysis import LogAnalysis
 from namesrv_stream.what_if.report import ClusterReport, RunReport, Sooner
@@ -155,8 +155,3 @@ def _gap_json(gap: Gap) -> dict[str, Any]:
 
 def seconds(ms: int) -> str:
     return f"{ms / 1000:.1f} s"
-
-
-def instant(at_ms: int) -> str:
-    """ISO 8601, UTC, to the second."""
-    return datetime.fromtimestamp(at_ms / 1000, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

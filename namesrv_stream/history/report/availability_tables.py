@@ -4,13 +4,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from namesrv_stream.history.answer import Column, Section, duration_column, number_column
-from namesrv_stream.history.instants import duration
 from namesrv_stream.history.report.clusters import ClusterFigures
 from namesrv_stream.history.report.delays import spread
 from namesrv_stream.history.report.figures import Figures
 from namesrv_stream.history.report.missed import HeardOf
 from namesrv_stream.history.report.objective import Objective
 from namesrv_stream.history.sections import EARLIER_ADDRS, broker_values, percent
+from namesrv_stream.instants import duration
 from namesrv_stream.route.lease import LeaseKey
 
 _CLUSTER: Final = Column("cluster", "cluster")

@@ -1,9 +1,9 @@
-"""A time cut into hours, days or weeks, at the borders that people of this machine's zone go by."""
+"""A time cut into hours, days or weeks, at their borders in UTC."""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final, Literal
 
 Unit = Literal["hour", "day", "week"]
@@ -57,11 +57,10 @@ def _borders(unit: Unit, since_ms: int, until_ms: int) -> Iterator[int]:
     if unit == "hour":
         yield from range(since_ms // _HOUR_MS * _HOUR_MS, until_ms, _HOUR_MS)
         return
-    day = datetime.fromtimestamp(since_ms / 1000).astimezone().date()
+    day = datetime.fromtimestamp(since_ms / 1000, UTC).date()
     step = timedelta(days=1 if unit == "day" else 7)
     at_ms = since_ms
     while at_ms < until_ms:
         day += step
-        # Without a zone: midnight of this machine, whose distance from UTC changes within the year.
-        at_ms = round(datetime.combine(day, datetime.min.time()).astimezone().timestamp() * 1000)
+        at_ms = round(datetime.combine(day, datetime.min.time(), UTC).timestamp() * 1000)
         yield at_ms

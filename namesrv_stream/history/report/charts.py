@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from namesrv_stream.history.cause_colours import colour_of
-from namesrv_stream.history.instants import duration
 from namesrv_stream.history.report.buckets import Buckets
 from namesrv_stream.history.report.by_piece import Piece
 from namesrv_stream.history.report.figures import Figures
@@ -21,6 +20,7 @@ from namesrv_stream.history.report.shapes import (
     time_labels,
     x_of,
 )
+from namesrv_stream.instants import duration
 
 _MOST_LINES: Final = 5
 _MISSED_COLOUR: Final = "#8c6d4f"

@@ -11,7 +11,7 @@ import typer
 from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.history.command import asked_span
-from namesrv_stream.history.instants import COMMAND_LINE
+from namesrv_stream.instants import COMMAND_LINE
 from namesrv_stream.settings.command_line import Configuration, configured
 
 if TYPE_CHECKING:

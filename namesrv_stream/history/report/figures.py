@@ -9,7 +9,6 @@ from namesrv_stream.errors import NotInHistory
 from namesrv_stream.history.availability import Availability, availabilities
 from namesrv_stream.history.extent import Extent
 from namesrv_stream.history.flaps import Flapping, flappings
-from namesrv_stream.history.instants import instant
 from namesrv_stream.history.opening import open_changes, open_history_table
 from namesrv_stream.history.outages import Outage, broker_outages, gone_before
 from namesrv_stream.history.questions import sessions_of
@@ -24,6 +23,7 @@ from namesrv_stream.history.report.unknown import Unknown, unknowns
 from namesrv_stream.history.route_history import RouteHistory
 from namesrv_stream.history.sessions import Session, Sessions
 from namesrv_stream.history.window import Window
+from namesrv_stream.instants import instant
 from namesrv_stream.route.lease import LeaseKey
 from namesrv_stream.settings import Settings
 from namesrv_stream.tables import HEARTBEAT_MINUTES

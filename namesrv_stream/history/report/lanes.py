@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from namesrv_stream.history.cause_colours import UP, colour_of
-from namesrv_stream.history.instants import duration, instant
 from namesrv_stream.history.report.by_piece import Piece
 from namesrv_stream.history.report.figures import Figures
 from namesrv_stream.history.report.shapes import Bar, Lane, in_order, piece_name, place_of
 from namesrv_stream.history.sections import percent
+from namesrv_stream.instants import duration, instant
 from namesrv_stream.route.lease import LeaseKey
 
 #: Per cent of the width: what is shorter could not be seen.
@@ -46,7 +46,7 @@ def broker_lanes(figures: Figures, most: int) -> list[Lane]:
     for absence in figures.absences:
         x = (absence.begin_ms - since_ms) / span_ms * 100
         width = max(absence.length_ms / span_ms * 100, _LEAST_WIDTH)
-        text = f"{instant(absence.begin_ms, to_seconds=True)}: {absence.cause}, {duration(absence.length_ms)}"
+        text = f"{instant(absence.begin_ms)}: {absence.cause}, {duration(absence.length_ms)}"
         bar = Bar(min(x, 100 - width), 0, width, 100, colour_of(absence.cause), text)
         gone.setdefault(absence.broker, []).append(bar)
     lanes = []

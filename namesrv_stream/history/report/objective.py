@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 from namesrv_stream.errors import ConfigError
-from namesrv_stream.history.instants import COMMAND_LINE
+from namesrv_stream.instants import COMMAND_LINE
 
 
 @dataclass(frozen=True, slots=True)

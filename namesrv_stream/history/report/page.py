@@ -10,7 +10,6 @@ from markupsafe import Markup
 from namesrv_stream import __version__
 from namesrv_stream.client.mqadmin_tables import printable
 from namesrv_stream.history.answer import Answer, Column, Section
-from namesrv_stream.history.instants import duration, instant
 from namesrv_stream.history.outages import Scope
 from namesrv_stream.history.report.by_piece import Piece
 from namesrv_stream.history.report.charts import Show, budget_chart, stacked
@@ -19,6 +18,7 @@ from namesrv_stream.history.report.lanes import broker_lanes, cluster_lanes, hea
 from namesrv_stream.history.report.shapes import Chart, Lane, time_labels
 from namesrv_stream.history.report.verdict import is_met, verdict
 from namesrv_stream.history.sections import percent
+from namesrv_stream.instants import duration, instant
 
 #: Section → how many of its rows the page has; JSON has all.
 MOST_ROWS: Final[Mapping[str, int]] = {
@@ -85,9 +85,9 @@ def page(figures: Figures, answer: Answer, pieces: Sequence[Piece], made_ms: int
     return environment.get_template("page.html.jinja").render(
         version=__version__,
         asked=figures.asked,
-        since=instant(figures.asked.since_ms, to_seconds=True),
-        until=instant(figures.until_ms, to_seconds=True),
-        made=instant(made_ms, to_seconds=True),
+        since=instant(figures.asked.since_ms),
+        until=instant(figures.until_ms),
+        made=instant(made_ms),
         reach=figures.extent.reach(),
         is_met=is_met(figures),
         verdict=verdict(figures),
@@ -100,7 +100,7 @@ def page(figures: Figures, answer: Answer, pieces: Sequence[Piece], made_ms: int
         heat_legend=heat_legend(str(figures.asked.objective)),
         labels=time_labels(figures.pieces),
         unit=figures.pieces.unit,
-        commits_from=None if figures.commits_from_ms is None else instant(figures.commits_from_ms, to_seconds=True),
+        commits_from=None if figures.commits_from_ms is None else instant(figures.commits_from_ms),
     )
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Final
 
 from namesrv_stream.history.cause_colours import COLOUR_OF_CAUSE
@@ -94,14 +94,14 @@ def time_labels(buckets: Buckets) -> list[Label]:
     shown = inner[::step]
     pattern = "%H:%M" if buckets.unit == "hour" else "%d %b"
     return [
-        Label(x_of(buckets, at_ms), datetime.fromtimestamp(at_ms / 1000).astimezone().strftime(pattern), n % 3 != 0)
+        Label(x_of(buckets, at_ms), datetime.fromtimestamp(at_ms / 1000, UTC).strftime(pattern), n % 3 != 0)
         for n, at_ms in enumerate(shown)
     ]
 
 
 def piece_name(buckets: Buckets, number: int) -> str:
     """An hour, day or week, for people."""
-    at = datetime.fromtimestamp(buckets.bounds_ms[number] / 1000).astimezone()
+    at = datetime.fromtimestamp(buckets.bounds_ms[number] / 1000, UTC)
     return at.strftime("%Y-%m-%d %H:%M" if buckets.unit == "hour" else "%Y-%m-%d")
 
 

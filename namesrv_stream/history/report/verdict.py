@@ -1,9 +1,9 @@
 """The report in a few sentences: what somebody reads who reads nothing else."""
 
-from namesrv_stream.history.instants import duration, instant
 from namesrv_stream.history.outages import Scope
 from namesrv_stream.history.report.figures import Figures
 from namesrv_stream.history.sections import percent
+from namesrv_stream.instants import duration, instant
 
 
 def is_met(figures: Figures) -> bool:
@@ -62,5 +62,5 @@ def _worst(figures: Figures) -> str:
         return ""
     longest = wide[0]
     what = "all brokers of cluster" if longest.scope is Scope.CLUSTER else "all processes of broker"
-    length, begin = duration(longest.length_ms(figures.until_ms)), instant(longest.begin_ms, to_seconds=True)
+    length, begin = duration(longest.length_ms(figures.until_ms)), instant(longest.begin_ms)
     return f"Longest outage: {what} {longest.name} were gone for {length} from {begin}."

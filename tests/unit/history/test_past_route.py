@@ -212,5 +212,5 @@ def test_changes_that_were_removed_before_the_history_had_them_are_said_to_be_lo
     )
     extent = RouteHistory.open(tables.settings).extent
     assert extent.lost_until_ms == log.now_ms
-    assert extent.notes(log.now_ms)[0].startswith("changes between 2023-11-14 22:15:30.500Z and")
+    assert extent.notes(log.now_ms)[0].startswith("changes between 2023-11-14 22:15:30Z and")
     assert extent.notes(BEGIN_MS) == []  # of before the loss all is known

@@ -40,7 +40,7 @@ def tables(tmp_path: Path) -> TablesOfLog:
 def test_the_history_says_who_when_from_what_to_what(run: Run, tables: TablesOfLog) -> None:
     code, out, _ = run("config", "history")
     assert code == 0
-    expected = ["2023-11-14T22:13:20.000Z", "liveness.default_timeout_ms", "120000", "60000", "ada", "0:0"]
+    expected = ["2023-11-14", "22:13:20Z", "liveness.default_timeout_ms", "120000", "60000", "ada", "0:0"]
     assert out.splitlines()[1].split() == expected
     found = json.loads(run("config", "history", "default_timeout_ms", "--json")[1])
     assert found == [

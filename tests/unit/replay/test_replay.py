@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 
 from namesrv_stream.errors import ConfigError, LogTruncated, NoStartPoint, TableSchemaMismatch
 from namesrv_stream.replay.comparison import Difference
-from namesrv_stream.replay.log_range import instant_text, parse_instant, parse_offsets
+from namesrv_stream.replay.log_range import parse_offsets
 from namesrv_stream.replay.log_replay import Replay
 from namesrv_stream.replay.replay import ReplayRange, replay
 from namesrv_stream.replay.report import replay_json, replay_text
@@ -121,7 +121,10 @@ def test_up_to_a_time_it_ends_before_the_first_record_of_that_time(tables: Table
     (part,) = _replay(tables, end_ms=at_ms).partitions
     assert part.end == next(record.offset for record in tables.log.records if record.at_ms >= at_ms)
     assert part.difference is None
-    assert _replay(tables, end_ms=tables.log.now_ms + 60_000).partitions[0].end == len(tables.log.records)
+    everything = _replay(tables, end_ms=tables.log.now_ms + 60_000)
+    assert everything.partitions[0].end == len(tables.log.records)
+    assert "lies beyond the end of the data: everything was replayed up to there" in "".join(everything.notes)
+    assert "beyond the end" not in "".join(_replay(tables, end_ms=at_ms).notes)
 
 
 def test_records_that_the_job_has_not_folded_yet_are_left_out(tables: TablesOfLog) -> None:
@@ -291,16 +294,3 @@ def test_offsets_are_of_all_partitions_or_of_one(texts: tuple[str, ...], expecte
 def test_what_is_no_offset_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="--from-offset"):
         parse_offsets("--from-offset", [text])
-
-
-def test_an_instant_is_epoch_milliseconds_or_iso_8601_in_utc() -> None:
-    assert parse_instant("--to-time", "1700000000123") == 1_700_000_000_123
-    assert parse_instant("--to-time", "2023-11-14T22:13:20.123") == 1_700_000_000_123
-    assert parse_instant("--to-time", "2023-11-14T23:13:20+01:00") == 1_700_000_000_000
-    assert instant_text(1_700_000_000_123) == "2023-11-14T22:13:20.123Z"
-
-
-@pytest.mark.parametrize("text", ["yesterday", "", "17:54", "-5", "0001-01-01", "253402300800000", "9" * 30])
-def test_what_is_no_instant_is_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match="--to-time"):
-        parse_instant("--to-time", text)

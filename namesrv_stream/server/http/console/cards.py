@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from namesrv_stream.clock import Clock
-from namesrv_stream.history.instants import duration
+from namesrv_stream.instants import duration
 from namesrv_stream.server.fleet import Broker
 from namesrv_stream.server.http.console.look import Look
 from namesrv_stream.server.http.console.question import SHOWN, STATES, Question, Tone

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 
 from namesrv_stream.client.server_states import BadAnswer, ServerState, ServerUnreachable, ask
 from namesrv_stream.clock import Clock
-from namesrv_stream.history.instants import duration
+from namesrv_stream.instants import duration
 from namesrv_stream.server.http.console.question import Tone
 from namesrv_stream.server.http.console.words import cut
 from namesrv_stream.server.served_state import ServedState

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from namesrv_stream.clock import Clock
 from namesrv_stream.errors import NotInHistory, StoreUnreachable, TableSchemaMismatch
-from namesrv_stream.history.instants import duration
+from namesrv_stream.instants import duration
 from namesrv_stream.route.settings import FoldSettings
 from namesrv_stream.server.http.console.look import Look
 from namesrv_stream.server.http.console.question import WINDOWS

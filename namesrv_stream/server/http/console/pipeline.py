@@ -5,7 +5,7 @@ from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
 from namesrv_stream.clock import Clock
-from namesrv_stream.history.instants import duration
+from namesrv_stream.instants import duration
 from namesrv_stream.server.health import Part
 from namesrv_stream.server.http.console.question import Tone
 from namesrv_stream.server.http.console.words import clock_time

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from namesrv_stream.history.instants import duration
+from namesrv_stream.instants import duration
 from namesrv_stream.server.health import Part, worst
 from namesrv_stream.server.http.console.look import Look
 from namesrv_stream.server.http.console.question import Tone

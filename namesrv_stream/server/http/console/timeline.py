@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from namesrv_stream.clock import Clock
-from namesrv_stream.history.instants import duration
+from namesrv_stream.instants import duration
 from namesrv_stream.route.changes import Cause, ChangeKind
 from namesrv_stream.route.lease import LeaseKey
 from namesrv_stream.server.hearings import lease_key

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 from markupsafe import Markup
 
 from namesrv_stream.client.mqadmin_tables import printable
-from namesrv_stream.history.instants import duration, instant
+from namesrv_stream.instants import duration, instant
 from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange
 from namesrv_stream.server.http.console.question import Tone
 from namesrv_stream.server.story import Happening
@@ -165,8 +165,8 @@ def timeout(ms: int) -> str:
 
 
 def clock_time(at_ms: int) -> str:
-    """An instant of about now in this machine's zone, to the second."""
-    return instant(at_ms, to_seconds=True)
+    """An instant of about now, to the second."""
+    return instant(at_ms)
 
 
 def iso(at_ms: int) -> str:

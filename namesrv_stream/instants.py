@@ -1,7 +1,11 @@
-"""Instants as people say and read them: in the zone of this machine, unless the text names another."""
+"""The one grammar of instants, for all commands and for HTTP, and the one format in which instants are printed.
+
+An instant without a zone is local time of the machine that reads it: of the command's, or of the server's for HTTP.
+What is printed is in UTC and says so.
+"""
 
 import re
-from datetime import datetime, time, timedelta, tzinfo
+from datetime import UTC, datetime, time, timedelta, tzinfo
 from typing import Final
 
 from namesrv_stream.durations import parse_duration_ms
@@ -11,9 +15,11 @@ from namesrv_stream.errors import ConfigError
 COMMAND_LINE: Final = "command line"
 _EXPECTED: Final = (
     "expected ISO 8601 as 2026-11-20 03:12 (in this machine's zone, unless it ends in Z or +01:00), a time of today as"
-    " 03:12, yesterday 03:12, epoch milliseconds, or how long ago as -2h, -30m, -7d"
+    " 03:12, yesterday 03:12, epoch milliseconds (13 digits), or how long ago as -2h, -30m, -7d"
 )
-_EPOCH_MS: Final = re.compile(r"\d{12,13}")
+#: Since 2001. With fewer digits a text is rather a date: 202611200312 is 2026-11-20 03:12.
+_EPOCH_MS: Final = re.compile(r"\d{13}")
+_COMPACT: Final = re.compile(r"\d{12}")
 #: More of a text than this is not repeated in errors.
 _SHOWN_CHARS: Final = 60
 #: A duration must have a unit here: who writes a bare number means something else.
@@ -47,6 +53,26 @@ def parse_instant(flag: str, text: str, now_ms: int, zone: tzinfo | None = None,
     return at_ms
 
 
+def parse_past_instant(flag: str, text: str, now_ms: int, *, source: str = COMMAND_LINE) -> int:
+    """An instant that does not lie in the future.
+
+    Raises:
+        ConfigError: The text is no instant, or one of the future.
+    """
+    return check_past(flag, parse_instant(flag, text, now_ms, source=source), now_ms, source=source)
+
+
+def check_past(flag: str, at_ms: int, now_ms: int, *, source: str = COMMAND_LINE) -> int:
+    """The instant, unless it lies in the future.
+
+    Raises:
+        ConfigError: It does.
+    """
+    if at_ms > now_ms:
+        raise ConfigError(source, flag, f"{instant(at_ms)} lies in the future; it is {instant(now_ms)}")
+    return at_ms
+
+
 def parse_since(flag: str, text: str, now_ms: int, zone: tzinfo | None = None) -> int:
     """An instant, or how long before now, with a minus or without: ``7d`` is ``-7d``.
 
@@ -76,7 +102,7 @@ def _datetime(text: str, now_ms: int, zone: tzinfo | None) -> datetime:
     """Raises ``ValueError`` where it is none."""
     day, _, of_day = ("today", "", text) if _TIME_OF_DAY.match(text) else text.partition(" ")
     if day not in _DAYS_AGO:
-        return datetime.fromisoformat(text)
+        return datetime.fromisoformat(f"{text[:8]}T{text[8:]}" if _COMPACT.fullmatch(text) else text)
     of_day = of_day.strip() or "00:00"
     at_time = time.fromisoformat(f"0{of_day}" if of_day[1:2] == ":" else of_day)
     # Whoever names a zone means a day there.
@@ -84,19 +110,21 @@ def _datetime(text: str, now_ms: int, zone: tzinfo | None) -> datetime:
     return datetime.combine(today - timedelta(days=_DAYS_AGO[day]), at_time)
 
 
-def instant(at_ms: int, zone: tzinfo | None = None, *, to_seconds: bool = False) -> str:
-    """For people: ISO 8601 to the millisecond, in this machine's zone or another, with its offset.
+def instant(at_ms: int, *, with_ms: bool = False) -> str:
+    """An instant for people, in UTC: ``2026-11-23 22:21:01Z``.
 
     Args:
-        at_ms: Epoch milliseconds.
-        zone: None for this machine's.
-        to_seconds: Without the milliseconds.
+        at_ms: Epoch milliseconds below the year 10000.
+        with_ms: Whether milliseconds are shown too: ``2026-11-23 22:21:01.250Z``.
     """
-    at = datetime.fromtimestamp(at_ms // 1000, tz=zone)
-    at = at.astimezone() if zone is None else at
-    offset = at.strftime("%z")
-    fraction = "" if to_seconds else f".{at_ms % 1000:03d}"
-    return f"{at:%Y-%m-%d %H:%M:%S}{fraction}" + ("Z" if offset == "+0000" else f"{offset[:3]}:{offset[3:]}")
+    at = datetime.fromtimestamp(at_ms // 1000, tz=UTC)
+    fraction = f".{at_ms % 1000:03d}" if with_ms else ""
+    return f"{at:%Y-%m-%d %H:%M:%S}{fraction}Z"
+
+
+def iso_instant(at_ms: int) -> str:
+    """An instant for programs: ``2026-11-23T22:21:01.250Z``."""
+    return instant(at_ms, with_ms=True).replace(" ", "T")
 
 
 def duration(ms: float) -> str:

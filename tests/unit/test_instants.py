@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from namesrv_stream.errors import ConfigError
-from namesrv_stream.history.instants import duration, instant, parse_instant, parse_since
+from namesrv_stream.instants import duration, instant, iso_instant, parse_instant, parse_past_instant, parse_since
 
 NOW_MS = 1_795_284_000_000  # 2026-11-21 18:00 UTC
 DAY_MS = 86_400_000
@@ -20,6 +20,7 @@ PLUS_ONE = timezone(timedelta(hours=1))
         ("2026-11-20 03:12", NOW_MS - DAY_MS - 14 * HOUR_MS - 48 * 60_000),
         ("2026-11-20T03:12:00.250Z", NOW_MS - DAY_MS - 14 * HOUR_MS - 48 * 60_000 + 250),
         ("2026-11-20T04:12+01:00", NOW_MS - DAY_MS - 14 * HOUR_MS - 48 * 60_000),
+        ("202611200312", NOW_MS - DAY_MS - 14 * HOUR_MS - 48 * 60_000),
         ("20261120T0312", NOW_MS - DAY_MS - 14 * HOUR_MS - 48 * 60_000),
         ("2026-11-21", NOW_MS - 18 * HOUR_MS),
         ("1795284000000", NOW_MS),
@@ -48,6 +49,12 @@ def test_a_time_of_today_is_of_the_day_in_the_zone_that_it_names() -> None:
     assert parse_instant("--as-of", "03:12+14:00", NOW_MS, UTC) == NOW_MS - 5 * HOUR_MS + 12 * 60_000
 
 
+@pytest.mark.parametrize("text", ["202613200312", "120000000000", "163200000000", "20261120031200"])
+def test_only_thirteen_digits_are_epoch_milliseconds(text: str) -> None:
+    with pytest.raises(ConfigError, match="is no instant"):
+        parse_instant("--as-of", text, NOW_MS, UTC)
+
+
 @pytest.mark.parametrize("text", ["x" * 5_000, "9" * 5_000, f"-{'9' * 400}d"])
 def test_of_a_huge_text_little_is_repeated(text: str) -> None:
     with pytest.raises(ConfigError, match=r"…' is no instant") as error:
@@ -58,17 +65,33 @@ def test_of_a_huge_text_little_is_repeated(text: str) -> None:
 def test_of_an_hour_that_there_is_twice_the_first_is_meant() -> None:
     berlin = ZoneInfo("Europe/Berlin")  # back from UTC+2 to UTC+1 at 01:00 UTC
     found_ms = parse_instant("--as-of", "2026-10-25 02:30", NOW_MS, berlin)
-    assert instant(found_ms, UTC) == "2026-10-25 00:30:00.000Z"
+    assert instant(found_ms, with_ms=True) == "2026-10-25 00:30:00.000Z"
 
 
 def test_an_hour_that_the_clock_leaps_over_is_as_before_the_leap() -> None:
     berlin = ZoneInfo("Europe/Berlin")  # from UTC+1 to UTC+2 at 01:00 UTC
     found_ms = parse_instant("--as-of", "2026-03-29 02:30", NOW_MS, berlin)
-    assert instant(found_ms, UTC) == "2026-03-29 01:30:00.000Z"
+    assert instant(found_ms, with_ms=True) == "2026-03-29 01:30:00.000Z"
 
 
 @pytest.mark.parametrize(
-    "text", ["", "soon", "2h", "-2", "7", "1795284000", "2026-13-01", "25:00", "-1y", "0001-01-01", "yesterday x", "-"]
+    "text",
+    [
+        "",
+        "soon",
+        "2h",
+        "-2",
+        "7",
+        "1795284000",
+        "202613200312",
+        "120000000000",
+        "2026-13-01",
+        "25:00",
+        "-1y",
+        "0001-01-01",
+        "yesterday x",
+        "-",
+    ],
 )
 def test_what_is_no_instant_is_refused_with_what_would_be(text: str) -> None:
     with pytest.raises(ConfigError, match=r"--as-of: .* is no instant: expected ISO 8601"):
@@ -80,9 +103,17 @@ def test_how_far_to_look_back_is_a_duration_or_an_instant(text: str, ago_ms: int
     assert parse_since("--since", text, NOW_MS, UTC) == NOW_MS - ago_ms
 
 
-def test_an_instant_is_shown_with_its_offset() -> None:
-    assert instant(NOW_MS + 7, UTC) == "2026-11-21 18:00:00.007Z"
-    assert instant(NOW_MS, PLUS_ONE, to_seconds=True) == "2026-11-21 19:00:00+01:00"
+def test_an_instant_is_shown_in_utc() -> None:
+    assert instant(NOW_MS + 7) == "2026-11-21 18:00:00Z"
+    assert instant(NOW_MS + 7, with_ms=True) == "2026-11-21 18:00:00.007Z"
+    assert iso_instant(NOW_MS + 7) == "2026-11-21T18:00:00.007Z"
+
+
+def test_an_instant_of_the_past_may_not_lie_in_the_future() -> None:
+    assert parse_past_instant("--as-of", "-2h", NOW_MS) == NOW_MS - 2 * HOUR_MS
+    expected = "--as-of: 2026-11-21 19:00:00Z lies in the future; it is 2026-11-21 18:00:00Z"
+    with pytest.raises(ConfigError, match=expected):
+        parse_past_instant("--as-of", "2026-11-21 19:00Z", NOW_MS)
 
 
 @pytest.mark.parametrize(

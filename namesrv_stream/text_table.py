@@ -1,0 +1,128 @@
+"""Tables for people that fit the terminal.
+
+Where stdout is a terminal that is too narrow for a table, its longest texts are shortened first, then its optional
+columns are left out, the last ones first, and a line below the table names them. Where stdout is no terminal, and with
+``--wide``, a table has all its columns at full width, so that a row stays a line for grep.
+"""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Final, Literal
+
+import typer
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+WideOption = Annotated[
+    bool, typer.Option("--wide", help="Show all columns and whole texts, however narrow the terminal is.")
+]
+
+_UNLIMITED: Final = 100_000
+_GAP: Final = 2  # between two columns
+#: A text is not shortened to less.
+_LEAST_TEXT_WIDTH: Final = 12
+
+
+@dataclass(frozen=True, slots=True)
+class TextColumn:
+    """One column of a table.
+
+    Attributes:
+        title: Above it.
+        is_text: Whether its texts may be shortened.
+        is_optional: Whether it may be left out.
+    """
+
+    title: str
+    justify: Literal["left", "right"] = "left"
+    is_text: bool = False
+    is_optional: bool = False
+
+
+def terminal_width(*, wide: bool = False) -> int | None:
+    """The width of the terminal that stdout is; None where output is not to be limited."""
+    console = Console(file=sys.stdout)
+    return console.width if console.is_terminal and not wide else None
+
+
+def print_table(
+    columns: Sequence[TextColumn],
+    rows: Sequence[Sequence[str]],
+    *,
+    wide: bool = False,
+    styles: Sequence[str | None] | None = None,
+) -> None:
+    """Print a table to stdout.
+
+    Args:
+        columns: From left to right.
+        rows: A printable text for every column.
+        wide: Whether the table ignores the width of the terminal.
+        styles: A style of Rich for every row; by default none has one.
+    """
+    for line in table_lines(columns, rows, terminal_width(wide=wide), styles):
+        print_lines(line)
+
+
+def print_lines(lines: Table | Text) -> None:
+    """Print to stdout without wrapping or cropping any line."""
+    Console(file=sys.stdout, highlight=False).print(lines, width=_UNLIMITED, crop=False, soft_wrap=False)
+
+
+def table_lines(
+    columns: Sequence[TextColumn],
+    rows: Sequence[Sequence[str]],
+    width: int | None,
+    styles: Sequence[str | None] | None = None,
+) -> list[Table | Text]:
+    """A table that fits a width as far as it can, and a line that names the columns that were left out.
+
+    Args:
+        columns: From left to right.
+        rows: A printable text for every column.
+        width: Of the terminal; None for no limit.
+        styles: A style of Rich for every row.
+    """
+    widths = [max(cell_len(text) for text in (c.title, *(r[n] for r in rows))) for n, c in enumerate(columns)]
+    shown = _chosen(columns, widths, width)
+    room = _shrunk(columns, widths, shown, width)
+    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0))
+    for number in shown:
+        column = columns[number]
+        table.add_column(Text(column.title), justify=column.justify, width=room[number], no_wrap=True)
+    for number, row in enumerate(rows):
+        cells = (Text(row[n], no_wrap=True, overflow="ellipsis") for n in shown)
+        table.add_row(*cells, style=styles[number] if styles else None)
+    left_out = [c.title for n, c in enumerate(columns) if n not in shown]
+    if not left_out:
+        return [table]
+    return [table, Text(f"--wide also shows: {', '.join(left_out)}", style="dim")]
+
+
+def _chosen(columns: Sequence[TextColumn], widths: Sequence[int], width: int | None) -> list[int]:
+    """The numbers of the columns for which there is room once all texts are as short as they may be."""
+    least = [min(w, _LEAST_TEXT_WIDTH) if c.is_text else w for c, w in zip(columns, widths, strict=True)]
+    shown = list(range(len(columns)))
+    for number in reversed(range(len(columns))):
+        if width is not None and columns[number].is_optional and _total(least, shown) > width:
+            shown.remove(number)
+    return shown
+
+
+def _shrunk(columns: Sequence[TextColumn], widths: Sequence[int], shown: Sequence[int], width: int | None) -> list[int]:
+    """The widths of all columns, of which the widest text is shortened until the table fits."""
+    room = list(widths)
+    texts = [n for n in shown if columns[n].is_text]
+    while width is not None and _total(room, shown) > width:
+        widest = max(texts, key=lambda n: room[n], default=None)
+        if widest is None or room[widest] <= _LEAST_TEXT_WIDTH:
+            break
+        room[widest] -= 1
+    return room
+
+
+def _total(widths: Sequence[int], shown: Sequence[int]) -> int:
+    return sum(widths[n] for n in shown) + _GAP * (len(shown) - 1)
