@@ -71,6 +71,7 @@ WebhookEvents = Annotated[
         Literal["broker_down", "broker_held", "broker_released", "broker_route", "topic_route", "topic_route_removed"],
         ...,
     ],
+    Field(min_length=1),
     BeforeValidator(_split),
 ]
 Networks = Annotated[tuple[str, ...], BeforeValidator(_split), AfterValidator(_check_networks)]

@@ -30,6 +30,7 @@ from namesrv_stream.up.parent_death import PARENT_PID_VARIABLE
 from namesrv_stream.up.preflight import require_prerequisites, require_writable, with_fixed_ports, write_effective
 from namesrv_stream.up.run_lock import acquire_run_lock
 from namesrv_stream.up.supervisor import Supervisor
+from namesrv_stream.webhook.sender import Sender
 
 _KAFKA_START_S: Final = 90.0  # on a machine busy with other things; about 3 s on an idle one
 _POLL_S: Final = 0.05
@@ -103,6 +104,8 @@ def run_up(settings: Settings, command_line: CommandLine = command_line) -> int:
         read_certificate(settings.tls)
     if settings.tls.is_for_calls:
         calls_context(settings.tls)
+    if settings.webhook.is_configured:
+        Sender(settings.webhook)
     require_writable(settings.data.dir)
     lock = acquire_run_lock(settings.data.run_dir / "up.lock", story.say)
     try:

@@ -55,7 +55,7 @@ def run_webhook(settings: Settings) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _stop)
     reporter = Reporter(settings)
-    with _locked(settings.data.webhook_dir):
+    with locked(settings.data.webhook_dir):
         write_run_file(settings.data.run_dir / "webhook.json", {})
         reporter.run()
     return 0
@@ -120,14 +120,18 @@ class Reporter:
         if found.status not in (HTTPStatus.OK, HTTPStatus.GONE):
             raise BadAnswer(url, path, str(found.status))
         try:
-            answer: dict[str, Any] = orjson.loads(found.body)
+            answer = orjson.loads(found.body)
         except ValueError:
-            raise BadAnswer(url, path, "no JSON") from None
+            answer = None
+        if not isinstance(answer, dict) or (
+            found.status == HTTPStatus.OK and not {"position", "rows"} <= answer.keys()
+        ):
+            raise BadAnswer(url, path, "something else than changes")
         return found.status, answer
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def locked(folder: Path) -> Iterator[None]:
     """Keep a second process from reporting the same."""
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -27,7 +27,13 @@ _COMMON: Final = _read(_FOLDER / "namesrv-stream-.service.d" / "common.conf")
 
 
 def test_there_is_a_unit_for_one_machine_and_one_for_each_part() -> None:
-    assert [path.stem.removeprefix("namesrv-stream-") for path in _UNITS] == ["history", "job", "serve", "up"]
+    assert [path.stem.removeprefix("namesrv-stream-") for path in _UNITS] == [
+        "history",
+        "job",
+        "serve",
+        "up",
+        "webhook",
+    ]
 
 
 @pytest.mark.parametrize("path", _UNITS, ids=lambda path: path.stem)
