@@ -128,7 +128,8 @@ def test_nothing_is_missing_that_the_page_promises(tmp_path: Path) -> None:
         shutil.rmtree(data / "kafka")
         shutil.rmtree(data / "checkpoint")
         (data / "tables").rename(data / "tables.before")
-        stack = _start(data)
+        stack = Stack(data, **_FLAGS)
+        stack.start()
         kv_config = tmp_path / "kvConfig.json"
         kv_config.write_text(_kv_from_tables(data / "tables.before"), encoding="utf-8")
         imported = run_command("kv", "import", str(kv_config), "-n", stack.remoting)
