@@ -30,6 +30,8 @@ _FLAGS: Final[dict[str, str | int]] = {
     "history__enabled": "true",
     "history__interval_ms": 1_000,
     "streaming__driver_memory": "512m",
+    # The broker's connection stays open while the history's first run is awaited.
+    "remoting__idle_timeout_ms": 3_600_000,
 }
 
 
