@@ -94,7 +94,9 @@ def _namespaces(target: Target) -> list[str]:
             "is missing: name servers have no request that lists namespaces; without -n and NAMESRV_ADDR,"
             " they come from the HTTP port of the installation",
         )
-    return sorted(ask(target.configuration.http_server(), "/kv", dict[str, dict[str, str]]))
+    return sorted(
+        ask(target.configuration.http_server(), "/kv", dict[str, dict[str, str]], is_certificate_checked=False)
+    )
 
 
 def kv_import(

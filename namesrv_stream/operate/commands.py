@@ -12,6 +12,7 @@ from namesrv_stream.instants import instant, iso_instant
 from namesrv_stream.operate import guard_commands
 from namesrv_stream.operate.options import ByOption, HttpOption, JsonOption, OldHttpOption, WaitOption, http_servers
 from namesrv_stream.operate.output import emit_json, print_table
+from namesrv_stream.operate.status_command import status
 from namesrv_stream.settings import LoadedSettings
 from namesrv_stream.settings.command_line import Configuration, configured
 
@@ -23,6 +24,7 @@ def register(app: typer.Typer, config_app: typer.Typer) -> None:
     config_app.command("set")(configured(config_set))
     config_app.command("history")(configured(config_history))
     app.command()(configured(skew))
+    app.command()(configured(status))
     guard_commands.register(app)
 
 

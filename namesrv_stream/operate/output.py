@@ -14,8 +14,12 @@ def emit_json(value: Any) -> None:
 
 
 def print_table(table: Table) -> None:
-    """As wide as it must be where stdout is no terminal: a line stays a line for grep."""
+    """As wide as the terminal; where stdout is none, as wide as the content: a line stays a line for grep."""
     console = Console(file=sys.stdout, highlight=False)
-    if not console.is_terminal:
-        console = Console(file=sys.stdout, highlight=False, width=10_000)
-    console.print(table, crop=False)
+    if console.is_terminal:
+        console.print(table, crop=False)
+        return
+    console = Console(highlight=False, width=10_000, color_system=None)
+    with console.capture() as capture:
+        console.print(table, crop=False)
+    sys.stdout.write("".join(f"{line.rstrip()}\n" for line in capture.get().splitlines()))

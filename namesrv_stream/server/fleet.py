@@ -28,6 +28,8 @@ class Broker(NamedTuple):
         held: Why it is kept where it would be gone.
         ended: Why and when it went; None while it is live.
         replaced_by: Of one that went: the address that has its brokerId now; None where nobody has.
+        since_ms: When it came up, epoch milliseconds; None where that was more than a day ago, where nobody has asked
+            this server for the past yet, and where the broker is gone.
     """
 
     key: LeaseKey
@@ -39,6 +41,7 @@ class Broker(NamedTuple):
     held: Hold | None = None
     ended: RouteChange | None = None
     replaced_by: str | None = None
+    since_ms: int | None = None
 
     @property
     def state(self) -> State:
@@ -57,6 +60,7 @@ class Broker(NamedTuple):
             "timeout_ms": self.timeout_ms,
             "expires_after_ms": self.expires_after_ms,
             "age_ms": self.age_ms,
+            "since_ms": self.since_ms,
             "servers": list(self.servers),
             "held": self.held._asdict() if self.held else None,
             "ended": None
@@ -104,6 +108,7 @@ class Fleet:
                     hearings.age_ms(key, observed_ms),
                     tuple(sorted(live.holders)),
                     held.get(key),
+                    since_ms=self._story.came_ms(key),
                 )
 
         return read

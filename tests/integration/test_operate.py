@@ -233,10 +233,15 @@ def test_held_brokers_are_shown_everywhere_and_an_operator_lets_them_go(
             "/metrics"
         )
         assert stack.get("/healthz")["held_brokers"] == BROKERS
+        status = run("status", "--json")
+        found = [b for b in json.loads(status.out)["brokers"] if b["cluster"] == "fleet"]
+        assert (status.code, [b["condition"] for b in found]) == (1, ["protected"] * BROKERS)
 
         done = run("guard", "release", "fleet", "--by", "ada@desk", "--wait", "60")
-        assert (done.code, done.out.count("let go: ")) == (0, BROKERS), done
+        assert (done.code, done.out.count("released: ")) == (0, BROKERS), done
         wait_until(lambda: not _fleet(stack), SETTLE_S, "they are gone")
+        status = run_command("status", "--http", f"http://{stack.http};http://{second_server.http}")
+        assert (status.code, status.out.count(" down ")) == (1, BROKERS + 1)
         rows = stack.changes(cause="guard_released", kind="guard")
         assert {row["detail"] for row in rows if row["gone"]} == {"by ada@desk"}
         _wait_logged(stack, second_server, "brokers no longer held cluster=fleet brokers=")
@@ -245,6 +250,8 @@ def test_held_brokers_are_shown_everywhere_and_an_operator_lets_them_go(
         figures = second_server.get_text("/metrics")
         assert not re.search(r'rocketmq_namesrv_brokers\{cluster="fleet",state="(alive|held)"\} [1-9]', figures)
     assert run("guard", "release", "fleet").code == 1
+    assert run("kv", "put", "listed", "k", "v").code == 0
+    assert "listed" in run("kv", "list").out.splitlines()
 
 
 def _listed(addr: str) -> int:

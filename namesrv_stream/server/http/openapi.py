@@ -101,7 +101,8 @@ _ROUTE: Final = {
 }
 _BROKER: Final = {
     **{"cluster": "c0", "broker_name": "broker-a", "broker_id": 0, "broker_addr": "10.0.0.1:10911"},
-    **{"state": "alive", "timeout_ms": None, "expires_after_ms": 120_000, "age_ms": 8_214},
+    **{"state": "alive", "timeout_ms": None, "expires_after_ms": 120_000},
+    **{"age_ms": 8_214, "since_ms": 1_795_496_638_669},
     **{"servers": ["ns1"], "held": None, "ended": None},
 }
 _CHANGES: Final = {"position": _POSITION, "whole": True, "rows": [_CHANGE]}

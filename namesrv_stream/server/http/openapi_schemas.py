@@ -164,6 +164,11 @@ SCHEMAS: Final[dict[str, Schema]] = {
                 "description": "since this server heard it, by the time for which it could listen; null: not since its"
                 " start, or the broker is gone",
             },
+            "since_ms": {
+                "type": ["integer", "null"],
+                "description": "when it came up, epoch milliseconds; null: more than a day ago, or the broker is gone,"
+                " or nobody has asked this server for ?state=any, ?state=ended or the console yet",
+            },
             "servers": _list(TEXT),
             "held": {"anyOf": [ref("Hold"), {"type": "null"}]},
             "ended": {"anyOf": [ref("End"), {"type": "null"}]},
