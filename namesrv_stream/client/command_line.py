@@ -14,10 +14,12 @@ import typer
 
 from namesrv_stream.client.address_server import fetch_name_servers, is_address_server
 from namesrv_stream.client.admin import ADMIN_TIMEOUT_MS
+from namesrv_stream.client.errors import NotOnAllServers, UnexpectedAnswer
 from namesrv_stream.client.name_servers import NameServers, parse_name_servers
 from namesrv_stream.client.tls_options import TlsCertOption, TlsKeyOption, TlsOption, TlsTrustOption, asked_for
-from namesrv_stream.errors import ConfigError
+from namesrv_stream.errors import ConfigError, NamesrvStreamError
 from namesrv_stream.remoting.acl import AclCredentials
+from namesrv_stream.remoting.codes import ResponseCode
 from namesrv_stream.settings.command_line import (
     Configuration,
     ConfOption,
@@ -58,7 +60,11 @@ class Target:
     tls: ssl.SSLContext | None = None
 
     def ask(self, question: Callable[[NameServers], Awaitable[T]]) -> T:
-        """Connect, ask, close."""
+        """Connect, ask, close.
+
+        Raises:
+            NotPermitted: A name server does not permit it to this account or address.
+        """
 
         async def ask() -> T:
             is_http = is_address_server(self.name_servers)
@@ -69,7 +75,22 @@ class Target:
             finally:
                 await servers.close()
 
-        return asyncio.run(ask())
+        try:
+            return asyncio.run(ask())
+        except (UnexpectedAnswer, NotOnAllServers) as error:
+            if ResponseCode.NO_PERMISSION.name in str(error):
+                raise NotPermitted(f"{error}; {self._permission_hint()}") from None
+            raise
+
+    def _permission_hint(self) -> str:
+        if self.credentials is None:
+            return "this request was not signed: see --access-key and --secret-key-file"
+        account = self.credentials.access_key
+        return f"this request was signed as {account}: is that account known there, and is its secret the same?"
+
+
+class NotPermitted(NamesrvStreamError):
+    """A name server does not permit a request."""
 
 
 NameServersOption = Annotated[

@@ -59,5 +59,5 @@ def _sum(found: list[Finding]) -> str:
     faults = sum(f.grade is Grade.FAULT for f in found)
     warnings = sum(f.grade is Grade.WARNING for f in found)
     if not faults and not warnings:
-        return "all is well"
-    return f"{faults} to mend, {warnings} to look at"
+        return "no faults, no warnings"
+    return f"{faults} {'fault' if faults == 1 else 'faults'}, {warnings} {'warning' if warnings == 1 else 'warnings'}"

@@ -143,7 +143,8 @@ async def test_a_file_that_is_no_key_value_file_is_refused(run: Run, tmp_path: P
 
 async def test_a_change_that_is_refused_is_exit_code_1(run: Run) -> None:
     async with ScriptedNameServer(refuse) as server:
-        told = "error: PUT_KV_CONFIG (100) was answered NO_PERMISSION (16): not you\n"
+        told = "error: PUT_KV_CONFIG (100) was answered NO_PERMISSION (16): not you; "
+        told += "this request was not signed: see --access-key and --secret-key-file\n"
         assert await run("kv", "put", "ns", "k", "v", "-n", server.addr) == (1, "", told)
 
 
@@ -201,3 +202,12 @@ async def test_help_fits_80_columns_and_cuts_no_option(
     assert "…" not in out.replace("HOST:PORT;…", "")
     assert "..." not in out.replace("[ARGS]...", "")
     assert "<bool>" not in out
+
+
+async def test_a_signed_change_that_is_refused_names_the_account(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NAMESRV_SECRET_KEY", "wrong")
+    async with ScriptedNameServer(refuse) as server:
+        for change in (["kv", "put", "ns", "k", "v"], ["kv", "delete", "ns", "k"]):
+            code, _, err = await run(*change, "--access-key", "ops", "-n", server.addr)
+            assert code == 1
+            assert "this request was signed as ops" in err
