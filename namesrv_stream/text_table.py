@@ -69,7 +69,8 @@ def print_table(
 
 def print_lines(lines: Table | Text) -> None:
     """Print to stdout without wrapping or cropping any line."""
-    Console(file=sys.stdout, highlight=False).print(lines, width=_UNLIMITED, crop=False, soft_wrap=False)
+    # A width given to print() would be cut to that of the console.
+    Console(file=sys.stdout, highlight=False, width=_UNLIMITED).print(lines, crop=False, soft_wrap=False)
 
 
 def table_lines(

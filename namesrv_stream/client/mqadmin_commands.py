@@ -64,7 +64,7 @@ def cluster_list(
 ) -> None:
     """List all clusters with their broker processes."""
     if as_json:
-        return question_commands.clusters(target, cluster, as_json)
+        return question_commands.clusters(target, cluster, as_json=True)
     info, held = question_commands.cluster_info(target, cluster)
     emit(mqadmin_tables.cluster_list(info) + held_lines(held))
 

@@ -12,6 +12,7 @@ from namesrv_stream.client.held_text import HeldBroker, held_in, held_json, held
 from namesrv_stream.client.name_servers import NameServers
 from namesrv_stream.client.route import ClusterInfo, TopicRouteData
 from namesrv_stream.route.system_topics import is_system_topic
+from namesrv_stream.text_table import WideOption
 
 ClusterOption = Annotated[str | None, typer.Option("--cluster", help="Only this cluster.", metavar="CLUSTER")]
 
@@ -27,7 +28,7 @@ def show_route(
     topic: str,
     *,
     as_json: bool,
-    as_table: Callable[[TopicRouteData], str] = route_tables.route_table,
+    print_table: Callable[[TopicRouteData], None],
 ) -> None:
     """Print which brokers serve a topic now, and why some are held."""
 
@@ -39,7 +40,8 @@ def show_route(
     if as_json:
         emit(json_text(dict(found.raw) | ({"heldBrokers": held_json(held)} if held else {})))
     else:
-        emit(as_table(found) + held_lines(held))
+        print_table(found)
+        emit(held_lines(held))
 
 
 def topics(
@@ -75,17 +77,22 @@ async def all_topics(servers: NameServers, cluster: str | None = None) -> Sequen
     return await queries.topics_of_cluster(servers, cluster, TIMEOUT_MS)
 
 
-def clusters(target: Target, cluster: ClusterOption = None, as_json: JsonOption = False) -> None:
+def clusters(
+    target: Target, cluster: ClusterOption = None, wide: WideOption = False, as_json: JsonOption = False
+) -> None:
     """List the clusters with their broker processes."""
     info, held = cluster_info(target, cluster)
     if as_json:
         # Java's answer, and more only where there is more to say.
         emit(json_text(dict(info.raw) | ({"heldBrokers": held_json(held)} if held else {})))
     else:
-        emit(route_tables.clusters_table(info) + held_lines(held))
+        route_tables.print_clusters(info, wide=wide)
+        emit(held_lines(held))
 
 
-def brokers(target: Target, cluster: ClusterOption = None, as_json: JsonOption = False) -> None:
+def brokers(
+    target: Target, cluster: ClusterOption = None, wide: WideOption = False, as_json: JsonOption = False
+) -> None:
     """List the broker names with their masters."""
     info, held = cluster_info(target, cluster)
     if as_json:
@@ -94,7 +101,8 @@ def brokers(target: Target, cluster: ClusterOption = None, as_json: JsonOption =
             table[broker["broker_name"]].setdefault("held", []).append(broker)
         emit(json_text(table))
     else:
-        emit(route_tables.brokers_table(info) + held_lines(held))
+        route_tables.print_brokers(info, wide=wide)
+        emit(held_lines(held))
 
 
 def cluster_info(target: Target, cluster: str | None) -> tuple[ClusterInfo, list[HeldBroker]]:

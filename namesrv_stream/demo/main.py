@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from namesrv_stream.client import topic_route
-from namesrv_stream.client.route_tables import route_table
+from namesrv_stream.client.route_tables import route_lines
 from namesrv_stream.demo.history import COLUMNS, History, cells, ends_of
 from namesrv_stream.demo.stage import TOPIC, Stage, StepFailed
 from namesrv_stream.demo.story import Story
@@ -110,7 +110,7 @@ async def _query(stage: Stage) -> None:
     route = await topic_route(stage.servers, TOPIC)
     took_s = loop.time() - began_s
     stage.story.command(f"namesrv-stream route {TOPIC} -n {stage.name_server}")
-    stage.story.output(route_table(route))
+    stage.story.output(route_lines(route, None))
     stage.story.done(f"Answered from memory in {took_s * 1000:.1f} ms")
 
 

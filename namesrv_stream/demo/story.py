@@ -61,9 +61,10 @@ class Story:
         """Show a command that does the same."""
         self._console.print(self._indented(f"[bold]$ {escape(text)}[/]"))
 
-    def output(self, text: str) -> None:
+    def output(self, lines: Iterable[RenderableType]) -> None:
         """Show what the command prints."""
-        self._console.print(self._indented(escape(text.rstrip())))
+        for line in lines:
+            self._console.print(self._indented(line))
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         """Show rows."""

@@ -1,6 +1,7 @@
 """``route``, and mqadmin's ``topicRoute``: the route of now from a name server, that of then from the history."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -14,6 +15,7 @@ from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.instants import COMMAND_LINE
 from namesrv_stream.settings.command_line import Configuration
+from namesrv_stream.text_table import WideOption
 
 AsOfOption = Annotated[
     str | None,
@@ -39,10 +41,11 @@ def route(
         str | None, typer.Option("--topic", "-t", help="The same, as mqadmin takes it.", metavar="TOPIC")
     ] = None,
     as_of: AsOfOption = None,
+    wide: WideOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show which brokers serve a topic, now or at another time."""
-    _show(target, topic or topic_option, as_of, as_json, route_tables.route_table)
+    _show(target, topic or topic_option, as_of, as_json, partial(route_tables.print_route, wide=wide))
 
 
 def topic_route(
@@ -53,22 +56,22 @@ def topic_route(
     as_json: JsonOption = False,
 ) -> None:
     """Show which brokers serve a topic, as JSON or a table."""
-    _show(target, topic, as_of, as_json or not as_list, mqadmin_tables.topic_route)
+    _show(target, topic, as_of, as_json or not as_list, lambda found: emit(mqadmin_tables.topic_route(found)))
 
 
 def _show(
-    target: Target, topic: str | None, as_of: str | None, as_json: bool, as_table: Callable[[TopicRouteData], str]
+    target: Target, topic: str | None, as_of: str | None, as_json: bool, print_table: Callable[[TopicRouteData], None]
 ) -> None:
     if not topic:
         raise ConfigError(COMMAND_LINE, "TOPIC", "is missing")
     if as_of is None:
-        show_route(target, topic, as_json=as_json, as_table=as_table)
+        show_route(target, topic, as_json=as_json, print_table=print_table)
     else:
-        _show_past_route(target.configuration, topic, as_of, as_json, as_table)
+        _show_past_route(target.configuration, topic, as_of, as_json, print_table)
 
 
 def _show_past_route(
-    configuration: Configuration, topic: str, as_of: str, as_json: bool, as_table: Callable[[TopicRouteData], str]
+    configuration: Configuration, topic: str, as_of: str, as_json: bool, print_table: Callable[[TopicRouteData], None]
 ) -> None:
     # Spared to the route of now: Arrow and Delta take a second to import.
     from namesrv_stream.history.route_question import ask_route
@@ -77,5 +80,5 @@ def _show_past_route(
     if as_json:
         emit(json_text(found.as_json()))
     else:
-        emit(as_table(decode_topic_route(topic, found.route.body())))
+        print_table(decode_topic_route(topic, found.route.body()))
         emit("".join(f"{printable(line)}\n" for line in found.lines()))

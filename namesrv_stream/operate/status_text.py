@@ -25,8 +25,8 @@ _STYLES: Final = {
 }
 _NAMES: Final = (
     TextColumn("CLUSTER", is_text=True),
-    TextColumn("BROKER", is_text=True),
-    TextColumn("ID"),
+    TextColumn("BROKER"),
+    TextColumn("ID", is_optional=True),
     TextColumn("ADDRESS"),
     TextColumn("STATE"),
 )
