@@ -136,7 +136,9 @@ class NameServersUnreachable(PrerequisiteMissing):
 
     def __init__(self, reasons: Mapping[str, str]) -> None:
         told = "; ".join(f"{addr} ({reason})" for addr, reason in reasons.items())
-        super().__init__(f"no name server answers at {told}", "start it, or correct -n or NAMESRV_ADDR")
+        super().__init__(
+            f"no name server answers at {told}", "start it, or name another one: -n, --data-dir or NAMESRV_ADDR"
+        )
         self.reasons = dict(reasons)
 
 
