@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+from namesrv_stream.errors import ConfigError
 from namesrv_stream.ports import reachable_host
 from namesrv_stream.run_files import read_run_file
 from namesrv_stream.settings.layers import Flag, LoadedSettings, load_settings
@@ -26,8 +27,12 @@ _OURS: Final = frozenset({b"namesrv_stream", b"namesrv-stream", b"kafka.Kafka", 
 
 
 def running_parts(run_dir: Path) -> dict[str, dict[str, str | int]]:
-    """The parts that run on a data directory: name → content of their run file."""
-    found = {part: read_run_file(run_dir / f"{part}.json") for part in PARTS}
+    """The parts that run on a data directory: name → content of their run file.
+
+    Raises:
+        ConfigError: The directory cannot be read.
+    """
+    found = {part: _read(run_dir / f"{part}.json") for part in PARTS}
     return {part: facts for part, facts in found.items() if facts is not None and _is_alive(facts)}
 
 
@@ -45,7 +50,7 @@ def installed_settings(conf: Path | None, flags: Iterable[Flag]) -> LoadedSettin
     if conf is not None:
         return asked
     data = asked.settings.data
-    effective, up = data.run_dir / EFFECTIVE_FILE, read_run_file(data.run_dir / PORTS_FILE)
+    effective, up = data.run_dir / EFFECTIVE_FILE, _read(data.run_dir / PORTS_FILE)
     if up is not None and _is_alive(up) and effective.exists():
         # A directory that was moved is where it was found, not where its settings say.
         return load_settings(effective, flags=[Flag("--data-dir", "data.dir", str(data.dir)), *flags])
@@ -79,6 +84,17 @@ def server_address(settings: Settings, section: str, *, prefer_running: bool) ->
 def _reachable(listen_host: str, port: str | int) -> str:
     host = reachable_host(listen_host)
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _read(path: Path) -> dict[str, str | int] | None:
+    data_dir = path.parent.parent
+    try:
+        return read_run_file(path)
+    except NotADirectoryError:
+        raise ConfigError("settings", "data.dir", f"{data_dir} is not a directory") from None
+    except PermissionError:
+        reason = f"{path.parent} cannot be read by this user: run the command as the user that the server runs as"
+        raise ConfigError("settings", "data.dir", reason) from None
 
 
 def _is_alive(facts: dict[str, str | int]) -> bool:

@@ -117,3 +117,17 @@ def test_c_with_the_name_of_a_cluster_is_explained(tmp_path: Path) -> None:
         check_conf(Path("east"), has_cluster=True)
     check_conf(Path("east"), has_cluster=False)
     check_conf(None, has_cluster=True)
+
+
+def test_a_directory_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    with pytest.raises(ConfigError, match="file is not a directory"):
+        Configuration(data_dir=str(file)).load()
+
+    def refuse(path: Path, **_: object) -> str:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "read_text", refuse)  # tests may run as root, who may read everything
+    with pytest.raises(ConfigError, match="cannot be read by this user"):
+        Configuration(data_dir=str(tmp_path)).load()

@@ -203,6 +203,9 @@ async def test_one_whose_id_another_address_has_is_replaced_and_not_missed(tmp_p
         page = await _page(served, "/console/parts/brokers")
         summary = await _page(served, "/console/parts/summary")
         [ended] = (await served.get("/brokers?state=ended")).json()
+        [alive] = (await served.get("/brokers?state=alive")).json()
+    assert alive["since_ms"] == max(c.at_ms for c in log.output.changes if c.kind == "broker_live" and not c.gone)
+    assert ended["since_ms"] is None
     assert "back at 10.0.0.9:10911" in page.text
     assert "want a look" not in summary.text
     assert ended["ended"]["replaced_by"] == "10.0.0.9:10911"
