@@ -7,21 +7,18 @@ characters are escaped, so that a row is a line and does nothing to a terminal.
 
 import csv
 import io
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from namesrv_stream.client.mqadmin_tables import printable
 from namesrv_stream.history.extent import Extent
 from namesrv_stream.instants import duration, instant, iso_instant
+from namesrv_stream.text_table import TextColumn, print_lines, table_lines, terminal_width
 
-_WIDE: Final = 10_000  # a line stays a line for grep where stdout is no terminal
-_LEAST_TEXT_WIDTH: Final = 24
 #: What people are shown of a value: RocketMQ allows topics of 127 characters; a text may have some dozens of names.
 _MOST_CHARS: Final = 128
 _MOST_TEXT_CHARS: Final = 2_000
@@ -38,8 +35,10 @@ class Column:
         title: For people.
         show: A value that is not None, for people.
         is_instant: Whether values are epoch milliseconds.
-        is_text: Whether a value may be long, and is folded where the terminal is narrow.
+        is_text: Whether a value may be long, and is shortened where the terminal is narrow.
         is_for_scripts: Whether people are spared it.
+        is_optional: Whether it is left out where the terminal is narrow.
+        show_short: A value that is not None, for people at a terminal; None where that is no other text.
     """
 
     key: str
@@ -49,6 +48,8 @@ class Column:
     is_instant: bool = False
     is_text: bool = False
     is_for_scripts: bool = False
+    is_optional: bool = False
+    show_short: Show | None = None
 
 
 def at_column(key: str, title: str, *, is_for_scripts: bool = False) -> Column:
@@ -97,6 +98,7 @@ class Answer:
         sections: The first is the one that CSV has.
         extent: Of the history.
         notes: What else people should know.
+        counted_to_ms: To when heartbeats are counted, epoch milliseconds; None in an answer without such figures.
     """
 
     since_ms: int
@@ -104,40 +106,45 @@ class Answer:
     sections: Sequence[Section]
     extent: Extent
     notes: Sequence[str] = field(default_factory=tuple)
+    counted_to_ms: int | None = None
 
 
-def as_text(answer: Answer) -> RenderableType:
-    """Tables, and below them of what time they tell."""
-    parts: list[RenderableType] = []
+def print_text(answer: Answer, *, wide: bool = False) -> None:
+    """Print tables that fit the terminal to stdout, and below them of what time they tell.
+
+    Args:
+        answer: It.
+        wide: Whether everything is shown, however narrow the terminal is.
+    """
+    width = terminal_width(wide=wide)
     for section in answer.sections:
-        parts += [
-            Text(printable(section.title), style="bold"),
-            _table(section) if section.rows else Text("none"),
-            Text(),
-        ]
-    parts += [Text(note) for note in answer.notes]
+        print_lines(Text(printable(section.title), style="bold"))
+        for part in _table(section, width) if section.rows else [Text("none")]:
+            print_lines(part)
+        print_lines(Text())
+    notes = list(answer.notes)
+    if answer.counted_to_ms is not None:
+        notes.append(f"heartbeats are counted to {instant(answer.counted_to_ms)}")
+    for note in notes:
+        print_lines(Text(note))
     span = f"from {instant(answer.since_ms)} to {instant(answer.until_ms)}"
-    parts.append(Text(f"{span}; {answer.extent.reach()}", style="dim"))
-    return Group(*parts)
+    print_lines(Text(f"{span}; {answer.extent.reach()}", style="dim"))
 
 
-def _table(section: Section) -> Table:
-    table = Table(box=None, pad_edge=False)
+def _table(section: Section, width: int | None) -> list[Table | Text]:
     shown = [c for c in section.columns if not c.is_for_scripts]
-    columns = [c for c in shown if any(row[c.key] is not None for row in section.rows)]
-    for column in columns:
-        width = _LEAST_TEXT_WIDTH if column.is_text else None
-        table.add_column(
-            column.title, justify=column.justify, overflow="fold", no_wrap=not column.is_text, min_width=width
-        )
-    for row in section.rows:
-        style = "bold red" if section.emphasis(row) else None
-        table.add_row(*(Text(_shown(c, row[c.key])) for c in columns), style=style)
-    return table
+    columns = [c for c in shown if any(row[c.key] is not None and row[c.key] is not False for row in section.rows)]
+    return table_lines(
+        [TextColumn(c.title, c.justify, c.is_text, c.is_optional) for c in columns],
+        [[_shown(c, row[c.key], is_whole=width is None) for c in columns] for row in section.rows],
+        width,
+        ["bold red" if section.emphasis(row) else None for row in section.rows],
+    )
 
 
-def _shown(column: Column, value: Any) -> str:
-    text = "" if value is None else printable(column.show(value))
+def _shown(column: Column, value: Any, *, is_whole: bool) -> str:
+    show = column.show if is_whole or column.show_short is None else column.show_short
+    text = "" if value is None else printable(show(value))
     most = _MOST_TEXT_CHARS if column.is_text else _MOST_CHARS
     return text if len(text) <= most else f"{text[:most]}…"
 
@@ -149,21 +156,28 @@ def as_json(answer: Answer) -> dict[str, Any]:
         "until_ms": answer.until_ms,
         "history": answer.extent.as_json(),
         "notes": list(answer.notes),
+        "heartbeats_counted_to_ms": answer.counted_to_ms,
         **{section.name: [dict(row) for row in section.rows] for section in answer.sections},
     }
 
 
-def as_csv(section: Section) -> str:
-    """One line a row below a line of names; instants lose their ``_ms``."""
+def as_csv(section: Section, *, raw: bool = False) -> str:
+    """One line for each row below a line of names; instants lose their ``_ms``.
+
+    Args:
+        section: The table.
+        raw: Whether texts that a spreadsheet takes for formulas are left as they are. Brokers choose their names, so
+            by default an apostrophe before such a text makes it safe to open.
+    """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([c.key.removesuffix("_ms") if c.is_instant else c.key for c in section.columns])
     for row in section.rows:
-        writer.writerow([_cell(column, row[column.key]) for column in section.columns])
+        writer.writerow([_cell(column, row[column.key], raw=raw) for column in section.columns])
     return text.getvalue()
 
 
-def _cell(column: Column, value: Any) -> Any:
+def _cell(column: Column, value: Any, *, raw: bool) -> Any:
     if value is None:
         return ""
     if column.is_instant:
@@ -176,15 +190,5 @@ def _cell(column: Column, value: Any) -> Any:
         value = " ".join(value)
     if not isinstance(value, str):
         return value
-    # What a spreadsheet would take for a formula is text.
-    return f"'{printable(value)}" if value.startswith(("=", "+", "-", "@")) else printable(value)
-
-
-def print_text(answer: Answer) -> None:
-    """Print it to stdout, as wide as it must be where that is no terminal."""
-    console = Console(file=sys.stdout, highlight=False)
-    if not console.is_terminal:
-        console = Console(file=sys.stdout, highlight=False, width=_WIDE)
-    text = as_text(answer)
-    # Instants and addresses are not broken: the terminal folds a line that is too long for it.
-    console.print(text, width=max(console.width, console.measure(text).minimum), crop=False)
+    is_formula = value.startswith(("=", "+", "-", "@")) and not raw
+    return f"'{printable(value)}" if is_formula else printable(value)

@@ -60,7 +60,7 @@ def _known_part(history: RouteHistory, asked: Window) -> Window:
     begin_ms, reaches_ms = history.extent.begin_ms or 0, history.extent.reaches_ms
     known = Window(max(asked.since_ms, begin_ms), min(asked.until_ms, reaches_ms))
     if known.since_ms >= known.until_ms:
-        raise NotInHistory(f"{history.extent.reach()}, which is not after {instant(known.since_ms)}")
+        raise NotInHistory(history.extent.nothing_after(known.since_ms))
     return known
 
 

@@ -87,7 +87,12 @@ class Availability(Rates):
     @property
     def interruptions(self) -> int:
         """How often it went while it was to be up: each time, but for a goodbye for good."""
-        return self.downs - (not self.is_up and has_left(self.down_cause))
+        return self.downs - self.has_left
+
+    @property
+    def has_left(self) -> bool:
+        """Whether it was taken away on purpose: its availability is that up to then."""
+        return not self.is_up and has_left(self.down_cause)
 
 
 def has_left(cause: str | None) -> bool:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from namesrv_stream.errors import NotInHistory
 from namesrv_stream.history.cause_colours import UP, colour_of
+from namesrv_stream.history.first_figures import no_figures_text
 from namesrv_stream.history.gap_series import GapSeries, gap_series
 from namesrv_stream.history.outages import Outage, Scope, broker_outages
 from namesrv_stream.history.picture import (
@@ -30,6 +31,7 @@ from namesrv_stream.history.replicas import Replica, replicas
 from namesrv_stream.history.sessions import Session, Sessions
 from namesrv_stream.history.window import Window
 from namesrv_stream.instants import duration
+from namesrv_stream.plurals import counted
 from namesrv_stream.settings import Settings
 
 _GAPS_IN: Final = 2.9
@@ -50,8 +52,9 @@ def plot_brokers(sessions: Sessions, cluster: str | None, window: Window, path: 
     shown = _most_moved(found, window)
     figure, axes = lanes_figure(len(shown))
     _draw(axes, shown, window)
-    what = f"brokers of {plain(cluster)}" if cluster is not None else "brokers"
-    heading(axes, f"{len(found)} {what}" if len(shown) == len(found) else f"{len(shown)} of {len(found)} {what}")
+    where = "" if cluster is None else f" of {plain(cluster)}"
+    of = "" if len(shown) == len(found) else f"{len(shown)} of "
+    heading(axes, f"{of}{counted(len(found), 'broker')}{where}")
     save(figure, path)
 
 
@@ -84,6 +87,11 @@ def plot_broker(
     timeouts = sorted({s.timeout_ms or default_timeout_ms for s in within})
     series = gap_series(settings, broker_name, window.since_ms, window.until_ms)
     _draw_gaps(lower, series, absences, timeouts, window)
+    if series:
+        heading(lower, "longest gap between heartbeats")
+    else:
+        first_ms = max(window.since_ms, min(session.up_ms for session in within))
+        heading(lower, no_figures_text(settings, first_ms, window.until_ms))
     save(figure, path)
 
 
@@ -155,7 +163,6 @@ def _draw_gaps(
         begin_ms, length_ms = shown_span(bar.begin_ms, bar.end_ms, window.since_ms, window.until_ms)
         axes.axvspan(days(begin_ms), days(begin_ms + length_ms), color=bar.colour, alpha=0.25, linewidth=0, zorder=0)
     time_axis(axes, window.since_ms, window.until_ms)
-    heading(axes, "longest gap between heartbeats" if series else "no heartbeats are known of that time")
     axes.set_ylabel("seconds", fontsize=8)
     longest_ms = max((ms for one in series for ms in one.longest_ms), default=0)
     axes.set_ylim(0, min(top_ms, max(timeouts[-1], longest_ms) * 1.15) / 1000)

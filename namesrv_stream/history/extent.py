@@ -46,6 +46,13 @@ class Extent:
         """To when all answers reach: told with each, for people."""
         return f"the tables reach to {instant(self.reaches_ms)}"
 
+    def nothing_after(self, since_ms: int) -> str:
+        """That nothing is known of a time that begins where the tables end, or later; for people."""
+        return (
+            f"there is no data after {instant(self.reaches_ms)}, and --since is {instant(since_ms)}:"
+            " is the product running?"
+        )
+
     def as_json(self) -> dict[str, Any]:
         """By field names."""
         return asdict(self)

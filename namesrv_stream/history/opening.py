@@ -58,4 +58,5 @@ def _why_none(settings: Settings) -> str:
         return "it is written to a folder only (docs/deploy.md)"
     if not settings.history.enabled:
         return f"history.enabled is false; `namesrv-stream history-job --once` writes it, or {_ELSEWHERE}"
-    return f"`up` or `namesrv-stream history-job` has not written it yet; or {_ELSEWHERE}"
+    wait = "`up` writes it within two minutes of its start, once a broker has registered"
+    return f"{wait}; without `up`, `namesrv-stream history-job` does; or {_ELSEWHERE}"

@@ -1,5 +1,7 @@
 """The questions of ``namesrv-stream history``, each answered with tables."""
 
+from dataclasses import replace
+
 from namesrv_stream.errors import NotInHistory
 from namesrv_stream.history.answer import Answer, Section
 from namesrv_stream.history.availability import availabilities
@@ -19,6 +21,7 @@ from namesrv_stream.history.sessions import Session, Sessions
 from namesrv_stream.history.topic_changes import TopicStory, topic_story, totals_of
 from namesrv_stream.history.window import Window
 from namesrv_stream.instants import instant
+from namesrv_stream.plurals import counted, plural
 
 
 def ask_broker(history: RouteHistory, sessions: Sessions, broker_name: str, window: Window) -> Answer:
@@ -33,7 +36,8 @@ def ask_broker(history: RouteHistory, sessions: Sessions, broker_name: str, wind
         raise NotInHistory(f"the history knows no broker {broker_name}{_known_from(history)}")
     changes = broker_changes(history, broker_name, window.since_ms, window.until_ms)
     within = sessions_section(_within(found, window), window)
-    return _answer(history, window, within, broker_changes_section(changes), notes=_gone_notes(found, window))
+    answer = _answer(history, window, within, broker_changes_section(changes), notes=_gone_notes(found, window))
+    return replace(answer, counted_to_ms=sessions.all_counted_to_ms(window.until_ms))
 
 
 def ask_topic(history: RouteHistory, topic: str, window: Window) -> tuple[Answer, TopicStory]:
@@ -47,7 +51,7 @@ def ask_topic(history: RouteHistory, topic: str, window: Window) -> tuple[Answer
     if story is None:
         raise NotInHistory(f"the history knows no topic {topic}{_known_from(history)}")
     brokers = totals_of(story.first.values()).brokers
-    began = f"at the begin {brokers or 'no'} {'broker' if brokers == 1 else 'brokers'} served it"
+    began = f"at the begin {counted(brokers, 'broker') if brokers else 'no broker'} served it"
     return _answer(history, window, topic_changes_section(story), notes=(began,)), story
 
 
@@ -66,7 +70,8 @@ def ask_brokers(history: RouteHistory, sessions: Sessions, cluster: str | None, 
     """
     found = sessions_of(history, sessions, cluster, window)
     section = brokers_section(availabilities(found, window.since_ms, window.until_ms))
-    return _answer(history, window, section, notes=_gone_notes(found, window))
+    answer = _answer(history, window, section, notes=_gone_notes(found, window))
+    return replace(answer, counted_to_ms=sessions.all_counted_to_ms(window.until_ms))
 
 
 def ask_flaps(history: RouteHistory, sessions: Sessions, cluster: str | None, window: Window) -> Answer:
@@ -123,4 +128,6 @@ def _gone_notes(sessions: list[Session], window: Window) -> tuple[str, ...]:
     count = gone_before(sessions, window.since_ms)
     if not count:
         return ()
-    return (f"{count} more had gone before and did not come back; a longer --since shows them",)
+    return (
+        f"{count} more had gone before and did not come back; a longer --since shows {plural(count, 'it', 'them')}",
+    )

@@ -5,6 +5,7 @@ that.
 """
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -45,6 +46,20 @@ def broker_values(of: Availability | Flapping) -> dict[str, Any]:
     return {**key_values(of.key), "earlier_addrs": [key.live_key.broker_addr for key in of.earlier_keys] or None}
 
 
+def optional(column: Column) -> Column:
+    """The column as one that is left out where the terminal is narrow."""
+    return replace(column, is_optional=True)
+
+
+def short_detail(detail: str) -> str:
+    """The reason of an end in a few words: ``silent 27.3 s > 9 s, held``; others as they are."""
+    return _SILENT.sub(lambda m: f"silent {_seconds(m[1])} > {_seconds(m[2])}", detail).replace(_HELD, ", held")
+
+
+def _seconds(ms: str) -> str:
+    return f"{round(int(ms) / 1000, 1):g} s"
+
+
 def _yes(is_so: bool) -> str:
     return "yes" if is_so else ""
 
@@ -58,19 +73,21 @@ def _decimal_column(key: str, title: str) -> Column:
     return number_column(key, title, "{:.2f}".format)
 
 
-_CLUSTER: Final = Column("cluster", "cluster")
+_CLUSTER: Final = Column("cluster", "cluster", is_optional=True)
 _NAME: Final = Column("broker_name", "broker")
 _ADDR: Final = Column("broker_addr", "address")
 _MOST_ADDRS: Final = 3
+_SILENT: Final = re.compile(r"not heard for (\d+) ms of observed time(?: at \S+)?, timeout (\d+) ms")
+_HELD: Final = "; the guard held it until now"
 #: Of a broker whose address changed: those it had before.
-EARLIER_ADDRS: Final = Column("earlier_addrs", "before at", _addrs_text, is_text=True)
-_BROKER_ID: Final = Column("broker_id", "id", justify="right")
+EARLIER_ADDRS: Final = Column("earlier_addrs", "before at", _addrs_text, is_text=True, is_optional=True)
+_BROKER_ID: Final = Column("broker_id", "id", justify="right", is_optional=True)
 _STATE: Final = Column("state", "now")
 _CHANGE: Final = Column("change", "change", is_text=True)
 _CAUSE: Final = Column("cause", "cause")
-_DETAIL: Final = Column("detail", "detail", is_text=True)
-_PARTITION: Final = Column("partition", "part", justify="right")
-_OFFSET: Final = Column("offset", "offset", justify="right")
+_DETAIL: Final = Column("detail", "detail", is_text=True, is_optional=True, show_short=short_detail)
+_PARTITION: Final = Column("partition", "part", justify="right", is_optional=True)
+_OFFSET: Final = Column("offset", "offset", justify="right", is_optional=True)
 
 _SESSION_COLUMNS: Final = (
     _CLUSTER,
@@ -78,13 +95,13 @@ _SESSION_COLUMNS: Final = (
     _ADDR,
     _BROKER_ID,
     at_column("up_ms", "up"),
-    Column("up_cause", "by"),
+    optional(Column("up_cause", "by")),
     at_column("down_ms", "down"),
-    Column("cause", "by"),
+    optional(Column("cause", "by")),
     duration_column("duration_ms", "for"),
     number_column("heartbeats", "heartbeats"),
-    duration_column("longest_gap_ms", "longest gap"),
-    duration_column("timeout_ms", "timeout"),
+    optional(duration_column("longest_gap_ms", "longest gap")),
+    optional(duration_column("timeout_ms", "timeout")),
     at_column("last_heard_ms", "last heard", is_for_scripts=True),
     _DETAIL,
     replace(_PARTITION, is_for_scripts=True),
@@ -97,8 +114,8 @@ _TOPIC_CHANGE_COLUMNS: Final = (
     _CAUSE,
     _DETAIL,
     number_column("brokers", "brokers"),
-    number_column("write_queues", "write queues"),
-    number_column("read_queues", "read queues"),
+    optional(number_column("write_queues", "write queues")),
+    optional(number_column("read_queues", "read queues")),
     _PARTITION,
     _OFFSET,
 )
@@ -109,11 +126,12 @@ _BROKER_COLUMNS: Final = (
     _BROKER_ID,
     _STATE,
     number_column("availability", "available", percent),
+    Column("for_good", "for good", _yes),
     number_column("downs", "downs"),
-    duration_column("mttr_ms", "back after (mean)"),
-    number_column("heartbeats", "heartbeats"),
-    duration_column("longest_gap_ms", "longest gap"),
-    Column("down_cause", "went last by"),
+    optional(duration_column("mttr_ms", "back after (mean)")),
+    optional(number_column("heartbeats", "heartbeats")),
+    optional(duration_column("longest_gap_ms", "longest gap")),
+    optional(Column("down_cause", "went last by")),
     EARLIER_ADDRS,
 )
 _FLAP_COLUMNS: Final = (
@@ -122,27 +140,27 @@ _FLAP_COLUMNS: Final = (
     _ADDR,
     _STATE,
     number_column("downs", "downs"),
-    number_column("returns", "returns"),
-    duration_column("median_down_ms", "back after (median)"),
-    _decimal_column("peak_score", "peak score"),
-    _decimal_column("score", "score"),
+    optional(number_column("returns", "returns")),
+    optional(duration_column("median_down_ms", "back after (median)")),
+    optional(_decimal_column("peak_score", "peak score")),
+    optional(_decimal_column("score", "score")),
     Column("flapping", "flapping", _yes),
-    Column("has_flapped", "has flapped", _yes),
-    Column("causes", "causes", counts_text, is_text=True),
+    optional(Column("has_flapped", "has flapped", _yes)),
+    Column("causes", "causes", counts_text, is_text=True, is_optional=True),
     EARLIER_ADDRS,
 )
 _OUTAGE_COLUMNS: Final = (
     Column("scope", "what", lambda scope: str(scope).replace("_", " ")),
     _CLUSTER,
     Column("name", "name"),
-    _ADDR,
+    optional(_ADDR),
     at_column("begin_ms", "from"),
-    at_column("end_ms", "to"),
+    optional(at_column("end_ms", "to")),
     duration_column("duration_ms", "for"),
-    number_column("brokers", "brokers"),
+    optional(number_column("brokers", "brokers")),
     _CAUSE,
-    Column("for_good", "for good", _yes),
-    Column("replaced_by", "replaced by"),
+    optional(Column("for_good", "for good", _yes)),
+    optional(Column("replaced_by", "replaced by")),
     _DETAIL,
 )
 
@@ -220,6 +238,7 @@ def brokers_section(availabilities: Iterable[Availability]) -> Section:
             **broker_values(a),
             "broker_id": a.broker_id,
             "availability": a.share,
+            "for_good": a.has_left,
             "downs": a.downs,
             "mttr_ms": a.mttr_ms,
             "heartbeats": a.heartbeats,

@@ -92,6 +92,10 @@ class Sessions:
         self.counted_to_ms: Mapping[int, int] = stored.mark.at_ms
         self._tail = Tail(changes, stored)
 
+    def all_counted_to_ms(self, until_ms: int) -> int | None:
+        """To when, of some time, the heartbeats of all brokers are counted; None where none is."""
+        return min((min(at_ms, until_ms) for at_ms in self.counted_to_ms.values()), default=None)
+
     @classmethod
     def open(cls, settings: Settings) -> "Sessions":
         """The newest versions; blocks.

@@ -55,11 +55,11 @@ class Silences:
     Attributes:
         since_ms: The first heartbeat that the table has of the time, epoch milliseconds; where it has none, its begin.
             It is later than asked for where that were too many rows.
-        until_ms: When the newest heartbeat that the table has was heard; None where it has none of the time.
+        until_ms: To when the table has all heartbeats; None where it has none of the time.
         brokers: Broker processes heard.
         timeouts: In the order in which they were asked for.
         longest: The most silent, the worst first.
-        expired: Sessions that ended so in this time, as it was.
+        expired: Sessions that ended so between ``since_ms`` and ``until_ms``, as it was.
     """
 
     since_ms: int
@@ -80,7 +80,8 @@ def silences(settings: Settings, since_ms: int, until_ms: int, timeouts_ms: Sequ
         NotInHistory: There are no such tables.
         TableSchemaMismatch: One is damaged, or not as this version of the code expects.
     """
-    minutes = open_history_table(settings, HEARTBEAT_MINUTES).table
+    opened = open_history_table(settings, HEARTBEAT_MINUTES)
+    minutes = opened.table
     ends = _ends(settings, since_ms)
     wanted = (in_days("day", day_of(since_ms), day_of(until_ms)), at_most("minute", timestamp(until_ms)))
     with reading(minutes.path):
@@ -102,14 +103,22 @@ def silences(settings: Settings, since_ms: int, until_ms: int, timeouts_ms: Sequ
     first, last = found["first"].min(), found["last"].max()
     if first is not None:
         since_ms = max(since_ms, round(first.timestamp() * 1000))  # type: ignore[union-attr] # Polars' own types
-    since = timestamp(since_ms)
+    reached_ms: int | None = None
+    if last is not None:
+        last_ms = round(last.timestamp() * 1000)  # type: ignore[union-attr] # Polars' own types
+        reached_ms = max(last_ms, min(until_ms, min(opened.mark.at_ms.values(), default=0)))
+    # Of the time that the heartbeats are of, and of no other.
+    expired = ends.filter(
+        pl.col("down_cause") == Cause.EXPIRED.value,
+        pl.col("down_at").is_between(timestamp(since_ms), timestamp(until_ms if reached_ms is None else reached_ms)),
+    )
     return Silences(
         since_ms,
-        None if last is None else round(last.timestamp() * 1000),  # type: ignore[union-attr] # Polars' own types
+        reached_ms,
         worst.height,
         timeouts,
         _named(worst),
-        ends.filter((pl.col("down_cause") == Cause.EXPIRED.value) & (pl.col("down_at") >= since)).height,
+        expired.height,
     )
 
 

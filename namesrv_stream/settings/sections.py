@@ -198,7 +198,7 @@ class HistorySettings(Section):
     master: NonEmptyStr = "local[1]"
     driver_memory: Annotated[str, Field(pattern=r"^[1-9][0-9]*[mg]$")] = "1g"
     max_records: PositiveInt = 50_000
-    heartbeats_interval_ms: PositiveInt = 300_000
+    heartbeats_interval_ms: PositiveInt = 60_000
     upkeep_interval_ms: PositiveInt = 3_600_000
     optimize_file_bytes: Annotated[Number, Field(ge=MIB)] = 64 * MIB
     vacuum_retention_ms: Annotated[Number, Field(ge=DAY_MS // 24)] = DAY_MS

@@ -11,6 +11,7 @@ from namesrv_stream.clock import SystemClock
 from namesrv_stream.durations import parse_duration_ms
 from namesrv_stream.errors import ConfigError, QueryNotFound
 from namesrv_stream.event_log.choice import Source, SourceOption
+from namesrv_stream.history.plot_file import check_plot_file
 from namesrv_stream.instants import check_past, parse_since
 from namesrv_stream.settings.command_line import Configuration, configured
 
@@ -55,8 +56,8 @@ def what_if(
     since_ms = check_past("--since", parse_since("--since", since, now_ms), now_ms)
     overrides = [Override(ms, of_every_broker=every_broker) for ms in parse_timeouts(timeout)]
     settings = configuration.load().settings
-    if plot is not None and not plot.absolute().parent.is_dir():  # told before the work, not after it
-        raise ConfigError("command line", "--plot", f"{plot.absolute().parent} is no directory")
+    if plot is not None:
+        check_plot_file(plot)
     # A day of a thousand brokers takes minutes: whoever waits at a terminal sees that it goes on.
     with Console(stderr=True).status("reading the log") as status:
         analysis = analyse_log(
@@ -82,6 +83,7 @@ def what_if(
         from namesrv_stream.what_if.plot import plot as draw
 
         draw(reports, plot)
+        print(f"written to {plot}", file=sys.stderr if as_json else sys.stdout)
 
 
 def parse_timeouts(text: str) -> list[int]:

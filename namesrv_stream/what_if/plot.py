@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from namesrv_stream.errors import ConfigError
+from namesrv_stream.plurals import counted
 from namesrv_stream.what_if.gaps import STEP_MS
 from namesrv_stream.what_if.report import ClusterReport
 
@@ -54,7 +55,7 @@ def _draw(axes: Axes, report: ClusterReport) -> None:
     if report.suggestion.timeout_ms is not None:
         value_s = report.suggestion.timeout_ms / 1000
         axes.axvline(value_s, color="black", linestyle="--", label=f"{value_s:g} s suggested")
-    axes.set_title(f"cluster {report.cluster}: {report.brokers} brokers", parse_math=False)
+    axes.set_title(f"cluster {report.cluster}: {counted(report.brokers, 'broker')}", parse_math=False)
     axes.set_xlabel("silence of a live broker, seconds of observed time")
     axes.set_ylabel("silences")
     axes.legend(title="timeout: expiries", fontsize="small", loc="upper left", bbox_to_anchor=(1.01, 1.0))

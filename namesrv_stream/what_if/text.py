@@ -11,6 +11,7 @@ from rich.text import Text
 from namesrv_stream.event_log.pieces import Store
 from namesrv_stream.event_log.source import read_from_text
 from namesrv_stream.instants import instant
+from namesrv_stream.plurals import counted
 from namesrv_stream.what_if.gaps import Gap
 from namesrv_stream.what_if.log_analysis import LogAnalysis
 from namesrv_stream.what_if.report import ClusterReport, RunReport, Sooner
@@ -32,7 +33,9 @@ def _parts(analysis: LogAnalysis, reports: Sequence[ClusterReport]) -> Iterator[
     yield from map(Text, _log_lines(analysis))
     span = f"{instant(analysis.begin_at_ms)} to {instant(analysis.end_at_ms)}"
     observed = seconds(analysis.observed_ms)
-    yield Text(f"{analysis.records} records, {span}, {observed} of observed time; every broker begins at age zero")
+    yield Text(
+        f"{counted(analysis.records, 'record')}, {span}, {observed} of observed time; every broker begins at age zero"
+    )
     if not reports:
         yield Text("no broker was heard")
     for report in reports:
@@ -66,7 +69,7 @@ def _log_lines(analysis: LogAnalysis) -> Iterator[str]:
 
 def _cluster_line(report: ClusterReport) -> Text:
     own = f", {report.with_own_timeout} with a timeout of their own" if report.with_own_timeout else ""
-    return Text.assemble(("cluster ", ""), (report.cluster, "bold"), f": {report.brokers} brokers{own}")
+    return Text.assemble(("cluster ", ""), (report.cluster, "bold"), f": {counted(report.brokers, 'broker')}{own}")
 
 
 def _runs_table(runs: Sequence[RunReport]) -> Table:

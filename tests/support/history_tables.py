@@ -79,6 +79,11 @@ class HistoryOfLogs:
         self._overwrite(BROKER_SESSIONS, list(sessions(changes, records)), until)
         self._overwrite(HEARTBEAT_MINUTES, list(minutes(records)), until)
 
+    def write_minutes(self, ends: Mapping[int, int]) -> None:
+        """``heartbeat_minutes`` alone, up to these offsets: it may be behind the other tables."""
+        records = [r for p, log in enumerate(self.logs) for r in log.records if r.offset < ends[p]]
+        self._overwrite(HEARTBEAT_MINUTES, list(minutes(records)), ends)
+
     def write_all(self) -> None:
         """Everything, to the logs' ends."""
         self.commit()

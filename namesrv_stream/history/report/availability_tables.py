@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from namesrv_stream.history.answer import Column, Section, duration_column, number_column
+from namesrv_stream.history.answer import Column, Section, at_column, duration_column, number_column
 from namesrv_stream.history.report.clusters import ClusterFigures
 from namesrv_stream.history.report.delays import spread
 from namesrv_stream.history.report.figures import Figures
 from namesrv_stream.history.report.missed import HeardOf
 from namesrv_stream.history.report.objective import Objective
-from namesrv_stream.history.sections import EARLIER_ADDRS, broker_values, percent
+from namesrv_stream.history.sections import EARLIER_ADDRS, broker_values, optional, percent
 from namesrv_stream.instants import duration
 from namesrv_stream.route.lease import LeaseKey
 
@@ -21,9 +21,9 @@ _OF_TIME: Final = (
     number_column("budget_left", "budget left", lambda share: f"{share * 100:,.0f}%"),
     _DOWN,
     number_column("interruptions", "interruptions"),
-    number_column("failures", "unannounced"),
-    duration_column("mttr_ms", "MTTR"),
-    duration_column("mtbf_ms", "MTBF"),
+    optional(number_column("failures", "unannounced")),
+    optional(duration_column("mttr_ms", "MTTR")),
+    optional(duration_column("mtbf_ms", "MTBF")),
 )
 #: Of several brokers together.
 _TOGETHER: Final = (
@@ -38,19 +38,23 @@ _TOGETHER: Final = (
 
 def summary_section(figures: Figures) -> Section:
     """One row of all brokers."""
-    heard = figures.heard.of if figures.heard else ()
+    heard = figures.known_heartbeats
     row = {
         "objective": figures.asked.objective.share,
         **_together(figures.total, figures.asked.objective),
         "sessions_ended": sum(e.count for e in figures.endings),
         "flapped": sum(f.has_flapped for f in figures.flapping.values()),
-        "heartbeats": sum(h.heartbeats for h in heard) if figures.heard else None,
-        "missed": sum(h.missed for h in heard) if figures.heard else None,
+        "heartbeats": sum(h.heartbeats for h in heard.of) if heard else None,
+        "missed": sum(h.missed for h in heard.of) if heard else None,
+        "heartbeats_from_ms": heard.begin_ms if heard else None,
+        "heartbeats_to_ms": heard.end_ms if heard else None,
     }
     columns = (
         *(number_column("objective", "objective", percent), *_TOGETHER),
-        *(Column("sessions_ended", "", is_for_scripts=True), number_column("flapped", "flapped")),
+        *(Column("sessions_ended", "", is_for_scripts=True), optional(number_column("flapped", "flapped"))),
         *(number_column("heartbeats", "heartbeats"), number_column("missed", "missed")),
+        *(at_column("heartbeats_from_ms", "heartbeats from", is_for_scripts=True),),
+        *(at_column("heartbeats_to_ms", "heartbeats to", is_for_scripts=True),),
     )
     return Section("summary", "all brokers", columns, [row], lambda row: not row["met"])
 
@@ -82,15 +86,16 @@ def brokers_section(figures: Figures) -> Section:
             "failures": a.failures,
             "mttr_ms": a.mttr_ms,
             "mtbf_ms": a.mtbf_ms,
-            "missed": sum(missed.get(key, 0) for key in (a.key, *a.earlier_keys)) if figures.heard else None,
+            "missed": sum(missed.get(key, 0) for key in (a.key, *a.earlier_keys)) if figures.known_heartbeats else None,
             "down_cause": a.down_cause,
         }
         for a in figures.brokers
     ]
     columns = (
-        *(_CLUSTER, Column("broker_name", "broker"), Column("broker_addr", "address")),
-        *(Column("broker_id", "id", justify="right"), Column("state", "now"), *_OF_TIME, _MET),
-        *(number_column("missed", "missed heartbeats"), Column("down_cause", "went last by"), EARLIER_ADDRS),
+        *(optional(_CLUSTER), Column("broker_name", "broker"), Column("broker_addr", "address")),
+        *(optional(Column("broker_id", "id", justify="right")), Column("state", "now"), *_OF_TIME, _MET),
+        *(optional(number_column("missed", "missed heartbeats")), optional(Column("down_cause", "went last by"))),
+        EARLIER_ADDRS,
     )
     return Section("brokers", "brokers by how long they were down", columns, rows, lambda row: not row["met"])
 
@@ -118,9 +123,10 @@ def endings_section(figures: Figures) -> Section:
     columns = (
         *(Column("cause", "cause"), number_column("count", "sessions ended"), number_column("brokers", "brokers")),
         *(_DOWN, number_column("down_share", "of all down time", lambda share: f"{share * 100:.1f}%")),
-        *(number_column("returns", "came back"), duration_column("return_mean_ms", "after (mean)")),
-        *(duration_column("return_p95_ms", "after (p95)"), duration_column("silence_p50_ms", "silent before (median)")),
-        duration_column("silence_max_ms", "silent before (longest)"),
+        *(number_column("returns", "came back"), optional(duration_column("return_mean_ms", "after (mean)"))),
+        optional(duration_column("return_p95_ms", "after (p95)")),
+        optional(duration_column("silence_p50_ms", "silent before (median)")),
+        optional(duration_column("silence_max_ms", "silent before (longest)")),
     )
     return Section("endings", "why brokers went", columns, rows)
 

@@ -23,6 +23,8 @@ from namesrv_stream.history.report.shapes import (
 from namesrv_stream.instants import duration
 
 _MOST_LINES: Final = 5
+#: A budget that was used many times over would flatten all that happened before.
+_LOWEST_BUDGET: Final = -3.0
 _MISSED_COLOUR: Final = "#8c6d4f"
 _DAY_MS: Final = 86_400_000
 _UNITS: Final = ((_DAY_MS, "d"), (3_600_000, "h"), (60_000, "min"))
@@ -104,18 +106,20 @@ def budget_chart(figures: Figures, pieces: Sequence[Piece]) -> Chart:
     down = _down_of_clusters(figures)
     for name, known_ms in named.items():
         curves[name] = _left(pieces, down[name], known_ms, figures)
-    low = min(0.0, *(value for curve in curves.values() for value in curve))
+    lowest = min(0.0, *(value for curve in curves.values() for value in curve))
+    low = max(lowest, _LOWEST_BUDGET)
     lines = [Line([(0, _height(0, low)), (100, _height(0, low))], TEXT_COLOUR, True)]
     legend: list[tuple[str, str]] = []
     colours = [TEXT_COLOUR, *_LINE_COLOURS]
     for (name, curve), colour in reversed(list(zip(curves.items(), colours, strict=False))):
         ends = [x_of(figures.pieces, at_ms) for at_ms in figures.pieces.bounds_ms]
-        lines.append(Line([(x, _height(value, low)) for x, value in zip(ends, curve, strict=True)], colour))
+        lines.append(Line([(x, _height(max(value, low), low)) for x, value in zip(ends, curve, strict=True)], colour))
         legend.insert(0, (name, colour))
     labels = [Label(_height(0, low), "0%")]
     for tick in {1.0, low} - {0.0}:
         if abs(_height(tick, low) - labels[0].at) >= _LEAST_BETWEEN:
-            labels.append(Label(_height(tick, low), f"{tick * 100:,.0f}%"))
+            below = "≤ " if tick == low != lowest else ""
+            labels.append(Label(_height(tick, low), f"{below}{tick * 100:,.0f}%"))
     left = curves["all brokers"][-1]
     summary = f"error budget of all brokers: {left * 100:,.0f}% left at the end"
     return Chart("error budget left", summary, [], lines, time_labels(figures.pieces), labels, legend)

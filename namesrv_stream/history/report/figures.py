@@ -1,7 +1,7 @@
 """All figures of a report: read and reckoned once, for the page, for JSON and for the terminal."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 
@@ -48,6 +48,7 @@ class Figures:
     """What a report says.
 
     Attributes:
+        asked: As asked, but that the time begins no earlier than the history.
         until_ms: The end of its time: as asked, or to where the tables reach.
         extent: Of the history.
         pieces: The time by hours, days or weeks.
@@ -83,6 +84,11 @@ class Figures:
     commit_delays_ms: Sequence[int]
     commits_from_ms: int | None
     unknown: Sequence[Unknown]
+
+    @property
+    def known_heartbeats(self) -> Heard | None:
+        """The heartbeats of the time; None where none of them is known."""
+        return self.heard if self.heard and self.heard.has_figures else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +133,9 @@ def read(settings: Settings, asked: Asked) -> Material:
     history = RouteHistory.open(settings)
     sessions = Sessions.open(settings)
     changes = open_changes(settings)
-    since_ms, until_ms = asked.since_ms, min(asked.until_ms, history.extent.reaches_ms)
+    since_ms, until_ms = _known_since_ms(asked, history.extent), min(asked.until_ms, history.extent.reaches_ms)
     if since_ms >= until_ms:
-        raise NotInHistory(f"{history.extent.reach()}, which is before {instant(since_ms)}")
+        raise NotInHistory(history.extent.nothing_after(since_ms))
     known = sessions_of(history, sessions, asked.cluster, Window(since_ms, until_ms))
     records = changed_records(changes, since_ms, until_ms)
     return Material(
@@ -152,7 +158,8 @@ def reckon(asked: Asked, material: Material) -> Figures:
     Raises:
         NotInHistory: No broker was to be up in that time.
     """
-    since_ms, until_ms, known = asked.since_ms, material.until_ms, material.sessions
+    wanted_ms, until_ms, known = asked.since_ms, material.until_ms, material.sessions
+    since_ms = _known_since_ms(asked, material.extent)
     brokers = availabilities(known, since_ms, until_ms)
     if not brokers:
         raise NotInHistory(f"no broker was up between {instant(since_ms)} and {instant(until_ms)}")
@@ -162,7 +169,7 @@ def reckon(asked: Asked, material: Material) -> Figures:
     clusters = cluster_figures(brokers, outages, since_ms, until_ms)
     timeouts, default_ms = material.default_timeouts, material.default_timeout_ms
     return Figures(
-        asked=asked,
+        asked=replace(asked, since_ms=since_ms),
         until_ms=until_ms,
         extent=material.extent,
         pieces=buckets(since_ms, until_ms),
@@ -184,10 +191,15 @@ def reckon(asked: Asked, material: Material) -> Figures:
             material.heard,
             timeouts[-1][1] if timeouts else default_ms,
             gone_before(known, since_ms),
+            Window(wanted_ms, asked.until_ms),
             since_ms,
-            asked.until_ms,
         ),
     )
+
+
+def _known_since_ms(asked: Asked, extent: Extent) -> int:
+    """The begin of the time as asked, or that of the history."""
+    return max(asked.since_ms, extent.begin_ms or 0)
 
 
 def _heard(settings: Settings, sessions: Sequence[Session], pieces: Buckets, cluster: str | None) -> Heard | None:

@@ -6,7 +6,7 @@ from namesrv_stream.history.answer import Column, Section, duration_column, numb
 from namesrv_stream.history.report.delays import Spread, spread
 from namesrv_stream.history.report.figures import Figures
 from namesrv_stream.history.report.missed import HeardOf
-from namesrv_stream.history.sections import key_values
+from namesrv_stream.history.sections import key_values, optional
 
 
 def missed_section(figures: Figures) -> Section:
@@ -26,11 +26,11 @@ def missed_section(figures: Figures) -> Section:
         for h in sorted(of, key=lambda h: (-h.missed, h.key, h.server_id))
     ]
     columns = (
-        *(Column("cluster", "cluster"), Column("broker_name", "broker"), Column("broker_addr", "address")),
+        *(optional(Column("cluster", "cluster")), Column("broker_name", "broker"), Column("broker_addr", "address")),
         *(Column("server_id", "name server"), number_column("missed", "missed")),
         *(number_column("missed_share", "of all", _small_share), number_column("silences", "silences")),
-        *(duration_column("longest_ms", "longest"), duration_column("usual_ms", "usual gap")),
-        number_column("heartbeats", "heard"),
+        *(optional(duration_column("longest_ms", "longest")), optional(duration_column("usual_ms", "usual gap"))),
+        optional(number_column("heartbeats", "heard")),
     )
     return Section("missed", "missed heartbeats", columns, rows)
 

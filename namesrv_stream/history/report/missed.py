@@ -70,6 +70,11 @@ class Heard:
     begin_ms: int
     end_ms: int
 
+    @property
+    def has_figures(self) -> bool:
+        """Whether the heartbeats of any part of the time are known."""
+        return self.end_ms > self.begin_ms
+
 
 def heard(
     minutes: MarkedTable,

@@ -19,6 +19,7 @@ from namesrv_stream.history.report.shapes import Chart, Lane, time_labels
 from namesrv_stream.history.report.verdict import is_met, verdict
 from namesrv_stream.history.sections import percent
 from namesrv_stream.instants import duration, instant
+from namesrv_stream.plurals import plural
 
 #: Section → how many of its rows the page has; JSON has all.
 MOST_ROWS: Final[Mapping[str, int]] = {
@@ -184,13 +185,14 @@ def _tiles(figures: Figures) -> list[Tile]:
         Tile("interruptions", f"{total.interruptions:,}", f"{total.failures:,} unannounced"),
         Tile("MTTR", _text(total.mttr_ms, duration), "mean time until it was back"),
         Tile("MTBF", _text(total.mtbf_ms, duration), "mean up-time between interruptions"),
-        Tile("flapped", f"{len(flapped):,}", f"{now:,} do so now", now > 0),
+        Tile("flapped", f"{len(flapped):,}", f"{now:,} {plural(now, 'does', 'do')} so now", now > 0),
     ]
-    if figures.heard is not None:
-        missed = sum(h.missed for h in figures.heard.of)
-        count = sum(h.heartbeats for h in figures.heard.of)
+    heard = figures.known_heartbeats
+    if heard is not None:
+        missed = sum(h.missed for h in heard.of)
+        count = sum(h.heartbeats for h in heard.of)
         of_all = missed / (missed + count) * 100 if missed + count else 0
-        tiles.append(Tile("missed heartbeats", f"{missed:,}", f"{of_all:.3f}% of all"))
+        tiles.append(Tile("missed heartbeats", f"{missed:,}", f"{of_all:.3f}% of all, to {instant(heard.end_ms)}"))
     return tiles
 
 

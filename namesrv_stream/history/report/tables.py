@@ -13,12 +13,18 @@ from namesrv_stream.history.report.availability_tables import (
 from namesrv_stream.history.report.by_piece import Piece
 from namesrv_stream.history.report.figures import Figures
 from namesrv_stream.history.report.heartbeat_tables import delays_section, missed_section, servers_section
-from namesrv_stream.history.sections import counts_text, flaps_section, outages_section, percent
+from namesrv_stream.history.sections import counts_text, flaps_section, optional, outages_section, percent
 from namesrv_stream.history.window import Window
 
 
-def answer_of(figures: Figures, pieces: Sequence[Piece]) -> Answer:
-    """All tables, with all rows."""
+def answer_of(figures: Figures, pieces: Sequence[Piece], notes: Sequence[str] = ()) -> Answer:
+    """All tables, with all rows.
+
+    Args:
+        figures: What they say.
+        pieces: The same, piece by piece.
+        notes: What else people should know.
+    """
     sections = (
         summary_section(figures),
         clusters_section(figures),
@@ -32,7 +38,15 @@ def answer_of(figures: Figures, pieces: Sequence[Piece]) -> Answer:
         pieces_section(figures, pieces),
         unknown_section(figures),
     )
-    return Answer(figures.asked.since_ms, figures.until_ms, sections, figures.extent)
+    heard = figures.known_heartbeats
+    return Answer(
+        figures.asked.since_ms,
+        figures.until_ms,
+        sections,
+        figures.extent,
+        notes=notes,
+        counted_to_ms=heard.end_ms if heard else None,
+    )
 
 
 def pieces_section(figures: Figures, pieces: Sequence[Piece]) -> Section:
@@ -46,8 +60,8 @@ def pieces_section(figures: Figures, pieces: Sequence[Piece]) -> Section:
             "down_by_cause_ms": dict(p.down_ms),
             "ended": sum(p.ended.values()),
             "ended_by_cause": dict(p.ended),
-            "heartbeats": p.heartbeats if figures.heard else None,
-            "missed": p.missed if figures.heard else None,
+            "heartbeats": p.heartbeats if _is_heard(figures, p) else None,
+            "missed": p.missed if _is_heard(figures, p) else None,
             "clusters": dict(p.shares),
         }
         for p in pieces
@@ -66,6 +80,12 @@ def pieces_section(figures: Figures, pieces: Sequence[Piece]) -> Section:
     return Section("pieces", f"{figures.pieces.unit} by {figures.pieces.unit}", columns, rows)
 
 
+def _is_heard(figures: Figures, piece: Piece) -> bool:
+    """Whether heartbeats of any part of it are known; of a part that is not, the last table says so."""
+    heard = figures.known_heartbeats
+    return heard is not None and piece.begin_ms < heard.end_ms and piece.end_ms > heard.begin_ms
+
+
 def unknown_section(figures: Figures) -> Section:
     """A row a thing that is not known."""
     rows = [
@@ -80,7 +100,7 @@ def unknown_section(figures: Figures) -> Section:
     ]
     columns = (
         *(Column("what", "what"), at_column("begin_ms", "from"), at_column("end_ms", "to")),
-        *(duration_column("duration_ms", "for"), Column("meaning", "meaning", is_text=True)),
+        *(optional(duration_column("duration_ms", "for")), Column("meaning", "meaning", is_text=True)),
     )
     return Section("unknown", "what is not known", columns, rows)
 

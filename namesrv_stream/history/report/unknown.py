@@ -8,10 +8,9 @@ from typing import Final
 from namesrv_stream.history.extent import Extent
 from namesrv_stream.history.report.missed import MINUTE_MS, Heard
 from namesrv_stream.history.sessions import Session
+from namesrv_stream.history.window import Window
 from namesrv_stream.route.changes import Cause
 
-#: The history brings heartbeats up to date each few minutes; so much behind, nobody needs to be told.
-_USUAL_LAG_MS: Final = 20 * MINUTE_MS
 #: In whole minutes. A shorter time without anybody heard is not worth a line.
 _LEAST_BLIND_MS: Final = 3 * MINUTE_MS
 
@@ -43,8 +42,8 @@ def unknowns(
     heard: Heard | None,
     default_timeout_ms: int,
     gone_before: int,
+    asked: Window,
     since_ms: int,
-    until_ms: int,
 ) -> list[Unknown]:
     """All of it.
 
@@ -54,13 +53,14 @@ def unknowns(
         heard: The heartbeats; None where there is no table of them.
         default_timeout_ms: Of brokers that ask for none.
         gone_before: How many brokers had gone before the time and did not come back.
-        since_ms: The time asked about, epoch milliseconds.
-        until_ms: Its end as asked, which may be behind what is known.
+        asked: The time as asked, which may begin before the history and end behind what is known.
+        since_ms: When the time begins that the figures are about, epoch milliseconds.
     """
+    until_ms = asked.until_ms
     return [
-        *_of_extent(extent, since_ms, until_ms),
+        *_of_extent(extent, asked.since_ms, until_ms),
         *_rebuilt(sessions, since_ms),
-        *(_of_heartbeats(heard, since_ms, min(until_ms, extent.reaches_ms)) if heard else [_NO_HEARTBEATS]),
+        *(_of_heartbeats(heard, sessions, since_ms, min(until_ms, extent.reaches_ms)) if heard else [_NO_HEARTBEATS]),
         *(_blind(heard, sessions, default_timeout_ms) if heard else ()),
         *([Unknown("gone before", None, since_ms, _gone_text(gone_before))] if gone_before else ()),
     ]
@@ -118,11 +118,17 @@ def _rebuilt(sessions: Iterable[Session], since_ms: int) -> Iterator[Unknown]:
         yield Unknown("state rebuilt", at_ms, at_ms, text)
 
 
-def _of_heartbeats(heard: Heard, since_ms: int, until_ms: int) -> Iterator[Unknown]:
-    text = "heartbeats of this time are not in the tables: none of it counts as missed"
-    if heard.begin_ms - since_ms > _USUAL_LAG_MS:
-        yield Unknown("heartbeats", since_ms, heard.begin_ms, text)
-    if until_ms - heard.end_ms > _USUAL_LAG_MS and heard.end_ms > heard.begin_ms:
+def _of_heartbeats(heard: Heard, sessions: Sequence[Session], since_ms: int, until_ms: int) -> Iterator[Unknown]:
+    text = "heartbeats of this time are not in the tables: no figure counts them, nor those that were missed"
+    if not heard.has_figures:
+        yield Unknown("heartbeats", since_ms, until_ms, text)
+        return
+    # Before the first broker came there was nothing to hear; the minute in which it came is known as a whole.
+    first_ms = min((s.up_ms for s in sessions if s.down_ms is None or s.down_ms > since_ms), default=until_ms)
+    begin_ms = max(since_ms, first_ms)
+    if heard.begin_ms - begin_ms >= MINUTE_MS:
+        yield Unknown("heartbeats", begin_ms, heard.begin_ms, text)
+    if until_ms > heard.end_ms:
         yield Unknown("heartbeats", heard.end_ms, until_ms, text)
 
 

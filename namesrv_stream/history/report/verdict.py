@@ -4,6 +4,7 @@ from namesrv_stream.history.outages import Scope
 from namesrv_stream.history.report.figures import Figures
 from namesrv_stream.history.sections import percent
 from namesrv_stream.instants import duration, instant
+from namesrv_stream.plurals import times
 
 
 def is_met(figures: Figures) -> bool:
@@ -50,8 +51,7 @@ def _cause(figures: Figures) -> str:
         return "No broker was down."
     first = figures.endings[0]
     share = first.down_ms / all_ms * 100
-    times = "once" if first.count == 1 else f"{first.count:,} times"
-    return f"{share:.0f}% of the down time came after “{first.cause}”, {times}."
+    return f"{share:.0f}% of the down time came after “{first.cause}”, {times(first.count)}."
 
 
 def _worst(figures: Figures) -> str:

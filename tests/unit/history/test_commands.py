@@ -152,7 +152,9 @@ def test_every_question_has_a_picture(ask: Run, tmp_path: Path, question: list[s
         ([""], 2, "BROKER: is empty"),
         (["--topic", ""], 2, "--topic: is empty"),
         (["--cluster", ""], 2, "--cluster: is empty"),
-        (["broker-b", "--plot", "/no/such/folder/x.png"], 2, "--plot: /no/such/folder/x.png cannot be written"),
+        (["broker-b", "--outages"], 2, "ask `history --outages` for all brokers, or `history broker-b` for this one"),
+        (["--plot", "x.jpg"], 2, "--plot: x.jpg does not end in .png"),
+        (["broker-b", "--plot", "/no/such/folder/x.png"], 2, "--plot: /no/such/folder is no directory"),
     ],
 )
 def test_what_cannot_be_answered_is_one_line(ask: Run, question: list[str], code: int, words: str) -> None:
@@ -198,7 +200,7 @@ def test_without_tables_it_is_said_where_they_would_be(run: Run, tmp_path: Path)
     for command in (["history"], ["route", "t", "--as-of", "-2h"]):
         code, out, errors = run(*command, "--data-dir", str(tmp_path))
         assert (code, out) == (1, "")
-        assert f"there is no table route_history in {tmp_path}/tables: `up` or" in errors
+        assert f"there is no table route_history in {tmp_path}/tables: `up` writes it within two minutes" in errors
 
 
 def test_a_history_that_is_switched_off_is_said_to_be(run: Run, tmp_path: Path) -> None:

@@ -39,6 +39,24 @@ def test_brokers_that_were_silent_for_longer_are_counted(tmp_path: Path) -> None
     assert [(s.broker_name, s.longest_ms) for s in found.longest] == [("broker-a", 150_000)]
 
 
+def test_expiries_are_of_the_same_time_as_the_heartbeats(tmp_path: Path) -> None:
+    log = Log()
+    log.register(a_registration())
+    _beats(log, "10.0.0.1:10911", "broker-a", 10_000, 10_000)
+    tables = HistoryOfLogs(tmp_path, log)
+    counted = tables.ends()
+    last_ms = log.now_ms
+    for _ in range(140):
+        log.tick(after_ms=1_000)
+    assert "expired" in {change.cause for change in log.output.changes}
+    tables.write_all()
+    found = silences(tables.settings, log.now_ms - 3_600_000, log.now_ms, [60_000])
+    assert (found.expired, found.until_ms) == (1, log.now_ms)
+    tables.write_minutes(counted)
+    found = silences(tables.settings, log.now_ms - 3_600_000, log.now_ms, [60_000])
+    assert (found.expired, found.until_ms) == (0, last_ms)
+
+
 def test_a_silence_that_ended_a_session_is_none(tmp_path: Path) -> None:
     log = Log()
     log.register(a_registration())

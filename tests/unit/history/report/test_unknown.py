@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 
 from namesrv_stream.history.extent import Extent
+from namesrv_stream.history.report.by_piece import by_piece
 from namesrv_stream.history.report.missed import Heard, HeardOf
+from namesrv_stream.history.report.tables import answer_of
 from namesrv_stream.history.report.unknown import blind_spans
 from tests.support.report_figures import DAY_MS, HOUR_MS, MONDAY_MS, a_session, figures_of
 
@@ -14,7 +16,7 @@ SINCE, UNTIL = MONDAY_MS, MONDAY_MS + 2 * DAY_MS
 def heard_in(minutes: Sequence[int], begin_ms: int = SINCE, end_ms: int = UNTIL, usual_ms: float = 30_000) -> Heard:
     """Somebody was, in these minutes after the begin."""
     of = HeardOf(a_session(SINCE).key, "ns1", 1, 0, 0, None, usual_ms)
-    return Heard([of], [], [], [SINCE + n * MINUTE_MS for n in minutes], begin_ms, end_ms)
+    return Heard([of], [0] * 48, [0] * 48, [SINCE + n * MINUTE_MS for n in minutes], begin_ms, end_ms)
 
 
 ALL = range(2 * 24 * 60)
@@ -64,6 +66,29 @@ def test_heartbeats_of_which_there_are_none_are_said() -> None:
     assert what([a_session(SINCE)]) == ["heartbeats"]
     late = heard_in(range(600, 1200), SINCE + 600 * MINUTE_MS, SINCE + 1200 * MINUTE_MS)
     assert what([a_session(SINCE)], heard=late) == ["heartbeats", "heartbeats"]
+
+
+def test_heartbeats_that_end_before_the_time_does_are_said() -> None:
+    (unknown,) = figures_of([a_session(SINCE)], SINCE, UNTIL, heard=heard_in(ALL, end_ms=UNTIL - 1_000)).unknown
+    assert (unknown.what, unknown.begin_ms, unknown.end_ms) == ("heartbeats", UNTIL - 1_000, UNTIL)
+
+
+def test_of_a_time_before_the_first_broker_no_heartbeats_are_missing() -> None:
+    late = heard_in(range(600, 2 * 24 * 60), SINCE + 600 * MINUTE_MS)
+    assert what([a_session(SINCE + 600 * MINUTE_MS)], heard=late) == []
+    assert what([a_session(SINCE)], heard=late) == ["heartbeats"]
+
+
+def test_figures_of_heartbeats_say_over_which_time_they_are_counted() -> None:
+    found = figures_of([a_session(SINCE)], SINCE, UNTIL, heard=heard_in(range(30), end_ms=SINCE + 30 * MINUTE_MS))
+    answer = answer_of(found, by_piece(found))
+    (summary,) = answer.sections[0].rows
+    assert (summary["heartbeats_from_ms"], summary["heartbeats_to_ms"]) == (SINCE, SINCE + 30 * MINUTE_MS)
+    assert answer.counted_to_ms == SINCE + 30 * MINUTE_MS
+    assert [row["missed"] for row in answer.sections[9].rows[1:3]] == [None, None]
+    unheard = figures_of([a_session(SINCE)], SINCE, UNTIL, heard=heard_in([], UNTIL, UNTIL))
+    (summary,) = answer_of(unheard, by_piece(unheard)).sections[0].rows
+    assert (summary["heartbeats"], summary["missed"]) == (None, None)
 
 
 def test_a_time_in_which_nobody_was_heard_and_nobody_aged_is_blind() -> None:

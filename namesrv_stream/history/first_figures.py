@@ -1,0 +1,28 @@
+"""When the first heartbeat figures arrive, for those who ask before."""
+
+from typing import Final
+
+from namesrv_stream.instants import instant
+from namesrv_stream.settings import Settings
+
+_MINUTE_MS: Final = 60_000
+
+
+def no_figures_text(settings: Settings, heard_from_ms: int, now_ms: int) -> str:
+    """A sentence that says when heartbeat figures arrive, or that they should have arrived.
+
+    Args:
+        settings: Ours.
+        heard_from_ms: When the first broker of the time came, epoch milliseconds.
+        now_ms: Epoch milliseconds.
+    """
+    due_ms = figures_due_ms(settings, heard_from_ms)
+    if due_ms >= now_ms:
+        return f"the first heartbeat figures arrive by {instant(due_ms)}"
+    return "there are no heartbeat figures of this time: does the history process run?"
+
+
+def figures_due_ms(settings: Settings, heard_from_ms: int) -> int:
+    """By when the figures of the first minute are written: it has to end, and the history process to come by twice."""
+    minute_end_ms = (heard_from_ms // _MINUTE_MS + 1) * _MINUTE_MS
+    return minute_end_ms + max(settings.history.heartbeats_interval_ms, settings.history.interval_ms) + _MINUTE_MS

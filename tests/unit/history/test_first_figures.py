@@ -1,0 +1,22 @@
+"""When the first heartbeat figures arrive is said."""
+
+from pathlib import Path
+
+from namesrv_stream.history.first_figures import no_figures_text
+from namesrv_stream.history.sections import short_detail
+from tests.support.tables import settings_in
+
+FROM_MS = 1_795_284_030_000  # 2026-11-21 18:00:30 UTC
+
+
+def test_before_the_first_figures_it_is_said_when_they_arrive(tmp_path: Path) -> None:
+    settings = settings_in(tmp_path)
+    text = no_figures_text(settings, FROM_MS, FROM_MS + 10_000)
+    assert text == "the first heartbeat figures arrive by 2026-11-21 18:03:00Z"
+    assert "does the history process run?" in no_figures_text(settings, FROM_MS, FROM_MS + 600_000)
+
+
+def test_a_reason_is_short_at_a_terminal() -> None:
+    detail = "not heard for 27269 ms of observed time at ns-747c689afa1b, timeout 9000 ms; the guard held it until now"
+    assert short_detail(detail) == "silent 27.3 s > 9 s, held"
+    assert short_detail("10.0.0.1:4711 closed it") == "10.0.0.1:4711 closed it"
