@@ -9,6 +9,7 @@ from namesrv_stream.doctor.finding import Finding, fault, fine, note, warning
 from namesrv_stream.errors import ConfigError, NamesrvStreamError, StateFromNewerVersion, StoreUnreachable
 from namesrv_stream.history.stored_table import StoredTable
 from namesrv_stream.kafka.inspection import InspectedLog
+from namesrv_stream.plurals import counted
 from namesrv_stream.route.fold_state import decode_state
 from namesrv_stream.settings import Settings
 from namesrv_stream.snapshot.table_files import refuses_second_write
@@ -128,7 +129,7 @@ def history_tables(settings: Settings) -> Iterator[Finding]:
         if table is not None:
             found.append((name, table.files))
     if found:
-        yield fine("history", ", ".join(f"{name} ({files} files)" for name, files in found))
+        yield fine("history", ", ".join(f"{name} ({counted(files, 'file')})" for name, files in found))
     elif settings.history.enabled:
         yield note("history", "no tables yet: `up` or `namesrv-stream history-job` writes them")
     else:

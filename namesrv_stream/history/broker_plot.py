@@ -30,7 +30,7 @@ from namesrv_stream.history.picture import (
 from namesrv_stream.history.replicas import Replica, replicas
 from namesrv_stream.history.sessions import Session, Sessions
 from namesrv_stream.history.window import Window
-from namesrv_stream.instants import duration
+from namesrv_stream.instants import duration, instant
 from namesrv_stream.plurals import counted
 from namesrv_stream.settings import Settings
 
@@ -88,7 +88,8 @@ def plot_broker(
     series = gap_series(settings, broker_name, window.since_ms, window.until_ms)
     _draw_gaps(lower, series, absences, timeouts, window)
     if series:
-        heading(lower, "longest gap between heartbeats")
+        counted_ms = min(window.until_ms, max(one.at_ms[-1] + one.step_ms for one in series))
+        heading(lower, f"longest gap between heartbeats, counted to {instant(counted_ms)}")
     else:
         first_ms = max(window.since_ms, min(session.up_ms for session in within))
         heading(lower, no_figures_text(settings, first_ms, window.until_ms))

@@ -19,7 +19,7 @@ def no_figures_text(settings: Settings, heard_from_ms: int, now_ms: int) -> str:
     due_ms = figures_due_ms(settings, heard_from_ms)
     if due_ms >= now_ms:
         return f"the first heartbeat figures arrive by {instant(due_ms)}"
-    return "there are no heartbeat figures of this time: does the history process run?"
+    return f"no heartbeat figures of this time, due by {instant(due_ms)}: does the history process run?"
 
 
 def figures_due_ms(settings: Settings, heard_from_ms: int) -> int:

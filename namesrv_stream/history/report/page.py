@@ -132,7 +132,7 @@ def table(section: Section) -> Table:
 
 def _cell(column: Column, row: Mapping[str, Any]) -> str:
     value = row[column.key]
-    return "" if value is None else _cut(column.show(value))
+    return "" if value is None else _cut((column.show_short or column.show)(value))
 
 
 def _told(value: Any) -> Any:

@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from namesrv_stream.clock import Clock
 from namesrv_stream.instants import duration
+from namesrv_stream.plurals import times
 from namesrv_stream.route.changes import Cause, ChangeKind
 from namesrv_stream.route.lease import LeaseKey
 from namesrv_stream.server.hearings import lease_key
@@ -91,7 +92,7 @@ def _lane(key: LeaseKey, turns: Sequence[Happening], since_ms: int, until_ms: in
     if cause is not None:
         bars.append(_bar(cause, begin_ms, until_ms, since_ms, until_ms))
     downs = sum(turn.change.gone for turn in turns)
-    summary = f"{key.broker_name}: went {downs} times, is {'up' if cause == 'up' else 'gone'} now"
+    summary = f"{key.broker_name}: went {times(downs)}, is {'up' if cause == 'up' else 'gone'} now"
     return Lane(cut(key.broker_name), cut(key.live_key.broker_addr), bars, cut(summary))
 
 
