@@ -81,6 +81,8 @@ _SILENT: Final = re.compile(r"not heard for (\d+) ms of observed time(?: at \S+)
 _HELD: Final = "; the guard held it until now"
 #: Of a broker whose address changed: those it had before.
 EARLIER_ADDRS: Final = Column("earlier_addrs", "before at", _addrs_text, is_text=True, is_optional=True)
+#: Of a broker that was unregistered and did not come back: it counts as available up to then.
+FOR_GOOD: Final = Column("for_good", "for good", _yes)
 _BROKER_ID: Final = Column("broker_id", "id", justify="right", is_optional=True)
 _STATE: Final = Column("state", "now")
 _CHANGE: Final = Column("change", "change", is_text=True)
@@ -126,7 +128,7 @@ _BROKER_COLUMNS: Final = (
     _BROKER_ID,
     _STATE,
     number_column("availability", "available", percent),
-    Column("for_good", "for good", _yes),
+    FOR_GOOD,
     number_column("downs", "downs"),
     optional(duration_column("mttr_ms", "back after (mean)")),
     optional(number_column("heartbeats", "heartbeats")),

@@ -9,7 +9,7 @@ from namesrv_stream.history.report.delays import spread
 from namesrv_stream.history.report.figures import Figures
 from namesrv_stream.history.report.missed import HeardOf
 from namesrv_stream.history.report.objective import Objective
-from namesrv_stream.history.sections import EARLIER_ADDRS, broker_values, optional, percent
+from namesrv_stream.history.sections import EARLIER_ADDRS, FOR_GOOD, broker_values, optional, percent
 from namesrv_stream.instants import duration
 from namesrv_stream.route.lease import LeaseKey
 
@@ -20,7 +20,7 @@ _OF_TIME: Final = (
     number_column("availability", "available", percent),
     number_column("budget_left", "budget left", lambda share: f"{share * 100:,.0f}%"),
     _DOWN,
-    number_column("interruptions", "interruptions"),
+    optional(number_column("interruptions", "interruptions")),
     optional(number_column("failures", "unannounced")),
     optional(duration_column("mttr_ms", "MTTR")),
     optional(duration_column("mtbf_ms", "MTBF")),
@@ -78,6 +78,7 @@ def brokers_section(figures: Figures) -> Section:
             **broker_values(a),
             "broker_id": a.broker_id,
             "state": "up" if a.is_up else "down",
+            "for_good": a.has_left,
             "availability": a.share,
             "budget_left": objective.left_share(a.known_ms, a.up_ms),
             "met": objective.is_met(a.known_ms, a.up_ms),
@@ -93,7 +94,7 @@ def brokers_section(figures: Figures) -> Section:
     ]
     columns = (
         *(optional(_CLUSTER), Column("broker_name", "broker"), Column("broker_addr", "address")),
-        *(optional(Column("broker_id", "id", justify="right")), Column("state", "now"), *_OF_TIME, _MET),
+        *(optional(Column("broker_id", "id", justify="right")), Column("state", "now"), FOR_GOOD, *_OF_TIME, _MET),
         *(optional(number_column("missed", "missed heartbeats")), optional(Column("down_cause", "went last by"))),
         EARLIER_ADDRS,
     )
