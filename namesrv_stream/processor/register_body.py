@@ -29,6 +29,8 @@ _LONG_BYTES: Final = 1 << 20
 # Defaults of rocketmq 5.3.3, TopicConfig.
 _DEFAULT_QUEUE_NUMS: Final = 16
 _DEFAULT_PERM: Final = 6
+#: Source: rocketmq 5.3.3, TopicFilterType.
+_FILTER_TYPES: Final = frozenset(("SINGLE_TAG", "MULTI_TAG"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +243,7 @@ def _from_compressed(data: bytes, *, has_mappings: bool) -> RegisterBrokerBody:
     chunks = _Chunks(data)
     data_version = _data_version(fastjson.loads_written(chunks.take()))
     topics = dict(_topic_text(chunks.take().decode()) for _ in chunks.counted())
-    filter_servers = as_texts(fastjson.loads_written(chunks.take()), "filterServerList")
+    filter_servers = _filter_servers(chunks.take())
     mappings: dict[str, TopicQueueMappingInfo] = {}
     if has_mappings:
         infos = [_mapping(fastjson.loads_written(chunks.take()), "") for _ in chunks.counted()]
@@ -249,11 +251,25 @@ def _from_compressed(data: bytes, *, has_mappings: bool) -> RegisterBrokerBody:
     return RegisterBrokerBody(data_version, topics, mappings, filter_servers)
 
 
+def _filter_servers(text: bytes) -> tuple[str, ...] | None:
+    """The filter servers of a compressed body: None leaves those known; a list that cannot be read is empty.
+
+    Source: rocketmq 5.3.3, RegisterBrokerBody.decode, which logs the exception and goes on.
+    """
+    try:
+        servers = fastjson.loads_written(text)
+        return None if servers is None else as_texts(servers, "filterServerList")
+    except (ValueError, TypeError):
+        return ()
+
+
 def _topic_text(text: str) -> tuple[str, QueueData]:
     # name readQ writeQ perm filterType [attributes]; order and topicSysFlag are not carried.
     parts = text.split(" ", 5)
     if len(parts) < 5:
         raise ValueError(f"topic {text[:200]!r} has {len(parts)} of 5 parts")
+    if parts[4] not in _FILTER_TYPES:
+        raise ValueError(f"topic {parts[0][:200]!r}: {parts[4][:30]!r} is not a topicFilterType")
     return parts[0], shared_queue_data(as_int(parts[1]), as_int(parts[2]), as_int(parts[3]), 0)
 
 

@@ -13,6 +13,7 @@ import uvloop
 from namesrv_stream.clock import SystemClock, until_multiple_ms
 from namesrv_stream.errors import KafkaUnreachable
 from namesrv_stream.kafka import ENVELOPE_BYTES, ensure_topics, producer_config
+from namesrv_stream.kafka.first_settings import log_first_settings
 from namesrv_stream.logs import progress
 from namesrv_stream.processor.name_server import Access, NameServer, Options
 from namesrv_stream.processor.prepared import PreparedAnswers
@@ -95,11 +96,7 @@ class _Server:
             return 0
         progress(f"tables opened: {len(snapshot.table.groups)} broker names")
         view = RouteView(snapshot.table, snapshot.next_offsets, partitions=settings.kafka.partitions)
-        # Both mostly wait for Kafka.
-        has_kafka, _ = await asyncio.gather(
-            self._ensure_topics(is_needed=not (snapshot.table.groups or snapshot.table.kv)),
-            asyncio.to_thread(read_log_tail, settings, view, self._clock),
-        )
+        has_kafka = await self._open_log(view)
         listener = bind(settings.remoting.listen_host, settings.remoting.listen_port, "remoting.listen_port")
         name_server = self._name_server(view, listener)
         notifier = MinBrokerNotifier(
@@ -226,6 +223,21 @@ class _Server:
             )
 
         return connect
+
+    async def _open_log(self, view: RouteView) -> bool:
+        """Take in what the log has beyond the tables; returns whether Kafka answers."""
+        settings = self._settings
+        tail = partial(asyncio.to_thread, read_log_tail, settings, view, self._clock)
+        if any(view.next_offsets.values()):
+            is_needed = not (view.table.groups or view.table.kv)
+            # Both mostly wait for Kafka.
+            has_kafka, _ = await asyncio.gather(self._ensure_topics(is_needed=is_needed), tail())
+            return has_kafka
+        # Nothing has been folded yet: the log may be empty, and then it begins with the settings.
+        await self._ensure_topics(is_needed=True)
+        await asyncio.to_thread(log_first_settings, settings)
+        await tail()
+        return True
 
     async def _ensure_topics(self, *, is_needed: bool) -> bool:
         try:

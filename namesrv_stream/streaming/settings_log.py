@@ -1,22 +1,20 @@
 """Brings an edited configuration file into the log, and leaves what was changed at run time alone otherwise."""
 
 import logging
-from dataclasses import asdict
 
 from kafka import KafkaProducer
 
 from namesrv_stream.route.changes import ChangeKind
 from namesrv_stream.route.event_json import encode_event
 from namesrv_stream.route.events import JOB, Origin, SettingsChanged
-from namesrv_stream.route.settings import FoldSettings, SettingValue, setting_text
+from namesrv_stream.route.settings import SettingValue
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.settings import Settings
+from namesrv_stream.settings.configured import SOURCE, changed_settings
 from namesrv_stream.snapshot import read_tables
 from namesrv_stream.snapshot.loader import route_table
 
 _LOG = logging.getLogger(__name__)
-
-SOURCE = "config"
 
 
 def log_changed_settings(settings: Settings, producer: KafkaProducer, server_epoch: int) -> dict[str, SettingValue]:
@@ -51,15 +49,3 @@ def configured_settings(table: RouteTable, partition: int) -> dict[str, str]:
     """Name → JSON text of what one partition was last told as the configuration's."""
     settings = table.settings_of(partition)
     return {name: text for (namespace, name), text in settings.items() if namespace == SOURCE}
-
-
-def changed_settings(settings: Settings, logged: dict[str, str]) -> dict[str, SettingValue]:
-    """The fold's settings whose configured value differs from the one logged, or from the fold's default if none was.
-
-    Args:
-        settings: The configuration.
-        logged: Name → JSON text of the values of namespace ``config`` in the tables.
-    """
-    configured = settings.liveness.model_dump()
-    known = {name: setting_text(value) for name, value in asdict(FoldSettings()).items()} | logged
-    return {n: v for n, v in configured.items() if n in known and setting_text(v) != known[n]}

@@ -83,6 +83,11 @@ _PATHS: Final = rb"(?m)^(configStorePath|kvConfigPath|rocketmqHome|listenPort)=.
 _EMPTY_BROKER: Final = b'"brokerAddrs":{}'
 _NO_BROKERS: Final = b'{"brokerAddrTable":{},"clusterAddrTable":{}}'
 
+#: What ours fills in where Java leaves a null of a static topic's mapping out, and what Java has for a null key.
+_FILLED_IN: Final = (
+    rb'(?:(?<=\{)|,)"(?:bname|scope|topic)":"[^"]*"|(?:(?<=\{)|,)"currIdMap":\{\}|(?<=\{)"[^"]*":(?=\{)|(?<=\{),'
+)
+
 _LISTED: Final = (
     Difference(
         "binary-answer",
@@ -140,6 +145,8 @@ _LISTED: Final = (
         ("ext_fields",),
         lambda j, o: j.field("haServerAddr") == "" and o.field("haServerAddr") is None,
     ),
+    Difference("null-mapping", "0048", ("body",), _only_text(_FILLED_IN)),
+    Difference("older-connection", "0048", ("code", "remark", "body"), _kept_here),
     Difference("admin", "0011", _ERROR, lambda j, o: j.code == 0 and _is_denied(o)),
     Difference("config-keys", "0011", _ERROR, lambda j, o: j.code == 0 and _is_denied(o)),
     Difference("config-values", "0013", _ERROR, _refused_here),

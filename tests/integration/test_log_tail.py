@@ -12,13 +12,17 @@ from namesrv_stream.kafka import admin_config, ensure_topics, producer_config
 from namesrv_stream.remoting.codes import RequestCode, ResponseCode
 from namesrv_stream.route.event_json import encode_event
 from namesrv_stream.route.events import KvPut, Tick
+from namesrv_stream.route.reducer import apply
+from namesrv_stream.route.settings import effective_texts
+from namesrv_stream.route.table import RouteTable
 from namesrv_stream.route.view import RouteView
 from namesrv_stream.server.log_tail import read_log_tail
 from namesrv_stream.settings import Settings
 from tests.integration.test_server import Serve
 from tests.support.builders import S1
 from tests.support.kafka import settings_for
-from tests.support.name_server import a_registration_request
+from tests.support.name_server import a_body, a_registration_request, a_topic
+from tests.support.offline_fold import fold_offline, read_records
 from tests.support.processes import free_port
 from tests.support.remoting_client import Answer, RemotingClient
 
@@ -44,11 +48,11 @@ class Restarted:
         self._topic = next(_TOPICS)
         self._servers: list[Serve] = []
 
-    def serve(self, name: str) -> Serve:
-        """Start a server with a data directory of its own."""
+    def serve(self, name: str, **flags: str | int) -> Serve:
+        """Start a server with a data directory and settings of its own."""
         work_dir = self._work_dir / name
         work_dir.mkdir()
-        settings = settings_beside(self._kafka, work_dir / "data", self._topic, kafka__partitions=PARTITIONS)
+        settings = settings_beside(self._kafka, work_dir / "data", self._topic, kafka__partitions=PARTITIONS, **flags)
         server = Serve(settings, work_dir)
         self._servers.append(server)
         server.start()
@@ -109,6 +113,33 @@ def test_a_new_server_routes_the_brokers_of_another_at_once(servers: Restarted) 
         second = servers.serve("two")
         with second.connect() as client:
             assert b"127.0.0.1:11" in client.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "TopicTest"}).body
+
+
+def test_configured_settings_hold_from_the_first_registration_on(servers: Restarted) -> None:
+    first = servers.serve(
+        "one", liveness__delete_topic_with_broker_registration="true", liveness__default_timeout_ms=5_000
+    )
+    both, one = (
+        a_registration_request(body=a_body({topic: a_topic() for topic in topics}, counter), brokerName="broker-a")
+        for counter, topics in enumerate(("ABC", "AB"))
+    )
+    with first.connect() as broker:
+        for request in (both, one):
+            assert broker.ask(request.code, request.ext_fields, request.body or b"").code == ResponseCode.SUCCESS
+        assert broker.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "C"}).code == ResponseCode.TOPIC_NOT_EXIST
+
+    # A server with another configuration finds the log in use, and goes by what is there.
+    servers.serve("two", liveness__default_timeout_ms=7_000)
+    settings = first.settings
+    firsts = [record for record in read_records(settings) if b'"settings_changed"' in (record.value or b"")]
+    assert [(record.partition, record.offset) for record in firsts] == [(p, 0) for p in range(PARTITIONS)]
+    table = RouteTable()
+    apply(table, fold_offline(settings))
+    for partition in range(PARTITIONS):
+        texts = effective_texts(table.settings_of(partition))
+        assert texts["default_timeout_ms"] == "5000"
+        assert texts["delete_topic_with_broker_registration"] == "true"
+    assert "C" not in table.groups["broker-a"].topics
 
 
 # ---- reading ----

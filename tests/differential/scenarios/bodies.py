@@ -43,6 +43,12 @@ def _deflated(data: bytes) -> Request:
     return replace(register(A, body=b"").with_fields(compressed="true"), pack=lambda _: zlib.compress(data))
 
 
+def _with_filter_servers(text: bytes) -> Request:
+    """A compressed registration with this text in place of its empty list."""
+    plain = compressed(A)
+    return replace(plain, pack=lambda body: plain.pack(body.replace(b"[]", text)))
+
+
 _BARE: Final = as_json(wrapper_4x(TOPICS, _V1))
 
 #: Asked where a registration has no DataVersion of its own.
@@ -108,6 +114,21 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         ),
     ),
     scenario(
+        "body: a deflated topic with an unknown filter type",
+        ask(
+            replace(compressed(A), pack=lambda b: compressed(A).pack(b.replace(b" SINGLE_TAG ", b" WHAT "))),
+            differs="broken-body",
+        ),
+    ),
+    *(
+        scenario(
+            f"body: deflated filter servers are {what}",
+            ask(register(A, filter_servers=["10.1.1.1:1"])),
+            ask(_with_filter_servers(text)),
+        )
+        for what, text in (("null", b"null"), ("an empty text", b""), ("cut short", b'["10.'), ("no list", b"{}"))
+    ),
+    scenario(
         "body: a deflated topic with attributes",
         ask(replace(compressed(A), pack=lambda b: compressed(A).pack(b.replace(b"{}", b'{"+a":"b"}')))),
     ),
@@ -124,6 +145,29 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     scenario(
         "body: the wrapper is null",
         ask(_body('{"filterServerList":[],"topicConfigSerializeWrapper":null}')),
+        ask(query_data_version(A), differs="null-wrapper"),
+        is_observed=False,
+    ),
+    scenario(
+        "body: the topic table is null",
+        ask(_body(f'{{"topicConfigSerializeWrapper":{{{_VERSION},"topicConfigTable":null}}}}')),
+        ask(query_data_version(A), differs="null-wrapper"),
+        is_observed=False,
+    ),
+    scenario(
+        "body: the topic table of a known broker is null",
+        ask(register(A)),
+        ask(_body(f'{{"topicConfigSerializeWrapper":{{{_VERSION},"topicConfigTable":null}}}}')),
+    ),
+    scenario(
+        "body: the table of static topics is null",
+        ask(_wrapped(f"{_T},{_U}", f'{_VERSION},"topicQueueMappingInfoMap":null')),
+        ask(query_data_version(A), differs="null-wrapper"),
+        is_observed=False,
+    ),
+    scenario(
+        "body: a topic without its name",
+        ask(_wrapped(f'"~T":{{"perm":6}},{_U}')),
         ask(query_data_version(A), differs="null-wrapper"),
         is_observed=False,
     ),

@@ -142,6 +142,14 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         ask(unregister(A), over="b"),
     ),
     scenario(
+        "leaving over a connection that is older than that of the registration",
+        ask(cluster_info(), over="old"),
+        ask(register(A), over="new"),
+        ask(unregister(A), over="old"),
+        ask(route("~T"), differs="older-connection"),
+        is_observed=False,
+    ),
+    scenario(
         "104 without brokerId",
         ask(register(A)),
         ask(unregister(A).with_fields(brokerId=None)),

@@ -3,7 +3,7 @@
 from typing import Final
 
 from tests.differential.broker_requests import TOPICS, Broker, data_version, mapping_info, register, topic, unregister
-from tests.differential.client_requests import delete_topic
+from tests.differential.client_requests import delete_topic, route
 from tests.differential.scenario import Scenario, ask, scenario
 
 A: Final = Broker("~a", "10.0.0.1:10911")
@@ -13,6 +13,10 @@ _TOPICS: Final = {**TOPICS, "~S": topic(2)}
 
 def _maps(name: str = "~a", **changes: object) -> dict[str, dict[str, object]]:
     return {"~S": mapping_info("~S", name, **changes)}
+
+
+def _without(name: str) -> dict[str, object]:
+    return {key: value for key, value in mapping_info("~S", "~a").items() if key != name}
 
 
 SCENARIOS: Final[tuple[Scenario, ...]] = (
@@ -73,6 +77,22 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     ),
     scenario(
         "static: only necessary fields", ask(register(A, _TOPICS, mappings={"~S": {"topic": "~S", "bname": "~a"}}))
+    ),
+    *(
+        scenario(
+            f"static: {name} is {'null' if name in info else 'absent'}",
+            ask(register(A, _TOPICS, mappings={"~S": info})),
+            ask(route("~S"), route("~S", 317), differs="null-mapping"),
+            is_observed=False,
+        )
+        for name, info in (
+            *((name, mapping_info("~S", "~a", **{name: None})) for name in ("currIdMap", "scope", "topic", "bname")),
+            *((name, _without(name)) for name in ("topic", "bname")),
+        )
+    ),
+    *(
+        scenario(f"static: {name} is absent", ask(register(A, _TOPICS, mappings={"~S": _without(name)})))
+        for name in ("currIdMap", "scope")
     ),
     scenario(
         "static: the key counts, not the topic inside",
