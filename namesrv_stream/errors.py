@@ -142,7 +142,15 @@ class QueryNotFound(RequestError):
 
 
 class NoPermission(RequestError):
-    """The peer may not ask this; the text says what would be needed."""
+    """The peer may not ask this; the text says what would be needed.
+
+    Attributes:
+        for_log: The reason for the server's log, which may say more than the peer is told.
+    """
+
+    def __init__(self, text: str, *, for_log: str = "") -> None:
+        super().__init__(text)
+        self.for_log = for_log
 
 
 class SystemBusy(RequestError):

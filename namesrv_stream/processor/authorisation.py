@@ -63,10 +63,7 @@ def authorise(access: Access, call: Call) -> None:
         return
     name = RequestCode(call.request.code).name
     origin = f"{call.peer.host or 'an unknown address'}{' through a proxy' if call.peer.is_proxied else ''}"
-    raise NoPermission(
-        f"{name} from {origin} needs a peer within admin.trusted_networks that comes without a proxy, or a valid"
-        " AccessKey and Signature of one of admin.accounts"
-    )
+    raise _refusal(access, call, f"{name} from {origin}", "admin.trusted_networks that comes without a proxy")
 
 
 def authorise_broker(access: Access, call: Call) -> None:
@@ -80,10 +77,21 @@ def authorise_broker(access: Access, call: Call) -> None:
     if _is_within(call.peer.host, networks_of(access.broker_networks)) or _is_signed(access, call.request):
         return
     name = RequestCode(call.request.code).name
-    raise NoPermission(
-        f"{name} from {call.peer.host or 'an unknown address'} needs a peer within admin.broker_networks, or a valid"
-        " AccessKey and Signature of one of admin.accounts"
-    )
+    raise _refusal(access, call, f"{name} from {call.peer.host or 'an unknown address'}", "admin.broker_networks")
+
+
+def _refusal(access: Access, call: Call, what: str, networks: str) -> NoPermission:
+    """The error for the peer. Which accounts exist is not for a stranger to know, so only the log tells that."""
+    ext_fields = call.request.ext_fields or {}
+    account = ext_fields.get(ACCESS_KEY, "")
+    if not account or not ext_fields.get(SIGNATURE):
+        said, logged = "it is not signed", "it is not signed"
+    else:
+        said = "its signature is not valid"
+        known = bool(access.accounts.get(account))
+        logged = f"{'the signature is wrong for account' if known else 'unknown account'} {account!r}"
+    refused = f"{what} needs a peer within {networks}, or a valid AccessKey and Signature of one of admin.accounts"
+    return NoPermission(f"{refused}; {said}", for_log=f"{what}: {logged}")
 
 
 @lru_cache(maxsize=8)

@@ -6,7 +6,7 @@ on a port of its own, and has an election protocol to itself.
 
 from collections.abc import Callable, Generator, Mapping
 
-from namesrv_stream.errors import NamesrvStreamError
+from namesrv_stream.errors import NamesrvStreamError, NoPermission
 from namesrv_stream.processor import broker, client, kv, namesrv_config, topic_changes, topics, write_perm
 from namesrv_stream.processor.authorisation import ADMIN_CODES, BROKER_CODES, authorise, authorise_broker
 from namesrv_stream.processor.name_server import Answer, Call, NameServer, Processors
@@ -71,5 +71,7 @@ def process_in_steps(server: NameServer, call: Call) -> Generator[None, None, An
         if steps is not None:
             return (yield from steps(server, call))
         return processor(server, call)
+    except NoPermission as error:
+        return Answer(error_response(call.request, error), refusal=error.for_log)
     except NamesrvStreamError as error:
         return Answer(error_response(call.request, error))

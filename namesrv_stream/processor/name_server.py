@@ -159,12 +159,14 @@ class Answer(NamedTuple):
             instead where the log does not take them.
         options: Changes of the server's options; they hold once all events are in the log. Where SYSTEM_BUSY was
             answered instead they never do, even if the log gets the events in the end: 318 is to be sent again.
+        refusal: Why the peer may not ask this, for the server's log.
     """
 
     response: RemotingCommand
     accepted: tuple[Accepted, ...] = ()
     is_logged_first: bool = False
     options: OptionChanges = _NO_CHANGES
+    refusal: str = ""
 
 
 Processor = Callable[[NameServer, Call], Answer]

@@ -252,10 +252,14 @@ def _from_compressed(data: bytes, *, has_mappings: bool) -> RegisterBrokerBody:
 
 
 def _filter_servers(text: bytes) -> tuple[str, ...] | None:
-    """The filter servers of a compressed body: None leaves those known; a list that cannot be read is empty.
+    """The filter servers of a compressed body; None, for null or an empty text, leaves those known.
+
+    A list that cannot be read counts as empty.
 
     Source: rocketmq 5.3.3, RegisterBrokerBody.decode, which logs the exception and goes on.
     """
+    if not text:
+        return None
     try:
         servers = fastjson.loads_written(text)
         return None if servers is None else as_texts(servers, "filterServerList")

@@ -47,6 +47,7 @@ class Answering:
         max_changes: More that wait for the log are refused.
         on_settled: Given the answer, if there is any, to a change that waited.
         on_fault: Given the code of a request that failed by a fault of ours, while that is being handled.
+        on_refused: Given the reason for the log where the peer may not ask this.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class Answering:
         max_changes: int,
         on_settled: Callable[[bytes | None], None],
         on_fault: Callable[[int], None],
+        on_refused: Callable[[str], None],
     ) -> None:
         self.caller = Peer("", False)
         self.registered: dict[LeaseKey, None] = {}
@@ -76,6 +78,7 @@ class Answering:
         self._max_changes = max_changes
         self._on_settled = on_settled
         self._on_fault = on_fault
+        self._on_refused = on_refused
 
     def said_again(self, frame: bytes, began_ns: int) -> bytes | None:
         """The answer to a heartbeat that this peer has brought before; None for anything else. To be counted.
@@ -168,6 +171,8 @@ class Answering:
 
     def _act(self, request: RemotingCommand, answer: Answer, began_ns: int) -> RemotingCommand | None:
         """Do what was accepted; the response, or None where it waits for the log."""
+        if answer.refusal:
+            self._on_refused(answer.refusal)
         if answer.accepted:
             if answer.is_logged_first:
                 return self._change(request, answer, began_ns)

@@ -89,6 +89,7 @@ class RemotingConnection(asyncio.Protocol):
             *(server, prepared, gateway, clock, figures, self._origin, limits.max_requests_in_flight),
             on_settled=self._settled,
             on_fault=lambda code: owner.failed(self, code),
+            on_refused=lambda reason: owner.denied(self, reason),
         )
         self._tls = tls
         self._incoming: Incoming | None = None  # both are there while there is a connection

@@ -21,6 +21,9 @@ class ConnectionOwner(Protocol[C]):
     def failed(self, connection: C, code: int) -> None:
         """A request failed by a fault of ours, the exception that is being handled."""
 
+    def denied(self, connection: C, reason: str) -> None:
+        """Its peer may not make the request that it sent; ``reason`` is for the log."""
+
     def holds(self, connection: C, size: int, *, is_new: bool) -> None:
         """It holds ``size`` bytes of a frame, or of what comes before frames; ``is_new`` where that just began."""
 

@@ -94,6 +94,9 @@ class Connections:
         text = "request failed unexpectedly peer=%s code=%d"
         self._peer_log.tell(logger, logging.ERROR, text, connection.peer, code, kind=str(code), is_fault=True)
 
+    def denied(self, connection: RemotingConnection, reason: str) -> None:
+        self._warn("request refused peer=%s reason=%s", connection.peer, safe(reason))
+
     def holds(self, connection: RemotingConnection, size: int, *, is_new: bool) -> None:
         for gone in self.unfinished.hold(connection, size, connection.active_ms, is_new=is_new):
             self._abort(gone, _CROWDED, "crowded")

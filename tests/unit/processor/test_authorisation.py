@@ -60,7 +60,7 @@ def test_a_stranger_may_not_change_anything(code: RequestCode) -> None:
     assert response.code == ResponseCode.NO_PERMISSION
     assert response.remark == (
         f"{code.name} from 10.1.2.3 needs a peer within admin.trusted_networks that comes without a proxy, or a valid"
-        " AccessKey and Signature of one of admin.accounts"
+        " AccessKey and Signature of one of admin.accounts; it is not signed"
     )
 
 
@@ -165,6 +165,34 @@ def test_any_other_signature_is_none_and_the_remark_tells_no_secret(request_: Re
 
     assert response.code == ResponseCode.NO_PERMISSION
     assert "12345678" not in (response.remark or "")
+
+
+@pytest.mark.parametrize(
+    ("fields", "said", "logged"),
+    [
+        (FIELDS, "it is not signed", "it is not signed"),
+        (
+            {**FIELDS, "AccessKey": "nobody", "Signature": "x"},
+            "its signature is not valid",
+            "unknown account 'nobody'",
+        ),
+        (
+            {**FIELDS, "AccessKey": "operator", "Signature": "x"},
+            "its signature is not valid",
+            "the signature is wrong for account 'operator'",
+        ),
+    ],
+)
+def test_the_log_says_what_is_wrong_and_the_answer_names_no_account(
+    fields: dict[str, str], said: str, logged: str
+) -> None:
+    server = Exchange()
+    server.peer = STRANGER
+    server.server.access = Access(accounts={"operator": "12345678"})
+    answer = server.send(replace(a_request(), ext_fields=fields))
+
+    assert (answer.response.remark or "").endswith(f"; {said}")
+    assert answer.refusal.endswith(f": {logged}")
 
 
 def test_an_account_without_a_secret_opens_nothing() -> None:
