@@ -227,16 +227,16 @@ class _Server:
     async def _open_log(self, view: RouteView) -> bool:
         """Take in what the log has beyond the tables; returns whether Kafka answers."""
         settings = self._settings
-        tail = partial(asyncio.to_thread, read_log_tail, settings, view, self._clock)
+        read_tail = partial(read_log_tail, settings, view, self._clock)
         if any(view.next_offsets.values()):
             is_needed = not (view.table.groups or view.table.kv)
             # Both mostly wait for Kafka.
-            has_kafka, _ = await asyncio.gather(self._ensure_topics(is_needed=is_needed), tail())
+            has_kafka, _ = await asyncio.gather(self._ensure_topics(is_needed=is_needed), asyncio.to_thread(read_tail))
             return has_kafka
         # Nothing has been folded yet: the log may be empty, and then it begins with the settings.
         await self._ensure_topics(is_needed=True)
         await asyncio.to_thread(log_first_settings, settings)
-        await tail()
+        await asyncio.to_thread(read_tail)
         return True
 
     async def _ensure_topics(self, *, is_needed: bool) -> bool:

@@ -205,6 +205,16 @@ def test_compressed_body_of_a_5x_broker_ends_with_static_topics() -> None:
     assert body.topic_mappings["static"].curr_id_map == {0: 0, 3: 1}
 
 
+@pytest.mark.parametrize(
+    ("text", "servers"),
+    [(b'["10.1.1.1:1"]', ("10.1.1.1:1",)), (b"null", None), (b"", None), (b'["10.', ()), (b"{}", ()), (b"[[]]", ())],
+)
+def test_filter_servers_of_a_compressed_body_never_refuse_it(text: bytes, servers: tuple[str, ...] | None) -> None:
+    body = inflated(mappings=()).replace(chunk(b'["f:1"]'), chunk(text))
+
+    assert decoded(zlib.compress(body), compressed=True, version=V5_0_0).filter_servers == servers
+
+
 def test_compressed_body_that_its_header_denies_is_read() -> None:
     assert decoded(zlib.compress(inflated(mappings=()), 9)).topics == {"TopicTest": QueueData(8, 4, 6, 0)}
 
@@ -262,6 +272,7 @@ MALFORMED: dict[str, tuple[bytes, bool]] = {
     "count beyond the body": (zlib.compress(chunk(b"{}") + struct.pack(">i", 0x7FFFFFFF)), True),
     "topic of four parts": (zlib.compress(inflated(("t 8 8 6",), mappings=())), True),
     "topic with a word for a number": (zlib.compress(inflated(("t 8 x 6 SINGLE_TAG",), mappings=())), True),
+    "topic with an unknown filter type": (zlib.compress(inflated(("t 8 8 6 WHAT",), mappings=())), True),
     "topic beyond 32 bits": (zlib.compress(inflated(("t 8 2147483648 6 SINGLE_TAG",), mappings=())), True),
     "5.x without static topics": (zlib.compress(inflated()), True),
 }
