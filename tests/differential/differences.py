@@ -84,7 +84,7 @@ _EMPTY_BROKER: Final = b'"brokerAddrs":{}'
 _NO_BROKERS: Final = b'{"brokerAddrTable":{},"clusterAddrTable":{}}'
 
 #: What ours fills in where Java leaves a null of a static topic's mapping out, and what Java has for a null key.
-_FILLED_IN: Final = rb'"(?:bname|scope|topic)":"[^"]*",|"currIdMap":\{\},|(?<=\{)"[^"]*":(?=\{)'
+_FILLED_IN: Final = rb'"(?:bname|scope|topic)":"[^"]*",|"currIdMap":\{\},|(?<=\{)"(?:null)?":(?=\{)'
 
 _LISTED: Final = (
     Difference(
