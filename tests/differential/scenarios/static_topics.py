@@ -86,8 +86,8 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
             is_observed=False,
         )
         for name, info in (
-            *((name, mapping_info("~S", "~a", **{name: None})) for name in ("currIdMap", "scope", "topic", "bname")),
-            *((name, _without(name)) for name in ("topic", "bname")),
+            *((name, mapping_info("~S", "~a", **{name: None})) for name in ("currIdMap", "scope", "topic")),
+            *((name, _without(name)) for name in ("topic",)),
         )
     ),
     *(
