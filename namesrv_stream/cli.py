@@ -6,6 +6,7 @@ docs/operations.md has the exit codes.
 
 import logging
 import sys
+from collections.abc import Mapping
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Final
@@ -24,6 +25,7 @@ from namesrv_stream.history import route_command
 from namesrv_stream.history.report import command as report_command
 from namesrv_stream.logs import configure_logging, report_error
 from namesrv_stream.operate import commands as operate_commands
+from namesrv_stream.ports import PORT_FLAGS
 from namesrv_stream.replay import commands as replay_commands
 from namesrv_stream.settings import Flag, LoadedSettings, Settings, load_settings, parse_set_flag, to_json, to_toml
 from namesrv_stream.settings.command_line import Configuration, ConfOption, DataDirOption, SetOption, usage_error_text
@@ -39,6 +41,9 @@ ListenPortOption = Annotated[
 ]
 HttpPortOption = Annotated[
     str | None, typer.Option("--http-port", help="Port for HTTP; 0 for any free one.", metavar="PORT")
+]
+KafkaPortOption = Annotated[
+    str | None, typer.Option("--kafka-port", help="Port for the embedded Kafka; 0 for any free one.", metavar="PORT")
 ]
 PrintOption = Annotated[bool, typer.Option("--print", "-p", help="Print the effective configuration and exit.")]
 
@@ -102,13 +107,14 @@ def up(
     data_dir: DataDirOption = None,
     listen_port: ListenPortOption = None,
     http_port: HttpPortOption = None,
+    kafka_port: KafkaPortOption = None,
     sets: SetOption = None,
     print_only: PrintOption = False,
 ) -> int:
     """Run everything on this machine, in the foreground."""
     from namesrv_stream.up.main import run_up
 
-    settings = _load(conf, data_dir, listen_port, http_port, sets, print_only)
+    settings = _load(conf, data_dir, sets, print_only, remoting=listen_port, http=http_port, embedded_kafka=kafka_port)
     return run_up(settings)
 
 
@@ -122,7 +128,7 @@ def serve(
     print_only: PrintOption = False,
 ) -> int:
     """Run the name server."""
-    settings = _load(conf, data_dir, listen_port, http_port, sets, print_only)
+    settings = _load(conf, data_dir, sets, print_only, remoting=listen_port, http=http_port)
     from namesrv_stream.server.process import prepare_imports
 
     prepare_imports()
@@ -139,7 +145,7 @@ def job(
     print_only: PrintOption = False,
 ) -> int:
     """Run the Spark job that computes the routes from the events."""
-    settings = _load(conf, data_dir, None, None, sets, print_only)
+    settings = _load(conf, data_dir, sets, print_only)
     from namesrv_stream.streaming.main import run_job
 
     return run_job(settings)
@@ -154,7 +160,7 @@ def history_job(
     print_only: PrintOption = False,
 ) -> int:
     """Run the Spark job that writes the history tables."""
-    settings = _load(conf, data_dir, None, None, sets, print_only)
+    settings = _load(conf, data_dir, sets, print_only)
     from namesrv_stream.streaming.history.main import run_history
 
     return run_history(settings, once=once)
@@ -164,11 +170,12 @@ def history_job(
 def kafka(
     conf: ConfOption = None,
     data_dir: DataDirOption = None,
+    kafka_port: KafkaPortOption = None,
     sets: SetOption = None,
     print_only: PrintOption = False,
 ) -> int:
     """Run the embedded Kafka node, for one machine only."""
-    settings = _load(conf, data_dir, None, None, sets, print_only)
+    settings = _load(conf, data_dir, sets, print_only, embedded_kafka=kafka_port)
     from namesrv_stream.kafka.process import run_kafka
 
     run_kafka(settings)
@@ -185,7 +192,7 @@ def webhook(
     """Report route changes and broker deaths to a URL, as JSON."""
     if url is not None:
         sets = [*(sets or ()), f"webhook.url={url}"]
-    settings = _load(conf, data_dir, None, None, sets, print_only)
+    settings = _load(conf, data_dir, sets, print_only)
     from namesrv_stream.webhook.main import run_webhook
 
     return run_webhook(settings)
@@ -197,6 +204,7 @@ def config_show(
     data_dir: DataDirOption = None,
     listen_port: ListenPortOption = None,
     http_port: HttpPortOption = None,
+    kafka_port: KafkaPortOption = None,
     sets: SetOption = None,
     running: Annotated[
         bool, typer.Option("--running", help="Show the settings that can change at run time, with the values in force.")
@@ -204,24 +212,20 @@ def config_show(
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON, for scripts.")] = False,
 ) -> None:
     """Print every setting and where it comes from."""
+    ports = {"remoting": listen_port, "http": http_port, "embedded_kafka": kafka_port}
     if running:
-        for flag, value in (("--listen-port", listen_port), ("--http-port", http_port)):
+        for section, value in ports.items():
             if value is not None:
-                raise ConfigError("command line", flag, "cannot be combined with --running")
+                raise ConfigError("command line", PORT_FLAGS[section], "cannot be combined with --running")
         operate_commands.show_running(Configuration(conf, data_dir, sets or ()).load(), as_json=as_json)
     else:
-        _print(_layers(conf, data_dir, listen_port, http_port, sets), as_json=as_json)
+        _print(_layers(conf, data_dir, sets, ports), as_json=as_json)
 
 
 def _load(
-    conf: Path | None,
-    data_dir: str | None,
-    listen_port: str | None,
-    http_port: str | None,
-    sets: list[str] | None,
-    print_only: bool,
+    conf: Path | None, data_dir: str | None, sets: list[str] | None, print_only: bool, **ports: str | None
 ) -> Settings:
-    loaded = _layers(conf, data_dir, listen_port, http_port, sets)
+    loaded = _layers(conf, data_dir, sets, ports)
     if print_only:
         _print(loaded)
         raise Exit(0)
@@ -232,16 +236,15 @@ def _load(
 
 
 def _layers(
-    conf: Path | None, data_dir: str | None, listen_port: str | None, http_port: str | None, sets: list[str] | None
+    conf: Path | None, data_dir: str | None, sets: list[str] | None, ports: Mapping[str, str | None]
 ) -> LoadedSettings:
+    """The settings; ``ports`` holds the port that a flag gives for a section."""
     flags = [parse_set_flag(text) for text in sets or ()]
-    for name, key, value in (
-        ("--data-dir", "data.dir", data_dir),
-        ("--listen-port", "remoting.listen_port", listen_port),
-        ("--http-port", "http.listen_port", http_port),
-    ):
-        if value is not None:
-            flags.append(Flag(name, key, value))
+    if data_dir is not None:
+        flags.append(Flag("--data-dir", "data.dir", data_dir))
+    flags += [
+        Flag(PORT_FLAGS[section], f"{section}.listen_port", port) for section, port in ports.items() if port is not None
+    ]
     return load_settings(conf, flags=flags)
 
 

@@ -8,6 +8,10 @@ from collections.abc import Collection
 from typing import Final
 
 from namesrv_stream.errors import ConfigError
+from namesrv_stream.listeners import listener_on
+
+#: Section of the settings → the flag of its port.
+PORT_FLAGS: Final = {"remoting": "--listen-port", "http": "--http-port", "embedded_kafka": "--kafka-port"}
 
 # Below the range that Linux takes outgoing connections from, so that none of those takes the port before we listen.
 _LOWEST_CHOSEN: Final = 20_000
@@ -23,12 +27,27 @@ def require_free(host: str, port: int, section: str) -> None:
     Raises:
         ConfigError: It cannot; names ``section.listen_port``, or ``section.listen_host`` if the address is not ours.
     """
+    fault = port_fault(host, port, section)
+    if fault is not None:
+        raise fault
+
+
+def port_fault(host: str, port: int, section: str) -> ConfigError | None:
+    """Why ``host:port`` cannot be listened on; None where it can be."""
     error = _bind_error(host, port)
-    if error is None:
-        return
-    key = "listen_port" if error.errno in (errno.EADDRINUSE, errno.EACCES) else "listen_host"
+    return None if error is None else listen_fault(error, host, port, section)
+
+
+def listen_fault(error: OSError, host: str, port: int, section: str) -> ConfigError:
+    """What the system's refusal of ``host:port`` means: who listens there, and which flag chooses another port."""
     reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
-    raise ConfigError("settings", f"{section}.{key}", f"cannot listen on {host}:{port}: {reason}")
+    reason = f"cannot listen on {host}:{port}: {reason}"
+    if error.errno not in (errno.EADDRINUSE, errno.EACCES):
+        return ConfigError("settings", f"{section}.listen_host", reason)
+    listener = listener_on(port) if error.errno == errno.EADDRINUSE else None
+    who = f" by {listener}" if listener else ""
+    flag = f"{PORT_FLAGS[section]} PORT chooses another port, 0 any free one"
+    return ConfigError("settings", f"{section}.listen_port", f"{reason}{who}; {flag}")
 
 
 def choose_port(host: str, preferred: int = 0, taken: Collection[int] = ()) -> int:

@@ -4,18 +4,17 @@ import socket
 from collections.abc import Sequence
 from typing import Final
 
-from namesrv_stream.errors import ConfigError
-from namesrv_stream.ports import reachable_host
+from namesrv_stream.ports import listen_fault, reachable_host
 
 #: Source: rocketmq 5.3.3, NettyServerConfig.serverSocketBacklog.
 BACKLOG: Final = 1024
 
 
-def bind(host: str, port: int, key: str) -> socket.socket:
+def bind(host: str, port: int, section: str) -> socket.socket:
     """A listening socket, so that a taken port is told before anything else happens.
 
     Raises:
-        ConfigError: The address cannot be bound; names the key.
+        ConfigError: The address cannot be bound; names the key in this section.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     bound = socket.socket(family, socket.SOCK_STREAM)
@@ -25,7 +24,7 @@ def bind(host: str, port: int, key: str) -> socket.socket:
         bound.listen(BACKLOG)  # binding alone does not collide with another that is only bound
     except OSError as error:
         bound.close()
-        raise ConfigError("settings", key, f"{host}:{port} cannot be listened on: {error.strerror}") from error
+        raise listen_fault(error, host, port, section) from error
     return bound
 
 

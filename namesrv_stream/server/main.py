@@ -97,7 +97,7 @@ class _Server:
         progress(f"tables opened: {len(snapshot.table.groups)} broker names")
         view = RouteView(snapshot.table, snapshot.next_offsets, partitions=settings.kafka.partitions)
         has_kafka = await self._open_log(view)
-        listener = bind(settings.remoting.listen_host, settings.remoting.listen_port, "remoting.listen_port")
+        listener = bind(settings.remoting.listen_host, settings.remoting.listen_port, "remoting")
         name_server = self._name_server(view, listener)
         notifier = MinBrokerNotifier(
             lambda: name_server.options.notify_min_broker_id_changed,
@@ -123,7 +123,7 @@ class _Server:
             settings.server.publish_queue_records,
         )
         http = HttpServer(
-            bind(settings.http.listen_host, settings.http.listen_port, "http.listen_port"),
+            bind(settings.http.listen_host, settings.http.listen_port, "http"),
             name_server,
             name_server_addrs=NameServerAddrs(settings.http.nsaddr, *listener.getsockname()[:2]),
             state=state,

@@ -28,9 +28,11 @@ def read_conf(path: Path) -> tuple[Layer, list[str]]:
     Raises:
         ConfigError: It cannot be read; names the file, and the key where one is to blame.
     """
+    if path.is_dir():
+        raise ConfigError(str(path), "--conf", "is a directory, not a file")
     if path.suffix not in _TOML + _PROPERTIES and path.exists():
         known = ", ".join(_TOML + _PROPERTIES)
-        raise ConfigError(str(path), "--conf", f"cannot read a {path.suffix or 'nameless'} file, only {known}")
+        raise ConfigError(str(path), "--conf", f"the name of the file must end in one of {known}")
     try:
         if path.suffix in _PROPERTIES:
             return _read_properties(path)

@@ -23,6 +23,7 @@ from namesrv_stream.settings.checks import check_together, doubtful
 from namesrv_stream.settings.conf_file import read_conf, read_tls_config
 from namesrv_stream.settings.layer import KeyPath, Layer, key_path, scalar
 from namesrv_stream.settings.places import project_home
+from namesrv_stream.settings.problem_text import problem_text
 from namesrv_stream.settings.secrets import ENVIRONMENT_PREFIX, is_secret
 from namesrv_stream.settings.sections import Settings
 
@@ -193,7 +194,7 @@ def _config_error(problem: ErrorDetails, layer: Layer) -> ConfigError:
         source = next((found for path, (_, found) in layer.items() if path[: len(location)] == location), _SOURCELESS)
     if problem["type"] == "extra_forbidden":
         return ConfigError(source, ".".join(location), f"unknown key{_hint(location)}")
-    reason = problem["msg"].removeprefix("Value error, ")
+    reason = problem_text(problem)
     if problem["type"] != "value_error" and not _may_hold_secrets(location):
         reason += f", not {problem['input']!r}"
     return ConfigError(source, ".".join(location), reason)

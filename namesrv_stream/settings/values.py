@@ -14,7 +14,7 @@ _ADDR: Final = re.compile(r"(?:[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})"
 
 def _no_bool(value: object) -> object:
     if isinstance(value, bool):  # a bool is an int to Python, never to a person who writes a configuration
-        raise ValueError(f"Input should be a number, not {value}")
+        raise ValueError(f"expected a whole number, not {str(value).lower()}")
     return value
 
 

@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 
 from namesrv_stream.errors import ConfigError
-from namesrv_stream.ports import choose_port, require_free
+from namesrv_stream.ports import choose_port, port_fault
 from namesrv_stream.prerequisites import find_java, kafka_jars, spark_jars
 from namesrv_stream.run_files import read_run_file, write_run_file
 from namesrv_stream.settings import Settings, to_toml
@@ -36,6 +36,8 @@ def require_writable(data_dir: Path) -> None:
             pass
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
+        if data_dir.is_file():
+            raise ConfigError("settings", "data.dir", f"{data_dir} is a file, not a directory") from None
         raise ConfigError("settings", "data.dir", f"{data_dir} cannot be written: {reason}") from None
 
 
@@ -46,20 +48,21 @@ def with_fixed_ports(settings: Settings) -> Settings:
     and a child that is started again keeps its address.
 
     Raises:
-        ConfigError: Naming the port that is in use and its key.
+        ConfigError: Naming every port that is in use, its key, and the flag that chooses another one.
     """
     path = settings.data.run_dir / PORTS_FILE
     last = read_run_file(path) or {}
     sections = ["remoting", "http", *(["embedded_kafka"] if settings.is_kafka_embedded else [])]
-    chosen: dict[str, int] = {}
-    for section in sections:
-        table = getattr(settings, section)
-        if table.listen_port:
-            require_free(table.listen_host, table.listen_port, section)
-            chosen[section] = table.listen_port
+    tables = {section: getattr(settings, section) for section in sections}
+    chosen = {section: table.listen_port for section, table in tables.items() if table.listen_port}
+    found = (port_fault(tables[section].listen_host, port, section) for section, port in chosen.items())
+    faults = [fault for fault in found if fault is not None]
+    if faults:
+        keys, reasons = ", ".join(fault.key for fault in faults), "; ".join(fault.reason for fault in faults)
+        raise ConfigError("settings", keys, reasons)
     for section in sections:
         if section not in chosen:
-            host = getattr(settings, section).listen_host
+            host = tables[section].listen_host
             chosen[section] = choose_port(host, int(last.get(section, 0)), taken=chosen.values())
     write_run_file(path, dict(chosen))
     return settings.model_copy(

@@ -100,16 +100,24 @@ def test_no_secret_is_printed(run: Run, tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_short_flags_stand_for_settings(run: Run) -> None:
-    lines = run("config", "show", "--listen-port", "0", "--http-port", "1")[1].splitlines()
+    ports = ("--listen-port", "0", "--http-port", "1", "--kafka-port", "2")
+    lines = run("config", "show", *ports)[1].splitlines()
     assert "listen_port = 0  # flag --listen-port" in lines
     assert "listen_port = 1  # flag --http-port" in lines
+    assert "listen_port = 2  # flag --kafka-port" in lines
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (["--set", "kafka.partition=2"], "flag --set: kafka.partition: unknown key"),
-        (["--listen-port", "x"], "flag --listen-port: remoting.listen_port:"),
+        (["--listen-port", "x"], "flag --listen-port: remoting.listen_port: expected a whole number, not 'x'"),
+        (["--http-port", "-1"], "flag --http-port: http.listen_port: must be at least 0, not '-1'"),
+        (["--set", "http.tls=maybe"], "flag --set: http.tls: expected true or false, not 'maybe'"),
+        (["--set", "logs.level=LOUD"], "flag --set: logs.level: expected 'DEBUG'"),
+        (["--set", "liveness.default_timeout_ms=0"], "flag --set: liveness.default_timeout_ms: must be greater than 0"),
+        (["--conf", "/etc"], "/etc: --conf: is a directory, not a file"),
+        (["--conf", "/etc/hostname"], "/etc/hostname: --conf: the name of the file must end in one of .toml"),
         (["--conf", "/absent.toml"], "/absent.toml: --conf:"),
     ],
 )

@@ -41,7 +41,7 @@ def test_a_value_is_read_as_its_setting_wants_it(key: str, text: str, value: Set
 @pytest.mark.parametrize(
     ("key", "text", "words"),
     [
-        ("liveness.default_timeout_ms", "soon", "valid integer"),
+        ("liveness.default_timeout_ms", "soon", "expected a whole number, not 'soon'"),
         ("liveness.default_timeout_ms", "0", "greater than 0"),
         ("liveness.default_timeout_ms", "4000000", "must lie between"),
         ("liveness.max_gap_ms", "600", "at least two ticks"),

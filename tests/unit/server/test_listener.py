@@ -10,7 +10,7 @@ from namesrv_stream.server.listener import NameServerAddrs, address, bind
 
 def test_a_taken_port_is_named_with_its_key() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(ConfigError) as refusal:
-        bind("127.0.0.1", taken.getsockname()[1], "remoting.listen_port")
+        bind("127.0.0.1", taken.getsockname()[1], "remoting")
     assert (refusal.value.key, refusal.value.exit_code) == ("remoting.listen_port", 2)
 
 

@@ -1,5 +1,7 @@
 """What `up` refuses before it starts anything."""
 
+import os
+import re
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -50,6 +52,18 @@ def test_a_port_in_use_is_named_with_its_key(tmp_path: Path, taken_port: int, se
     assert f"127.0.0.1:{taken_port}" in refusal.value.reason
 
 
+def test_all_ports_in_use_are_named_at_once_with_who_listens_and_the_flags(tmp_path: Path, taken_port: int) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        other = int(listener.getsockname()[1])
+        flags = [f"remoting.listen_port={taken_port}", f"embedded_kafka.listen_port={other}"]
+        with pytest.raises(ConfigError) as refusal:
+            with_fixed_ports(_settings(tmp_path, *flags))
+    assert refusal.value.key == "remoting.listen_port, embedded_kafka.listen_port"
+    for port, flag in ((taken_port, "--listen-port"), (other, "--kafka-port")):
+        taken = re.escape(f"127.0.0.1:{port}: Address already in use by process {os.getpid()} (")
+        assert re.search(rf"{taken}[^;]*\); {flag} PORT chooses another port", refusal.value.reason)
+
+
 def test_an_address_of_another_machine_is_named_with_its_key(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as refusal:
         with_fixed_ports(_settings(tmp_path, "http.listen_host=192.0.2.1", "http.listen_port=9880"))
@@ -71,6 +85,12 @@ def test_a_data_directory_below_a_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as refusal:
         require_writable(tmp_path / "file" / "data")
     assert (refusal.value.exit_code, refusal.value.key) == (2, "data.dir")
+
+
+def test_a_file_is_no_data_directory(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match="file is a file, not a directory"):
+        require_writable(tmp_path / "file")
 
 
 def test_a_data_directory_on_a_read_only_file_system_is_refused() -> None:
