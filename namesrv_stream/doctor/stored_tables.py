@@ -8,7 +8,7 @@ from uuid import uuid4
 from namesrv_stream.doctor.finding import Finding, fault, fine, note, warning
 from namesrv_stream.errors import ConfigError, NamesrvStreamError, StateFromNewerVersion, StoreUnreachable
 from namesrv_stream.history.stored_table import StoredTable
-from namesrv_stream.kafka.inspection import InspectedLog
+from namesrv_stream.kafka.inspection import InspectedLog, stored_topic_id
 from namesrv_stream.plurals import counted
 from namesrv_stream.route.fold_state import decode_state
 from namesrv_stream.settings import Settings
@@ -17,6 +17,8 @@ from namesrv_stream.snapshot.table_reader import UNREADABLE, TableRows, read_tab
 from namesrv_stream.tables import HISTORY_SCHEMAS, ROUTE_CHANGES, ROUTE_STATE
 
 _AREA: Final = "tables"
+_LOG_AREA: Final = "tables and log"
+_NEW_LOG: Final = 'bring that log back, or begin with new tables: docs/backup.md, "Kafka\'s log is lost"'
 _REBUILD: Final = "stop the job, `namesrv-stream rebuild`, start it again"
 #: Some seconds of a busy fleet.
 _BEHIND_RECORDS: Final = 20_000
@@ -77,16 +79,31 @@ def route_tables(settings: Settings, rows: TableRows | Finding, log: InspectedLo
     yield fine(_AREA, f"{where} in {ROUTE_STATE}, in {settings.data.tables_location}")
     if log is not None and log.events is not None:
         yield from _against(log, log.events.topic_id, rows)
+    elif log is None and settings.is_kafka_embedded:
+        yield from _against_stored_log(settings, rows.topic_id)
+
+
+def _against_stored_log(settings: Settings, topic_id: str) -> Iterator[Finding]:
+    """The topic that the files of an embedded Kafka hold which does not answer."""
+    found = stored_topic_id(settings)
+    if found is None:
+        text = f"the tables were made from a topic with the id {topic_id}, and {settings.data.kafka_dir} holds none"
+        yield fault(_LOG_AREA, text, _NEW_LOG)
+    elif found != topic_id:
+        yield _other_log(topic_id, found)
+    else:
+        yield fine(_LOG_AREA, "one topic")
+
+
+def _other_log(topic_id: str, found: str) -> Finding:
+    text = f"the tables were made from a topic with the id {topic_id}, Kafka's has {found}: Kafka's data was replaced"
+    return fault(_LOG_AREA, text, f"correct kafka.bootstrap_servers or data.dir; or {_NEW_LOG}")
 
 
 def _against(log: InspectedLog, topic_id: str, rows: TableRows) -> Iterator[Finding]:
-    area = "tables and log"
+    area = _LOG_AREA
     if rows.topic_id != topic_id:
-        text = (
-            f"the tables are of topic {rows.topic_id}, Kafka's has the id {topic_id}: it was made anew, or is another"
-        )
-        remedy = "correct kafka.bootstrap_servers or data.dir; or stop the job, `namesrv-stream rebuild --accept-loss`"
-        yield fault(area, text, remedy)
+        yield _other_log(rows.topic_id, topic_id)
         return
     removed = {p: first for p, first in log.earliest.items() if rows.next_offsets.get(p, 0) < first}
     if removed:

@@ -1,8 +1,10 @@
 """What Kafka says of our topics, looked at and not touched: for those who diagnose."""
 
+import base64
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
+from uuid import UUID
 
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
@@ -93,6 +95,20 @@ def inspect_log(settings: Settings) -> InspectedLog:
         raise KafkaUnreachable(servers, reason_of(error)) from None
     held = sum(last.values()) - sum(first.values())
     return InspectedLog(servers, brokers, events, dead_letters, earliest, end, newest_ms, held)
+
+
+def stored_topic_id(settings: Settings) -> str | None:
+    """Kafka's id of the events topic in the files of the embedded Kafka, which need not run; None where there is none.
+
+    All partitions have it; the first one is always there.
+    """
+    metadata = settings.data.kafka_dir / "log" / f"{settings.kafka.broker_events_topic}-0" / "partition.metadata"
+    try:
+        lines = metadata.read_text(encoding="ascii").splitlines()
+        encoded = next(line.removeprefix("topic_id: ") for line in lines if line.startswith("topic_id: "))
+        return str(UUID(bytes=base64.urlsafe_b64decode(f"{encoded}==")))
+    except (OSError, StopIteration, ValueError):
+        return None
 
 
 def _topic(admin: KafkaAdminClient, settings: Settings, name: str) -> InspectedTopic | None:

@@ -53,4 +53,6 @@ def _ensure(path: Location, schema: pa.Schema, properties: dict[str, str], setti
         if found.get(name) != properties[name]:
             topic = settings.kafka.broker_events_topic
             reason = f"is {found.get(name)}, but Kafka's topic {topic} has {properties[name]}: the log is another one"
-            raise ConfigError(str(path), name, f"{reason}; move the data directory away, or bring that topic back")
+            cause = "Kafka's data was deleted or replaced, or kafka.bootstrap_servers names another Kafka"
+            remedy = 'bring that log back, or begin with new tables (docs/backup.md, "Kafka\'s log is lost")'
+            raise ConfigError(str(path), name, f"{reason}. {cause}: {remedy}")

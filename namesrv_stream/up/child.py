@@ -30,6 +30,7 @@ class ChildSpec:
         run_file: File that the child writes once it is ready; None if it has none.
         secrets: Variables of its environment beside those of all children.
         niceness: By how much the others go first where there is too little processor; 0 to 19.
+        is_required: Whether nothing can be served without it.
     """
 
     name: str
@@ -38,6 +39,7 @@ class ChildSpec:
     run_file: Path | None = None
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     niceness: int = 0
+    is_required: bool = False
 
 
 class Child:

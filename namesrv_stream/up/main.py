@@ -38,6 +38,8 @@ _POLL_S: Final = 0.05
 _STOP_TIMEOUT_S: Final = {"webhook": 0.4, "history-job": 1.0, "serve": 3.0, "job": 2.5, "kafka": 3.0}
 # Whoever asks is answered first. Of two processors, both busy, the server has more than one to itself then.
 _NICENESS: Final = {"job": 5, "kafka": 5}
+# The others only add to what these serve.
+_REQUIRED: Final = frozenset({"kafka", "serve"})
 
 
 CommandLine = Callable[[str, Path], Sequence[str | Path]]
@@ -59,6 +61,7 @@ class _Parts:
             run_file=self.settings.data.run_dir / f"{command}.json" if has_run_file else None,
             secrets=self._secrets(command),
             niceness=_NICENESS.get(command, 0),
+            is_required=command in _REQUIRED,
         )
 
     def _secrets(self, command: str) -> dict[str, str]:

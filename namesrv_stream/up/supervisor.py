@@ -1,8 +1,11 @@
 """Keeps children running: a child that ends is started again, later and later; all end together, last started first.
 
 States of a child: running → (it ends) waiting → running …; once :meth:`Supervisor.stop` is called none is started.
-Exit codes 2 and 3 mean that starting again cannot help (configuration, prerequisite). Before :attr:`is_settled` such
-an end fails the whole start; afterwards the child is retried like any other, since the rest still serves.
+
+An exit code 2 says that the same settings and data will never do. A child that is not required is then not started
+again, and the others go on without it. A required child that ends with 2 or 3 (a prerequisite is missing) before
+:attr:`Supervisor.is_settled` fails the whole start; afterwards it is started again like any other, because what refused
+it then, such as a port that another process took while it was down, may pass.
 """
 
 import asyncio
@@ -17,7 +20,8 @@ from namesrv_stream.run_files import read_run_file
 from namesrv_stream.up.bounded_log import BoundedLog
 from namesrv_stream.up.child import Child, ChildSpec, spawn
 
-_HOPELESS_EXIT_CODES: Final = frozenset({2, 3})
+_REFUSED: Final = 2
+_PREREQUISITE_MISSING: Final = 3
 _RUN_FILE_POLL_S: Final = 0.02
 
 
@@ -38,7 +42,7 @@ class Backoff:
 
 @dataclass(frozen=True, slots=True)
 class ChildFailure:
-    """An end that starting again cannot mend.
+    """The end of a required child that fails the start.
 
     Attributes:
         name: The child.
@@ -134,8 +138,12 @@ class Supervisor:
                 child, code = await self._run_once(spec, log)
                 if self._is_stopping:
                     return
-                if code in _HOPELESS_EXIT_CODES and not self.is_settled:
+                if spec.is_required and not self.is_settled and code in (_REFUSED, _PREREQUISITE_MISSING):
                     self._fail(ChildFailure(spec.name, code, child.reason))
+                    return
+                if code == _REFUSED and not spec.is_required:
+                    self._say(f"{spec.name} cannot run, and is not started again: {child.reason or 'see its log'}")
+                    self._say(f"the other parts go on without {spec.name}; mend this, then restart `up`")
                     return
                 if time.monotonic() - began >= self._backoff.healthy_s:
                     wait_s = self._backoff.first_s

@@ -126,8 +126,18 @@ def test_nothing_is_missing_that_the_page_promises(tmp_path: Path) -> None:
         assert _command(stack, "replay")["equal"] is True
         assert stack.stop() == 0
 
-        # Kafka is lost: new tables, KV entries out of the old ones, and the old history stays readable.
+        # Kafka is lost: doctor sees it before the start; the job refuses, once, and the routes are served all the same.
         shutil.rmtree(data / "kafka")
+        examined = run_command("doctor", "--data-dir", str(data))
+        assert (examined.code, "holds none" in examined.out) == (1, True), examined
+        stack = Stack(data, **_FLAGS)
+        stack.start()
+        wait_until(lambda: "go on without job" in stack.output, _WAIT_S, "the job is given up")
+        assert stack.output.count("the log is another one") == 1
+        assert stack.get(f"/routes/{_TOPIC}") == before["route"]
+        assert stack.stop() == 0
+
+        # The remedy: new tables, KV entries out of the old ones, and the old history stays readable.
         shutil.rmtree(data / "checkpoint")
         (data / "tables").rename(data / "tables.before")
         stack = Stack(data, **_FLAGS)

@@ -195,6 +195,19 @@ def test_a_child_that_refuses_its_configuration_ends_the_start_with_its_reason(
     assert up.out == ""
 
 
+def test_a_job_that_can_never_run_is_said_once_and_the_server_goes_on(
+    tmp_path: Path, start_up: Callable[..., Up]
+) -> None:
+    up = start_up(tmp_path, STAND_IN_JOB="exit-2")
+    up.wait_ready()
+    up.until(lambda: "the other parts go on without job" in up.err, "the job is given up")
+    assert read_run_file(tmp_path / "run" / "serve.json") is not None
+    up.process.send_signal(signal.SIGTERM)
+    assert up.end() == 0
+    assert up.err.count("settings: x.y: will not do") == 1
+    assert "job cannot run, and is not started again: settings: x.y: will not do" in up.err
+
+
 def test_secrets_reach_the_parts_that_need_them_and_no_file_and_no_command_line(
     tmp_path: Path, start_up: Callable[..., Up]
 ) -> None:

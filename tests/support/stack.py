@@ -102,6 +102,11 @@ class Stack:
     def http(self) -> str:
         return self._ready_line()[2]
 
+    @property
+    def output(self) -> str:
+        """What ``up`` has said to the person at the terminal."""
+        return self._process.log_text()
+
     def pid(self, part: str) -> int:
         """Process id of ``serve`` or ``job`` as it runs now."""
         return int(self._run_file(part)["pid"])

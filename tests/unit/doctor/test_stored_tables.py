@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from namesrv_stream.doctor import stored_tables
 from namesrv_stream.doctor.finding import Finding, Grade
 from namesrv_stream.doctor.stored_tables import history_tables, read_route_tables, route_tables
 from namesrv_stream.kafka.inspection import InspectedLog, InspectedTopic
@@ -58,7 +59,35 @@ def test_no_tables_is_a_note(tmp_path: Path) -> None:
 
 
 def test_tables_of_another_topic_are_a_fault(tables: TablesOfLog) -> None:
-    assert "made anew" in _fault(tables, _log(tables, topic_id="another")).text
+    assert "Kafka's data was replaced" in _fault(tables, _log(tables, topic_id="another")).text
+
+
+@pytest.mark.parametrize(
+    ("stored", "text"),
+    [
+        (None, "holds none"),
+        ("QEtj_FHoS0GkzExsMDqigA", "Kafka's has 404b63fc-51e8-4b41-a4cc-4c6c303aa280: Kafka's data was replaced"),
+        ("not an id", "holds none"),
+    ],
+)
+def test_files_of_a_stopped_kafka_with_another_log_are_a_fault(
+    tables: TablesOfLog, stored: str | None, text: str
+) -> None:
+    if stored is not None:
+        _store_topic_id(tables.settings, stored)
+    assert text in _fault(tables, None).text
+
+
+def test_files_of_a_stopped_kafka_with_this_log_are_fine(tables: TablesOfLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stored_tables, "stored_topic_id", lambda _settings: TOPIC_ID)
+    assert {f.grade for f in _examined(tables.settings, None)} == {Grade.FINE}
+
+
+def _store_topic_id(settings: Settings, encoded: str) -> None:
+    """As Kafka writes it."""
+    folder = settings.data.kafka_dir / "log" / f"{settings.kafka.broker_events_topic}-0"
+    folder.mkdir(parents=True)
+    (folder / "partition.metadata").write_text(f"version: 0\ntopic_id: {encoded}", encoding="ascii")
 
 
 def test_records_removed_before_they_were_folded_are_a_fault(tables: TablesOfLog) -> None:

@@ -57,8 +57,10 @@ class Told:
         self.lines.append(text)
 
 
-def _python(name: str, code: str, stop_timeout_s: float = 5.0, run_file: Path | None = None) -> ChildSpec:
-    return ChildSpec(name, (sys.executable, "-c", code), stop_timeout_s, run_file)
+def _python(
+    name: str, code: str, stop_timeout_s: float = 5.0, run_file: Path | None = None, *, is_required: bool = False
+) -> ChildSpec:
+    return ChildSpec(name, (sys.executable, "-c", code), stop_timeout_s, run_file, is_required=is_required)
 
 
 async def _until(condition: Callable[[], object]) -> None:
@@ -110,22 +112,52 @@ async def test_the_reason_is_the_last_words_of_the_child(supervisor: Supervisor,
 
 
 @pytest.mark.parametrize("code", [2, 3])
-async def test_a_hopeless_end_before_the_start_has_succeeded_fails_it(
+async def test_a_refusal_of_a_required_part_before_the_start_has_succeeded_fails_it(
     supervisor: Supervisor, told: Told, code: int
 ) -> None:
-    supervisor.start(_python("serve", f"print('error: no Kafka', flush=True); print('x'); raise SystemExit({code})"))
+    refusal = f"print('error: no Kafka', flush=True); print('x'); raise SystemExit({code})"
+    supervisor.start(_python("serve", refusal, is_required=True))
     async with asyncio.timeout(_DEADLINE_S):
         failure = await supervisor.failure
     assert failure == ChildFailure("serve", code, "no Kafka")
     assert told.lines == []
 
 
-async def test_a_hopeless_end_afterwards_is_retried_like_any_other(supervisor: Supervisor, told: Told) -> None:
+@pytest.mark.parametrize("code", [2, 3])
+async def test_a_required_part_is_started_again_after_a_refusal_once_the_start_has_succeeded(
+    supervisor: Supervisor, told: Told, code: int
+) -> None:
     supervisor.is_settled = True
-    supervisor.start(_python("serve", "print('error: no Kafka', flush=True); raise SystemExit(3)"))
+    refusal = f"print('error: no Kafka', flush=True); raise SystemExit({code})"
+    supervisor.start(_python("serve", refusal, is_required=True))
     await _until(lambda: len(told.lines) >= 2)
-    assert told.lines[0] == "serve ended with exit code 3 (no Kafka); starting it again in 0.02 s"
+    assert told.lines[0] == f"serve ended with exit code {code} (no Kafka); starting it again in 0.02 s"
     assert not supervisor.failure.done()
+
+
+@pytest.mark.parametrize("is_settled", [False, True])
+async def test_a_part_that_can_never_run_is_said_once_and_not_started_again(
+    supervisor: Supervisor, told: Told, tmp_path: Path, *, is_settled: bool
+) -> None:
+    supervisor.is_settled = is_settled
+    runs = tmp_path / "runs"
+    refusal = f"open({str(runs)!r}, 'a').write('x'); print('error: another log', flush=True); raise SystemExit(2)"
+    supervisor.start(_python("job", refusal))
+    supervisor.start(_python("other", "raise SystemExit(1)"))
+    # Longer than the job would have waited for its next start.
+    await _until(lambda: sum(line.startswith("other ended") for line in told.lines) >= 5)
+    assert runs.read_text() == "x"
+    assert [line for line in told.lines if "job" in line] == [
+        "job cannot run, and is not started again: another log",
+        "the other parts go on without job; mend this, then restart `up`",
+    ]
+    assert not supervisor.failure.done()
+
+
+async def test_a_part_whose_prerequisite_is_missing_is_started_again(supervisor: Supervisor, told: Told) -> None:
+    supervisor.start(_python("job", "print('error: no Kafka', flush=True); raise SystemExit(3)"))
+    await _until(lambda: len(told.lines) >= 2)
+    assert told.lines[1] == "job ended with exit code 3 (no Kafka); starting it again in 0.04 s"
 
 
 async def test_stop_ends_the_last_started_first(supervisor: Supervisor, told: Told, tmp_path: Path) -> None:
