@@ -17,14 +17,14 @@ from pyspark.sql.streaming.query import StreamingQuery
 from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import KafkaUnreachable, NamesrvStreamError
 from namesrv_stream.kafka import bootstrap_servers, ensure_topics, producer_config
-from namesrv_stream.logs import progress, report_error, safe
+from namesrv_stream.logs import progress, report_error
 from namesrv_stream.run_files import write_run_file
 from namesrv_stream.settings import Settings
 from namesrv_stream.streaming.batch_figures import BatchFigures
 from namesrv_stream.streaming.changes_writer import ChangesWriter
 from namesrv_stream.streaming.compaction import FILES_TO_JOIN, Compactor
 from namesrv_stream.streaming.delta_tables import ensure_tables
-from namesrv_stream.streaming.failure import failure_line
+from namesrv_stream.streaming.failure import failure_reason
 from namesrv_stream.streaming.job_lock import job_lock
 from namesrv_stream.streaming.jvm import kill_jvm
 from namesrv_stream.streaming.query import start_query
@@ -62,7 +62,7 @@ def run_job(settings: Settings) -> int:
             raise
         except Exception as error:
             _LOG.exception("the job failed")
-            report_error(f"the job failed: {type(error).__name__}: {safe(failure_line(str(error)))}")
+            report_error(f"the job failed: {failure_reason(error)}")
             return 1
 
 
@@ -159,7 +159,7 @@ class _Job:
             return refused.exit_code
         for failure in failures:
             _LOG.error("the query failed: %s", failure)
-            report_error(f"the query failed: {safe(failure_line(str(failure)))}")
+            report_error(f"the query failed: {failure_reason(failure)}")
         kill_jvm(self._spark)
         return 1
 

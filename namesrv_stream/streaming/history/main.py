@@ -14,11 +14,11 @@ from pyspark.sql import SparkSession
 
 from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import ConfigError, KafkaUnreachable, NamesrvStreamError, PrerequisiteMissing
-from namesrv_stream.logs import progress, report_error, safe
+from namesrv_stream.logs import progress, report_error
 from namesrv_stream.priority import give_way
 from namesrv_stream.run_files import write_run_file
 from namesrv_stream.settings import Settings
-from namesrv_stream.streaming.failure import failure_line
+from namesrv_stream.streaming.failure import failure_reason
 from namesrv_stream.streaming.history.changes_source import ChangesSource
 from namesrv_stream.streaming.history.history_run import HistoryRun
 from namesrv_stream.streaming.history.session import build_history_session, history_scratch_dir
@@ -93,7 +93,7 @@ class _HistoryProcess:
             return error.exit_code
         _LOG.error("the history failed", exc_info=error)
         has_ended = self._spark is not None and is_gone(self._spark)
-        report_error(f"the history failed: {'its JVM has ended' if has_ended else _line(error)}")
+        report_error(f"the history failed: {'its JVM has ended' if has_ended else failure_reason(error)}")
         return 1
 
     def on_signal(self, number: int, _frame: FrameType | None) -> None:
@@ -154,13 +154,5 @@ class _HistoryProcess:
             self._run = None
             if self._spark is None or is_gone(self._spark):
                 raise
-            _LOG.error("a run failed, what it had committed is there: %s", _line(error))
+            _LOG.error("a run failed, what it had committed is there: %s", failure_reason(error))
             _LOG.debug("a run failed", exc_info=error)
-
-
-def _line(error: Exception) -> str:
-    if isinstance(error, NamesrvStreamError):
-        return str(error)
-    # The innermost cause: what is above it is how Spark came there.
-    causes = [line for line in str(error).splitlines() if line.startswith("Caused by: ")]
-    return f"{type(error).__name__}: {safe(causes[-1] if causes else failure_line(str(error)))}"
