@@ -5,6 +5,7 @@ from typing import Final
 
 from namesrv_stream.doctor.finding import Finding, fault, fine, note, warning
 from namesrv_stream.kafka.inspection import InspectedLog, InspectedTopic
+from namesrv_stream.plurals import counted
 from namesrv_stream.settings import Settings
 
 _AREA: Final = "Kafka"
@@ -26,9 +27,8 @@ def event_log(settings: Settings, log: InspectedLog) -> Iterator[Finding]:
         else:
             yield from _topic(topic, partitions, log.brokers)
     if log.dead_letters_held:
-        text = f"{log.dead_letters_held} records could not be read or folded"
-        remedy = f"read them, each says why: kafka-console-consumer --topic {kafka.dead_letter_topic} --from-beginning"
-        yield warning("dead letters", text, f"{remedy} --property print.headers=true")
+        text = f"the job refused {counted(log.dead_letters_held, 'record')}"
+        yield warning("dead letters", text, "`namesrv-stream dead-letters` lists them with the reasons")
 
 
 def _topic(topic: InspectedTopic, partitions: int, brokers: int) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""The event log read again: records of one partition from an offset on, in order."""
+"""A topic of ours read again: records of one partition from an offset on, in order."""
 
 from collections.abc import Iterator
 from types import TracebackType
@@ -18,17 +18,18 @@ _SILENT_POLLS: Final = 60  # 30 s without a record that Kafka said it has: it ha
 
 
 class LogReader:
-    """A consumer of the events topic without a group; one thread's.
+    """A consumer without a group; one thread's.
 
     Args:
         settings: Ours.
+        topic: What is read; the events topic if None.
 
     Raises:
         KafkaUnreachable: No broker answers.
     """
 
-    def __init__(self, settings: Settings) -> None:
-        self._topic = settings.kafka.broker_events_topic
+    def __init__(self, settings: Settings, topic: str | None = None) -> None:
+        self._topic = topic or settings.kafka.broker_events_topic
         self._servers = bootstrap_servers(settings)
         # Records that are removed while we read are an error: else it would go on behind the gap without a word.
         own = {"max_poll_records": _BATCH_RECORDS, "auto_offset_reset": "none"}
@@ -44,6 +45,17 @@ class LogReader:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._consumer.close()
+
+    def partitions(self) -> list[int]:
+        """The partitions of the topic; none where Kafka has no such topic; blocks.
+
+        Raises:
+            KafkaUnreachable: Kafka went away.
+        """
+        try:
+            return sorted(self._consumer.partitions_for_topic(self._topic) or ())
+        except (KafkaError, OSError) as error:
+            raise self._unreachable(error) from None
 
     def offset_at(self, partition: int, at_ms: int) -> int | None:
         """The first offset whose LogAppendTime is ``at_ms`` (epoch milliseconds) or later; None where none is; blocks.

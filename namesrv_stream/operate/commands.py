@@ -1,4 +1,4 @@
-"""Commands for operators: ``config set``, ``config history``, ``config show --running``, ``skew``."""
+"""Commands for operators: ``config set``, ``config history``, ``config show --running``, ``skew``, and more."""
 
 import asyncio
 import sys
@@ -10,6 +10,7 @@ from rich.table import Table
 
 from namesrv_stream.instants import instant, iso_instant
 from namesrv_stream.operate import guard_commands
+from namesrv_stream.operate.dead_letters_command import dead_letters
 from namesrv_stream.operate.options import ByOption, HttpOption, JsonOption, OldHttpOption, WaitOption, http_servers
 from namesrv_stream.operate.output import emit_json, print_table
 from namesrv_stream.operate.status_command import status
@@ -25,6 +26,7 @@ def register(app: typer.Typer, config_app: typer.Typer) -> None:
     config_app.command("history")(configured(config_history))
     app.command()(configured(skew))
     app.command()(configured(status))
+    app.command()(configured(dead_letters))
     guard_commands.register(app)
 
 

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kafka import KafkaProducer
 
-from namesrv_stream.kafka import LogReader
+from namesrv_stream.kafka import LogReader, bootstrap_servers, producer_config
 from tests.support.command_line import Finished, run_command
 from tests.support.processes import wait_until
 from tests.support.quiet_brokers import QuietBrokers
@@ -257,6 +258,48 @@ def test_held_brokers_are_shown_everywhere_and_an_operator_lets_them_go(
 
 def _listed(addr: str) -> int:
     return len(json.loads(run_command("guard", "list", "--json", "-n", addr).out))
+
+
+def test_refused_records_are_listed_with_reason_and_content(stack: Stack, run: Run, tmp_path: Path) -> None:
+    assert run("dead-letters").out == "no record was refused\n"
+    topic = stack.settings.kafka.broker_events_topic
+    places = []
+    producer = KafkaProducer(**producer_config(stack.settings))
+    try:
+        for partition, value in enumerate((b"{nojson", b"\xff\xfe")):
+            sent = producer.send(topic, key=b"x", value=value, partition=partition).get(30)
+            places.append((sent.partition, sent.offset))
+    finally:
+        producer.close()
+
+    def listed(*arguments: str) -> list[dict[str, Any]]:
+        done = run("dead-letters", "--json", *arguments)
+        assert done.code == 0, done
+        found: list[dict[str, Any]] = json.loads(done.out)
+        return found
+
+    wait_until(lambda: len(listed()) == 2, SETTLE_S, "both records are refused")
+    refused = sorted(listed(), key=lambda record: record["partition"])
+    assert [(record["partition"], record["offset"], record["item"]) for record in refused] == [
+        (*place, None) for place in places
+    ]
+    assert [record.get("value_text") or record["value_base64"] for record in refused] == ["{nojson", "//4="]
+    assert all(record["reason"].startswith("not JSON") for record in refused)
+
+    newest = run("dead-letters", "--limit", "1")
+    assert len(newest.out.splitlines()) == 2
+    assert newest.err == "1 older record is not shown; --limit 0 shows all\n"
+    assert len(listed("--limit", "0", "--since", "1h")) == 2
+    assert listed("--since", str(max(record["at_ms"] for record in refused) + 1)) == []
+
+    # The same from a machine that knows no more than where Kafka is, and from one that knows another topic.
+    elsewhere = ("--data-dir", str(tmp_path), "--set", f"kafka.bootstrap_servers={bootstrap_servers(stack.settings)}")
+    assert json.loads(run_command("dead-letters", "--json", *elsewhere).out) == listed()
+    none = run_command("dead-letters", *elsewhere, "--set", "kafka.dead_letter_topic=nosuch")
+    assert (none.code, none.out, "has no topic nosuch" in none.err) == (1, "", True)
+    examined = run("doctor")
+    assert "the job refused 2 records" in examined.out
+    assert "`namesrv-stream dead-letters` lists them" in examined.out
 
 
 @pytest.mark.parametrize(
