@@ -15,7 +15,7 @@ _FRESH_MS: Final = 5_000
 
 def event_log(settings: Settings, log: InspectedLog) -> Iterator[Finding]:
     """What of Kafka the product relies on."""
-    brokers = "one broker" if log.brokers == 1 else f"{log.brokers} brokers"
+    brokers = counted(log.brokers, "broker")
     yield fine(_AREA, f"{log.servers} answers, {brokers}")
     kafka = settings.kafka
     for topic, name, partitions in (
@@ -34,7 +34,7 @@ def event_log(settings: Settings, log: InspectedLog) -> Iterator[Finding]:
 def _topic(topic: InspectedTopic, partitions: int, brokers: int) -> Iterator[Finding]:
     area, is_fine = f"topic {topic.name}", True
     if topic.partitions != partitions:
-        text = f"has {topic.partitions} partitions, the configuration says {partitions}"
+        text = f"has {counted(topic.partitions, 'partition')}, the configuration says {partitions}"
         yield fault(area, text, "set kafka.partitions to what the topic has; it cannot be changed later")
         is_fine = False
     for name, reason in topic.faults.items():
@@ -55,8 +55,8 @@ def _topic(topic: InspectedTopic, partitions: int, brokers: int) -> Iterator[Fin
         yield warning(area, "has one replica: it is gone with its Kafka broker", remedy)
         is_fine = False
     if is_fine:
-        replicas = "one replica" if topic.replicas == 1 else f"{topic.replicas} replicas"
-        yield fine(area, f"{topic.partitions} partition{'s' * (topic.partitions > 1)}, {replicas}, settings as needed")
+        partitions_text, replicas = counted(topic.partitions, "partition"), counted(topic.replicas, "replica")
+        yield fine(area, f"{partitions_text}, {replicas}, settings as needed")
 
 
 def kafka_clock(log: InspectedLog, now_ms: int, is_job_running: bool) -> Iterator[Finding]:

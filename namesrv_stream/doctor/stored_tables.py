@@ -119,11 +119,10 @@ def _against(log: InspectedLog, topic_id: str, rows: TableRows) -> Iterator[Find
         return
     behind = sum(end - rows.next_offsets.get(p, 0) for p, end in log.end.items())
     if behind > _BEHIND_RECORDS:
-        yield warning(
-            area, f"{behind} records are not folded yet", "does the job run, and keep up? see DATA/logs/job.log"
-        )
+        text = f"{counted(behind, 'record')} are not folded yet"
+        yield warning(area, text, "does the job run, and keep up? see DATA/logs/job.log")
     else:
-        yield fine(area, f"one topic, {behind} records not folded yet")
+        yield fine(area, f"one topic, {counted(behind, 'record')} not folded yet")
 
 
 def _places(reached: Mapping[int, int], limits: Mapping[int, int]) -> str:

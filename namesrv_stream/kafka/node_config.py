@@ -62,7 +62,10 @@ def _escaped(value: str) -> str:
 
 
 def log4j2_properties() -> str:
-    """Kafka's log: warnings and worse to stderr, which ``up`` keeps in DATA/logs/kafka.log within bounds."""
+    """Kafka's log: that it has started, and warnings and worse.
+
+    It goes to stderr, which ``up`` keeps in DATA/logs/kafka.log within bounds.
+    """
     return """\
 status = warn
 appender.console.type = Console
@@ -72,4 +75,6 @@ appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %d{yyyy-MM-dd'T'HH:mm:ss.SSS'Z'}{UTC} %-5p %c{1} %m%n
 rootLogger.level = warn
 rootLogger.appenderRef.console.ref = console
+logger.started.name = kafka.server.KafkaRaftServer
+logger.started.level = info
 """

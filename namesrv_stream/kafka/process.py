@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from namesrv_stream.errors import ConfigError, NamesrvStreamError
+from namesrv_stream.kafka.clients import bootstrap_servers
 from namesrv_stream.kafka.node_config import log4j2_properties, node_properties
 from namesrv_stream.logs import progress
 from namesrv_stream.ports import choose_port, reachable_host, require_free
@@ -56,6 +57,7 @@ def run_kafka(settings: Settings) -> NoReturn:
         "kafka.Kafka",
         str(config),
     ]
+    progress(f"Kafka is going to listen at {bootstrap_servers(settings)}")
     os.execv(command[0], command)
 
 

@@ -10,6 +10,7 @@ from namesrv_stream.client.server_states import ServerState
 from namesrv_stream.logs import report_error, safe
 from namesrv_stream.operate.output import print_table
 from namesrv_stream.operate.skew import Difference, Row, Skew
+from namesrv_stream.plurals import counted
 
 _DIGEST_CHARS = 12  # of a digest, for people
 _MOST_ROWS = 20  # of one side of a difference, for people
@@ -26,7 +27,7 @@ def print_skew(skew: Skew) -> None:
         table.add_row(*(escape(safe(cell)) for cell in (url, *_cells(state))))
     print_table(table)
     for lag in skew.lags:
-        print(f"{lag.server} is behind {lag.ahead} by {lag.records} records in partition {lag.partition}")
+        print(f"{lag.server} is behind {lag.ahead} by {counted(lag.records, 'record')} in partition {lag.partition}")
     for first, second in sorted(skew.moving):
         print(f"{first} and {second} differ, and move on too fast to see by what")
     for difference in skew.differences:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from namesrv_stream.errors import ConfigError, LogTruncated, TableSchemaMismatch
 from namesrv_stream.event_log.opening import OpenLog, log_opener
@@ -37,6 +38,12 @@ class ReplayRange:
     end_ms: int | None
 
 
+_NO_TABLE: Final = (
+    "is not there: name another directory with --conf or --data-dir; if the table was lost, `namesrv-stream rebuild`"
+    " makes it from the log"
+)
+
+
 def replay(settings: Settings, wanted: ReplayRange, on_progress: OnProgress, open_log: OpenLog | None = None) -> Replay:
     """Fold the range again and compare it with the tables, which the job may go on writing; blocks.
 
@@ -53,7 +60,7 @@ def replay(settings: Settings, wanted: ReplayRange, on_progress: OnProgress, ope
     changes = StoredChanges.open(tables_dir)
     if changes is None:
         path = table_path(tables_dir, ROUTE_CHANGES)
-        raise TableSchemaMismatch(str(path), "is not there; `namesrv-stream rebuild` makes it from the log")
+        raise TableSchemaMismatch(str(path), _NO_TABLE)
     stored = StoredTables(
         changes, KeptStates(tables_dir), kept_from_ms(changes, settings.streaming.changes_retention_ms)
     )

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
+from namesrv_stream.plurals import counted, plural
 from namesrv_stream.route.settings import FoldSettings
 from namesrv_stream.what_if.gaps import GapTally
 
@@ -43,7 +44,8 @@ def suggest(gaps: GapTally, unclear_ms: int, ended_ms: int, limits: FoldSettings
         limits: Floor and ceiling of timeouts.
     """
     if gaps.total < _ENOUGH_GAPS:
-        return Suggestion(None, f"only {gaps.total} heartbeats to go by, at least {_ENOUGH_GAPS} are wanted")
+        found = f"{plural(gaps.total, 'is', 'are')} only {counted(gaps.total, 'heartbeat')}"
+        return Suggestion(None, f"there {found}, and it needs {_ENOUGH_GAPS}")
     usual_ms = max(1, round(gaps.quantile_ms(0.5) / _BEAT_MS)) * _BEAT_MS
     longest_ms = max(gaps.longest_ms, unclear_ms)
     by_silence, by_beat = round(longest_ms * _MARGIN), usual_ms * _HEARTBEATS

@@ -9,11 +9,12 @@ import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 
 from namesrv_stream.errors import ConfigError, KafkaUnreachable
-from namesrv_stream.kafka import admin_config, consumer_config, ensure_topics, producer_config
+from namesrv_stream.kafka import admin_config, bootstrap_servers, consumer_config, ensure_topics, producer_config
 from namesrv_stream.ports import choose_port
 from namesrv_stream.run_files import read_run_file
 from namesrv_stream.settings import Settings
 from tests.support.kafka import REPOSITORY, KafkaProcess, settings_for
+from tests.support.processes import wait_until
 
 pytestmark = pytest.mark.kafka
 
@@ -78,10 +79,13 @@ def test_events_are_stamped_by_kafka_and_survive_kill_and_restart(tmp_path: Path
         kafka.stop()
 
 
-def test_the_process_that_was_started_is_kafka_itself(tmp_path: Path) -> None:
-    kafka = KafkaProcess(settings_for(tmp_path))
+def test_the_process_that_was_started_is_kafka_itself_and_says_that_it_listens(tmp_path: Path) -> None:
+    settings = settings_for(tmp_path)
+    kafka = KafkaProcess(settings)
     try:
         kafka.wait_ready()
+        wait_until(lambda: "Kafka Server started" in kafka.log_text(), _DEADLINE_S, "it says that it has started")
+        assert f"progress: Kafka is going to listen at {bootstrap_servers(settings)}\n" in kafka.log_text()
         command = Path(f"/proc/{kafka.process.pid}/cmdline").read_bytes().split(b"\0")
         assert command[0].endswith(b"/java")
         assert b"kafka.Kafka" in command

@@ -66,6 +66,10 @@ class KafkaProcess:
             else:
                 return
 
+    def log_text(self) -> str:
+        """What it has said."""
+        return self._log.read_text(encoding="utf-8")
+
     def kill(self) -> None:
         """SIGKILL."""
         self.process.kill()

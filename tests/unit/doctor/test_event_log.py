@@ -75,7 +75,8 @@ def test_one_replica_among_several_kafka_brokers_is_a_warning(tmp_path: Path) ->
 
 def test_dead_letters_are_a_warning(tmp_path: Path) -> None:
     (found,) = _findings(tmp_path, _log(_topic(), dead_letters_held=7), Grade.WARNING)
-    assert found.text.startswith("7 records")
+    assert found.text == "the job refused 7 records"
+    assert "`namesrv-stream dead-letters`" in found.remedy
 
 
 def _clock(age_ms: int, is_job_running: bool) -> Grade | None:

@@ -28,7 +28,9 @@ def test_a_replay_without_tables_says_what_makes_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert _run(monkeypatch, "replay", "--data-dir", tmp_path) == 2
-    assert "`namesrv-stream rebuild` makes it from the log" in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert "name another directory with --conf or --data-dir" in err
+    assert "if the table was lost, `namesrv-stream rebuild` makes it from the log" in err
 
 
 def test_without_kafka_it_says_how_to_start_it(
