@@ -126,6 +126,9 @@ _LISTED: Final = (
     Difference(
         "shared-connection", "0005", ("body",), lambda j, o: j.body.count(b'"cluster"') == 1 and o.body == _NO_BROKERS
     ),
+    Difference(
+        "shared-expiry", "0005", ("body",), lambda j, o: j.body == _NO_BROKERS and o.body.count(b'"cluster"') == 1
+    ),
     Difference("replaced-address", "0005", ("body", "ext_fields"), _gone_here),
     Difference("long-timeout", "0005", ("body", "ext_fields"), _kept_here),
     Difference("deflated-body", "0006", _ERROR, lambda j, o: j.code == 1 and o.code == 0),

@@ -14,7 +14,7 @@ from tests.differential.client_requests import all_topics, cluster_info, get_kv,
 from tests.differential.comparison import Complaint, compare
 from tests.differential.pair import OBSERVER, Both, Pair, until
 from tests.differential.request import Request
-from tests.differential.scenario import Ask, Close, Connect, Scenario, SendRaw, Step
+from tests.differential.scenario import Ask, Close, Connect, Expire, Scenario, SendRaw, Step
 from tests.differential.wire import V4_9_3, V5_3_3
 
 #: The Java server applies goodbyes and closed connections a little later.
@@ -128,6 +128,15 @@ class Runner:
                 assert java.is_closed_by_peer(), "the Java server keeps the connection"
                 assert ours.is_closed_by_peer(), "our server keeps the connection"
                 self._session.close(over)
+            case Expire(broker, over, is_kept_here):
+                until(lambda: self._is_unlisted(broker), _SETTLE_S, f"{broker} expired")
+                java, ours = self._session.connect(over)
+                assert java.is_closed_by_peer(), "the Java server keeps the connection"
+                if is_kept_here:
+                    assert ours.ask([cluster_info().frame(self._prefix)]), "our server does not answer any more"
+                else:
+                    assert ours.is_closed_by_peer(), "our server keeps the connection"
+                self._session.close(over)
             case Connect(preamble, over):
                 self._session.connect(over, preamble)
 
@@ -188,6 +197,12 @@ class Runner:
     def _is_gone(self, broker: Broker) -> bool:
         (both,) = self._session.ask(OBSERVER, [query_data_version(broker).frame(self._prefix)])
         return not both.java.body and not both.ours.body
+
+    def _is_unlisted(self, broker: Broker) -> bool:
+        """Whether no cluster lists its name; unlike ``_is_gone`` this is no heartbeat of the broker."""
+        (both,) = self._session.ask(OBSERVER, [cluster_info().frame(self._prefix)])
+        name = broker.name.replace("~", self._prefix).encode()
+        return name not in both.java.body and name not in both.ours.body
 
 
 def _described(step: Step) -> str:

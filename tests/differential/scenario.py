@@ -39,6 +39,19 @@ class SendRaw:
 
 
 @dataclass(frozen=True, slots=True)
+class Expire:
+    """Wait until both servers have forgotten a broker that has gone silent, and see what they do to its connection.
+
+    Attributes:
+        is_kept_here: Whether ours goes on answering over the connection, which the Java server closes in any case.
+    """
+
+    broker: Broker
+    over: str
+    is_kept_here: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Connect:
     """Open a connection that begins with some bytes."""
 
@@ -46,7 +59,7 @@ class Connect:
     over: str
 
 
-Step = Ask | Close | SendRaw | Connect
+Step = Ask | Close | SendRaw | Expire | Connect
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +100,10 @@ def close(*labels: str, gone: Iterable[Broker] = ()) -> Close:
 
 def closed_after(data: bytes, *, over: str = "broken") -> SendRaw:
     return SendRaw(data, over)
+
+
+def expire(broker: Broker, *, over: str, is_kept_here: bool = False) -> Expire:
+    return Expire(broker, over, is_kept_here)
 
 
 def connect(preamble: bytes, *, over: str) -> Connect:

@@ -12,11 +12,13 @@ from tests.differential.broker_requests import (
     unregister,
 )
 from tests.differential.client_requests import all_topics, cluster_info, route
-from tests.differential.scenario import Scenario, ask, close, closed_after, connect, scenario
+from tests.differential.scenario import Scenario, ask, close, closed_after, connect, expire, scenario
 
 A: Final = Broker("~a", "10.0.0.1:10911")
 S: Final = A.slave()
 B: Final = Broker("~b", "10.0.0.9:10911")
+#: One that is heard once.
+SILENT: Final = A.but(timeout_ms=2_000)
 LAST: Final = Broker("~z", "10.0.0.99:10911")
 
 
@@ -32,6 +34,25 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     ),
     scenario(
         "a master's connection closes", ask(register(A), over="a"), ask(register(S), over="s"), close("a", gone=[A])
+    ),
+    scenario(
+        "a broker expires, its connection is closed",
+        ask(register(SILENT), over="a"),
+        ask(register(B), over="b"),
+        expire(SILENT, over="a"),
+        ask(cluster_info()),
+    ),
+    scenario(
+        "one of two brokers of a connection expires",
+        ask(register(SILENT), register(B), over="shared"),
+        expire(SILENT, over="shared", is_kept_here=True),
+        is_observed=False,
+    ),
+    scenario(
+        "one of two brokers of a connection expires, the other one stays in the routes here",
+        ask(register(SILENT), register(B), over="shared"),
+        ask(cluster_info(), differs="shared-expiry"),
+        is_observed=False,
     ),
     scenario(
         "all connections close",
