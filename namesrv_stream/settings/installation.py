@@ -6,6 +6,7 @@ settings that it runs with to ``DATA/run/effective.toml``; both count while the 
 
 import os
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -53,12 +54,25 @@ def installed_settings(conf: Path | None, flags: Iterable[Flag]) -> LoadedSettin
     effective, up = data.run_dir / EFFECTIVE_FILE, _read(data.run_dir / PORTS_FILE)
     if up is not None and _is_alive(up) and effective.exists():
         # A directory that was moved is where it was found, not where its settings say.
-        return load_settings(effective, flags=[Flag("--data-dir", "data.dir", str(data.dir)), *flags])
+        running = load_settings(effective, flags=[Flag("--data-dir", "data.dir", str(data.dir)), *flags])
+        return replace(running, sources=_without_defaults(running, str(effective)))
     kafka = running_parts(data.run_dir).get("kafka")
     if kafka is not None and asked.settings.is_kafka_embedded:
         port = str(kafka["kafka"]).rpartition(":")[2]
         return load_settings(None, flags=[Flag("--data-dir", "embedded_kafka.listen_port", port), *flags])
     return asked
+
+
+def _without_defaults(loaded: LoadedSettings, effective: str) -> dict[str, str]:
+    """The sources without the keys that ``up``'s file, which lists every key, has at their defaults."""
+    defaults = Settings()
+
+    def is_default(key: str) -> bool:
+        section, _, name = key.partition(".")
+        at_default = getattr(getattr(defaults, section), name, None)
+        return at_default is not None and getattr(getattr(loaded.settings, section), name) == at_default
+
+    return {key: source for key, source in loaded.sources.items() if source != effective or not is_default(key)}
 
 
 def server_address(settings: Settings, section: str, *, prefer_running: bool) -> str:

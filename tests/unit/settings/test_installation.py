@@ -57,6 +57,15 @@ def test_a_named_directory_gives_addresses_and_settings(tmp_path: Path, pid: int
     assert Configuration(None, str(tmp_path / "d"), ["kafka.partitions=6"]).load().settings.kafka.partitions == 6
 
 
+def test_a_setting_of_a_running_up_that_is_at_its_default_was_configured_nowhere(tmp_path: Path, pid: int) -> None:
+    _up(tmp_path / "d", pid, "[kafka]\npartitions = 5\n[liveness]\nguard_min_brokers = 5\n")
+    sources = Configuration(data_dir=str(tmp_path / "d")).load().sources
+    assert sources == {
+        "data.dir": "flag --data-dir",
+        "kafka.partitions": str(tmp_path / "d" / "run" / "effective.toml"),
+    }
+
+
 def test_parts_that_were_started_one_by_one_have_no_common_settings_but_addresses(tmp_path: Path, pid: int) -> None:
     _run(tmp_path / "d", pid)
     configuration = Configuration(data_dir="d")
