@@ -14,8 +14,7 @@ from namesrv_stream.text_table import TextColumn, print_table
 
 _COLUMNS: Final = (
     TextColumn("TIME"),
-    TextColumn("PARTITION:OFFSET"),
-    TextColumn("ITEM"),
+    TextColumn("RECORD"),
     TextColumn("REASON", is_text=True),
     TextColumn("CONTENT", is_text=True),
 )
@@ -48,9 +47,8 @@ def as_json(records: Sequence[RefusedRecord]) -> list[dict[str, object]]:
 def _row(record: RefusedRecord, *, wide: bool) -> tuple[str, ...]:
     printable = _escaped if wide else safe
     return (
-        instant(record.at_ms, with_ms=True),
-        f"{record.partition}:{record.offset}",
-        "" if record.item is None else str(record.item),
+        instant(record.at_ms),
+        f"{record.partition}:{record.offset}" + ("" if record.item is None else f" item {record.item}"),
         printable(record.reason),
         printable(_content(record)),
     )

@@ -28,9 +28,8 @@ def test_a_row_has_place_reason_and_content(
 ) -> None:
     print_refused(RefusedRecords([_refused(content, item=3, reason="no\nreason")], 0), wide=False)
     title, row = capsys.readouterr().out.splitlines()
-    assert title.split() == ["TIME", "PARTITION:OFFSET", "ITEM", "REASON", "CONTENT"]
-    assert row.split("  ")[0] == "2026-11-24 15:40:10.049Z"
-    assert row.split()[2:4] == ["1:42", "3"]
+    assert title.split() == ["TIME", "RECORD", "REASON", "CONTENT"]
+    assert row.split("  ")[:2] == ["2026-11-24 15:40:10Z", "1:42 item 3"]
     assert r"no\nreason" in row
     assert row.rstrip().endswith(text)
 
