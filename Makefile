@@ -108,15 +108,19 @@ differential: test-setup .jars/rocketmq/.copied ## The Java name server and ours
 fuzz: test-setup ## Damaged frames and bodies, and the dearest ones: at the wire, at the rules, and at the whole product
 	$(PYTEST) tests/fuzz $(ARGS)
 
+.PHONY: power-cut
+power-cut: $(VENV)/.express-built $(VENV)/.installed ## Power cuts and damaged files in a minute: what servers and the job make of the tables that are left
+	$(PYTEST) tests/power_cut $(ARGS)
+
 .PHONY: chaos-short
 chaos-short: test-setup ## Chaos in a minute: the whole product killed, frozen and lied to, judged by a fleet's truth
 	$(PYTEST) tests/chaos $(ARGS)
 
 # Every part runs even if one before it failed, so that one run shows all there is to mend.
 .PHONY: test
-test: test-setup $(TEST_JARS) ## Everything: check, spark, integration, differential, e2e, fuzz, chaos-short
+test: test-setup $(TEST_JARS) ## Everything: check, spark, integration, differential, e2e, fuzz, power-cut, chaos-short
 	@failed=""; \
-	for part in lint types layers dependencies unit spark integration differential e2e fuzz chaos-short; do \
+	for part in lint types layers dependencies unit spark integration differential e2e fuzz power-cut chaos-short; do \
 		echo "== make $$part"; \
 		$(MAKE) --no-print-directory $$part || failed="$$failed $$part"; \
 	done; \

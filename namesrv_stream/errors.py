@@ -15,9 +15,12 @@
     ├── EventDecodeError               a record of the log cannot be read: to the dead-letter topic
     ├── ConfigError                    exit 2: names the file and the key
     ├── TableSchemaMismatch            exit 2: a Delta table is not as this version expects
+    │   └── TableDamaged               exit 1: a file of it is missing, cut short or altered; the job repairs it
     ├── StateFromNewerVersion          exit 2: the fold's state was written by a newer version of this program
-    ├── TablesTakenOver                exit 2: another job has gone on with the tables
+    ├── TablesTakenOver                exit 1: another job has gone on with the tables
     ├── LogTruncated                   exit 2: Kafka no longer holds what the fold needs next
+    ├── LogReplaced                    exit 2: Kafka's log is not the one from which the tables were made
+    ├── StateMissing                   exit 2: there is no state from which the job could start
     ├── NoStartPoint                   exit 1: a replay has nothing to begin with
     ├── NotInHistory                   exit 1: the history does not have what is asked for
     ├── RebuildRefused                 exit 1: the new tables would say less, or other things, than the old ones
@@ -203,6 +206,26 @@ class TableSchemaMismatch(NamesrvStreamError):
         self.reason = reason
 
 
+class TableDamaged(TableSchemaMismatch):
+    """A file of a Delta table is missing, cut short or altered.
+
+    Attributes:
+        file: Name of the file, relative to the table.
+        damage: The file and what is wrong with it.
+    """
+
+    exit_code = 1  # the job's next start repairs it
+
+    def __init__(self, table: str, file: str, reason: str) -> None:
+        self.file = file
+        self.damage = f"{file} {reason}"
+        super().__init__(
+            table,
+            f"{self.damage}; the job repairs what the log allows at its start, else stop it and run"
+            " `namesrv-stream rebuild`",
+        )
+
+
 class TablesTakenOver(NamesrvStreamError):
     """Another job commits to the tables that this one writes.
 
@@ -211,7 +234,7 @@ class TablesTakenOver(NamesrvStreamError):
         version: Its version at which that was found.
     """
 
-    exit_code = 2
+    exit_code = 1  # a stand-by is started again until it can go on
 
     def __init__(self, table: str, version: int) -> None:
         super().__init__(
@@ -266,6 +289,45 @@ class LogTruncated(NamesrvStreamError):
         self.wanted = wanted
         self.earliest = earliest
         self.end = end
+
+
+class LogReplaced(NamesrvStreamError):
+    """Kafka's log is not the one from which the tables were made.
+
+    Attributes:
+        reason: How that shows.
+    """
+
+    exit_code = 2
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"{reason}; bring that log back, or run `namesrv-stream rebuild --accept-loss` while the job is stopped, to"
+            " go on with what Kafka has"
+        )
+        self.reason = reason
+
+
+class StateMissing(NamesrvStreamError):
+    """``route_state`` has no state from which the job could start.
+
+    Attributes:
+        partition: Kafka partition.
+        covered: First offset that ``route_changes`` does not cover.
+        earliest: The first offset that Kafka still has.
+    """
+
+    exit_code = 2
+
+    def __init__(self, partition: int, covered: int, earliest: int) -> None:
+        super().__init__(
+            f"partition {partition}: route_state has no state at or before offset {covered}, to which route_changes"
+            f" reaches, that Kafka's log, which begins at {earliest}, could be folded from;"
+            " run `namesrv-stream rebuild` while the job is stopped"
+        )
+        self.partition = partition
+        self.covered = covered
+        self.earliest = earliest
 
 
 class NoStartPoint(NamesrvStreamError):

@@ -50,6 +50,10 @@ def _topic(topic: InspectedTopic, partitions: int, brokers: int) -> Iterator[Fin
     elif topic.behind:
         yield warning(area, f"replicas of partitions {list(topic.behind)} are behind", "look at those Kafka brokers")
         is_fine = False
+    for name, reason in topic.doubts.items():
+        remedy = f"kafka-configs --alter --topic {topic.name} --add-config {name}=2"
+        yield warning(area, f"{name} {reason}: acknowledged records may be lost with one Kafka broker", remedy)
+        is_fine = False
     if brokers > 1 and topic.replicas < 2:
         remedy = "kafka-reassign-partitions; kafka.replication_factor counts only when we make a topic"
         yield warning(area, "has one replica: it is gone with its Kafka broker", remedy)

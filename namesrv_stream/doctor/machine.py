@@ -120,9 +120,9 @@ def disk(settings: Settings) -> Iterator[Finding]:
 
 def _folders(settings: Settings) -> dict[str, Path]:
     data = settings.data
-    folders, tables = {"data.dir": data.dir}, data.tables_location
-    if data.tables and isinstance(tables, Path):
-        folders[_TABLES] = tables
+    folders = {"data.dir": data.dir}
+    if data.tables and data.store is None:
+        folders[_TABLES] = data.tables_dir
     return folders
 
 

@@ -1,32 +1,34 @@
 """The tables: can this version read them, are they of this log, and how far are they behind it."""
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
 from namesrv_stream.doctor.finding import Finding, fault, fine, note, warning
 from namesrv_stream.errors import ConfigError, NamesrvStreamError, StateFromNewerVersion, StoreUnreachable
-from namesrv_stream.history.stored_table import StoredTable
 from namesrv_stream.kafka.inspection import InspectedLog, stored_topic_id
 from namesrv_stream.plurals import counted
 from namesrv_stream.route.fold_state import decode_state
 from namesrv_stream.settings import Settings
-from namesrv_stream.snapshot.table_files import refuses_second_write
-from namesrv_stream.snapshot.table_reader import UNREADABLE, TableRows, read_tables
-from namesrv_stream.tables import HISTORY_SCHEMAS, ROUTE_CHANGES, ROUTE_STATE
+from namesrv_stream.tables.delta.stored_table import StoredTable
+from namesrv_stream.tables.delta.table_version import UNREADABLE
+from namesrv_stream.tables.route_tables import TableRows, read_tables
+from namesrv_stream.tables.schema.history_columns import HISTORY_SCHEMAS
+from namesrv_stream.tables.schema.layout import ROUTE_CHANGES, ROUTE_STATE
+from namesrv_stream.tables.storage import ObjectStore, tables_of
 
 _AREA: Final = "tables"
 _LOG_AREA: Final = "tables and log"
 _NEW_LOG: Final = 'bring that log back, or begin with new tables: docs/backup.md, "Kafka\'s log is lost"'
 _REBUILD: Final = "stop the job, `namesrv-stream rebuild`, start it again"
+_REPAIR: Final = f"start the job again, which repairs what the log allows; if it refuses: {_REBUILD}"
 #: Some seconds of a busy fleet.
 _BEHIND_RECORDS: Final = 20_000
 
 
 def read_route_tables(settings: Settings) -> TableRows | Finding:
     """What the two tables hold that servers start from, or why nothing; blocks."""
-    folder = settings.data.tables_location
+    folder = tables_of(settings)
     try:
         rows = read_tables(folder)
     except StoreUnreachable as error:
@@ -35,16 +37,18 @@ def read_route_tables(settings: Settings) -> TableRows | Finding:
         return fault(_AREA, " ".join(str(error).split())[:300], _REBUILD)
     if rows.version < 0:
         return note(_AREA, f"there is no {ROUTE_CHANGES} in {folder}: the job's first start makes it")
+    if rows.damage is not None:
+        return fault(_AREA, " ".join(str(rows.damage).split())[:300], _REPAIR)
     return rows
 
 
 def object_store(settings: Settings) -> Iterator[Finding]:
     """Whether the store that the tables are in, if they are, keeps two jobs apart; blocks."""
-    place = settings.data.tables_location
-    if isinstance(place, Path):
+    place = tables_of(settings)
+    if not isinstance(place, ObjectStore):
         return
     try:
-        is_kept_apart = refuses_second_write(place / f"doctor-{uuid4()}")
+        is_kept_apart = place.refuses_second_write(f"doctor-{uuid4()}")
     except (StoreUnreachable, ConfigError) as error:
         yield note(
             _AREA, f"{place} cannot be written to from here: {error}", "the job must be able to; servers need not"
@@ -68,15 +72,15 @@ def route_tables(settings: Settings, rows: TableRows | Finding, log: InspectedLo
     if isinstance(rows, Finding):
         yield rows
         return
-    for partition, state in rows.fold_states.items():
+    for partition, state in rows.state.fold_states.items():
         try:
             decode_state(state.content)
         except (StateFromNewerVersion, ValueError, KeyError, TypeError) as error:
             text = f"{ROUTE_STATE}: the fold's state of partition {partition} cannot be read: {error}"
             yield fault(_AREA, text, _REBUILD)
             return
-    where = f"{ROUTE_CHANGES} at version {rows.version}, {rows.live.num_rows} live rows"
-    yield fine(_AREA, f"{where} in {ROUTE_STATE}, in {settings.data.tables_location}")
+    where = f"{ROUTE_CHANGES} at version {rows.version}, {rows.state.live.num_rows} live rows"
+    yield fine(_AREA, f"{where} in {ROUTE_STATE}, in {tables_of(settings)}")
     if log is not None and log.events is not None:
         yield from _against(log, log.events.topic_id, rows)
     elif log is None and settings.is_kafka_embedded:
@@ -131,13 +135,13 @@ def _places(reached: Mapping[int, int], limits: Mapping[int, int]) -> str:
 
 def history_tables(settings: Settings) -> Iterator[Finding]:
     """The tables of the history, where there are any."""
-    if not isinstance(settings.data.tables_location, Path):
-        yield note("history", f"none is written to {settings.data.tables_location}: its process needs a folder")
+    if settings.data.store is not None:
+        yield note("history", f"none is written to {tables_of(settings)}: its process needs a folder")
         return
     found = []
     for name, schema in HISTORY_SCHEMAS.items():
         try:
-            table = StoredTable.open(settings.data.tables_location, name, schema)
+            table = StoredTable.open(tables_of(settings), name, schema)
         except NamesrvStreamError as error:
             remedy = "upgrade this program if a newer one wrote it; else move that folder away: it is written anew"
             yield fault("history", str(error), remedy)

@@ -11,12 +11,13 @@ import polars as pl
 
 from namesrv_stream.errors import TableSchemaMismatch
 from namesrv_stream.event_log.pieces import Span
-from namesrv_stream.history.conditions import Condition, all_of, at_least, at_most, equals, timestamp
 from namesrv_stream.history.opening import open_history_table
-from namesrv_stream.history.stored_table import StoredTable, reading
 from namesrv_stream.route.fold import Record
 from namesrv_stream.settings import Settings
-from namesrv_stream.tables import BROKER_EVENTS, TOPIC_ID_PROPERTY
+from namesrv_stream.tables.delta.predicates import Condition, all_of, at_least, at_most, equals, timestamp
+from namesrv_stream.tables.delta.stored_table import StoredTable, reading
+from namesrv_stream.tables.schema.history_columns import BROKER_EVENTS
+from namesrv_stream.tables.schema.layout import TOPIC_ID_PROPERTY
 
 _BATCH_RECORDS: Final = 5_000  # as Kafka gives them
 _SPAN_RECORDS: Final = 4_000_000  # offsets alone: 32 MB
@@ -71,7 +72,7 @@ class ArchivedEvents:
         Raises:
             TableSchemaMismatch: A file is gone or damaged.
         """
-        with reading(self._table.path):
+        with reading(self._table.storage):
             later = self._table.scan(equals("partition", partition), at_least("at", timestamp(at_ms)))
             offset = later.select(pl.col("offset").min()).collect(engine="streaming").item()
         return None if offset is None else int(offset)
@@ -94,19 +95,19 @@ class ArchivedEvents:
     def _readable(self, partition: int, begin: int, end: int) -> list[Span]:
         """The range in spans that fit into memory, whatever their records are: a registration may have megabytes."""
         size = pl.col("value").str.len_bytes().fill_null(0) + pl.col("raw").bin.size().fill_null(0)
-        with reading(self._table.path):
+        with reading(self._table.storage):
             rows = self._table.scan(_within(partition, begin, end)).select("offset", size.alias("size"))
             sizes = rows.collect(engine="streaming").sort("offset")
         offsets = sizes["offset"]
         if sizes.height != end - begin or offsets.n_unique() != sizes.height:
             reason = f"has {sizes.height} rows of the {end - begin} records {begin} to {end - 1}"
-            raise TableSchemaMismatch(str(self._table.path), f"{reason} of partition {partition}")
+            raise TableSchemaMismatch(str(self._table.storage), f"{reason} of partition {partition}")
         share = sizes["size"].cast(pl.Int64).cum_sum() // _READ_BYTES + (offsets - begin) // _READ_RECORDS
         firsts = offsets.filter(share != share.shift(1)).to_list()  # nor null, as the first is
         return [Span(first, after) for first, after in zip([begin, *firsts], [*firsts, end], strict=True)]
 
     def _read(self, partition: int, span: Span) -> Iterator[list[Record]]:
-        with reading(self._table.path):
+        with reading(self._table.storage):
             scanned = self._table.scan(_within(partition, span.begin, span.end))
             columns = ("offset", pl.col("at").dt.epoch("ms"), _VALUE.alias("bytes"))
             rows = scanned.select(*columns).collect().sort("offset")
@@ -115,7 +116,7 @@ class ArchivedEvents:
             yield [Record(partition, offset, at_ms, value or b"") for offset, at_ms, value in lists]
 
     def _offsets(self, partition: int, begin: int, end: int) -> pl.Series:
-        with reading(self._table.path):
+        with reading(self._table.storage):
             rows = self._table.scan(_within(partition, begin, end)).select("offset").collect()
         return rows["offset"].unique().sort()
 

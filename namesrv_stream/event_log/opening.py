@@ -10,9 +10,9 @@ from namesrv_stream.event_log.choice import Source
 from namesrv_stream.event_log.pieces import Piece, Span, Store, clipped, joined
 from namesrv_stream.event_log.source import Batches, LogSource, OffsetAt
 from namesrv_stream.kafka import LogReader
+from namesrv_stream.kafka.extent import read_extent
 from namesrv_stream.route.fold import Record
 from namesrv_stream.settings import Settings
-from namesrv_stream.streaming.topic import read_extent
 
 #: Opens the log of these settings.
 OpenLog = Callable[[Settings], AbstractContextManager[LogSource]]

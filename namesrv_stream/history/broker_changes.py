@@ -5,10 +5,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from namesrv_stream.history.conditions import equals
 from namesrv_stream.history.reasons import Reason, reason_of
 from namesrv_stream.history.route_history import RouteHistory
 from namesrv_stream.route.changes import ChangeKind, RouteChange
+from namesrv_stream.tables.delta.predicates import equals
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,10 @@ from typing import Final
 
 import polars as pl
 
-from namesrv_stream.history.conditions import at_least, at_most, day_of, equals, in_days, timestamp
 from namesrv_stream.history.opening import open_history_table
 from namesrv_stream.settings import Settings
-from namesrv_stream.tables import HEARTBEAT_MINUTES
+from namesrv_stream.tables.delta.predicates import at_least, at_most, day_of, equals, in_days, timestamp
+from namesrv_stream.tables.schema.history_columns import HEARTBEAT_MINUTES
 
 _MINUTE_MS: Final = 60_000
 #: A line with more points would not show more.

@@ -4,10 +4,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from namesrv_stream.errors import NotInHistory
-from namesrv_stream.history.stored_table import StoredTable
 from namesrv_stream.settings import Settings
-from namesrv_stream.snapshot.history_mark import HistoryMark, read_mark
-from namesrv_stream.tables import CHANGES_SCHEMA, HISTORY_SCHEMAS, ROUTE_CHANGES, table_path
+from namesrv_stream.tables.delta.stored_table import StoredTable
+from namesrv_stream.tables.history_mark import HistoryMark, read_mark
+from namesrv_stream.tables.schema.columns import CHANGES_SCHEMA
+from namesrv_stream.tables.schema.history_columns import HISTORY_SCHEMAS
+from namesrv_stream.tables.schema.layout import ROUTE_CHANGES
+from namesrv_stream.tables.storage import tables_of
 
 _ELSEWHERE: Final = "name the directory of the tables with --conf or --data-dir"
 #: A commit a minute is usual.
@@ -29,12 +32,12 @@ def open_history_table(settings: Settings, name: str) -> MarkedTable:
         NotInHistory: There is none.
         TableSchemaMismatch: It is damaged, or not as this version of the code expects.
     """
-    path = table_path(settings.data.tables_location, name)
+    path = tables_of(settings) / name
     for _ in range(_ATTEMPTS):
         mark = read_mark(path)
-        table = StoredTable.open(settings.data.tables_location, name, HISTORY_SCHEMAS[name])
+        table = StoredTable.open(tables_of(settings), name, HISTORY_SCHEMAS[name])
         if table is None:
-            raise NotInHistory(f"there is no table {name} in {settings.data.tables_location}: {_why_none(settings)}")
+            raise NotInHistory(f"there is no table {name} in {tables_of(settings)}: {_why_none(settings)}")
         if read_mark(path) == mark:  # else a commit came between, and the mark may be of before it
             return MarkedTable(table, mark or HistoryMark())
     raise NotInHistory(f"{path} is being written too fast to be read")
@@ -47,9 +50,9 @@ def open_changes(settings: Settings) -> StoredTable:
         NotInHistory: There is none.
         TableSchemaMismatch: It is damaged, or not as this version of the code expects.
     """
-    table = StoredTable.open(settings.data.tables_location, ROUTE_CHANGES, CHANGES_SCHEMA)
+    table = StoredTable.open(tables_of(settings), ROUTE_CHANGES, CHANGES_SCHEMA)
     if table is None:
-        raise NotInHistory(f"there is no table {ROUTE_CHANGES} in {settings.data.tables_location}: {_ELSEWHERE}")
+        raise NotInHistory(f"there is no table {ROUTE_CHANGES} in {tables_of(settings)}: {_ELSEWHERE}")
     return table
 
 

@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from namesrv_stream.errors import NotInHistory
-from namesrv_stream.history.conditions import equals, one_of
 from namesrv_stream.history.reasons import Reason, position, reason_of
 from namesrv_stream.history.route_history import RouteHistory
 from namesrv_stream.instants import instant
@@ -16,6 +15,7 @@ from namesrv_stream.route.changes import ChangeKind, RouteChange
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.route.topic_route import TopicRoute
 from namesrv_stream.route.view import RouteView
+from namesrv_stream.tables.delta.predicates import equals, one_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,16 +10,16 @@ from typing import Final
 import polars as pl
 
 from namesrv_stream.errors import NotInHistory
-from namesrv_stream.history.conditions import Condition, above, above_or_null, at_most, equals, timestamp
 from namesrv_stream.history.extent import Extent
 from namesrv_stream.history.opening import MarkedTable, open_changes, open_history_table
 from namesrv_stream.history.route_rows import route_rows
-from namesrv_stream.history.stored_table import StoredTable
 from namesrv_stream.history.tail import Tail
 from namesrv_stream.instants import instant
 from namesrv_stream.route.changes import ChangeKind, RouteChange
 from namesrv_stream.settings import Settings
-from namesrv_stream.tables import ROUTE_HISTORY
+from namesrv_stream.tables.delta.predicates import Condition, above, above_or_null, at_most, equals, timestamp
+from namesrv_stream.tables.delta.stored_table import StoredTable
+from namesrv_stream.tables.schema.history_columns import ROUTE_HISTORY
 
 _DEFAULT_TIMEOUT: Final = (
     equals("kind", ChangeKind.SETTING),

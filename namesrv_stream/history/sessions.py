@@ -6,21 +6,21 @@ from typing import Any, Final
 
 import polars as pl
 
-from namesrv_stream.history.conditions import (
-    above_or_null,
-    at_most,
-    equals,
-    timestamp,
-)
 from namesrv_stream.history.opening import MarkedTable, open_changes, open_history_table
 from namesrv_stream.history.route_rows import route_rows
-from namesrv_stream.history.stored_table import StoredTable
 from namesrv_stream.history.tail import Tail
 from namesrv_stream.route.changes import ChangeKind, RouteChange
 from namesrv_stream.route.lease import LeaseKey
 from namesrv_stream.route.model import LiveKey
 from namesrv_stream.settings import Settings
-from namesrv_stream.tables import BROKER_SESSIONS
+from namesrv_stream.tables.delta.predicates import (
+    above_or_null,
+    at_most,
+    equals,
+    timestamp,
+)
+from namesrv_stream.tables.delta.stored_table import StoredTable
+from namesrv_stream.tables.schema.history_columns import BROKER_SESSIONS
 
 _KEY: Final = ["cluster", "broker_name", "broker_addr"]
 _COLUMNS: Final = (

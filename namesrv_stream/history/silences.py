@@ -11,12 +11,12 @@ from typing import Final, NamedTuple
 
 import polars as pl
 
-from namesrv_stream.history.conditions import at_least, at_most, day_of, in_days, timestamp
 from namesrv_stream.history.opening import open_history_table
-from namesrv_stream.history.stored_table import reading
 from namesrv_stream.route.changes import Cause
 from namesrv_stream.settings import Settings
-from namesrv_stream.tables import BROKER_SESSIONS, HEARTBEAT_MINUTES
+from namesrv_stream.tables.delta.predicates import at_least, at_most, day_of, in_days, timestamp
+from namesrv_stream.tables.delta.stored_table import reading
+from namesrv_stream.tables.schema.history_columns import BROKER_SESSIONS, HEARTBEAT_MINUTES
 
 _MINUTE_MS: Final = 60_000
 #: More rows take more than half a second of both cores, and more memory than a server should give for this.
@@ -84,7 +84,7 @@ def silences(settings: Settings, since_ms: int, until_ms: int, timeouts_ms: Sequ
     minutes = opened.table
     ends = _ends(settings, since_ms)
     wanted = (in_days("day", day_of(since_ms), day_of(until_ms)), at_most("minute", timestamp(until_ms)))
-    with reading(minutes.path):
+    with reading(minutes.storage):
         rows = minutes.scan(*wanted, at_least("minute", timestamp(since_ms)))
         count = rows.select(pl.len()).collect().item()
         if count > _MOST_ROWS:

@@ -3,11 +3,11 @@
 import polars as pl
 
 from namesrv_stream.errors import TableSchemaMismatch
-from namesrv_stream.history.conditions import Condition, all_of, any_of, at_least, equals
 from namesrv_stream.history.opening import MarkedTable
-from namesrv_stream.history.stored_table import StoredTable
 from namesrv_stream.route.changes import STATELESS_KINDS, ChangeKind, RouteChange
-from namesrv_stream.tables import PARTITIONS_PROPERTY, TOPIC_ID_PROPERTY, removed_app_id
+from namesrv_stream.tables.delta.predicates import Condition, all_of, any_of, at_least, equals
+from namesrv_stream.tables.delta.stored_table import StoredTable
+from namesrv_stream.tables.schema.layout import PARTITIONS_PROPERTY, TOPIC_ID_PROPERTY, removed_app_id
 
 #: Kinds that the history does not have: no state, or the fold's own.
 _LEFT_OUT = [kind.value for kind in (*STATELESS_KINDS, ChangeKind.REGISTRATION)]
@@ -34,7 +34,7 @@ class Tail:
         of_history = stored.table.properties.get(TOPIC_ID_PROPERTY, "")
         if topic_id != of_history:
             reason = f"was made from the topic with id {of_history!r}, route_changes from {topic_id!r}"
-            raise TableSchemaMismatch(str(stored.table.path), reason)
+            raise TableSchemaMismatch(str(stored.table.storage), reason)
         partitions = range(int(changes.properties.get(PARTITIONS_PROPERTY, 0)))
         self._changes = changes
         self._begin = {p: stored.mark.next_offset(p) for p in partitions}

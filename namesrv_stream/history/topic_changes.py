@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from namesrv_stream.history.conditions import equals, one_of
 from namesrv_stream.history.past_route import table_of
 from namesrv_stream.history.reasons import Reason, position, reason_of
 from namesrv_stream.history.route_history import RouteHistory
@@ -12,6 +11,7 @@ from namesrv_stream.route import reducer
 from namesrv_stream.route.changes import ChangeKind, RouteChange
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.model import PERM_READ, PERM_WRITE, QueueData, TopicQueueMappingInfo
+from namesrv_stream.tables.delta.predicates import equals, one_of
 
 _OF_TOPIC = (ChangeKind.QUEUE_DATA, ChangeKind.TOPIC_MAPPING)
 _NO_QUEUES = QueueData(0, 0, 0)

@@ -2,7 +2,7 @@
 
 import base64
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import UUID
 
@@ -12,7 +12,7 @@ from kafka.errors import KafkaConfigurationError, KafkaError
 
 from namesrv_stream.errors import ConfigError, KafkaUnreachable
 from namesrv_stream.kafka.clients import admin_config, bootstrap_servers, consumer_config, reason_of
-from namesrv_stream.kafka.topics import topic_faults
+from namesrv_stream.kafka.topics import topic_doubts, topic_faults
 from namesrv_stream.settings import Settings
 
 _NEWEST_TIMEOUT_MS: Final = 3_000
@@ -30,6 +30,7 @@ class InspectedTopic:
         behind: Partitions of which a replica is behind.
         replicas: Fewest replicas that a partition has.
         faults: Kafka's setting → what it is and should be.
+        doubts: The same of settings that work, and may lose acknowledged records.
     """
 
     name: str
@@ -39,6 +40,7 @@ class InspectedTopic:
     behind: tuple[int, ...]
     replicas: int
     faults: Mapping[str, str]
+    doubts: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,14 +120,17 @@ def _topic(admin: KafkaAdminClient, settings: Settings, name: str) -> InspectedT
         return None
     resource = ConfigResource(ConfigResourceType.TOPIC, name)
     configs = admin.describe_configs([resource], config_filter="all")["topic"][name]
+    actual = {key: str(value["value"]) for key, value in configs.items()}
+    replicas = min(len(p["replica_nodes"]) for p in partitions)
     return InspectedTopic(
         name=name,
         topic_id=str(described["topic_id"]),
         partitions=len(partitions),
         without_leader=tuple(p["partition_index"] for p in partitions if p["leader_id"] < 0),
         behind=tuple(p["partition_index"] for p in partitions if len(p["isr_nodes"]) < len(p["replica_nodes"])),
-        replicas=min(len(p["replica_nodes"]) for p in partitions),
-        faults=dict(topic_faults({key: str(value["value"]) for key, value in configs.items()}, settings)),
+        replicas=replicas,
+        faults=dict(topic_faults(actual, settings)),
+        doubts=dict(topic_doubts(actual, replicas)),
     )
 
 

@@ -4,6 +4,7 @@ Every process calls :func:`ensure_topics` at its start, so a topic that someone 
 named before it does harm: without LogAppendTime there is no common clock, without the size a registration is lost.
 """
 
+import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -15,8 +16,13 @@ from namesrv_stream.errors import ConfigError, KafkaUnreachable
 from namesrv_stream.kafka.clients import admin_config, bootstrap_servers, reason_of
 from namesrv_stream.settings import Settings
 
+_LOG = logging.getLogger(__name__)
+
 _CREATE_TIMEOUT_MS: Final = 15_000
 _DEAD_LETTER_PARTITIONS: Final = 1
+_MIN_INSYNC: Final = "min.insync.replicas"
+#: With fewer, a topic that needs two replicas in sync cannot be written to while one Kafka broker is restarted.
+_REPLICAS_FOR_TWO_IN_SYNC: Final = 3
 
 
 def ensure_topics(settings: Settings) -> None:
@@ -51,7 +57,8 @@ def _wanted(settings: Settings) -> list[tuple[str, int]]:
 def topic_configs(settings: Settings) -> dict[str, str]:
     """Kafka's settings of both topics, as Kafka names them."""
     kafka = settings.kafka
-    return {
+    durable = {_MIN_INSYNC: "2"} if kafka.replication_factor >= _REPLICAS_FOR_TWO_IN_SYNC else {}
+    return durable | {
         "cleanup.policy": "delete",
         "message.timestamp.type": "LogAppendTime",
         "retention.ms": str(kafka.retention_ms),
@@ -81,6 +88,24 @@ def _verify(admin: KafkaAdminClient, topic: str, partitions: int, settings: Sett
     actual = {name: str(config["value"]) for name, config in configs.items()}
     for name, reason in topic_faults(actual, settings):
         raise ConfigError(f"Kafka topic {topic}", name, reason)
+    replicas = min((len(p["replica_nodes"]) for p in described["partitions"]), default=0)
+    for name, reason in topic_doubts(actual, replicas):
+        _LOG.warning("topic may lose acknowledged records topic=%s setting=%s: %s", topic, name, reason)
+
+
+def topic_doubts(actual: Mapping[str, str], replicas: int) -> list[tuple[str, str]]:
+    """What works, and may lose records that Kafka has acknowledged.
+
+    Args:
+        actual: Kafka's name → value of all settings of the topic.
+        replicas: Fewest replicas that a partition has.
+
+    Returns:
+        (Kafka's name, what it is and should be).
+    """
+    if replicas < _REPLICAS_FOR_TWO_IN_SYNC or int(actual.get(_MIN_INSYNC, "1")) >= 2:
+        return []
+    return [(_MIN_INSYNC, f"is {actual.get(_MIN_INSYNC, '1')}, should be 2 with {replicas} replicas")]
 
 
 def topic_faults(actual: Mapping[str, str], settings: Settings) -> list[tuple[str, str]]:

@@ -16,6 +16,7 @@ from namesrv_stream.operate.output import emit_json, print_table
 from namesrv_stream.operate.status_command import status
 from namesrv_stream.settings import LoadedSettings
 from namesrv_stream.settings.command_line import Configuration, configured
+from namesrv_stream.tables.storage import tables_of
 
 # Kafka, Delta and Polars are imported by the commands that need them: `--help` and the others stay quick.
 
@@ -70,10 +71,10 @@ def config_history(
     from namesrv_stream.operate.fold_settings import setting_key, setting_name
     from namesrv_stream.route.changes import ChangeKind
     from namesrv_stream.route.setting_history import setting_changes
-    from namesrv_stream.snapshot import read_rows
+    from namesrv_stream.tables.route_tables import read_rows
 
     name = None if key is None else setting_name(configuration, key)
-    rows = read_rows(configuration.load().settings.data.tables_location, ChangeKind.SETTING)
+    rows = read_rows(tables_of(configuration.load().settings), ChangeKind.SETTING)
     changes = [change for change in setting_changes(rows) if name in (None, change.name)]
     if as_json:
         emit_json(

@@ -7,8 +7,9 @@ from namesrv_stream.operate.fold_settings import configured_texts, running_texts
 from namesrv_stream.route.changes import ChangeKind
 from namesrv_stream.route.setting_history import SettingChange, setting_changes
 from namesrv_stream.settings import LoadedSettings
-from namesrv_stream.snapshot import read_rows, read_tables
-from namesrv_stream.snapshot.loader import route_table
+from namesrv_stream.tables.loader import route_table
+from namesrv_stream.tables.route_tables import read_rows, read_tables
+from namesrv_stream.tables.storage import tables_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +47,11 @@ class RunningSetting:
 def running_settings(loaded: LoadedSettings) -> list[RunningSetting]:
     """All settings of the fold, as the tables here have them; blocks."""
     settings = loaded.settings
-    table = route_table(read_tables(settings.data.tables_location, kind=ChangeKind.SETTING))
+    rows = read_tables(tables_of(settings)).of_kind(ChangeKind.SETTING)
+    table = route_table(rows.state.live, rows.changes)
     running = {p: running_texts(table, p) for p in range(settings.kafka.partitions)}
     configured = configured_texts(settings)
-    last = {c.name: c for c in setting_changes(read_rows(settings.data.tables_location, ChangeKind.SETTING))}
+    last = {c.name: c for c in setting_changes(read_rows(tables_of(settings), ChangeKind.SETTING))}
     found = []
     for name in running[0]:
         by_partition: dict[str, list[int]] = {}

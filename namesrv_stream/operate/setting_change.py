@@ -16,7 +16,8 @@ from namesrv_stream.route.setting_history import SettingChange, setting_changes
 from namesrv_stream.route.settings import setting_text
 from namesrv_stream.settings import Settings
 from namesrv_stream.settings.command_line import Configuration
-from namesrv_stream.snapshot import read_rows
+from namesrv_stream.tables.route_tables import read_rows
+from namesrv_stream.tables.storage import tables_of
 
 _CONFIG = "config"  # source of what an edited configuration file changes
 _MOST_CHARS = 200
@@ -122,5 +123,5 @@ def change_setting(configuration: Configuration, key: str, text: str, by: str, t
 
 def _made(settings: Settings, offsets: Mapping[int, int]) -> SettingChange | None:
     """The change that the tables have from these records; None where the fold made none of them."""
-    changes = setting_changes(read_rows(settings.data.tables_location, ChangeKind.SETTING))
+    changes = setting_changes(read_rows(tables_of(settings), ChangeKind.SETTING))
     return next((c for c in reversed(changes) if offsets.items() <= c.partitions.items()), None)

@@ -18,6 +18,7 @@ from namesrv_stream.operate.status_text import print_status
 from namesrv_stream.settings import Settings
 from namesrv_stream.settings.command_line import Configuration
 from namesrv_stream.settings.installation import running_parts
+from namesrv_stream.tables.storage import tables_of
 from namesrv_stream.text_table import WideOption
 
 _INTERVAL_S: Final = 2.0
@@ -72,13 +73,13 @@ def _what_runs(settings: Settings) -> str:
 
 def _add_history(status: Status, settings: Settings) -> None:
     """What this machine knows of the history: whether its process runs beside ``up``, and how far its tables reach."""
-    from namesrv_stream.snapshot.history_mark import read_mark
-    from namesrv_stream.tables import BROKER_SESSIONS, table_path
+    from namesrv_stream.tables.history_mark import read_mark
+    from namesrv_stream.tables.schema.history_columns import BROKER_SESSIONS
 
     if not settings.has_history or not status.servers:
         return
     try:
-        mark = read_mark(table_path(settings.data.tables_location, BROKER_SESSIONS))
+        mark = read_mark(tables_of(settings) / BROKER_SESSIONS)
     except (NamesrvStreamError, OSError) as error:
         status.history = Part("history", "degraded", str(error))
         return

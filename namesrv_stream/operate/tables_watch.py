@@ -10,7 +10,9 @@ from namesrv_stream.route import reducer
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.settings import Settings
-from namesrv_stream.snapshot import SnapshotFollower, load_snapshot
+from namesrv_stream.tables.follower import SnapshotFollower
+from namesrv_stream.tables.loader import Snapshot, load_snapshot
+from namesrv_stream.tables.storage import tables_of
 
 _POLL_MS: Final = 20
 
@@ -28,13 +30,13 @@ class TablesWatch:
         Raises:
             TableSchemaMismatch: A table is not as this version of the code expects.
         """
-        snapshot = load_snapshot(settings.data.tables_location)
+        snapshot = load_snapshot(tables_of(settings))
         self.exists = snapshot.version >= 0
         self._table = snapshot.table
         self._next_offsets = dict(snapshot.next_offsets)
         self._moved = threading.Condition()
         self._follower = SnapshotFollower(
-            settings.data.tables_location,
+            tables_of(settings),
             max(_POLL_MS, settings.poll_interval_ms),
             self._reloaded,
             self._committed,
@@ -74,9 +76,9 @@ class TablesWatch:
     def _behind(self, offsets: Mapping[int, int]) -> list[int]:
         return [p for p, offset in sorted(offsets.items()) if self._next_offsets.get(p, 0) <= offset]
 
-    def _reloaded(self, table: RouteTable, next_offsets: Mapping[int, int]) -> None:
+    def _reloaded(self, snapshot: Snapshot) -> None:
         with self._moved:
-            self._table, self._next_offsets = table, dict(next_offsets)
+            self._table, self._next_offsets = snapshot.table, dict(snapshot.next_offsets)
             self._moved.notify_all()
 
     def _committed(self, changes: list[RouteChange], next_offsets: Mapping[int, int]) -> None:

@@ -14,9 +14,9 @@ from namesrv_stream.route.digest import content_of, digest_of, total_of
 from namesrv_stream.route.fold import Record
 from namesrv_stream.route.fold_state import encode_state
 from namesrv_stream.route.table import RouteTable
-from namesrv_stream.snapshot import KeptState, KeptStates, StoredChanges, TableRows
-from namesrv_stream.snapshot.loader import route_table
-from namesrv_stream.tables import iter_changes
+from namesrv_stream.tables.loader import route_table
+from namesrv_stream.tables.schema.rows import iter_changes
+from namesrv_stream.tables.stored_changes import KeptState, KeptStates, StoredChanges
 
 _PROGRESS_S: Final = 2.0
 
@@ -188,9 +188,9 @@ def _steps(
 def _stored_table(changes: StoredChanges, kept: KeptState | None, partition: int, end: int) -> RouteTable:
     """As a server that starts would have it at ``end``: the newest state before it and the rows since."""
     if kept is None:
-        return route_table(TableRows(changes=changes.rows(partition, 0, end)))
+        return route_table(changes.rows(partition, 0, end))
     since = changes.rows(partition, kept.fold_state.next_offset, end)
-    return route_table(TableRows(live=kept.live, changes=since))
+    return route_table(kept.live, since)
 
 
 def kept_from_ms(changes: StoredChanges, retention_ms: int) -> int:

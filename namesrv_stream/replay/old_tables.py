@@ -7,8 +7,9 @@ import pyarrow as pa
 from namesrv_stream.errors import TableSchemaMismatch
 from namesrv_stream.replay.log_replay import kept_from_ms
 from namesrv_stream.settings import Settings
-from namesrv_stream.snapshot import KeptState, KeptStates, StoredChanges
-from namesrv_stream.tables.columns import ROW_SCHEMA
+from namesrv_stream.tables.schema.columns import ROW_SCHEMA
+from namesrv_stream.tables.storage import tables_of
+from namesrv_stream.tables.stored_changes import KeptState, KeptStates, StoredChanges
 
 
 class OldTables:
@@ -36,7 +37,7 @@ class OldTables:
     @classmethod
     def open(cls, settings: Settings, log_topic_id: str, say: Callable[[str], None]) -> "OldTables":
         """Open what is there; says what is not."""
-        tables_dir, losses = settings.data.tables_location, list[str]()
+        tables_dir, losses = tables_of(settings), list[str]()
         changes: StoredChanges | None = None
         states: KeptStates | None = None
         try:

@@ -9,10 +9,11 @@ from namesrv_stream.route import reducer
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.fold import FoldOutput, GroupDict, Record, fold
 from namesrv_stream.route.fold_state import FoldState, decode_state
+from namesrv_stream.route.folded_log import fingerprint
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.table import RouteTable
-from namesrv_stream.snapshot import KeptState, KeptStates, TableRows
-from namesrv_stream.snapshot.loader import route_table
+from namesrv_stream.tables.loader import route_table
+from namesrv_stream.tables.stored_changes import KeptState, KeptStates
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ def start_from_state(kept: KeptState) -> FoldStart:
         state = decode_state(kept.fold_state.content)
     except ValueError as error:
         raise TableSchemaMismatch("route_state", f"version {kept.version}: {error}") from None
-    table = route_table(TableRows(live=kept.live))
+    table = route_table(kept.live)
     return FoldStart(f"route_state, version {kept.version}", state.next_offset, state, table)
 
 
@@ -92,22 +93,27 @@ class PartitionFold:
         state: Of the fold, after the last record.
         records: Records folded.
         dead_letters: Items, or whole records, that could not be folded.
+        fingerprint: Of the last record; 0 before the first.
     """
 
     def __init__(self, start: FoldStart) -> None:
         self.state = start.state
         self.records = 0
         self.dead_letters = 0
+        self.fingerprint = 0
         self._groups = GroupDict(dict(start.table.groups))
         self._table = start.table
         self._output = FoldOutput()
 
     def fold(self, records: Iterable[Record]) -> list[RouteChange]:
         """Fold records in the order of their offsets; returns their rows."""
-        output = self._output
+        output, last = self._output, None
         for record in records:
             fold(self.state, self._groups, record, output)
             self.records += 1
+            last = record
+        if last is not None:
+            self.fingerprint = fingerprint(last.at_ms, last.value)
         self.dead_letters += len(output.dead_letters)
         changes, output.changes = output.changes, []
         output.dead_letters.clear()

@@ -1,10 +1,8 @@
 """``namesrv-stream rebuild``: both tables made anew from the log, proved, and put in the place of the old ones."""
 
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
@@ -20,17 +18,20 @@ from namesrv_stream.replay.partition_fold import PartitionFold, start_from_state
 from namesrv_stream.replay.rebuild_start import RebuildStart, find_rebuild_starts
 from namesrv_stream.replay.report import Rebuild, difference_line
 from namesrv_stream.route.fold_state import encode_state
+from namesrv_stream.route.folded_log import Place
 from namesrv_stream.settings import Settings
-from namesrv_stream.snapshot import KeptStates, StoredChanges
-from namesrv_stream.snapshot.table_files import one_line, open_delta
-from namesrv_stream.snapshot.table_reader import UNREADABLE, FoldStateRow
-from namesrv_stream.streaming.changes_writer import ChangesWriter
-from namesrv_stream.streaming.compaction import overwrite_route_state, write_route_state
-from namesrv_stream.streaming.delta_tables import ensure_tables
 from namesrv_stream.streaming.job_lock import job_lock
-from namesrv_stream.streaming.table_swap import new_tables_dir, settle_swap, swap_tables
-from namesrv_stream.tables import ROUTE_STATE, encode_changes, iter_changes, table_path
-from namesrv_stream.tables.columns import ROW_SCHEMA, STATE_SCHEMA
+from namesrv_stream.tables.changes_writer import ChangesWriter
+from namesrv_stream.tables.delta.table_version import UNREADABLE
+from namesrv_stream.tables.repair import create_table
+from namesrv_stream.tables.route_state import StateWriter
+from namesrv_stream.tables.route_tables import FoldStateRow
+from namesrv_stream.tables.schema.columns import CHANGES_SCHEMA, ROW_SCHEMA, STATE_SCHEMA
+from namesrv_stream.tables.schema.layout import ROUTE_CHANGES, ROUTE_STATE
+from namesrv_stream.tables.schema.rows import encode_changes, iter_changes
+from namesrv_stream.tables.storage import Storage, one_line, tables_of
+from namesrv_stream.tables.stored_changes import KeptStates, StoredChanges
+from namesrv_stream.tables.swap import NEW, settle_swap, swap_tables
 
 _REMEDY: Final = "stop it; Kafka must run meanwhile (`namesrv-stream kafka`), name servers may"
 _BATCH_ID: Final = 0  # no micro-batch wrote the rows
@@ -70,32 +71,32 @@ def rebuild(
         RebuildRefused: That would lose or change more than ``consent`` allows, or the proof failed.
         NamesrvStreamError: It cannot be done, and why.
     """
-    folder = new_tables_dir(settings)
+    tables = tables_of(settings)
     with job_lock(settings.data.lock_dir, _REMEDY):
-        if settle_swap(settings):
+        if settle_swap(tables):
             say("an earlier rebuild was killed while it put its tables into place: that is done now")
-        new = _in_folder(settings, folder)
         try:
-            outcome = _make(settings, new, consent, say, on_progress, open_log or log_opener(needs_kafka=True))
+            outcome = _make(settings, consent, say, on_progress, open_log or log_opener(needs_kafka=True))
         except BaseException as error:
-            shutil.rmtree(folder, ignore_errors=True)
+            tables.remove_all(NEW)
             if isinstance(error, UNREADABLE) and not isinstance(error, NamesrvStreamError):
                 reason = f"the new tables cannot be made: {one_line(error)}; nothing was changed"
                 raise RebuildRefused(reason) from error
             raise
         suffix = datetime.fromtimestamp(SystemClock().now_ms() / 1000, tz=UTC).strftime("%Y%m%dT%H%M%SZ")
-        return replace(outcome, kept=tuple(swap_tables(settings, suffix)))
+        kept = tuple(f"{tables}/{name}" for name in swap_tables(tables, suffix))
+        return replace(outcome, kept=kept)
 
 
 def _make(
     settings: Settings,
-    new: Settings,
     consent: Consent,
     say: Callable[[str], None],
     on_progress: OnProgress,
     open_log: OpenLog,
 ) -> Rebuild:
     """Make the new tables and prove them."""
+    new = tables_of(settings) / NEW
     with open_log(settings) as log:
         for note in (*log.notes, *log.gap_texts()):
             say(note)
@@ -116,43 +117,42 @@ def _make(
     return Rebuild({s.partition: s.start.origin for s in starts}, losses, proof, difference, ())
 
 
-def _in_folder(settings: Settings, tables_dir: Path) -> Settings:
-    data = settings.data.model_copy(update={"tables": str(tables_dir)})
-    return settings.model_copy(update={"data": data})
-
-
 def _write(
-    new: Settings,
+    new: Storage,
     starts: list[RebuildStart],
     log: LogSource,
     say: Callable[[str], None],
     on_progress: OnProgress,
 ) -> None:
-    ensure_tables(new, log.topic_id)
+    create_table(new / ROUTE_CHANGES, CHANGES_SCHEMA, log.topic_id, len(starts))
+    create_table(new / ROUTE_STATE, STATE_SCHEMA, log.topic_id, len(starts))
+    state_writer, writer = StateWriter(new), ChangesWriter(new, 0)
     seeds = {s.partition: s.seed for s in starts if s.seed is not None}
     if seeds:
-        live = pa.concat_tables([s.live.cast(STATE_SCHEMA) for s in starts])
-        overwrite_route_state(open_delta(table_path(new.data.tables_dir, ROUTE_STATE)), live, seeds)
-    writer = ChangesWriter(new.data.tables_dir, log.topic_id, new.kafka.partitions, 0)
+        state_writer.replace(pa.concat_tables([s.live.cast(STATE_SCHEMA) for s in starts]), seeds)
     states: dict[int, FoldStateRow] = {}
     for start in starts:
         partition, end = start.partition, log.end(start.partition)
         records = read_from_text(log.read_from(partition, start.start.offset, end)) or "nothing"
         say(f"partition {partition}: from {start.start.origin}, folding {records}")
-        writer.write(start.history, {partition: start.start.offset}, _BATCH_ID)
+        writer.write(start.history, {partition: Place(start.start.offset)}, _BATCH_ID)
         fold = PartitionFold(start.start)
         batches = [ROW_SCHEMA.empty_table()]
         for changes in fold_changes(log, fold, end, on_progress):
             batches.append(pa.Table.from_batches([encode_changes(changes)]))
             if sum(batch.num_rows for batch in batches) >= _FILE_ROWS:
-                writer.write(pa.concat_tables(batches), {partition: fold.state.next_offset}, _BATCH_ID)
+                writer.write(pa.concat_tables(batches), {partition: _place(fold)}, _BATCH_ID)
                 del batches[1:]
-        writer.write(pa.concat_tables(batches), {partition: fold.state.next_offset}, _BATCH_ID)
+        writer.write(pa.concat_tables(batches), {partition: _place(fold)}, _BATCH_ID)
         states[partition] = FoldStateRow(fold.state.next_offset, fold.state.at_ms, encode_state(fold.state))
-    write_route_state(new, states)
+    state_writer.cover(states)
 
 
-def _first_difference(new: Settings, old: OldTables, starts: list[RebuildStart], log: LogSource) -> Difference | None:
+def _place(fold: PartitionFold) -> Place:
+    return Place(fold.state.next_offset, fold.fingerprint)
+
+
+def _first_difference(new: Storage, old: OldTables, starts: list[RebuildStart], log: LogSource) -> Difference | None:
     """The first row that the old tables have otherwise, of those that both were made from the log."""
     made = _open(new)
     for start in starts:
@@ -168,19 +168,19 @@ def _first_difference(new: Settings, old: OldTables, starts: list[RebuildStart],
     return None
 
 
-def _prove(new: Settings, starts: list[RebuildStart], log: LogSource, on_progress: OnProgress) -> Replay:
+def _prove(new: Storage, starts: list[RebuildStart], log: LogSource, on_progress: OnProgress) -> Replay:
     """Replay what was written, as it reads back.
 
     Raises:
         RebuildRefused: It is not what the log says.
     """
-    states = KeptStates(new.data.tables_dir)
+    states = KeptStates(new)
     stored = StoredTables(_open(new), states, 0)
     parts = []
     for rebuilt in starts:
         partition, begin = rebuilt.partition, rebuilt.start.offset
         seeded = states.newest(partition, at_most=begin) if rebuilt.seed is not None else None
-        start = start_of_log(partition, new.kafka.partitions) if seeded is None else start_from_state(seeded)
+        start = start_of_log(partition, len(starts)) if seeded is None else start_from_state(seeded)
         parts.append(replay_partition(log, start, stored, begin, log.end(partition), on_progress))
     proof = Replay(tuple(parts))
     if proof.difference is not None:
@@ -189,7 +189,7 @@ def _prove(new: Settings, starts: list[RebuildStart], log: LogSource, on_progres
     return proof
 
 
-def _open(settings: Settings) -> StoredChanges:
-    changes = StoredChanges.open(settings.data.tables_dir)
+def _open(tables: Storage) -> StoredChanges:
+    changes = StoredChanges.open(tables)
     assert changes is not None
     return changes

@@ -16,12 +16,10 @@ from namesrv_stream.replay.partition_fold import FoldStart, start_from_state, st
 from namesrv_stream.route.fold_state import FoldState, encode_state
 from namesrv_stream.route.rebuilt_state import rebuilt_state
 from namesrv_stream.settings import Settings
-from namesrv_stream.snapshot import TableRows
-from namesrv_stream.snapshot.loader import route_table
-from namesrv_stream.snapshot.table_reader import FoldStateRow
-from namesrv_stream.streaming.state_rows import next_state
-from namesrv_stream.tables import CHANGES_SCHEMA, STATE_SCHEMA
-from namesrv_stream.tables.columns import ROW_SCHEMA
+from namesrv_stream.tables.loader import route_table
+from namesrv_stream.tables.route_state import next_state
+from namesrv_stream.tables.route_tables import FoldStateRow, StateRows
+from namesrv_stream.tables.schema.columns import CHANGES_SCHEMA, ROW_SCHEMA, STATE_SCHEMA
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +82,12 @@ def _from_tables(
     live = kept.live if kept else STATE_SCHEMA.empty_table()
     since = old.rows(partition, base.next_offset, known)
     since = CHANGES_SCHEMA.empty_table() if since is None else since
-    table = route_table(TableRows(live=live, changes=since))
+    table = route_table(live, since)
     at_ms = max(base.at_ms, *(pc.max(rows["at_ms"]).as_py() or 0 for rows in (live, since)))
     begin = max(known, earliest)
     state: FoldState = rebuilt_state(partition, partitions, begin, at_ms, table)
     seed = FoldStateRow(begin, at_ms, encode_state(state))
-    live, _ = next_state(live, {partition: base} if kept else {}, since, {partition: seed})
+    state_rows = StateRows(live, {partition: base} if kept else {})
+    live, _ = next_state(state_rows, since, {partition: seed})
     start = FoldStart("the old tables, every broker at age zero", begin, state, table)
     return RebuildStart(partition, start, seed, live, old.history(partition, known), losses)

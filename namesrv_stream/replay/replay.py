@@ -19,8 +19,9 @@ from namesrv_stream.replay.log_replay import (
 )
 from namesrv_stream.replay.partition_fold import find_start
 from namesrv_stream.settings import Settings
-from namesrv_stream.snapshot import KeptStates, StoredChanges
-from namesrv_stream.tables import ROUTE_CHANGES, table_path
+from namesrv_stream.tables.schema.layout import ROUTE_CHANGES
+from namesrv_stream.tables.storage import tables_of
+from namesrv_stream.tables.stored_changes import KeptStates, StoredChanges
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +57,15 @@ def replay(settings: Settings, wanted: ReplayRange, on_progress: OnProgress, ope
     Raises:
         NamesrvStreamError: It cannot be done, and why.
     """
-    tables_dir = settings.data.tables_location
+    tables_dir = tables_of(settings)
     changes = StoredChanges.open(tables_dir)
     if changes is None:
-        path = table_path(tables_dir, ROUTE_CHANGES)
+        path = tables_dir / ROUTE_CHANGES
         raise TableSchemaMismatch(str(path), _NO_TABLE)
-    stored = StoredTables(
-        changes, KeptStates(tables_dir), kept_from_ms(changes, settings.streaming.changes_retention_ms)
-    )
+    states = KeptStates(tables_dir)
+    if states.damage is not None:
+        raise states.damage
+    stored = StoredTables(changes, states, kept_from_ms(changes, settings.streaming.changes_retention_ms))
     with (open_log or log_opener())(settings) as log:  # after the tables: it has all that they cover
         check_same_topic(settings, changes, log.topic_id)
         wanted.begin.check(settings.kafka.partitions)

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from namesrv_stream.event_log.pieces import Store
@@ -23,14 +22,14 @@ class Rebuild:
         losses: What could not be rebuilt, a sentence each.
         proof: The replay of the new tables.
         difference: The first row that the old tables had otherwise.
-        kept: The old tables and the checkpoint, where they are now.
+        kept: The old tables, where they are now.
     """
 
     origins: dict[int, str]
     losses: tuple[str, ...]
     proof: Replay
     difference: Difference | None
-    kept: tuple[Path, ...]
+    kept: tuple[str, ...]
 
 
 def replay_text(replay: Replay) -> str:
@@ -131,7 +130,7 @@ def rebuild_json(rebuild: Rebuild) -> dict[str, Any]:
         "origins": {str(partition): origin for partition, origin in rebuild.origins.items()},
         "losses": list(rebuild.losses),
         "difference": asdict(rebuild.difference) if rebuild.difference else None,
-        "kept": [str(path) for path in rebuild.kept],
+        "kept": list(rebuild.kept),
         "digest": rebuild.proof.digest,
         "proof": replay_json(rebuild.proof),
     }

@@ -7,7 +7,6 @@ from typing import Final
 
 from namesrv_stream.clock import Clock
 from namesrv_stream.route.changes import RouteChange
-from namesrv_stream.route.table import RouteTable
 from namesrv_stream.server.changes.feed import ChangeFeed, size_of
 from namesrv_stream.server.changes.position import generation_of
 from namesrv_stream.server.hearings import Hearings
@@ -18,8 +17,11 @@ from namesrv_stream.server.story import Story
 from namesrv_stream.server.table_figures import TableFigures
 from namesrv_stream.server.turns import Turns
 from namesrv_stream.settings import Settings
-from namesrv_stream.snapshot import TOLD_KINDS, Snapshot, SnapshotFollower
-from namesrv_stream.tables import JobFigures
+from namesrv_stream.tables.change_log import TOLD_KINDS
+from namesrv_stream.tables.follower import SnapshotFollower
+from namesrv_stream.tables.job_figures import JobFigures
+from namesrv_stream.tables.loader import Snapshot
+from namesrv_stream.tables.storage import tables_of
 
 #: For the follower to finish what it is reading; its thread does not keep the process.
 _STOP_S: Final = 1.0
@@ -57,7 +59,7 @@ class Following:
         generation, http = generation_of(snapshot.table_id), settings.http
         self.feed = ChangeFeed(generation, snapshot.next_offsets, http.changes_kept_rows, http.changes_kept_bytes)
         self.figures = TableFigures(state, snapshot.at_ms, lambda: self._follower.failure, clock)
-        self.story = Story(settings.data.tables_location, clock)
+        self.story = Story(tables_of(settings), clock)
         self._view = view
         self._state = state
         self._held_watch = held_watch
@@ -65,7 +67,7 @@ class Following:
         self._turns = Turns()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._follower = SnapshotFollower(
-            settings.data.tables_location,
+            tables_of(settings),
             settings.poll_interval_ms,
             self._on_reload,
             self._on_commit,
@@ -91,11 +93,9 @@ class Following:
             told = (changes, next_offsets, self._follower.version, self._follower.job, news, size_of(changes))
             self._loop.call_soon_threadsafe(self._turns.add, self._committed(*told))
 
-    def _on_reload(self, table: RouteTable, next_offsets: Mapping[int, int]) -> None:
+    def _on_reload(self, snapshot: Snapshot) -> None:
         if self._loop is not None:
-            follower = self._follower
-            told = (table, next_offsets, follower.version, follower.table_id, follower.at_ms)
-            self._loop.call_soon_threadsafe(self._turns.add, self._reloaded(*told))
+            self._loop.call_soon_threadsafe(self._turns.add, self._reloaded(snapshot))
 
     # ---- on the event loop, one behind the other ----
 
@@ -123,13 +123,11 @@ class Following:
             self.figures.count(part)
         self.figures.committed(job)
 
-    def _reloaded(
-        self, table: RouteTable, next_offsets: Mapping[int, int], version: int, table_id: str, at_ms: Mapping[int, int]
-    ) -> Iterator[None]:
+    def _reloaded(self, snapshot: Snapshot) -> Iterator[None]:
         yield from ()
-        self._view.reloaded(table, next_offsets)
-        self._state.moved(version)
+        self._view.reloaded(snapshot.table, snapshot.next_offsets)
+        self._state.moved(snapshot.version)
         self._held_watch.opened()
         self.story.reloaded()
-        self.figures.reloaded(at_ms)
-        self.feed.reloaded(generation_of(table_id), next_offsets)
+        self.figures.reloaded(snapshot.at_ms)
+        self.feed.reloaded(generation_of(snapshot.table_id), snapshot.next_offsets)

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from namesrv_stream.server.gateway_standing import GatewayStanding
 from namesrv_stream.server.table_figures import TablesStanding
-from namesrv_stream.tables import JobFigures
+from namesrv_stream.tables.job_figures import JobFigures
 
 State = Literal["ok", "degraded", "failed"]
 _COLOURS = {"ok": "green", "degraded": "yellow", "failed": "red"}

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.view import RouteView
-from namesrv_stream.snapshot import log_commit, log_held
+from namesrv_stream.tables.change_log import log_commit, log_held
 
 
 class HeldWatch:

@@ -48,6 +48,7 @@ from namesrv_stream.server.server_figures import ServerFigures
 from namesrv_stream.server.tls import ServerTls, calls_context
 from namesrv_stream.server.turns import Turns
 from namesrv_stream.settings import Settings, read_accounts, rocketmq_config
+from namesrv_stream.tables.storage import tables_of
 
 logger = logging.getLogger(__name__)
 
@@ -91,7 +92,7 @@ class _Server:
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
-        snapshot = await first_snapshot(settings.data.tables_location, stop)
+        snapshot = await first_snapshot(tables_of(settings), stop)
         if snapshot is None:
             return 0
         progress(f"tables opened: {len(snapshot.table.groups)} broker names")

@@ -5,14 +5,15 @@ from typing import Final
 
 import polars as pl
 
-from namesrv_stream.history.conditions import all_of, any_of, at_least, at_most, equals, one_of
-from namesrv_stream.history.stored_table import StoredTable, reading
-from namesrv_stream.location import Location
 from namesrv_stream.route.changes import ChangeKind, RouteChange
 from namesrv_stream.route.lease import LeaseKey
 from namesrv_stream.route.model import LiveKey
 from namesrv_stream.server.story import Happening, Past
-from namesrv_stream.tables import CHANGES_SCHEMA, PARTITIONS_PROPERTY, ROUTE_CHANGES, TOPIC_ID_PROPERTY, removed_app_id
+from namesrv_stream.tables.delta.predicates import all_of, any_of, at_least, at_most, equals, one_of
+from namesrv_stream.tables.delta.stored_table import StoredTable, reading
+from namesrv_stream.tables.schema.columns import CHANGES_SCHEMA
+from namesrv_stream.tables.schema.layout import PARTITIONS_PROPERTY, ROUTE_CHANGES, TOPIC_ID_PROPERTY, removed_app_id
+from namesrv_stream.tables.storage import Storage
 
 _KEY: Final = ("broker_name", "cluster", "broker_addr")
 _PLACE: Final = ("at_ms", "partition", "offset", "seq")
@@ -28,19 +29,19 @@ _ROW: Final = tuple(pl.lit(None).alias(n) if n in _UNTOLD else pl.col(n) for n i
 _AT_ONCE: Final = 64
 
 
-def read_story(tables_dir: Location, next_offsets: Mapping[int, int], since_ms: int, kinds: Iterable[str]) -> Past:
+def read_story(tables: Storage, next_offsets: Mapping[int, int], since_ms: int, kinds: Iterable[str]) -> Past:
     """What happened from an instant on, below these offsets.
 
     Raises:
         TableSchemaMismatch: The table is damaged, or not as this version of the code expects.
     """
-    table = StoredTable.open(tables_dir, ROUTE_CHANGES, CHANGES_SCHEMA)
+    table = StoredTable.open(tables, ROUTE_CHANGES, CHANGES_SCHEMA)
     if table is None or not next_offsets:
         return Past(frozenset(), (), False)
     below = any_of(*(all_of(equals("partition", p), at_most("offset", o - 1)) for p, o in sorted(next_offsets.items())))
     live_kind = ChangeKind.BROKER_LIVE.value
     others = [kind for kind in kinds if kind != live_kind]
-    with reading(table.path):
+    with reading(table.storage):
         before = table.scan(below, at_most("at_ms", since_ms - 1), equals("kind", live_kind))
         newest = before.sort(_PLACE).group_by(_KEY).agg(pl.col("gone").last()).collect()
         lives = table.scan(below, at_least("at_ms", since_ms), equals("kind", live_kind)).select(_COLUMNS).collect()

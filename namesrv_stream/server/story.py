@@ -13,13 +13,13 @@ from typing import Final, NamedTuple
 
 from namesrv_stream.clock import Clock
 from namesrv_stream.errors import NamesrvStreamError
-from namesrv_stream.location import Location
 from namesrv_stream.route.changes import ChangeKind, RouteChange
 from namesrv_stream.route.lease import LeaseKey
 from namesrv_stream.route.settings import EFFECTIVE
 from namesrv_stream.server.hearings import lease_key
 from namesrv_stream.server.steps import Steps
-from namesrv_stream.tables import ROUTE_CHANGES, table_path
+from namesrv_stream.tables.schema.layout import ROUTE_CHANGES
+from namesrv_stream.tables.storage import Storage
 
 #: So far back ends of brokers are told, log time: as long as the fold keeps a gone broker's registration.
 WINDOW_MS: Final = 86_400_000
@@ -82,12 +82,12 @@ class Story:
         failure: Why the tables could not be read; "" where they were.
 
     Args:
-        tables_dir: Folder of the tables.
+        tables: Where the tables are.
         clock: For what is old.
     """
 
-    def __init__(self, tables_dir: Location, clock: Clock) -> None:
-        self._tables_dir = tables_dir
+    def __init__(self, tables: Storage, clock: Clock) -> None:
+        self._tables = tables
         self._clock = clock
         self._steps = Steps()
         self._told = _Told()
@@ -146,7 +146,7 @@ class Story:
         """What the tables told, and what came while they were read, of which nothing is left; how far they told."""
         since_ms = self._clock.now_ms() - WINDOW_MS
         try:
-            past = await asyncio.to_thread(_read, self._tables_dir, next_offsets, since_ms)
+            past = await asyncio.to_thread(_read, self._tables, next_offsets, since_ms)
             self.failure = ""
         except NamesrvStreamError as error:
             past, self.failure, next_offsets = Past(frozenset(), (), True), str(error), {}
@@ -293,10 +293,10 @@ def _is_beyond(covered: Mapping[int, int], change: RouteChange) -> bool:
     return change.offset >= covered.get(change.partition, 0)
 
 
-def _read(tables_dir: Location, next_offsets: Mapping[int, int], since_ms: int) -> Past:
+def _read(tables: Storage, next_offsets: Mapping[int, int], since_ms: int) -> Past:
     # Imported by the first who asks: a server that nobody asks for the past does without.
-    from namesrv_stream.history.stored_table import reading
     from namesrv_stream.server.stored_story import read_story
+    from namesrv_stream.tables.delta.stored_table import reading
 
-    with reading(table_path(tables_dir, ROUTE_CHANGES)):
-        return read_story(tables_dir, next_offsets, since_ms, TOLD)
+    with reading(tables / ROUTE_CHANGES):
+        return read_story(tables, next_offsets, since_ms, TOLD)

@@ -8,7 +8,7 @@ from namesrv_stream.clock import Clock
 from namesrv_stream.metrics import Histogram, Samples
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.server.served_state import ServedState
-from namesrv_stream.tables import BATCH_BOUNDS_MS, JobFigures
+from namesrv_stream.tables.job_figures import BATCH_BOUNDS_MS, JobFigures
 
 
 class TablesStanding(NamedTuple):

@@ -24,7 +24,7 @@ def check_together(settings: Settings) -> Iterator[tuple[str, str]]:
     if settings.webhook.url and settings.webhook.url_file:
         yield "webhook.url_file", "webhook.url is given too: which of them?"
     try:
-        _ = settings.data.tables_location
+        _ = settings.data.store
     except ValueError as error:
         yield "data.tables", str(error)
     yield from _check_tls(settings)

@@ -1,15 +1,21 @@
 """Where things are: what must survive, the tables, the jars."""
 
 import os
+import re
 import sys
 from pathlib import Path
+from typing import Final
 
 from pydantic import Field
 
 from namesrv_stream.errors import ConfigError
-from namesrv_stream.location import Location, ObjectPath, object_path
 from namesrv_stream.settings.section import Section
 from namesrv_stream.settings.values import Options
+
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+#: A bucket's name, and a prefix; no *, which Polars would take for a pattern. Names:
+#: https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html
+_S3: Final = re.compile(r"s3://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/([A-Za-z0-9!_.'()/=-]*))?")
 
 
 class DataSettings(Section):
@@ -20,15 +26,17 @@ class DataSettings(Section):
     extra: Options = Field(default={})
 
     @property
-    def tables_location(self) -> Location:
-        """The Delta tables: of their own where several servers share them."""
-        if not self.tables:
-            return self.dir / "tables"
-        return object_path(self.tables, self.extra) or Path(self.tables)
+    def store(self) -> tuple[str, str] | None:
+        """Bucket and prefix of the tables; None where they are in a folder.
+
+        Raises:
+            ValueError: ``tables`` is the address of another kind of store, or malformed.
+        """
+        return _bucket_and_prefix(self.tables)
 
     @property
     def tables_dir(self) -> Path:
-        """The same for whoever works in a folder only.
+        """The folder of the tables: one of their own where several servers share them.
 
         Raises:
             ConfigError: They are in an object store.
@@ -37,21 +45,14 @@ class DataSettings(Section):
 
     def tables_folder(self, who: str, remedy: str) -> Path:
         """The same, with words for the error: who needs a folder, and what to do instead."""
-        tables = self.tables_location
-        if isinstance(tables, ObjectPath):
-            raise ConfigError("settings", "data.tables", f"{who} needs a folder, not {tables}: {remedy}")
-        return tables
+        if self.store is not None:
+            raise ConfigError("settings", "data.tables", f"{who} needs a folder, not {self.tables}: {remedy}")
+        return Path(self.tables) if self.tables else self.dir / "tables"
 
     @property
     def lock_dir(self) -> Path:
-        """Where the job's lock is: beside the tables, or where they cannot have one beside the checkpoint."""
-        tables = self.tables_location
-        return tables if isinstance(tables, Path) else self.dir
-
-    @property
-    def checkpoint_dir(self) -> Path:
-        """The Spark job's checkpoint."""
-        return self.dir / "checkpoint"
+        """The folder of the job's lock: that of the tables, or the data directory where they are in a store."""
+        return self.dir if self.store is not None else self.tables_dir
 
     @property
     def kafka_dir(self) -> Path:
@@ -77,6 +78,16 @@ class DataSettings(Section):
     def logs_dir(self) -> Path:
         """Logs of the processes that ``up`` starts."""
         return self.dir / "logs"
+
+
+def _bucket_and_prefix(address: str) -> tuple[str, str] | None:
+    scheme = _SCHEME.match(address)
+    if scheme is None:
+        return None
+    found = _S3.fullmatch(address)
+    if found is None or "//" in address.removeprefix("s3://") or ".." in address:
+        raise ValueError(f"{scheme[0]}… is neither a folder nor s3://BUCKET/PREFIX")
+    return found[1], (found[2] or "").strip("/")
 
 
 class JarsSettings(Section):

@@ -4,7 +4,6 @@ A key carries its unit (``_ms``, ``_bytes``); ``conf/defaults.toml`` says what e
 these models.
 """
 
-from pathlib import Path
 from typing import Annotated, Final, Literal
 
 from pydantic import Field, SecretStr
@@ -267,14 +266,14 @@ class Settings(Section):
     @property
     def has_history(self) -> bool:
         """Whether there is to be a history process: Spark writes its tables to a folder only."""
-        return self.history.enabled and isinstance(self.data.tables_location, Path)
+        return self.history.enabled and self.data.store is None
 
     @property
     def poll_interval_ms(self) -> int:
         """Between two looks at the tables' log."""
         snapshot = self.snapshot
-        in_folder = isinstance(self.data.tables_location, Path)
-        return snapshot.poll_interval_ms if in_folder else snapshot.object_store_poll_interval_ms
+        is_in_folder = self.data.store is None
+        return snapshot.poll_interval_ms if is_in_folder else snapshot.object_store_poll_interval_ms
 
     @property
     def is_kafka_embedded(self) -> bool:

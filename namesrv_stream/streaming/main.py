@@ -17,13 +17,14 @@ from pyspark.sql.streaming.query import StreamingQuery
 from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import KafkaUnreachable, NamesrvStreamError
 from namesrv_stream.kafka import bootstrap_servers, ensure_topics, producer_config
+from namesrv_stream.kafka.extent import read_extent
+from namesrv_stream.kafka.log_check import check_log
 from namesrv_stream.logs import progress, report_error
+from namesrv_stream.route.folded_log import FoldedLog
 from namesrv_stream.run_files import write_run_file
 from namesrv_stream.settings import Settings
 from namesrv_stream.streaming.batch_figures import BatchFigures
-from namesrv_stream.streaming.changes_writer import ChangesWriter
-from namesrv_stream.streaming.compaction import FILES_TO_JOIN, Compactor
-from namesrv_stream.streaming.delta_tables import ensure_tables
+from namesrv_stream.streaming.compactor import Compactor
 from namesrv_stream.streaming.failure import failure_reason
 from namesrv_stream.streaming.job_lock import job_lock
 from namesrv_stream.streaming.jvm import kill_jvm
@@ -31,28 +32,34 @@ from namesrv_stream.streaming.query import start_query
 from namesrv_stream.streaming.session import build_session, scratch_dir
 from namesrv_stream.streaming.settings_log import log_changed_settings
 from namesrv_stream.streaming.sink import BatchSink
-from namesrv_stream.streaming.start_point import find_start_point
-from namesrv_stream.streaming.table_swap import settle_swap
+from namesrv_stream.streaming.start_point import StartPoint, find_start_point
 from namesrv_stream.streaming.ticks import Ticker
-from namesrv_stream.streaming.topic import read_extent
+from namesrv_stream.tables.changes_writer import ChangesWriter
+from namesrv_stream.tables.compaction import FILES_TO_JOIN
+from namesrv_stream.tables.repair import prepare_tables
+from namesrv_stream.tables.route_state import StateWriter
+from namesrv_stream.tables.storage import tables_of
+from namesrv_stream.tables.stored_changes import KeptStates
+from namesrv_stream.tables.swap import settle_swap
 
 _LOG = logging.getLogger(__name__)
 
 _LAST_WRITE_S: Final = 1.5  # a clean stop waits so long for the batch being written
 RUN_FILE: Final = "job.json"
+#: Where version 0.1.0 kept Spark's checkpoint, which decided where the job went on.
+_FORMER_CHECKPOINT: Final = "checkpoint"
 
 
 def run_job(settings: Settings) -> int:
     """Fold until SIGTERM or SIGINT; blocks.
 
     Returns:
-        1 where it failed, 2 where another job has taken over; a signal ends the process itself, with exit 0.
+        1 where it failed, or another job has taken over; a signal ends the process itself, with exit 0.
 
     Raises:
         NamesrvStreamError: The job cannot start here, and why.
     """
     with job_lock(settings.data.lock_dir):
-        settle_swap(settings)
         job = _Job(settings)
         try:
             for number in (signal.SIGTERM, signal.SIGINT):
@@ -76,45 +83,44 @@ class _Job:
         self._writer: ChangesWriter | None = None
         self._sink: BatchSink | None = None
         self._has_batch = False
+        self._has_logged_settings = False
 
     def run(self) -> int:
         """Start everything and wait for the query's end."""
         settings = self._settings
-        server_epoch = SystemClock().now_ms()
+        self._server_epoch = SystemClock().now_ms()
         (settings.data.run_dir / RUN_FILE).unlink(missing_ok=True)
-        shutil.rmtree(scratch_dir(settings), ignore_errors=True)
+        for folder in (scratch_dir(settings), settings.data.dir / _FORMER_CHECKPOINT):
+            shutil.rmtree(folder, ignore_errors=True)
         ensure_topics(settings)
-        extent = read_extent(settings)
-        ensure_tables(settings, extent.topic_id)
-        start = find_start_point(settings, extent)
-        producer = self._producer()
-        # Before Spark, which takes seconds: what brokers say meanwhile is to be folded under the new settings.
-        self._log_settings(producer, server_epoch)
-        # Before Spark too: another job that commits while it starts is to be noticed.
-        self._writer = writer = ChangesWriter(
-            settings.data.tables_location,
-            extent.topic_id,
-            settings.kafka.partitions,
-            settings.streaming.progress_commit_interval_ms,
-        )
-        self._say(f"goes on from its {start.origin} at {dict(start.offsets)}; starting Spark")
+        # Both writers before Spark, which takes seconds: another job that commits meanwhile is to be noticed.
+        writer, state, start = self._open_tables()
+        self._writer = writer
+        self._producer = self._connect()
+        self._say(f"goes on from route_state at {dict(start.offsets)}; starting Spark")
         self._spark = build_session(settings)
         self._say("Spark has started; the first batch warms it up")
-        compactor = Compactor(settings)
-        compactor.start()
-
-        def after_batch() -> None:
-            self._on_batch()
-            if writer.files_since_join >= FILES_TO_JOIN:
-                writer.files_since_join = 0
-                compactor.join_files()
-
-        figures = BatchFigures(server_epoch, writer.committed)
-        ticker = Ticker(settings, producer, server_epoch)
-        self._sink = BatchSink(settings, writer, producer, compactor.submit, after_batch, figures, ticker.folded)
+        self._compactor = Compactor(settings, writer.table, state)
+        self._compactor.start()
+        figures = BatchFigures(self._server_epoch, writer.committed)
+        ticker = Ticker(settings, self._producer, self._server_epoch)
+        sink = BatchSink(
+            settings, writer, self._producer, self._compactor.submit, self._on_batch, figures, ticker.folded
+        )
+        self._sink = sink
         ticker.start()
-        query = start_query(self._spark, settings, start, self._sink)
-        return self._wait(query)
+        return self._wait(start_query(self._spark, settings, start, sink))
+
+    def _open_tables(self) -> tuple[ChangesWriter, StateWriter, StartPoint]:
+        """Repair the tables, hold them against the log, and find where to start."""
+        settings, tables = self._settings, tables_of(self._settings)
+        settle_swap(tables)
+        for text in prepare_tables(settings, read_extent(settings).topic_id):
+            progress(f"repaired: {text}")
+        writer = ChangesWriter(tables, settings.streaming.progress_commit_interval_ms)
+        extent = check_log(settings, FoldedLog(writer.table.topic_id, writer.table.progress))
+        start = find_start_point(KeptStates(tables), writer.committed, extent)
+        return writer, StateWriter(tables), start
 
     def on_signal(self, number: int, _frame: FrameType | None) -> NoReturn:
         """End now: every part is made for being killed, so there is nothing to tidy up but the scratch folder."""
@@ -124,16 +130,10 @@ class _Job:
         shutil.rmtree(scratch_dir(self._settings), ignore_errors=True)
         os._exit(0)
 
-    def _producer(self) -> KafkaProducer:
+    def _connect(self) -> KafkaProducer:
         try:
             return KafkaProducer(**producer_config(self._settings))
         except (KafkaError, OSError) as error:
-            raise KafkaUnreachable(bootstrap_servers(self._settings), str(error)) from None
-
-    def _log_settings(self, producer: KafkaProducer, server_epoch: int) -> None:
-        try:
-            log_changed_settings(self._settings, producer, server_epoch)
-        except KafkaError as error:
             raise KafkaUnreachable(bootstrap_servers(self._settings), str(error)) from None
 
     def _wait(self, query: StreamingQuery) -> int:
@@ -163,11 +163,27 @@ class _Job:
         kill_jvm(self._spark)
         return 1
 
-    def _on_batch(self) -> None:
+    def _on_batch(self, writer: ChangesWriter) -> None:
+        """Behind each batch, on its thread."""
         if not self._has_batch:
             self._has_batch = True
             write_run_file(self._settings.data.run_dir / RUN_FILE, {})
             self._say("first batch done")
+        # A stand-by job, which another one keeps from committing, must not change the settings of that one.
+        if writer.has_committed and not self._has_logged_settings:
+            self._has_logged_settings = self._log_settings()
+        if writer.files_since_join >= FILES_TO_JOIN:
+            writer.files_since_join = 0
+            self._compactor.join_files()
+
+    def _log_settings(self) -> bool:
+        """Log what the configuration has changed; False where Kafka did not take it, and the next batch tries again."""
+        try:
+            log_changed_settings(self._settings, self._producer, self._server_epoch)
+        except KafkaError as error:
+            _LOG.warning("cannot log the configuration yet: %s", " ".join(str(error).split())[:200])
+            return False
+        return True
 
     def _say(self, text: str) -> None:
         progress(f"{text} ({time.monotonic() - self._began_s:.1f} s)")

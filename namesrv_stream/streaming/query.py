@@ -2,12 +2,14 @@
 
 from collections.abc import Callable
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from namesrv_stream.settings import Settings
+from namesrv_stream.streaming.session import scratch_dir
 from namesrv_stream.streaming.source import read_events
-from namesrv_stream.streaming.start_point import StartPoint
+from namesrv_stream.streaming.start_point import InitialState, StartPoint
 from namesrv_stream.streaming.stateful import INITIAL_STATE_SCHEMA, OUTPUT_SCHEMA, RouteStatefulProcessor
 
 
@@ -19,14 +21,14 @@ def start_query(
     Args:
         spark: The session.
         settings: Ours.
-        start: Where to begin; a checkpoint in ``data.checkpoint_dir`` is continued.
+        start: Where to begin.
         sink: ``foreachBatch``.
     """
     folded = fold_events(spark, settings, read_events(spark, settings, start.offsets), start)
     return (
         folded.writeStream.foreachBatch(sink)
         .queryName("route_table")
-        .option("checkpointLocation", str(settings.data.checkpoint_dir.absolute()))
+        .option("checkpointLocation", str((scratch_dir(settings) / "checkpoint").absolute()))
         .outputMode("append")
         .start()
     )
@@ -37,7 +39,7 @@ def fold_events(spark: SparkSession, settings: Settings, events: DataFrame, star
     processor = RouteStatefulProcessor(settings.kafka.partitions, settings.streaming.compaction_interval_ms)
     initial = None
     if start.initial_state:
-        initial = spark.createDataFrame(start.initial_state, INITIAL_STATE_SCHEMA).groupBy("partition")
+        initial = spark.createDataFrame(_as_table(start.initial_state)).groupBy("partition")
     if settings.kafka.partitions == 1:
         # One task that reads and folds, instead of two with a shuffle between them: a fifth of a batch's cost.
         events = events.coalesce(1)
@@ -48,3 +50,9 @@ def fold_events(spark: SparkSession, settings: Settings, events: DataFrame, star
         timeMode="None",
         initialState=initial,
     )
+
+
+def _as_table(state: InitialState) -> pa.Table:
+    """Columns of ``INITIAL_STATE_SCHEMA``; Spark takes a table in a fraction of the time that rows need."""
+    columns = [list(values) for values in zip(*state, strict=True)]
+    return pa.table(columns, schema=INITIAL_STATE_SCHEMA)

@@ -113,7 +113,7 @@ def session_config(settings: Settings, master: str, scratch: Path) -> dict[str, 
 
 
 def shuffle_partitions(settings: Settings, master: str) -> int:
-    """Tasks of the fold. Frozen in the checkpoint at the first start; a third one gains nothing on two cores."""
+    """Tasks of the fold; a third one gains nothing on two cores."""
     return min(2, settings.kafka.partitions) if is_one_process(master) else settings.kafka.partitions
 
 

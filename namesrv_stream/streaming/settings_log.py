@@ -11,8 +11,9 @@ from namesrv_stream.route.settings import SettingValue
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.settings import Settings
 from namesrv_stream.settings.configured import SOURCE, changed_settings
-from namesrv_stream.snapshot import read_tables
-from namesrv_stream.snapshot.loader import route_table
+from namesrv_stream.tables.loader import route_table
+from namesrv_stream.tables.route_tables import read_tables
+from namesrv_stream.tables.storage import tables_of
 
 _LOG = logging.getLogger(__name__)
 
@@ -28,7 +29,8 @@ def log_changed_settings(settings: Settings, producer: KafkaProducer, server_epo
     Raises:
         kafka.errors.KafkaError: Kafka did not take them.
     """
-    table = route_table(read_tables(settings.data.tables_location, kind=ChangeKind.SETTING))
+    rows = read_tables(tables_of(settings)).of_kind(ChangeKind.SETTING)
+    table = route_table(rows.state.live, rows.changes)
     changed_in = {
         partition: changed_settings(settings, configured_settings(table, partition))
         for partition in range(settings.kafka.partitions)

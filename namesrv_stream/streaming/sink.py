@@ -10,14 +10,16 @@ import pyarrow.compute as pc
 from kafka import KafkaProducer
 from pyspark.sql import DataFrame
 
+from namesrv_stream.route.folded_log import Place
 from namesrv_stream.settings import Settings
-from namesrv_stream.snapshot import TOLD_KINDS, log_commit
-from namesrv_stream.snapshot.table_reader import FoldStateRow
 from namesrv_stream.streaming.batch_figures import BatchFigures
-from namesrv_stream.streaming.changes_writer import ChangesWriter
 from namesrv_stream.streaming.dead_letters import DeadLetterRecord, decode_dead_letters
-from namesrv_stream.tables import changes_from_ipc, decode_changes, encode_job_figures
-from namesrv_stream.tables.columns import ROW_SCHEMA
+from namesrv_stream.tables.change_log import TOLD_KINDS, log_commit
+from namesrv_stream.tables.changes_writer import ChangesWriter
+from namesrv_stream.tables.job_figures import encode_job_figures
+from namesrv_stream.tables.route_tables import FoldStateRow
+from namesrv_stream.tables.schema.columns import ROW_SCHEMA
+from namesrv_stream.tables.schema.rows import changes_from_ipc, decode_changes
 
 _LOG = logging.getLogger(__name__)
 
@@ -30,7 +32,7 @@ class BatchSink:
         writer: Of ``route_changes``.
         producer: For dead letters.
         on_states: Told partition → fold state whenever a batch carries some.
-        on_batch: Told after each batch.
+        on_batch: Told after each batch, with the writer.
         figures: Told of all, and told to servers with each commit.
         on_folded: Told, behind each batch, each partition of it and whether direct publishers have brokers there.
     """
@@ -41,7 +43,7 @@ class BatchSink:
         writer: ChangesWriter,
         producer: KafkaProducer,
         on_states: Callable[[dict[int, FoldStateRow]], None],
-        on_batch: Callable[[], None],
+        on_batch: Callable[[ChangesWriter], None],
         figures: BatchFigures,
         on_folded: Callable[[int, bool], None],
     ) -> None:
@@ -69,16 +71,18 @@ class BatchSink:
             last = [o for o in outputs if o["next_offset"] is not None]
             for o in last:
                 self._figures.folded(o["partition"], o["next_offset"], o["at_ms"])
-            next_offsets = {o["partition"]: o["next_offset"] for o in last}
-            written = self._writer.write(rows, next_offsets, batch_id, encode_job_figures(self._figures.now()))
+            reached = {o["partition"]: Place(o["next_offset"], o["fingerprint"]) for o in last}
+            states = {o["partition"]: _fold_state(o) for o in last if o["state"] is not None}
+            # What route_state covers, route_changes covers before.
+            figures = encode_job_figures(self._figures.now())
+            written = self._writer.write(rows, reached, batch_id, figures, is_due=bool(states))
             self._figures.end()
         for o in last:
             self._on_folded(o["partition"], o["has_direct"])
         log_commit(decode_changes(written.filter(pc.field("kind").isin(sorted(TOLD_KINDS)))))
-        states = {o["partition"]: _fold_state(o) for o in last if o["state"] is not None}
         if states:
             self._on_states(states)
-        self._on_batch()
+        self._on_batch(self._writer)
 
     def _send_dead_letters(self, letters: Iterable[DeadLetterRecord]) -> None:
         # Those of a batch delivered twice may be sent twice; their key says which they are.

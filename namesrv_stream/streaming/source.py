@@ -16,7 +16,7 @@ def read_events(spark: SparkSession, settings: Settings, starting_offsets: Mappi
     Args:
         spark: The session.
         settings: Of which ``kafka`` and, where its keys begin with ``kafka.``, ``streaming.extra`` matter.
-        starting_offsets: First offset of each partition; a checkpoint, where there is one, wins.
+        starting_offsets: First offset of each partition.
 
     Returns:
         Columns partition (int), offset (bigint), at_ms (bigint, LogAppendTime), value (binary).

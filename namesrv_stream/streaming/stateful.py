@@ -10,27 +10,31 @@ import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
+import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import MapState, StatefulProcessor, StatefulProcessorHandle
 
 from namesrv_stream.route.fold import FoldOutput, Record, fold
 from namesrv_stream.route.fold_state import FoldState, decode_state, encode_state
+from namesrv_stream.route.folded_log import fingerprint
 from namesrv_stream.route.group import BrokerGroup, is_nothing
 from namesrv_stream.route.group_json import decode_group, encode_group
 from namesrv_stream.streaming.dead_letters import encode_dead_letters
-from namesrv_stream.tables import changes_to_ipc
+from namesrv_stream.tables.schema.rows import changes_to_ipc
 
 HOT_STATE: Final = "hot"
 GROUPS_STATE: Final = "groups"
 
 #: What a call gives to the sink: rows of changes first, the last row with the offset that all of them reach.
 OUTPUT_SCHEMA: Final = (
-    "partition INT, next_offset BIGINT, at_ms BIGINT, has_direct BOOLEAN, changes BINARY, dead_letters BINARY, "
-    "state BINARY"
+    "partition INT, next_offset BIGINT, fingerprint BIGINT, at_ms BIGINT, has_direct BOOLEAN, changes BINARY, "
+    "dead_letters BINARY, state BINARY"
 )
 #: Initial state: the hot state where broker_name is null, else one group.
-INITIAL_STATE_SCHEMA: Final = "partition INT, broker_name STRING, content BINARY"
+INITIAL_STATE_SCHEMA: Final = pa.schema(
+    [("partition", pa.int32()), ("broker_name", pa.string()), ("content", pa.binary())]
+)
 
 #: What a worker's first folds have loaded is all that it loads.
 _LOADING_FOLDS: Final = 3
@@ -133,6 +137,7 @@ class RouteStatefulProcessor(StatefulProcessor):
         yield _row(
             partition,
             next_offset=state.next_offset,
+            fingerprint=fingerprint(records[-1].at_ms, records[-1].value),
             at_ms=state.at_ms,
             has_direct=state.has_direct,
             changes=changes_to_ipc(output.changes) if output.changes else None,
@@ -160,6 +165,7 @@ def _row(
     partition: int,
     *,
     next_offset: int | None = None,
+    fingerprint: int | None = None,
     at_ms: int | None = None,
     has_direct: bool | None = None,
     changes: bytes | None = None,
@@ -169,6 +175,7 @@ def _row(
     return Row(
         partition=partition,
         next_offset=next_offset,
+        fingerprint=fingerprint,
         at_ms=at_ms,
         has_direct=has_direct,
         changes=changes,

@@ -189,7 +189,7 @@ async def _start(settings: Settings, parts: _Parts, supervisor: Supervisor, stor
     if settings.has_history:  # last of all: until here every second of the processors is for the others
         supervisor.start(parts.spec("history-job"))
     elif settings.history.enabled:
-        story.say(f"no history is written: its process needs a folder, not {settings.data.tables_location}")
+        story.say(f"no history is written: its process needs a folder, not {settings.data.tables}")
 
 
 def _reachable(address: str) -> str:

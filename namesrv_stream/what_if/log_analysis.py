@@ -11,7 +11,9 @@ from namesrv_stream.route.fold_state import LeaseKey
 from namesrv_stream.route.setting_history import values_before
 from namesrv_stream.route.settings import FoldSettings
 from namesrv_stream.settings import Settings
-from namesrv_stream.snapshot import load_snapshot, read_rows
+from namesrv_stream.tables.loader import load_snapshot
+from namesrv_stream.tables.route_tables import read_rows
+from namesrv_stream.tables.storage import tables_of
 from namesrv_stream.what_if.analysis import PartitionAnalysis
 from namesrv_stream.what_if.timeout_run import Override
 
@@ -74,13 +76,13 @@ def analyse_log(
         KafkaUnreachable: No Kafka, or it went away.
         TableSchemaMismatch: A table is not as this version of the code expects.
     """
-    snapshot = load_snapshot(settings.data.tables_location)
+    snapshot = load_snapshot(tables_of(settings))
     elsewhere = {
         LeaseKey(group.broker_name, key): registration.read()
         for group in snapshot.table.groups.values()
         for key, registration in group.registrations.items()
     }
-    rows = read_rows(settings.data.tables_location, ChangeKind.SETTING) if snapshot.version >= 0 else None
+    rows = read_rows(tables_of(settings), ChangeKind.SETTING) if snapshot.version >= 0 else None
     analyses, read_from, records = [], [], 0
     with (open_log or log_opener())(settings) as log:
         notes = [*log.notes, *log.gap_texts()]

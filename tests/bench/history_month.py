@@ -24,17 +24,12 @@ from deltalake import CommitProperties, WriterProperties, write_deltalake
 from pyspark.sql import SparkSession
 
 from namesrv_stream.settings import Flag, Settings, load_settings, to_toml
-from namesrv_stream.snapshot.history_mark import commit_metadata, read_mark
 from namesrv_stream.streaming.history.history_run import HistoryRun
 from namesrv_stream.streaming.history.session import build_history_session
-from namesrv_stream.streaming.history.upkeep import Upkeep
-from namesrv_stream.tables import (
-    BROKER_EVENTS,
-    DAY_COLUMNS,
-    HEARTBEAT_MINUTES,
-    HISTORY_SCHEMAS,
-    table_path,
-)
+from namesrv_stream.tables.history_mark import commit_metadata, read_mark
+from namesrv_stream.tables.history_upkeep import Upkeep
+from namesrv_stream.tables.schema.history_columns import BROKER_EVENTS, DAY_COLUMNS, HEARTBEAT_MINUTES, HISTORY_SCHEMAS
+from namesrv_stream.tables.storage import Folder
 from tests.bench.history_month_clock import ShiftedClock, run_again_with_shifted_clock
 from tests.bench.history_month_figures import cold_opens, command, server_start, sizes
 from tests.bench.history_month_fleet import DAY_MS, FleetLog
@@ -138,8 +133,8 @@ class Month:
 
     def _append(self, made: dict[str, list[pa.Table]]) -> None:
         for name, parts in made.items():
-            path = table_path(self._tables, name)
-            mark = read_mark(path)
+            path = self._tables / name
+            mark = read_mark(Folder(path))
             assert mark is not None
             for part in parts:
                 write_deltalake(

@@ -14,17 +14,18 @@ from typing import Any
 from kafka import KafkaProducer
 
 from namesrv_stream.kafka import producer_config
+from namesrv_stream.kafka.extent import read_extent
 from namesrv_stream.settings import Settings
-from namesrv_stream.snapshot.table_reader import FoldStateRow
 from namesrv_stream.streaming.batch_figures import BatchFigures
-from namesrv_stream.streaming.changes_writer import ChangesWriter
-from namesrv_stream.streaming.compaction import write_route_state
-from namesrv_stream.streaming.delta_tables import ensure_tables
 from namesrv_stream.streaming.query import start_query
-from namesrv_stream.streaming.session import build_session
+from namesrv_stream.streaming.session import build_session, scratch_dir
 from namesrv_stream.streaming.sink import BatchSink
 from namesrv_stream.streaming.start_point import find_start_point
-from namesrv_stream.streaming.topic import read_extent
+from namesrv_stream.tables.changes_writer import ChangesWriter
+from namesrv_stream.tables.repair import prepare_tables
+from namesrv_stream.tables.route_state import StateWriter
+from namesrv_stream.tables.storage import tables_of
+from namesrv_stream.tables.stored_changes import KeptStates
 from tests.bench.history_month_fleet import FleetLog
 from tests.support.kafka import REPOSITORY, KafkaProcess, settings_for
 from tests.support.processes import wait_until
@@ -56,7 +57,8 @@ def main() -> int:
 def measure(settings: Settings, batches: int, brokers: int) -> list[dict[str, Any]]:
     """Files and bytes of the checkpoint, each fifty batches."""
     extent = read_extent(settings)
-    ensure_tables(settings, extent.topic_id)
+    tables = tables_of(settings)
+    prepare_tables(settings, extent.topic_id)
     spark = build_session(settings)
     log = FleetLog(brokers)
     log.begin(0)
@@ -66,19 +68,15 @@ def measure(settings: Settings, batches: int, brokers: int) -> list[dict[str, An
         for record in log.take()[0]:
             producer.send(settings.kafka.broker_events_topic, value=record.value, partition=0)
         producer.flush()
-        writer = ChangesWriter(settings.data.tables_dir, extent.topic_id, 1, 0)
+        writer, state_writer = ChangesWriter(tables, 0), StateWriter(tables)
         figures = BatchFigures(0, writer.committed)
-
-        def compact(states: dict[int, FoldStateRow]) -> None:
-            write_route_state(settings, states)
-
-        sink = BatchSink(settings, writer, producer, compact, lambda: None, figures, lambda *_: None)
-        query = start_query(spark, settings, find_start_point(settings, extent), sink)
+        sink = BatchSink(settings, writer, producer, state_writer.cover, lambda _: None, figures, lambda *_: None)
+        query = start_query(spark, settings, find_start_point(KeptStates(tables), writer.committed, extent), sink)
         try:
             while not found or found[-1]["batch"] < batches:
                 reached = found[-1]["batch"] + _EACH if found else 1
                 wait_until(lambda: _batch(query, sender, reached) >= reached, _DEADLINE_S, f"batch {reached}")  # noqa: B023
-                found.append({"batch": _last(query), **_files(settings.data.checkpoint_dir)})
+                found.append({"batch": _last(query), **_files(scratch_dir(settings) / "checkpoint")})
                 print(json.dumps(found[-1]), flush=True)
         finally:
             query.stop()

@@ -34,8 +34,8 @@ from namesrv_stream.route.fold import FoldOutput, GroupDict, Record, fold
 from namesrv_stream.route.fold_state import FoldState, encode_state
 from namesrv_stream.route.heartbeat_json import encode_heartbeats
 from namesrv_stream.route.model import Registration
-from namesrv_stream.snapshot.table_reader import FoldStateRow
-from namesrv_stream.tables import HISTORY_SCHEMAS
+from namesrv_stream.tables.route_tables import FoldStateRow
+from namesrv_stream.tables.schema.history_columns import HISTORY_SCHEMAS
 from tests.support.builders import RW, a_registration
 
 DAY_MS: Final = 86_400_000

@@ -4,23 +4,22 @@ from collections.abc import Mapping
 from typing import Final
 
 import pyarrow as pa
-from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
+from namesrv_stream.kafka.extent import TopicExtent
 from namesrv_stream.route.fold import Record
+from namesrv_stream.route.folded_log import Place, fingerprint
 from namesrv_stream.settings import Settings
-from namesrv_stream.streaming.changes_writer import ChangesWriter
-from namesrv_stream.streaming.compaction import clean_up, join_small_files, write_route_state
-from namesrv_stream.streaming.delta_tables import ensure_tables
-from namesrv_stream.streaming.topic import TopicExtent
-from namesrv_stream.tables import ROUTE_CHANGES, encode_changes, table_path
+from namesrv_stream.tables.changes_writer import ChangesWriter
+from namesrv_stream.tables.compaction import FILES_TO_JOIN, JOINED_BYTES, clean_up, join_small_files
+from namesrv_stream.tables.repair import prepare_tables
+from namesrv_stream.tables.route_state import StateWriter
+from namesrv_stream.tables.schema.rows import encode_changes
+from namesrv_stream.tables.storage import tables_of
 from tests.bench.history_month_fleet import FleetLog
 
 _TOPIC_ID: Final = "t-opic"
-#: As in the Compactor: the size of what is joined between its hourly clean-ups, and how many, and commits a checkpoint.
-_JOINED_FILES: Final = 64
-_JOINED_BYTES: Final = 1 << 20
-_CHECKPOINT: Final = 100
+_CHECKPOINT: Final = 100  # commits, as in the Compactor
 
 
 class MonthJob:
@@ -34,9 +33,9 @@ class MonthJob:
     def __init__(self, settings: Settings, log: FleetLog) -> None:
         self._settings = settings
         self._log = log
-        self._tables = settings.data.tables_dir
-        ensure_tables(settings, _TOPIC_ID)
-        self._writer = ChangesWriter(self._tables, _TOPIC_ID, 1, 0)
+        tables = tables_of(settings)
+        prepare_tables(settings, _TOPIC_ID)
+        self._writer, self._state = ChangesWriter(tables, 0), StateWriter(tables)
         self._records: list[Record] = []
         self._commits = 0
 
@@ -45,25 +44,26 @@ class MonthJob:
         records, changes = self._log.take()
         self._records = records
         rows = pa.Table.from_batches([encode_changes(changes)])
-        ends = [records[len(records) * (s + 1) // seconds - 1].offset + 1 for s in range(seconds)]
+        lasts = [records[len(records) * (s + 1) // seconds - 1] for s in range(seconds)]
         offsets = rows["offset"].to_numpy()
         begin = 0
-        for end in ends:
-            until = int((offsets < end).sum())
-            self._writer.write(rows.slice(begin, until - begin), {0: end}, self._commits)
+        for last in lasts:
+            until = int((offsets <= last.offset).sum())
+            place = Place(last.offset + 1, fingerprint(last.at_ms, last.value))
+            self._writer.write(rows.slice(begin, until - begin), {0: place}, self._commits)
             begin, self._commits = until, self._commits + 1
             if self._commits % _CHECKPOINT == 0:
-                DeltaTable(table_path(self._tables, ROUTE_CHANGES)).create_checkpoint()
+                self._writer.table.checkpoint()
 
     def compact(self) -> None:
         """As each few minutes."""
-        write_route_state(self._settings, {0: self._log.fold_state()})
-        join_small_files(self._settings, _JOINED_FILES, _JOINED_BYTES)
+        self._state.cover({0: self._log.fold_state()})
+        join_small_files(self._writer.table, FILES_TO_JOIN, JOINED_BYTES)
 
     def clean_up(self) -> None:
         """As each hour."""
-        write_route_state(self._settings, {0: self._log.fold_state()})
-        clean_up(self._settings)
+        self._state.cover({0: self._log.fold_state()})
+        clean_up(self._settings, self._writer.table, self._state.table)
 
     def extent(self) -> TopicExtent:
         """What Kafka would say that it holds."""

@@ -29,10 +29,11 @@ from namesrv_stream.route.events import BrokerHeartbeat, BrokerRegistered, Event
 from namesrv_stream.route.heartbeat_json import encode_heartbeats
 from namesrv_stream.route.model import DataVersion, QueueData, Registration
 from namesrv_stream.route.partitioner import partition_of
-from namesrv_stream.route.table import RouteTable
 from namesrv_stream.run_files import read_run_file
 from namesrv_stream.settings import Settings, to_toml
-from namesrv_stream.snapshot import SnapshotFollower
+from namesrv_stream.tables.follower import SnapshotFollower
+from namesrv_stream.tables.loader import Snapshot
+from namesrv_stream.tables.storage import tables_of
 from tests.support.kafka import REPOSITORY, KafkaProcess, settings_for
 from tests.support.processes import Process, wait_until
 
@@ -125,10 +126,10 @@ class Arrivals:
         self.live: set[str] = set()
         self.commits = 0
         poll_ms = settings.snapshot.poll_interval_ms
-        self.follower = SnapshotFollower(settings.data.tables_dir, poll_ms, self._on_reload, self._on_commit)
+        self.follower = SnapshotFollower(tables_of(settings), poll_ms, self._on_reload, self._on_commit)
 
-    def _on_reload(self, table: RouteTable, _next_offsets: Mapping[int, int]) -> None:
-        self.live |= table.groups.keys()
+    def _on_reload(self, snapshot: Snapshot) -> None:
+        self.live |= snapshot.table.groups.keys()
 
     def _on_commit(self, changes: list[RouteChange], _next_offsets: Mapping[int, int]) -> None:
         now_s = time.monotonic()

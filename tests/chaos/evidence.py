@@ -13,13 +13,14 @@ from deltalake import DeltaTable
 from kafka import KafkaConsumer, TopicPartition
 
 from namesrv_stream.kafka import LogReader, consumer_config
+from namesrv_stream.kafka.extent import read_extent
 from namesrv_stream.replay.partition_fold import PartitionFold, start_of_log
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.digest import digest_of
 from namesrv_stream.route.fold import Record
 from namesrv_stream.settings import Settings
-from namesrv_stream.streaming.topic import read_extent
-from namesrv_stream.tables import ROUTE_CHANGES, app_id, decode_changes, in_log_order, partition_of_app_id, table_path
+from namesrv_stream.tables.schema.layout import ROUTE_CHANGES, app_id, partition_of_app_id
+from namesrv_stream.tables.schema.rows import decode_changes, in_log_order
 from tests.chaos.liar import Poison
 from tests.chaos.parts import SERVERS
 from tests.chaos.truth import BrokerKey, Truth
@@ -130,7 +131,7 @@ def _served(world: World, server: str) -> Served:
 
 def _table(settings: Settings) -> tuple[list[RouteChange], dict[int, int], list[Commit]]:
     topic_id = read_extent(settings).topic_id
-    path = table_path(settings.data.tables_dir, ROUTE_CHANGES)
+    path = settings.data.tables_dir / ROUTE_CHANGES
     table = DeltaTable(path)
     committed = {p: table.transaction_version(app_id(topic_id, p)) or 0 for p in range(settings.kafka.partitions)}
     stored = decode_changes(in_log_order(table.to_pyarrow_table()))

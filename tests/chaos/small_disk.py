@@ -1,4 +1,4 @@
-"""A disk for the job's checkpoint that can be full.
+"""A disk for the files of the job's Spark that can be full.
 
 As root it is a tmpfs of its own, which really has no room left. Elsewhere the job's processes are forbidden to make any
 file longer (RLIMIT_FSIZE): the same writes fail, with EFBIG in place of ENOSPC.

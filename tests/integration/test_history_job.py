@@ -14,21 +14,21 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
+from namesrv_stream.kafka.extent import read_extent
 from namesrv_stream.route.changes import ChangeKind
 from namesrv_stream.route.events import BrokerRegistered, BrokerUnregistered, Origin, Tick, TopicDeleted
 from namesrv_stream.run_files import read_run_file
 from namesrv_stream.settings import Settings, to_toml
-from namesrv_stream.snapshot.history_mark import read_mark
-from namesrv_stream.streaming.topic import read_extent
-from namesrv_stream.tables import (
+from namesrv_stream.tables.history_mark import read_mark
+from namesrv_stream.tables.schema.history_columns import (
     BROKER_EVENTS,
     BROKER_SESSIONS,
     HEARTBEAT_MINUTES,
     HISTORY_SCHEMAS,
     ROUTE_HISTORY,
     TOPIC_ROUTE_HISTORY,
-    table_path,
 )
+from namesrv_stream.tables.storage import tables_of
 from tests.support.builders import RW, Log, a_registration
 from tests.support.history_oracle import instant, intervals, minutes, sessions
 from tests.support.kafka import REPOSITORY
@@ -70,7 +70,7 @@ def _send_some(producer: EventProducer, numbers: range) -> None:
 
 def _rows(settings: Settings, table: str) -> list[dict[str, Any]]:
     """All rows, in log order where they have one."""
-    found = DeltaTable(table_path(settings.data.tables_dir, table)).to_pyarrow_table()
+    found = DeltaTable(settings.data.tables_dir / table).to_pyarrow_table()
     order = [name for name in ("partition", "offset", "seq") if name in found.column_names]
     rows: list[dict[str, Any]] = found.sort_by([(name, "ascending") for name in order]).to_pylist()
     return rows
@@ -158,7 +158,7 @@ def _versions(settings: Settings) -> dict[str, int]:
 
 def _agree_with_the_log(settings: Settings) -> None:
     """Each table says what is reckoned from Kafka's records alone, up to where it reaches."""
-    marks = {table: read_mark(table_path(settings.data.tables_dir, table)) for table in HISTORY_SCHEMAS}
+    marks = {table: read_mark(tables_of(settings) / table) for table in HISTORY_SCHEMAS}
     reaches = marks[BROKER_EVENTS]
     assert reaches is not None
     for table in (ROUTE_HISTORY, TOPIC_ROUTE_HISTORY, BROKER_SESSIONS):

@@ -11,11 +11,11 @@ import orjson
 import pytest
 
 from namesrv_stream.kafka import LogReader
+from namesrv_stream.kafka.extent import read_extent
 from namesrv_stream.route.changes import Cause
 from namesrv_stream.route.events import DIRECT, JOB, BrokerRegistered, Origin, Tick, TopicDeleted
 from namesrv_stream.run_files import read_run_file
 from namesrv_stream.settings import Settings, to_toml
-from namesrv_stream.streaming.topic import read_extent
 from tests.support.builders import RW, a_registration
 from tests.support.kafka import REPOSITORY
 from tests.support.offline_fold import fold_offline

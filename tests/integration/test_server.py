@@ -15,17 +15,18 @@ import orjson
 import pyarrow as pa
 import pytest
 
+from namesrv_stream.kafka.extent import read_extent
 from namesrv_stream.remoting.codes import RequestCode, ResponseCode
 from namesrv_stream.route.events import KvPut
 from namesrv_stream.run_files import read_run_file
 from namesrv_stream.settings import Settings, to_toml
-from namesrv_stream.streaming.changes_writer import ChangesWriter
-from namesrv_stream.streaming.delta_tables import ensure_tables
-from namesrv_stream.streaming.topic import read_extent
-from namesrv_stream.tables import encode_changes
+from namesrv_stream.tables.changes_writer import ChangesWriter
+from namesrv_stream.tables.repair import prepare_tables
+from namesrv_stream.tables.schema.rows import encode_changes
+from namesrv_stream.tables.storage import tables_of
 from tests.support.builders import S1
 from tests.support.kafka import REPOSITORY, KafkaProcess, settings_for
-from tests.support.offline_fold import fold_offline, read_records
+from tests.support.offline_fold import fold_offline, places_of, read_records
 from tests.support.processes import Process, free_port, wait_until
 from tests.support.remoting_client import RemotingClient, encode_request
 from tests.support.rocketmq import is_listening
@@ -220,8 +221,9 @@ def test_connections_closed_at_once_hide_no_broker_while_the_job_is_down_nor_aft
     # There is no job here: this is what one would have done by now.
     extent = read_extent(serve.settings)
     rows = pa.Table.from_batches([encode_changes(fold_offline(serve.settings, dict(extent.end)))])
-    ensure_tables(serve.settings, extent.topic_id)
-    ChangesWriter(serve.settings.data.tables_dir, extent.topic_id, 1, 0).write(rows, extent.end, 1)
+    reached = places_of(read_records(serve.settings, dict(extent.end)))
+    prepare_tables(serve.settings, extent.topic_id)
+    ChangesWriter(tables_of(serve.settings), 0).write(rows, reached, 1)
     wait_until(lambda: all(held for held in _shown(serve, "mass").values()), 30, "the brokers are told to be held")
     assert _shown(serve, "mass").keys() == set(names)
 

@@ -14,8 +14,8 @@ from namesrv_stream.replay.log_replay import Replay
 from namesrv_stream.replay.replay import ReplayRange, replay
 from namesrv_stream.streaming.history.events_step import write_events
 from namesrv_stream.streaming.history.history_table import HistoryTable
-from namesrv_stream.streaming.history.history_tables import ensure_history_tables
-from namesrv_stream.tables import BROKER_EVENTS
+from namesrv_stream.tables.history_tables import ensure_history_tables
+from namesrv_stream.tables.schema.history_columns import BROKER_EVENTS
 from namesrv_stream.what_if import text
 from namesrv_stream.what_if.log_analysis import analyse_log
 from namesrv_stream.what_if.report import cluster_reports
@@ -44,9 +44,9 @@ def rig(spark: SparkSession, tmp_path: Path) -> HistoryRig:
         rig.commit()
         rig.compact()
         ends = {p: len(log.records) for p, log in enumerate(rig.logs)}
-        events = HistoryTable(spark, rig.dir, BROKER_EVENTS)
+        events = HistoryTable(spark, rig.storage, BROKER_EVENTS)
         assert write_events(events, rig.read, TOPIC_ID, rig.earliest, ends, 300)
-    spark.sql(f"OPTIMIZE {sql_name(events.path)}").collect()
+    spark.sql(f"OPTIMIZE {sql_name(rig.dir / BROKER_EVENTS)}").collect()
     return rig
 
 

@@ -10,16 +10,15 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from namesrv_stream.route.changes import ChangeKind, RouteChange
-from namesrv_stream.tables import (
+from namesrv_stream.tables.schema.history_columns import (
     BROKER_EVENTS,
     BROKER_SESSIONS,
     HEARTBEAT_MINUTES,
-    HISTORY_PROTOCOL,
     HISTORY_SCHEMAS,
     ROUTE_HISTORY,
     TOPIC_ROUTE_HISTORY,
-    table_path,
 )
+from namesrv_stream.tables.schema.layout import HISTORY_PROTOCOL
 from tests.support.history import HistoryRig
 from tests.support.history_lives import Lives
 from tests.support.history_oracle import instant, intervals, minutes, sessions
@@ -94,7 +93,7 @@ def test_heartbeat_minutes_are_those_of_the_log(rig: HistoryRig, lives: Lives) -
 
 def test_the_tables_are_read_alike_by_spark_delta_rs_and_polars(rig: HistoryRig, spark: SparkSession) -> None:
     for table in _TABLES:
-        path = str(table_path(rig.dir, table))
+        path = str(rig.dir / table)
         plain = [f.name for f in HISTORY_SCHEMAS[table] if not pa.types.is_nested(f.type)]
         order = [
             name
@@ -110,14 +109,14 @@ def test_the_tables_are_read_alike_by_spark_delta_rs_and_polars(rig: HistoryRig,
 
 def test_the_tables_need_no_feature_that_another_engine_lacks(rig: HistoryRig) -> None:
     for table in _TABLES:
-        protocol = DeltaTable(table_path(rig.dir, table)).protocol()
+        protocol = DeltaTable(rig.dir / table).protocol()
         assert (protocol.min_reader_version, protocol.min_writer_version) <= HISTORY_PROTOCOL
         assert not protocol.reader_features
 
 
 def test_columns_and_tables_are_described_in_the_tables_themselves(rig: HistoryRig) -> None:
     for table, schema in HISTORY_SCHEMAS.items():
-        delta = DeltaTable(table_path(rig.dir, table))
+        delta = DeltaTable(rig.dir / table)
         assert delta.metadata().description
         comments = {f.name: f.metadata.get("comment") for f in delta.schema().fields}
         assert comments == {f.name: f.metadata[b"comment"].decode() for f in schema}
@@ -126,7 +125,7 @@ def test_columns_and_tables_are_described_in_the_tables_themselves(rig: HistoryR
 def test_an_interval_that_ends_before_it_begins_is_refused_by_the_table_itself(
     rig: HistoryRig, spark: SparkSession
 ) -> None:
-    path = table_path(rig.dir, BROKER_SESSIONS)
+    path = rig.dir / BROKER_SESSIONS
     row = spark.read.format("delta").load(str(path)).limit(1).withColumn("down_at", f.timestamp_millis(f.lit(0)))
     with pytest.raises(Exception, match="down_at_after_up_at"):
         row.write.format("delta").mode("append").save(str(path))

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from namesrv_stream.snapshot.history_mark import read_mark
-from namesrv_stream.streaming.compaction import clean_up
-from namesrv_stream.tables import BROKER_SESSIONS, ROUTE_HISTORY, TOPIC_ROUTE_HISTORY, table_path
+from namesrv_stream.tables.history_mark import read_mark
+from namesrv_stream.tables.schema.history_columns import BROKER_SESSIONS, ROUTE_HISTORY, TOPIC_ROUTE_HISTORY
 from tests.support.builders import a_registration
 from tests.support.history import HistoryRig
 from tests.support.history_life import names_of
@@ -42,7 +41,7 @@ def test_a_partition_that_has_caught_up_beyond_the_changes_goes_on_from_there(
     lossy.register(brokers[0][2])
     rig.commit()
     rig.compact()
-    clean_up(rig.settings)
+    rig.clean_up()
     whole.now_ms = lossy.now_ms
     for registration in brokers[1]:
         whole.unregister(registration)
@@ -66,7 +65,7 @@ def test_a_partition_that_has_caught_up_beyond_the_changes_goes_on_from_there(
 
 
 def _marks(rig: HistoryRig) -> dict[str, dict[int, int]]:
-    marks = {table: read_mark(table_path(rig.dir, table)) for table in _OF_CHANGES}
+    marks = {table: read_mark(rig.storage / table) for table in _OF_CHANGES}
     return {table: dict(mark.next_offsets) for table, mark in marks.items() if mark is not None}
 
 

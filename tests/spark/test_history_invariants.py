@@ -28,26 +28,25 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from namesrv_stream.history.past_route import RouteOptions, route_body
+from namesrv_stream.kafka.extent import TopicExtent, read_extent
 from namesrv_stream.replay.partition_fold import PartitionFold, start_of_log
 from namesrv_stream.route import reducer
 from namesrv_stream.route.changes import ChangeKind, RouteChange
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.settings import Settings, to_toml
-from namesrv_stream.streaming.changes_writer import ChangesWriter
-from namesrv_stream.streaming.delta_tables import ensure_tables
 from namesrv_stream.streaming.history.history_run import HistoryRun
-from namesrv_stream.streaming.topic import TopicExtent, read_extent
-from namesrv_stream.tables import (
+from namesrv_stream.tables.changes_writer import ChangesWriter
+from namesrv_stream.tables.repair import prepare_tables
+from namesrv_stream.tables.schema.history_columns import (
     BROKER_EVENTS,
     BROKER_SESSIONS,
     HEARTBEAT_MINUTES,
     HISTORY_SCHEMAS,
     ROUTE_HISTORY,
     TOPIC_ROUTE_HISTORY,
-    encode_changes,
-    in_log_order,
-    table_path,
 )
+from namesrv_stream.tables.schema.rows import encode_changes, in_log_order
+from namesrv_stream.tables.storage import tables_of
 from tests.support.builders import Log
 from tests.support.command_line import run_command
 from tests.support.history import TOPIC_ID, HistoryRig
@@ -228,10 +227,10 @@ def _in_kafka(settings: Settings, records: int) -> list[Log]:
 def _commit_changes(settings: Settings, logs: Sequence[Log]) -> None:
     """The job's part."""
     topic_id = read_extent(settings).topic_id
-    ensure_tables(settings, topic_id)
+    prepare_tables(settings, topic_id)
     rows = pa.Table.from_batches([encode_changes([c for log in logs for c in log.output.changes])])
-    writer = ChangesWriter(settings.data.tables_dir, topic_id, len(logs), 0)
-    writer.write(rows, {p: log.state.next_offset for p, log in enumerate(logs)}, 0)
+    writer = ChangesWriter(tables_of(settings), 0)
+    writer.write(rows, {p: log.place() for p, log in enumerate(logs)}, 0)
 
 
 @contextmanager
@@ -246,7 +245,7 @@ def _history_process(settings: Settings) -> Iterator[Process]:
 def _uncommitted(settings: Settings, table: str, process: Process) -> list[str]:
     """Data files of a table that no commit names, after its first commit."""
     assert process.is_alive, process.log_text()
-    folder = table_path(settings.data.tables_dir, table)
+    folder = settings.data.tables_dir / table
     data = [path.name for path in folder.glob("*/*.parquet") if not path.parent.name.startswith("_")]
     entries = "".join(path.read_text() for path in folder.glob("_delta_log/*.json"))
     return [name for name in data if name not in entries] if "add" in entries else []
@@ -402,7 +401,7 @@ def _broker(row: Mapping[str, Any]) -> tuple[str, str, str]:
 
 def _rows(tables_dir: Path, table: str) -> Rows:
     """All rows of a table, in log order where they have one."""
-    found = DeltaTable(table_path(tables_dir, table)).to_pyarrow_table()
+    found = DeltaTable(tables_dir / table).to_pyarrow_table()
     rows: Rows = (in_log_order(found) if "seq" in found.column_names else found).to_pylist()
     return rows
 

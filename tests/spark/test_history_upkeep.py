@@ -11,11 +11,10 @@ from pyspark.sql import SparkSession
 
 from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import ConfigError
-from namesrv_stream.snapshot.history_mark import read_mark
-from namesrv_stream.streaming.compaction import clean_up
-from namesrv_stream.streaming.history.history_tables import ensure_history_tables
-from namesrv_stream.streaming.history.upkeep import Upkeep
-from namesrv_stream.tables import (
+from namesrv_stream.tables.history_mark import read_mark
+from namesrv_stream.tables.history_tables import ensure_history_tables
+from namesrv_stream.tables.history_upkeep import Upkeep
+from namesrv_stream.tables.schema.history_columns import (
     BROKER_EVENTS,
     BROKER_SESSIONS,
     DAY_COLUMNS,
@@ -23,7 +22,6 @@ from namesrv_stream.tables import (
     HISTORY_SCHEMAS,
     ROUTE_HISTORY,
     TOPIC_ROUTE_HISTORY,
-    table_path,
 )
 from tests.support.builders import RW, a_registration
 from tests.support.history import TOPIC_ID, HistoryRig
@@ -37,12 +35,12 @@ _GOES = a_registration("10.0.0.2:10911", broker_name="broker-b", timeout_ms=3_00
 
 
 def _files(rig: HistoryRig, table: str) -> int:
-    return len(DeltaTable(table_path(rig.dir, table)).file_uris())
+    return len(DeltaTable(rig.dir / table).file_uris())
 
 
 def _left_behind_by_a_killed_writer(rig: HistoryRig) -> Path:
     """A file of no commit, two days old."""
-    path = table_path(rig.dir, BROKER_EVENTS) / f"{DAY_COLUMNS[BROKER_EVENTS]}=2023-01-01" / "part-0.parquet"
+    path = rig.dir / BROKER_EVENTS / f"{DAY_COLUMNS[BROKER_EVENTS]}=2023-01-01" / "part-0.parquet"
     path.parent.mkdir()
     path.touch()
     two_days_ago_s = SystemClock().now_ms() / 1000 - 2 * 86_400
@@ -66,7 +64,7 @@ def test_upkeep_joins_files_and_removes_what_is_past_its_retention_but_nothing_t
         log.heard(_KEEPS)
         rig.commit_and_write()
     upkeep = Upkeep(rig.settings)
-    marks = {table: read_mark(table_path(rig.dir, table)) for table in HISTORY_SCHEMAS}
+    marks = {table: read_mark(rig.storage / table) for table in HISTORY_SCHEMAS}
     events = len(rig.rows(BROKER_EVENTS))
     files = _files(rig, BROKER_EVENTS)
     upkeep.join_files()
@@ -75,13 +73,13 @@ def test_upkeep_joins_files_and_removes_what_is_past_its_retention_but_nothing_t
     left_behind = _left_behind_by_a_killed_writer(rig)
     upkeep.clean_up()
     assert not left_behind.parent.exists()
-    assert all(any(table_path(rig.dir, table).glob("_delta_log/*.checkpoint.parquet")) for table in HISTORY_SCHEMAS)
+    assert all(any((rig.dir / table).glob("_delta_log/*.checkpoint.parquet")) for table in HISTORY_SCHEMAS)
     assert {r["offset"] for r in rig.rows(BROKER_EVENTS)} == {5, 6}
     assert rig.rows(HEARTBEAT_MINUTES) == []
     assert {r["broker_name"] for r in rig.rows(BROKER_SESSIONS)} == {"broker-a"}
     assert {r["broker_name"] for r in rig.rows(TOPIC_ROUTE_HISTORY)} == {"broker-a"}
     assert all(r["valid_to"] is None for r in rig.rows(ROUTE_HISTORY))
-    assert {table: read_mark(table_path(rig.dir, table)) for table in HISTORY_SCHEMAS} == marks
+    assert {table: read_mark(rig.storage / table) for table in HISTORY_SCHEMAS} == marks
     log.heard(_KEEPS, after_ms=1_000)
     rig.restart()
     rig.commit_and_write()
@@ -94,7 +92,7 @@ def test_nothing_is_in_a_tables_log_that_its_clean_up_does_not_know(spark: Spark
     rig.commit_and_write()
     rig.log.unregister(_KEEPS)
     rig.commit_and_write()
-    logs = {table: table_path(rig.dir, table) / "_delta_log" for table in HISTORY_SCHEMAS}
+    logs = {table: rig.dir / table / "_delta_log" for table in HISTORY_SCHEMAS}
     names = {table: sorted(p.name for p in log.iterdir()) for table, log in logs.items()}
     assert names == {table: [f"{n:020d}.json" for n in range(len(there))] for table, there in names.items()}
     assert len(names[BROKER_EVENTS]) > 2
@@ -104,7 +102,7 @@ def test_what_other_writers_left_in_a_tables_log_goes_once_it_is_old(spark: Spar
     rig = HistoryRig(spark, tmp_path)
     rig.log.register(_KEEPS)
     rig.commit_and_write()
-    log = table_path(rig.dir, BROKER_EVENTS) / "_delta_log"
+    log = rig.dir / BROKER_EVENTS / "_delta_log"
     entries = {p.name for p in log.iterdir()}
     two_days_ago_s = SystemClock().now_ms() / 1000 - 2 * 86_400
     for name in ("00000000000000000000.crc", ".00000000000000000000.json.crc", ".00000000000000000001.json.0-1.tmp"):
@@ -152,7 +150,7 @@ def test_after_changes_were_removed_unseen_it_goes_on_from_route_state_and_says_
     log.heard(_KEEPS)
     rig.commit()
     rig.compact()
-    clean_up(rig.settings)
+    rig.clean_up()
     with caplog.at_level(logging.WARNING, "namesrv_stream"):
         rig.write()
     assert "route_history: changes of partition 0 from offset 2 on were removed" in caplog.text
@@ -181,7 +179,7 @@ def test_a_table_says_how_far_it_reaches_though_nothing_was_to_be_written(spark:
     rig.log.tick()
     rig.commit_and_write()
     for table in (ROUTE_HISTORY, TOPIC_ROUTE_HISTORY):
-        mark = read_mark(table_path(rig.dir, table))
+        mark = read_mark(rig.storage / table)
         assert mark is not None
         assert mark.next_offsets == {0: len(rig.log.records)}
     assert _files(rig, TOPIC_ROUTE_HISTORY) == files
@@ -208,16 +206,16 @@ def test_tables_that_were_removed_are_made_anew_with_all_that_there_is(spark: Sp
     rig.commit_and_write()
     before = {table: rig.rows(table) for table in (BROKER_EVENTS, ROUTE_HISTORY)}
     for table in before:
-        shutil.rmtree(table_path(rig.dir, table))
+        shutil.rmtree(rig.dir / table)
     rig.write()
     assert {table: rig.rows(table) for table in before} == before
     for table in before:
-        assert DeltaTable(table_path(rig.dir, table)).metadata().partition_columns == [DAY_COLUMNS[table]]
+        assert DeltaTable(rig.dir / table).metadata().partition_columns == [DAY_COLUMNS[table]]
 
 
 def test_a_table_of_an_older_version_gets_the_columns_that_it_lacks(spark: SparkSession, tmp_path: Path) -> None:
     rig = HistoryRig(spark, tmp_path)
-    path = table_path(rig.dir, BROKER_SESSIONS)
+    path = rig.dir / BROKER_SESSIONS
     ensure_history_tables(rig.settings, TOPIC_ID)
     text = (Path(__file__).parents[2] / "schemas" / f"{BROKER_SESSIONS}.sql").read_text().split(";\n")[0]
     lines = [line for line in text.splitlines() if not line.strip().startswith("down_detail")]

@@ -13,6 +13,7 @@ from kafka import KafkaProducer
 from pyspark.sql import SparkSession
 
 from namesrv_stream.kafka import producer_config
+from namesrv_stream.kafka.extent import read_extent
 from namesrv_stream.route.changes import Cause, ChangeKind
 from namesrv_stream.route.events import (
     DIRECT,
@@ -30,11 +31,14 @@ from namesrv_stream.route.events import (
     WritePermChanged,
 )
 from namesrv_stream.settings import Settings
-from namesrv_stream.snapshot import load_snapshot
-from namesrv_stream.streaming.delta_tables import ensure_tables
 from namesrv_stream.streaming.settings_log import log_changed_settings
-from namesrv_stream.streaming.topic import read_extent
-from namesrv_stream.tables import CHANGES_SCHEMA, ROUTE_CHANGES, ROUTE_STATE, decode_changes, in_log_order, table_path
+from namesrv_stream.tables.loader import load_snapshot
+from namesrv_stream.tables.repair import prepare_tables
+from namesrv_stream.tables.route_tables import read_newest_state
+from namesrv_stream.tables.schema.columns import CHANGES_SCHEMA
+from namesrv_stream.tables.schema.layout import ROUTE_CHANGES, ROUTE_STATE
+from namesrv_stream.tables.schema.rows import decode_changes, in_log_order
+from namesrv_stream.tables.storage import tables_of
 from tests.support.builders import CLUSTER, RW, a_registration
 from tests.support.offline_fold import fold_offline
 from tests.support.spark import dead_letters, event_producer, fold_available, own_settings, written_changes
@@ -115,44 +119,50 @@ def test_the_job_says_which_brokers_are_held_and_who_changed_a_setting(
     assert "setting changed setting=default_timeout_ms old=120000 new=1000 by=ada at=0:0,1:0" in caplog.text
 
 
-def test_a_restart_continues_from_the_checkpoint(spark: SparkSession, kafka_settings: Settings, tmp_path: Path) -> None:
-    settings = own_settings(kafka_settings, tmp_path)
+def test_tables_that_were_put_back_to_an_older_state_are_brought_to_the_end_of_the_log(
+    spark: SparkSession, kafka_settings: Settings, tmp_path: Path
+) -> None:
+    """Whatever else a job has left on this machine: it knows more than those tables say."""
+    settings = own_settings(kafka_settings, tmp_path / "data", compaction_interval_ms=1)
+    backup = tmp_path / "backup"
     with event_producer(settings) as producer:
         producer.send(*[_registered(name) for name in _NAMES])
         fold_available(spark, settings)
+        shutil.copytree(settings.data.tables_dir, backup)
         producer.send(_registered(_NAMES[0], topics={"new": RW, "other": RW}), TopicDeleted(_S1, "TopicTest", None))
-        assert fold_available(spark, settings).origin == "checkpoint"
+        fold_available(spark, settings)
+        shutil.rmtree(settings.data.tables_dir)
+        backup.rename(settings.data.tables_dir)
+        producer.send(_beat(_NAMES[0]))
+        assert fold_available(spark, settings).offsets == {0: len(_NAMES)}
     assert written_changes(settings) == fold_offline(settings)
 
 
-def test_a_restart_without_checkpoint_continues_from_route_state(
-    spark: SparkSession, kafka_settings: Settings, tmp_path: Path
-) -> None:
+def test_a_restart_continues_from_route_state(spark: SparkSession, kafka_settings: Settings, tmp_path: Path) -> None:
     # Each batch gives its state, so route_state is as new as route_changes.
     settings = own_settings(kafka_settings, tmp_path, partitions=2, compaction_interval_ms=1)
     _life_of_a_fleet(settings)
     fold_available(spark, settings)
-    shutil.rmtree(settings.data.checkpoint_dir)
+    states = read_newest_state(tables_of(settings)).fold_states
     with event_producer(settings) as producer:
         producer.send(*[_beat(name) for name in _NAMES], _registered(_NAMES[3], topics={"new": RW, "other": RW}))
         producer.send(TopicDeleted(_S1, "baseTopic", None))
     start = fold_available(spark, settings)
-    assert start.origin == "route_state"
+    assert start.offsets == {partition: state.next_offset for partition, state in states.items()}
     assert min(start.offsets.values()) > 0
     assert written_changes(settings) == sorted(fold_offline(settings))
 
 
-def test_with_neither_checkpoint_nor_route_state_the_log_is_folded_again_and_nothing_is_written_twice(
+def test_without_route_state_the_log_is_folded_again_and_nothing_is_written_twice(
     spark: SparkSession, kafka_settings: Settings, tmp_path: Path
 ) -> None:
     settings = own_settings(kafka_settings, tmp_path)
     with event_producer(settings) as producer:
         producer.send(*[_registered(name) for name in _NAMES])
         fold_available(spark, settings)
-        shutil.rmtree(settings.data.checkpoint_dir)
-        shutil.rmtree(table_path(settings.data.tables_dir, ROUTE_STATE))
+        shutil.rmtree(settings.data.tables_dir / ROUTE_STATE)
         producer.send(_beat(_NAMES[0]), _registered(_NAMES[1], topics={"new": RW, "other": RW}))
-    assert fold_available(spark, settings).origin == "log"
+    assert fold_available(spark, settings).offsets == {0: 0}
     assert written_changes(settings) == fold_offline(settings)
 
 
@@ -180,9 +190,9 @@ def test_the_tables_lead_to_the_same_routes_as_the_changes(
     settings = own_settings(kafka_settings, tmp_path, partitions=2, compaction_interval_ms=1)
     _life_of_a_fleet(settings)
     fold_available(spark, settings)
-    with_state = load_snapshot(settings.data.tables_dir)
-    shutil.rmtree(table_path(settings.data.tables_dir, ROUTE_STATE))
-    without_state = load_snapshot(settings.data.tables_dir)
+    with_state = load_snapshot(tables_of(settings))
+    shutil.rmtree(settings.data.tables_dir / ROUTE_STATE)
+    without_state = load_snapshot(tables_of(settings))
     assert with_state.table.groups == without_state.table.groups
     assert with_state.table.kv == without_state.table.kv
     assert with_state.table.held == without_state.table.held != {}
@@ -195,7 +205,7 @@ def test_route_changes_is_read_alike_by_spark_delta_rs_and_polars(
     settings = own_settings(kafka_settings, tmp_path, partitions=2)
     _life_of_a_fleet(settings)
     fold_available(spark, settings)
-    path = str(table_path(settings.data.tables_dir, ROUTE_CHANGES))
+    path = str(settings.data.tables_dir / ROUTE_CHANGES)
     by_delta_rs = in_log_order(DeltaTable(path).to_pyarrow_table())
     by_spark = in_log_order(spark.read.format("delta").load(path).toArrow())
     by_polars = in_log_order(polars.read_delta(path).to_arrow())
@@ -213,7 +223,7 @@ def test_an_edited_configuration_reaches_the_fold_once(
     settings = own_settings(kafka_settings, tmp_path)
     liveness = settings.liveness.model_copy(update={"default_timeout_ms": 5_000})
     settings = settings.model_copy(update={"liveness": liveness})
-    ensure_tables(settings, read_extent(settings).topic_id)
+    prepare_tables(settings, read_extent(settings).topic_id)
     producer = KafkaProducer(**producer_config(settings))
     try:
         assert log_changed_settings(settings, producer, 1) == {"default_timeout_ms": 5_000}
@@ -221,5 +231,5 @@ def test_an_edited_configuration_reaches_the_fold_once(
         assert log_changed_settings(settings, producer, 2) == {}
     finally:
         producer.close()
-    logged = load_snapshot(settings.data.tables_dir).table.settings
+    logged = load_snapshot(tables_of(settings)).table.settings
     assert logged["effective", "default_timeout_ms"] == logged["config", "default_timeout_ms"] == "5000"

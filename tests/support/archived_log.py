@@ -9,16 +9,16 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from namesrv_stream.route.fold import Record
 from namesrv_stream.settings import Settings
-from namesrv_stream.snapshot.history_mark import HistoryMark, commit_metadata
-from namesrv_stream.tables import BROKER_EVENTS, DAY_COLUMNS, HISTORY_SCHEMAS, history_properties, table_path
-from namesrv_stream.tables.history_columns import STATISTICS_COLUMNS
+from namesrv_stream.tables.history_mark import HistoryMark, commit_metadata
+from namesrv_stream.tables.schema.history_columns import BROKER_EVENTS, DAY_COLUMNS, HISTORY_SCHEMAS, STATISTICS_COLUMNS
+from namesrv_stream.tables.schema.layout import history_properties
 from tests.support.history_tables import instant_of
 from tests.support.tables import TOPIC_ID
 
 
 def write_archive(settings: Settings, records: Iterable[Record], *, files: int = 3, topic_id: str = TOPIC_ID) -> None:
     """Append the records, shuffled and in so many commits."""
-    path, schema = table_path(settings.data.tables_dir, BROKER_EVENTS), HISTORY_SCHEMAS[BROKER_EVENTS]
+    path, schema = settings.data.tables_dir / BROKER_EVENTS, HISTORY_SCHEMAS[BROKER_EVENTS]
     if not path.exists():
         properties = history_properties(topic_id, settings.kafka.partitions, STATISTICS_COLUMNS[BROKER_EVENTS])
         days = [DAY_COLUMNS[BROKER_EVENTS]]
@@ -31,7 +31,7 @@ def write_archive(settings: Settings, records: Iterable[Record], *, files: int =
 
 def _append(settings: Settings, rows: Sequence[dict[str, Any]], topic_id: str) -> None:
     write_deltalake(
-        table_path(settings.data.tables_dir, BROKER_EVENTS),
+        settings.data.tables_dir / BROKER_EVENTS,
         pa.Table.from_pylist(list(rows), HISTORY_SCHEMAS[BROKER_EVENTS]),
         mode="append",
         commit_properties=CommitProperties(custom_metadata=commit_metadata(HistoryMark(topic_id))),

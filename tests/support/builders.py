@@ -25,6 +25,7 @@ from namesrv_stream.route.events import (
 )
 from namesrv_stream.route.fold import DeadLetter, FoldOutput, GroupDict, Record, fold
 from namesrv_stream.route.fold_state import FoldState
+from namesrv_stream.route.folded_log import Place, fingerprint
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.heartbeat_json import encode_heartbeats
 from namesrv_stream.route.model import DataVersion, Holder, LiveKey, QueueData, Registration, TopicQueueMappingInfo
@@ -102,6 +103,12 @@ class Log:
         self.output = FoldOutput()
         self.now_ms = begin_ms
         self.records: list[Record] = []
+
+    def place(self, next_offset: int | None = None) -> Place:
+        """What the job commits with the rows below an offset, or with all of them."""
+        end = self.state.next_offset if next_offset is None else next_offset
+        last = next(iter(self.records[end - 1 : end]), None)
+        return Place(end, 0 if last is None else fingerprint(last.at_ms, last.value))
 
     def append(self, value: bytes, after_ms: int = 0) -> list[RouteChange]:
         """Append one record ``after_ms`` after the one before; returns its rows."""

@@ -1,4 +1,4 @@
-"""Tables damaged on purpose; their progress stays as it was."""
+"""Tables in which rows are wrong and nothing else is; their progress stays."""
 
 from pathlib import Path
 
@@ -6,21 +6,44 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable, write_deltalake
 
-from namesrv_stream.tables import ROUTE_CHANGES, table_path
+from namesrv_stream.tables.delta.data_file import write_rows
+from namesrv_stream.tables.delta.table_writer import Change, TableWriter
+from namesrv_stream.tables.schema.columns import CHANGES_SCHEMA, STATE_SCHEMA
+from namesrv_stream.tables.schema.layout import ROUTE_CHANGES, ROUTE_STATE
+from namesrv_stream.tables.storage import Folder
+
+#: Tables whose commits the product verifies.
+_SCHEMAS = {ROUTE_CHANGES: CHANGES_SCHEMA, ROUTE_STATE: STATE_SCHEMA}
 
 
 def rewrite_rows(tables_dir: Path, name: str, column: str, value: object, where: pc.Expression) -> int:
     """Give ``column`` of some rows another value; returns how many. ``where`` must not be null for any row."""
-    path = table_path(tables_dir, name)
-    rows = DeltaTable(path).to_pyarrow_table()
+    rows = _read(tables_dir, name)
     hit, at = rows.filter(where), rows.schema.get_field_index(column)
     field = rows.schema.field(column)
     hit = hit.set_column(at, field, pa.array([value] * hit.num_rows, field.type))
-    write_deltalake(path, pa.concat_tables([rows.filter(~where), hit]), mode="overwrite")
+    _replace(tables_dir, name, pa.concat_tables([rows.filter(~where), hit]))
     return int(hit.num_rows)
 
 
 def drop_rows(tables_dir: Path, where: pc.Expression) -> None:
     """Take rows of ``route_changes`` away."""
-    path = table_path(tables_dir, ROUTE_CHANGES)
-    write_deltalake(path, DeltaTable(path).to_pyarrow_table().filter(~where), mode="overwrite")
+    _replace(tables_dir, ROUTE_CHANGES, _read(tables_dir, ROUTE_CHANGES).filter(~where))
+
+
+def add_rows(tables_dir: Path, rows: pa.Table) -> None:
+    """Put rows into ``route_changes``."""
+    _replace(tables_dir, ROUTE_CHANGES, pa.concat_tables([_read(tables_dir, ROUTE_CHANGES), rows]))
+
+
+def _read(tables_dir: Path, name: str) -> pa.Table:
+    return DeltaTable(tables_dir / name).to_pyarrow_table()
+
+
+def _replace(tables_dir: Path, name: str, rows: pa.Table) -> None:
+    if name not in _SCHEMAS:  # of the history, which verifies no writer
+        write_deltalake(tables_dir / name, rows, mode="overwrite")
+        return
+    table = TableWriter(Folder(tables_dir) / name, _SCHEMAS[name])
+    file = write_rows(table.storage, rows.cast(_SCHEMAS[name]), 0)
+    table.commit(Change("OPTIMIZE", (file,), tuple(table.files())))

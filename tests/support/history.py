@@ -8,16 +8,18 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
+from namesrv_stream.kafka.extent import TopicExtent
 from namesrv_stream.route.fold import Record
 from namesrv_stream.route.fold_state import encode_state
 from namesrv_stream.settings import Flag, Settings, load_settings
-from namesrv_stream.snapshot.table_reader import FoldStateRow
-from namesrv_stream.streaming.changes_writer import ChangesWriter
-from namesrv_stream.streaming.compaction import write_route_state
-from namesrv_stream.streaming.delta_tables import ensure_tables
 from namesrv_stream.streaming.history.history_run import HistoryRun
-from namesrv_stream.streaming.topic import TopicExtent
-from namesrv_stream.tables import encode_changes, in_log_order, table_path
+from namesrv_stream.tables.changes_writer import ChangesWriter
+from namesrv_stream.tables.compaction import clean_up
+from namesrv_stream.tables.repair import prepare_tables
+from namesrv_stream.tables.route_state import StateWriter
+from namesrv_stream.tables.route_tables import FoldStateRow
+from namesrv_stream.tables.schema.rows import encode_changes, in_log_order
+from namesrv_stream.tables.storage import tables_of
 from tests.support.builders import Log
 
 TOPIC_ID = "t-opic"
@@ -42,8 +44,10 @@ class HistoryRig:
         self.logs = [Log(partition=p, partitions=partitions) for p in range(partitions)]
         self.earliest = dict.fromkeys(range(partitions), 0)
         self._spark = spark
-        ensure_tables(self.settings, TOPIC_ID)
-        self.writer = ChangesWriter(self.dir, TOPIC_ID, partitions, 0)
+        self.storage = tables_of(self.settings)
+        prepare_tables(self.settings, TOPIC_ID)
+        self.writer = ChangesWriter(self.storage, 0)
+        self._state_writer = StateWriter(self.storage)
         self._run = HistoryRun(spark, self.settings, self.read)
 
     @property
@@ -56,7 +60,7 @@ class HistoryRig:
         """The job commits what the logs have."""
         changes = [c for log in self.logs for c in log.output.changes if c.offset >= self.writer.committed[c.partition]]
         rows = pa.Table.from_batches([encode_changes(changes)])
-        self.writer.write(rows, {p: log.state.next_offset for p, log in enumerate(self.logs)}, 0)
+        self.writer.write(rows, {p: log.place() for p, log in enumerate(self.logs)}, 0)
 
     def compact(self) -> None:
         """The job rewrites ``route_state`` at the logs' ends."""
@@ -64,7 +68,11 @@ class HistoryRig:
             p: FoldStateRow(log.state.next_offset, log.state.at_ms, encode_state(log.state))
             for p, log in enumerate(self.logs)
         }
-        write_route_state(self.settings, states)
+        self._state_writer.cover(states)
+
+    def clean_up(self) -> None:
+        """The job removes what is past its retention."""
+        clean_up(self.settings, self.writer.table, self._state_writer.table)
 
     def restart(self) -> None:
         """The history process is killed and started again."""
@@ -92,9 +100,9 @@ class HistoryRig:
 
     def rows(self, table: str) -> list[dict[str, Any]]:
         """All rows of a history table, in log order where they have one."""
-        found = DeltaTable(table_path(self.dir, table)).to_pyarrow_table()
+        found = DeltaTable(self.dir / table).to_pyarrow_table()
         rows: list[dict[str, Any]] = (in_log_order(found) if "seq" in found.column_names else found).to_pylist()
         return rows
 
     def version(self, table: str) -> int:
-        return int(DeltaTable(table_path(self.dir, table)).version())
+        return int(DeltaTable(self.dir / table).version())

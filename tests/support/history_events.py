@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
-from deltalake import DeltaTable, WriterProperties, write_deltalake
+from deltalake import WriterProperties, write_deltalake
 
 from namesrv_stream.route.fold import Record
-from namesrv_stream.streaming.history.file_ranges import FileRanges
-from namesrv_stream.tables import BROKER_EVENTS, HISTORY_SCHEMAS
+from namesrv_stream.tables.delta.file_ranges import FileRanges
+from namesrv_stream.tables.schema.history_columns import BROKER_EVENTS, HISTORY_SCHEMAS
+from namesrv_stream.tables.storage import Folder
 
 #: Pages of few rows where values are large, as Spark writes them.
 _PAGES = WriterProperties(write_batch_size=8, data_page_size_limit=1 << 20)
@@ -19,7 +20,7 @@ def event_files(folder: Path, *files: Sequence[Record]) -> FileRanges:
     """Write records to ``broker_events``, each sequence a file; of its columns those that ``events_of`` has."""
     for records in files:
         write_deltalake(folder, events_of(records), mode="append", writer_properties=_PAGES)
-    return FileRanges(DeltaTable(folder), folder, HISTORY_SCHEMAS[BROKER_EVENTS])
+    return FileRanges.open(Folder(folder), HISTORY_SCHEMAS[BROKER_EVENTS])
 
 
 def events_of(records: Sequence[Record]) -> pa.Table:

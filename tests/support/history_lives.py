@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 
-from namesrv_stream.streaming.history.upkeep import Upkeep
-from namesrv_stream.tables import HISTORY_SCHEMAS, table_path
+from namesrv_stream.tables.history_upkeep import Upkeep
+from namesrv_stream.tables.schema.history_columns import HISTORY_SCHEMAS
 from tests.support.builders import Log
 from tests.support.history import HistoryRig
 from tests.support.history_life import live_on
@@ -43,8 +43,8 @@ def write_lives(spark: SparkSession, data_dir: Path) -> Lives:
         if number in (1, 2):
             # As a kill after the commits of some tables leaves it: of any of them, for their order may change.
             for table in random.sample(list(HISTORY_SCHEMAS), 3):
-                shutil.rmtree(table_path(rig.dir, table))
-                shutil.copytree(table_path(before, table), table_path(rig.dir, table))
+                shutil.rmtree(rig.dir / table)
+                shutil.copytree(before / table, rig.dir / table)
         shutil.rmtree(before)
         rig.compact()
         rig.restart()

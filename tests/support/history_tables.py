@@ -17,20 +17,20 @@ from namesrv_stream.route.events import BrokerHeartbeat, BrokerRegistered
 from namesrv_stream.route.fold import Record
 from namesrv_stream.route.lease import LeaseKey
 from namesrv_stream.route.model import LiveKey
-from namesrv_stream.snapshot.history_mark import HistoryMark, commit_metadata
-from namesrv_stream.streaming.changes_writer import ChangesWriter
-from namesrv_stream.streaming.delta_tables import ensure_tables
-from namesrv_stream.tables import (
+from namesrv_stream.tables.changes_writer import ChangesWriter
+from namesrv_stream.tables.history_mark import HistoryMark, commit_metadata
+from namesrv_stream.tables.repair import prepare_tables
+from namesrv_stream.tables.schema.history_columns import (
     BROKER_SESSIONS,
     DAY_COLUMNS,
     HEARTBEAT_MINUTES,
     HISTORY_SCHEMAS,
     ROUTE_HISTORY,
-    encode_changes,
-    history_properties,
-    table_path,
+    STATISTICS_COLUMNS,
 )
-from namesrv_stream.tables.history_columns import STATISTICS_COLUMNS
+from namesrv_stream.tables.schema.layout import history_properties
+from namesrv_stream.tables.schema.rows import encode_changes
+from namesrv_stream.tables.storage import tables_of
 from tests.support.builders import Log
 from tests.support.tables import TOPIC_ID, settings_in
 
@@ -52,8 +52,8 @@ class HistoryOfLogs:
         values["kafka"]["partitions"] = len(logs)
         self.settings = type(self.settings).model_validate(values)
         self.logs = logs
-        ensure_tables(self.settings, TOPIC_ID)
-        self._writer = ChangesWriter(self.settings.data.tables_dir, TOPIC_ID, len(logs), 0)
+        prepare_tables(self.settings, TOPIC_ID)
+        self._writer = ChangesWriter(tables_of(self.settings), 0)
 
     @property
     def changes(self) -> list[RouteChange]:
@@ -68,7 +68,7 @@ class HistoryOfLogs:
         """Bring ``route_changes`` up to these offsets, or to the logs' ends, as the job does."""
         until = ends or self.ends()
         rows = pa.Table.from_batches([encode_changes([c for c in self.changes if c.offset < until[c.partition]])])
-        self._writer.write(rows, until, 1)
+        self._writer.write(rows, {p: self.logs[p].place(end) for p, end in until.items()}, 1)
 
     def write(self, ends: Mapping[int, int] | None = None) -> None:
         """Make the history tables anew, up to these offsets or to the logs' ends."""
@@ -90,7 +90,7 @@ class HistoryOfLogs:
         self.write()
 
     def _overwrite(self, name: str, rows: list[Row], ends: Mapping[int, int]) -> None:
-        path, schema = table_path(self.settings.data.tables_dir, name), HISTORY_SCHEMAS[name]
+        path, schema = self.settings.data.tables_dir / name, HISTORY_SCHEMAS[name]
         if not path.exists():
             properties = history_properties(TOPIC_ID, len(self.logs), STATISTICS_COLUMNS[name])
             DeltaTable.create(

@@ -21,7 +21,8 @@ from namesrv_stream.server.story import Story
 from namesrv_stream.server.table_figures import TableFigures
 from namesrv_stream.settings import Settings, load_settings
 from namesrv_stream.settings.layers import Flag
-from namesrv_stream.tables import JobFigures
+from namesrv_stream.tables.job_figures import JobFigures
+from namesrv_stream.tables.storage import tables_of
 from tests.support.server_rig import Rig
 
 TABLE_ID = "00000000-0000-4000-8000-000000000001"
@@ -56,7 +57,7 @@ class HttpRig:
         self.feed = ChangeFeed(
             generation_of(table_id), rig.view.next_offsets, http.changes_kept_rows, http.changes_kept_bytes
         )
-        self.story = Story(settings.data.tables_dir, rig.clock)
+        self.story = Story(tables_of(settings), rig.clock)
         self.tables = TableFigures(self.state, {}, lambda: self.failure, rig.clock)
         self.figures = ServerFigures(
             rig.identity, rig.view, rig.gateway, rig.connections, rig.request_figures, self.tables, rig.tls, 10_000

@@ -1,11 +1,17 @@
 """The fold of a whole Kafka topic without Spark: what the tables must say."""
 
 from namesrv_stream.kafka import LogReader
+from namesrv_stream.kafka.extent import read_extent
 from namesrv_stream.replay.partition_fold import PartitionFold, start_of_log
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.fold import Record
+from namesrv_stream.route.folded_log import Place, fingerprint
 from namesrv_stream.settings import Settings
-from namesrv_stream.streaming.topic import read_extent
+
+
+def places_of(records: list[Record]) -> dict[int, Place]:
+    """How far a job is that has folded these."""
+    return {r.partition: Place(r.offset + 1, fingerprint(r.at_ms, r.value)) for r in records}
 
 
 def read_records(settings: Settings, until: dict[int, int] | None = None) -> list[Record]:

@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 import polars as pl
 
 from namesrv_stream.history.extent import Extent
-from namesrv_stream.history.report.delays import Commit
 from namesrv_stream.history.report.figures import Asked, Figures, Material, reckon
 from namesrv_stream.history.report.missed import Heard
 from namesrv_stream.history.report.objective import Objective
 from namesrv_stream.history.sessions import Session
 from namesrv_stream.route.lease import LeaseKey
 from namesrv_stream.route.model import LiveKey
+from namesrv_stream.tables.job_commits import JobCommit
 
 #: A Monday, at midnight of UTC, in which the tests' machine is to be.
 MONDAY_MS = 1_699_833_600_000
@@ -63,7 +63,7 @@ def figures_of(
     extent: Extent | None = None,
     counted_to_ms: Mapping[int, int] | None = None,
     records: pl.DataFrame | None = None,
-    committed: Sequence[Commit] = (),
+    committed: Sequence[JobCommit] = (),
 ) -> Figures:
     """The figures of sessions, of a history that knows everything."""
     ordered = sorted(sessions, key=lambda s: (s.cluster, s.broker_name, s.broker_addr, s.up_ms))

@@ -44,7 +44,7 @@ class SecondServer:
             "remoting.listen_port": port,
             "http.listen_port": choose_port("127.0.0.1", taken=[port]),
             "kafka.bootstrap_servers": f"127.0.0.1:{settings.embedded_kafka.listen_port}",
-            "data.tables": settings.data.tables_location,
+            "data.tables": settings.data.tables or settings.data.tables_dir,
             "server.server_id": server_id,
             **{name.replace("__", ".", 1): value for name, value in flags.items()},
         }

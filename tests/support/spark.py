@@ -1,5 +1,6 @@
 """The fold hosted by a real Spark in the test's own process, on a topic and a data directory of the test's own."""
 
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,21 +13,24 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from pyspark.sql import SparkSession
 
 from namesrv_stream.kafka import consumer_config, ensure_topics, producer_config
+from namesrv_stream.kafka.extent import read_extent
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.event_json import encode_event, routing_key
 from namesrv_stream.route.events import Event
 from namesrv_stream.route.partitioner import partition_of
 from namesrv_stream.settings import Settings
-from namesrv_stream.snapshot.table_reader import FoldStateRow
 from namesrv_stream.streaming.batch_figures import BatchFigures
-from namesrv_stream.streaming.changes_writer import ChangesWriter
-from namesrv_stream.streaming.compaction import write_route_state
-from namesrv_stream.streaming.delta_tables import ensure_tables
 from namesrv_stream.streaming.query import start_query
+from namesrv_stream.streaming.session import scratch_dir
 from namesrv_stream.streaming.sink import BatchSink
 from namesrv_stream.streaming.start_point import StartPoint, find_start_point
-from namesrv_stream.streaming.topic import read_extent
-from namesrv_stream.tables import ROUTE_CHANGES, app_id, decode_changes, in_log_order, table_path
+from namesrv_stream.tables.changes_writer import ChangesWriter
+from namesrv_stream.tables.repair import prepare_tables
+from namesrv_stream.tables.route_state import StateWriter
+from namesrv_stream.tables.schema.layout import ROUTE_CHANGES, app_id
+from namesrv_stream.tables.schema.rows import decode_changes, in_log_order
+from namesrv_stream.tables.storage import tables_of
+from namesrv_stream.tables.stored_changes import KeptStates
 
 _SENT_S = 30.0  # for Kafka to take a record
 
@@ -90,16 +94,14 @@ def event_producer(settings: Settings) -> Iterator[EventProducer]:
 def fold_available(spark: SparkSession, settings: Settings) -> StartPoint:
     """Start the job's query as the job does, let it fold all that is in the topic, stop it; says where it began."""
     extent = read_extent(settings)
-    ensure_tables(settings, extent.topic_id)
-    start = find_start_point(settings, extent)
-    writer = ChangesWriter(settings.data.tables_dir, extent.topic_id, settings.kafka.partitions, 0)
+    prepare_tables(settings, extent.topic_id)
+    tables = tables_of(settings)
+    writer, state_writer = ChangesWriter(tables, 0), StateWriter(tables)
+    shutil.rmtree(scratch_dir(settings) / "checkpoint", ignore_errors=True)
+    start = find_start_point(KeptStates(tables), writer.committed, extent)
     producer = KafkaProducer(**producer_config(settings))
-
-    def compact(states: dict[int, FoldStateRow]) -> None:
-        write_route_state(settings, states)
-
     figures = BatchFigures(0, writer.committed)
-    sink = BatchSink(settings, writer, producer, compact, lambda: None, figures, lambda *_: None)
+    sink = BatchSink(settings, writer, producer, state_writer.cover, lambda _: None, figures, lambda *_: None)
     query = start_query(spark, settings, start, sink)
     try:
         query.processAllAvailable()
@@ -111,13 +113,13 @@ def fold_available(spark: SparkSession, settings: Settings) -> StartPoint:
 
 def written_changes(settings: Settings) -> list[RouteChange]:
     """All rows of ``route_changes``, in log order."""
-    table = DeltaTable(table_path(settings.data.tables_dir, ROUTE_CHANGES))
+    table = DeltaTable(settings.data.tables_dir / ROUTE_CHANGES)
     return decode_changes(in_log_order(table.to_pyarrow_table()))
 
 
 def committed_offsets(settings: Settings, topic_id: str) -> dict[int, int]:
     """partition → next offset, as the table says."""
-    table = DeltaTable(table_path(settings.data.tables_dir, ROUTE_CHANGES))
+    table = DeltaTable(settings.data.tables_dir / ROUTE_CHANGES)
     return {p: table.transaction_version(app_id(topic_id, p)) or 0 for p in range(settings.kafka.partitions)}
 
 

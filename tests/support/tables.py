@@ -5,13 +5,16 @@ from pathlib import Path
 import pyarrow as pa
 
 from namesrv_stream.route.fold_state import encode_state
+from namesrv_stream.route.folded_log import Place, fingerprint
 from namesrv_stream.settings import Settings, load_settings
 from namesrv_stream.settings.layers import Flag
-from namesrv_stream.snapshot.table_reader import FoldStateRow
-from namesrv_stream.streaming.changes_writer import ChangesWriter
-from namesrv_stream.streaming.compaction import write_route_state
-from namesrv_stream.streaming.delta_tables import ensure_tables
-from namesrv_stream.tables import encode_changes
+from namesrv_stream.tables.changes_writer import ChangesWriter
+from namesrv_stream.tables.repair import prepare_tables
+from namesrv_stream.tables.route_state import StateWriter
+from namesrv_stream.tables.route_tables import FoldStateRow
+from namesrv_stream.tables.schema.layout import ROUTE_CHANGES, ROUTE_STATE
+from namesrv_stream.tables.schema.rows import encode_changes
+from namesrv_stream.tables.storage import tables_of
 from tests.support.builders import Log
 
 TOPIC_ID = "t-opic"
@@ -27,9 +30,11 @@ class TablesOfLog:
 
     def __init__(self, data_dir: Path, settings: Settings | None = None) -> None:
         self.settings = settings or settings_in(data_dir)
-        self.location = self.settings.data.tables_location
+        self.storage = tables_of(self.settings)
+        self.changes = self.storage / ROUTE_CHANGES
+        self.state = self.storage / ROUTE_STATE
         self.log = Log()
-        ensure_tables(self.settings, TOPIC_ID)
+        prepare_tables(self.settings, TOPIC_ID)
         self.writer = self.new_writer()
         self._batches = 0
 
@@ -40,20 +45,28 @@ class TablesOfLog:
 
     def new_writer(self) -> ChangesWriter:
         """A writer as a restarted job has it."""
-        return ChangesWriter(self.location, TOPIC_ID, 1, 0)
+        return ChangesWriter(self.storage, 0)
 
     def rows_from(self, offset: int) -> pa.Table:
         """What a batch that begins at ``offset`` would bring."""
         changes = [c for c in self.log.output.changes if c.offset >= offset]
         return pa.Table.from_batches([encode_changes(changes)])
 
+    def reached(self) -> dict[int, Place]:
+        """How far a batch comes that ends with the log."""
+        last = self.log.records[-1]
+        return {0: Place(self.log.state.next_offset, fingerprint(last.at_ms, last.value))}
+
     def commit(self) -> int:
         """Commit what the log has beyond the table; returns the number of rows."""
         self._batches += 1
         rows = self.rows_from(self.writer.committed[0])
-        return int(self.writer.write(rows, {0: self.log.state.next_offset}, self._batches).num_rows)
+        return int(self.writer.write(rows, self.reached(), self._batches).num_rows)
+
+    def fold_state(self) -> FoldStateRow:
+        """The fold's state at the log's end."""
+        return FoldStateRow(self.log.state.next_offset, self.log.state.at_ms, encode_state(self.log.state))
 
     def compact(self) -> None:
         """Rewrite ``route_state`` at the log's end."""
-        state = FoldStateRow(self.log.state.next_offset, self.log.state.at_ms, encode_state(self.log.state))
-        write_route_state(self.settings, {0: state})
+        StateWriter(self.storage).cover({0: self.fold_state()})

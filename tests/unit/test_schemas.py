@@ -14,7 +14,9 @@ from namesrv_stream.route.event_json import KIND_OF, encode_event
 from namesrv_stream.route.events import Event
 from namesrv_stream.route.heartbeat_json import HEARTBEATS_KIND
 from namesrv_stream.route.partitioner import murmur2, partition_of
-from namesrv_stream.tables import HISTORY_SCHEMAS, ROUTE_CHANGES, ROUTE_STATE, ddl
+from namesrv_stream.tables.schema.ddl import ddl
+from namesrv_stream.tables.schema.history_columns import HISTORY_SCHEMAS
+from namesrv_stream.tables.schema.layout import ROUTE_CHANGES, ROUTE_STATE
 from tests.support.strategies_route import events
 
 _SCHEMAS = Path(__file__).resolve().parents[2] / "schemas"

@@ -14,32 +14,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import orjson
 import polars as pl
 
-from namesrv_stream.history.conditions import above, at_most
 from namesrv_stream.history.sessions import Session
-from namesrv_stream.history.stored_table import StoredTable, reading
-from namesrv_stream.location import Location
 from namesrv_stream.route.changes import Cause
-from namesrv_stream.snapshot.log_files import commit_files
-from namesrv_stream.snapshot.table_files import read_bytes
-from namesrv_stream.tables import TOPIC_ID_PROPERTY, app_id, partition_of_app_id
+from namesrv_stream.tables.delta.predicates import above, at_most
+from namesrv_stream.tables.delta.stored_table import StoredTable
+from namesrv_stream.tables.job_commits import JobCommit
 
 _QUANTILES: Final = (0.5, 0.95, 0.99)
-
-
-@dataclass(frozen=True, slots=True)
-class Commit:
-    """One commit of the job.
-
-    Attributes:
-        at_ms: By the job's clock, epoch milliseconds.
-        next_offsets: partition that advanced → first offset that is not in the table.
-    """
-
-    at_ms: int
-    next_offsets: Mapping[int, int]
 
 
 def expiry_delays(
@@ -73,49 +56,13 @@ def expiry_delays(
     return found
 
 
-def commits(table: StoredTable, after_ms: int) -> list[Commit]:
-    """The commits of the job, as far back as Delta's log has them and one more than asked for, by time; blocks.
-
-    Raises:
-        TableSchemaMismatch: The log cannot be read.
-    """
-    topic_id = table.properties.get(TOPIC_ID_PROPERTY, "")
-    found = []
-    with reading(table.path):
-        for path in reversed(commit_files(table.path).values()):
-            commit = _commit(path, topic_id)
-            if commit is not None:
-                found.append(commit)
-                if commit.at_ms <= after_ms:
-                    break
-    return found[::-1]
-
-
-def _commit(path: Location, topic_id: str) -> Commit | None:
-    """What a file of Delta's log says; None where it made no progress, or went away."""
-    at_ms = 0
-    offsets: dict[int, int] = {}
-    try:
-        lines = read_bytes(path).splitlines()
-    except FileNotFoundError:  # the job cleans up
-        return None
-    for action in map(orjson.loads, lines):
-        if "commitInfo" in action:
-            at_ms = int(action["commitInfo"].get("timestamp", 0))
-        elif "txn" in action:
-            partition = partition_of_app_id(action["txn"]["appId"])
-            if partition is not None and action["txn"]["appId"] == app_id(topic_id, partition):
-                offsets[partition] = int(action["txn"]["version"])
-    return Commit(at_ms, offsets) if offsets else None
-
-
 def changed_records(changes: StoredTable, since_ms: int, until_ms: int) -> pl.DataFrame:
     """The records that changed something: partition, offset, at_ms; blocks."""
     rows = changes.rows(above("at_ms", since_ms), at_most("at_ms", until_ms), columns=["partition", "offset", "at_ms"])
     return rows.unique(["partition", "offset"])
 
 
-def commit_delays(records: pl.DataFrame, committed: Sequence[Commit]) -> list[int]:
+def commit_delays(records: pl.DataFrame, committed: Sequence[JobCommit]) -> list[int]:
     """How long after a record's time its rows were in the table, milliseconds; below 0 where clocks differ.
 
     Args:

@@ -15,7 +15,7 @@ from namesrv_stream.history.questions import sessions_of
 from namesrv_stream.history.report.absences import Absence, absences
 from namesrv_stream.history.report.buckets import Buckets, buckets
 from namesrv_stream.history.report.clusters import ClusterFigures, cluster_figures, total_figures
-from namesrv_stream.history.report.delays import Commit, changed_records, commit_delays, commits, expiry_delays
+from namesrv_stream.history.report.delays import changed_records, commit_delays, expiry_delays
 from namesrv_stream.history.report.endings import Endings, endings
 from namesrv_stream.history.report.missed import Heard, heard
 from namesrv_stream.history.report.objective import Objective
@@ -26,7 +26,8 @@ from namesrv_stream.history.window import Window
 from namesrv_stream.instants import instant
 from namesrv_stream.route.lease import LeaseKey
 from namesrv_stream.settings import Settings
-from namesrv_stream.tables import HEARTBEAT_MINUTES
+from namesrv_stream.tables.job_commits import JobCommit, job_commits
+from namesrv_stream.tables.schema.history_columns import HEARTBEAT_MINUTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,7 @@ class Material:
     default_timeouts: Sequence[tuple[int, int]]
     default_timeout_ms: int
     records: pl.DataFrame
-    committed: Sequence[Commit]
+    committed: Sequence[JobCommit]
 
 
 def figures(settings: Settings, asked: Asked) -> Figures:
@@ -148,7 +149,7 @@ def read(settings: Settings, asked: Asked) -> Material:
         default_timeout_ms=settings.liveness.default_timeout_ms,
         records=records,
         # Of what was before the first of them, nothing is asked.
-        committed=commits(changes, min(records["at_ms"].to_list())) if records.height else [],
+        committed=job_commits(changes, min(records["at_ms"].to_list())) if records.height else [],
     )
 
 

@@ -13,12 +13,12 @@ from typing import Final
 
 import polars as pl
 
-from namesrv_stream.history.conditions import at_least, at_most, day_of, equals, in_days, timestamp
 from namesrv_stream.history.opening import MarkedTable
 from namesrv_stream.history.report.buckets import Buckets
 from namesrv_stream.history.sessions import Session
 from namesrv_stream.route.lease import LeaseKey
 from namesrv_stream.route.model import LiveKey
+from namesrv_stream.tables.delta.predicates import at_least, at_most, day_of, equals, in_days, timestamp
 
 MINUTE_MS: Final = 60_000
 _PROCESS: Final = ["cluster", "broker_name", "broker_addr"]

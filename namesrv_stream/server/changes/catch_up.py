@@ -6,13 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from namesrv_stream.errors import StoreUnreachable, TableSchemaMismatch
-from namesrv_stream.location import Location
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.server.changes.feed import NO_MARK, Piece
 from namesrv_stream.server.changes.position import Position, generation_of
 from namesrv_stream.server.changes.row_json import encode_row
-from namesrv_stream.snapshot import StoredChanges
-from namesrv_stream.tables import decode_changes
+from namesrv_stream.tables.schema.rows import decode_changes
+from namesrv_stream.tables.storage import Storage
+from namesrv_stream.tables.stored_changes import StoredChanges
 
 _ROWS_AT_ONCE: Final = 2_000
 
@@ -21,12 +21,12 @@ class CatchUp:
     """Reads a piece for one follower at a time, on a thread of its own.
 
     Args:
-        tables_dir: Folder of the tables.
+        tables: Where the tables are.
         max_rows: Where one follower lacks more than these, the whole state is smaller, or nearly.
     """
 
-    def __init__(self, tables_dir: Location, max_rows: int) -> None:
-        self._tables_dir = tables_dir
+    def __init__(self, tables: Storage, max_rows: int) -> None:
+        self._tables = tables
         self._max_rows = max_rows
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="changes-catch-up")
 
@@ -75,7 +75,7 @@ class CatchUp:
 
     def _open(self, position: Position, end: Position) -> StoredChanges | None:
         """The table, if it has all that is missing, and that is not too much."""
-        stored = StoredChanges.open(self._tables_dir)
+        stored = StoredChanges.open(self._tables)
         if stored is None or generation_of(stored.table_id) != position.generation:
             return None
         rows = 0

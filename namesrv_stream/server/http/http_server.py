@@ -43,6 +43,7 @@ from namesrv_stream.server.steps import Steps
 from namesrv_stream.server.story import Story
 from namesrv_stream.server.tls import ServerTls
 from namesrv_stream.settings import Settings
+from namesrv_stream.tables.storage import tables_of
 
 
 class HttpServer:
@@ -89,7 +90,7 @@ class HttpServer:
         host, port = bound.getsockname()[:2]
         self.address = f"{host}:{port}"
         steps, limits = Steps(), settings.http
-        catch_up = CatchUp(settings.data.tables_location, limits.changes_catch_up_rows)
+        catch_up = CatchUp(tables_of(settings), limits.changes_catch_up_rows)
         changes = ChangesPage(server.view, state.partitions, feed, catch_up, steps=steps, figures=figures.http)
         health = HealthPage(figures, settings.snapshot.stale_after_ms)
         fleet = Fleet(server.view, figures.gateway, story)

@@ -3,31 +3,24 @@
 import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from namesrv_stream.history.conditions import is_null
-from namesrv_stream.history.stored_table import StoredTable
 from namesrv_stream.route.changes import ChangeKind
-from namesrv_stream.snapshot.history_mark import HistoryMark
-from namesrv_stream.snapshot.table_reader import open_table, read_state
-from namesrv_stream.streaming.history.changes_source import ChangesSource
 from namesrv_stream.streaming.history.history_table import HistoryTable
 from namesrv_stream.streaming.history.lost_changes import StateTime, rows_to_catch_up
 from namesrv_stream.streaming.history.row_keys import HISTORY_KINDS, KEY_PARTS
-from namesrv_stream.tables import (
-    BROKER_SESSIONS,
-    ROUTE_HISTORY,
-    ROUTE_STATE,
-    STATE_SCHEMA,
-    TOPIC_ROUTE_HISTORY,
-    table_path,
-)
-from namesrv_stream.tables.columns import ROW_SCHEMA
+from namesrv_stream.tables.changes_source import ChangesSource
+from namesrv_stream.tables.delta.predicates import is_null
+from namesrv_stream.tables.delta.stored_table import StoredTable
+from namesrv_stream.tables.history_mark import HistoryMark
+from namesrv_stream.tables.route_tables import read_newest_state
+from namesrv_stream.tables.schema.columns import ROW_SCHEMA
+from namesrv_stream.tables.schema.history_columns import BROKER_SESSIONS, ROUTE_HISTORY, TOPIC_ROUTE_HISTORY
+from namesrv_stream.tables.storage import Storage
 
 _LOG = logging.getLogger(__name__)
 
@@ -91,7 +84,7 @@ def unseen_partitions(mark: HistoryMark, source: ChangesSource) -> list[int]:
 
 
 def catching_up(
-    tables_dir: Path,
+    tables: Storage,
     table: HistoryTable,
     source: ChangesSource,
     partitions: Collection[int],
@@ -100,7 +93,7 @@ def catching_up(
     """The step over what cannot be read any more, to where ``route_state`` stands; blocks.
 
     Args:
-        tables_dir: Folder of the tables.
+        tables: Where the tables are.
         table: Whose step it is.
         source: ``route_changes``.
         partitions: In which to catch up.
@@ -109,9 +102,8 @@ def catching_up(
     Returns:
         None where the state does not reach far enough yet, or reaches too far; the next run will find it otherwise.
     """
-    folder = table_path(tables_dir, ROUTE_STATE)
-    found = open_table(folder, STATE_SCHEMA)
-    live, fold_states = read_state(found, tables_dir) if found else (STATE_SCHEMA.empty_table(), {})
+    found = read_newest_state(tables)
+    live, fold_states = found.live, found.fold_states
     begin = {p: table.mark.next_offset(p) for p in source.committed}
     state = {
         p: StateTime(s.next_offset, s.at_ms)

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from namesrv_stream.streaming.history.file_ranges import FileRanges, within
+from namesrv_stream.tables.delta.file_ranges import FileRanges, within
 
 MINUTE_MS: Final = 60_000
 _COLUMNS: Final = ("partition", "offset", "at")

@@ -7,14 +7,14 @@ from dataclasses import replace
 import polars as pl
 from pyspark.sql import DataFrame
 
-from namesrv_stream.history.conditions import at_least, timestamp
-from namesrv_stream.snapshot.history_mark import HistoryMark
 from namesrv_stream.streaming.history.event_clocks import read_clocks
 from namesrv_stream.streaming.history.event_rows import event_rows
 from namesrv_stream.streaming.history.heard import heard
 from namesrv_stream.streaming.history.history_table import HistoryTable
 from namesrv_stream.streaming.history.minute_rows import minute_rows
 from namesrv_stream.streaming.history.ranges import is_empty, step_end
+from namesrv_stream.tables.delta.predicates import at_least, timestamp
+from namesrv_stream.tables.history_mark import HistoryMark
 
 _LOG = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from namesrv_stream.route.event_json import KIND_OF, decode_record
 from namesrv_stream.route.events import BrokerHeartbeat, BrokerRegistered
 from namesrv_stream.route.heartbeat_json import HEARTBEATS_KIND
 from namesrv_stream.streaming.history.event_clocks import EventClocks
-from namesrv_stream.streaming.history.file_ranges import FileRanges
+from namesrv_stream.tables.delta.file_ranges import FileRanges
 
 _REGISTERED: Final = KIND_OF[BrokerRegistered]
 _COLUMNS: Final = ("partition", "offset", "kind", "value")

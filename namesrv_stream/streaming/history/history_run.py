@@ -7,25 +7,26 @@ from functools import partial
 from pyspark.sql import SparkSession
 
 from namesrv_stream.errors import ConfigError
+from namesrv_stream.kafka.extent import TopicExtent
 from namesrv_stream.settings import Settings
-from namesrv_stream.streaming.history.changes_source import ChangesSource
 from namesrv_stream.streaming.history.changes_step import catching_up, next_step, unseen_partitions
 from namesrv_stream.streaming.history.event_rows import read_records
 from namesrv_stream.streaming.history.events_step import ReadRecords, write_events, write_minutes
 from namesrv_stream.streaming.history.history_table import HistoryTable
-from namesrv_stream.streaming.history.history_tables import ensure_history_tables, has_history_tables
 from namesrv_stream.streaming.history.intervals import write_intervals
 from namesrv_stream.streaming.history.ranges import is_empty, step_end
 from namesrv_stream.streaming.history.session import forget_tables
 from namesrv_stream.streaming.history.sessions_step import write_sessions
-from namesrv_stream.streaming.topic import TopicExtent
-from namesrv_stream.tables import (
+from namesrv_stream.tables.changes_source import ChangesSource
+from namesrv_stream.tables.history_tables import ensure_history_tables, has_history_tables
+from namesrv_stream.tables.schema.history_columns import (
     BROKER_EVENTS,
     BROKER_SESSIONS,
     HEARTBEAT_MINUTES,
     ROUTE_HISTORY,
     TOPIC_ROUTE_HISTORY,
 )
+from namesrv_stream.tables.storage import tables_of
 
 
 class HistoryRun:
@@ -40,7 +41,7 @@ class HistoryRun:
     def __init__(self, spark: SparkSession, settings: Settings, read: ReadRecords | None = None) -> None:
         self._spark = spark
         self._settings = settings
-        self._tables_dir = settings.data.tables_dir
+        self._tables = tables_of(settings)
         self._read = read or partial(read_records, spark, settings)
         self._has_tables = False
         # (id of route_changes, table) → partition → first offset not looked at. Where there was nothing to write, the
@@ -62,7 +63,7 @@ class HistoryRun:
             ConfigError: The tables and the topic are of different logs.
         """
         began_s, heartbeats_ms = time.monotonic(), self._settings.history.heartbeats_interval_ms
-        source = ChangesSource.open(self._tables_dir)
+        source = ChangesSource.open(self._tables)
         if source is None:
             return None
         self._check(source, extent)
@@ -86,21 +87,21 @@ class HistoryRun:
     def _check(self, source: ChangesSource, extent: TopicExtent) -> None:
         if source.topic_id != extent.topic_id:
             reason = f"is {extent.topic_id} in Kafka and {source.topic_id} in route_changes: they are of different logs"
-            raise ConfigError(str(self._tables_dir), "topic id", reason)
-        if not self._has_tables or not has_history_tables(self._tables_dir):
+            raise ConfigError(str(self._tables), "topic id", reason)
+        if not self._has_tables or not has_history_tables(self._tables):
             ensure_history_tables(self._settings, source.topic_id)
             forget_tables(self._spark)
             self._has_tables = True
             self._looked.clear()
 
     def _table(self, name: str) -> HistoryTable:
-        return HistoryTable(self._spark, self._tables_dir, name)
+        return HistoryTable(self._spark, self._tables, name)
 
     def _write_intervals(self, table: HistoryTable, source: ChangesSource, is_due: bool) -> int:
         written = 0
         unseen = unseen_partitions(table.mark, source)
         if unseen:
-            step = catching_up(self._tables_dir, table, source, unseen)
+            step = catching_up(self._tables, table, source, unseen)
             if step is None:
                 return 0
             written += write_intervals(table, step.changes, step.mark)
@@ -126,7 +127,7 @@ class HistoryRun:
         unseen = unseen_partitions(table.mark, source)
         if unseen:
             # A state beyond the events would leave out hearings; the next run has those events.
-            step = catching_up(self._tables_dir, table, source, unseen, events.mark.next_offsets)
+            step = catching_up(self._tables, table, source, unseen, events.mark.next_offsets)
             if step is None:
                 return 0
             written += write_sessions(table, events, step, limit)

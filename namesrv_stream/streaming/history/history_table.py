@@ -2,19 +2,18 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from delta.tables import DeltaTable
-from deltalake import DeltaTable as DeltaFiles
 from pyspark.sql import DataFrame, SparkSession
 
-from namesrv_stream.history.stored_table import StoredTable
-from namesrv_stream.snapshot.history_mark import HistoryMark, encode_mark, read_mark
-from namesrv_stream.streaming.history.file_ranges import FileRanges
-from namesrv_stream.tables import DAY_COLUMNS, HISTORY_SCHEMAS, INTERVAL_COLUMNS, table_path
+from namesrv_stream.tables.delta.file_ranges import FileRanges
+from namesrv_stream.tables.delta.stored_table import StoredTable
+from namesrv_stream.tables.history_mark import HistoryMark, encode_mark, read_mark
+from namesrv_stream.tables.schema.history_columns import DAY_COLUMNS, HISTORY_SCHEMAS, INTERVAL_COLUMNS
+from namesrv_stream.tables.storage import Storage
 
 #: What tells a row of a table of intervals from all others.
 PLACE: Final = ("partition", "offset", "seq")
@@ -29,29 +28,29 @@ class HistoryTable:
 
     Args:
         spark: The session.
-        tables_dir: Folder of the tables.
+        tables: Where the tables are.
         name: Which table.
 
     Attributes:
         mark: How far it reaches.
     """
 
-    def __init__(self, spark: SparkSession, tables_dir: Path, name: str) -> None:
+    def __init__(self, spark: SparkSession, tables: Storage, name: str) -> None:
         self.name = name
-        self.path = table_path(tables_dir, name)
+        self.storage = tables / name
         self._spark = spark
-        self._tables_dir = tables_dir
-        self.mark = read_mark(self.path) or HistoryMark()
+        self._tables = tables
+        self.mark = read_mark(self.storage) or HistoryMark()
 
     def stored(self) -> StoredTable:
         """What it has, for reading without Spark; blocks."""
-        stored = StoredTable.open(self._tables_dir, self.name, HISTORY_SCHEMAS[self.name])
-        assert stored is not None, self.path
+        stored = StoredTable.open(self._tables, self.name, HISTORY_SCHEMAS[self.name])
+        assert stored is not None, self.storage
         return stored
 
     def file_ranges(self) -> FileRanges:
         """Its files now, for reading ranges of offsets without Spark; blocks."""
-        return FileRanges(DeltaFiles(self.path), self.path, HISTORY_SCHEMAS[self.name])
+        return FileRanges.open(self.storage, HISTORY_SCHEMAS[self.name])
 
     def append(self, rows: DataFrame | pa.Table, mark: HistoryMark) -> None:
         """Add rows; blocks.
@@ -63,7 +62,7 @@ class HistoryTable:
         added = self._frame(rows, HISTORY_SCHEMAS[self.name]) if isinstance(rows, pa.Table) else rows
         with self.reaching(mark):
             ordered = added.select(*HISTORY_SCHEMAS[self.name].names)
-            ordered.write.format("delta").mode("append").save(str(self.path))
+            ordered.write.format("delta").mode("append").save(str(self.storage))
 
     def reach(self, mark: HistoryMark) -> None:
         """Say how far the table reaches, where no row is to be written; blocks."""
@@ -94,7 +93,7 @@ class HistoryTable:
         days = ", ".join(f"DATE'{value}'" for value in sorted(pc.unique(old[day]).to_pylist()))
         where = f"s.is_old AND {place} AND t.{end} IS NULL AND t.{day} IN ({days}) AND {_between('offset', old)}"
         merge = (
-            DeltaTable.forPath(self._spark, str(self.path))
+            DeltaTable.forPath(self._spark, str(self.storage))
             .alias("t")
             .merge(source.alias("s"), where)
             .whenMatchedDelete(f"s.{end} = s.{begin}")

@@ -5,12 +5,12 @@ from typing import Final
 import polars as pl
 import pyarrow as pa
 
-from namesrv_stream.history.conditions import is_null
 from namesrv_stream.route.changes import ChangeKind
-from namesrv_stream.snapshot.history_mark import HistoryMark
 from namesrv_stream.streaming.history.history_table import IS_OLD, PLACE, HistoryTable
 from namesrv_stream.streaming.history.row_keys import KEY_PARTS, ROW_KEY, with_row_key
-from namesrv_stream.tables import HISTORY_SCHEMAS
+from namesrv_stream.tables.delta.predicates import is_null
+from namesrv_stream.tables.history_mark import HistoryMark
+from namesrv_stream.tables.schema.history_columns import HISTORY_SCHEMAS
 
 _NUMBER: Final = "number"
 

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from namesrv_stream.route.changes import Cause
 from namesrv_stream.streaming.history.row_keys import KEY_PARTS, ROW_KEY, with_row_key
-from namesrv_stream.tables.columns import ROW_SCHEMA
+from namesrv_stream.tables.schema.columns import ROW_SCHEMA
 
 _DETAIL: Final = "what happened before is not known: changes were removed, or made anew, before the history had them"
 #: By which rows that are not of the log are numbered.

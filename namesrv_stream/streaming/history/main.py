@@ -14,18 +14,19 @@ from pyspark.sql import SparkSession
 
 from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import ConfigError, KafkaUnreachable, NamesrvStreamError, PrerequisiteMissing
+from namesrv_stream.kafka.extent import read_extent
 from namesrv_stream.logs import progress, report_error
 from namesrv_stream.priority import give_way
 from namesrv_stream.run_files import write_run_file
 from namesrv_stream.settings import Settings
 from namesrv_stream.streaming.failure import failure_reason
-from namesrv_stream.streaming.history.changes_source import ChangesSource
 from namesrv_stream.streaming.history.history_run import HistoryRun
 from namesrv_stream.streaming.history.session import build_history_session, history_scratch_dir
-from namesrv_stream.streaming.history.upkeep import Upkeep
 from namesrv_stream.streaming.job_lock import history_jvm_lock, history_lock
 from namesrv_stream.streaming.jvm import is_gone, kill_jvm, lock_by_jvm
-from namesrv_stream.streaming.topic import read_extent
+from namesrv_stream.tables.changes_source import ChangesSource
+from namesrv_stream.tables.history_upkeep import Upkeep
+from namesrv_stream.tables.storage import tables_of
 
 _LOG = logging.getLogger(__name__)
 
@@ -106,10 +107,10 @@ class _HistoryProcess:
         shutil.rmtree(history_scratch_dir(self._settings), ignore_errors=True)
 
     def _work(self, once: bool) -> int:
-        if once and ChangesSource.open(self._settings.data.tables_dir) is None:
+        if once and ChangesSource.open(tables_of(self._settings)) is None:
             reason = "there is no route_changes yet: the job has not run here"
             raise ConfigError("settings", "data.tables", f"{self._settings.data.tables_dir}: {reason}")
-        while ChangesSource.open(self._settings.data.tables_dir) is None:
+        while ChangesSource.open(tables_of(self._settings)) is None:
             time.sleep(_LOOK_S)
         self._spark = build_history_session(self._settings)
         self._jvm_lock = lock_by_jvm(self._spark, history_jvm_lock(self._settings.data.tables_dir))

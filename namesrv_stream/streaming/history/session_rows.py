@@ -13,9 +13,9 @@ from typing import Any, Final, NamedTuple
 import polars as pl
 import pyarrow as pa
 
-from namesrv_stream.history.conditions import timestamp
 from namesrv_stream.streaming.history.history_table import IS_OLD
-from namesrv_stream.tables import BROKER_SESSIONS, DAY_COLUMNS, HISTORY_SCHEMAS
+from namesrv_stream.tables.delta.predicates import timestamp
+from namesrv_stream.tables.schema.history_columns import BROKER_SESSIONS, DAY_COLUMNS, HISTORY_SCHEMAS
 
 #: What changes while it lasts, and with its end.
 UPDATED_COLUMNS: Final = (

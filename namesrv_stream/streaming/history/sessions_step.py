@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from namesrv_stream.history.conditions import is_null
 from namesrv_stream.streaming.history.changes_step import Step
 from namesrv_stream.streaming.history.event_clocks import read_clocks
-from namesrv_stream.streaming.history.file_ranges import FileRanges, within
 from namesrv_stream.streaming.history.heard import heard
 from namesrv_stream.streaming.history.history_table import HistoryTable
 from namesrv_stream.streaming.history.ranges import is_empty, step_end
 from namesrv_stream.streaming.history.session_rows import SESSION_COLUMNS, UPDATED_COLUMNS, Sessions
+from namesrv_stream.tables.delta.file_ranges import FileRanges, within
+from namesrv_stream.tables.delta.predicates import is_null
 
 
 def write_sessions(table: HistoryTable, events: HistoryTable, step: Step, limit: int) -> int:

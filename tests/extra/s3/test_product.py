@@ -14,17 +14,11 @@ from obstore.store import S3Store
 from namesrv_stream.remoting.codes import RequestCode, ResponseCode
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.settings import Settings, to_toml
-from namesrv_stream.snapshot import open_table
-from namesrv_stream.streaming.topic import read_extent
-from namesrv_stream.tables import (
-    CHANGES_SCHEMA,
-    ROUTE_CHANGES,
-    ROUTE_STATE,
-    app_id,
-    decode_changes,
-    in_log_order,
-    table_path,
-)
+from namesrv_stream.tables.delta.table_version import open_version
+from namesrv_stream.tables.schema.columns import CHANGES_SCHEMA
+from namesrv_stream.tables.schema.layout import ROUTE_CHANGES
+from namesrv_stream.tables.schema.rows import decode_changes, in_log_order
+from namesrv_stream.tables.storage import tables_of
 from tests.support.kafka import REPOSITORY
 from tests.support.object_store import ObjectStore
 from tests.support.offline_fold import fold_offline
@@ -62,11 +56,9 @@ def settings(stack: Stack, object_store: ObjectStore) -> Settings:
 
 def _rows(settings: Settings) -> tuple[list[RouteChange], dict[int, int]]:
     """All rows of ``route_changes``, in log order, and how far they reach."""
-    table = open_table(table_path(settings.data.tables_location, ROUTE_CHANGES), CHANGES_SCHEMA)
+    table = open_version(tables_of(settings) / ROUTE_CHANGES, CHANGES_SCHEMA)
     assert table is not None
-    topic_id = read_extent(settings).topic_id
-    offsets = {p: table.transaction_version(app_id(topic_id, p)) or 0 for p in range(settings.kafka.partitions)}
-    return decode_changes(in_log_order(table.to_pyarrow_table())), offsets
+    return decode_changes(in_log_order(table.read())), table.next_offsets
 
 
 def _has_route(addr: str, topic: str = "TopicTest") -> bool:
@@ -136,21 +128,20 @@ def _is_healthy(server: SecondServer) -> bool:
     return server.get_text("/healthz?format=text").startswith("green")
 
 
-def test_tables_are_rebuilt_by_way_of_a_folder(stack: Stack, settings: Settings, tmp_path: Path) -> None:
-    """As docs/deploy.md says it, but for Amazon's own program; the product may go on meanwhile, on the old ones."""
-    store = _bucket(settings)
-    folder, data_dir = tmp_path / "tables", tmp_path / "data"
+def test_a_copy_of_the_tables_is_rebuilt_in_the_store_while_the_product_goes_on(
+    stack: Stack, settings: Settings, tmp_path: Path
+) -> None:
+    store, copy = _bucket(settings), "s3://tables/a/copy"
     for key in _keys(store, "a/fleet"):
-        file = folder / key.removeprefix("a/fleet/")
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(bytes(store.get(key).bytes()))
-    log = _command("rebuild", settings, data_dir, str(folder))
-    assert "the new tables" in log or "proving" in log, log
-    for name in (ROUTE_CHANGES, ROUTE_STATE):
-        for file in (folder / name).rglob("*"):
-            if file.is_file():
-                store.put(f"a/new-fleet/{file.relative_to(folder)}", file)
-    assert "equal, digest" in _command("replay", settings, data_dir, "s3://tables/a/new-fleet")
+        store.copy(key, key.replace("a/fleet/", "a/copy/", 1))
+    before = {key for key in _keys(store, "a/copy") if key.endswith(".parquet")}
+    assert before
+    log = _command("rebuild", settings, tmp_path / "data", copy)
+    assert "proving the new tables" in log, log
+    assert log.count(f"kept: {copy}/route_") == 2, log
+    kept = {re.sub(r"(route_\w+)\.\w+/", r"\1/", key) for key in _keys(store, "a/copy") if "Z/" in key}
+    assert before <= kept
+    assert "equal, digest" in _command("replay", settings, tmp_path / "data", copy)
 
 
 def _bucket(settings: Settings) -> S3Store:

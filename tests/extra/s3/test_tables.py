@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from uuid import uuid4
 
@@ -14,30 +14,30 @@ from namesrv_stream.doctor.finding import Grade
 from namesrv_stream.doctor.stored_tables import object_store as examined_store
 from namesrv_stream.errors import ConfigError, StoreUnreachable, TablesTakenOver
 from namesrv_stream.history.opening import open_changes
-from namesrv_stream.history.report.delays import commits
-from namesrv_stream.location import Location
+from namesrv_stream.replay.rebuild import Consent, rebuild
 from namesrv_stream.route.changes import ChangeKind, RouteChange
-from namesrv_stream.route.table import RouteTable
+from namesrv_stream.route.folded_log import Place
 from namesrv_stream.settings import Settings, load_settings
 from namesrv_stream.settings.layers import Flag
-from namesrv_stream.snapshot import (
-    KeptStates,
-    SnapshotFollower,
-    StoredChanges,
-    load_snapshot,
-    open_table,
-    read_rows,
-    read_tables,
-    stored_history,
-    table_reader,
-)
-from namesrv_stream.snapshot.log_files import commit_file
-from namesrv_stream.snapshot.table_files import create_file, names_in, open_delta, remove
-from namesrv_stream.streaming import changes_writer
-from namesrv_stream.streaming.changes_writer import ChangesWriter
-from namesrv_stream.streaming.compaction import clean_up
-from namesrv_stream.tables import CHANGES_SCHEMA, ROUTE_CHANGES, ROUTE_STATE, decode_changes, table_path
+from namesrv_stream.tables.changes_writer import ChangesWriter
+from namesrv_stream.tables.compaction import clean_up
+from namesrv_stream.tables.delta import table_version, table_writer
+from namesrv_stream.tables.delta.commit import checkpointed_version, commit_name
+from namesrv_stream.tables.delta.table_version import open_delta, open_version
+from namesrv_stream.tables.follower import SnapshotFollower
+from namesrv_stream.tables.job_commits import job_commits
+from namesrv_stream.tables.loader import Snapshot, load_snapshot
+from namesrv_stream.tables.route_state import StateWriter
+from namesrv_stream.tables.route_tables import read_rows, read_tables
+from namesrv_stream.tables.schema.columns import CHANGES_SCHEMA
+from namesrv_stream.tables.schema.layout import ROUTE_CHANGES, ROUTE_STATE
+from namesrv_stream.tables.schema.rows import decode_changes
+from namesrv_stream.tables.storage import ObjectStore as ObjectStoreStorage
+from namesrv_stream.tables.storage import Storage, tables_of
+from namesrv_stream.tables.stored_changes import KeptStates, StoredChanges
+from namesrv_stream.tables.swap import settle_swap
 from tests.support.builders import a_registration
+from tests.support.log_source import opens, source_of
 from tests.support.object_store import ObjectStore
 from tests.support.processes import wait_until
 from tests.support.tables import TablesOfLog
@@ -70,18 +70,18 @@ def test_all_that_is_written_is_read_by_every_reader(tables: TablesOfLog) -> Non
     _add(tables, "d")
     tables.commit()
     changes = tables.log.output.changes
-    assert set(load_snapshot(tables.location).table.groups) == {"a", "b", "c", "d"}
-    stored = StoredChanges.open(tables.location)
+    assert set(load_snapshot(tables.storage).table.groups) == {"a", "b", "c", "d"}
+    stored = StoredChanges.open(tables.storage)
     assert stored is not None
     assert decode_changes(stored.rows(0, 0, 4)) == changes
-    state = KeptStates(tables.location).newest(0)
+    state = KeptStates(tables.storage).newest(0)
     assert state is not None
     assert state.fold_state.next_offset == 3
-    lives = read_rows(tables.location, ChangeKind.BROKER_LIVE)
+    lives = read_rows(tables.storage, ChangeKind.BROKER_LIVE)
     assert [row.broker_name for row in lives] == ["a", "b", "c", "d"]
     history = open_changes(tables.settings)
     assert history.rows().height == len(changes)
-    assert [commit.next_offsets for commit in commits(history, 0)] == [{0: offset} for offset in (1, 2, 3, 4)]
+    assert [commit.next_offsets for commit in job_commits(history, 0)] == [{0: offset} for offset in (1, 2, 3, 4)]
 
 
 def test_files_are_joined_and_cleaned_up_beside_the_writer(tables: TablesOfLog) -> None:
@@ -89,28 +89,28 @@ def test_files_are_joined_and_cleaned_up_beside_the_writer(tables: TablesOfLog) 
         _add(tables, f"b{number}")
         tables.commit()
     tables.compact()
-    open_delta(table_path(tables.location, ROUTE_CHANGES)).optimize.compact()
+    open_delta(tables.storage / ROUTE_CHANGES).optimize.compact()
     _add(tables, "after")
     tables.commit()
-    clean_up(tables.settings)
+    clean_up(tables.settings, tables.writer.table, StateWriter(tables.storage).table)
     _add(tables, "last")
     tables.commit()
-    stored = StoredChanges.open(tables.location)
+    stored = StoredChanges.open(tables.storage)
     assert stored is not None
     assert decode_changes(stored.rows(0, 0, 7)) == tables.log.output.changes
-    assert len(load_snapshot(tables.location).table.groups) == 7
+    assert len(load_snapshot(tables.storage).table.groups) == 7
 
 
 def test_of_two_jobs_the_one_that_commits_first_goes_on(tables: TablesOfLog) -> None:
     _add(tables, "a")
     other = tables.new_writer()
-    other.write(tables.rows_from(0), {0: 1}, 9)
+    other.write(tables.rows_from(0), {0: tables.log.place(1)}, 9)
     with pytest.raises(TablesTakenOver):
         tables.commit()
     _add(tables, "b")
-    other.write(tables.rows_from(1), {0: 2}, 10)
-    assert decode_changes(read_tables(tables.location).changes) == tables.log.output.changes
-    files = names_in(table_path(tables.location, ROUTE_CHANGES))
+    other.write(tables.rows_from(1), {0: tables.log.place(2)}, 10)
+    assert decode_changes(read_tables(tables.storage).changes) == tables.log.output.changes
+    files = (tables.storage / ROUTE_CHANGES).sizes()
     assert len([name for name in files if name.endswith(".parquet")]) == 2
 
 
@@ -118,27 +118,27 @@ def test_two_jobs_that_commit_at_the_same_moment_write_no_row_twice(tables: Tabl
     rounds = 10
     for number in range(rounds):
         _add(tables, f"b{number}")
-        rows, offsets = tables.rows_from(number), {0: number + 1}
+        rows, reached = tables.rows_from(number), tables.reached()
         writers = [tables.new_writer() for _ in range(2)]
         together = threading.Barrier(2)
         outcomes: list[str] = []
         threads = [
-            threading.Thread(target=_commit, args=(writer, rows, offsets, together, outcomes)) for writer in writers
+            threading.Thread(target=_commit, args=(writer, rows, reached, together, outcomes)) for writer in writers
         ]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
         assert sorted(outcomes) == ["ended", "written"]
-    assert decode_changes(read_tables(tables.location).changes) == tables.log.output.changes
+    assert decode_changes(read_tables(tables.storage).changes) == tables.log.output.changes
 
 
 def _commit(
-    writer: ChangesWriter, rows: pa.Table, offsets: dict[int, int], together: threading.Barrier, outcomes: list[str]
+    writer: ChangesWriter, rows: pa.Table, reached: dict[int, Place], together: threading.Barrier, outcomes: list[str]
 ) -> None:
     together.wait()
     try:
-        writer.write(rows, offsets, 1)
+        writer.write(rows, reached, 1)
         outcomes.append("written")
     except TablesTakenOver:
         outcomes.append("ended")
@@ -152,8 +152,8 @@ def test_a_job_that_was_frozen_between_its_fold_and_its_commit_writes_nothing(ta
         _add(tables, name)
         tables.commit()
     with pytest.raises(TablesTakenOver):
-        frozen.write(held, {0: 1}, 1)
-    assert decode_changes(read_tables(tables.location).changes) == tables.log.output.changes
+        frozen.write(held, {0: tables.log.place(1)}, 1)
+    assert decode_changes(read_tables(tables.storage).changes) == tables.log.output.changes
 
 
 @pytest.mark.parametrize("times", [1, 4])
@@ -164,14 +164,13 @@ def test_a_commit_whose_answer_was_lost_counts_as_made(
     _commit_and_lose(tables, object_store, b"00000000000000000001.json", times)
 
 
-def test_a_commit_whose_version_is_taken_is_made_once_the_log_can_be_listed(
+def test_a_commit_whose_version_is_taken_is_made_once_it_is_known_by_what(
     tables: TablesOfLog, object_store: ObjectStore
 ) -> None:
-    """delta-rs lists it, and says of a store that does not answer then what others do not."""
     _add(tables, "a")
     somebodys = b'{"commitInfo":{"timestamp":1,"operation":"OPTIMIZE","operationParameters":{}}}'
-    create_file(commit_file(table_path(tables.location, ROUTE_CHANGES), 1), somebodys)
-    _commit_and_lose(tables, object_store, b"list-type=2", 4, version=3)
+    (tables.storage / ROUTE_CHANGES).create(commit_name(1), somebodys)
+    _commit_and_lose(tables, object_store, commit_name(1).encode(), 4, version=3)
 
 
 def _commit_and_lose(tables: TablesOfLog, object_store: ObjectStore, to: bytes, times: int, version: int = 2) -> None:
@@ -180,8 +179,8 @@ def _commit_and_lose(tables: TablesOfLog, object_store: ObjectStore, to: bytes, 
     assert lost.is_set()
     _add(tables, "b")
     tables.commit()
-    assert open_delta(table_path(tables.location, ROUTE_CHANGES)).version() == version
-    assert decode_changes(read_tables(tables.location).changes) == tables.log.output.changes
+    assert open_delta(tables.storage / ROUTE_CHANGES).version() == version
+    assert decode_changes(read_tables(tables.storage).changes) == tables.log.output.changes
 
 
 def test_a_batch_waits_while_the_store_is_away(tables: TablesOfLog, object_store: ObjectStore) -> None:
@@ -191,7 +190,7 @@ def test_a_batch_waits_while_the_store_is_away(tables: TablesOfLog, object_store
     object_store.go_away()
     with _committing_until_it_is_back(tables, object_store) as waiting:
         with pytest.raises(StoreUnreachable):
-            load_snapshot(tables.location)
+            load_snapshot(tables.storage)
         assert waiting.is_alive()
 
 
@@ -206,19 +205,19 @@ def _committing_until_it_is_back(tables: TablesOfLog, object_store: ObjectStore)
         object_store.come_back()
     waiting.join(_SETTLE_S)
     assert not waiting.is_alive()
-    assert decode_changes(read_tables(tables.location).changes) == tables.log.output.changes
+    assert decode_changes(read_tables(tables.storage).changes) == tables.log.output.changes
 
 
 @pytest.mark.parametrize("read", [load_snapshot, StoredChanges.open])
 def test_a_reader_whose_store_goes_away_amid_the_reading_says_so(
-    tables: TablesOfLog, object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch, read: Callable[[Location], object]
+    tables: TablesOfLog, object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch, read: Callable[[Storage], object]
 ) -> None:
     _add(tables, "a")
     tables.commit()
     _go_away_behind_an_opening(object_store, monkeypatch)
     try:
         with pytest.raises(StoreUnreachable):
-            read(tables.location)
+            read(tables.storage)
     finally:
         object_store.come_back()
 
@@ -233,24 +232,31 @@ def test_a_batch_waits_for_a_store_that_goes_away_amid_the_look_at_its_commit(
     tables.commit()
     _add(tables, "b")
     lost = object_store.lose_answers(b"00000000000000000002.json", 1)  # the client asks again, and finds its own file
-    _go_away_behind_an_opening(object_store, monkeypatch)
+    chances = [object_store.go_away]
+
+    def looked(table: Storage) -> int:
+        if chances:
+            chances.pop()()
+        return checkpointed_version(table)
+
+    monkeypatch.setattr(table_writer, "checkpointed_version", looked)
     with _committing_until_it_is_back(tables, object_store):
-        wait_until(lambda: "the batch waits for it" in caplog.text, _SETTLE_S, "it waits")
+        wait_until(lambda: "waiting for the object store" in caplog.text, _SETTLE_S, "it waits")
         assert lost.is_set()
+        assert not chances
 
 
 def _go_away_behind_an_opening(object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Once, as soon as a table has been opened."""
     chances = [object_store.go_away]
 
-    def opened(path: Location, schema: pa.Schema) -> DeltaTable | None:
-        table = open_table(path, schema)
-        if str(path).endswith(ROUTE_CHANGES) and chances:
+    def opened(table: Storage, version: int | None = None) -> DeltaTable:
+        found = open_delta(table, version)
+        if str(table).endswith(ROUTE_CHANGES) and chances:
             chances.pop()()
-        return table
+        return found
 
-    for module in (changes_writer, stored_history, table_reader):
-        monkeypatch.setattr(module, "open_table", opened)
+    monkeypatch.setattr(table_version, "open_delta", opened)
 
 
 class _Followed:
@@ -259,11 +265,11 @@ class _Followed:
     def __init__(self, tables: TablesOfLog) -> None:
         self.names: set[str] = set()
         self.reloads = 0
-        self.follower = SnapshotFollower(tables.location, 50, self._reloaded, self._committed)
+        self.follower = SnapshotFollower(tables.storage, 50, self._reloaded, self._committed)
 
-    def _reloaded(self, table: RouteTable, _offsets: object) -> None:
+    def _reloaded(self, snapshot: Snapshot) -> None:
         self.reloads += 1
-        self.names = {str(name) for name in table.groups}
+        self.names = {str(name) for name in snapshot.table.groups}
 
     def _committed(self, changes: list[RouteChange], _offsets: object) -> None:
         self.names |= {str(row.broker_name) for row in changes if row.kind == ChangeKind.BROKER_LIVE}
@@ -316,11 +322,42 @@ def test_a_follower_notices_that_the_tables_were_made_anew(tables: TablesOfLog, 
 
 def _empty(tables: TablesOfLog) -> None:
     for name in (ROUTE_CHANGES, ROUTE_STATE):
-        table = table_path(tables.location, name)
-        for folder in (table / "_delta_log", table):
-            for file in names_in(folder):
-                remove(folder / file)
-        assert open_table(table, CHANGES_SCHEMA) is None
+        tables.storage.remove_all(name)
+        assert open_version(tables.storage / name, CHANGES_SCHEMA) is None
+
+
+@pytest.mark.parametrize("stop_at", [None, 1, 2, 3, 4])
+def test_a_rebuild_is_made_in_the_store_and_finished_where_it_was_killed(
+    tables: TablesOfLog, monkeypatch: pytest.MonkeyPatch, stop_at: int | None
+) -> None:
+    _add(tables, "a")
+    tables.commit()
+    tables.compact()
+    _add(tables, "b", "c")
+    moved = 0
+    move = ObjectStoreStorage.move
+
+    def killed(self: ObjectStoreStorage, source: str, target: str) -> None:
+        nonlocal moved
+        moved += 1
+        if moved == stop_at:
+            raise KeyboardInterrupt
+        move(self, source, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ObjectStoreStorage, "move", killed)
+        with pytest.raises(KeyboardInterrupt) if stop_at else nullcontext():
+            consent = Consent(loss=False, differences=False)
+            outcome = rebuild(tables.settings, consent, lambda _: None, lambda *_: None, opens(source_of(tables.log)))
+            assert all(path.startswith(f"{tables.storage}/route_") for path in outcome.kept)
+            assert len(outcome.kept) == 2
+    assert settle_swap(tables.storage) is bool(stop_at)
+    rows = read_tables(tables.storage)
+    assert rows.progress == tables.reached()
+    assert set(load_snapshot(tables.storage).table.groups) == {"a", "b", "c"}
+    stored = StoredChanges.open(tables.storage)
+    assert stored is not None
+    assert decode_changes(stored.rows(0, 0, 3)) == tables.log.output.changes
 
 
 def test_credentials_may_come_from_files(object_store: ObjectStore, tmp_path: Path) -> None:
@@ -340,8 +377,8 @@ def test_an_option_that_no_store_has_is_named(object_store: ObjectStore, tmp_pat
 def test_errors_show_where_and_no_secret(object_store: ObjectStore, tmp_path: Path) -> None:
     settings = _settings(object_store, tmp_path, AWS_ENDPOINT_URL="http://127.0.0.1:1")
     with pytest.raises(StoreUnreachable, match="s3://tables/") as caught:
-        load_snapshot(settings.data.tables_location)
-    assert "Tr0ub4dor" not in str(caught.value) + repr(settings.data.tables_location)
+        load_snapshot(tables_of(settings))
+    assert "Tr0ub4dor" not in str(caught.value) + repr(tables_of(settings))
 
 
 @pytest.mark.parametrize(("is_forgetful", "grade"), [(False, Grade.FINE), (True, Grade.FAULT)])
@@ -355,7 +392,7 @@ def test_doctor_sees_whether_the_store_keeps_two_jobs_apart(
     finally:
         object_store.forget_conditions(False)
     assert finding.grade is grade, finding
-    assert names_in(settings.data.tables_location) == []
+    assert tables_of(settings).sizes() == {}
 
 
 def test_doctor_says_that_it_cannot_write_where_the_store_is_away(object_store: ObjectStore, tmp_path: Path) -> None:

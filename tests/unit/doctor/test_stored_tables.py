@@ -13,9 +13,9 @@ from namesrv_stream.doctor.finding import Finding, Grade
 from namesrv_stream.doctor.stored_tables import history_tables, read_route_tables, route_tables
 from namesrv_stream.kafka.inspection import InspectedLog, InspectedTopic
 from namesrv_stream.settings import Settings
-from namesrv_stream.snapshot.table_reader import FoldStateRow
-from namesrv_stream.streaming.compaction import write_route_state
-from namesrv_stream.tables import ROUTE_CHANGES, table_path
+from namesrv_stream.tables.route_state import StateWriter
+from namesrv_stream.tables.route_tables import FoldStateRow
+from namesrv_stream.tables.schema.layout import ROUTE_CHANGES
 from tests.support.builders import a_registration
 from tests.support.tables import TOPIC_ID, TablesOfLog, settings_in
 
@@ -105,7 +105,7 @@ def test_many_records_not_folded_are_a_warning(tables: TablesOfLog) -> None:
 
 
 def test_a_column_that_this_version_does_not_know_is_a_fault(tables: TablesOfLog) -> None:
-    path = table_path(tables.dir, ROUTE_CHANGES)
+    path = tables.dir / ROUTE_CHANGES
     rows = DeltaTable(path).to_pyarrow_table()
     newer = rows.append_column("from_the_future", pa.nulls(rows.num_rows, pa.string()))
     write_deltalake(path, newer, mode="overwrite", schema_mode="overwrite")
@@ -118,16 +118,16 @@ def test_a_removed_file_of_rows_is_a_fault(tables: TablesOfLog) -> None:
     for folder in tables.dir.iterdir():
         for file in folder.glob("*.parquet"):
             file.unlink()
-    _fault(tables, None)
+    assert "is missing" in _fault(tables, None).text
 
 
 def test_a_state_of_a_newer_fold_is_a_fault(tables: TablesOfLog) -> None:
-    write_route_state(tables.settings, {0: FoldStateRow(2, 1_000, b'{"state_version": 99}')})
+    StateWriter(tables.storage).cover({0: FoldStateRow(2, 1_000, b'{"state_version": 99}')})
     assert "version 99" in _fault(tables, None).text
 
 
 def test_a_damaged_history_table_is_a_fault(tables: TablesOfLog) -> None:
-    folder = table_path(tables.dir, "broker_sessions")
+    folder = tables.dir / "broker_sessions"
     (folder / "_delta_log").mkdir(parents=True)
     (folder / "_delta_log" / f"{0:020}.json").write_text("{")
     assert [f.grade for f in history_tables(tables.settings)] == [Grade.FAULT]

@@ -10,7 +10,7 @@ from namesrv_stream.errors import NotInHistory, TableSchemaMismatch
 from namesrv_stream.event_log import archive as archive_module
 from namesrv_stream.event_log.archive import ArchivedEvents
 from namesrv_stream.route.fold import Record
-from namesrv_stream.tables import BROKER_EVENTS, table_path
+from namesrv_stream.tables.schema.history_columns import BROKER_EVENTS
 from tests.support.archived_log import write_archive
 from tests.support.builders import Log
 from tests.support.damage import rewrite_rows
@@ -112,7 +112,7 @@ def test_a_file_that_is_damaged_or_gone_names_the_table(history: HistoryOfLogs, 
     own = HistoryOfLogs(tmp_path, history.logs[0])
     write_archive(own.settings, history.logs[0].records)
     found = ArchivedEvents.open(own.settings)
-    for path in table_path(own.settings.data.tables_dir, BROKER_EVENTS).rglob("*.parquet"):
+    for path in (own.settings.data.tables_dir / BROKER_EVENTS).rglob("*.parquet"):
         path.unlink()
     for ask in (lambda: _read(found, 0, 0, 9), lambda: found.spans(0), lambda: found.offset_at(0, 0)):
         with pytest.raises(TableSchemaMismatch, match="broker_events: cannot be read"):

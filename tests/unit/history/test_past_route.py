@@ -18,7 +18,8 @@ from namesrv_stream.route import reducer
 from namesrv_stream.route.changes import ChangeKind
 from namesrv_stream.route.events import KvPut, TopicDeleted
 from namesrv_stream.route.table import RouteTable
-from namesrv_stream.tables import ROUTE_CHANGES, ROUTE_HISTORY, removed_app_id, table_path
+from namesrv_stream.tables.schema.history_columns import ROUTE_HISTORY
+from namesrv_stream.tables.schema.layout import ROUTE_CHANGES, removed_app_id
 from tests.support.builders import BEGIN_MS, S1, Log, a_registration
 from tests.support.examples import examples
 from tests.support.history_tables import HistoryOfLogs
@@ -207,7 +208,7 @@ def test_changes_that_were_removed_before_the_history_had_them_are_said_to_be_lo
     tables.commit()
     assert RouteHistory.open(tables.settings).extent.notes(log.now_ms) == []
     removed = Transaction(removed_app_id(TOPIC_ID, 0), first_unseen + 1)
-    DeltaTable(table_path(tables.settings.data.tables_dir, ROUTE_CHANGES)).delete(
+    DeltaTable(tables.settings.data.tables_dir / ROUTE_CHANGES).delete(
         f'"offset" <= {first_unseen}', commit_properties=CommitProperties(app_transactions=[removed])
     )
     extent = RouteHistory.open(tables.settings).extent

@@ -3,7 +3,7 @@
 import pytest
 
 from namesrv_stream.errors import ConfigError
-from namesrv_stream.kafka.topics import ensure_topics, topic_configs, topic_faults
+from namesrv_stream.kafka.topics import ensure_topics, topic_configs, topic_doubts, topic_faults
 from namesrv_stream.settings import Settings, load_settings, parse_set_flag
 
 _DAY_MS = 86_400_000
@@ -44,3 +44,15 @@ def test_an_option_that_kafka_python_does_not_know_is_named_without_its_value() 
     with pytest.raises(ConfigError, match="sasl_plain_pasword") as refusal:
         ensure_topics(load_settings(None, {}, flags).settings)
     assert "Tr0ub4dor" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(("factor", "in_sync"), [(1, None), (2, None), (3, "2"), (5, "2")])
+def test_a_topic_that_we_make_needs_two_replicas_in_sync_where_it_has_three(factor: int, in_sync: str | None) -> None:
+    settings = Settings()
+    kafka = settings.kafka.model_copy(update={"replication_factor": factor})
+    assert topic_configs(settings.model_copy(update={"kafka": kafka})).get("min.insync.replicas") == in_sync
+
+
+@pytest.mark.parametrize(("replicas", "in_sync", "doubts"), [(1, "1", 0), (2, "1", 0), (3, "1", 1), (3, "2", 0)])
+def test_three_replicas_of_which_one_acknowledges_are_doubtful(replicas: int, in_sync: str, doubts: int) -> None:
+    assert len(topic_doubts({"min.insync.replicas": in_sync}, replicas)) == doubts

@@ -16,9 +16,11 @@ from namesrv_stream.replay.rebuild import Consent, rebuild
 from namesrv_stream.replay.replay import ReplayRange, replay
 from namesrv_stream.replay.report import Rebuild, replay_json, replay_text
 from namesrv_stream.route.fold_state import encode_state
-from namesrv_stream.snapshot.table_reader import FoldStateRow
-from namesrv_stream.streaming.compaction import write_route_state
-from namesrv_stream.tables import BROKER_EVENTS, ROUTE_CHANGES, table_path
+from namesrv_stream.tables.route_state import StateWriter
+from namesrv_stream.tables.route_tables import FoldStateRow
+from namesrv_stream.tables.schema.history_columns import BROKER_EVENTS
+from namesrv_stream.tables.schema.layout import ROUTE_CHANGES
+from namesrv_stream.tables.storage import tables_of
 from tests.support.archived_log import write_archive
 from tests.support.builders import Log
 from tests.support.damage import rewrite_rows
@@ -41,7 +43,7 @@ def tables(tmp_path: Path) -> HistoryOfLogs:
         tables.commit()
         states = [log.state for log in logs]
         rows = {s.partition: FoldStateRow(s.next_offset, s.at_ms, encode_state(s)) for s in states}
-        write_route_state(tables.settings, rows)
+        StateWriter(tables_of(tables.settings)).cover(rows)
     return tables
 
 
@@ -196,7 +198,7 @@ def _rebuild(tables: HistoryOfLogs, kafka: OpenLog | int, said: list[str]) -> Re
 def test_tables_that_are_lost_are_rebuilt_from_the_archive_on_where_kafka_was_cut(tables: HistoryOfLogs) -> None:
     digest = _replay(tables, Source.KAFKA).digest
     for name in (ROUTE_CHANGES, "route_state"):
-        table_path(tables.settings.data.tables_dir, name).rename(tables.settings.data.dir / name)
+        (tables.settings.data.tables_dir / name).rename(tables.settings.data.dir / name)
     with pytest.raises(RebuildRefused):
         _rebuild(tables, 300, [])
     _archive(tables, (0, 350))
@@ -212,7 +214,7 @@ def test_where_only_route_changes_is_lost_its_rows_are_made_from_the_archive_and
     tables: HistoryOfLogs,
 ) -> None:
     _archive(tables, (0, 350))
-    table_path(tables.settings.data.tables_dir, ROUTE_CHANGES).rename(tables.settings.data.dir / ROUTE_CHANGES)
+    (tables.settings.data.tables_dir / ROUTE_CHANGES).rename(tables.settings.data.dir / ROUTE_CHANGES)
     outcome = _rebuild(tables, 300, [])
     assert outcome.losses == ()
     assert sum(part.rows for part in outcome.proof.partitions) == len(tables.changes)

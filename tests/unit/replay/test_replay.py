@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable
 from hypothesis import HealthCheck, given, settings
 
 from namesrv_stream.errors import ConfigError, LogTruncated, NoStartPoint, TableSchemaMismatch
@@ -17,10 +17,11 @@ from namesrv_stream.replay.replay import ReplayRange, replay
 from namesrv_stream.replay.report import replay_json, replay_text
 from namesrv_stream.route.digest import digest_of, total_of
 from namesrv_stream.route.events import KvPut, TopicDeleted
-from namesrv_stream.snapshot import load_snapshot
-from namesrv_stream.tables import FOLD_STATE_KIND, ROUTE_CHANGES, ROUTE_STATE, table_path
+from namesrv_stream.tables.loader import load_snapshot
+from namesrv_stream.tables.schema.layout import ROUTE_CHANGES, ROUTE_STATE
+from namesrv_stream.tables.schema.rows import FOLD_STATE_KIND
 from tests.support.builders import S1, S2, a_registration
-from tests.support.damage import drop_rows, rewrite_rows
+from tests.support.damage import add_rows, drop_rows, rewrite_rows
 from tests.support.examples import examples
 from tests.support.log_source import opens, source_of
 from tests.support.strategies_route import Entry, logs
@@ -72,7 +73,7 @@ def test_tables_that_the_job_wrote_are_equal(tables: TablesOfLog) -> None:
 
 
 def test_the_digest_is_the_one_that_a_server_has(tables: TablesOfLog) -> None:
-    served = digest_of(load_snapshot(tables.dir).table, 1)
+    served = digest_of(load_snapshot(tables.storage).table, 1)
     outcome = _replay(tables)
     assert outcome.digest == served.total
     assert outcome.partitions[0].stored_digest == outcome.partitions[0].folded_digest == served.partitions[0]
@@ -187,10 +188,10 @@ def test_a_row_that_is_missing_is_found(tables: TablesOfLog) -> None:
 
 def test_a_row_too_many_is_found(tables: TablesOfLog) -> None:
     last = tables.log.output.changes[-1]
-    path = table_path(tables.dir, ROUTE_CHANGES)
-    rows = DeltaTable(path).to_pyarrow_table().filter(pc.field("offset") == last.offset).slice(0, 1)
+    stored = DeltaTable(tables.dir / ROUTE_CHANGES).to_pyarrow_table()
+    rows = stored.filter(pc.field("offset") == last.offset).slice(0, 1)
     seq = rows.schema.get_field_index("seq")
-    write_deltalake(path, rows.set_column(seq, rows.schema.field("seq"), pa.array([99], pa.int32())), mode="append")
+    add_rows(tables.dir, rows.set_column(seq, rows.schema.field("seq"), pa.array([99], pa.int32())))
     found = _difference(tables)
     assert (found.offset, found.seq, found.folded) == (last.offset, 99, None)
 
@@ -203,7 +204,7 @@ def test_a_row_of_the_state_that_says_otherwise_is_found_though_all_changes_are_
 
 
 def test_a_fold_state_that_says_otherwise_is_found(tables: TablesOfLog) -> None:
-    path = table_path(tables.dir, ROUTE_STATE)
+    path = tables.dir / ROUTE_STATE
     rows = DeltaTable(path).to_pyarrow_table().filter(pc.field("kind") == FOLD_STATE_KIND)
     state = json.loads(rows["state"][0].as_py())
     state["observed_ms"] += 1
@@ -217,7 +218,7 @@ def test_of_a_fold_state_with_many_brokers_the_one_that_differs_is_shown(tables:
         tables.log.register(a_registration(broker_name=f"broker-{number:02d}"))
     tables.commit()
     tables.compact()
-    path = table_path(tables.dir, ROUTE_STATE)
+    path = tables.dir / ROUTE_STATE
     rows = DeltaTable(path).to_pyarrow_table().filter(pc.field("kind") == FOLD_STATE_KIND)
     state = json.loads(rows["state"][0].as_py())
     hit = next(lease for lease in state["leases"] if lease[0] == "broker-13")
@@ -252,9 +253,9 @@ def test_without_a_table_it_names_rebuild(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", [ROUTE_CHANGES, ROUTE_STATE])
 def test_a_table_that_cannot_be_read_is_named(tables: TablesOfLog, name: str) -> None:
-    for path in table_path(tables.dir, name).glob("*.parquet"):
+    for path in (tables.dir / name).glob("*.parquet"):
         path.write_bytes(b"damaged")
-    with pytest.raises(TableSchemaMismatch, match=f"{name}: cannot be read"):
+    with pytest.raises(TableSchemaMismatch, match=rf"{name}: rows-\w+\.parquet is damaged"):
         _replay(tables)
 
 

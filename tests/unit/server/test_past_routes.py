@@ -2,12 +2,12 @@
 
 import asyncio
 import json
-import os
+import shutil
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
-from threading import get_ident
+from threading import Event, get_ident
 from typing import Any, Final
 from urllib.error import HTTPError
 from urllib.parse import quote
@@ -18,7 +18,8 @@ import pytest
 from namesrv_stream.clock import SystemClock
 from namesrv_stream.server.past_routes import PastRoutes
 from namesrv_stream.settings import Settings
-from namesrv_stream.tables import ROUTE_HISTORY, table_path
+from namesrv_stream.tables.schema.history_columns import ROUTE_HISTORY
+from namesrv_stream.tables.storage import Folder
 from tests.support.builders import BEGIN_MS, Log, a_registration
 from tests.support.history_tables import HistoryOfLogs
 from tests.support.http_rig import HttpRig
@@ -101,34 +102,43 @@ async def test_without_a_history_the_port_says_so(tmp_path: Path) -> None:
 
 
 class StuckTables:
-    """Tables of which a log entry is a pipe, so that whoever reads them waits until ``let_go``."""
+    """Tables of which nobody can read a log entry until ``let_go``.
 
-    def __init__(self, data_dir: Path) -> None:
+    Attributes:
+        is_asked: Set once somebody tries to.
+    """
+
+    def __init__(self, data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.settings = settings_in(data_dir)
-        log_dir = table_path(self.settings.data.tables_dir, ROUTE_HISTORY) / "_delta_log"
+        self._table = self.settings.data.tables_dir / ROUTE_HISTORY
+        log_dir = self._table / "_delta_log"
         log_dir.mkdir(parents=True)
-        self._pipe = log_dir / f"{0:020}.json"
-        os.mkfifo(self._pipe)
+        (log_dir / f"{0:020}.json").write_text('{"commitInfo":{}}\n')
+        self.is_asked = Event()
+        self._is_let_go = Event()
+        read = Folder.read
+
+        def stuck(folder: Folder, name: str) -> bytes:
+            self.is_asked.set()
+            self._is_let_go.wait(60)
+            return read(folder, name)
+
+        monkeypatch.setattr(Folder, "read", stuck)
 
     def let_go(self) -> None:
-        """Who waits reads nothing, and who comes later finds no table."""
-        away = self._pipe.rename(self._pipe.with_suffix(".away"))
-        self._pipe.parent.rename(self._pipe.parent.with_name("gone"))
-        away = away.parent.with_name("gone") / away.name
-        while True:
-            try:
-                os.close(os.open(away, os.O_WRONLY | os.O_NONBLOCK))
-            except OSError:  # nobody waits any more
-                return
+        """Who waits and who comes later finds no table."""
+        shutil.rmtree(self._table)
+        self._is_let_go.set()
 
 
-async def test_who_reads_the_past_holds_up_nobody(tmp_path: Path) -> None:
-    tables = StuckTables(tmp_path)
+async def test_who_reads_the_past_holds_up_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = StuckTables(tmp_path, monkeypatch)
     async with _serving(tables.settings) as url:
         asked = asyncio.ensure_future(_get(f"{url}/routes/TopicTest?as_of=-1h"))
+        assert await asyncio.to_thread(tables.is_asked.wait, 30)
         assert (await _get(f"{url}/healthz"))[0] == 200
         assert not asked.done()
-        await asyncio.to_thread(tables.let_go)
+        tables.let_go()
         assert (await asked)[0] == 404
 
 
@@ -138,11 +148,11 @@ async def test_what_is_told_of_the_past_is_made_on_a_thread(settings: Settings) 
     assert found[1] != get_ident()
 
 
-async def test_more_questions_than_can_wait_are_refused(tmp_path: Path) -> None:
-    tables = StuckTables(tmp_path)
+async def test_more_questions_than_can_wait_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = StuckTables(tmp_path, monkeypatch)
     async with _serving(tables.settings) as url:
         asked = [asyncio.ensure_future(_get(f"{url}/routes/TopicTest?as_of=-1h")) for _ in range(40)]
         done, _ = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
         assert {question.result()[0] for question in done} == {503}
-        await asyncio.to_thread(tables.let_go)
+        tables.let_go()
         assert {status for status, _ in await asyncio.gather(*asked)} == {404, 503}

@@ -15,6 +15,7 @@ from namesrv_stream.route.lease import LeaseKey
 from namesrv_stream.route.model import DataVersion
 from namesrv_stream.server.stored_story import read_story
 from namesrv_stream.server.story import TOLD, WINDOW_MS, Story
+from namesrv_stream.tables.storage import Folder, tables_of
 from tests.support.builders import NAME, RW, S1, Log, a_key, a_registration
 from tests.support.history_tables import HistoryOfLogs
 
@@ -100,7 +101,7 @@ async def test_what_is_in_the_tables_is_told_when_somebody_asks(tmp_path: Path) 
     log.disconnect(a_registration())
     tables = HistoryOfLogs(tmp_path, log)
     tables.commit()
-    story = Story(tables.settings.data.tables_dir, _clock(log))
+    story = Story(tables_of(tables.settings), _clock(log))
     await story.begin(tables.ends())
     live = ChangeKind.BROKER_LIVE
     assert [told for told in _told(story) if told[0] == live] == [
@@ -118,7 +119,7 @@ async def test_rows_beyond_the_view_are_left_for_their_commit(tmp_path: Path) ->
     gone = log.disconnect(a_registration())
     tables = HistoryOfLogs(tmp_path, log)
     tables.commit()
-    story = Story(tables.settings.data.tables_dir, _clock(log))
+    story = Story(tables_of(tables.settings), _clock(log))
     await story.begin({0: 1})
     assert not story.ended
     story.committed(gone)
@@ -132,7 +133,7 @@ async def test_a_commit_that_comes_in_parts_is_told_once(tmp_path: Path, parts_w
     parts = [log.disconnect(a_registration()), log.register(a_registration())]
     tables = HistoryOfLogs(tmp_path, log)
     tables.commit()
-    story = Story(tables.settings.data.tables_dir, _clock(log))
+    story = Story(tables_of(tables.settings), _clock(log))
     asked = asyncio.ensure_future(story.begin(tables.ends()))
     await asyncio.sleep(0)
     for part in parts[:parts_while_it_reads]:
@@ -149,7 +150,7 @@ async def test_a_commit_that_comes_in_parts_is_told_once(tmp_path: Path, parts_w
 
 
 async def test_one_that_comes_back_is_not_ended_and_a_new_version_is_no_turn(tmp_path: Path) -> None:
-    log, story = Log(), Story(tmp_path, ManualClock())
+    log, story = Log(), Story(Folder(tmp_path), ManualClock())
     await story.begin({})
     story.committed(log.register(a_registration()))
     story.committed(log.register(a_registration(topics={"A": RW, "B": RW}, data_version=DataVersion(2, 2_000, 0))))
@@ -162,7 +163,7 @@ async def test_one_that_comes_back_is_not_ended_and_a_new_version_is_no_turn(tmp
 
 
 async def test_topics_that_come_with_their_broker_are_told_with_it(tmp_path: Path) -> None:
-    log, story = Log(), Story(tmp_path, ManualClock())
+    log, story = Log(), Story(Folder(tmp_path), ManualClock())
     await story.begin({})
     story.committed(log.register(a_registration(topics={f"T{n}": RW for n in range(50)})))
     told = [one for one in _told(story) if one[0] in (ChangeKind.BROKER_LIVE, ChangeKind.QUEUE_DATA)]
@@ -173,7 +174,7 @@ async def test_topics_that_come_with_their_broker_are_told_with_it(tmp_path: Pat
 
 
 async def test_a_server_whom_nobody_asks_keeps_nothing(tmp_path: Path) -> None:
-    log, story = Log(), Story(tmp_path, ManualClock())
+    log, story = Log(), Story(Folder(tmp_path), ManualClock())
     story.committed(log.register(a_registration()))
     assert not story.happenings()
 
@@ -182,7 +183,7 @@ async def test_after_the_tables_were_opened_anew_they_are_read_again(tmp_path: P
     log = Log()
     log.register(a_registration())
     tables = HistoryOfLogs(tmp_path, log)
-    story = Story(tables.settings.data.tables_dir, _clock(log))
+    story = Story(tables_of(tables.settings), _clock(log))
     await story.begin(tables.ends())
     assert not story.happenings()
     tables.commit()
@@ -194,7 +195,7 @@ async def test_after_the_tables_were_opened_anew_they_are_read_again(tmp_path: P
 async def test_ends_older_than_a_day_are_forgotten(tmp_path: Path) -> None:
     log = Log()
     clock = ManualClock(log.now_ms)
-    story = Story(tmp_path, clock)
+    story = Story(Folder(tmp_path), clock)
     await story.begin({})
     story.committed(log.register(a_registration(), S1))
     story.committed(log.disconnect(a_registration()))
@@ -213,7 +214,7 @@ async def test_tables_that_cannot_be_read_are_named_and_tried_again(tmp_path: Pa
     whole = data.read_bytes()
     data.write_bytes(b"damaged")
     clock = _clock(log)
-    story = Story(tables.settings.data.tables_dir, clock)
+    story = Story(tables_of(tables.settings), clock)
     await story.begin(tables.ends())
     assert "route_changes" in story.failure
     data.write_bytes(whole)
@@ -227,7 +228,7 @@ async def test_tables_that_cannot_be_read_are_named_and_tried_again(tmp_path: Pa
 async def test_a_row_is_not_compared_with_all_that_was_told_of_late(
     tmp_path: Path, row: Callable[..., RouteChange]
 ) -> None:
-    story, rows = Story(tmp_path, ManualClock()), 2_000
+    story, rows = Story(Folder(tmp_path), ManualClock()), 2_000
     await story.begin({})
     _Instant.looks = 0
     story.committed(row(number, partition=number % 2) for number in range(rows))
@@ -236,7 +237,7 @@ async def test_a_row_is_not_compared_with_all_that_was_told_of_late(
 
 
 async def test_what_every_partition_has_is_told_once_for_each_time_that_it_happens(tmp_path: Path) -> None:
-    story = Story(tmp_path, ManualClock())
+    story = Story(Folder(tmp_path), ManualClock())
     await story.begin({})
     for at_ms in (10_000, 20_000):
         story.committed(_silent(1, at_ms + 100 * partition, partition) for partition in range(3))
@@ -244,7 +245,7 @@ async def test_what_every_partition_has_is_told_once_for_each_time_that_it_happe
 
 
 async def test_what_one_partition_has_twice_is_told_twice(tmp_path: Path) -> None:
-    story = Story(tmp_path, ManualClock())
+    story = Story(Folder(tmp_path), ManualClock())
     await story.begin({})
     story.committed([_silent(1, 1_000), _silent(1, 2_000)])
     assert len(story.happenings()) == 2
@@ -266,21 +267,21 @@ def test_what_is_read_becomes_rows_as_it_is_taken_in(tmp_path: Path) -> None:
     tables.commit()
     log.output.changes.clear()
     of_others = _changes_alive()
-    past = read_story(tables.settings.data.tables_dir, tables.ends(), log.now_ms, TOLD)
+    past = read_story(tables_of(tables.settings), tables.ends(), log.now_ms, TOLD)
     assert next(iter(past.rows)).change.broker_name == "b0"
     assert _changes_alive() - of_others < 500
     assert len(list(past.rows)) == 2_999
 
 
 async def test_what_is_read_is_taken_in_by_turns_of_the_loop(tmp_path: Path) -> None:
-    story, rows = Story(tmp_path, ManualClock()), 50_000
+    story, rows = Story(Folder(tmp_path), ManualClock()), 50_000
     asked = await _commits_while_it_reads(story, [_gone(number) for number in range(rows)])
     assert 0 < await _most_in_a_turn(asked, _Kind) < rows / 5
     assert [happening.change.offset for happening in story.happenings()] == list(reversed(range(48_000, rows)))
 
 
 async def test_what_comes_while_rows_are_taken_in_is_behind_them(tmp_path: Path) -> None:
-    story, rows = Story(tmp_path, ManualClock()), 20_000
+    story, rows = Story(Folder(tmp_path), ManualClock()), 20_000
     asked = await _commits_while_it_reads(story, [_gone(number) for number in range(rows + 1)])
     while not asked.done():
         await asyncio.sleep(0)
@@ -291,7 +292,7 @@ async def test_what_comes_while_rows_are_taken_in_is_behind_them(tmp_path: Path)
 
 
 async def test_if_too_much_comes_while_the_tables_are_read_they_are_read_again(tmp_path: Path) -> None:
-    story = Story(tmp_path, ManualClock())
+    story = Story(Folder(tmp_path), ManualClock())
     await (await _commits_while_it_reads(story, [_gone(1)] * 100_001))
     assert not story.happenings()
     story.committed([_gone(1)])
@@ -302,7 +303,7 @@ async def test_if_too_much_comes_while_the_tables_are_read_they_are_read_again(t
 
 
 async def test_after_a_read_that_was_given_up_nothing_is_kept_for_it(tmp_path: Path) -> None:
-    story, change = Story(tmp_path, ManualClock()), _gone(1)
+    story, change = Story(Folder(tmp_path), ManualClock()), _gone(1)
     asked = await _commits_while_it_reads(story, [])
     asked.cancel()
     with suppress(asyncio.CancelledError):
@@ -320,7 +321,7 @@ async def test_after_a_read_that_failed_as_nobody_foresaw_nothing_is_kept_for_it
     log.register(a_registration())
     tables = HistoryOfLogs(tmp_path, log)
     tables.commit()
-    story, change = Story(tables.settings.data.tables_dir, _clock(log)), _gone(1)
+    story, change = Story(tables_of(tables.settings), _clock(log)), _gone(1)
     with pytest.raises(TypeError):
         await story.begin({0: "no offset"})  # type: ignore[dict-item]
     before = sys.getrefcount(change)
@@ -332,7 +333,7 @@ async def test_after_a_read_that_failed_as_nobody_foresaw_nothing_is_kept_for_it
 
 async def test_a_great_number_of_old_ends_is_forgotten_by_turns_of_the_loop(tmp_path: Path) -> None:
     clock, rows = ManualClock(0), 20_000
-    story = Story(tmp_path, clock)
+    story = Story(Folder(tmp_path), clock)
     await story.begin({})
     story.committed(_gone(number) for number in range(rows))
     clock.advance(WINDOW_MS + 1)

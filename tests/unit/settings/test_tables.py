@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from namesrv_stream.errors import ConfigError
-from namesrv_stream.replay.rebuild import Consent, rebuild
 from namesrv_stream.settings import Settings, load_settings, parse_set_flag, passed_through_secrets, to_toml
 from namesrv_stream.streaming.history.main import run_history
+from namesrv_stream.tables.storage import tables_of
 
 _SECRET = "Tr0ub4dor"
 
@@ -24,14 +24,15 @@ def _in_store(tmp_path: Path) -> Settings:
 
 def test_by_default_they_are_in_a_folder_of_the_data_directory(tmp_path: Path) -> None:
     settings = _settings(tmp_path, "")
-    assert settings.data.tables_location == settings.data.tables_dir == settings.data.lock_dir == tmp_path / "tables"
+    assert settings.data.tables_dir == settings.data.lock_dir == tmp_path / "tables"
+    assert str(tables_of(settings)) == str(settings.data.tables_dir)
     assert settings.has_history
     assert settings.poll_interval_ms == 100
 
 
 def test_in_an_object_store_a_look_is_a_request_and_there_is_no_history(tmp_path: Path) -> None:
     settings = _in_store(tmp_path)
-    assert str(settings.data.tables_location) == "s3://bucket/fleet"
+    assert str(tables_of(settings)) == "s3://bucket/fleet"
     assert settings.poll_interval_ms == settings.snapshot.object_store_poll_interval_ms
     assert not settings.has_history
     assert settings.data.lock_dir == tmp_path
@@ -68,7 +69,4 @@ def test_who_needs_a_folder_says_so_and_what_to_do(tmp_path: Path) -> None:
     settings = _in_store(tmp_path)
     with pytest.raises(ConfigError, match=r"the history process needs a folder, not s3://bucket/fleet: ") as refusal:
         run_history(settings, once=True)
-    assert refusal.value.key == "data.tables"
-    with pytest.raises(ConfigError, match=r"a rebuild needs a folder, not s3://bucket/fleet: copy") as refusal:
-        rebuild(settings, Consent(loss=False, differences=False), lambda _: None, lambda *_: None)
     assert refusal.value.key == "data.tables"

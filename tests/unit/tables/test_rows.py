@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from namesrv_stream.route.changes import RouteChange, diff
 from namesrv_stream.route.group import BrokerGroup
-from namesrv_stream.tables import (
+from namesrv_stream.tables.schema.columns import ROW_SCHEMA, as_read
+from namesrv_stream.tables.schema.rows import (
     QUEUE_DATA_SCHEMA,
-    as_read,
     changes_from_ipc,
     changes_to_ipc,
     decode_changes,
@@ -18,7 +18,6 @@ from namesrv_stream.tables import (
     encode_changes,
     in_log_order,
 )
-from namesrv_stream.tables.columns import ROW_SCHEMA
 from tests.support.strategies_route import groups
 
 _NAMES = st.sampled_from(["a", "b", "", None])

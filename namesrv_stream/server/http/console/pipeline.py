@@ -10,7 +10,7 @@ from namesrv_stream.server.health import Part
 from namesrv_stream.server.http.console.question import Tone
 from namesrv_stream.server.http.console.words import clock_time
 from namesrv_stream.server.server_figures import ServerFigures
-from namesrv_stream.tables import BATCH_BOUNDS_MS, JobFigures
+from namesrv_stream.tables.job_figures import BATCH_BOUNDS_MS, JobFigures
 
 _MEANING: Final = {
     "server": "answers brokers and clients",

@@ -10,15 +10,13 @@ from hypothesis import strategies as st
 
 from namesrv_stream.history.opening import open_changes
 from namesrv_stream.history.report.delays import (
-    Commit,
     changed_records,
     commit_delays,
-    commits,
     expiry_delays,
     spread,
 )
-from namesrv_stream.snapshot.log_files import commit_files
-from namesrv_stream.snapshot.table_files import read_bytes
+from namesrv_stream.tables.job_commits import JobCommit, job_commits
+from namesrv_stream.tables.schema.layout import ROUTE_CHANGES
 from tests.support.builders import BEGIN_MS, a_registration
 from tests.support.report_figures import MONDAY_MS, RECORDS, a_session
 from tests.support.tables import TablesOfLog
@@ -55,13 +53,13 @@ def test_who_did_not_expire_was_not_due(cause: str) -> None:
 
 
 def test_a_record_is_in_the_table_with_the_first_commit_above_it() -> None:
-    committed = [Commit(1_000, {0: 10, 1: 5}), Commit(2_000, {0: 12}), Commit(3_000, {0: 20, 1: 6})]
+    committed = [JobCommit(1_000, {0: 10, 1: 5}), JobCommit(2_000, {0: 12}), JobCommit(3_000, {0: 20, 1: 6})]
     records = records_of((0, 10, 1_400), (0, 11, 1_900), (0, 12, 2_500), (1, 5, 2_990))
     assert sorted(commit_delays(records, committed)) == [10, 100, 500, 600]
 
 
 def test_what_was_committed_before_all_that_is_known_is_left_out() -> None:
-    committed = [Commit(1_000, {0: 10}), Commit(2_000, {0: 12})]
+    committed = [JobCommit(1_000, {0: 10}), JobCommit(2_000, {0: 12})]
     assert commit_delays(records_of((0, 3, 500), (0, 12, 1_900), (1, 0, 700)), committed) == []
 
 
@@ -79,7 +77,7 @@ def test_delays_are_what_a_walk_along_the_commits_says(steps: list[tuple[int, in
             if number > forgotten:
                 expected.append(7 * n)
         offset += count
-        committed.append(Commit(at_ms, {0: offset}))
+        committed.append(JobCommit(at_ms, {0: offset}))
     assert sorted(commit_delays(records_of(*records), committed[forgotten:])) == sorted(expected)
 
 
@@ -91,12 +89,12 @@ def test_commits_are_read_from_deltas_log(tmp_path: Path) -> None:
     tables.log.unregister(a_registration())
     tables.commit()
     changes = open_changes(tables.settings)
-    found = commits(changes, 0)
+    found = job_commits(changes, 0)
     assert [c.next_offsets for c in found] == [{0: 1}, {0: 3}]
     stamps = [
         action["commitInfo"]["timestamp"]
-        for path in commit_files(changes.path).values()
-        for action in map(orjson.loads, read_bytes(path).splitlines())
+        for path in sorted((tables.dir / ROUTE_CHANGES).glob("_delta_log/*.json"))
+        for action in map(orjson.loads, path.read_bytes().splitlines())
         if "commitInfo" in action
     ]
     assert [c.at_ms for c in found] == stamps[-2:]
@@ -110,8 +108,8 @@ def test_no_more_of_the_log_is_read_than_was_asked_for(tmp_path: Path) -> None:
     for _ in range(3):
         tables.log.register(a_registration(), after_ms=1_000)
         tables.commit()
-    whole = commits(open_changes(tables.settings), 0)
-    assert commits(open_changes(tables.settings), whole[-1].at_ms) == whole[-1:]
+    whole = job_commits(open_changes(tables.settings), 0)
+    assert job_commits(open_changes(tables.settings), whole[-1].at_ms) == whole[-1:]
 
 
 def test_a_spread_is_of_real_values() -> None:

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from namesrv_stream.history.opening import open_history_table
 from namesrv_stream.history.report.buckets import buckets
 from namesrv_stream.history.report.missed import DayFigures, Heard, day_figures, heard
-from namesrv_stream.snapshot.history_mark import HistoryMark, encode_mark
-from namesrv_stream.tables import HEARTBEAT_MINUTES, HISTORY_SCHEMAS, table_path
+from namesrv_stream.tables.history_mark import HistoryMark, encode_mark
+from namesrv_stream.tables.schema.history_columns import HEARTBEAT_MINUTES, HISTORY_SCHEMAS
 from tests.support.examples import examples
 from tests.support.history_tables import HistoryOfLogs, instant_of
 from tests.support.report_figures import DAY_MS, HOUR_MS, MONDAY_MS, a_session
@@ -142,7 +142,7 @@ def test_they_are_what_going_through_the_gaps_says(gaps: list[tuple[int, int]], 
 def table_of(data_dir: Path, rows: Sequence[dict[str, Any]], reaches_ms: int) -> None:
     mark = encode_mark(HistoryMark(TOPIC_ID, "", {0: 1}, {0: reaches_ms}))
     write_deltalake(
-        table_path(settings_in(data_dir).data.tables_dir, HEARTBEAT_MINUTES),
+        (settings_in(data_dir).data.tables_dir / HEARTBEAT_MINUTES),
         pa.Table.from_pylist(list(rows), HISTORY_SCHEMAS[HEARTBEAT_MINUTES]),
         partition_by=["day"],
         commit_properties=CommitProperties(custom_metadata={"userMetadata": mark}),

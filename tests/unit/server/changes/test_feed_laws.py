@@ -28,7 +28,8 @@ from namesrv_stream.server.changes.feed import ChangeFeed, Piece
 from namesrv_stream.server.changes.follower import Follower, PositionGone
 from namesrv_stream.server.changes.position import Position, generation_of, parse_token, position_at
 from namesrv_stream.server.steps import Steps
-from namesrv_stream.snapshot import StoredChanges
+from namesrv_stream.tables.storage import Folder
+from namesrv_stream.tables.stored_changes import StoredChanges
 from tests.support.builders import RW, S1, a_registration
 from tests.support.examples import examples
 from tests.support.tables import TablesOfLog
@@ -55,7 +56,7 @@ def _world() -> tuple[TablesOfLog, list[list[RouteChange]], str]:
     by_record.append(log.heard(fleet[2], connection=3))
     by_record.append(log.register(fleet[0], connection=4))
     tables.commit()
-    stored = StoredChanges.open(tables.dir)
+    stored = StoredChanges.open(tables.storage)
     assert stored is not None
     return tables, by_record, generation_of(stored.table_id)
 
@@ -68,7 +69,7 @@ class Server:
         self.kept_rows = kept_rows
         self.reached = 0
         self.feed = ChangeFeed(self.generation, {}, kept_rows, FEW_BYTES)
-        self.catch_up = CatchUp(self.tables.dir, 10_000)
+        self.catch_up = CatchUp(self.tables.storage, 10_000)
         self.steps = Steps()
 
     def commit(self, records: int) -> None:
@@ -233,7 +234,7 @@ async def test_tables_made_anew_end_every_position() -> None:
 
 async def test_rows_that_nobody_keeps_any_more_end_a_position(tmp_path: Path) -> None:
     server = Server()
-    server.catch_up = CatchUp(tmp_path, 10_000)  # without tables
+    server.catch_up = CatchUp(Folder(tmp_path), 10_000)  # without tables
     client = Client(server)
     server.reload(3)
     with pytest.raises(PositionGone) as gone:
@@ -243,7 +244,7 @@ async def test_rows_that_nobody_keeps_any_more_end_a_position(tmp_path: Path) ->
 
 async def test_more_rows_than_one_follower_may_have_read_end_its_position() -> None:
     server = Server()
-    server.catch_up = CatchUp(server.tables.dir, 5)
+    server.catch_up = CatchUp(server.tables.storage, 5)
     client = Client(server)
     server.reload(9)
     with pytest.raises(PositionGone):

@@ -6,7 +6,7 @@ from namesrv_stream.metrics import METRICS
 from namesrv_stream.remoting.codes import RequestCode
 from namesrv_stream.remoting.command import RemotingCommand
 from namesrv_stream.route.settings import FoldSettings
-from namesrv_stream.tables import JobFigures
+from namesrv_stream.tables.job_figures import JobFigures
 from tests.support.builders import Log, a_registration
 from tests.support.http_rig import HttpRig
 

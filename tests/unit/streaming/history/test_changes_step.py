@@ -5,12 +5,14 @@ from pathlib import Path
 import pyarrow as pa
 
 from namesrv_stream.settings import Flag, load_settings
-from namesrv_stream.snapshot.history_mark import HistoryMark
-from namesrv_stream.streaming.changes_writer import ChangesWriter
-from namesrv_stream.streaming.delta_tables import ensure_tables
-from namesrv_stream.streaming.history.changes_source import ChangesSource
 from namesrv_stream.streaming.history.changes_step import next_step
-from namesrv_stream.tables import ROUTE_HISTORY, encode_changes
+from namesrv_stream.tables.changes_source import ChangesSource
+from namesrv_stream.tables.changes_writer import ChangesWriter
+from namesrv_stream.tables.history_mark import HistoryMark
+from namesrv_stream.tables.repair import prepare_tables
+from namesrv_stream.tables.schema.history_columns import ROUTE_HISTORY
+from namesrv_stream.tables.schema.rows import encode_changes
+from namesrv_stream.tables.storage import tables_of
 from tests.support.builders import Log, a_registration
 from tests.support.history_life import names_of
 
@@ -24,16 +26,16 @@ def _source(tmp_path: Path) -> ChangesSource:
     settings = load_settings(
         environ={}, flags=[Flag("test", key, str(value)) for key, value in values.items()]
     ).settings
-    ensure_tables(settings, _TOPIC_ID)
+    prepare_tables(settings, _TOPIC_ID)
     logs = [Log(partition=partition, partitions=2) for partition in range(2)]
     for partition, log in enumerate(logs):
         (name,) = names_of(partition, 2, 1)
         for number in range(_RECORDS):
             log.register(a_registration(f"10.0.0.{number}:10911", broker_name=name), after_ms=1_000)
     rows = pa.Table.from_batches([encode_changes([c for log in logs for c in log.output.changes])])
-    writer = ChangesWriter(settings.data.tables_dir, _TOPIC_ID, 2, 0)
-    writer.write(rows, {p: log.state.next_offset for p, log in enumerate(logs)}, 0)
-    source = ChangesSource.open(settings.data.tables_dir)
+    writer = ChangesWriter(tables_of(settings), 0)
+    writer.write(rows, {p: log.place() for p, log in enumerate(logs)}, 0)
+    source = ChangesSource.open(tables_of(settings))
     assert source is not None
     return source
 

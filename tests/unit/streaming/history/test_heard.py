@@ -12,8 +12,8 @@ from namesrv_stream.route.event_json import encode_event
 from namesrv_stream.route.events import BrokerRegistered
 from namesrv_stream.route.fold import Record
 from namesrv_stream.streaming.history.event_clocks import read_clocks
-from namesrv_stream.streaming.history.file_ranges import FileRanges
 from namesrv_stream.streaming.history.heard import heard
+from namesrv_stream.tables.delta.file_ranges import FileRanges
 from tests.support.builders import S1, Log, a_registration
 from tests.support.history_events import event_files
 
@@ -25,14 +25,14 @@ _READS_ALL = """
 import json, sys, tracemalloc
 from pathlib import Path
 import pyarrow as pa
-from deltalake import DeltaTable
 from namesrv_stream.streaming.history.event_clocks import read_clocks
-from namesrv_stream.streaming.history.file_ranges import FileRanges
+from namesrv_stream.tables.delta.file_ranges import FileRanges
 from namesrv_stream.streaming.history.heard import heard
-from namesrv_stream.tables import BROKER_EVENTS, HISTORY_SCHEMAS
+from namesrv_stream.tables.schema.history_columns import BROKER_EVENTS, HISTORY_SCHEMAS
+from namesrv_stream.tables.storage import Folder
 
 folder, end = Path(sys.argv[1]), {0: int(sys.argv[2])}
-events = FileRanges(DeltaTable(folder), folder, HISTORY_SCHEMAS[BROKER_EVENTS])
+events = FileRanges.open(Folder(folder), HISTORY_SCHEMAS[BROKER_EVENTS])
 clocks = read_clocks(events, {0: 0}, end, {})
 tracemalloc.start()
 found = heard(events, {0: 0}, end, clocks)

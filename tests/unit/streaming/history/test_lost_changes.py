@@ -6,8 +6,8 @@ import pytest
 
 from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange
 from namesrv_stream.streaming.history.lost_changes import StateTime, rows_to_catch_up
-from namesrv_stream.tables import encode_changes
-from namesrv_stream.tables.columns import ROW_SCHEMA
+from namesrv_stream.tables.schema.columns import ROW_SCHEMA
+from namesrv_stream.tables.schema.rows import encode_changes
 
 _KNOWN, _STATE = {0: 100}, {0: StateTime(200, 5_000)}
 _CONTENT = ("broker_addrs", "clusters", "read_queue_nums")

@@ -21,16 +21,16 @@ from namesrv_stream.streaming.history.intervals import interval_rows, keyed
 from namesrv_stream.streaming.history.minute_rows import minute_rows
 from namesrv_stream.streaming.history.row_keys import HISTORY_KINDS
 from namesrv_stream.streaming.history.session_rows import SESSION_COLUMNS, Sessions
-from namesrv_stream.tables import (
+from namesrv_stream.tables.schema.columns import ROW_SCHEMA
+from namesrv_stream.tables.schema.history_columns import (
     BROKER_SESSIONS,
     DAY_COLUMNS,
     HEARTBEAT_MINUTES,
     HISTORY_SCHEMAS,
     ROUTE_HISTORY,
     TOPIC_ROUTE_HISTORY,
-    encode_changes,
 )
-from namesrv_stream.tables.columns import ROW_SCHEMA
+from namesrv_stream.tables.schema.rows import encode_changes
 from tests.support.builders import Log
 from tests.support.examples import examples
 from tests.support.history_events import events_of

@@ -11,13 +11,16 @@ import pytest
 from deltalake import DeltaTable
 
 from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange
-from namesrv_stream.snapshot.history_mark import HistoryMark
 from namesrv_stream.streaming.history.changes_step import Step
-from namesrv_stream.streaming.history.file_ranges import FileRanges
 from namesrv_stream.streaming.history.session_rows import SESSION_COLUMNS, Sessions
 from namesrv_stream.streaming.history.sessions_step import pass_through
-from namesrv_stream.tables import BROKER_EVENTS, BROKER_SESSIONS, HISTORY_SCHEMAS, encode_changes
-from namesrv_stream.tables.columns import ROW_SCHEMA
+from namesrv_stream.tables.delta.data_file import DataFile
+from namesrv_stream.tables.delta.file_ranges import FileRanges
+from namesrv_stream.tables.history_mark import HistoryMark
+from namesrv_stream.tables.schema.columns import ROW_SCHEMA
+from namesrv_stream.tables.schema.history_columns import BROKER_EVENTS, BROKER_SESSIONS, HISTORY_SCHEMAS
+from namesrv_stream.tables.schema.rows import encode_changes
+from namesrv_stream.tables.storage import Folder
 from tests.support.builders import Log, of_kind
 from tests.support.history_events import event_files
 from tests.support.history_life import live_on
@@ -30,7 +33,8 @@ class _Counted(FileRanges):
     """Remembers how many records were asked for at a time."""
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(DeltaTable(folder), folder, HISTORY_SCHEMAS[BROKER_EVENTS])
+        files = map(DataFile.from_listing, pa.table(DeltaTable(folder).get_add_actions(flatten=True)).to_pylist())
+        super().__init__(Folder(folder), files, HISTORY_SCHEMAS[BROKER_EVENTS])
         self.asked: list[int] = []
 
     def dataset(

@@ -1,0 +1,106 @@
+"""Keeps both tables small, on a thread of the job beside the batches.
+
+``route_state`` is rewritten whenever a batch brings fold states. Then small files of ``route_changes`` are joined (its
+rows do not change, so followers pay no attention), its log gets a checkpoint every 100 versions, and once an hour what
+is older than a day goes: log entries, files that belong to no version, rows beyond their retention that ``route_state``
+covers and the history has.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from namesrv_stream.errors import StoreUnreachable
+from namesrv_stream.settings import Settings
+from namesrv_stream.tables.compaction import FILES_TO_JOIN, JOINED_BYTES, clean_up, join_small_files
+from namesrv_stream.tables.delta.table_writer import TableWriter
+from namesrv_stream.tables.route_state import StateWriter
+from namesrv_stream.tables.route_tables import FoldStateRow
+
+_LOG = logging.getLogger(__name__)
+
+_CHECKPOINT_VERSIONS: Final = 100  # delta.checkpointInterval
+_CLEAN_UP_INTERVAL_S: Final = 3_600.0
+_FIRST_CLEAN_UP_S: Final = 300.0  # a job that never runs for an hour cleans up too
+
+
+class Compactor:
+    """The thread.
+
+    Args:
+        settings: Ours.
+        changes: The writer of ``route_changes``.
+        state: The writer of ``route_state``.
+    """
+
+    def __init__(self, settings: Settings, changes: TableWriter, state: StateWriter) -> None:
+        self._settings = settings
+        self._table = changes
+        self._state = state
+        self._changed = threading.Condition()
+        self._new_states: dict[int, FoldStateRow] = {}
+        self._is_asked_to_join = False
+        self._is_stopping = False
+        self._thread = threading.Thread(target=self._run, name="compaction", daemon=True)
+        self._checkpointed = -1
+        self._cleaned_s = time.monotonic() + _FIRST_CLEAN_UP_S - _CLEAN_UP_INTERVAL_S
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Finish what is under way and end the thread."""
+        with self._changed:
+            self._is_stopping = True
+            self._changed.notify()
+        self._thread.join()
+
+    def submit(self, states: dict[int, FoldStateRow]) -> None:
+        """Have ``route_state`` cover these, soon; does not block."""
+        with self._changed:
+            self._new_states |= states
+            self._changed.notify()
+
+    def join_files(self) -> None:
+        """Have the small files of ``route_changes`` joined, soon; does not block."""
+        with self._changed:
+            self._is_asked_to_join = True
+            self._changed.notify()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._new_states or self._is_asked_to_join or self._is_stopping)
+                if self._is_stopping:
+                    return
+                states, self._new_states, self._is_asked_to_join = self._new_states, {}, False
+            if states:
+                self._attempt("route_state", partial(self._state.cover, states))
+            self._attempt("small files", partial(join_small_files, self._table, FILES_TO_JOIN, JOINED_BYTES))
+            self._attempt("checkpoint", self._checkpoint)
+            if time.monotonic() - self._cleaned_s >= _CLEAN_UP_INTERVAL_S:
+                self._cleaned_s = time.monotonic()
+                self._attempt("clean-up", partial(clean_up, self._settings, self._table, self._state.table))
+
+    def _attempt(self, what: str, work: Callable[[], None]) -> None:
+        """Do it; a failure is logged, for the job goes on without and the next round tries again."""
+        began_s = time.monotonic()
+        try:
+            with self._table.storage.reaching():
+                work()
+        except StoreUnreachable as error:
+            _LOG.warning("compaction failed: %s: %s", what, error)
+        except Exception:
+            _LOG.exception("compaction failed: %s", what)
+        else:
+            _LOG.debug("compaction: %s took %d ms", what, (time.monotonic() - began_s) * 1000)
+
+    def _checkpoint(self) -> None:
+        if self._table.version - self._checkpointed >= _CHECKPOINT_VERSIONS:
+            version = self._table.version
+            self._table.checkpoint()
+            self._checkpointed = version

@@ -1,0 +1,158 @@
+"""Keeps the tables of the job small: joins files, removes what is past its retention, writes checkpoints.
+
+Commits here and commits of batches go through the same writer, so they never conflict within the process.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping
+from io import BytesIO
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+
+from namesrv_stream.clock import SystemClock
+from namesrv_stream.errors import TableSchemaMismatch
+from namesrv_stream.settings import Settings
+from namesrv_stream.tables.delta.commit import commit_name
+from namesrv_stream.tables.delta.data_file import DataFile, read_content, read_rows, write_content, write_rows
+from namesrv_stream.tables.delta.table_version import open_delta
+from namesrv_stream.tables.delta.table_writer import Change, TableWriter
+from namesrv_stream.tables.history_mark import HistoryMark, read_mark
+from namesrv_stream.tables.route_tables import read_newest_state
+from namesrv_stream.tables.schema.columns import CHANGES_SCHEMA
+from namesrv_stream.tables.schema.history_columns import BROKER_SESSIONS, ROUTE_HISTORY, TOPIC_ROUTE_HISTORY
+from namesrv_stream.tables.schema.layout import removed_app_id
+from namesrv_stream.tables.storage import Storage, tables_of
+
+_LOG = logging.getLogger(__name__)
+
+#: To open the table costs 10 ms and half a millisecond for each commit since its last checkpoint, and each file's rows
+#: cost those who read them some more: joined early …
+FILES_TO_JOIN: Final = 64
+# … into files that are left alone until the hourly clean-up joins those: what was joined stays on disk for a day,
+# so a growing file must not be written anew with every few commits.
+JOINED_BYTES: Final = 1 << 20
+_HOURLY_BYTES: Final = 16 << 20
+_HOUR_MS: Final = 3_600_000
+_DAY_MS: Final = 24 * _HOUR_MS
+
+
+def join_small_files(table: TableWriter, files: int, joined_bytes: int) -> None:
+    """Join the files below ``joined_bytes`` where there are at least ``files`` of them; blocks."""
+    small = [f for f in table.files() if f.size < joined_bytes and None not in f.lowest + f.highest]
+    if len(small) < files:
+        return
+    small.sort(key=lambda file: file.lowest[:2])
+    groups = [group for group in _groups(small, joined_bytes) if len(group) > 1]
+    joined = tuple(_join(table.storage, group) for group in groups)
+    if joined:
+        table.commit(Change("OPTIMIZE", joined, tuple(file for group in groups for file in group)))
+
+
+def clean_up(settings: Settings, changes: TableWriter, state: TableWriter) -> None:
+    """Remove what is past its retention from both tables; blocks."""
+    streaming = settings.streaming
+    # First of all the state: what it covers now, it and those after it cover for good.
+    covered = read_newest_state(tables_of(settings)).fold_states
+    join_small_files(changes, 2, _HOURLY_BYTES)
+    files = changes.files()
+    newest_ms = max((file.newest_at_ms for file in files), default=0)
+    oldest_ms = min((file.oldest_at_ms for file in files), default=0)
+    cutoff_ms = newest_ms - streaming.changes_retention_ms
+    if covered and oldest_ms < cutoff_ms - _DAY_MS:  # followers load again after it, so once a day is enough
+        # A row that no route_state covers is the only place of what it says, however old it is.
+        ends = {partition: found.next_offset for partition, found in covered.items()}
+        seen = seen_by_history(settings, ends)
+        remove_rows(changes, cutoff_ms, seen)
+        if seen != ends:  # the history has not all of it yet, and is waited for, but not for ever
+            remove_rows(changes, cutoff_ms - settings.history.changes_wait_ms, ends)
+    for table in (changes, state):
+        table.checkpoint()
+        _vacuum(table.storage, -(-streaming.vacuum_retention_ms // _HOUR_MS))
+
+
+def seen_by_history(settings: Settings, ends: Mapping[int, int]) -> dict[int, int]:
+    """``ends``, or less where the history has not got so far; as they are where there is to be no history.
+
+    Args:
+        settings: Ours.
+        ends: partition → offset.
+    """
+    if not settings.has_history:
+        return dict(ends)
+    seen = dict(ends)
+    for name in (ROUTE_HISTORY, TOPIC_ROUTE_HISTORY, BROKER_SESSIONS):
+        try:
+            mark = read_mark(tables_of(settings) / name) or HistoryMark()
+        except TableSchemaMismatch as error:
+            _LOG.warning("%s", error)
+            mark = HistoryMark()
+        seen = {partition: min(offset, mark.next_offset(partition)) for partition, offset in seen.items()}
+    return seen
+
+
+def remove_rows(table: TableWriter, cutoff_ms: int, ends: Mapping[int, int]) -> None:
+    """Remove rows below an ``at_ms`` and, in their partition, an offset; the commit says which, for the history."""
+    offset, partition = pc.field("offset"), pc.field("partition")
+    expired = pc.scalar(False)
+    for number, end in ends.items():
+        expired = expired | ((partition == number) & (offset < end))
+    expired = expired & (pc.field("at_ms") < cutoff_ms)
+    kept, removed = list[DataFile](), list[DataFile]()
+    removed_below: dict[int, int] = {}
+    for file in table.files():
+        if file.oldest_at_ms >= cutoff_ms:
+            continue
+        rows = read_rows(table.storage, file.path)
+        gone = rows.filter(expired)
+        if not gone.num_rows:
+            continue
+        for row in gone.group_by("partition").aggregate([("offset", "max")]).to_pylist():
+            removed_below[row["partition"]] = max(removed_below.get(row["partition"], 0), row["offset_max"] + 1)
+        removed.append(file)
+        rest = rows.filter(~expired)
+        if rest.num_rows:
+            kept.append(write_rows(table.storage, rest.cast(CHANGES_SCHEMA), SystemClock().now_ms()))
+    if removed:
+        told = {removed_app_id(table.topic_id, p): first for p, first in removed_below.items()}
+        table.commit(Change("DELETE", tuple(kept), tuple(removed), transactions=told))
+
+
+def _groups(files: list[DataFile], most_bytes: int) -> Iterator[list[DataFile]]:
+    """Neighbours that together are not much larger than ``most_bytes``."""
+    group: list[DataFile] = []
+    size = 0
+    for file in files:
+        if group and size + file.size > most_bytes:
+            yield group
+            group, size = [], 0
+        group.append(file)
+        size += file.size
+    yield group
+
+
+def _join(storage: Storage, files: list[DataFile]) -> DataFile:
+    """One file with the rows of several; a few thousand rows are in memory at a time."""
+    content = BytesIO()
+    with pq.ParquetWriter(content, CHANGES_SCHEMA, compression="zstd", store_schema=False) as writer:
+        for file in files:
+            source = pq.ParquetFile(pa.BufferReader(read_content(storage, file.path)))
+            for batch in source.iter_batches():
+                writer.write_table(pa.Table.from_batches([batch]).cast(CHANGES_SCHEMA))
+    lowest = tuple(min(values) for values in zip(*(file.lowest for file in files), strict=True))
+    highest = tuple(max(values) for values in zip(*(file.highest for file in files), strict=True))
+    rows = sum(file.rows or 0 for file in files)
+    listed = DataFile("", 0, max(file.modified_ms for file in files), rows, lowest, highest)
+    return write_content(storage, content.getbuffer(), listed)
+
+
+def _vacuum(storage: Storage, retention_hours: int) -> None:
+    """Remove old log entries, and files that no version of the last hours has."""
+    table: DeltaTable = open_delta(storage)
+    with storage.reaching():
+        table.vacuum(retention_hours=retention_hours, dry_run=False, full=True)
+        table.cleanup_metadata()
+    storage.sync(commit_name(version) for version in range(table.version(), table.version() + 3))

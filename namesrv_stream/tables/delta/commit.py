@@ -1,0 +1,217 @@
+"""Commits of a table's log: how the job writes them, and how everybody reads them.
+
+A commit is a file ``_delta_log/N.json`` with one action a line. The job's commits carry more in their ``commitInfo``
+than Delta asks for (ADR 0049):
+
+- which writer made it, and Delta's id of the table;
+- *progress*: partition → first offset that the table does not cover, and the fingerprint of the record before it;
+- *before*: the same as it was before this commit. A follower that knows another progress loads the table again;
+- a digest of all files that the table has with it, so that who opens the table by its checkpoint can verify it;
+- a checksum of the commit itself.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+from zlib import crc32
+
+import orjson
+
+from namesrv_stream.errors import TableDamaged
+from namesrv_stream.route.folded_log import Place, Progress
+from namesrv_stream.tables.delta.data_file import DataFile
+from namesrv_stream.tables.storage import Storage
+
+LOG: Final = "_delta_log"
+LAST_CHECKPOINT: Final = f"{LOG}/_last_checkpoint"
+_COMMIT_FILE: Final = re.compile(r"(\d{20})\.json")
+
+_WRITER: Final = "namesrv_stream.writer"
+_TABLE_ID: Final = "namesrv_stream.table_id"
+_PROGRESS: Final = "namesrv_stream.progress"
+_BEFORE: Final = "namesrv_stream.before"
+_FILES: Final = "namesrv_stream.files"
+_CHECKSUM: Final = "namesrv_stream.checksum"
+_CHECKSUM_FIELD: Final = re.compile(rb'"namesrv_stream\.checksum":"([0-9a-f]{8})"')
+_ZEROS: Final = b'"namesrv_stream.checksum":"00000000"'
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What the job says of itself, the table and its state in a commit.
+
+    Attributes:
+        writer: Which run of a writer made it.
+        table_id: Delta's id of the table.
+        before: Progress before the commit.
+        progress: Progress with it.
+        files_digest: ``digest_of`` all files that the table then has.
+    """
+
+    writer: str
+    table_id: str
+    before: Progress
+    progress: Progress
+    files_digest: int
+
+    def to_info(self) -> dict[str, str]:
+        """As fields of ``commitInfo``."""
+        return {
+            _WRITER: self.writer,
+            _TABLE_ID: self.table_id,
+            _BEFORE: _encode_progress(self.before),
+            _PROGRESS: _encode_progress(self.progress),
+            _FILES: f"{self.files_digest:016x}",
+        }
+
+    @classmethod
+    def from_info(cls, info: Mapping[str, Any]) -> "Identity | None":
+        """Inverse of ``to_info``; None for a commit that is not the job's."""
+        if _FILES not in info:
+            return None
+        return cls(
+            str(info[_WRITER]),
+            str(info[_TABLE_ID]),
+            _decode_progress(info[_BEFORE]),
+            _decode_progress(info[_PROGRESS]),
+            int(info[_FILES], 16),
+        )
+
+
+@dataclass(slots=True)
+class Commit:
+    """What a commit says.
+
+    Attributes:
+        info: Its ``commitInfo``.
+        identity: What the job says of it; None for a commit that is not the job's.
+        added: Files that it adds.
+        removed: Paths of files that it removes.
+        transactions: Application id → version.
+        changes_rows: Whether it changes what rows the table has; one that only rearranges files does not.
+        changes_table: Whether it changes columns, properties or the protocol.
+    """
+
+    info: Mapping[str, Any] = field(default_factory=dict)
+    identity: Identity | None = None
+    added: list[DataFile] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
+    transactions: dict[str, int] = field(default_factory=dict)
+    changes_rows: bool = False
+    changes_table: bool = False
+
+    @property
+    def is_of_first_release(self) -> bool:
+        """Whether version 0.1.0 of the job has made it, which said less of itself."""
+        return self.identity is None and _WRITER in self.info
+
+
+def commit_name(version: int) -> str:
+    """The file of a commit, relative to the table."""
+    return f"{LOG}/{version:020d}.json"
+
+
+def checkpoint_name(version: int) -> str:
+    """The file of a checkpoint, relative to the table."""
+    return f"{LOG}/{version:020d}.checkpoint.parquet"
+
+
+def commit_versions(table: Storage) -> list[int]:
+    """Versions whose commits the log still has, ascending; none where there is no table."""
+    return sorted(int(match[1]) for match in map(_COMMIT_FILE.fullmatch, (table / LOG).sizes()) if match)
+
+
+def checkpointed_version(table: Storage) -> int:
+    """The version of the newest checkpoint; -1 where there is none.
+
+    Raises:
+        StoreUnreachable: The object store does not answer.
+    """
+    try:
+        return int(orjson.loads(table.read(LAST_CHECKPOINT))["version"])
+    except (FileNotFoundError, LookupError, ValueError, TypeError):
+        return -1
+
+
+def encode_commit(info: Mapping[str, Any], actions: Iterable[Mapping[str, Any]]) -> bytes:
+    """A commit's file, with its checksum."""
+    lines = [{"commitInfo": {**info, _CHECKSUM: "00000000"}}, *actions]
+    content = b"".join(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE) for line in lines)
+    return content.replace(_ZEROS, _ZEROS.replace(b"00000000", f"{crc32(content):08x}".encode()), 1)
+
+
+def decode_commit(table: Storage, version: int, content: bytes) -> Commit:
+    """What a commit's file says.
+
+    Args:
+        table: For the error.
+        version: Of the commit.
+        content: Of its file.
+
+    Raises:
+        TableDamaged: It is empty, cut short or altered.
+    """
+    try:
+        _verify(content)
+        return _decode(map(orjson.loads, content.splitlines()))
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        reason = "is empty" if not content else f"is damaged: {error}"
+        raise TableDamaged(str(table), commit_name(version), reason) from None
+
+
+def read_commit(table: Storage, version: int) -> Commit | None:
+    """What a commit says; None where there is none of that version.
+
+    Raises:
+        TableDamaged: It is empty, cut short or altered.
+        StoreUnreachable: The object store does not answer.
+    """
+    name = commit_name(version)
+    if not table.exists(name):  # to look for an absent file costs a tenth of an attempt to open it
+        return None
+    try:
+        return decode_commit(table, version, table.read(name))
+    except FileNotFoundError:
+        return None
+
+
+def _verify(content: bytes) -> None:
+    head = content.partition(b"\n")[0]
+    found = _CHECKSUM_FIELD.search(head)
+    if found is not None:
+        expected = crc32(content[: found.start()] + _ZEROS + content[found.end() :])
+        if int(found[1], 16) != expected:
+            raise ValueError("its checksum is not that of its content")
+    elif b"namesrv_stream.files" in head:
+        raise ValueError("it has no checksum")
+    if not content.endswith(b"\n") and not content.rstrip().endswith(b"}"):
+        raise ValueError("it is cut short or empty")
+
+
+def _decode(actions: Iterable[Any]) -> Commit:
+    commit = Commit()
+    for action in actions:
+        if "add" in action:
+            commit.added.append(DataFile.from_add(action["add"]))
+            commit.changes_rows |= bool(action["add"]["dataChange"])
+        elif "remove" in action:
+            commit.removed.append(action["remove"]["path"])
+            commit.changes_rows |= bool(action["remove"]["dataChange"])
+        elif "txn" in action:
+            commit.transactions[action["txn"]["appId"]] = int(action["txn"]["version"])
+        elif "commitInfo" in action:
+            commit.info = action["commitInfo"]
+            commit.identity = Identity.from_info(commit.info)
+        elif "metaData" in action or "protocol" in action:
+            commit.changes_table = True
+    return commit
+
+
+def _encode_progress(progress: Progress) -> str:
+    places = {str(p): [place.next_offset, f"{place.fingerprint:x}"] for p, place in sorted(progress.items())}
+    return orjson.dumps(places).decode()
+
+
+def _decode_progress(text: str) -> dict[int, Place]:
+    return {int(p): Place(int(offset), int(mark, 16)) for p, (offset, mark) in orjson.loads(text).items()}

@@ -1,0 +1,151 @@
+"""One Delta table opened for questions: no more files, columns and rows are read than a question needs."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any, Final, Literal
+from urllib.parse import unquote
+
+import polars as pl
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+
+from namesrv_stream.errors import NamesrvStreamError, TableSchemaMismatch
+from namesrv_stream.tables.delta.predicates import Condition, all_of
+from namesrv_stream.tables.delta.table_version import UNREADABLE, open_delta
+from namesrv_stream.tables.schema.layout import HISTORY_PROTOCOL, check_table
+from namesrv_stream.tables.storage import Storage, one_line
+
+#: Commits that rearrange or remove files and say nothing new.
+_UPKEEP: Final = ("OPTIMIZE", "VACUUM", "DELETE", "SET ", "CREATE", "ADD ")
+_COMMITS_LOOKED_AT: Final = 50
+
+
+@contextmanager
+def reading(table: Storage) -> Iterator[None]:
+    """Whatever reading a table raises, as an error that names it."""
+    try:
+        yield
+    except NamesrvStreamError:
+        raise
+    except (*UNREADABLE, pl.exceptions.PolarsError) as error:
+        raise TableSchemaMismatch(str(table), f"cannot be read: {one_line(error)}") from error
+
+
+class StoredTable:
+    """A table at the version at which it was opened.
+
+    Attributes:
+        storage: Where it is.
+        properties: Its TBLPROPERTIES.
+    """
+
+    def __init__(self, table: DeltaTable, storage: Storage, schema: pa.Schema) -> None:
+        """Take over a table that was opened and checked.
+
+        Args:
+            table: At any version.
+            storage: Where it is.
+            schema: Its columns as this version of the code knows them.
+        """
+        self._table = table
+        self.storage = storage
+        metadata = table.metadata()
+        self.properties: dict[str, str] = dict(metadata.configuration)
+        self._files = pl.DataFrame(pa.table(table.get_add_actions(flatten=True)))
+        # The partition columns are not in the files: their paths say them.
+        in_files = [field for field in schema if field.name not in metadata.partition_columns]
+        self._schema = pl.DataFrame(pa.schema(in_files).empty_table()).schema
+
+    @classmethod
+    def open(cls, tables: Storage, name: str, schema: pa.Schema) -> "StoredTable | None":
+        """The newest version; None where there is no such table.
+
+        Columns that we do not know are passed over, and those that may be null may be absent: tables change by added
+        columns only.
+
+        Raises:
+            TableSchemaMismatch: It is damaged, or not as this version of the code expects.
+        """
+        storage = tables / name
+        with reading(storage):
+            try:
+                table = open_delta(storage)
+            except TableNotFoundError:
+                return None
+            protocol = table.protocol()
+            features = [*(protocol.reader_features or ()), *(protocol.writer_features or ())]
+            found = pa.schema(table.schema())
+            ours = pa.schema([f for f in schema if f.name in found.names or not f.nullable])
+            known = pa.schema([f for f in found if f.name in ours.names])
+            versions = (protocol.min_reader_version, protocol.min_writer_version)
+            check_table(str(storage), versions, features, known, ours, HISTORY_PROTOCOL)
+            return cls(table, storage, schema)
+
+    def rows(self, *conditions: Condition, columns: Sequence[str] | None = None) -> pl.DataFrame:
+        """The rows that meet all conditions, in no order; blocks.
+
+        Polars decodes the columns that conditions are on, and of the others only the rows that meet them.
+
+        Args:
+            conditions: On columns of the table.
+            columns: Those wanted, but for the partition column; all where None.
+
+        Raises:
+            TableSchemaMismatch: A file is gone or damaged.
+        """
+        names = list(self._schema) if columns is None else list(columns)
+        with reading(self.storage):
+            return self.scan(*conditions).select(names).collect()
+
+    def scan(self, *conditions: Condition) -> pl.LazyFrame:
+        """The same, all columns, for more questions of the reader's own; to be collected within ``reading``."""
+        wanted = all_of(*conditions)
+        paths = [f"{self.storage}/{unquote(path)}" for path in self._paths(wanted)]
+        if not paths:
+            return pl.LazyFrame(schema=self._schema)
+        # A column that a file does not have yet is null; one that we do not know is left alone.
+        scanned = pl.scan_parquet(
+            paths,
+            storage_options=self.storage.polars_options,
+            schema=self._schema,
+            missing_columns="insert",
+            extra_columns="ignore",
+            hive_partitioning=False,
+            glob=False,
+            parallel="prefiltered",
+        )
+        return scanned.filter(wanted.rows)
+
+    def extreme(self, end: Literal["min", "max"], column: str) -> Any:
+        """The lowest or highest value of a column by the files' statistics; None where they do not say."""
+        name = f"{end}.{column}"
+        if name not in self._files.columns:
+            return None
+        return self._files[name].min() if end == "min" else self._files[name].max()
+
+    def transaction_version(self, app_id: str) -> int:
+        """The version of Delta's transaction of an application; 0 where it has none."""
+        return self._table.transaction_version(app_id) or 0
+
+    def committed_ms(self) -> int | None:
+        """When the writer last said how far it is, epoch milliseconds by its clock; None where the log has lost it."""
+        with reading(self.storage):
+            for commit in self._table.history(_COMMITS_LOOKED_AT):
+                if not str(commit.get("operation", "")).startswith(_UPKEEP):
+                    at = commit["timestamp"]
+                    return round(at.timestamp() * 1000) if isinstance(at, datetime) else int(at)
+        return None
+
+    def files_for(self, *conditions: Condition) -> int:
+        """How many files ``rows`` would open."""
+        return len(self._paths(all_of(*conditions)))
+
+    @property
+    def files(self) -> int:
+        """How many files the table has."""
+        return self._files.height
+
+    def _paths(self, wanted: Condition) -> list[str]:
+        return self._files.filter(wanted.files(self._files.columns))["path"].to_list()

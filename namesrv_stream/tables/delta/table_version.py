@@ -1,0 +1,253 @@
+"""Opens a table of the job at one version, and verifies it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
+
+from namesrv_stream.errors import TableDamaged, TableSchemaMismatch
+from namesrv_stream.route.folded_log import Place, Progress
+from namesrv_stream.tables.delta.commit import (
+    LOG,
+    Identity,
+    checkpoint_name,
+    checkpointed_version,
+    commit_name,
+    commit_versions,
+    read_commit,
+)
+from namesrv_stream.tables.delta.data_file import DataFile, digest_of, read_files
+from namesrv_stream.tables.schema.layout import (
+    PARTITIONS_PROPERTY,
+    TOPIC_ID_PROPERTY,
+    app_id,
+    check_table,
+    removed_app_id,
+)
+from namesrv_stream.tables.storage import Storage, one_line
+
+#: What reading a table may raise where it, or a part of it, is damaged or absent; not where its store does not answer.
+UNREADABLE: Final = (TableSchemaMismatch, DeltaError, OSError, pa.ArrowException)
+#: The job commits at least once a second; in between there may be commits of others that only rearrange files.
+_COMMITS_OF_OTHERS: Final = 50
+#: Versions that are tried where the newest is damaged.
+_VERSIONS_TRIED: Final = 300
+
+#: What delta-rs raises where it panics; it is no ``Exception``.
+_PANIC: Final = "PanicException"
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class TableVersion:
+    """A table of the job at one version.
+
+    Attributes:
+        storage: Where the table is.
+        version: Delta's version.
+        table_id: Delta's id of the table: another one where it was made anew.
+        topic_id: Kafka's id of the topic from which it was made.
+        partitions: Number of partitions of that topic.
+        progress: How far it covers them.
+        files: Its data files.
+        schema: Columns of the table.
+    """
+
+    storage: Storage
+    version: int
+    table_id: str
+    topic_id: str
+    partitions: int
+    progress: Progress
+    files: tuple[DataFile, ...]
+    schema: pa.Schema
+    _table: DeltaTable
+
+    @property
+    def next_offsets(self) -> dict[int, int]:
+        """partition → first offset that the table does not cover."""
+        return {partition: place.next_offset for partition, place in self.progress.items()}
+
+    def removed_below(self) -> dict[int, int]:
+        """partition → first offset from which on no row was removed for its age.
+
+        Raises:
+            StoreUnreachable: The object store does not answer.
+        """
+        return self._transactions({p: removed_app_id(self.topic_id, p) for p in range(self.partitions)})
+
+    def read(self, wanted: Callable[[DataFile], bool] = lambda _: True) -> pa.Table:
+        """The rows of its files, or of some of them; the oldest first.
+
+        Args:
+            wanted: Which files.
+
+        Raises:
+            TableDamaged: A file is missing, cut short or altered.
+            StoreUnreachable: The object store does not answer.
+        """
+        ordered = sorted(self.files, key=lambda file: tuple(value or 0 for value in file.lowest[:2]))
+        return read_files(self.storage, filter(wanted, ordered), self.schema)
+
+    def check_files(self) -> None:
+        """Check that every file is there and has its size.
+
+        Raises:
+            TableDamaged: One is not, or does not.
+            StoreUnreachable: The object store does not answer.
+        """
+        sizes = self.storage.sizes()
+        for file in self.files:
+            if file.path not in sizes:
+                raise TableDamaged(str(self.storage), file.path, "is missing")
+            if sizes[file.path] != file.size:
+                reason = f"is damaged: it has {sizes[file.path]} bytes instead of {file.size}"
+                raise TableDamaged(str(self.storage), file.path, reason)
+
+    def _transactions(self, app_ids: Mapping[int, str]) -> dict[int, int]:
+        with self.storage.reaching():
+            return {p: self._table.transaction_version(name) or 0 for p, name in app_ids.items()}
+
+
+def open_delta(storage: Storage, version: int | None = None) -> DeltaTable:
+    """Any Delta table at its newest version, or at the one given.
+
+    Raises:
+        deltalake.exceptions.TableNotFoundError: There is none.
+        StoreUnreachable: Its object store does not answer.
+    """
+    with storage.reaching():
+        try:
+            return DeltaTable(str(storage), version=version, storage_options=storage.delta_options)
+        except TableNotFoundError:
+            raise
+        except DeltaError:
+            # Of a store that does not answer, delta-rs says what other clients do not: one of them finds out.
+            storage.exists(LOG)
+            raise
+        except BaseException as error:
+            if type(error).__name__ != _PANIC:
+                raise
+            raise DeltaError(f"delta-rs panicked: {error}") from None
+
+
+def open_version(storage: Storage, schema: pa.Schema, version: int | None = None) -> TableVersion | None:
+    """A table of the job at its newest version, or at the one given; None where there is none.
+
+    Raises:
+        TableSchemaMismatch: It is not as this version of the code expects.
+        TableDamaged: Its log is damaged.
+        StoreUnreachable: The object store does not answer.
+    """
+    try:
+        table = open_delta(storage, version)
+    except TableNotFoundError:
+        return None
+    except DeltaError as error:
+        raise _damage(storage, error) from None
+    protocol = table.protocol()
+    features = [*(protocol.reader_features or ()), *(protocol.writer_features or ())]
+    versions = (protocol.min_reader_version, protocol.min_writer_version)
+    check_table(str(storage), versions, features, pa.schema(table.schema()), schema)
+    metadata = table.metadata()
+    if metadata.partition_columns:
+        raise TableSchemaMismatch(str(storage), f"it is partitioned by {', '.join(metadata.partition_columns)}")
+    try:
+        files = tuple(DataFile.from_listing(row) for row in pa.table(table.get_add_actions(flatten=True)).to_pylist())
+    except ValueError as error:  # a name that is no text
+        raise _damage(storage, error) from None
+    topic_id, partitions = _made_from(storage, metadata.configuration)
+    identity = _newest_identity(storage, table.version(), files)
+    if identity is not None and identity.table_id != str(metadata.id):
+        raise TableDamaged(str(storage), LOG, "is damaged: its commits are of a table with another id")
+    if identity is not None and identity.progress:
+        progress = identity.progress
+    else:
+        with storage.reaching():
+            progress = {p: Place(table.transaction_version(app_id(topic_id, p)) or 0) for p in range(partitions)}
+    return TableVersion(
+        storage, table.version(), str(metadata.id), topic_id, partitions, progress, files, schema, table
+    )
+
+
+def newest_readable(
+    storage: Storage, schema: pa.Schema, read: Callable[[TableVersion], _T]
+) -> tuple[_T | None, TableDamaged | None]:
+    """What is read from the newest version that can be read, and why that is not the newest of all, if so.
+
+    Args:
+        storage: Where the table is.
+        schema: Columns of the table.
+        read: Reads from one version; raises what is in ``UNREADABLE`` where it cannot.
+
+    Returns:
+        (what was read, None), or of an older version with the damage of the newer ones; (None, None) where there is
+        no table.
+
+    Raises:
+        TableSchemaMismatch: It is not as this version of the code expects, or no version can be read.
+        StoreUnreachable: The object store does not answer.
+    """
+    try:
+        found = open_version(storage, schema)
+        return (None, None) if found is None else (read(found), None)
+    except UNREADABLE as error:
+        damage = error if isinstance(error, TableSchemaMismatch) else _damage(storage, error)
+    if not isinstance(damage, TableDamaged):
+        raise damage  # another layout is not mended by an older version
+    for version in reversed(commit_versions(storage)[-_VERSIONS_TRIED:]):
+        try:
+            found = open_version(storage, schema, version)
+            if found is not None:
+                return read(found), damage
+        except UNREADABLE:
+            continue
+    raise damage
+
+
+def _newest_identity(storage: Storage, version: int, files: tuple[DataFile, ...]) -> Identity | None:
+    """What the job's newest commit says, verified; None where it was cleaned up, or is of version 0.1.0.
+
+    Raises:
+        TableDamaged: Somebody else has changed rows since, or the commits say other files than the table has.
+    """
+    is_rearranged = False
+    for number in range(version, max(-1, version - _COMMITS_OF_OTHERS), -1):
+        commit = read_commit(storage, number)
+        if commit is None or commit.is_of_first_release:
+            return None
+        identity = commit.identity
+        if identity is None:
+            if commit.changes_rows:
+                reason = "is of another program and changes rows, which only the job may do"
+                raise TableDamaged(str(storage), commit_name(number), reason)
+            is_rearranged |= bool(commit.added or commit.removed)
+            continue
+        if not is_rearranged and identity.files_digest != digest_of(files):
+            reason = "is damaged, or a checkpoint is: the files that it has are not those that the log lists"
+            raise TableDamaged(str(storage), commit_name(number), reason)
+        return identity
+    return None
+
+
+def _made_from(storage: Storage, properties: Mapping[str, str | None]) -> tuple[str, int]:
+    try:
+        return str(properties[TOPIC_ID_PROPERTY]), int(properties[PARTITIONS_PROPERTY] or "")
+    except (LookupError, ValueError):
+        raise TableSchemaMismatch(str(storage), f"it has no {TOPIC_ID_PROPERTY}: it is no table of the job") from None
+
+
+def _damage(storage: Storage, error: BaseException) -> TableDamaged:
+    """What is wrong, with the file that cannot be read: a commit, else the newest checkpoint."""
+    for version in reversed(commit_versions(storage)[-_VERSIONS_TRIED:]):
+        try:
+            read_commit(storage, version)
+        except TableDamaged as damaged:
+            return damaged
+    version = checkpointed_version(storage)
+    file = LOG if version < 0 else checkpoint_name(version)
+    return TableDamaged(str(storage), file, f"cannot be read: {one_line(error)}")

@@ -1,0 +1,181 @@
+"""Makes both tables if they are absent, and repairs what a crash of the machine or a damaged disk has left.
+
+A table is repaired by going back to its newest version that is sound: newer commits are set aside under another name,
+and the job folds the log again from there (ADR 0049). Where no version is sound, the table is made anew, and the job
+starts only if Kafka still has the whole log; else `namesrv-stream rebuild` is needed.
+"""
+
+import logging
+import re
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+
+from namesrv_stream.errors import ConfigError, TableDamaged, TableSchemaMismatch
+from namesrv_stream.settings import Settings
+from namesrv_stream.tables.delta.commit import (
+    LAST_CHECKPOINT,
+    LOG,
+    checkpoint_name,
+    checkpointed_version,
+    commit_name,
+    commit_versions,
+)
+from namesrv_stream.tables.delta.table_version import TableVersion, newest_readable, open_version
+from namesrv_stream.tables.route_tables import read_state
+from namesrv_stream.tables.schema.columns import CHANGES_SCHEMA, STATE_SCHEMA
+from namesrv_stream.tables.schema.layout import (
+    PARTITIONS_PROPERTY,
+    ROUTE_CHANGES,
+    ROUTE_STATE,
+    TOPIC_ID_PROPERTY,
+    table_properties,
+)
+from namesrv_stream.tables.storage import Storage, tables_of
+
+_LOG = logging.getLogger(__name__)
+
+_CHECKPOINT_FILE: Final = re.compile(r"(\d{20})\.checkpoint\.parquet")
+_SET_ASIDE: Final = ".damaged"
+
+
+def prepare_tables(settings: Settings, topic_id: str) -> list[str]:
+    """Make ``route_changes`` and ``route_state`` sound: create what is absent, repair what is damaged, verify the rest.
+
+    For the process that writes them, before it opens them.
+
+    Args:
+        settings: Of which ``data``, ``kafka.partitions`` and ``kafka.broker_events_topic`` matter.
+        topic_id: Kafka's id of the events topic.
+
+    Returns:
+        What was repaired, a sentence each.
+
+    Raises:
+        TableSchemaMismatch: A table is not as this version of the code expects.
+        ConfigError: A table was made from another topic.
+        StoreUnreachable: The object store does not answer.
+    """
+    tables = tables_of(settings)
+    return [
+        *_prepare(tables / ROUTE_STATE, STATE_SCHEMA, settings, topic_id),
+        *_prepare(tables / ROUTE_CHANGES, CHANGES_SCHEMA, settings, topic_id),
+    ]
+
+
+def create_table(storage: Storage, schema: pa.Schema, topic_id: str, partitions: int) -> None:
+    """Create an empty table; durable."""
+    storage.make()
+    with storage.reaching():
+        DeltaTable.create(
+            str(storage),
+            schema,
+            configuration=table_properties(topic_id, partitions),
+            raise_if_key_not_exists=False,
+            storage_options=storage.delta_options,
+        )
+    storage.sync([commit_name(0), LOG])
+
+
+def repair_table(storage: Storage, schema: pa.Schema) -> list[str]:
+    """Go back to the newest version that is sound, if the newest is not.
+
+    Returns:
+        What was done, a sentence each; nothing where the table is sound, or absent.
+
+    Raises:
+        TableSchemaMismatch: It is not as this version of the code expects; or no version is sound, and it is not new.
+        StoreUnreachable: The object store does not answer.
+    """
+    done = _drop_damaged_checkpoints(storage)
+    try:
+        version, damage = newest_readable(storage, schema, _sound_version)
+    except TableDamaged as error:
+        version, damage = None, error
+    if damage is None:
+        return done
+    if version is None and (_checkpoints(storage) or commit_versions(storage)[:1] != [0]):
+        # Of a table that was made just now, Kafka has everything; of another one it may not.
+        raise TableSchemaMismatch(
+            str(storage), f"{damage.damage}; no version is sound: stop the job and run `namesrv-stream rebuild`"
+        )
+    newer = [number for number in commit_versions(storage) if version is None or number > version]
+    for number in reversed(newer):  # the newest first: after a crash in between, there is no gap
+        _set_aside(storage, commit_name(number))
+    if checkpointed_version(storage) >= 0 and (version is None or checkpointed_version(storage) > version):
+        _set_aside(storage, LAST_CHECKPOINT)
+    for number in _checkpoints(storage):
+        if version is None or number > version:
+            _set_aside(storage, checkpoint_name(number))
+    reached = "no version of it is sound" if version is None else f"it is back at version {version}"
+    return [*done, f"table {storage}: {damage.damage}; {reached}, {len(newer)} newer commits are set aside"]
+
+
+def _prepare(storage: Storage, schema: pa.Schema, settings: Settings, topic_id: str) -> list[str]:
+    done = repair_table(storage, schema)
+    for text in done:
+        _LOG.error("table repaired: %s", text)
+    table = open_version(storage, schema)
+    if table is None:
+        create_table(storage, schema, topic_id, settings.kafka.partitions)
+        return done
+    found = {TOPIC_ID_PROPERTY: table.topic_id, PARTITIONS_PROPERTY: str(table.partitions)}
+    expected = table_properties(topic_id, settings.kafka.partitions)
+    for name, value in found.items():
+        if value != expected[name]:
+            topic = settings.kafka.broker_events_topic
+            reason = f"is {value}, but Kafka's topic {topic} has {expected[name]}: the log is another one"
+            cause = "Kafka's data was deleted or replaced, or kafka.bootstrap_servers names another Kafka"
+            remedy = 'bring that log back, or begin with new tables (docs/backup.md, "Kafka\'s log is lost")'
+            raise ConfigError(str(storage), name, f"{reason}. {cause}: {remedy}")
+    return done
+
+
+def _sound_version(table: TableVersion) -> int:
+    """The version, if its files are whole; those of ``route_state`` are read, for the job starts from them.
+
+    Raises:
+        TableDamaged: One is not.
+    """
+    table.check_files()
+    if table.schema is STATE_SCHEMA:
+        read_state(table)
+    return table.version
+
+
+def _drop_damaged_checkpoints(storage: Storage) -> list[str]:
+    """Set aside checkpoints that cannot be read, and the hint that names one; the commits say the same."""
+    damaged = [number for number in _checkpoints(storage) if not _is_readable(storage, checkpoint_name(number))]
+    for number in damaged:
+        _set_aside(storage, checkpoint_name(number))
+    done = [f"table {storage}: {checkpoint_name(number)} was damaged and is set aside" for number in damaged]
+    if storage.exists(LAST_CHECKPOINT):
+        hinted = checkpointed_version(storage)
+        if hinted not in _checkpoints(storage):
+            _set_aside(storage, LAST_CHECKPOINT)
+            done.append(f"table {storage}: {LAST_CHECKPOINT} named no checkpoint that is there and is set aside")
+    return done
+
+
+def _checkpoints(storage: Storage) -> list[int]:
+    found = map(_CHECKPOINT_FILE.fullmatch, (storage / LOG).sizes())
+    return sorted(int(match[1]) for match in found if match)
+
+
+def _is_readable(storage: Storage, name: str) -> bool:
+    try:
+        pq.read_table(pa.BufferReader(storage.buffer(name)), partitioning=None).validate(full=True)
+    except (pa.ArrowException, OSError):
+        return False
+    return True
+
+
+def _set_aside(storage: Storage, name: str) -> None:
+    target = name + _SET_ASIDE
+    number = 1
+    while storage.exists(target):
+        number += 1
+        target = f"{name}{_SET_ASIDE}-{number}"
+    storage.move(name, target)

@@ -1,0 +1,1 @@
+"""Names, columns, properties and rows of the tables, without Delta: what writers and readers must agree on."""

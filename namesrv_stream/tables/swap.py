@@ -1,0 +1,74 @@
+"""Puts rebuilt tables in the place of the old ones, which stay beside them under a dated name.
+
+All moves are written down before the first one, and whoever writes the tables next finishes what a killed swap left. So
+a job never meets tables of which some are old. A follower may: it reads the new state with the old changes, which is
+right, and loads again when the changes are replaced too.
+"""
+
+import json
+import logging
+from typing import Final
+
+from namesrv_stream.tables.schema.layout import ROUTE_CHANGES, ROUTE_STATE
+from namesrv_stream.tables.storage import Storage
+
+_LOG = logging.getLogger(__name__)
+
+#: Where the new tables are made: beside the old ones, so that in a folder a rename is enough.
+NEW: Final = "rebuild"
+_PLAN: Final = "rebuild-swap.json"
+
+
+def swap_tables(tables: Storage, suffix: str) -> list[str]:
+    """Put the new tables into the place of the old ones; for the process that may write them.
+
+    Args:
+        tables: Where the tables are.
+        suffix: Of the names that the old tables get.
+
+    Returns:
+        The old tables, by the names that they have now.
+    """
+    kept, moves = [], []
+    for name in (ROUTE_STATE, ROUTE_CHANGES):
+        if tables.has(name):
+            kept.append(_free_name(tables, f"{name}.{suffix}"))
+            moves.append((name, kept[-1]))
+        moves.append((f"{NEW}/{name}", name))
+    _plan(tables, moves)
+    settle_swap(tables)
+    return kept
+
+
+def settle_swap(tables: Storage) -> bool:
+    """Finish what a killed rebuild left: the moves that it has written down, else remove its unproved tables.
+
+    For the process that may write the tables.
+
+    Returns:
+        Whether tables were put into their place.
+    """
+    has_plan = tables.exists(_PLAN)
+    if has_plan:
+        moves = [(source, target) for source, target in json.loads(tables.read(_PLAN))]
+        while moves:
+            tables.move(*moves[0])
+            del moves[0]
+            _plan(tables, moves)  # a move that is done must not be made again: its source may be another table by now
+        tables.remove(_PLAN)
+        _LOG.info("the rebuilt tables are in their place")
+    tables.remove_all(NEW)
+    return has_plan
+
+
+def _plan(tables: Storage, moves: list[tuple[str, str]]) -> None:
+    tables.write(_PLAN, json.dumps(moves).encode())
+
+
+def _free_name(tables: Storage, wanted: str) -> str:
+    """A name that is not taken: what is aside is never replaced."""
+    name, number = wanted, 1
+    while tables.has(name):
+        number += 1
+        name = f"{wanted}-{number}"
+    return name

@@ -1,0 +1,132 @@
+"""All that the rig calls of the product's tables: the job's part without Spark, and the load that a server starts with.
+
+No other module here knows how tables are opened, written, or kept small.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from namesrv_stream.kafka.extent import TopicExtent
+from namesrv_stream.route.fold import FoldOutput, GroupDict, fold
+from namesrv_stream.route.fold_state import FoldState, decode_state, encode_state
+from namesrv_stream.route.folded_log import Place, fingerprint
+from namesrv_stream.route.group_json import decode_group
+from namesrv_stream.route.table import RouteTable
+from namesrv_stream.settings import Settings, load_settings
+from namesrv_stream.settings.layers import Flag
+from namesrv_stream.streaming.start_point import find_start_point
+from namesrv_stream.tables.changes_writer import ChangesWriter
+from namesrv_stream.tables.compaction import clean_up, join_small_files
+from namesrv_stream.tables.loader import load_snapshot
+from namesrv_stream.tables.repair import prepare_tables
+from namesrv_stream.tables.route_state import StateWriter
+from namesrv_stream.tables.route_tables import FoldStateRow
+from namesrv_stream.tables.schema.rows import encode_changes
+from namesrv_stream.tables.storage import tables_of
+from namesrv_stream.tables.stored_changes import KeptStates
+from tests.power_cut.made_up_log import PARTITIONS, RecordsOf
+
+_TOPIC_ID: Final = "topic-of-the-rig"
+_FILES_TO_JOIN: Final = 6
+_JOINED_BYTES: Final = 1 << 20
+
+Offsets = Mapping[int, int]
+#: partition → what a batch hands to the compaction.
+FoldStates = dict[int, FoldStateRow]
+
+
+def settings_in(data_dir: Path) -> Settings:
+    """Defaults, with everything in ``data_dir``."""
+    flags = [Flag("rig", "data.dir", str(data_dir)), Flag("rig", "kafka.partitions", str(PARTITIONS))]
+    return load_settings(environ={}, flags=flags).settings
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What a server has after its start.
+
+    Attributes:
+        table: What it answers from.
+        next_offsets: What it claims to cover: partition → first offset that it does not.
+    """
+
+    table: RouteTable
+    next_offsets: Offsets
+
+
+def load(settings: Settings) -> Loaded:
+    """A server's start."""
+    snapshot = load_snapshot(tables_of(settings))
+    return Loaded(snapshot.table, snapshot.next_offsets)
+
+
+class Job:
+    """The job without Spark: it opens the tables, finds its start, folds the log in batches and commits each.
+
+    Args:
+        settings: Ours.
+        log: The whole log.
+        earliest: First offset that Kafka still holds of each partition.
+
+    Attributes:
+        offsets: partition → offset of the next record to fold.
+        repaired: What was repaired, a sentence each.
+    """
+
+    def __init__(self, settings: Settings, log: RecordsOf, earliest: Offsets) -> None:
+        self._settings = settings
+        self._log = log
+        self.repaired = prepare_tables(settings, _TOPIC_ID)
+        tables = tables_of(settings)
+        self._writer, self._state_writer = ChangesWriter(tables, 0), StateWriter(tables)
+        extent = TopicExtent(_TOPIC_ID, earliest, {partition: len(records) for partition, records in log.items()})
+        start = find_start_point(KeptStates(tables), self._writer.committed, extent)
+        self.offsets = dict(start.offsets)
+        self._states = {partition: FoldState(partition, PARTITIONS) for partition in log}
+        self._groups = {partition: GroupDict() for partition in log}
+        for partition, broker_name, content in start.initial_state:
+            if broker_name is None:
+                self._states[partition] = decode_state(content)
+            else:
+                self._groups[partition].put(decode_group(content))
+        self._batches = 0
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the whole log is folded."""
+        return all(self.offsets[partition] >= len(records) for partition, records in self._log.items())
+
+    def run_batch(self, sizes: Mapping[int, int]) -> None:
+        """Fold so many records of each partition, and commit."""
+        output, reached = FoldOutput(), dict[int, Place]()
+        for partition, size in sizes.items():
+            begin = self.offsets[partition]
+            for record in self._log[partition][begin : begin + size]:
+                fold(self._states[partition], self._groups[partition], record, output)
+                self.offsets[partition] = record.offset + 1
+                reached[partition] = Place(record.offset + 1, fingerprint(record.at_ms, record.value))
+        rows = pa.Table.from_batches([encode_changes(output.changes)])
+        self._writer.write(rows, reached, self._batches)
+        self._batches += 1
+
+    def durable_offsets(self) -> Offsets:
+        """What the product promises to survive from now on."""
+        return self._writer.committed
+
+    def fold_states(self) -> FoldStates:
+        """As a batch that brings fold states hands them to the compaction."""
+        return {p: FoldStateRow(s.next_offset, s.at_ms, encode_state(s)) for p, s in self._states.items()}
+
+    def compact(self, states: FoldStates) -> None:
+        """What the compaction does: ``route_state`` anew, small files joined, a checkpoint."""
+        self._state_writer.cover(states)
+        join_small_files(self._writer.table, _FILES_TO_JOIN, _JOINED_BYTES)
+        self._writer.table.checkpoint()
+
+    def clean_up(self) -> None:
+        """What the compaction does once an hour."""
+        clean_up(self._settings, self._writer.table, self._state_writer.table)

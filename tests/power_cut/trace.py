@@ -1,0 +1,101 @@
+"""What a process did to the files below one directory, as ``recorder.c`` has written it down."""
+
+import ctypes
+import os
+import struct
+from enum import Enum
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tests.bench.compiler import compile_preload
+
+_SOURCE: Final = Path(__file__).with_name("recorder.c")
+_HEADER: Final = struct.Struct("=cQqII")
+
+
+class Kind(Enum):
+    """What an operation does."""
+
+    BEGIN = b"B"
+    CREATE = b"C"
+    MAKE_DIRECTORY = b"D"
+    LINK = b"L"
+    RENAME = b"R"
+    REMOVE = b"U"
+    WRITE = b"W"
+    TRUNCATE = b"T"
+    SYNC = b"S"
+    MARK = b"M"
+    UNSUPPORTED = b"!"
+
+
+class Operation(NamedTuple):
+    """One operation.
+
+    Attributes:
+        kind: What it does.
+        inode: Of the file or directory that is created, linked, written to, or synced; 0 syncs everything.
+        offset: Of a write; the new size of a truncation.
+        data: What was written.
+        path: Relative to the directory; what is renamed or removed, or the new name; a mark's text.
+        target: The name that a renamed file gets.
+    """
+
+    kind: Kind
+    inode: int = 0
+    offset: int = 0
+    data: bytes = b""
+    path: str = ""
+    target: str = ""
+
+
+class TraceError(Exception):
+    """The trace is incomplete, or the process did something that the recorder cannot follow."""
+
+
+def recording_environment(root: Path, trace: Path) -> dict[str, str]:
+    """The environment in which a process records what it does below ``root``, an empty directory.
+
+    Raises:
+        NoCompiler: There is nothing to compile the recorder with.
+    """
+    return {
+        **os.environ,
+        "LD_PRELOAD": str(compile_preload(_SOURCE)),
+        "POWER_CUT_ROOT": str(root.resolve()),
+        "POWER_CUT_TRACE": str(trace.resolve()),
+    }
+
+
+def mark(text: str) -> None:
+    """Put a text into the trace of this process, behind everything that it has done so far."""
+    ctypes.CDLL(None).power_cut_mark(text.encode())
+
+
+def read_trace(path: Path) -> list[Operation]:
+    """All operations in their order.
+
+    Raises:
+        TraceError: The trace is cut short, or tells of something that the recorder cannot follow.
+    """
+    content = memoryview(path.read_bytes())
+    operations = []
+    position = 0
+    while position < len(content):
+        if position + _HEADER.size > len(content):
+            raise TraceError(f"{path} ends within a header")
+        code, inode, offset, first, second = _HEADER.unpack_from(content, position)
+        position += _HEADER.size
+        head = bytes(content[position : position + first])
+        target = bytes(content[position + first : position + first + second]).decode()
+        position += first + second
+        if position > len(content):
+            raise TraceError(f"{path} ends within an operation")
+        kind = Kind(code)
+        if kind is Kind.UNSUPPORTED:
+            raise TraceError(f"{path}: {head.decode()}")
+        if kind is Kind.WRITE:
+            operations.append(Operation(kind, inode, offset, head))
+        else:
+            operations.append(Operation(kind, inode, offset, path=head.decode(), target=target))
+    return operations

@@ -1,0 +1,155 @@
+"""The model of a disk: what may and what may not be left by a power cut."""
+
+from collections.abc import Sequence
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from tests.power_cut.disk import Data, Disk, Image, Names, PowerCut, draw_cut, image_after, read_image, write_image
+from tests.power_cut.trace import Kind, Operation
+
+_ROOT, _FOLDER, _FILE, _OTHER = 1, 2, 3, 4
+_BEGIN = Operation(Kind.BEGIN, _ROOT)
+_SYNC_ROOT = Operation(Kind.SYNC, _ROOT)
+_SYNC_FILE = Operation(Kind.SYNC, _FILE)
+
+
+def _create(path: str, inode: int = _FILE) -> Operation:
+    return Operation(Kind.CREATE, inode, path=path)
+
+
+def _write(data: bytes, offset: int = 0, inode: int = _FILE) -> Operation:
+    return Operation(Kind.WRITE, inode, offset, data)
+
+
+def _images(operations: Sequence[Operation], names: Names | None = None, written_back: int = 0) -> list[Image]:
+    """What many cuts at the end of the operations leave, each once."""
+    images: list[Image] = []
+    for seed, some, data in product(range(40), (names,) if names else Names, (*Data, None)):
+        cut = PowerCut(len(operations), seed, written_back, some, data, is_log_trimmed=False)
+        image = image_after(operations, cut)
+        if image not in images:
+            images.append(image)
+    return images
+
+
+def test_data_that_was_not_synced_may_be_absent_cut_short_zeros_or_whole() -> None:
+    contents = [image["f"] for image in _images([_BEGIN, _create("f"), _write(b"abcdef")], Names.ALL)]
+    assert {b"", b"abc", bytes(6), b"abcdef"} < set(contents)
+    assert all(content is not None and b"abcdef".startswith(content.rstrip(b"\0")) for content in contents)
+
+
+def test_pages_survive_one_by_one() -> None:
+    contents = [image["f"] for image in _images([_BEGIN, _create("f"), _write(b"x" * 4_096 + b"y" * 4)], Names.ALL)]
+    assert bytes(4_096) + b"y" * 4 in contents
+    assert b"x" * 4_096 + bytes(4) in contents
+
+
+def test_synced_data_survives_and_what_follows_may_not() -> None:
+    images = _images([_BEGIN, _create("f"), _write(b"abc"), _SYNC_FILE, _write(b"def", 3)], Names.ALL)
+    contents = [image["f"] for image in images]
+    assert {b"abc", b"abcdef", b"abc\0\0\0"} < set(contents)
+    assert all(content is not None and content.startswith(b"abc") for content in contents)
+
+
+def test_to_sync_a_file_keeps_its_data_but_not_its_name() -> None:
+    images = _images([_BEGIN, _create("f"), _write(b"abc"), _SYNC_FILE])
+    assert images == [{}, {"f": b"abc"}] or images == [{"f": b"abc"}, {}]
+
+
+def test_to_sync_a_directory_keeps_its_names_but_not_the_data() -> None:
+    images = _images([_BEGIN, _create("f"), _write(b"abc"), _SYNC_ROOT])
+    assert {"f": b""} in images
+    assert all("f" in image for image in images)
+
+
+def test_names_survive_in_their_order() -> None:
+    operations = [_BEGIN, *(_create(f"f{n}", 10 + n) for n in range(4))]
+    counts = {tuple(image) for image in _images(operations)}
+    assert counts == {tuple(f"f{n}" for n in range(size)) for size in range(5)}
+
+
+def test_to_sync_a_directory_keeps_all_that_was_done_before_its_newest_change() -> None:
+    operations = [
+        _BEGIN,
+        Operation(Kind.MAKE_DIRECTORY, _FOLDER, path="d"),
+        _create("f"),
+        _create("d/g", _OTHER),
+        _create("h", 5),
+        Operation(Kind.SYNC, _FOLDER),
+    ]
+    names = {tuple(image) for image in _images(operations)}
+    assert names == {("d", "f", "d/g"), ("d", "f", "d/g", "h")}
+
+
+def test_a_replaced_file_is_the_old_or_the_new_one() -> None:
+    operations = [
+        _BEGIN,
+        _create("f"),
+        _write(b"old"),
+        _SYNC_FILE,
+        _SYNC_ROOT,
+        _create("draft", _OTHER),
+        _write(b"new", inode=_OTHER),
+        Operation(Kind.SYNC, _OTHER),
+        Operation(Kind.RENAME, path="draft", target="f"),
+    ]
+    assert {image["f"] for image in _images(operations)} == {b"old", b"new"}
+
+
+def test_a_truncation_may_survive_what_was_written_after_it() -> None:
+    truncate = Operation(Kind.TRUNCATE, _FILE, 0)
+    operations = [_BEGIN, _create("f"), _write(b"old"), _SYNC_FILE, _SYNC_ROOT, truncate, _write(b"newer")]
+    assert {b"", b"old", b"newer"} < {image["f"] for image in _images(operations)}
+
+
+def test_links_share_their_data() -> None:
+    operations = [
+        _BEGIN,
+        _create("draft"),
+        _write(b"abc"),
+        Operation(Kind.LINK, _FILE, path="f"),
+        Operation(Kind.REMOVE, path="draft"),
+        _SYNC_FILE,
+        _SYNC_ROOT,
+    ]
+    assert _images(operations) == [{"f": b"abc"}]
+
+
+def test_a_renamed_directory_takes_its_files_along() -> None:
+    folder = Operation(Kind.MAKE_DIRECTORY, _FOLDER, path="d")
+    rename = Operation(Kind.RENAME, path="d", target="e")
+    images = _images([_BEGIN, folder, _create("d/f"), rename, Operation(Kind.SYNC)])
+    assert images == [{"e": None, "e/f": b""}]
+
+
+def test_a_number_that_is_used_again_begins_a_new_file() -> None:
+    remove = Operation(Kind.REMOVE, path="f")
+    operations = [_BEGIN, _create("f"), _write(b"old"), _SYNC_FILE, remove, _create("g"), _SYNC_ROOT]
+    assert _images(operations) == [{"g": b""}]
+
+
+def test_what_was_written_back_is_as_if_it_had_been_synced() -> None:
+    operations = [_BEGIN, _create("f"), _write(b"abc"), _create("g", _OTHER)]
+    assert all(image["f"] == b"abc" for image in _images(operations, written_back=3))
+
+
+@pytest.mark.parametrize("position", range(4))
+def test_the_same_cut_leaves_the_same_directory(position: int) -> None:
+    operations = [_BEGIN, _create("f"), _write(b"abcdefgh"), _create("g", _OTHER)]
+    assert draw_cut(position, 7) == draw_cut(position, 7)
+    assert image_after(operations, draw_cut(position, 7)) == image_after(operations, draw_cut(position, 7))
+
+
+def test_an_image_is_written_as_it_is_read(tmp_path: Path) -> None:
+    image: Image = {"d": None, "d/f": b"abc", "empty": b""}
+    write_image(image, tmp_path)
+    assert read_image(tmp_path) == image
+
+
+def test_the_process_sees_all_that_it_does() -> None:
+    disk = Disk()
+    for operation in (_BEGIN, _create("f"), _write(b"abc"), _write(b"x", 5)):
+        disk.apply(operation)
+    assert disk.image() == {"f": b"abc\0\0x"}

@@ -1,0 +1,93 @@
+"""The checks behind a power cut: each finds what is wrong, and nothing where all is right."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from namesrv_stream.settings import Settings
+from namesrv_stream.tables.schema.layout import ROUTE_CHANGES, ROUTE_STATE
+from namesrv_stream.tables.schema.rows import FOLD_STATE_KIND
+from tests.power_cut import product
+from tests.power_cut.made_up_log import made_up_log
+from tests.power_cut.truth import Truth
+from tests.power_cut.verdict import findings_of_end, findings_of_job, findings_of_server
+from tests.support.damage import drop_rows, rewrite_rows
+
+_LOG = made_up_log(1, 40)
+_TRUTH = Truth(_LOG)
+_BEGINNING = dict.fromkeys(_LOG, 0)
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    """Tables that say what the whole log says."""
+    settings = product.settings_in(tmp_path)
+    assert findings_of_job(settings, _LOG, _BEGINNING) == []
+    return settings
+
+
+def _kinds(settings: Settings) -> set[str]:
+    return {finding.kind for finding in findings_of_end(settings, _TRUTH)}
+
+
+def test_whole_tables_are_right(settings: Settings) -> None:
+    assert _kinds(settings) == set()
+
+
+def test_a_missing_row_is_found(settings: Settings) -> None:
+    drop_rows(settings.data.tables_dir, pc.field("offset") == 0)
+    assert _kinds(settings) == {"route_changes: row is missing"}
+
+
+def test_a_row_that_is_there_twice_is_found(settings: Settings) -> None:
+    path = settings.data.tables_dir / ROUTE_CHANGES
+    write_deltalake(path, DeltaTable(path).to_pyarrow_table().slice(0, 1), mode="append")
+    assert _kinds(settings) == {"route_changes: row is there twice"}
+
+
+def test_a_row_that_says_something_else_is_found(settings: Settings) -> None:
+    rewrite_rows(settings.data.tables_dir, ROUTE_CHANGES, "detail", "another", pc.field("offset") == 0)
+    assert _kinds(settings) == {"route_changes: row differs"}
+
+
+def test_a_wrong_answer_is_found(settings: Settings) -> None:
+    is_queue = pc.field("kind") == "queue_data"
+    assert rewrite_rows(settings.data.tables_dir, ROUTE_STATE, "perm", 1, is_queue) > 0
+    assert {"a server answers wrongly", "route_state: row differs"} <= _kinds(settings)
+
+
+def test_a_wrong_fold_state_is_found(settings: Settings) -> None:
+    is_state = pc.field("kind") == FOLD_STATE_KIND
+    assert rewrite_rows(settings.data.tables_dir, ROUTE_STATE, "state", json.dumps({"leases": []}).encode(), is_state)
+    assert _kinds(settings) == {"route_state: a fold state differs"}
+
+
+def test_tables_that_end_early_are_found(settings: Settings) -> None:
+    log = settings.data.tables_dir / ROUTE_CHANGES / "_delta_log"
+    for path in (*sorted(log.glob("*.json"))[-2:], log / "_last_checkpoint", *log.glob("*.checkpoint.parquet")):
+        path.unlink()
+    (finding, *_) = findings_of_server(settings, _TRUTH, durable={1: len(_LOG[1]) + 1})
+    assert finding.kind == "a server has lost what was durable"
+
+
+@pytest.mark.parametrize("find", [findings_of_server, findings_of_end])
+def test_a_reader_that_fails_is_found(settings: Settings, find: Callable[[Settings, Truth], list[object]]) -> None:
+    for path in (settings.data.tables_dir / ROUTE_STATE / "_delta_log").iterdir():
+        path.write_bytes(b"")
+    assert find(settings, _TRUTH)
+
+
+def test_a_job_that_does_not_start_is_found(settings: Settings) -> None:
+    past_the_end = {partition: len(records) + 1 for partition, records in _LOG.items()}
+    (finding,) = findings_of_job(settings, _LOG, past_the_end)
+    assert finding.kind == "the job does not start"
+
+
+def test_the_rows_are_no_empty_promise() -> None:
+    assert len(_TRUTH.rows) > 50
+    assert pa.array([row.partition for row in _TRUTH.rows]).unique().to_pylist() == [0, 1]

@@ -1,0 +1,132 @@
+"""The tables as the server finds them at its start."""
+
+from itertools import chain
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+from hypothesis import given
+from hypothesis import strategies as st
+
+from namesrv_stream.errors import TableSchemaMismatch
+from namesrv_stream.route import reducer
+from namesrv_stream.route.changes import ChangeKind, RouteChange, diff
+from namesrv_stream.route.events import KvDeleted, KvPut, TopicDeleted
+from namesrv_stream.route.group import BrokerGroup
+from namesrv_stream.route.model import DataVersion
+from namesrv_stream.route.table import RouteTable
+from namesrv_stream.tables.loader import load_snapshot, route_table
+from namesrv_stream.tables.route_tables import read_tables
+from namesrv_stream.tables.schema.layout import ROUTE_CHANGES
+from namesrv_stream.tables.schema.rows import encode_changes
+from namesrv_stream.tables.storage import Folder
+from tests.support.builders import READ_ONLY, RW, S1, a_registration
+from tests.support.strategies_route import groups
+from tests.support.tables import TablesOfLog
+
+_NEXT = DataVersion(2, 1_000, 0)
+
+
+def test_without_tables_nothing_is_known(tmp_path: Path) -> None:
+    snapshot = load_snapshot(Folder(tmp_path))
+    assert (snapshot.version, snapshot.table.groups, snapshot.next_offsets) == (-1, {}, {})
+
+
+def test_changes_alone_make_the_table(tmp_path: Path) -> None:
+    tables = TablesOfLog(tmp_path)
+    tables.log.register(a_registration())
+    tables.log.say(KvPut(S1, "ns", "k", "v"))
+    tables.commit()
+    snapshot = load_snapshot(tables.storage)
+    assert snapshot.table.groups == tables.log.groups.groups
+    assert snapshot.table.kv == {"ns": {"k": "v"}}
+    assert (snapshot.version, snapshot.next_offsets) == (1, {0: 2})
+
+
+def test_state_and_the_changes_since_make_the_table(tmp_path: Path) -> None:
+    tables = TablesOfLog(tmp_path)
+    tables.log.register(a_registration())
+    tables.commit()
+    tables.compact()
+    tables.log.say(TopicDeleted(S1, "TopicTest", None))
+    tables.commit()
+    assert load_snapshot(tables.storage).table.groups == tables.log.groups.groups
+
+
+@given(st.lists(groups(), max_size=6), st.data())
+def test_rows_of_topics_make_the_same_table_as_columns(later: list[BrokerGroup], data: st.DataObject) -> None:
+    table = RouteTable()
+    records: list[list[RouteChange]] = []
+    for offset, group in enumerate(later):
+        differences = diff(table.group(group.broker_name), group)
+        rows = [RouteChange(0, offset, n, 1, d.kind, d.gone, "", **d.columns) for n, d in enumerate(differences)]
+        reducer.apply(table, rows)
+        records.append(rows)
+    middle = data.draw(st.integers(0, len(records)))
+    live, changes = (
+        pa.Table.from_batches([encode_changes(list(chain.from_iterable(part)))])
+        for part in (records[:middle], records[middle:])
+    )
+    loaded = route_table(live, changes)
+    assert loaded.groups == table.groups
+    assert {t: loaded.names_offering(t) for t in loaded.topics()} == {
+        t: table.names_offering(t) for t in table.topics()
+    }
+
+
+def test_a_namespace_outlives_its_last_key(tmp_path: Path) -> None:
+    tables = TablesOfLog(tmp_path)
+    tables.log.say(KvPut(S1, "ns", "k", "v"))
+    tables.log.say(KvDeleted(S1, "ns", "k"))
+    tables.log.say(KvDeleted(S1, "never", "k"))
+    tables.commit()
+    assert load_snapshot(tables.storage).table.kv == {"ns": {}}
+    tables.compact()
+    assert load_snapshot(tables.storage).table.kv == {"ns": {}}
+
+
+def test_brokers_of_the_same_topics_share_them_and_one_that_lost_some_does_not(tmp_path: Path) -> None:
+    tables = TablesOfLog(tmp_path)
+    topics = {f"orders-{n}": RW for n in range(5)}
+    for name in ("broker-a", "broker-b", "broker-c"):
+        tables.log.register(a_registration(broker_name=name, topics=topics))
+    tables.commit()
+    tables.compact()
+    without = a_registration(broker_name="broker-c", topics=topics | {"orders-0": READ_ONLY}, data_version=_NEXT)
+    tables.log.register(without)
+    tables.commit()
+    table = load_snapshot(tables.storage).table
+    a, b, c = (table.group(name) for name in ("broker-a", "broker-b", "broker-c"))
+    assert a.topics is b.topics
+    assert (dict(a.topics), dict(c.topics)) == (topics, {**topics, "orders-0": READ_ONLY})
+    assert table.names_offering("orders-3") == ("broker-a", "broker-b", "broker-c")
+
+
+def test_files_that_the_state_covers_are_not_read(tmp_path: Path) -> None:
+    tables = TablesOfLog(tmp_path)
+    tables.log.register(a_registration())
+    tables.commit()
+    tables.compact()
+    tables.log.say(TopicDeleted(S1, "TopicTest", None))
+    tables.commit()
+    paths = sorted((tables.dir / ROUTE_CHANGES).glob("*.parquet"), key=lambda p: p.stat().st_mtime_ns)
+    paths[0].unlink()
+    assert load_snapshot(tables.storage).table.groups == tables.log.groups.groups
+
+
+def test_rows_of_one_kind_can_be_read_alone(tmp_path: Path) -> None:
+    tables = TablesOfLog(tmp_path)
+    tables.log.register(a_registration())
+    tables.log.change_settings(default_timeout_ms=5_000)
+    tables.commit()
+    rows = read_tables(tables.storage).of_kind(ChangeKind.SETTING)
+    assert rows.changes["key"].to_pylist() == ["default_timeout_ms"]
+
+
+def test_a_table_of_another_shape_is_refused(tmp_path: Path) -> None:
+    tables = TablesOfLog(tmp_path)
+    rows = tables.rows_from(0).select(["partition", "offset"])
+    write_deltalake((tables.dir / ROUTE_CHANGES), rows, mode="overwrite", schema_mode="overwrite")
+    with pytest.raises(TableSchemaMismatch):
+        load_snapshot(tables.storage)

@@ -1,0 +1,136 @@
+"""Tables are made once, for one topic, and go back to their newest sound version where they are damaged."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from namesrv_stream.errors import ConfigError, TableSchemaMismatch
+from namesrv_stream.tables.delta.commit import LAST_CHECKPOINT, checkpoint_name, commit_name
+from namesrv_stream.tables.loader import load_snapshot
+from namesrv_stream.tables.repair import prepare_tables
+from namesrv_stream.tables.route_tables import read_tables
+from namesrv_stream.tables.schema.layout import ROUTE_CHANGES, ROUTE_STATE
+from namesrv_stream.tables.schema.rows import decode_changes
+from namesrv_stream.tables.stored_changes import StoredChanges
+from tests.support.builders import a_registration
+from tests.support.tables import TOPIC_ID, TablesOfLog, settings_in
+
+
+def _tables(tmp_path: Path, commits: int = 5) -> TablesOfLog:
+    tables = TablesOfLog(tmp_path)
+    _commit(tables, commits)
+    return tables
+
+
+def _commit(tables: TablesOfLog, commits: int) -> None:
+    for _ in range(commits):
+        number = len(tables.log.records)
+        tables.log.register(a_registration(f"10.0.0.{number}:1", broker_name=f"b{number}"))
+        tables.commit()
+
+
+def _repaired(tables: TablesOfLog) -> list[str]:
+    done = prepare_tables(tables.settings, TOPIC_ID)
+    tables.writer = tables.new_writer()
+    return done
+
+
+def _assert_whole(tables: TablesOfLog) -> None:
+    """What was lost is folded again, and nothing is there twice."""
+    tables.commit()
+    stored = StoredChanges.open(tables.storage)
+    assert stored is not None
+    assert decode_changes(stored.rows(0, 0, 1_000)) == tables.log.output.changes
+    assert load_snapshot(tables.storage).table.groups == tables.log.groups.groups
+
+
+def test_new_tables_have_the_protocol_that_every_engine_reads(tmp_path: Path) -> None:
+    settings = settings_in(tmp_path)
+    prepare_tables(settings, "topic")
+    for name in (ROUTE_CHANGES, ROUTE_STATE):
+        protocol = DeltaTable(settings.data.tables_dir / name).protocol()
+        assert (protocol.min_reader_version, protocol.min_writer_version) == (1, 2)
+    assert prepare_tables(settings, "topic") == []
+
+
+def test_tables_of_another_topic_are_refused(tmp_path: Path) -> None:
+    settings = settings_in(tmp_path)
+    prepare_tables(settings, "one")
+    with pytest.raises(ConfigError) as refused:
+        prepare_tables(settings, "two")
+    assert refused.value.key == "namesrv_stream.topic_id"
+
+
+@pytest.mark.parametrize("damage", [lambda content: b"", lambda content: content[:-20], lambda content: b"\x00" * 900])
+def test_torn_commits_at_the_end_are_set_aside(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
+    tables = _tables(tmp_path)
+    for version in (4, 5):
+        file = tables.changes.path / commit_name(version)  # type: ignore[attr-defined]
+        file.write_bytes(damage(file.read_bytes()))
+    assert load_snapshot(tables.storage).next_offsets == {0: 3}, "a server answers from the newest sound version"
+    [done] = _repaired(tables)
+    assert commit_name(5) in done or commit_name(4) in done
+    assert "back at version 3" in done
+    _assert_whole(tables)
+
+
+def test_a_hint_that_names_a_torn_checkpoint_is_set_aside(tmp_path: Path) -> None:
+    tables = _tables(tmp_path)
+    tables.writer.table.checkpoint()
+    _commit(tables, 2)
+    (tables.dir / ROUTE_CHANGES / checkpoint_name(5)).write_bytes(b"")
+    done = _repaired(tables)
+    assert any(checkpoint_name(5) in text for text in done)
+    assert not tables.changes.exists(LAST_CHECKPOINT)
+    assert tables.writer.committed == {0: 7}
+    _assert_whole(tables)
+
+
+@pytest.mark.parametrize("size", [0, 300])
+def test_a_data_file_that_was_cut_short_takes_its_commit_and_later_ones_along(tmp_path: Path, size: int) -> None:
+    tables = _tables(tmp_path)
+    newest = max((tables.dir / ROUTE_CHANGES).glob("*.parquet"), key=lambda path: path.stat().st_mtime_ns)
+    with newest.open("r+b") as file:
+        file.truncate(size)
+    [done] = _repaired(tables)
+    assert newest.name in done
+    _assert_whole(tables)
+
+
+def test_a_table_whose_first_commit_is_torn_is_made_anew(tmp_path: Path) -> None:
+    tables = TablesOfLog(tmp_path)
+    (tables.dir / ROUTE_CHANGES / commit_name(0)).write_bytes(b"")
+    [done] = _repaired(tables)
+    assert "no version of it is sound" in done
+    _commit(tables, 1)
+    _assert_whole(tables)
+
+
+def test_a_table_of_which_no_version_is_sound_is_left_to_a_rebuild(tmp_path: Path) -> None:
+    tables = _tables(tmp_path)
+    tables.writer.table.checkpoint()
+    for version in range(6):
+        (tables.dir / ROUTE_CHANGES / commit_name(version)).unlink()
+    (tables.dir / ROUTE_CHANGES / checkpoint_name(5)).write_bytes(b"PAR1")
+    (tables.dir / ROUTE_CHANGES / commit_name(6)).write_bytes(b"{")
+    with pytest.raises(TableSchemaMismatch, match=r"no version is sound: .*namesrv-stream rebuild") as refused:
+        prepare_tables(tables.settings, TOPIC_ID)
+    assert refused.value.exit_code == 2
+
+
+def test_a_damaged_route_state_goes_back_to_the_version_before(tmp_path: Path) -> None:
+    tables = _tables(tmp_path, 2)
+    tables.compact()
+    _commit(tables, 2)
+    tables.compact()
+    newest = max((tables.dir / ROUTE_STATE).glob("*.parquet"), key=lambda path: path.stat().st_mtime_ns)
+    content = bytearray(newest.read_bytes())
+    content[len(content) // 2] ^= 1
+    newest.write_bytes(content)
+    assert read_tables(tables.storage).state.fold_states[0].next_offset == 2
+    [done] = _repaired(tables)
+    assert newest.name in done
+    assert read_tables(tables.storage).damage is None
+    _assert_whole(tables)

@@ -1,0 +1,177 @@
+"""Where tables may be, and what is shown of it; files that are written once, whole and durable."""
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from namesrv_stream.settings.places import DataSettings
+from namesrv_stream.tables.storage import Folder, ObjectStore, one_line, tables_of
+from tests.support.tables import settings_in
+
+
+def _store(address: str, **extra: bool | int | str) -> ObjectStore:
+    settings = settings_in(Path("unused"))
+    data = settings.data.model_copy(update={"tables": address, "extra": extra})
+    found = tables_of(settings.model_copy(update={"data": data}))
+    assert isinstance(found, ObjectStore)
+    return found
+
+
+@pytest.mark.parametrize("address", ["tables", "/srv/tables", "./s3/tables", "s3:/tables", "C:tables"])
+def test_what_names_no_store_is_a_folder(address: str) -> None:
+    assert DataSettings(tables=address).store is None
+    assert DataSettings(tables=address).tables_dir == Path(address)
+
+
+@pytest.mark.parametrize(
+    ("address", "bucket", "key"),
+    [
+        ("s3://tables", "tables", ""),
+        ("s3://tables/", "tables", ""),
+        ("s3://my.bucket-1/a/fleet", "my.bucket-1", "a/fleet"),
+        ("s3://my.bucket-1/a/fleet/", "my.bucket-1", "a/fleet"),
+        ("s3://abc/date=2026-11-22/x_y", "abc", "date=2026-11-22/x_y"),
+    ],
+)
+def test_a_bucket_and_a_prefix(address: str, bucket: str, key: str) -> None:
+    assert DataSettings(tables=address).store == (bucket, key)
+    assert str(_store(address)) == address.rstrip("/")
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "s3://",
+        "s3:///tables",
+        "s3://ab/tables",
+        "s3://Tables/x",
+        "s3://tables//x",
+        "s3://tables/../x",
+        "s3://tables/a fleet",
+        "s3://tables/a*",
+        "s3://tables?x=1",
+        "s3://key:Tr0ub4dor@tables/x",
+        "s3a://tables/x",
+        "gs://tables/x",
+        "https://tables.s3.amazonaws.com/x",
+        "file:///srv/tables",
+    ],
+)
+def test_what_is_no_place_is_refused_without_showing_it(address: str) -> None:
+    with pytest.raises(ValueError, match="s3://BUCKET/PREFIX") as refusal:
+        _ = DataSettings(tables=address).store
+    assert "Tr0ub4dor" not in str(refusal.value)
+
+
+def test_places_below_it() -> None:
+    assert str(_store("s3://tables/a/fleet") / "route_changes") == "s3://tables/a/fleet/route_changes"
+    assert str(_store("s3://tables") / "x") == "s3://tables/x"
+    assert str(Folder(Path("tables")) / "x") == "tables/x"
+
+
+def test_options_have_names_in_capitals_and_text_as_values_in_one_order() -> None:
+    found = _store("s3://tables", aws_region="eu", AWS_ALLOW_HTTP=True, aws_max=5)
+    assert found.options == (("AWS_ALLOW_HTTP", "true"), ("AWS_MAX", "5"), ("AWS_REGION", "eu"))
+
+
+def test_no_option_is_shown() -> None:
+    found = _store("s3://tables", AWS_SECRET_ACCESS_KEY="Tr0ub4dor")
+    assert "Tr0ub4dor" not in f"{found} {found!r}"
+
+
+@pytest.mark.parametrize(("url", "is_plain"), [("http://127.0.0.1:9000", True), ("https://store.example", False)])
+def test_an_endpoint_that_says_http_means_it(url: str, is_plain: bool) -> None:
+    assert _store("s3://tables", aws_endpoint_url=url).is_plain_http == is_plain
+
+
+_DELTA_RS = (
+    "Kernel error\n -> Generic S3 error\n           \x1b[31m↳\x1b[0m Error performing GET https://s3.example/tables/x"
+    " in {elapsed}, after {retries} retries, max_retries\n            \x1b[31m↳\x1b[0m 3, retry_timeout"
+    "\n             \x1b[31m↳\x1b[0m 10s  - Server returned non-2xx status code \x1b[31m↳\x1b[0m 400 Bad Request"
+    ' \x1b[31m↳\x1b[0m <?xml version="1.0"?>\n<Error><Code>ExpiredToken</Code><Token-0>Tr0ub4dor</Token-0></Error>'
+)
+_OBSTORE = (
+    "Generic S3 error: Error performing GET https://s3.example/tables/x in {elapsed}, after {retries} retries,"
+    " max_retries: 3, retry_timeout: 10s - Server returned non-2xx status code: 403 Forbidden:"
+    " <Error><Code>InvalidAccessKeyId</Code><AWSAccessKeyId>Tr0ub4dor</AWSAccessKeyId></Error>"
+    '\n\nDebug source:\nGeneric {{ source: "Tr0ub4dor" }}'
+)
+
+
+@pytest.mark.parametrize(("text", "code"), [(_DELTA_RS, "ExpiredToken"), (_OBSTORE, "InvalidAccessKeyId")])
+def test_the_same_failure_says_the_same_however_long_it_took(text: str, code: str) -> None:
+    once = one_line(OSError(text.format(elapsed="47.224946ms", retries=2)))
+    assert once == one_line(OSError(text.format(elapsed="30.001s", retries=3)))
+    assert once.endswith(f": {code}")
+    assert "https://s3.example/tables/x - Server returned" in once
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        _DELTA_RS,
+        _OBSTORE,
+        "Error performing GET http://user:Tr0ub4dor@127.0.0.1:1/tables in 5ms - HTTP error: error sending request",
+        "Server returned non-2xx status code: 400 Bad Request: <Error><Token-0>Tr0ub4dor",
+    ],
+)
+def test_no_secret_is_told_that_an_address_or_an_answer_repeats(text: str) -> None:
+    assert "Tr0ub4dor" not in one_line(OSError(text))
+
+
+def test_what_says_nothing_is_told_by_its_name() -> None:
+    assert one_line(OSError()) == "OSError"
+
+
+def test_of_those_who_create_a_file_one_does_and_readers_see_it_whole(tmp_path: Path) -> None:
+    folder, name, writers = Folder(tmp_path), "00000000000000000001.json", 8
+    together, outcomes = threading.Barrier(writers), list[str]()
+
+    def create(content: bytes) -> None:
+        together.wait()
+        try:
+            folder.create(name, content)
+            outcomes.append("made")
+        except FileExistsError:
+            outcomes.append("refused")
+
+    threads = [threading.Thread(target=create, args=(str(n).encode() * 100_000,)) for n in range(writers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(outcomes) == ["made"] + ["refused"] * (writers - 1)
+    assert len(folder.read(name)) == 100_000
+    assert len(set(folder.read(name))) == 1
+    assert folder.sizes() == {name: 100_000}
+
+
+def test_a_file_and_its_folder_are_synced_before_the_call_returns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    fsync = os.fsync
+
+    def recorded(descriptor: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", recorded)
+    Folder(tmp_path).create("a", b"1")
+    staged, folder = synced
+    assert Path(staged).parent == tmp_path
+    assert folder == str(tmp_path)
+
+
+@pytest.mark.parametrize("is_repeated", [False, True])
+def test_a_folder_moves_and_a_second_attempt_finds_it_moved(tmp_path: Path, is_repeated: bool) -> None:
+    place = Folder(tmp_path)
+    (place / "old").make()
+    (place / "old").write("a", b"1")
+    place.move("old", "new/place")
+    if is_repeated:
+        place.move("old", "new/place")
+    assert (place / "new" / "place").read("a") == b"1"
+    assert not place.has("old")

@@ -1,0 +1,140 @@
+"""Tables opened for questions: what is read, and what is refused."""
+
+import shutil
+from datetime import date
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from namesrv_stream.errors import TableSchemaMismatch
+from namesrv_stream.tables.delta.predicates import (
+    Condition,
+    above_or_null,
+    all_of,
+    at_most,
+    equals,
+    in_days,
+    one_of,
+    timestamp,
+)
+from namesrv_stream.tables.delta.stored_table import StoredTable
+from namesrv_stream.tables.storage import Folder
+
+DAY_MS = 86_400_000
+SCHEMA = pa.schema(
+    [
+        pa.field("name", pa.string(), nullable=False),
+        pa.field("valid_from", pa.timestamp("us", "UTC"), nullable=False),
+        pa.field("valid_to", pa.timestamp("us", "UTC")),
+        pa.field("later", pa.string()),
+        pa.field("day", pa.date32(), nullable=False),
+    ]
+)
+
+
+def a_table(folder: Path, schema: pa.Schema = SCHEMA) -> Path:
+    """One file a day, of 1970-01-01 to 1970-01-04: a row that held for that day, and in the last one that lasts."""
+    path = folder / "intervals"
+    for number in range(4):
+        rows = [
+            {
+                "name": name,
+                "valid_from": number * DAY_MS * 1_000,
+                "valid_to": end and end * 1_000,
+                "day": date(1970, 1, 1 + number),
+            }
+            for name, end in [(f"short-{number}", (number + 1) * DAY_MS), ("lasting", None)][: 1 + (number == 3)]
+        ]
+        write_deltalake(path, pa.Table.from_pylist(rows, schema), mode="append", partition_by=["day"])
+    return path
+
+
+def opened(folder: Path, schema: pa.Schema = SCHEMA) -> StoredTable:
+    table = StoredTable.open(Folder(folder), "intervals", schema)
+    assert table is not None
+    return table
+
+
+def names(table: StoredTable, *conditions: Condition) -> list[str]:
+    return sorted(table.rows(*conditions, columns=["name"])["name"].to_list())
+
+
+def test_a_question_opens_only_files_that_may_have_its_rows(tmp_path: Path) -> None:
+    a_table(tmp_path)
+    table = opened(tmp_path)
+    at = timestamp(DAY_MS + 5)
+    held_then = (at_most("valid_from", at), above_or_null("valid_to", at))
+    assert names(table, *held_then) == ["short-1"]
+    assert (table.files_for(*held_then), table.files) == (1, 4)
+    assert table.files_for(equals("name", "short-0")) == 2  # the last file has names below and above it
+    assert table.files_for(in_days("day", date(1970, 1, 2), date(1970, 1, 3))) == 2
+    assert table.files_for(one_of("name", [])) == 0
+
+
+def test_an_interval_that_lasts_is_found_in_every_later_instant(tmp_path: Path) -> None:
+    a_table(tmp_path)
+    at = timestamp(100 * DAY_MS)
+    assert names(opened(tmp_path), at_most("valid_from", at), above_or_null("valid_to", at)) == ["lasting"]
+
+
+def test_a_column_that_the_table_does_not_have_yet_is_null(tmp_path: Path) -> None:
+    a_table(tmp_path, pa.schema([f for f in SCHEMA if f.name != "later"]))
+    rows = opened(tmp_path).rows(equals("name", "lasting"), columns=["name", "later"]).to_dicts()
+    assert rows == [{"name": "lasting", "later": None}]
+
+
+def test_a_column_that_we_do_not_know_is_passed_over(tmp_path: Path) -> None:
+    a_table(tmp_path)
+    known = pa.schema([f for f in SCHEMA if f.name != "later"])
+    assert "later" not in opened(tmp_path, known).rows().columns
+
+
+@pytest.mark.parametrize(
+    ("column", "words"),
+    [
+        (pa.field("name", pa.int64(), nullable=False), "column name is string, expected int64"),
+        (pa.field("needed", pa.string(), nullable=False), "column needed is missing"),
+    ],
+)
+def test_a_table_that_would_be_misread_is_refused(tmp_path: Path, column: pa.Field, words: str) -> None:
+    a_table(tmp_path)
+    schema = pa.schema([*(f for f in SCHEMA if f.name != column.name), column])
+    with pytest.raises(TableSchemaMismatch, match=words):
+        StoredTable.open(Folder(tmp_path), "intervals", schema)
+
+
+def test_a_file_that_is_gone_is_an_error_that_names_the_table(tmp_path: Path) -> None:
+    path = a_table(tmp_path)
+    table = opened(tmp_path)
+    for file in path.glob("day=*/*.parquet"):
+        file.unlink()
+    with pytest.raises(TableSchemaMismatch, match=r"intervals: cannot be read"):
+        table.rows()
+
+
+def test_an_error_of_delta_has_no_escapes_for_a_terminal(tmp_path: Path) -> None:
+    log_dir = a_table(tmp_path) / "_delta_log"
+    shutil.rmtree(log_dir)
+    log_dir.touch()
+    with pytest.raises(TableSchemaMismatch, match=r"intervals: cannot be read") as error:
+        opened(tmp_path)
+    assert str(error.value).isprintable()
+
+
+def test_upkeep_says_nothing_of_how_far_the_table_is(tmp_path: Path) -> None:
+    path = a_table(tmp_path)
+    before_ms = opened(tmp_path).committed_ms()
+    DeltaTable(path).optimize.compact()
+    DeltaTable(path).vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
+    assert opened(tmp_path).committed_ms() == before_ms
+
+
+def test_there_is_no_table_where_there_is_none(tmp_path: Path) -> None:
+    assert StoredTable.open(Folder(tmp_path), "intervals", SCHEMA) is None
+
+
+def test_conditions_of_nothing_are_met_by_every_row(tmp_path: Path) -> None:
+    a_table(tmp_path)
+    assert len(names(opened(tmp_path), all_of())) == 5
