@@ -50,7 +50,7 @@ def register_in_steps(server: NameServer, call: Call) -> Generator[None, None, A
     body = call.request.body or b""
     if not is_sound(body, header.body_crc32):
         raise RequestRefused("crc32 not match")
-    key = lease_key(header.broker_name, header.cluster_name, header.broker_addr)
+    key = broker_of(header.broker_name, header.cluster_name, header.broker_addr)
     if header.broker_id is None:
         raise RequestRefused("brokerId is missing or no number")
     if call.request.version < 0:
@@ -102,7 +102,7 @@ def unregister_broker(server: NameServer, call: Call) -> Answer:
         RequestRefused: A field is missing.
     """
     header = UnRegisterBrokerRequestHeader.from_ext_fields(call.request.ext_fields)
-    key = lease_key(header.broker_name, header.cluster_name, header.broker_addr)
+    key = broker_of(header.broker_name, header.cluster_name, header.broker_addr)
     event = BrokerUnregistered(
         call.origin, key.broker_name, key.live_key, -1 if header.broker_id is None else header.broker_id
     )
@@ -112,15 +112,15 @@ def unregister_broker(server: NameServer, call: Call) -> Answer:
 def query_data_version(server: NameServer, call: Call) -> Answer:
     """322: whether the broker should register. As oneway it is a heartbeat.
 
-    "Changed" also where this server holds no registration of the broker since its own start: another name server's
-    knowledge does not make this one hear the broker, and a Java name server would not know it at all.
+    "Changed" also where this server does not hear the broker: another name server's knowledge does not make this one
+    hear it, nor does a registration over a connection that is closed, or from before this server's start.
 
     Raises:
         RequestRefused: A field is missing.
         BodyDecodeError: The body is no DataVersion.
     """
     header = QueryDataVersionRequestHeader.from_ext_fields(call.request.ext_fields)
-    key = lease_key(header.broker_name, header.cluster_name, header.broker_addr)
+    key = broker_of(header.broker_name, header.cluster_name, header.broker_addr)
     asked = decode_data_version(call.request.body)
     changed, known = is_changed(server, call.origin, key, asked)
     response = response_to(
@@ -140,8 +140,9 @@ def is_changed(
     if live is None:
         return True, None
     held = live.holders.get(origin.server_id)
-    is_held = held is not None and held.server_epoch == origin.server_epoch
-    return not is_held or live.data_version != asked, live.data_version
+    is_of_this_start = held is not None and held.server_epoch == origin.server_epoch
+    is_heard = is_of_this_start and server.memory.closed.get(key) != held
+    return not is_heard or live.data_version != asked, live.data_version
 
 
 def broker_heartbeat(server: NameServer, call: Call) -> Answer:
@@ -151,7 +152,7 @@ def broker_heartbeat(server: NameServer, call: Call) -> Answer:
         RequestRefused: A field is missing.
     """
     header = BrokerHeartbeatRequestHeader.from_ext_fields(call.request.ext_fields)
-    key = lease_key(header.broker_name, header.cluster_name, header.broker_addr)
+    key = broker_of(header.broker_name, header.cluster_name, header.broker_addr)
     return Answer(response_to(call.request, ResponseCode.SUCCESS), _heard(server, call.origin, key))
 
 
@@ -164,7 +165,7 @@ def get_broker_member_group(server: NameServer, call: Call) -> Answer:
     return Answer(response_to(call.request, ResponseCode.SUCCESS, "not set any response code", body=body))
 
 
-def lease_key(broker_name: str | None, cluster: str | None, broker_addr: str | None) -> LeaseKey:
+def broker_of(broker_name: str | None, cluster: str | None, broker_addr: str | None) -> LeaseKey:
     """Who a request is about.
 
     Raises:

@@ -54,12 +54,15 @@ class RegistrationMemory:
         settled: By broker process; valid while the view still has the very same group.
         full_due_ms: Monotonic time from which the process's next registration is logged in full.
         wanted: Processes of which the fold asked for the full body.
+        closed: Processes whose connection was closed since they registered over it. They stay in the view until the
+            fold has ended them; until they register over another connection, the server does not hear them.
         tables: Topic tables of the last registrations that were decoded.
     """
 
     settled: dict[LeaseKey, Settled] = field(default_factory=dict)
     full_due_ms: dict[LeaseKey, int] = field(default_factory=dict)
     wanted: set[LeaseKey] = field(default_factory=set)
+    closed: dict[LeaseKey, Holder] = field(default_factory=dict)
     tables: KnownTables = field(default_factory=KnownTables)
 
     def forget(self, key: LeaseKey) -> None:
@@ -67,6 +70,7 @@ class RegistrationMemory:
         self.settled.pop(key, None)
         self.full_due_ms.pop(key, None)
         self.wanted.discard(key)
+        self.closed.pop(key, None)
         self.tables.forget(key)
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from namesrv_stream.errors import RemotingError
-from namesrv_stream.processor.broker import heartbeat_of, is_changed, lease_key
+from namesrv_stream.processor.broker import broker_of, heartbeat_of, is_changed
 from namesrv_stream.processor.forms import Forms
 from namesrv_stream.processor.known_answers import is_canonical
 from namesrv_stream.processor.name_server import NameServer
@@ -125,7 +125,7 @@ class PreparedHeartbeats:
         at = frame.find(_OPAQUE) + _OPAQUE_BYTES
         end = frame.find(b",", at)
         header = QueryDataVersionRequestHeader.from_ext_fields(request.ext_fields)  # 904 has these fields, too
-        key = lease_key(header.broker_name, header.cluster_name, header.broker_addr)
+        key = broker_of(header.broker_name, header.cluster_name, header.broker_addr)
         heartbeat = heartbeat_of(self._server, self._origin, key)
         if heartbeat is None or not _differs_there_only(frame, at, end, request):
             return

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from xxhash import xxh3_128
 
 from namesrv_stream.errors import RemotingError
-from namesrv_stream.processor.broker import is_sound, lease_key, registered_response, unchanged_hash
+from namesrv_stream.processor.broker import broker_of, is_sound, registered_response, unchanged_hash
 from namesrv_stream.processor.forms import Forms
 from namesrv_stream.processor.known_answers import is_canonical
 from namesrv_stream.processor.name_server import NameServer
@@ -105,7 +105,7 @@ class PreparedRegistrations:
         if cut is None or self._forms.get(cut.form) or not _differs_there_only(frame, cut, request):
             return
         header = RegisterBrokerRequestHeader.from_ext_fields(ext_fields)
-        key = lease_key(header.broker_name, header.cluster_name, header.broker_addr)
+        key = broker_of(header.broker_name, header.cluster_name, header.broker_addr)
         self._forms.put(cut.form, key, _Said(replace(request, body=None), header, key, header_hash(header)))
 
 

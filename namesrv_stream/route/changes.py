@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from namesrv_stream.route.group import BrokerGroup
+from namesrv_stream.route.lease import LeaseKey
 from namesrv_stream.route.model import LiveKey
 from namesrv_stream.route.registration_json import encode_mapping
 
@@ -111,6 +112,11 @@ class RouteChange(NamedTuple):
     server_epoch: int | None = None
     connection_id: int | None = None
     value: str | None = None
+
+
+def lease_key(row: RouteChange) -> LeaseKey:
+    """The broker process that a row is about."""
+    return LeaseKey(row.broker_name or "", LiveKey(row.cluster or "", row.broker_addr or ""))
 
 
 #: The columns that make the key of a kind's rows.

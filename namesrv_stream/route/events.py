@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
+from namesrv_stream.route.lease import LeaseKey
 from namesrv_stream.route.model import Holder, LiveKey, QueueData, Registration
 from namesrv_stream.route.settings import SettingValue
 
@@ -43,6 +44,10 @@ class BrokerRegistered:
     origin: Origin
     registration: Registration
 
+    @property
+    def lease_key(self) -> LeaseKey:
+        return LeaseKey(self.registration.broker_name, self.registration.live_key)
+
 
 @dataclass(frozen=True, slots=True)
 class BrokerHeartbeat:
@@ -58,6 +63,10 @@ class BrokerHeartbeat:
     proof: Proof
     registration_hash: str = ""
 
+    @property
+    def lease_key(self) -> LeaseKey:
+        return LeaseKey(self.broker_name, self.live_key)
+
 
 @dataclass(frozen=True, slots=True)
 class BrokerUnregistered:
@@ -68,6 +77,10 @@ class BrokerUnregistered:
     live_key: LiveKey
     broker_id: int
 
+    @property
+    def lease_key(self) -> LeaseKey:
+        return LeaseKey(self.broker_name, self.live_key)
+
 
 @dataclass(frozen=True, slots=True)
 class BrokerDisconnected:
@@ -77,6 +90,10 @@ class BrokerDisconnected:
     broker_name: str
     live_key: LiveKey
     reason: str
+
+    @property
+    def lease_key(self) -> LeaseKey:
+        return LeaseKey(self.broker_name, self.live_key)
 
 
 @dataclass(frozen=True, slots=True)

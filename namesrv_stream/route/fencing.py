@@ -2,22 +2,21 @@
 
 from namesrv_stream.route.events import Origin
 from namesrv_stream.route.group import BrokerGroup
-from namesrv_stream.route.lease import LeaseHolder
 from namesrv_stream.route.model import Holder, Registration
 
 
-def later_holder(held: LeaseHolder | None, origin: Origin) -> Holder:
+def later_holder(held: Holder | None, origin: Origin) -> Holder:
     """The connection that holds from now on: that of a server's newest start, for records of earlier ones come late."""
-    if held is not None and origin.server_epoch < held.holder.server_epoch:
-        return held.holder
+    if held is not None and origin.server_epoch < held.server_epoch:
+        return held
     return origin.holder
 
 
-def superseded(origin: Origin, held: LeaseHolder) -> str:
+def superseded(origin: Origin, held: Holder) -> str:
     """Why an event over another connection than the holder's does not count, for people."""
     return (
         f"came over connection {origin.connection_id} of epoch {origin.server_epoch}, but the broker is held over"
-        f" {held.holder.connection_id} of epoch {held.holder.server_epoch}"
+        f" {held.connection_id} of epoch {held.server_epoch}"
     )
 
 

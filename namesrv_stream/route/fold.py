@@ -10,13 +10,13 @@ Order within a record: the clocks move, what that makes due expires, then the ev
 from collections.abc import Sequence
 
 from namesrv_stream.errors import EventDecodeError
-from namesrv_stream.route import group as rules
 from namesrv_stream.route import guard
 from namesrv_stream.route.changes import Cause, ChangeKind
 from namesrv_stream.route.event_json import decode_record, routing_key
 from namesrv_stream.route.events import (
     JOB,
     BrokerDisconnected,
+    BrokerEvent,
     BrokerHeartbeat,
     BrokerRegistered,
     BrokerUnregistered,
@@ -24,7 +24,6 @@ from namesrv_stream.route.events import (
     GuardReleased,
     KvDeleted,
     KvPut,
-    Origin,
     Proof,
     ServerResumed,
     ServerStarted,
@@ -32,18 +31,15 @@ from namesrv_stream.route.events import (
     SettingsChanged,
     Tick,
     TopicDeleted,
-    TopicRegistered,
-    WritePermChanged,
 )
-from namesrv_stream.route.fencing import displaced, later_holder, superseded
 from namesrv_stream.route.fold_state import FoldState
 from namesrv_stream.route.fold_step import DeadLetter, FoldOutput, FoldStep, Record
 from namesrv_stream.route.group_store import GroupDict, GroupStore
-from namesrv_stream.route.holders import held_by
+from namesrv_stream.route.holders import held_by, is_vouched_for_without
+from namesrv_stream.route.interpretation import Applied, apply_event, kv_differences, refusal_of_end
 from namesrv_stream.route.interventions import change_settings, release_guard
 from namesrv_stream.route.lease import Lease, LeaseHolder, LeaseKey
-from namesrv_stream.route.liveness import advance_clocks, close, end_hold, heard, retire
-from namesrv_stream.route.model import Registration
+from namesrv_stream.route.liveness import advance_clocks, close, heard, hold_ended, retire
 from namesrv_stream.route.partitioner import partition_of
 
 __all__ = ["DeadLetter", "FoldOutput", "GroupDict", "GroupStore", "Record", "fold", "fold_events"]
@@ -106,34 +102,21 @@ def _apply(step: FoldStep, event: Event) -> None:
     Raises:
         EventDecodeError: The event is not for this partition, or not for its origin to tell.
     """
-    if isinstance(event, BrokerHeartbeat):  # Nearly every event is one, and of a known broker.
-        _heartbeat(step, event)
+    if isinstance(event, BrokerHeartbeat) and _is_settled(step, event):  # Nearly every event is one.
         return
     _check_place(step, event)
     match event:
         case Tick():
             pass
-        case BrokerRegistered():
-            _register(step, event.origin, event.registration, Cause.REGISTERED)
-        case BrokerUnregistered() | BrokerDisconnected():
-            _leave(step, event)
-        case TopicRegistered():
-            old = step.group(event.broker_name)
-            step.change(old, rules.register_topic(old, event.topic, event.queue_data), Cause.TOPIC_REGISTERED)
+        case BrokerDisconnected():
+            _close(step, event)
         case TopicDeleted():
-            _delete_topic(step, event)
-        case WritePermChanged():
-            old = step.group(event.broker_name)
-            if event.writable:
-                step.change(old, rules.add_write_perm(old), Cause.WRITE_PERM_ADDED)
-            else:
-                step.change(old, rules.wipe_write_perm(old), Cause.WRITE_PERM_WIPED)
-        case KvPut():
-            step.row(ChangeKind.KV, False, Cause.KV_PUT, namespace=event.namespace)
-            columns = {"namespace": event.namespace, "key": event.key, "value": event.value}
-            step.row(ChangeKind.KV, False, Cause.KV_PUT, **columns)
-        case KvDeleted():
-            step.row(ChangeKind.KV, True, Cause.KV_DELETED, namespace=event.namespace, key=event.key)
+            for name in step.names():
+                _change_group(step, name, event)
+        case KvPut() | KvDeleted():
+            cause = Cause.KV_PUT if isinstance(event, KvPut) else Cause.KV_DELETED
+            for kind, gone, columns in kv_differences(event):
+                step.row(kind, gone, cause, **columns)
         case SettingsChanged():
             change_settings(step, event)
         case GuardReleased():
@@ -144,6 +127,10 @@ def _apply(step: FoldStep, event: Event) -> None:
             _resume(step, event.origin.server_id)
         case ServerStopped():
             step.server_row(event.origin.server_id, Cause.SERVER_STOPPED, "stopped")
+        case BrokerRegistered() | BrokerHeartbeat() | BrokerUnregistered():
+            _change_broker(step, event)
+        case _:
+            _change_group(step, event.broker_name, event)
 
 
 def _check_place(step: FoldStep, event: Event) -> None:
@@ -158,120 +145,104 @@ def _check_place(step: FoldStep, event: Event) -> None:
             raise EventDecodeError(f"{key!r} belongs into partition {partition} of {state.partitions}")
 
 
-def _heartbeat(step: FoldStep, event: BrokerHeartbeat) -> None:
+def _is_settled(step: FoldStep, event: BrokerHeartbeat) -> bool:
+    """Fold a heartbeat that changes nothing, without its group; False for any other."""
     state, server_id = step.state, event.origin.server_id
-    key = LeaseKey(event.broker_name, event.live_key)
+    key = event.lease_key
     lease = state.leases.get(key)
     if lease is None or server_id == JOB:  # Who is known here belongs here: no need to hash the name.
         _check_place(step, event)
     held = lease.holders.get(server_id) if lease else None
-    if event.proof is Proof.HEARTBEAT:
-        # Refreshes and never creates, nor changes the connection.
-        if lease is not None and held is not None:
-            heard(step, key, lease, server_id, Cause.HEARD)
-        return
-    if (
-        lease is not None
-        and held is not None
-        and lease.settled
-        and lease.registration_hash == event.registration_hash
-        and held.holder == event.origin.holder
-    ):
+    if lease is None or held is None:
+        return event.proof is Proof.HEARTBEAT
+    is_same = lease.registration_hash == event.registration_hash and held.holder == event.origin.holder
+    if event.proof is Proof.HEARTBEAT or (lease.settled and is_same):
         heard(step, key, lease, server_id, Cause.HEARD)
-        return
-    group = step.group(event.broker_name)
-    retained = group.registrations.get(event.live_key)
-    if retained is not None and retained.registration_hash == event.registration_hash:
-        _register(step, event.origin, retained.read(), Cause.RETURNED)
-        return
-    if lease is not None and held is not None:
-        # Another hash still proves life, and over which connection.
-        _say_if_late(step, key, held, event.origin, Cause.REGISTERED)
-        held.holder = later_holder(held, event.origin)
-        step.change(group, rules.hold(group, event.live_key, server_id, held.holder), Cause.REGISTERED)
-        heard(step, key, lease, server_id, Cause.HEARD)
+        return True
+    return False
+
+
+def _change_broker(step: FoldStep, event: BrokerRegistered | BrokerHeartbeat | BrokerUnregistered) -> None:
+    """Apply an event of a broker process, and bring its lease up to date."""
+    state, origin, key = step.state, event.origin, event.lease_key
+    lease = state.leases.get(key)
+    old = step.group(key.broker_name)
+    applied = apply_event(
+        old,
+        event,
+        drops_absent_topics=state.settings.delete_topic_with_broker_registration,
+        kept_by_others=lambda _, k, server_id: is_vouched_for_without(state, state.leases[k], server_id),
+    )
+    if applied.ignored is not None:
+        step.ignored(key, origin, applied.cause, applied.ignored)
+    changed = step.change(old, applied.group, applied.cause, applied.detail)
+    if isinstance(event, BrokerUnregistered):
+        if changed and lease is not None:
+            hold_ended(step, key, lease, origin.server_id, applied.cause, applied.detail)
+        elif lease is None:
+            state.forget_closes(key)
+    elif applied.heard is not None:
+        _hear(step, key, lease, origin.server_id, applied, is_settled=not changed)
+    elif lease is not None and key.live_key not in applied.group.lives:
+        retire(step, key, applied.cause, applied.detail)
+    if applied.is_unknown and isinstance(event, BrokerHeartbeat):
+        _want_registration(step, event)
+
+
+def _hear(
+    step: FoldStep, key: LeaseKey, lease: Lease | None, server_id: str, applied: Applied, *, is_settled: bool
+) -> None:
+    """A server heard a broker over a connection, perhaps with a registration."""
+    state, registration = step.state, applied.registration
+    assert applied.heard is not None
+    if lease is None:
+        assert registration is not None  # Nothing else creates a broker.
+        lease = Lease(registration.timeout_ms, registration.registration_hash)
+        state.add_lease(key, lease)
+        state.gone.pop(key, None)
+        state.forget_closes(key)
+    if registration is not None:
+        state.set_timeout(key, lease, registration.timeout_ms)
+        lease.registration_hash = registration.registration_hash
+        lease.settled = is_settled
+    held = lease.holders.get(server_id)
+    if held is None:
+        lease.holders[server_id] = LeaseHolder(applied.heard, 0, 0)
+    else:
+        held.holder = applied.heard
+    heard(step, key, lease, server_id, applied.cause if registration is not None else Cause.HEARD)
+
+
+def _want_registration(step: FoldStep, event: BrokerHeartbeat) -> None:
     step.row(
         ChangeKind.REGISTRATION_WANTED,
         False,
         Cause.UNKNOWN_HASH,
         broker_name=event.broker_name,
         **event.live_key._asdict(),
-        server_id=server_id,
+        server_id=event.origin.server_id,
         registration_hash=event.registration_hash,
     )
 
 
-def _register(step: FoldStep, origin: Origin, registration: Registration, cause: Cause) -> None:
-    state = step.state
-    key = LeaseKey(registration.broker_name, registration.live_key)
-    lease = state.leases.get(key)
-    held = lease.holders.get(origin.server_id) if lease else None
-    holder = later_holder(held, origin)
-    old = step.group(key.broker_name)
-    outcome = rules.register(
-        old,
-        registration,
-        origin.server_id,
-        holder,
-        delete_topic_with_broker_registration=state.settings.delete_topic_with_broker_registration,
-    )
-    if outcome.ignored is not None:
-        step.ignored(key, origin, cause, outcome.ignored)
-        step.change(old, outcome.group, cause, outcome.ignored)
-        if lease is not None and key.live_key not in outcome.group.lives:
-            retire(step, key, cause, outcome.ignored)
-        return
-    _say_if_late(step, key, held, origin, cause)
-    if lease is not None and outcome.group.topics is old.topics and cause is Cause.RETURNED:
-        cause = Cause.REGISTERED  # Nothing returned: another connection, or another broker of the name moved.
-    changed = step.change(old, outcome.group, cause, displaced(old, registration))
-    if lease is None:
-        lease = Lease(registration.timeout_ms, registration.registration_hash)
-        state.add_lease(key, lease)
-        state.gone.pop(key, None)
-        state.forget_closes(key)
-    state.set_timeout(key, lease, registration.timeout_ms)
-    lease.registration_hash = registration.registration_hash
-    lease.settled = not changed
-    if held is None:
-        lease.holders[origin.server_id] = LeaseHolder(holder, 0, 0)
-    else:
-        held.holder = holder
-    heard(step, key, lease, origin.server_id, cause)
+def _change_group(step: FoldStep, name: str, event: BrokerEvent | TopicDeleted) -> None:
+    """Apply an event that is about no broker process."""
+    old = step.group(name)
+    applied = apply_event(old, event)
+    step.change(old, applied.group, applied.cause, applied.detail)
 
 
-def _say_if_late(step: FoldStep, key: LeaseKey, held: LeaseHolder | None, origin: Origin, cause: Cause) -> None:
-    """A registration of a server's earlier start proves life and takes no connection, which leaves a row."""
-    if held is not None and later_holder(held, origin) != origin.holder:
-        step.ignored(key, origin, cause, f"the connection only: it {superseded(origin, held)}")
-
-
-def _leave(step: FoldStep, event: BrokerUnregistered | BrokerDisconnected) -> None:
-    """A goodbye over the holder's connection or a later one, or the close of exactly that connection, ends the hold."""
-    origin, key = event.origin, LeaseKey(event.broker_name, event.live_key)
+def _close(step: FoldStep, event: BrokerDisconnected) -> None:
+    """The close of the very connection over which the server hears the broker ends the hold."""
+    origin, key = event.origin, event.lease_key
     lease = step.state.leases.get(key)
-    held = lease.holders.get(origin.server_id) if lease else None
-    is_close = isinstance(event, BrokerDisconnected)
-    cause = Cause.DISCONNECTED if is_close else Cause.UNREGISTERED
-    if lease is None or held is None:
-        step.ignored(key, origin, cause, f"not heard at {origin.server_id}")
-        if lease is None and not is_close:
-            step.state.forget_closes(key)
-    elif origin.holder < held.holder or (origin.holder > held.holder and is_close):
-        step.ignored(key, origin, cause, superseded(origin, held))
-    elif is_close and guard.is_closed(lease, origin.server_id):
-        step.ignored(key, origin, cause, "closed already: the guard holds the broker")
-    elif isinstance(event, BrokerDisconnected):
-        close(step, key, lease, origin.server_id, event.reason)
+    refusal = refusal_of_end(step.group(key.broker_name), event)
+    if lease is None or refusal is not None:
+        step.ignored(key, origin, Cause.DISCONNECTED, refusal or f"not heard at {origin.server_id}")
+    elif guard.is_closed(lease, origin.server_id):
+        step.ignored(key, origin, Cause.DISCONNECTED, "closed already: the guard holds the broker")
     else:
-        end_hold(step, key, lease, origin.server_id, cause, None)
-
-
-def _delete_topic(step: FoldStep, event: TopicDeleted) -> None:
-    for name in step.names():
-        old = step.group(name)
-        if event.cluster is None or event.cluster in old.clusters:
-            step.change(old, rules.delete_topic(old, event.topic), Cause.TOPIC_DELETED)
+        close(step, key, lease, origin.server_id, event.reason)
 
 
 def _resume(step: FoldStep, server_id: str) -> None:

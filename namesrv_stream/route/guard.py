@@ -13,6 +13,8 @@ they were many, the brokers are brought back, as their last registration says.
 Everything is counted from the log: brokers by their leases, time by the clocks of the servers.
 """
 
+from typing import NamedTuple
+
 from namesrv_stream.route import group as rules
 from namesrv_stream.route.changes import Cause, ChangeKind
 from namesrv_stream.route.events import Origin
@@ -21,7 +23,13 @@ from namesrv_stream.route.fold_step import FoldStep
 from namesrv_stream.route.hold import Hold, encode_hold
 from namesrv_stream.route.holders import heard_only_by_silent, not_heard
 from namesrv_stream.route.lease import Lease, LeaseKey, RecentClose
-from namesrv_stream.route.mass import Mass, bring_back, mass_of
+
+
+class Mass(NamedTuple):
+    """So many of a cluster's brokers in one partition seem to end at once."""
+
+    ending: int
+    brokers: int
 
 
 def keep(step: FoldStep, key: LeaseKey, server_id: str, cause: Cause, reason: str) -> bool:
@@ -100,7 +108,10 @@ def _mass_of(state: FoldState, cluster: str, server_id: str, key: LeaseKey) -> M
     this = leases[key]
     brokers = closed + len(leases)
     ending = closed + sum(v is this or v.hold is not None or is_fading(state, v) for v in leases.values())
-    return mass_of(state.settings, state.partitions, ending, brokers)
+    is_mass = ending >= state.settings.guard_min_brokers_of(state.partitions) and (
+        ending * 100 > brokers * state.settings.guard_share_percent
+    )
+    return Mass(ending, brokers) if is_mass else None
 
 
 def _hold(step: FoldStep, key: LeaseKey, server_id: str, cause: Cause, reason: str, mass: Mass) -> None:
@@ -139,9 +150,15 @@ def _restore(step: FoldStep, close: RecentClose, server_id: str) -> str | None:
     """Register a broker anew as it was registered last; returns why not, where it cannot be."""
     state, key, lease = step.state, close.key, close.lease
     old = step.group(key.broker_name)
-    outcome = bring_back(
+    registration = old.registrations.get(key.live_key)
+    if registration is None:
+        return "its registration was not kept"
+    for broker_id, addr in old.broker_addrs.items():
+        if (broker_id == registration.broker_id) != (addr == key.live_key.broker_addr):
+            return f"brokerId {broker_id} is {addr} now"
+    outcome = rules.register(
         old,
-        key.live_key,
+        registration.read(),
         server_id,
         lease.holders[server_id].holder,
         delete_topic_with_broker_registration=state.settings.delete_topic_with_broker_registration,

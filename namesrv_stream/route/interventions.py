@@ -5,6 +5,7 @@ from dataclasses import asdict
 from namesrv_stream.route.changes import Cause, ChangeKind
 from namesrv_stream.route.events import GuardReleased, SettingsChanged
 from namesrv_stream.route.fold_step import FoldStep
+from namesrv_stream.route.interpretation import setting_differences
 from namesrv_stream.route.liveness import let_go
 from namesrv_stream.route.setting_history import change_detail
 from namesrv_stream.route.settings import setting_text
@@ -18,13 +19,9 @@ def change_settings(step: FoldStep, event: SettingsChanged) -> None:
     state.requeue()
     for lease in state.leases.values():
         lease.settled = False  # The rules of a registration depend on them.
-    namespaces = ("effective", "config") if event.source == "config" else ("effective",)
-    for name, value in event.values:
-        text = setting_text(value)
-        for namespace in namespaces:
-            detail = change_detail(event.source, before.get(name))
-            columns = {"namespace": namespace, "key": name, "value": text}
-            step.row(ChangeKind.SETTING, False, Cause.SETTINGS_CHANGED, detail, **columns)
+    for kind, gone, columns in setting_differences(event):
+        detail = change_detail(event.source, before.get(columns["key"]))
+        step.row(kind, gone, Cause.SETTINGS_CHANGED, detail, **columns)
     for cluster in sorted({key.live_key.cluster for key, lease in state.leases.items() if lease.hold}):
         if not state.settings.is_guarded(cluster):
             let_go(step, cluster, Cause.SETTINGS_CHANGED, f"by {event.source}")

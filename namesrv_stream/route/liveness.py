@@ -12,7 +12,7 @@ broker that a talking server heard later and saw end. After ``server_lost_ms`` a
 from dataclasses import replace
 
 from namesrv_stream.route import group as rules
-from namesrv_stream.route import guard
+from namesrv_stream.route import guard, interpretation
 from namesrv_stream.route.changes import Cause
 from namesrv_stream.route.events import DIRECT, JOB, Event, ServerResumed, ServerStarted, Tick
 from namesrv_stream.route.fold_state import FoldState
@@ -93,12 +93,20 @@ def close(step: FoldStep, key: LeaseKey, lease: Lease, server_id: str, reason: s
 
 def end_hold(step: FoldStep, key: LeaseKey, lease: Lease, server_id: str, cause: Cause, detail: str | None) -> None:
     """End one server's hold; the broker goes with it unless another server can vouch for it."""
-    ended = lease.holders[server_id]
-    if not is_vouched_for_without(step.state, lease, server_id):
-        remove(step, key, cause, detail)
+    old = step.group(key.broker_name)
+    is_kept = is_vouched_for_without(step.state, lease, server_id)
+    new, said = interpretation.end_hold(old, key, server_id, is_kept=is_kept, detail=detail)
+    step.change(old, new, cause, said)
+    hold_ended(step, key, lease, server_id, cause, said)
+
+
+def hold_ended(step: FoldStep, key: LeaseKey, lease: Lease, server_id: str, cause: Cause, detail: str | None) -> None:
+    """The group says that one server no longer hears a broker: the lease follows it."""
+    if key.live_key not in step.group(key.broker_name).lives:
+        retire(step, key, cause, detail)
         return
-    still = f"still held by {', '.join(sorted(others(lease, server_id)))}"
-    drop_hold(step, key, lease, server_id, cause, f"{detail}; {still}" if detail else still)
+    ended = lease.holders[server_id]
+    lease.holders = others(lease, server_id)
     lease.ended_heard_ms = max(ended.heard_ms, lease.ended_heard_ms or 0)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from namesrv_stream.route.mass import PendingEvent
+from namesrv_stream.route.events import AcceptedEvent
 
 Key = TypeVar("Key")
 State = TypeVar("State")
@@ -18,7 +18,7 @@ class Pending:
         position: (partition, offset) once it is in the log; None before.
     """
 
-    event: PendingEvent
+    event: AcceptedEvent
     position: tuple[int, int] | None = None
 
     def is_covered(self, next_offsets: Mapping[int, int]) -> bool:
@@ -34,7 +34,7 @@ class Layer(Generic[State]):
     pending: list[Pending]
 
     @property
-    def events(self) -> Iterator[PendingEvent]:
+    def events(self) -> Iterator[AcceptedEvent]:
         return (p.event for p in self.pending)
 
 

@@ -10,10 +10,9 @@ from sys import intern
 from types import MappingProxyType
 from typing import Any, Final
 
-from namesrv_stream.route.changes import ChangeKind, RouteChange
+from namesrv_stream.route.changes import ChangeKind, RouteChange, lease_key
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.hold import decode_hold
-from namesrv_stream.route.lease import LeaseKey
 from namesrv_stream.route.model import BrokerLive, DataVersion, Holder, LiveKey, QueueData, shared_queue_data
 from namesrv_stream.route.registration_json import decode_mapping
 from namesrv_stream.route.retained import RetainedRegistration
@@ -53,7 +52,7 @@ def apply(
             rows_of_name.setdefault(change.broker_name or "", []).append(change)
         elif change.kind == ChangeKind.KV:
             namespace = change.namespace or ""
-            entries = apply_to_namespace(table.kv.get(namespace), change)
+            entries = apply_to_namespace(table.kv.get(namespace), change.gone, change.key, change.value)
             if entries is not None:
                 table.kv[namespace] = entries
         elif change.kind == ChangeKind.SETTING:
@@ -61,8 +60,7 @@ def apply(
         elif change.kind == ChangeKind.SERVER:
             table.servers[change.partition, change.server_id or ""] = (change.server_epoch or 0, change.value or "")
         elif change.kind == ChangeKind.GUARD:
-            held = LeaseKey(change.broker_name or "", _live_key(change))
-            _put(table.held, held, None if change.gone else decode_hold(change.value or ""))
+            _put(table.held, lease_key(change), None if change.gone else decode_hold(change.value or ""))
     for partition, rows in settings_of.items():
         table.replace_settings(partition, apply_to_settings(table.settings_of(partition), rows))
     table.replace_groups(
@@ -169,16 +167,18 @@ def _with_holder(live: BrokerLive | None, row: RouteChange) -> BrokerLive:
     return replace(live, holders=holders)
 
 
-def apply_to_namespace(entries: dict[str, str] | None, row: RouteChange) -> dict[str, str] | None:
+def apply_to_namespace(
+    entries: dict[str, str] | None, gone: bool, key: str | None, value: str | None
+) -> dict[str, str] | None:
     """The entries of a KV namespace after a row, changed in place; None for a namespace that nobody ever wrote to.
 
     A namespace outlives its last key, as in Java's KVConfigManager: its own row has no key.
     """
-    if row.gone and entries is None:
+    if gone and entries is None:
         return None
     entries = {} if entries is None else entries
-    if row.key is not None:
-        _put(entries, row.key, None if row.gone else row.value or "")
+    if key is not None:
+        _put(entries, key, None if gone else value or "")
     return entries
 
 

@@ -3,8 +3,8 @@
 So a broker, or an operator, reads its own writes at once, before Kafka, Spark and Delta have caught up. An accepted
 event is applied to what it touches by the same rules as the fold's; with each commit the touched groups, KV namespaces
 and settings are rebuilt from the committed rows plus the events still pending, in the order in which they were
-accepted. A view never expires anything: time is the fold's. Nor does it follow closes that are too many at once, before
-the fold has decided of them (``close_guard``).
+accepted. A view never ends a broker that did not say so itself: what expires, and whose connection was closed,
+the fold decides, and the view shows it with the fold's commit.
 
 An event that goes to every partition of the log is pending in each of them by itself. In a partition it is pending on
 all groups that it changes, on those that have events pending already, and on those that get rows meanwhile: of these
@@ -15,19 +15,15 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from namesrv_stream.route.changes import ChangeKind, RouteChange
-from namesrv_stream.route.close_guard import CloseGuard
 from namesrv_stream.route.commit_rows import CommitRows
 from namesrv_stream.route.event_json import routing_key
 from namesrv_stream.route.events import (
     AcceptedEvent,
-    BrokerDisconnected,
-    BrokerUnregistered,
     KvDeleted,
     KvPut,
     TopicDeleted,
 )
 from namesrv_stream.route.group import BrokerGroup, is_nothing
-from namesrv_stream.route.mass import CloseOfMany
 from namesrv_stream.route.overlay import Broadcasts, Overlay, Pending
 from namesrv_stream.route.partitioner import partition_of
 from namesrv_stream.route.reducer import apply, apply_to_group
@@ -61,7 +57,6 @@ class RouteView:
         self._settings = SettingLayers()
         self._namespaces = NamespaceLayers()
         self._broadcasts = Broadcasts()
-        self._closes = CloseGuard(partitions, self.committed_group)
 
     @property
     def pending_count(self) -> int:
@@ -87,12 +82,11 @@ class RouteView:
                 table.replace_settings(partition, settings)
         return table
 
-    def accept(self, event: AcceptedEvent, observed_ms: int = 0) -> list[Pending]:
+    def accept(self, event: AcceptedEvent) -> list[Pending]:
         """Apply an event at once.
 
         Args:
-            event: What came in.
-            observed_ms: For how long this server could listen, so that closes at one time are known as such.
+            event: What the server told a peer that it accepted; no closed connection.
 
         Returns:
             Its tickets, one for each partition it goes to: a single one, or those of all partitions in their order.
@@ -103,7 +97,7 @@ class RouteView:
             self._take_in_broadcast(event, dict(enumerate(tickets)))
             return tickets
         pending = Pending(event)
-        self._take_in(pending, key, observed_ms)
+        self._take_in(pending, key)
         return [pending]
 
     def accept_at(self, event: AcceptedEvent, partition: int, offset: int) -> None:
@@ -119,14 +113,12 @@ class RouteView:
         if key is None:
             self._take_in_broadcast(event, {partition: pending})
         else:
-            self._take_in(pending, key, 0)
+            self._take_in(pending, key)
 
     def drop(self, pending: Pending) -> None:
         """Forget an accepted event that will never be in the log."""
         event = pending.event
-        if isinstance(event, CloseOfMany):
-            self._drop_close(pending, event)
-        elif (key := routing_key(event)) is None:
+        if (key := routing_key(event)) is None:
             self._drop_broadcast(pending)
         elif isinstance(event, KvPut | KvDeleted):
             self._namespaces.drop(self.table, pending, key)
@@ -164,7 +156,6 @@ class RouteView:
         self.table = table
         self.next_offsets = dict(next_offsets)
         self._broadcasts.settle(self.next_offsets)
-        self._closes.settle(self.next_offsets, table)
         self._settings.reload(table, self.next_offsets)
         self._groups.settle(self.next_offsets)
         for name in self._groups:
@@ -178,27 +169,15 @@ class RouteView:
 
     # ---- events in ----
 
-    def _take_in(self, pending: Pending, key: str, observed_ms: int) -> None:
+    def _take_in(self, pending: Pending, key: str) -> None:
         """Apply an event of one broker name or KV namespace."""
-        event = pending.event
-        if isinstance(event, KvPut | KvDeleted):
+        if isinstance(pending.event, KvPut | KvDeleted):
             self._namespaces.lay(self.table, pending, key)
             return
-        if isinstance(event, BrokerDisconnected | BrokerUnregistered):
-            pending.event = judged = self._closes.judge(event, pending, self.table, observed_ms)
-            if isinstance(judged, CloseOfMany):
-                for name in judged.broker_names:
-                    self._lay(pending, name)
-                return
-        else:
-            self._closes.heard += 1
-        self._lay(pending, key)
-
-    def _lay(self, pending: Pending, name: str) -> None:
-        group = self.table.group(name)
-        self._enter(name)
-        self._groups.lay(name, group, [pending])
-        self._show_group(group_after(group, [pending.event], self.table.settings_of(self._partition_of(name))))
+        group = self.table.group(key)
+        self._enter(key)
+        self._groups.lay(key, group, [pending])
+        self._show_group(group_after(group, [pending.event], self.table.settings_of(self._partition_of(key))))
 
     def _take_in_broadcast(self, event: AcceptedEvent, tickets: Mapping[int, Pending]) -> None:
         """Apply an event in the partitions for which it has a ticket."""
@@ -215,15 +194,6 @@ class RouteView:
         else:
             for partition, pending in tickets.items():
                 self._settings.lay(self.table, pending, partition)
-
-    def _drop_close(self, pending: Pending, event: CloseOfMany) -> None:
-        heir = self._closes.drop(pending, event)
-        undone = {close.broker_name for close in event.undone}
-        for name in event.broker_names:
-            if self._groups.remove(name, pending):
-                if heir is not None and name in undone and heir not in self._groups[name].pending:
-                    self._groups[name].pending.append(heir)
-                self._rebuild_group(name)
 
     # ---- events that go to every partition ----
 
@@ -280,7 +250,6 @@ class RouteView:
                 direct += of_partition
         apply(self.table, direct)
         self._broadcasts.settle(self.next_offsets)
-        self._closes.settle(self.next_offsets, self.table)
         self._settings.settle(self.table, self.next_offsets)
         judged_anew = [name for name in self._groups if self._partition_of(name) in rows.of_settings]
         for name in dict.fromkeys([*judged_anew, *self._groups.settle(self.next_offsets)]):

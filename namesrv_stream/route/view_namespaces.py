@@ -43,7 +43,7 @@ class NamespaceLayers:
         if namespace not in self._layers:
             return False
         layer = self._layers[namespace]
-        layer.committed = apply_to_namespace(layer.committed, row)
+        layer.committed = apply_to_namespace(layer.committed, row.gone, row.key, row.value)
         return True
 
     def settle(self, table: RouteTable, next_offsets: Mapping[int, int]) -> None:

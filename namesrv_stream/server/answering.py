@@ -204,10 +204,12 @@ class Answering:
 
     def _remember(self, accepted: tuple[Accepted, ...]) -> None:
         for event, _ in accepted:
-            if isinstance(event, BrokerRegistered):
-                self.registered[LeaseKey(event.registration.broker_name, event.registration.live_key)] = None
-            elif isinstance(event, BrokerHeartbeat) and event.proof is Proof.REGISTRATION:
-                self.registered[LeaseKey(event.broker_name, event.live_key)] = None
+            if isinstance(event, BrokerRegistered | BrokerHeartbeat) and _is_registration(event):
+                self.registered[event.lease_key] = None
+
+
+def _is_registration(event: BrokerRegistered | BrokerHeartbeat) -> bool:
+    return isinstance(event, BrokerRegistered) or event.proof is Proof.REGISTRATION
 
 
 def _encoded(request: RemotingCommand, response: RemotingCommand) -> bytes:

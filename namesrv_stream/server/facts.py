@@ -84,10 +84,6 @@ def _ticket_of(before: Item, event: AcceptedEvent) -> Pending | None:
 
 
 def _key(event: AcceptedEvent) -> LeaseKey | None:
-    match event:
-        case BrokerRegistered():
-            return LeaseKey(event.registration.broker_name, event.registration.live_key)
-        case BrokerHeartbeat() | BrokerUnregistered() | BrokerDisconnected():
-            return LeaseKey(event.broker_name, event.live_key)
-        case _:
-            return None
+    if isinstance(event, BrokerRegistered | BrokerHeartbeat | BrokerUnregistered | BrokerDisconnected):
+        return event.lease_key
+    return None

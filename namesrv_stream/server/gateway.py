@@ -124,7 +124,7 @@ class Gateway:
         for logged, applied in accepted:
             self.hearings.take_in(logged, self.observed_ms)
             partitions = self._partitions_of(logged)
-            tickets = [None] * len(partitions) if applied is None else self.view.accept(applied, self.observed_ms)
+            tickets = [None] * len(partitions) if applied is None else self.view.accept(applied)
             for partition, pending in zip(partitions, tickets, strict=True):
                 self._log(partition, Item(logged, pending, next(self._numbers), receipt))
 
@@ -133,7 +133,10 @@ class Gateway:
         return range(self._partitions) if key is None else (partition_of(key, self._partitions),)
 
     def disconnected(self, connection_id: int, keys: Iterable[LeaseKey], reason: str) -> None:
-        """A connection over which brokers registered is closed: evidence that they died, unless we were blind."""
+        """A connection over which brokers registered is closed: evidence that they died, unless we were blind.
+
+        It is logged, and takes effect with the fold's commit.
+        """
         if self.is_blind:
             for key in () if self._is_stopping else keys:
                 broker = (safe(key.broker_name), safe(key.live_key.broker_addr))
@@ -146,9 +149,10 @@ class Gateway:
             held = live.holders.get(origin.server_id) if live else None
             if held is None:
                 continue  # it said good-bye, or has expired
-            event = BrokerDisconnected(origin, key.broker_name, key.live_key, reason)
             # The close of a superseded connection ends nothing; it is logged for the row that says so.
-            self.accept([Accepted(event, event if held == origin.holder else None)])
+            self.accept([Accepted(BrokerDisconnected(origin, key.broker_name, key.live_key, reason), None)])
+            if held == origin.holder:
+                self.view.closed(key, held)
 
     @property
     def is_blind(self) -> bool:

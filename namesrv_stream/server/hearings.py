@@ -8,10 +8,9 @@ server cannot listen, and from zero again when Kafka takes its records after it 
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from namesrv_stream.route.changes import ChangeKind, RouteChange
+from namesrv_stream.route.changes import ChangeKind, RouteChange, lease_key
 from namesrv_stream.route.events import AcceptedEvent, BrokerHeartbeat, BrokerRegistered
 from namesrv_stream.route.lease import LeaseKey
-from namesrv_stream.route.model import LiveKey
 
 
 class Hearings:
@@ -30,12 +29,11 @@ class Hearings:
         if isinstance(event, BrokerHeartbeat):
             self.heard(event, observed_ms)
         elif isinstance(event, BrokerRegistered):
-            registration = event.registration
-            self._heard_ms[LeaseKey(registration.broker_name, registration.live_key)] = observed_ms
+            self._heard_ms[event.lease_key] = observed_ms
 
     def heard(self, event: BrokerHeartbeat, observed_ms: int) -> None:
         """A sign of life."""
-        self._heard_ms[LeaseKey(event.broker_name, event.live_key)] = observed_ms
+        self._heard_ms[event.lease_key] = observed_ms
 
     def begin(self, observed_ms: int) -> None:
         """Kafka takes this server's records: its brokers age from here, whatever was before."""
@@ -56,8 +54,3 @@ class Hearings:
 
 
 _BROKER_LIVE: Final = ChangeKind.BROKER_LIVE
-
-
-def lease_key(change: RouteChange) -> LeaseKey:
-    """The broker process that a row is about."""
-    return LeaseKey(change.broker_name or "", LiveKey(change.cluster or "", change.broker_addr or ""))

@@ -4,7 +4,8 @@ An operator's change is acknowledged once it is in the log. A server that starts
 warming up opens tables that do not have it yet; so it reads the log from where its tables end, and applies what it
 finds to its view as if it had accepted it itself. From there it drops out by itself as the job's commits cover it.
 
-Whatever time decides stays the fold's: who expired, whom the guard keeps, which server is silent.
+The fold alone ends brokers that did not say so themselves: who expired, whose connection was closed, whom the guard
+keeps, which server is silent, a starting server learns from its commits.
 """
 
 import logging
@@ -25,6 +26,7 @@ from namesrv_stream.route.events import (
     DIRECT,
     JOB,
     AcceptedEvent,
+    BrokerDisconnected,
     BrokerHeartbeat,
     Event,
     GuardReleased,
@@ -52,10 +54,13 @@ _BATCH_RECORDS: Final = 2_000
 #: What a pending event takes in memory beside the bytes of its record, about.
 _EVENT_BYTES: Final = 512
 
+#: What the fold alone decides about.
+_FoldOnly = ServerEvent | GuardReleased | BrokerDisconnected
 #: The start of a record as ``event_json`` writes it; one that other hands wrote is decoded to know its kind.
 _HEAD: Final = re.compile(rb'\{"schema_version":1,"kind":"([a-z_]+)"')
 _FOLD_ONLY_KINDS: Final = frozenset(
-    KIND_OF[kind].encode() for kind in (ServerStarted, ServerResumed, ServerStopped, Tick, GuardReleased)
+    KIND_OF[kind].encode()
+    for kind in (ServerStarted, ServerResumed, ServerStopped, Tick, GuardReleased, BrokerDisconnected)
 )
 _HEARTBEATS: Final = HEARTBEATS_KIND.encode()
 
@@ -100,7 +105,7 @@ class LogTail:
             events = decode_record(record.value)
         except EventDecodeError:
             return True  # the job makes it a dead letter
-        wanted = [event for event in events if not isinstance(event, EventDecodeError | ServerEvent | GuardReleased)]
+        wanted = [event for event in events if not isinstance(event, EventDecodeError | _FoldOnly)]
         for event in wanted:
             try:
                 if _is_refused(event, record.partition, self._partitions) or self._changes_nothing(event):

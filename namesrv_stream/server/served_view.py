@@ -6,12 +6,11 @@ from typing import Final
 
 from namesrv_stream.processor.name_server import NameServer, OptionChanges
 from namesrv_stream.processor.prepared import PreparedAnswers
-from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange
+from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange, lease_key
 from namesrv_stream.route.events import AcceptedEvent, SettingsChanged
 from namesrv_stream.route.fold_state import LeaseKey
 from namesrv_stream.route.group import BrokerGroup
-from namesrv_stream.route.mass import PendingEvent
-from namesrv_stream.route.model import BrokerLive, Holder, LiveKey
+from namesrv_stream.route.model import BrokerLive, Holder
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.route.view import Pending
 from namesrv_stream.server.identity import Identity
@@ -47,16 +46,15 @@ class ServedView:
     def live(self, key: LeaseKey) -> BrokerLive | None:
         return self._server.table.group(key.broker_name).lives.get(key.live_key)
 
-    def accept(self, event: AcceptedEvent, observed_ms: int) -> list[Pending]:
-        """Apply an event at once; returns its tickets, one for each partition it goes to.
-
-        Args:
-            event: What came in.
-            observed_ms: For how long this server could listen.
-        """
-        tickets = self._server.view.accept(event, observed_ms)
+    def accept(self, event: AcceptedEvent) -> list[Pending]:
+        """Apply an event at once; returns its tickets, one for each partition it goes to."""
+        tickets = self._server.view.accept(event)
         self._judge_anew(event)
         return tickets
+
+    def closed(self, key: LeaseKey, connection: Holder) -> None:
+        """The connection is closed over which this server heard a broker: until it registers again, it is not heard."""
+        self._server.memory.closed[key] = connection
 
     def drop(self, pending: Pending) -> None:
         """Take back an event that will never be in the log: nothing else would ever end it."""
@@ -86,13 +84,13 @@ class ServedView:
             if number % _ROWS_A_STEP == 0:
                 yield
             if change.kind == ChangeKind.REGISTRATION_WANTED and change.server_id == server_id:
-                memory.wanted.add(_lease_key(change))
+                memory.wanted.add(lease_key(change))
             elif change.kind == ChangeKind.SETTING:
                 is_setting = True
             elif change.kind == ChangeKind.BROKER_LIVE and change.gone:
-                memory.forget(_lease_key(change))
+                memory.forget(lease_key(change))
             elif change.kind == ChangeKind.HOLDER and change.server_id == server_id:
-                key = _lease_key(change)
+                key = lease_key(change)
                 held = holders[key] if key in holders else self._committed_holder(key)
                 if change.cause == Cause.EXPIRED and held is not None:
                     expired.append((key, held))
@@ -127,11 +125,7 @@ class ServedView:
         self._server.reconfigure(changes)
         self._prepared.clear()
 
-    def _judge_anew(self, event: PendingEvent) -> None:
+    def _judge_anew(self, event: AcceptedEvent) -> None:
         """What a registration changes depends on the settings: by others, one that is settled may change something."""
         if isinstance(event, SettingsChanged):
             self._server.memory.settled.clear()
-
-
-def _lease_key(change: RouteChange) -> LeaseKey:
-    return LeaseKey(change.broker_name or "", LiveKey(change.cluster or "", change.broker_addr or ""))

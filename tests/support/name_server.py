@@ -13,9 +13,9 @@ from namesrv_stream.remoting.codes import RequestCode
 from namesrv_stream.remoting.command import RemotingCommand
 from namesrv_stream.route.events import (
     AcceptedEvent,
-    BrokerDisconnected,
     BrokerHeartbeat,
     BrokerRegistered,
+    BrokerUnregistered,
     Origin,
     Proof,
 )
@@ -75,17 +75,17 @@ class Exchange:
         self.view.accept(event)
 
     def close(self, connection: int) -> None:
-        """The connection is closed: the brokers registered over it are disconnected."""
+        """The connection is closed, and what the fold makes of that is committed: the brokers heard over it end."""
         for key in self._registered.pop(connection, {}):
             origin = self._origin._replace(connection_id=connection)
-            self.accept(BrokerDisconnected(origin, key.broker_name, key.live_key, "closed by peer"))
+            self.accept(BrokerUnregistered(origin, key.broker_name, key.live_key, -1))
 
 
 def _registered_key(event: AcceptedEvent) -> LeaseKey | None:
     if isinstance(event, BrokerRegistered):
-        return LeaseKey(event.registration.broker_name, event.registration.live_key)
+        return event.lease_key
     if isinstance(event, BrokerHeartbeat) and event.proof is Proof.REGISTRATION:
-        return LeaseKey(event.broker_name, event.live_key)
+        return event.lease_key
     return None
 
 

@@ -29,6 +29,7 @@ from namesrv_stream.server.served_view import ServedView
 from namesrv_stream.server.tls import ServerTls
 from namesrv_stream.server.turns import Turns
 from namesrv_stream.settings import RemotingSettings, TlsSettings
+from tests.support.builders import Log
 
 MAX_GAP_MS = 2_000
 TICK_MS = 500
@@ -273,6 +274,8 @@ class Rig:
         self.publisher = MemoryPublisher()
         self.publisher.gateway = self.gateway
         self.request_figures = RequestFigures(express.answered if express else None)
+        self._logs = [Log(partition=p, partitions=partitions) for p in range(partitions)]
+        self._folded = 0
         self.turns = Turns()
         self.pace = ReadingPace()
 
@@ -312,6 +315,15 @@ class Rig:
         before = len(transport.received)
         transport.deliver(encode_frame(request))
         return transport.answers(before)[0]
+
+    def commit(self) -> None:
+        """What was published is in the log, and the job has folded and committed it; no time passes for that."""
+        self.publisher.ack()
+        rows = []
+        for record in self.publisher.log[self._folded :]:
+            rows += self._logs[record.partition].append(record.value)
+        self._folded = len(self.publisher.log)
+        self.served.committed(rows, self.publisher.next_offsets)
 
     def beat(self, count: int = 1) -> None:
         for _ in range(count):

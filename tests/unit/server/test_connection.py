@@ -167,12 +167,15 @@ async def test_a_goodbye_and_the_close_behind_it_are_one_end() -> None:
     assert rig.publisher.kinds()[1:] == ["broker_registered", "broker_unregistered"]
 
 
-async def test_all_brokers_of_a_closed_connection_end() -> None:
+async def test_all_brokers_of_a_closed_connection_end_with_the_folds_commit() -> None:
     rig = a_talking_rig()
     peer = rig.connect()
     for name in ("b1", "b2"):
         rig.ask(peer, a_registration_request(brokerName=name))
     peer.close()
+    assert len(list(rig.view.table.registered_groups())) == 2
+    await turn()
+    rig.commit()
     assert not list(rig.view.table.registered_groups())
 
 
@@ -282,6 +285,8 @@ async def test_a_disconnect_changes_prepared_answers() -> None:
     for _ in range(2):
         assert rig.ask(client, a_route_request()).code == ResponseCode.SUCCESS
     broker.close()
+    await turn()
+    rig.commit()
     assert rig.ask(client, a_route_request()).code == ResponseCode.TOPIC_NOT_EXIST
 
 

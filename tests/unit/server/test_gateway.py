@@ -26,6 +26,11 @@ def a_heartbeat(addr: str = MASTER, **changes: str | None) -> RemotingCommand:
     return RemotingCommand(RequestCode.BROKER_HEARTBEAT, ext_fields=a_broker_header(addr, **changes))
 
 
+def a_version_request() -> RemotingCommand:
+    body = orjson.dumps({"counter": 1, "timestamp": 1_000, "stateVersion": 0})
+    return RemotingCommand(RequestCode.QUERY_DATA_VERSION, ext_fields=a_broker_header(), body=body)
+
+
 def a_changed_registration(topics: int) -> RemotingCommand:
     return a_registration_request(body=a_body({f"T{i}": a_topic() for i in range(topics + 2)}, counter=topics + 2))
 
@@ -322,7 +327,7 @@ async def test_failing_twice_is_failing_once() -> None:
     assert rig.publisher.kinds()[1:] == ["server_resumed", "broker_registered"]
 
 
-async def test_a_closed_connection_ends_its_broker() -> None:
+async def test_a_closed_connection_ends_its_broker_with_the_folds_commit() -> None:
     rig = Rig()
     rig.talk()
     broker = rig.connect()
@@ -331,7 +336,26 @@ async def test_a_closed_connection_ends_its_broker() -> None:
     await turn()
     rig.publisher.ack()
     assert rig.publisher.kinds()[1:] == ["broker_registered", "broker_disconnected"]
+    assert rig.view.table.group("broker-a").is_registered
+    rig.commit()
     assert not rig.view.table.group("broker-a").is_registered
+
+
+async def test_a_broker_whose_connection_was_closed_is_told_to_register_before_the_fold_has_ended_it() -> None:
+    rig = Rig()
+    rig.talk()
+    broker = rig.connect()
+    rig.ask(broker, a_registration_request())
+    asked = a_version_request()
+    assert rig.ask(broker, asked).ext_fields == {"changed": "false"}
+    broker.close()
+    again = rig.connect()
+    assert rig.ask(again, asked).ext_fields == {"changed": "true"}
+    rig.ask(again, a_registration_request())
+    assert rig.ask(again, asked).ext_fields == {"changed": "false"}
+    await turn()
+    rig.commit()
+    assert rig.view.table.group("broker-a").is_registered
 
 
 async def test_the_close_of_a_superseded_connection_ends_nothing_and_is_logged() -> None:

@@ -136,6 +136,8 @@ async def test_a_route_that_changed_is_told_as_it_is_now() -> None:
     rig.ask(broker, other)
     receive(peer, QUERY)
     broker.close()
+    await turn()
+    rig.commit()
     receive(peer, QUERY)
     bodies = [a.body or b"" for a in peer.answers()]
     assert [b"10.0.0.9" in body for body in bodies] == [False, False, True, False]

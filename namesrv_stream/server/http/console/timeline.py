@@ -8,9 +8,8 @@ from typing import Any, Final, NamedTuple
 from namesrv_stream.clock import Clock
 from namesrv_stream.instants import duration
 from namesrv_stream.plurals import times
-from namesrv_stream.route.changes import Cause, ChangeKind
+from namesrv_stream.route.changes import Cause, ChangeKind, lease_key
 from namesrv_stream.route.lease import LeaseKey
-from namesrv_stream.server.hearings import lease_key
 from namesrv_stream.server.http.console.question import WINDOWS, Question
 from namesrv_stream.server.http.console.words import Event, clock_time, cut, event, iso
 from namesrv_stream.server.steps import Steps

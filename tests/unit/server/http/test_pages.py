@@ -41,7 +41,7 @@ async def test_a_route_is_loaded_once_and_again_when_it_has_changed() -> None:
             again = await served.get("/routes/TopicTest", If_None_Match=condition)
             assert (again.status, again.body, again.headers["etag"]) == (304, b"", tag)
         newer = a_registration(topics={"TopicTest": READ_ONLY, "Other": RW}, data_version=DataVersion(2, 2_000, 0))
-        served.rig.served.accept(BrokerRegistered(over(S1, 1), newer), 0)
+        served.rig.served.accept(BrokerRegistered(over(S1, 1), newer))
         changed = await served.get("/routes/TopicTest", If_None_Match=tag)
     assert first.status == changed.status == 200
     assert first.json()["queueDatas"][0]["brokerName"] == NAME
