@@ -20,7 +20,7 @@ from namesrv_stream.errors import RemotingError
 from namesrv_stream.processor.name_server import NameServer, Peer
 from namesrv_stream.processor.prepared import PreparedAnswers
 from namesrv_stream.remoting.frame import Frame
-from namesrv_stream.route.events import Origin
+from namesrv_stream.route.events import BrokerHeartbeat, Origin, Proof
 from namesrv_stream.server.answering import DEAR_BYTES, Answering
 from namesrv_stream.server.connection_owner import ConnectionOwner
 from namesrv_stream.server.express.lane import ExpressLane
@@ -106,7 +106,7 @@ class RemotingConnection(asyncio.Protocol):
         self._is_broken = False  # no byte behind ``_waiting`` means anything
         self._is_closing = False
         self._is_leaving = False  # the next answer is the last
-        self._end = "closed by the peer"
+        self._end = ""  # why we close it; "" as long as we do not
 
     # ---- asyncio's callbacks ----
 
@@ -195,6 +195,7 @@ class RemotingConnection(asyncio.Protocol):
         self._work()
         if self._held_bytes > DEAR_BYTES and self._turns.is_full and not self._is_held_back:
             self._is_held_back = True
+            self._gateway.backlog.wait(self)
             self._turns.when_free(self._listen)
             self._read_or_pause()
         if self._is_plain:
@@ -227,9 +228,14 @@ class RemotingConnection(asyncio.Protocol):
         if self._loan is not None:
             self._loan.forsake()
         self._owner.closed(self)
-        reason = self._end if exc is None else f"{self._end}: {exc}"
-        if registered := self._answering.registered:
-            self._gateway.disconnected(self.connection_id, registered, f"connection {self.peer} {reason}")
+        self._gateway.backlog.read_again(self)
+        self._gateway.backlog.worked_on(self)
+        # That this server closes a connection says nothing about the brokers at its other end.
+        if self.has_brokers and not self._end:
+            reason = "closed by the peer" if exc is None else f"closed by the peer: {exc}"
+            self._gateway.disconnected(
+                self.connection_id, self._answering.registered, f"connection {self.peer} {reason}"
+            )
         self._transport = self._incoming = self._loan = None
 
     # ---- ours ----
@@ -267,8 +273,11 @@ class RemotingConnection(asyncio.Protocol):
         """A broker that registered over this connection has expired: close, unless one of the others is heard over it.
 
         Differs from RocketMQ: it closes the connection whatever else came over it, and so ends all the brokers that
-        share it (a BrokerContainer's) with one of them.
+        share it (a BrokerContainer's) with one of them. Nor does it close while a request waits, which may register
+        the broker again.
         """
+        if self.is_waiting or self._waiting or self._held_bytes:
+            return
         if not any(self._gateway.view.is_held(key, self._origin.holder) for key in self._answering.registered):
             logger.info("connection closed, its brokers have expired peer=%s", self.peer)
             self.close("expired")
@@ -294,7 +303,20 @@ class RemotingConnection(asyncio.Protocol):
     def hold_back(self, *, is_held: bool) -> None:
         """Read no further, or do, as ``ReadingPace`` asks; the time that the peer has for a frame runs on."""
         self._is_paced = is_held
+        if is_held:
+            self._gateway.backlog.wait(self)
         self._read_or_pause()
+
+    def heartbeats(self) -> Iterator[BrokerHeartbeat]:
+        """The signs of life of the brokers that are heard over this connection."""
+        for key in self._answering.registered:
+            if self._gateway.view.is_held(key, self._origin.holder):
+                yield BrokerHeartbeat(self._origin, *key, Proof.HEARTBEAT)
+
+    @property
+    def has_brokers(self) -> bool:
+        """Whether brokers registered over this connection."""
+        return bool(self._answering.registered)
 
     @property
     def _is_lent(self) -> bool:
@@ -326,6 +348,7 @@ class RemotingConnection(asyncio.Protocol):
                 self._write(written)
                 written, size = [], 0
                 self._is_in_turn = True
+                self._gateway.backlog.wait(self)
                 self._turns.add(self._answer_in_turn(frame, began_ns), len(frame))
                 continue
             frame = bytes(frame)  # what it is, unless it came in parts
@@ -376,6 +399,7 @@ class RemotingConnection(asyncio.Protocol):
             self._break(error)
         finally:
             self._is_in_turn = False
+            self._gateway.backlog.worked_on(self)
         self._work(has_answered=True)
         self._listen()
 
@@ -403,7 +427,10 @@ class RemotingConnection(asyncio.Protocol):
     def _read_or_pause(self) -> None:
         if self._transport is None or self._transport.is_closing():
             return
-        if self._is_paused or self._is_paced or self._is_lent or self.is_waiting:
+        is_waiting = self._is_paced or self.is_waiting
+        if not is_waiting:
+            self._gateway.backlog.read_again(self)
+        if self._is_paused or self._is_lent or is_waiting:
             self._transport.pause_reading()
         else:
             self._transport.resume_reading()

@@ -20,7 +20,7 @@ from namesrv_stream.settings import RemotingSettings
 logger = logging.getLogger(__name__)
 
 _LATE: Final = "what it began to send was not complete in time"
-_CROWDED: Final = "too much incomplete is held of all connections, and this is the oldest"
+_CROWDED: Final = "too much incomplete is held of all connections, and this began before others"
 _NOT_READING: Final = "it did not read its answers"
 _UNREAD: Final = "too many answers of all connections are not read, and of this one the most"
 
@@ -44,7 +44,9 @@ class Connections:
         self._ids = count(1)
         self._addresses = AddressCounts()
         self._stalled: dict[RemotingConnection, int] = {}  # since when, the longest first
-        self.unfinished: Unfinished[RemotingConnection] = Unfinished(limits.partial_frames_bytes)
+        self.unfinished: Unfinished[RemotingConnection] = Unfinished(
+            limits.partial_frames_bytes, is_spared=lambda connection: connection.has_brokers
+        )
         self.refused: Counter[str] = Counter(rejected=0)
         self.admitted = self.broken_count = 0
         self._all_left = asyncio.Event()
@@ -162,7 +164,8 @@ class Connections:
         over = sum(size for size, _ in sizes) - self._limits.unread_answers_bytes
         if over <= 0:
             return
-        for size, connection in sorted(sizes, key=lambda pair: pair[0], reverse=True):
+        # Peers over which no broker is heard first, of these those with the most.
+        for size, connection in sorted(sizes, key=lambda pair: (pair[1].has_brokers, -pair[0])):
             self._abort(connection, _UNREAD, "unread")
             over -= size
             if over <= 0:

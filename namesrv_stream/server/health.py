@@ -74,8 +74,11 @@ def _kafka(gateway: GatewayStanding) -> Part:
     if not gateway.has_started:
         text = f"Kafka has not taken records since this server's start: {gateway.reason}"
         return Part("kafka", "failed", text, gateway.since_ms)
+    of_which, nobody = "", "nobody expires"
+    if len(gateway.away) < gateway.partitions:
+        of_which, nobody = f" of partitions {', '.join(map(str, gateway.away))}", "none of their brokers expires"
     text = (
-        f"Kafka takes no records: {gateway.reason}; queries go on from memory, nobody expires, "
+        f"Kafka takes no records{of_which}: {gateway.reason}; queries go on from memory, {nobody}, "
         f"registrations wait, operators' changes are refused"
     )
     return Part("kafka", "degraded", text, gateway.since_ms)

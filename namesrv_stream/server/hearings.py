@@ -11,17 +11,19 @@ from typing import Final
 from namesrv_stream.route.changes import ChangeKind, RouteChange, lease_key
 from namesrv_stream.route.events import AcceptedEvent, BrokerHeartbeat, BrokerRegistered
 from namesrv_stream.route.lease import LeaseKey
+from namesrv_stream.route.partitioner import partition_of
 
 
 class Hearings:
     """Belongs to one event loop.
 
-    Attributes:
-        began_ms: Observed time from which on brokers age: that of the last time that Kafka began to take records.
+    Args:
+        partitions: Of the topic.
     """
 
-    def __init__(self) -> None:
-        self.began_ms = 0
+    def __init__(self, partitions: int) -> None:
+        # Observed time at which Kafka last began to take a partition's records; its brokers age from there.
+        self._began_ms = [0] * partitions
         self._heard_ms: dict[LeaseKey, int] = {}
 
     def take_in(self, event: AcceptedEvent, observed_ms: int) -> None:
@@ -35,9 +37,9 @@ class Hearings:
         """A sign of life."""
         self._heard_ms[event.lease_key] = observed_ms
 
-    def begin(self, observed_ms: int) -> None:
-        """Kafka takes this server's records: its brokers age from here, whatever was before."""
-        self.began_ms = observed_ms
+    def begin(self, partition: int, observed_ms: int) -> None:
+        """Kafka takes a partition's records: its brokers age from here, whatever was before."""
+        self._began_ms[partition] = observed_ms
 
     def committed(self, changes: Iterable[RouteChange], is_live: Callable[[LeaseKey], bool]) -> None:
         """Forget brokers that went, and have not come again meanwhile."""
@@ -50,7 +52,10 @@ class Hearings:
     def age_ms(self, key: LeaseKey, observed_ms: int) -> int | None:
         """For how long the broker was not heard here; None where this server has not heard it since its start."""
         heard_ms = self._heard_ms.get(key)
-        return None if heard_ms is None else observed_ms - max(heard_ms, self.began_ms)
+        if heard_ms is None:
+            return None
+        began_ms = self._began_ms[partition_of(key.broker_name, len(self._began_ms))]
+        return observed_ms - max(heard_ms, began_ms)
 
 
 _BROKER_LIVE: Final = ChangeKind.BROKER_LIVE

@@ -260,21 +260,24 @@ class _Server:
             on_group_changed=notifier.group_changed,
         )
         limits = GatewayLimits(
+            settings.kafka.partitions,
             settings.server.publish_queue_records,
             settings.server.publish_queue_bytes,
             settings.kafka.max_message_bytes - ENVELOPE_BYTES,
             settings.liveness.max_gap_ms,
             settings.server.change_timeout_ms,
         )
-        return Gateway(served, self._identity, settings.kafka.partitions, limits, self._clock, self._peer_log)
+        return Gateway(served, self._identity, limits, self._clock, self._peer_log)
 
     async def _talk(self, gateway: Gateway, loop: asyncio.AbstractEventLoop, has_kafka: bool) -> None:
+        if not has_kafka:
+            gateway.kafka_is_away("it did not answer when this server started")
         while not has_kafka:
             await asyncio.sleep(_KAFKA_RETRY_S)
             has_kafka = await self._ensure_topics(is_needed=False)
         config: dict[str, Any] = producer_config(self._settings)
         topic = self._settings.kafka.broker_events_topic
-        gateway.attach(KafkaPublisher(loop, config, topic, gateway.opened, gateway.acked, gateway.failed))
+        gateway.attach(partial(KafkaPublisher, loop, config, topic))
 
     async def _beat(self, gateway: Gateway, figures: ServerFigures) -> None:
         interval_ms = self._settings.liveness.tick_interval_ms

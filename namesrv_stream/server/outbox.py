@@ -1,12 +1,13 @@
-"""What one turn of the event loop brings for the log, gathered into one batch of records.
+"""What one turn of the event loop brings for one partition of the log, gathered into one batch of records.
 
 Mere signs of life wait for the next tick (ADR 0042).
 """
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from namesrv_stream.clock import Clock
 from namesrv_stream.logs import safe
@@ -19,18 +20,23 @@ from namesrv_stream.server.served_view import ServedView
 
 logger = logging.getLogger(__name__)
 
+#: So many of the largest records may wait, however small a partition's share of the queue is.
+_LARGEST_RECORDS: Final = 2
+
 
 @dataclass(frozen=True, slots=True)
 class GatewayLimits:
-    """Bounds on what waits for Kafka and on one record.
+    """Bounds on what waits for Kafka, and on one record.
 
     Attributes:
+        partitions: Of the topic; each has its share of the queue.
         max_gap_ms: A longer silence of Kafka's is a blindness.
         change_timeout_ms: An operator's change that Kafka has not acknowledged by then is answered all the same;
             below the 5 s for which mqadmin waits.
         gather_items: So many signs of life do not wait for the next tick any more, for they fill a record.
     """
 
+    partitions: int
     queue_records: int
     queue_bytes: int
     record_bytes: int
@@ -40,19 +46,18 @@ class GatewayLimits:
 
 
 class Outbox:
-    """Items by partition, on their way to the publisher in the order in which they came."""
+    """Items for a partition, on their way to its publisher in the order in which they came."""
 
     def __init__(
-        self, view: ServedView, partitions: int, limits: GatewayLimits, clock: Clock, peer_log: PeerLog
+        self, partition: int, view: ServedView, limits: GatewayLimits, clock: Clock, peer_log: PeerLog
     ) -> None:
+        self._partition = partition
         self._publisher: Publisher | None = None
         self._view = view
-        self._partitions = partitions
         self._limits = limits
         self._clock = clock
         self._peer_log = peer_log
-        self._items: dict[int, list[Item]] = {}
-        self._gathered = 0
+        self._items: list[Item] = []
         self._is_flush_due = False  # at the end of this turn
 
     @property
@@ -88,7 +93,9 @@ class Outbox:
     @property
     def _fill(self) -> float:
         publisher, limits = self.publisher, self._limits
-        return max(publisher.queued_records / limits.queue_records, publisher.queued_bytes / limits.queue_bytes)
+        most_records = max(1, limits.queue_records // limits.partitions)
+        most_bytes = max(limits.queue_bytes // limits.partitions, _LARGEST_RECORDS * limits.record_bytes)
+        return max(publisher.queued_records / most_records, publisher.queued_bytes / most_bytes)
 
     @property
     def is_slow(self) -> bool:
@@ -100,17 +107,16 @@ class Outbox:
         """Give the box its publisher, without which nothing can be put into it."""
         self._publisher = publisher
 
-    def put(self, partition: int, item: Item) -> None:
+    def put(self, item: Item) -> None:
         """Take in an item; it is published at the end of this turn of the loop, a mere sign of life by the next tick.
 
         Each publishing wakes Kafka and the job, which makes a batch of it; and what a heartbeat says is of no use to
         anybody before the tick behind it.
         """
-        self._items.setdefault(partition, []).append(item)
-        self._gathered += 1
+        self._items.append(item)
         # A heartbeat that changes the view is news to the other servers.
         is_news = item.pending is not None or not isinstance(item.event, BrokerHeartbeat)
-        if (is_news or self._gathered >= self._limits.gather_items) and not self._is_flush_due:
+        if (is_news or len(self._items) >= self._limits.gather_items) and not self._is_flush_due:
             self._is_flush_due = True
             asyncio.get_running_loop().call_soon(self.flush)
 
@@ -119,30 +125,26 @@ class Outbox:
         self._is_flush_due = False
         self.publish(self.take())
 
-    def take(self) -> Mapping[int, list[Item]]:
+    def take(self) -> list[Item]:
         """Empty the box; returns what was not published."""
-        self._gathered = 0
-        items, self._items = self._items, {}
+        items, self._items = self._items, []
         return items
 
-    def publish(self, items: Mapping[int, Iterable[Item]]) -> None:
+    def publish(self, items: Iterable[Item]) -> None:
         """Publish items at once; what no record can hold is dropped, for it would fail every session anew."""
-        for partition, of_partition in items.items():
-            for record in records_of(partition, of_partition, self._limits.record_bytes):
-                if isinstance(record, Unloggable):
-                    name = safe(routing_key(record.item.event) or "")
-                    text = "event cannot be logged, dropped broker=%s reason=%s"
-                    self._peer_log.tell(logger, logging.ERROR, text, name, safe(record.reason))
-                    if record.item.pending is not None:
-                        self._view.drop(record.item.pending)
-                else:
-                    self._publish(record)
+        for record in records_of(self._partition, items, self._limits.record_bytes):
+            if isinstance(record, Unloggable):
+                name = safe(routing_key(record.item.event) or "")
+                text = "event cannot be logged, dropped broker=%s reason=%s"
+                self._peer_log.tell(logger, logging.ERROR, text, name, safe(record.reason))
+                if record.item.pending is not None:
+                    self._view.drop(record.item.pending)
+            else:
+                self._publish(record)
 
-    def broadcast(self, event: ServerEvent) -> None:
-        """Publish what this server says of itself, to every partition."""
-        value = encode_event(event)
-        for partition in range(self._partitions):
-            self._publish(OutRecord(partition, None, value))
+    def say(self, event: ServerEvent) -> None:
+        """Publish what this server says of itself."""
+        self._publish(OutRecord(self._partition, None, encode_event(event)))
 
     def _publish(self, record: OutRecord) -> None:
         self.publisher.publish(record._replace(at_ms=self._clock.monotonic_ms()))

@@ -12,7 +12,7 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from kafka import KafkaProducer
 
@@ -39,25 +39,30 @@ class _Producer(KafkaProducer):  # type: ignore[misc]  # untyped
             super().flush(timeout)
 
 
+class PublisherOwner(Protocol):
+    """Who is told of what becomes of the records."""
+
+    def opened(self) -> None:
+        """Kafka is there."""
+
+    def acked(self, records: list[Acked]) -> None:
+        """Records are in the log."""
+
+    def failed(self, reason: str, lost: list[OutRecord]) -> None:
+        """A session ended, and these records may not be in the log."""
+
+
 class KafkaPublisher:
     """Sends records of one topic; at most one session at a time."""
 
     def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        config: dict[str, Any],
-        topic: str,
-        on_opened: Callable[[], None],
-        on_acked: Callable[[list[Acked]], None],
-        on_failed: Callable[[str, list[OutRecord]], None],
+        self, loop: asyncio.AbstractEventLoop, config: dict[str, Any], topic: str, owner: PublisherOwner
     ) -> None:
-        """The callbacks run on ``loop``: Kafka is there; records are in the log; a session ended, and what it lost."""
+        """``owner`` is told on ``loop``."""
         self._loop = loop
         self._config = config
         self._topic = topic
-        self._on_opened = on_opened
-        self._on_acked = on_acked
-        self._on_failed = on_failed
+        self._owner = owner
         self._session: _Session | None = None
         self._ending: set[_Session] = set()
 
@@ -110,17 +115,17 @@ class KafkaPublisher:
 
     def opened(self, session: "_Session") -> None:
         if session is self._session:
-            self._on_opened()
+            self._owner.opened()
 
     def acked(self, records: list[Acked]) -> None:
-        self._on_acked(records)
+        self._owner.acked(records)
 
     def ended(self, session: "_Session", reason: str) -> None:
         if session is not self._session:
             return
         self._session = None
         self._ending.add(session)
-        self._on_failed(reason, session.abandon())
+        self._owner.failed(reason, session.abandon())
 
     def gone(self, session: "_Session") -> None:
         self._ending.discard(session)
@@ -200,7 +205,7 @@ class _Session:
         try:
             producer.close(timeout=_CLOSE_TIMEOUT_S)
         except Exception:
-            logger.exception("Kafka producer did not end well")
+            logger.exception("Kafka producer shutdown failed")
         self._call(self._owner.gone, self)
 
     def _sent(self, record: OutRecord, metadata: Any) -> None:

@@ -1,6 +1,6 @@
 """What connections hold of frames, preambles and TLS handshakes that are not complete: how much, and for how long."""
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from typing import Generic, NamedTuple, TypeVar
 
 H = TypeVar("H", bound=Hashable)
@@ -15,15 +15,16 @@ class Unfinished(Generic[H]):
     """Bytes held by each holder, the oldest first.
 
     A peer that sends as brokers do is done within milliseconds, so whoever is the oldest when there is too much is the
-    one who can best be done without.
+    one who can best be done without; but those that are spared come last.
 
     Attributes:
         size: Bytes in all.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, is_spared: Callable[[H], bool] = lambda _: False) -> None:
         self.size = 0
         self._limit = limit
+        self._is_spared = is_spared
         self._held: dict[H, _Held] = {}
 
     def hold(self, holder: H, size: int, now_ms: int, *, is_new: bool) -> list[H]:
@@ -44,9 +45,9 @@ class Unfinished(Generic[H]):
             self.size += size - (before.size if before else 0)
         gone = []
         while self.size > self._limit:
-            oldest = next(iter(self._held))
-            self.forget(oldest)
-            gone.append(oldest)
+            one = next((h for h in self._held if not self._is_spared(h)), None) or next(iter(self._held))
+            self.forget(one)
+            gone.append(one)
         return gone
 
     def forget(self, holder: H) -> None:

@@ -57,33 +57,37 @@ class Session:
     """A publisher on a real Kafka, and what it told."""
 
     def __init__(self, kafka: KafkaProcess) -> None:
-        self.opened = 0
-        self.acked: list[Acked] = []
-        self.failed: list[list[OutRecord]] = []
+        self.opened_count = 0
+        self.acks: list[Acked] = []
+        self.losses: list[list[OutRecord]] = []
         self._kafka = kafka
         self.publisher = KafkaPublisher(
             asyncio.get_running_loop(),
             producer_config(kafka.settings),
             kafka.settings.kafka.broker_events_topic,
-            self._on_opened,
-            self.acked.extend,
-            lambda _, lost: self.failed.append(lost),
+            self,
         )
 
-    def _on_opened(self) -> None:
-        self.opened += 1
+    def opened(self) -> None:
+        self.opened_count += 1
+
+    def acked(self, records: list[Acked]) -> None:
+        self.acks += records
+
+    def failed(self, reason: str, lost: list[OutRecord]) -> None:
+        self.losses.append(lost)
 
     def publish(self, value: bytes) -> None:
         self.publisher.publish(OutRecord(0, None, value))
 
     async def begin_and_publish(self, value: bytes) -> None:
         """Begin a session once that is possible, and wait until its first record is in the log."""
-        before, acked = self.opened, len(self.acked)
+        before, acked = self.opened_count, len(self.acks)
         await _until(lambda: self.publisher.can_begin)
         self.publisher.begin()
-        await _until(lambda: self.opened > before)
+        await _until(lambda: self.opened_count > before)
         self.publish(value)
-        await _until(lambda: len(self.acked) > acked)
+        await _until(lambda: len(self.acks) > acked)
 
     async def close_and_read(self) -> list[bytes]:
         """Close it drained; the values in the log."""
@@ -99,12 +103,12 @@ async def test_what_is_queued_behind_a_lost_record_never_reaches_the_log(kafka: 
     # As a tick is: it has time left when the first record's is over. Time itself is the condition here.
     await asyncio.sleep(_DELIVERY_TIMEOUT_MS / 2_000)
     session.publish(b"behind")
-    await _until(lambda: session.failed)
-    assert [r.value for r in session.failed[0]] == [b"lost", b"behind"]
+    await _until(lambda: session.losses)
+    assert [r.value for r in session.losses[0]] == [b"lost", b"behind"]
     _signal(kafka, signal.SIGCONT)
     await session.begin_and_publish(b"again")
-    assert session.opened == 2
-    assert len(session.acked) == 2
+    assert session.opened_count == 2
+    assert len(session.acks) == 2
     values = await session.close_and_read()
     # The lost one was on its way when Kafka stopped; it may have arrived.
     assert [v for v in values if v != b"lost"] == [b"first", b"again"]
@@ -121,8 +125,8 @@ async def test_what_an_aborted_session_had_queued_never_reaches_the_log(kafka: K
     session.publisher.abort("the queue is full")
     _signal(kafka, signal.SIGCONT)
     await session.begin_and_publish(b"again")
-    assert session.opened == 2
-    assert len(session.acked) == 2
+    assert session.opened_count == 2
+    assert len(session.acks) == 2
     values = await session.close_and_read()
     assert [v for v in values if v != b"on its way"] == [b"first", b"again"]
 
@@ -143,7 +147,7 @@ async def test_a_producer_that_waits_for_kafka_does_not_keep_a_core_busy(
     monkeypatch.setattr(KafkaNetClient, "poll", counted)
     _signal(kafka, signal.SIGSTOP)
     session.publish(b"lost")
-    await _until(lambda: session.failed)
+    await _until(lambda: session.losses)
     assert polls <= _DELIVERY_TIMEOUT_MS / 10
     _signal(kafka, signal.SIGCONT)
     await session.begin_and_publish(b"again")

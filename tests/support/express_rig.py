@@ -37,6 +37,8 @@ class SocketPeer:
         return await self.read(length)
 
     async def read(self, size: int) -> bytes:
+        if not size:
+            return b""
         return await asyncio.wait_for(self._reader.readexactly(size), PATIENCE_S)
 
     async def part(self) -> bytes:
@@ -44,8 +46,11 @@ class SocketPeer:
         return await asyncio.wait_for(self._reader.read(1 << 16), PATIENCE_S)
 
     async def end(self) -> bytes:
-        """All that comes until the server closes."""
-        return await asyncio.wait_for(self._reader.read(), PATIENCE_S)
+        """All that comes until the server closes, which the kernel tells as a reset where the server left bytes unread."""
+        try:
+            return await asyncio.wait_for(self._reader.read(), PATIENCE_S)
+        except ConnectionResetError:
+            return b""
 
     async def close(self) -> None:
         self.writer.close()

@@ -11,6 +11,7 @@ from namesrv_stream.processor.prepared import PreparedAnswers
 from namesrv_stream.processor.route_answers import RouteAnswers
 from namesrv_stream.remoting.command import RemotingCommand
 from namesrv_stream.remoting.frame import FrameBuffer, decode_frame, encode_frame
+from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.events import Origin
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.heartbeat_json import MAX_ITEMS
@@ -22,6 +23,7 @@ from namesrv_stream.server.gateway import Gateway
 from namesrv_stream.server.identity import Identity
 from namesrv_stream.server.outbox import GatewayLimits
 from namesrv_stream.server.pace import ReadingPace
+from namesrv_stream.server.partition_log import PartitionLog
 from namesrv_stream.server.peer_log import PeerLog
 from namesrv_stream.server.records import Acked, OutRecord
 from namesrv_stream.server.request_figures import RequestFigures
@@ -29,7 +31,7 @@ from namesrv_stream.server.served_view import ServedView
 from namesrv_stream.server.tls import ServerTls
 from namesrv_stream.server.turns import Turns
 from namesrv_stream.settings import RemotingSettings, TlsSettings
-from tests.support.builders import Log
+from tests.support.builders import BEGIN_MS, Log
 
 MAX_GAP_MS = 2_000
 TICK_MS = 500
@@ -50,29 +52,24 @@ class LeapingClock(ManualClock):
 
 
 class MemoryPublisher:
-    """A log in memory; nothing reaches it before ``open`` and ``ack``.
+    """Takes the records of one partition; nothing reaches the log before Kafka has opened the session and acks.
 
     Attributes:
-        log: What is in the log, by arrival.
         unacked: What was published in this session and is not in the log.
-        is_ending: Whether a former session could still reach the log.
     """
 
-    def __init__(self) -> None:
-        self.gateway: Gateway | None = None
-        self.log: list[OutRecord] = []
+    def __init__(self, kafka: "MemoryKafka", log: PartitionLog) -> None:
+        self.log = log
         self.unacked: list[OutRecord] = []
         self.sessions = 0
         self.is_begun = False
-        self.is_ending = False
-        self.acks_at_close = True
-        self._next_offsets: dict[int, int] = {}
+        self._kafka = kafka
 
     # ---- what the gateway calls ----
 
     @property
     def can_begin(self) -> bool:
-        return not self.is_begun and not self.is_ending
+        return not self.is_begun and not self._kafka.is_ending
 
     @property
     def queued_records(self) -> int:
@@ -99,34 +96,66 @@ class MemoryPublisher:
         self.fail(reason)
 
     async def close(self, timeout_s: float) -> bool:
-        if self.acks_at_close:
+        if self._kafka.acks_at_close:
             self.ack()
         self.is_begun = False
         return not self.unacked
 
     # ---- what Kafka does ----
 
-    def open(self) -> None:
-        self._gateway.opened()
+    def ack(self) -> None:
+        """All that was published is in the log."""
+        taken, self.unacked = self.unacked, []
+        self.log.acked([self._kafka.append(record) for record in taken])
+
+    def fail(self, reason: str) -> None:
+        if self.is_begun:
+            lost, self.unacked = self.unacked, []
+            self.is_begun = False
+            self.log.failed(reason, lost)
+
+
+class MemoryKafka:
+    """A log in memory, with a publisher for each partition.
+
+    Attributes:
+        log: What is in the log, by arrival.
+        is_ending: Whether a former session could still reach the log.
+        acks_at_close: Whether a publisher that is closed gets its last acknowledgements.
+    """
+
+    def __init__(self) -> None:
+        self.log: list[OutRecord] = []
+        self.is_ending = False
+        self.acks_at_close = True
+        self._publishers: list[MemoryPublisher] = []
+        self._next_offsets: dict[int, int] = {}
+
+    def publisher_of(self, log: PartitionLog) -> MemoryPublisher:
+        publisher = MemoryPublisher(self, log)
+        self._publishers.append(publisher)
+        return publisher
+
+    def append(self, record: OutRecord) -> Acked:
+        offset = self._next_offsets.get(record.partition, 0)
+        self._next_offsets[record.partition] = offset + 1
+        self.log.append(record)
+        return Acked(record, offset)
+
+    # ---- what it does, to one partition or to all ----
+
+    def open(self, partition: int | None = None) -> None:
+        for publisher in self._of(partition):
+            publisher.log.opened()
 
     def ack(self, partition: int | None = None) -> None:
-        """All that was published is in the log, or what was published to one partition."""
-        taken = [r for r in self.unacked if partition in (None, r.partition)]
-        self.unacked = [r for r in self.unacked if partition not in (None, r.partition)]
-        acked = []
-        for record in taken:
-            offset = self._next_offsets.get(record.partition, 0)
-            self._next_offsets[record.partition] = offset + 1
-            self.log.append(record)
-            acked.append(Acked(record, offset))
-        self._gateway.acked(acked)
+        """All that was published is in the log."""
+        for publisher in self._of(partition):
+            publisher.ack()
 
-    def fail(self, reason: str = "gone") -> None:
-        if not self.is_begun:
-            return
-        lost, self.unacked = self.unacked, []
-        self.is_begun = False
-        self._gateway.failed(reason, lost)
+    def fail(self, reason: str = "gone", partition: int | None = None) -> None:
+        for publisher in self._of(partition):
+            publisher.fail(reason)
 
     # ---- what tests ask ----
 
@@ -134,13 +163,28 @@ class MemoryPublisher:
     def next_offsets(self) -> dict[int, int]:
         return dict(self._next_offsets)
 
+    @property
+    def unacked(self) -> list[OutRecord]:
+        return [record for publisher in self._publishers for record in publisher.unacked]
+
+    @property
+    def queued_records(self) -> int:
+        return len(self.unacked)
+
+    @property
+    def sessions(self) -> int:
+        """How many were begun, of all partitions."""
+        return sum(publisher.sessions for publisher in self._publishers)
+
+    @property
+    def is_begun(self) -> bool:
+        return any(publisher.is_begun for publisher in self._publishers)
+
     def kinds(self, records: Sequence[OutRecord] | None = None) -> list[str]:
         return [orjson.loads(r.value)["kind"] for r in (self.log if records is None else records)]
 
-    @property
-    def _gateway(self) -> Gateway:
-        assert self.gateway is not None
-        return self.gateway
+    def _of(self, partition: int | None) -> list[MemoryPublisher]:
+        return self._publishers if partition is None else [self._publishers[partition]]
 
 
 class MemoryTransport(asyncio.Transport):
@@ -269,10 +313,9 @@ class Rig:
             on_expired=self.connections.close_expired,
             on_group_changed=on_group_changed,
         )
-        queue = GatewayLimits(queue_records, 64 << 20, record_bytes, MAX_GAP_MS, gather_items=gather_items)
-        self.gateway = gateway_type(self.served, self.identity, partitions, queue, self.clock, self.peer_log)
-        self.publisher = MemoryPublisher()
-        self.publisher.gateway = self.gateway
+        queue = GatewayLimits(partitions, queue_records, 64 << 20, record_bytes, MAX_GAP_MS, gather_items=gather_items)
+        self.gateway = gateway_type(self.served, self.identity, queue, self.clock, self.peer_log)
+        self.publisher = MemoryKafka()
         self.request_figures = RequestFigures(express.answered if express else None)
         self._logs = [Log(partition=p, partitions=partitions) for p in range(partitions)]
         self._folded = 0
@@ -281,7 +324,7 @@ class Rig:
 
     def talk(self) -> None:
         """Let the server reach Kafka for the first time."""
-        self.gateway.attach(self.publisher)
+        self.gateway.attach(self.publisher.publisher_of)
         self.publisher.open()
         self.publisher.ack()
 
@@ -316,14 +359,19 @@ class Rig:
         transport.deliver(encode_frame(request))
         return transport.answers(before)[0]
 
-    def commit(self) -> None:
-        """What was published is in the log, and the job has folded and committed it; no time passes for that."""
+    def commit(self) -> list[RouteChange]:
+        """What was published is in the log, and the job has folded and committed it; returns the rows.
+
+        Kafka's stamps are the moments at which the records were published.
+        """
         self.publisher.ack()
         rows = []
         for record in self.publisher.log[self._folded :]:
-            rows += self._logs[record.partition].append(record.value)
+            log = self._logs[record.partition]
+            rows += log.append(record.value, max(0, BEGIN_MS + record.at_ms - log.now_ms))
         self._folded = len(self.publisher.log)
         self.served.committed(rows, self.publisher.next_offsets)
+        return rows
 
     def beat(self, count: int = 1) -> None:
         for _ in range(count):

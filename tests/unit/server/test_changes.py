@@ -14,6 +14,7 @@ from namesrv_stream.remoting.frame import encode_frame
 from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange
 from namesrv_stream.route.events import Origin, TopicRegistered
 from namesrv_stream.route.model import QueueData
+from namesrv_stream.route.partitioner import partition_of
 from tests.support.name_server import a_body, a_registration_request, a_route_request, a_topic
 from tests.support.server_rig import MAX_GAP_MS, TICK_MS, MemoryTransport, Rig, turn
 
@@ -184,8 +185,9 @@ def assert_refused(rig: Rig, operator: MemoryTransport) -> None:
     assert rig.view.pending_count == 0
 
 
-async def test_a_change_before_kafka_was_ever_there_is_refused() -> None:
+async def test_a_change_before_kafka_was_ever_there_is_refused_at_once_where_it_is_known_to_be_away() -> None:
     rig = Rig()
+    rig.gateway.kafka_is_away("no broker answers")
     assert_refused(rig, rig.connect(LOOPBACK))
 
 
@@ -197,18 +199,17 @@ async def test_a_change_without_kafka_is_refused_and_not_remembered() -> None:
     assert rig.publisher.kinds() == ["server_started", "server_resumed"]
 
 
-async def test_a_change_while_a_session_opens_is_refused() -> None:
-    rig = Rig()
-    rig.gateway.attach(rig.publisher)
-    rig.publisher.open()
+async def test_a_change_for_a_partition_that_is_away_is_refused_and_others_are_not() -> None:
+    rig = a_talking_rig(partitions=2)
+    rig.publisher.fail(partition=partition_of("n", 2))
     assert_refused(rig, rig.connect(LOOPBACK))
-
-
-async def test_a_change_while_kafka_is_slow_is_refused() -> None:
-    rig = a_talking_rig()
-    rig.beat()
-    rig.clock.advance(MAX_GAP_MS + 1)
-    assert_refused(rig, rig.connect(LOOPBACK))
+    operator = rig.connect(LOOPBACK)
+    other = next(name for name in "abcdefgh" if partition_of(name, 2) != partition_of("n", 2))
+    send(operator, a_put(namespace=other))
+    await turn()
+    rig.publisher.ack()
+    assert [a.code for a in operator.answers()] == [ResponseCode.SUCCESS]
+    assert rig.ask(operator, a_delete()).code == ResponseCode.SYSTEM_BUSY
 
 
 async def test_a_change_at_a_full_queue_is_refused_and_ends_no_session() -> None:
@@ -248,6 +249,77 @@ async def test_a_change_larger_than_a_record_is_refused() -> None:
     assert rig.gateway.is_talking
 
 
+# ---- waiting for Kafka ----
+
+
+async def test_a_change_right_after_the_start_waits_for_kafka() -> None:
+    rig = Rig()
+    operator = rig.connect(LOOPBACK)
+    send(operator, a_put(opaque=1), a_put("k2", opaque=2))
+    rig.gateway.attach(rig.publisher.publisher_of)
+    rig.publisher.open()
+    await turn()
+    assert (operator.answers(), rig.view.table.kv) == ([], {})
+
+    rig.publisher.ack()
+    await turn()
+    rig.publisher.ack()
+    assert [(a.code, a.opaque) for a in operator.answers()] == [(ResponseCode.SUCCESS, 1), (ResponseCode.SUCCESS, 2)]
+    assert rig.view.table.kv == {"n": {"k": "v", "k2": "v"}}
+    assert rig.publisher.kinds() == ["server_started", "kv_put", "kv_put"]
+
+
+async def test_a_change_while_a_session_is_resumed_waits_for_it() -> None:
+    rig = a_talking_rig()
+    rig.publisher.fail()
+    rig.beat(3)
+    rig.publisher.open()
+    operator = rig.connect(LOOPBACK)
+    send(operator, a_put())
+    assert operator.answers() == []
+    rig.publisher.ack()
+    await turn()
+    rig.publisher.ack()
+    assert [a.code for a in operator.answers()] == [ResponseCode.SUCCESS]
+    assert rig.publisher.kinds()[1:] == ["server_resumed", "kv_put"]
+
+
+async def test_a_change_waits_for_kafka_up_to_its_timeout_and_then_nothing_was_done() -> None:
+    rig = Rig()
+    operator = rig.connect(LOOPBACK)
+    send(operator, a_put())
+    rig.beat(4_000 // TICK_MS - 1)
+    assert operator.answers() == []
+    rig.beat()
+    [answer] = operator.answers()
+    assert (answer.code, "nothing was changed" in (answer.remark or "")) == (ResponseCode.SYSTEM_BUSY, True)
+    rig.talk()
+    await turn()
+    rig.publisher.ack()
+    assert (rig.publisher.kinds(), rig.view.table.kv) == (["server_started"], {})
+
+
+async def test_a_change_that_waits_is_refused_when_kafka_turns_out_to_be_away() -> None:
+    rig = Rig()
+    operator = rig.connect(LOOPBACK)
+    send(operator, a_put())
+    rig.gateway.attach(rig.publisher.publisher_of)
+    rig.publisher.fail("no broker answers")
+    [answer] = operator.answers()
+    assert (answer.code, "nothing was changed" in (answer.remark or "")) == (ResponseCode.SYSTEM_BUSY, True)
+
+
+async def test_a_change_while_kafka_is_slow_is_logged_and_answered_when_it_is_there() -> None:
+    rig = a_talking_rig()
+    rig.beat()
+    rig.clock.advance(MAX_GAP_MS + 1)
+    operator = rig.connect(LOOPBACK)
+    send(operator, a_put())
+    await turn()
+    rig.publisher.ack()
+    assert [a.code for a in operator.answers()] == [ResponseCode.SUCCESS]
+
+
 # ---- unknown outcome ----
 
 
@@ -272,18 +344,16 @@ async def test_a_change_lost_on_its_way_is_taken_back_and_answered_once() -> Non
     assert "kv_put" not in rig.publisher.kinds()
 
 
-async def test_a_change_that_was_not_handed_over_is_answered_so() -> None:
+async def test_a_deletion_that_was_not_handed_over_is_unknown_and_logged_later() -> None:
+    """Other partitions may have it."""
     rig = a_talking_rig()
     operator = rig.connect(LOOPBACK)
     send(operator, a_delete())
     rig.publisher.fail()
 
-    assert [(a.code, "nothing was changed" in (a.remark or "")) for a in operator.answers()] == [
-        (ResponseCode.SYSTEM_BUSY, True)
-    ]
+    assert_unknown(operator)
     recover(rig)
-    assert deletions(rig) == []
-    assert rig.view.pending_count == 0
+    assert deletions(rig) == [0]
 
 
 async def test_a_change_that_kafka_keeps_waiting_is_answered_and_stays_on_its_way() -> None:
@@ -493,17 +563,6 @@ async def test_a_committed_setting_of_another_server_unsettles_registrations() -
     assert rig.server.memory.settled
     setting = RouteChange(0, 0, 0, 0, ChangeKind.SETTING, False, Cause.SETTINGS_CHANGED, namespace="effective", key="k")
     rig.served.committed([setting], {0: 1})
-    assert not rig.server.memory.settled
-
-
-async def test_a_change_of_the_setting_that_is_taken_back_unsettles_registrations() -> None:
-    rig = a_configurable_rig()
-    broker = rig.connect()
-    send(rig.connect(LOOPBACK), an_update("deleteTopicWithBrokerRegistration=true"))
-    for _ in range(2):
-        rig.ask(broker, a_registration_request())
-    assert rig.server.memory.settled
-    rig.publisher.fail()  # before the change was handed over
     assert not rig.server.memory.settled
 
 

@@ -13,7 +13,7 @@ from namesrv_stream.route.model import LiveKey
 from namesrv_stream.route.partitioner import partition_of
 from namesrv_stream.route.table import RouteTable
 from tests.support.name_server import MASTER, SLAVE, a_body, a_broker_header, a_registration_request, a_topic
-from tests.support.server_rig import MAX_GAP_MS, TICK_MS, Rig, turn
+from tests.support.server_rig import MAX_GAP_MS, TICK_MS, MemoryTransport, Rig, turn
 
 KEY = LeaseKey("broker-a", LiveKey("c0", MASTER))
 
@@ -127,7 +127,7 @@ async def test_a_change_waits_for_no_heartbeats_and_comes_behind_those_before_it
 
 async def test_nothing_is_said_before_kafka_is_there() -> None:
     rig = Rig()
-    rig.gateway.attach(rig.publisher)
+    rig.gateway.attach(rig.publisher.publisher_of)
     rig.ask(rig.connect(), a_registration_request())
     rig.beat(5)
     assert (rig.publisher.sessions, rig.publisher.queued_records) == (1, 0)
@@ -306,25 +306,12 @@ async def test_an_abort_while_a_flush_is_due_keeps_what_is_not_flushed() -> None
     rig = Rig()
     rig.talk()
     rig.ask(rig.connect(), a_registration_request())
-    rig.publisher.abort("test")
+    rig.publisher.fail("test")
     await turn()
     rig.beat(3)
     rig.publisher.open()
     rig.publisher.ack()
     assert rig.publisher.kinds() == ["server_started", "server_resumed", "broker_registered"]
-
-
-async def test_failing_twice_is_failing_once() -> None:
-    rig = Rig()
-    rig.talk()
-    rig.ask(rig.connect(), a_registration_request())
-    await turn()
-    rig.publisher.fail()
-    rig.gateway.failed("again", [])
-    rig.beat(3)
-    rig.publisher.open()
-    rig.publisher.ack()
-    assert rig.publisher.kinds()[1:] == ["server_resumed", "broker_registered"]
 
 
 async def test_a_closed_connection_ends_its_broker_with_the_folds_commit() -> None:
@@ -402,7 +389,7 @@ async def test_a_close_found_after_the_machine_was_suspended_is_no_death() -> No
     rig.beat()
     rig.publisher.ack()
     rig.clock.leap(3_600_000)
-    assert rig.gateway.is_blind
+    assert rig.gateway.is_blind_for(0)
     rig.beat()
     rig.publisher.ack()
     broker.close()
@@ -416,21 +403,76 @@ async def test_blindness_ends_one_gap_after_a_standstill() -> None:
     for _ in range(MAX_GAP_MS // TICK_MS + 1):
         rig.beat()
         rig.publisher.ack()
-    assert not rig.gateway.is_blind
+    assert not rig.gateway.is_blind_for(0)
 
 
-async def test_a_stuck_partition_blinds_while_others_are_acknowledged() -> None:
-    rig = Rig(partitions=2)
+def heard_in_two_partitions(rig: Rig) -> MemoryTransport:
+    """A connection over which a broker of each partition is heard."""
     rig.talk()
-    broker = rig.connect()
-    name = name_in(1, 2)
-    rig.ask(broker, a_registration_request(brokerName=name))
+    peer = rig.connect()
+    for partition in (0, 1):
+        rig.ask(peer, a_registration_request(f"10.0.0.{partition}:1", brokerName=name_in(partition, 2)))
+    return peer
+
+
+def closed_in_log(rig: Rig) -> list[int]:
+    """The partitions in which a closed connection is logged."""
+    return [r.partition for r in rig.publisher.log if orjson.loads(r.value)["kind"] == "broker_disconnected"]
+
+
+async def test_a_stuck_partition_blinds_for_its_own_brokers_only() -> None:
+    rig = Rig(partitions=2)
+    peer = heard_in_two_partitions(rig)
     for _ in range(6):
         rig.beat()
         rig.publisher.ack(partition=0)
-    assert rig.gateway.is_blind
-    broker.close()
-    assert rig.view.table.group(name).is_registered
+    assert [rig.gateway.is_blind_for(p) for p in (0, 1)] == [False, True]
+    peer.close()
+    await turn()
+    rig.publisher.ack()
+    assert closed_in_log(rig) == [0]
+
+
+async def test_an_hour_without_a_leader_of_one_partition_leaves_the_other_as_it_is() -> None:
+    """Its brokers expire, their closed connections count, and nothing is resumed there."""
+    rig = Rig(partitions=2)
+    peer = heard_in_two_partitions(rig)
+    await turn()
+    rig.publisher.ack(partition=0)
+    for beat in range(7_200):
+        if beat == 60:
+            peer.close()
+        rig.beat()
+        rig.publisher.ack(partition=0)
+        if beat % 20 == 19:  # kafka.delivery_timeout_ms
+            rig.publisher.fail("KafkaTimeoutError", partition=1)
+            rig.beat(2)
+            rig.publisher.open(partition=1)
+    kinds = rig.publisher.kinds([r for r in rig.publisher.log if r.partition == 0])
+    assert kinds.count("server_resumed") == 0
+    assert kinds.count("tick") > 7_000
+    assert closed_in_log(rig) == [0]
+    standing = rig.gateway.standing
+    assert (standing.is_talking, standing.has_started, standing.away) == (False, True, (1,))
+    rig.commit()
+    shown = [group.broker_name for group in rig.view.table.registered_groups()]
+    assert shown == [name_in(1, 2)]
+
+
+async def test_a_partition_that_is_back_is_resumed_and_told_what_it_lacks() -> None:
+    rig = Rig(partitions=2)
+    heard_in_two_partitions(rig)
+    await turn()
+    rig.publisher.ack(partition=0)
+    rig.publisher.fail(partition=1)
+    rig.beat(3)
+    rig.publisher.open(partition=1)
+    rig.publisher.ack()
+    kinds = [rig.publisher.kinds([r for r in rig.publisher.log if r.partition == p]) for p in (0, 1)]
+    assert kinds[0][:3] == ["server_started", "broker_registered", "tick"]
+    assert "server_resumed" not in kinds[0]
+    assert kinds[1] == ["server_started", "server_resumed", "broker_registered"]
+    assert rig.gateway.is_talking
 
 
 async def test_observed_time_leaves_standstills_out() -> None:
@@ -503,7 +545,7 @@ async def test_stop_without_kafka_ends_and_says_what_is_not_logged(caplog: pytes
 async def test_stop_with_a_session_that_never_opens_ends_in_time() -> None:
     rig = Rig()
     rig.ask(rig.connect(), a_registration_request())
-    rig.gateway.attach(rig.publisher)
+    rig.gateway.attach(rig.publisher.publisher_of)
     rig.publisher.open()
     await rig.gateway.stop(0.01)
     assert not rig.gateway.is_talking

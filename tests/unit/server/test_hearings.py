@@ -15,7 +15,7 @@ def _registered() -> BrokerRegistered:
 
 
 def test_a_broker_ages_from_when_it_was_heard_last() -> None:
-    hearings = Hearings()
+    hearings = Hearings(1)
     hearings.take_in(_registered(), 1_000)
     assert hearings.age_ms(KEY, 4_000) == 3_000
     hearings.take_in(BrokerHeartbeat(over(S1, 1), NAME, a_key(), Proof.HEARTBEAT), 5_000)
@@ -23,18 +23,18 @@ def test_a_broker_ages_from_when_it_was_heard_last() -> None:
 
 
 def test_the_age_of_a_broker_that_was_not_heard_is_unknown() -> None:
-    assert Hearings().age_ms(KEY, 4_000) is None
+    assert Hearings(1).age_ms(KEY, 4_000) is None
 
 
 def test_brokers_age_from_zero_when_kafka_is_back() -> None:
-    hearings = Hearings()
+    hearings = Hearings(1)
     hearings.take_in(_registered(), 1_000)
-    hearings.begin(90_000)
+    hearings.begin(0, 90_000)
     assert hearings.age_ms(KEY, 91_000) == 1_000
 
 
 def test_a_broker_that_went_is_forgotten_unless_it_came_again() -> None:
-    hearings, log = Hearings(), Log()
+    hearings, log = Hearings(1), Log()
     log.register(a_registration())
     gone = log.disconnect(a_registration())
     hearings.take_in(_registered(), 1_000)

@@ -2,6 +2,7 @@
 
 import logging
 import struct
+from collections.abc import Callable
 
 import pytest
 
@@ -13,7 +14,7 @@ from namesrv_stream.route.events import Origin
 from namesrv_stream.settings import RemotingSettings
 from tests.support.builders import Log, a_registration
 from tests.support.name_server import MASTER, a_broker_header, a_registration_request
-from tests.support.server_rig import MemoryTransport, Rig, turn
+from tests.support.server_rig import TICK_MS, MemoryTransport, Rig, turn
 
 CLUSTER_INFO = RemotingCommand(RequestCode.GET_BROKER_CLUSTER_INFO, opaque=1)
 #: Refused to whom the server does not trust; needs no log, for nobody knows the broker.
@@ -205,3 +206,104 @@ async def test_operators_changes_that_wait_for_the_log_are_bounded_per_connectio
     rig.publisher.ack()
     assert sorted(codes(operator)) == [ResponseCode.SUCCESS] * 3 + [ResponseCode.SYSTEM_BUSY] * 2
     assert codes(other) == [ResponseCode.SUCCESS]
+
+
+# ---- connections that the server closes for its own limits ----
+
+
+def a_limited_rig() -> Rig:
+    limits = RemotingSettings(
+        partial_frames_bytes=300_000,
+        unread_answers_bytes=100_000,
+        write_buffer_bytes=10_000,
+        frame_timeout_ms=1_000,
+        slow_reader_ms=2_000,
+        idle_timeout_ms=4_000,
+    )
+    rig = Rig(limits=limits)
+    rig.talk()
+    return rig
+
+
+def begin_frame(peer: MemoryTransport, size: int) -> None:
+    peer.deliver((16_000_000).to_bytes(4, "big") + bytes(size - 4))
+
+
+def pass_time(rig: Rig, ms: int) -> None:
+    for _ in range(ms // TICK_MS + 1):
+        rig.beat()
+        rig.publisher.ack()
+        rig.connections.beat(rig.gateway.observed_ms)
+
+
+def crowd(rig: Rig, broker: MemoryTransport) -> None:
+    begin_frame(broker, 400_000)
+
+
+def be_late(rig: Rig, broker: MemoryTransport) -> None:
+    begin_frame(broker, 1_000)
+    pass_time(rig, 1_500)
+
+
+def read_slowly(rig: Rig, broker: MemoryTransport) -> None:
+    broker.is_stuck = True
+    while len(broker.buffered) <= 10_000:
+        receive(broker, encode_frame(CLUSTER_INFO))
+    pass_time(rig, 2_500)
+
+
+def read_nothing(rig: Rig, broker: MemoryTransport) -> None:
+    broker.is_stuck, broker.high = True, 1 << 20
+    while len(broker.buffered) <= 100_000:
+        receive(broker, encode_frame(CLUSTER_INFO))
+    rig.connections.beat(rig.gateway.observed_ms)
+
+
+def be_idle(rig: Rig, broker: MemoryTransport) -> None:
+    pass_time(rig, 4_500)
+
+
+def break_protocol(rig: Rig, broker: MemoryTransport) -> None:
+    receive(broker, b"\xff\xff\xff\xff")
+
+
+@pytest.mark.parametrize("provoke", [crowd, be_late, read_slowly, read_nothing, be_idle, break_protocol])
+async def test_a_connection_that_the_server_closes_itself_says_nothing_about_its_broker(
+    provoke: Callable[[Rig, MemoryTransport], None],
+) -> None:
+    rig = a_limited_rig()
+    broker = rig.connect()
+    rig.ask(broker, a_registration_request())
+    await turn()
+    rig.commit()
+    provoke(rig, broker)
+    assert broker.is_closing()
+    assert not rig.gateway.is_blind_for(0)
+    await turn()
+    rig.commit()
+    assert "broker_disconnected" not in rig.publisher.kinds()
+    assert rig.view.table.group("broker-a").is_registered
+
+
+async def test_strangers_are_closed_before_a_broker_that_sends_its_registration() -> None:
+    rig = a_limited_rig()
+    broker = rig.connect()
+    rig.ask(broker, a_registration_request())
+    begin_frame(broker, 60_000)
+    strangers = [rig.connect() for _ in range(20)]
+    for stranger in strangers:
+        begin_frame(stranger, 60_000)
+    assert not broker.is_closing()
+    assert [stranger.is_closing() for stranger in strangers] == [True] * 19 + [False]
+
+
+async def test_strangers_who_do_not_read_are_closed_before_a_broker() -> None:
+    rig = a_limited_rig()
+    broker, stranger = rig.connect(), rig.connect()
+    rig.ask(broker, a_registration_request())
+    for peer, most in ((broker, 70_000), (stranger, 40_000)):
+        peer.is_stuck, peer.high = True, 1 << 20
+        while len(peer.buffered) <= most:
+            receive(peer, encode_frame(CLUSTER_INFO))
+    rig.connections.beat(rig.gateway.observed_ms)
+    assert (broker.is_closing(), stranger.is_closing()) == (False, True)

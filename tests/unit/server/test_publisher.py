@@ -17,21 +17,21 @@ class Heard:
     """What a publisher told its owner."""
 
     def __init__(self) -> None:
-        self.opened = 0
-        self.failed: list[tuple[str, list[OutRecord]]] = []
+        self.opened_count = 0
+        self.failures: list[tuple[str, list[OutRecord]]] = []
 
-    def on_opened(self) -> None:
-        self.opened += 1
+    def opened(self) -> None:
+        self.opened_count += 1
 
-    def on_acked(self, records: list[Acked]) -> None:
+    def acked(self, records: list[Acked]) -> None:
         raise AssertionError("nothing can be acknowledged without Kafka")
 
-    def on_failed(self, reason: str, lost: list[OutRecord]) -> None:
-        self.failed.append((reason, lost))
+    def failed(self, reason: str, lost: list[OutRecord]) -> None:
+        self.failures.append((reason, lost))
 
 
 def a_publisher(heard: Heard, config: dict[str, Any]) -> KafkaPublisher:
-    return KafkaPublisher(asyncio.get_running_loop(), config, "topic", heard.on_opened, heard.on_acked, heard.on_failed)
+    return KafkaPublisher(asyncio.get_running_loop(), config, "topic", heard)
 
 
 async def until_it_can_begin(publisher: KafkaPublisher) -> None:
@@ -56,7 +56,7 @@ async def test_a_session_that_cannot_open_fails_once_and_another_can_begin(confi
         publisher.begin()
         assert not publisher.can_begin
         await until_it_can_begin(publisher)
-        assert (heard.opened, len(heard.failed)) == (0, count)
+        assert (heard.opened_count, len(heard.failures)) == (0, count)
 
 
 async def test_a_session_aborted_while_it_opens_fails_once() -> None:
@@ -64,9 +64,9 @@ async def test_a_session_aborted_while_it_opens_fails_once() -> None:
     publisher = a_publisher(heard, {"bootstrap_servers": f"127.0.0.1:{free_port()}", "bootstrap_timeout_ms": 200})
     publisher.begin()
     publisher.abort("test")
-    assert [reason for reason, _ in heard.failed] == ["test"]
+    assert [reason for reason, _ in heard.failures] == ["test"]
     await until_it_can_begin(publisher)
-    assert len(heard.failed) == 1
+    assert len(heard.failures) == 1
 
 
 async def test_closing_without_a_session_is_not_drained() -> None:

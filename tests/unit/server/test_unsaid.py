@@ -1,8 +1,7 @@
-"""What is said again: in the order of acceptance, to the partitions that lack it, until they have it."""
+"""What a partition is told again: in the order of acceptance, until it has it."""
 
 from namesrv_stream.route.events import BrokerRegistered, Origin, TopicDeleted
 from namesrv_stream.route.model import DataVersion, Registration
-from namesrv_stream.route.partitioner import partition_of
 from namesrv_stream.server.records import Item
 from namesrv_stream.server.unsaid import Unsaid
 
@@ -15,39 +14,32 @@ def registered(name: str, number: int) -> Item:
 
 
 def test_facts_and_changes_are_said_in_the_order_of_acceptance() -> None:
-    unsaid = Unsaid(1)
+    unsaid = Unsaid()
     first, change, last = registered("b1", 1), Item(DELETE, None, 2), registered("b2", 3)
-    unsaid.keep(0, change)
+    unsaid.keep(change)
     for item in (last, first):
         unsaid.remember(item)
-    assert unsaid.say() == {0: [first, change, last]}
-
-
-def test_each_fact_goes_to_the_partition_of_its_broker() -> None:
-    unsaid = Unsaid(4)
-    item = registered("b1", 1)
-    unsaid.remember(item)
-    assert unsaid.say() == {partition_of("b1", 4): [item]}
+    assert unsaid.say() == [first, change, last]
 
 
 def test_a_change_is_said_until_it_is_in_the_log() -> None:
-    unsaid = Unsaid(3)
-    items = [Item(DELETE, None, number) for number in (1, 2, 3)]
-    for partition, item in enumerate(items):
-        unsaid.keep(partition, item)
+    unsaid = Unsaid()
+    items = [Item(DELETE, None, number) for number in (1, 2)]
+    for item in items:
+        unsaid.keep(item)
     unsaid.acked(items[:1])
-    assert unsaid.say() == {1: [items[1]], 2: [items[2]]}
+    assert unsaid.say() == items[1:]
     unsaid.was_said()  # of changes only an acknowledgement counts
-    assert unsaid.changes == 2
+    assert unsaid.changes == 1
     unsaid.acked(items)
-    assert (unsaid.say(), unsaid.changes) == ({}, 0)
+    assert (unsaid.say(), unsaid.changes) == ([], 0)
 
 
 def test_a_fact_that_changed_while_it_was_said_is_said_again() -> None:
-    unsaid = Unsaid(1)
+    unsaid = Unsaid()
     unsaid.remember(registered("b1", 1))
     unsaid.say()
     newer = registered("b1", 2)
     unsaid.remember(newer)
     unsaid.was_said()
-    assert (unsaid.say(), unsaid.brokers) == ({0: [newer]}, 1)
+    assert (unsaid.say(), unsaid.brokers) == ([newer], 1)

@@ -1,0 +1,167 @@
+"""What waits to be worked on keeps its brokers alive, and ticks wait for what was received before them."""
+
+from collections.abc import Iterable
+
+import orjson
+
+from namesrv_stream.remoting.codes import RequestCode
+from namesrv_stream.remoting.command import RemotingCommand
+from namesrv_stream.remoting.frame import encode_frame
+from namesrv_stream.route.events import BrokerHeartbeat
+from namesrv_stream.server.backlog import Backlog
+from tests.support.name_server import a_body, a_broker_header, a_registration_request, a_topic
+from tests.support.server_rig import MemoryTransport, Rig, turn
+
+#: Shorter than what waits before the victim takes, in the clock's time.
+TIMEOUT_MS = 10_000
+#: A topic table that is worked on in several turns of the event loop.
+LONG_TABLE = {f"a-topic-with-a-name-of-usual-length-{i}": a_topic() for i in range(4_000)}
+#: Registrations before the victim's, and turns of the loop for each tick: together some minutes of ticks.
+STORM, TURNS_A_TICK = 20, 2
+VICTIM = "victim"
+
+
+class Peer:
+    def heartbeats(self) -> Iterable[BrokerHeartbeat]:
+        return ()
+
+
+def a_registration(name: str, addr: str, counter: int, *, is_long: bool = True) -> RemotingCommand:
+    """Each broker is a cluster of its own, for which there is no mass-expiry guard."""
+    return a_registration_request(
+        addr,
+        body=a_body(LONG_TABLE if is_long else None, counter=counter),
+        brokerName=name,
+        clusterName=f"c-{name}",
+        heartbeatTimeoutMillis=str(TIMEOUT_MS),
+    )
+
+
+def a_heartbeat() -> bytes:
+    header = a_broker_header("10.9.0.1:10911", brokerName=VICTIM, clusterName=f"c-{VICTIM}")
+    return encode_frame(RemotingCommand(RequestCode.BROKER_HEARTBEAT, ext_fields=header))
+
+
+def register_victim(peer: MemoryTransport, counter: int, *, is_long: bool) -> None:
+    peer.deliver(encode_frame(a_registration(VICTIM, "10.9.0.1:10911", counter, is_long=is_long)))
+
+
+async def a_rig_with_a_victim() -> tuple[Rig, MemoryTransport]:
+    rig = Rig(queue_records=1_000, record_bytes=20 << 20)
+    rig.talk()
+    victim = rig.connect()
+    register_victim(victim, 1, is_long=False)
+    await turn()
+    rig.commit()
+    return rig, victim
+
+
+def begin_storm(rig: Rig) -> None:
+    for number in range(STORM):
+        registration = a_registration(f"b{number}", f"10.8.0.{number}:10911", 1)
+        rig.connect().deliver(encode_frame(registration))
+
+
+async def work_off(rig: Rig, victim: MemoryTransport) -> int:
+    """Until the victim is answered, with ticks and commits meanwhile; how many ticks were asked for."""
+    before, ticks = len(victim.received), 0
+    while len(victim.received) == before:
+        for _ in range(TURNS_A_TICK):
+            await turn()
+        rig.beat()
+        rig.connections.beat(rig.gateway.observed_ms)
+        ticks += 1
+        of_victim = [r for r in rig.commit() if r.broker_name == VICTIM and r.gone]
+        assert [(r.kind, r.cause, r.detail) for r in of_victim] == []
+        assert not victim.is_closing()
+    return ticks
+
+
+async def test_a_broker_whose_registration_waits_behind_a_storm_stays_and_so_does_its_connection() -> None:
+    rig, victim = await a_rig_with_a_victim()
+    begin_storm(rig)
+    register_victim(victim, 2, is_long=True)
+    ticks = await work_off(rig, victim)
+
+    assert ticks * 505 > 2 * TIMEOUT_MS
+    assert rig.view.table.group(VICTIM).is_registered
+
+
+async def test_a_broker_that_connected_anew_stays_while_its_registration_waits() -> None:
+    """The server cannot know yet who it is."""
+    rig, victim = await a_rig_with_a_victim()
+    assert victim.protocol is not None
+    victim.protocol.abort("a limit of ours")
+    begin_storm(rig)
+    again = rig.connect()
+    register_victim(again, 2, is_long=True)
+    ticks = await work_off(rig, again)
+
+    assert ticks * 505 > 2 * TIMEOUT_MS
+    assert rig.view.table.group(VICTIM).is_registered
+
+
+async def test_a_tick_is_logged_behind_all_that_was_received_before_it() -> None:
+    rig, victim = await a_rig_with_a_victim()
+    begin_storm(rig)
+    register_victim(victim, 2, is_long=True)
+    rig.beat()
+    ticks = rig.publisher.kinds().count("tick")
+    while rig.gateway.backlog.waiting:
+        await turn()
+    rig.publisher.ack()
+    kinds = rig.publisher.kinds()
+    assert kinds.count("broker_registered") == 2 + STORM
+    assert kinds.count("tick") == ticks + 1
+    assert kinds[-1] == "tick"
+
+
+async def test_a_peer_that_always_has_another_request_delays_ticks_for_one_of_them_only() -> None:
+    rig, victim = await a_rig_with_a_victim()
+    for counter in range(2, 6):
+        register_victim(victim, counter, is_long=True)
+    rig.beat()
+    while rig.publisher.kinds().count("tick") == 0:
+        await turn()
+        rig.publisher.ack()
+    kinds = rig.publisher.kinds()
+    assert kinds.count("broker_registered") == 2
+    assert rig.gateway.backlog.waiting
+    heard = orjson.loads(rig.publisher.log[kinds.index("tick") - 1].value)
+    assert [item["broker_name"] for item in heard["items"]] == [VICTIM]
+
+
+async def test_an_expired_brokers_connection_is_not_closed_while_something_of_it_waits() -> None:
+    rig, victim = await a_rig_with_a_victim()
+    assert victim.protocol is not None
+    begin_storm(rig)
+    register_victim(victim, 2, is_long=True)
+    rig.connections.close_expired(victim.protocol.connection_id)
+    assert not victim.is_closing()
+    await work_off(rig, victim)
+    victim.deliver(a_heartbeat()[:20])
+    rig.connections.close_expired(victim.protocol.connection_id)
+    assert not victim.is_closing()
+
+
+def test_a_tick_without_a_backlog_is_due_at_once() -> None:
+    backlog, due = Backlog(), list[int]()
+    backlog.when_worked_off(lambda: due.append(1))
+    assert due == [1]
+
+
+def test_a_tick_waits_for_those_that_waited_when_it_was_asked_for_and_no_second_one_does() -> None:
+    backlog, due = Backlog(), list[int]()
+    first, second, later = Peer(), Peer(), Peer()
+    for peer in (first, second):
+        backlog.wait(peer)
+    for number in (1, 2):
+        backlog.when_worked_off(lambda number=number: due.append(number))  # type: ignore[misc]
+    backlog.wait(later)
+    backlog.worked_on(first)
+    backlog.worked_on(first)
+    backlog.read_again(first)
+    assert due == []
+    backlog.worked_on(second)
+    assert due == [1]
+    assert list(backlog.waiting) == [second, later]
