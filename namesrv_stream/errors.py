@@ -16,6 +16,7 @@
     ├── ConfigError                    exit 2: names the file and the key
     ├── TableSchemaMismatch            exit 2: a Delta table is not as this version expects
     │   └── TableDamaged               exit 1: a file of it is missing, cut short or altered; the job repairs it
+    ├── DuplicateServerId              exit 2: another server with the same id is running
     ├── StateFromNewerVersion          exit 2: the fold's state was written by a newer version of this program
     ├── TablesTakenOver                exit 1: another job has gone on with the tables
     ├── LogTruncated                   exit 2: Kafka no longer holds what the fold needs next
@@ -243,6 +244,26 @@ class TablesTakenOver(NamesrvStreamError):
         )
         self.table = table
         self.version = version
+
+
+class DuplicateServerId(NamesrvStreamError):
+    """Another server with the same id writes to the event log.
+
+    Attributes:
+        server_id: The id.
+        epoch: The other one's start.
+    """
+
+    exit_code = 2
+
+    def __init__(self, server_id: str, epoch: int) -> None:
+        super().__init__(
+            f"server.server_id: another server with the id {server_id!r} is running, started at {epoch} (epoch"
+            " milliseconds), and this one, which is younger, ends: give each server an id of its own; where this data"
+            " directory was copied, delete its server/identity.json. If both have been running, restart the older one"
+        )
+        self.server_id = server_id
+        self.epoch = epoch
 
 
 class StateFromNewerVersion(NamesrvStreamError):

@@ -42,6 +42,7 @@ from namesrv_stream.server.peer_log import PeerLog
 from namesrv_stream.server.process import keep_all, prepare_process
 from namesrv_stream.server.publisher import KafkaPublisher
 from namesrv_stream.server.request_figures import RequestFigures
+from namesrv_stream.server.rival import refuse_rival, watch_for_rival
 from namesrv_stream.server.served_state import ServedState
 from namesrv_stream.server.served_view import ServedView
 from namesrv_stream.server.server_figures import ServerFigures
@@ -61,6 +62,7 @@ def serve(settings: Settings) -> int:
     Raises:
         ConfigError: A port is taken, or the data directory cannot be used.
         KafkaUnreachable: No Kafka, and no tables from before to answer from.
+        DuplicateServerId: Another server with the same id is running.
     """
     prepare_process(settings.remoting.max_connections + settings.http.max_connections)
     identity_file = IdentityFile(settings.data.server_dir)
@@ -148,6 +150,7 @@ class _Server:
             "ready": self._tell_ready(gateway, http, listener),
             "kv-log": self._log_kv(name_server),
             "notify": notifier.run(),
+            "rival": watch_for_rival(settings, self._identity),
             "certificate": self._tls.watch(),
         }
         try:
@@ -226,18 +229,25 @@ class _Server:
         return connect
 
     async def _open_log(self, view: RouteView) -> bool:
-        """Take in what the log has beyond the tables; returns whether Kafka answers."""
+        """Take in what the log has beyond the tables; returns whether Kafka answers.
+
+        Raises:
+            DuplicateServerId: Another server with the same id writes to the log.
+        """
         settings = self._settings
         read_tail = partial(read_log_tail, settings, view, self._clock)
+        refuse = asyncio.to_thread(refuse_rival, settings, self._identity)
         if any(view.next_offsets.values()):
             is_needed = not (view.table.groups or view.table.kv)
-            # Both mostly wait for Kafka.
-            has_kafka, _ = await asyncio.gather(self._ensure_topics(is_needed=is_needed), asyncio.to_thread(read_tail))
+            # All of them mostly wait for Kafka.
+            has_kafka, *_ = await asyncio.gather(
+                self._ensure_topics(is_needed=is_needed), asyncio.to_thread(read_tail), refuse
+            )
             return has_kafka
         # Nothing has been folded yet: the log may be empty, and then it begins with the settings.
         await self._ensure_topics(is_needed=True)
         await asyncio.to_thread(log_first_settings, settings)
-        await asyncio.to_thread(read_tail)
+        await asyncio.gather(asyncio.to_thread(read_tail), refuse)
         return True
 
     async def _ensure_topics(self, *, is_needed: bool) -> bool:

@@ -46,9 +46,9 @@ def test_producer_and_consumer_exchange_messages(
 
 
 def test_killed_broker_is_gone_by_its_closed_connection(stack: Stack, broker: Broker, mqadmin: Mqadmin) -> None:
+    stack.wait_job()  # Only the fold ends a broker.
     broker.kill()
     _wait_gone(mqadmin, stack, GONE_WITHIN_S)
-    stack.wait_job()
     rows = stack.wait_change(kind="broker_live", broker_addr=broker.addr, cause="disconnected", gone=True)
     assert len(rows) == 1
     assert "connection" in rows[0]["detail"]

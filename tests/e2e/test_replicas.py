@@ -72,6 +72,7 @@ class Pair:
 
 @contextmanager
 def _pair(work_dir: Path, stack: Stack, mqadmin: Mqadmin, name: str, properties: Mapping[str, str]) -> Iterator[Pair]:
+    stack.wait_job()  # Only the fold ends a broker.
     pair = Pair(work_dir, stack, mqadmin, name, properties)
     try:
         pair.start()
@@ -131,7 +132,6 @@ def test_slave_acts_for_its_killed_master_until_that_is_back(
         pair.wait_route({0: pair.master, 1: pair.slave}, 6)
         back_after_s = time.monotonic() - began
         java_client.exchange(stack.remoting, TOPIC)
-        stack.wait_job()
         for broker in (pair.master, pair.slave):
             assert stack.wait_change(kind="broker_live", broker_addr=broker.addr)
             assert not stack.changes(kind="broker_live", broker_addr=broker.addr, cause="expired")

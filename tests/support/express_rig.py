@@ -46,7 +46,7 @@ class SocketPeer:
         return await asyncio.wait_for(self._reader.read(1 << 16), PATIENCE_S)
 
     async def end(self) -> bytes:
-        """All that comes until the server closes, which the kernel tells as a reset where the server left bytes unread."""
+        """All that comes until the server closes; the kernel resets the connection where bytes were left unread."""
         try:
             return await asyncio.wait_for(self._reader.read(), PATIENCE_S)
         except ConnectionResetError:

@@ -1,0 +1,43 @@
+"""Another server with the same id: what the log's records tell of it."""
+
+from namesrv_stream.errors import DuplicateServerId
+from namesrv_stream.route.event_json import encode_event
+from namesrv_stream.route.events import Event, Origin, ServerStarted, ServerStopped, Tick
+from namesrv_stream.route.fold import Record
+from namesrv_stream.server.identity import Identity
+from namesrv_stream.server.rival import Sightings
+
+OURS = Identity("s1", 200)
+OTHER = Origin("s1", 100)
+
+
+def seen(*events: Event) -> dict[int, list[int]]:
+    sightings = Sightings(OURS)
+    for number, event in enumerate(events):
+        sightings.take(Record(0, number, 1_000 * number, encode_event(event)))
+    return sightings.ticks
+
+
+def test_ticks_of_another_start_with_our_id_are_seen() -> None:
+    assert seen(ServerStarted(OTHER), Tick(OTHER), Tick(Origin(*OURS)), Tick(OTHER)) == {100: [1_000, 3_000]}
+
+
+def test_a_start_that_has_stopped_is_none_any_more() -> None:
+    assert seen(Tick(OTHER), ServerStopped(OTHER)) == {}
+
+
+def test_other_servers_and_our_own_start_are_left_alone() -> None:
+    assert seen(Tick(Origin("s2", 100)), Tick(Origin("s11", 100)), Tick(Origin(*OURS))) == {}
+
+
+def test_what_is_no_record_of_ours_is_left_out() -> None:
+    sightings = Sightings(OURS)
+    sightings.take(Record(0, 0, 0, b'"s1"'))
+    assert sightings.ticks == {}
+
+
+def test_the_refusal_says_what_to_do_and_is_a_matter_of_configuration() -> None:
+    error = DuplicateServerId("s1", 100)
+    assert error.exit_code == 2
+    assert "server.server_id" in str(error)
+    assert "identity.json" in str(error)
