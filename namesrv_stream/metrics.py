@@ -76,7 +76,9 @@ METRICS: Final[Mapping[str, Metric]] = {
     # ---- the way into the log ----
     "rocketmq_namesrv_kafka_up": Metric("gauge", "1 while Kafka takes this server's records of all partitions."),
     "rocketmq_namesrv_kafka_sessions_lost_total": Metric("counter", "How often Kafka stopped to take records."),
-    "rocketmq_namesrv_blind": Metric("gauge", "1 while a closed connection proves nothing, for some partition at least: no Kafka, or a standstill."),
+    "rocketmq_namesrv_blind": Metric(
+        "gauge", "1 while a closed connection proves nothing, for some partition at least: no Kafka, or a standstill."
+    ),
     "rocketmq_namesrv_publish_queue_records": Metric("gauge", "Records that Kafka has not acknowledged."),
     "rocketmq_namesrv_publish_queue_bytes": Metric("gauge", "The same in bytes."),
     "rocketmq_namesrv_publish_queue_limit_records": Metric("gauge", "Of these, most that may be."),

@@ -59,7 +59,7 @@ class Gateway:
         self._receipts = Receipts(limits.change_timeout_ms)
         parts = LogParts(view, identity, limits, clock, peer_log)
         self._logs = [PartitionLog(p, parts, self._receipts, self) for p in range(limits.partitions)]
-        self._changes = WaitingChanges(self._receipts, lambda p: self._logs[p].is_talking, self._admit)
+        self._changes = WaitingChanges(self._receipts, lambda p: self._logs[p].takes_changes, self._admit)
         self._numbers = count(1)
         self._is_stopping = False
 
@@ -88,10 +88,10 @@ class Gateway:
     def change(self, accepted: Sequence[Accepted], outcome: Outcome) -> None:
         """Apply an operator's events to the view and log them; ``outcome`` hears once whether they are in the log.
 
-        They wait for Kafka where it has not answered yet. The outcome hears of ``SystemBusy`` where they waited too
-        long, and where nobody knows. Events that take too long to be acknowledged stay on their way. Events that are
-        lost are taken out of the view again, but for those that go to every partition: these are logged again until all
-        partitions have them.
+        They wait for Kafka where it has not answered yet, or is slow. The outcome hears of ``SystemBusy`` where they
+        waited too long, and where nobody knows. Events that take too long to be acknowledged stay on their way. Events
+        that are lost are taken out of the view again, but for those that go to every partition: these are logged again
+        until all partitions have them.
 
         Raises:
             SystemBusy: Kafka is known to be away, or too much waits; nothing was done.
@@ -196,6 +196,7 @@ class Gateway:
         self._receipts.expire(now_ms)
         for log in self._logs:
             log.beat()
+        self._changes.proceed()
         self.backlog.when_worked_off(self._tick)
 
     def _tick(self) -> None:

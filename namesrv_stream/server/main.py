@@ -236,18 +236,18 @@ class _Server:
         """
         settings = self._settings
         read_tail = partial(read_log_tail, settings, view, self._clock)
-        refuse = asyncio.to_thread(refuse_rival, settings, self._identity)
+        refuse = partial(refuse_rival, settings, self._identity)
         if any(view.next_offsets.values()):
             is_needed = not (view.table.groups or view.table.kv)
             # All of them mostly wait for Kafka.
             has_kafka, *_ = await asyncio.gather(
-                self._ensure_topics(is_needed=is_needed), asyncio.to_thread(read_tail), refuse
+                self._ensure_topics(is_needed=is_needed), asyncio.to_thread(read_tail), asyncio.to_thread(refuse)
             )
             return has_kafka
         # Nothing has been folded yet: the log may be empty, and then it begins with the settings.
         await self._ensure_topics(is_needed=True)
         await asyncio.to_thread(log_first_settings, settings)
-        await asyncio.gather(asyncio.to_thread(read_tail), refuse)
+        await asyncio.gather(asyncio.to_thread(read_tail), asyncio.to_thread(refuse))
         return True
 
     async def _ensure_topics(self, *, is_needed: bool) -> bool:

@@ -97,6 +97,11 @@ class PartitionLog:
         return self._outbox.is_slow
 
     @property
+    def takes_changes(self) -> bool:
+        """Whether an operator's change can be expected to be acknowledged."""
+        return self.is_talking and not self.is_slow
+
+    @property
     def refuses_changes(self) -> bool:
         """Whether an operator's change would wait in vain."""
         return self.link is Link.AWAY or (self._outbox.is_attached and self._outbox.is_half_full)

@@ -25,15 +25,15 @@ class WaitingChanges:
 
     Args:
         receipts: Those of the changes.
-        is_talking: Whether Kafka takes records of a partition.
+        takes_changes: Whether Kafka takes records of a partition, and soon.
         admit: Does a change.
     """
 
     def __init__(
-        self, receipts: Receipts, is_talking: Callable[[int], bool], admit: Callable[[WaitingChange], None]
+        self, receipts: Receipts, takes_changes: Callable[[int], bool], admit: Callable[[WaitingChange], None]
     ) -> None:
         self._receipts = receipts
-        self._is_talking = is_talking
+        self._takes_changes = takes_changes
         self._admit = admit
         self._waiting: list[WaitingChange] = []
 
@@ -50,7 +50,7 @@ class WaitingChanges:
         blocked: set[int] = set()
         waiting, self._waiting = self._waiting, []
         for change in waiting:
-            if change.partitions & blocked or not all(map(self._is_talking, change.partitions)):
+            if change.partitions & blocked or not all(map(self._takes_changes, change.partitions)):
                 blocked |= change.partitions
                 self._waiting.append(change)
             else:
