@@ -171,8 +171,6 @@ def _register(
     )
     if outcome.ignored is not None:
         return Applied(outcome.group, cause, outcome.ignored, outcome.ignored)
-    if key in group.lives and outcome.group.topics is group.topics:
-        cause = Cause.REGISTERED  # Nothing returned: another connection, or another broker of the name moved.
     return Applied(
         outcome.group, cause, displaced(group, registration), _of_earlier_start(held, origin), holder, registration
     )
