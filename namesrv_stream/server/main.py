@@ -11,9 +11,7 @@ from typing import Any, Final
 import uvloop
 
 from namesrv_stream.clock import SystemClock, until_multiple_ms
-from namesrv_stream.errors import KafkaUnreachable
-from namesrv_stream.kafka import ENVELOPE_BYTES, ensure_topics, producer_config
-from namesrv_stream.kafka.first_settings import log_first_settings
+from namesrv_stream.kafka import ENVELOPE_BYTES, producer_config
 from namesrv_stream.logs import progress
 from namesrv_stream.processor.name_server import Access, NameServer, Options
 from namesrv_stream.processor.prepared import PreparedAnswers
@@ -33,8 +31,8 @@ from namesrv_stream.server.http import HttpServer
 from namesrv_stream.server.identity import IdentityFile
 from namesrv_stream.server.kv_log import log_kv_table
 from namesrv_stream.server.listener import BACKLOG, NameServerAddrs, address, bind
-from namesrv_stream.server.log_tail import read_log_tail
 from namesrv_stream.server.min_broker_notifier import MinBrokerNotifier
+from namesrv_stream.server.open_log import has_topics, open_log
 from namesrv_stream.server.outbox import GatewayLimits
 from namesrv_stream.server.pace import ReadingPace
 from namesrv_stream.server.past_routes import PastRoutes
@@ -42,7 +40,7 @@ from namesrv_stream.server.peer_log import PeerLog
 from namesrv_stream.server.process import keep_all, prepare_process
 from namesrv_stream.server.publisher import KafkaPublisher
 from namesrv_stream.server.request_figures import RequestFigures
-from namesrv_stream.server.rival import refuse_rival, watch_for_rival
+from namesrv_stream.server.rival import watch_for_rival
 from namesrv_stream.server.served_state import ServedState
 from namesrv_stream.server.served_view import ServedView
 from namesrv_stream.server.server_figures import ServerFigures
@@ -99,7 +97,7 @@ class _Server:
             return 0
         progress(f"tables opened: {len(snapshot.table.groups)} broker names")
         view = RouteView(snapshot.table, snapshot.next_offsets, partitions=settings.kafka.partitions)
-        has_kafka = await self._open_log(view)
+        has_kafka = await open_log(settings, self._identity, view, self._clock)
         listener = bind(settings.remoting.listen_host, settings.remoting.listen_port, "remoting")
         name_server = self._name_server(view, listener)
         notifier = MinBrokerNotifier(
@@ -228,38 +226,6 @@ class _Server:
 
         return connect
 
-    async def _open_log(self, view: RouteView) -> bool:
-        """Take in what the log has beyond the tables; returns whether Kafka answers.
-
-        Raises:
-            DuplicateServerId: Another server with the same id writes to the log.
-        """
-        settings = self._settings
-        read_tail = partial(read_log_tail, settings, view, self._clock)
-        refuse = partial(refuse_rival, settings, self._identity)
-        if any(view.next_offsets.values()):
-            is_needed = not (view.table.groups or view.table.kv)
-            # All of them mostly wait for Kafka.
-            has_kafka, *_ = await asyncio.gather(
-                self._ensure_topics(is_needed=is_needed), asyncio.to_thread(read_tail), asyncio.to_thread(refuse)
-            )
-            return has_kafka
-        # Nothing has been folded yet: the log may be empty, and then it begins with the settings.
-        await self._ensure_topics(is_needed=True)
-        await asyncio.to_thread(log_first_settings, settings)
-        await asyncio.gather(asyncio.to_thread(read_tail), asyncio.to_thread(refuse))
-        return True
-
-    async def _ensure_topics(self, *, is_needed: bool) -> bool:
-        try:
-            await asyncio.to_thread(ensure_topics, self._settings)
-        except KafkaUnreachable:
-            if is_needed:
-                raise
-            logger.warning("Kafka does not answer: serving the tables from before, registrations stay in memory")
-            return False
-        return True
-
     def _gateway(self, name_server: NameServer, prepared: PreparedAnswers, notifier: MinBrokerNotifier) -> Gateway:
         settings = self._settings
         served = ServedView(
@@ -284,7 +250,7 @@ class _Server:
             gateway.kafka_is_away("it did not answer when this server started")
         while not has_kafka:
             await asyncio.sleep(_KAFKA_RETRY_S)
-            has_kafka = await self._ensure_topics(is_needed=False)
+            has_kafka = await has_topics(self._settings)
         config: dict[str, Any] = producer_config(self._settings)
         topic = self._settings.kafka.broker_events_topic
         gateway.attach(partial(KafkaPublisher, loop, config, topic))

@@ -58,6 +58,18 @@ async def test_a_server_that_loses_kafka_stays_ready_and_says_since_when_it_is_b
     assert "no broker answers" in kafka["reason"]
 
 
+async def test_a_server_that_loses_one_partition_says_which() -> None:
+    served = HttpRig(partitions=3)
+    served.rig.talk()
+    served.rig.publisher.fail("no leader", partition=1)
+    async with served.serving():
+        ready, health = await served.get("/readyz"), (await served.get("/healthz")).json()
+    (kafka,) = [part for part in health["parts"] if part["name"] == "kafka"]
+    assert (ready.status, kafka["state"]) == (200, "degraded")
+    assert kafka["reason"].startswith("Kafka takes no records of partitions 1: no leader; ")
+    assert "none of their brokers expires" in kafka["reason"]
+
+
 async def test_a_server_that_stops_is_not_ready() -> None:
     served, _ = _of_fleet()
     served.rig.gateway.begin_stop()
