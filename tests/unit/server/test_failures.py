@@ -17,13 +17,14 @@ from pathlib import Path
 from namesrv_stream.server import main
 from tests.support.kafka import settings_for
 
-class Failing(main._Server):
-    async def _ensure_topics(self, *, is_needed):
-        return False
+async def no_log(*_):
+    return False
 
+class Failing(main._Server):
     async def _beat(self, gateway, figures):
         raise {error}
 
+main.open_log = no_log
 main._Server = Failing
 logging.basicConfig()
 sys.exit(main.serve(settings_for(Path(sys.argv[1]))))
