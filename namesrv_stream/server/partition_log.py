@@ -189,7 +189,7 @@ class PartitionLog:
     def failed(self, reason: str, lost: Sequence[OutRecord]) -> None:
         """A session ended, and these records may not be in the log."""
         was_talking = self.is_talking
-        if was_talking or not self.has_started:
+        if self.link in (Link.CONNECTING, Link.TALKING):
             text = "Kafka does not take records, queries go on from memory partition=%d reason=%s"
             logger.warning(text, self._partition, safe(reason))
         self.link, self.failure = Link.AWAY, reason
