@@ -13,6 +13,7 @@ from namesrv_stream.settings.section import Section
 from namesrv_stream.settings.values import (
     AccessKey,
     Addrs,
+    HostNames,
     HttpUrls,
     LowerCase,
     Names,
@@ -82,6 +83,7 @@ class HttpSettings(Section):
 
     listen_host: NonEmptyStr = "127.0.0.1"
     listen_port: Port = 9880
+    allowed_hosts: HostNames = ()
     nsaddr: Addrs = ()
     tls: bool = False
     console_servers: HttpUrls = ()

@@ -11,6 +11,9 @@ from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 # A host name, an IPv4 address or an IPv6 address in brackets, and a port.
 _ADDR: Final = re.compile(r"(?:[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})")
 
+# Also `*.` and a domain, for all names in it.
+_HOST_NAME: Final = re.compile(r"(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
+
 
 def _no_bool(value: object) -> object:
     if isinstance(value, bool):  # a bool is an int to Python, never to a person who writes a configuration
@@ -35,6 +38,13 @@ def _check_addrs(addrs: tuple[str, ...]) -> tuple[str, ...]:
         if found is None or not 0 < int(found[1]) <= 65535:
             raise ValueError(f"{addr!r} is no host:port")
     return addrs
+
+
+def _check_host_names(names: tuple[str, ...]) -> tuple[str, ...]:
+    for name in names:
+        if not _HOST_NAME.fullmatch(name):
+            raise ValueError(f"{name!r} is no host name, nor *.DOMAIN for all names of a domain; it has no port")
+    return names
 
 
 def _check_http_urls(urls: tuple[str, ...]) -> tuple[str, ...]:
@@ -64,6 +74,7 @@ PositiveInt = Annotated[Number, Field(gt=0)]
 NonEmptyStr = Annotated[str, Field(min_length=1)]
 Names = Annotated[tuple[NonEmptyStr, ...], BeforeValidator(_split)]
 Addrs = Annotated[tuple[str, ...], BeforeValidator(_split), AfterValidator(_check_addrs)]
+HostNames = Annotated[tuple[str, ...], BeforeValidator(_split), AfterValidator(_check_host_names)]
 # http://host:port, or host:port for the former.
 HttpUrls = Annotated[tuple[str, ...], BeforeValidator(_split), AfterValidator(_check_http_urls)]
 WebhookEvents = Annotated[

@@ -366,12 +366,12 @@ async def test_the_http_port_speaks_tls_and_nothing_else(authority: Authority) -
         host, _, port = rig.http.address.rpartition(":")
         # Of people and scrapers no certificate is asked for.
         reader, writer = await asyncio.open_connection(host, int(port), ssl=authority.client_context())
-        writer.write(b"GET /topics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        writer.write(b"GET /topics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         answer = await reader.read()
         writer.close()
         assert answer.startswith(b"HTTP/1.1 200")
         reader, writer = await asyncio.open_connection(host, int(port))
-        writer.write(b"GET /topics HTTP/1.1\r\nHost: x\r\n\r\n")
+        writer.write(b"GET /topics HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert b"HTTP" not in await reader.read()
         writer.close()
 

@@ -112,7 +112,8 @@ class HttpRig:
         host, _, port = self.http.address.rpartition(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         try:
-            lines = [f"{method} {path} HTTP/1.1", f"Host: {self.http.address}", "Connection: close"]
+            headers = {"Host": self.http.address, **headers}
+            lines = [f"{method} {path} HTTP/1.1", "Connection: close"]
             lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
             writer.write("\r\n".join([*lines, "", ""]).encode() + body)
             return await read_answer(reader, has_body=method != "HEAD")

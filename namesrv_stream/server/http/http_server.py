@@ -3,8 +3,9 @@
 import asyncio
 import contextlib
 import logging
+import re
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -26,11 +27,13 @@ from namesrv_stream.server.http.changes_page import ChangesPage
 from namesrv_stream.server.http.conditional import conditional
 from namesrv_stream.server.http.console import ConsolePage, ConsoleSources
 from namesrv_stream.server.http.health_page import HealthPage
+from namesrv_stream.server.http.hosts import MISDIRECTED, AllowedHosts, only_for
 from namesrv_stream.server.http.limits import Limits
 from namesrv_stream.server.http.lists import Lists
-from namesrv_stream.server.http.openapi import openapi_document
+from namesrv_stream.server.http.openapi import openapi_document, query_schemas
 from namesrv_stream.server.http.problems import Problem
 from namesrv_stream.server.http.protocol import HttpProtocol
+from namesrv_stream.server.http.query import check_query
 from namesrv_stream.server.http.route_page import RoutePage
 from namesrv_stream.server.http.state_page import StatePage
 from namesrv_stream.server.http.tls_protocol import TlsProtocol
@@ -44,6 +47,8 @@ from namesrv_stream.server.story import Story
 from namesrv_stream.server.tls import ServerTls
 from namesrv_stream.settings import Settings
 from namesrv_stream.tables.storage import tables_of
+
+_LOG = logging.getLogger(__name__)
 
 
 class HttpServer:
@@ -98,35 +103,40 @@ class HttpServer:
         sources = ConsoleSources(server, state, fleet, story, feed, figures, health, past_routes, clock, settings)
         console = ConsolePage(sources, steps)
         self.routes = [
-            Route("/", console.page),
-            Route("/console/parts/{part}", console.part),
-            Route("/console/static/{name}", console.static),
-            Route("/healthz", health.healthz),
-            Route("/readyz", health.readyz),
-            Route("/metrics", health.metrics),
-            Route("/routes/{topic:path}", RoutePage(server, past_routes).route),
-            Route("/topics", lists.topics),
-            Route("/clusters", lists.clusters),
-            Route("/brokers", lists.brokers),
-            Route("/kv", lists.kv),
-            Route("/kv/{namespace:path}", lists.kv_namespace),
-            Route("/changes", changes.changes),
-            Route("/changes/state", changes.state),
-            Route("/state", states.state),
-            Route("/state/keys", states.keys),
-            Route("/state/rows", states.rows),
-            # A client with a unit name asks for nsaddr-UNIT?nofix=1: one list for all units.
-            Route("/rocketmq/nsaddr", self._name_servers),
-            Route("/rocketmq/nsaddr-{unit}", self._name_servers),
-            Route("/openapi.json", self._openapi),
+            _route(path, endpoint)
+            for path, endpoint in {
+                "/": console.page,
+                "/console/parts/{part}": console.part,
+                "/console/static/{name}": console.static,
+                "/healthz": health.healthz,
+                "/readyz": health.readyz,
+                "/metrics": health.metrics,
+                "/routes/{topic}": RoutePage(server, past_routes).route,
+                "/topics": lists.topics,
+                "/clusters": lists.clusters,
+                "/brokers": lists.brokers,
+                "/kv": lists.kv,
+                "/kv/{namespace}": lists.kv_namespace,
+                "/changes": changes.changes,
+                "/changes/state": changes.state,
+                "/state": states.state,
+                "/state/keys": states.keys,
+                "/state/rows": states.rows,
+                # A client with a unit name asks for nsaddr-UNIT?nofix=1: one list for all units.
+                "/rocketmq/nsaddr": self._name_servers,
+                "/rocketmq/nsaddr-{unit}": self._name_servers,
+                "/openapi.json": self._openapi,
+            }.items()
         ]
-        app = ExceptionMiddleware(Router(self.routes, default=_nothing_here), handlers={Problem: _problem})
+        hosts = AllowedHosts([limits.listen_host, *limits.allowed_hosts])
+        router = Router(self.routes, default=_nothing_here)
+        app = ExceptionMiddleware(only_for(hosts, router), handlers={Problem: partial(_problem, peer_log)})
         limited = Limits(
             app,
             limits,
             figures.http,
             streams=frozenset({"/changes"}),
-            templates={route.endpoint: route.path for route in self.routes},
+            templates={route.endpoint: route.name for route in self.routes},
             peer_log=peer_log,
         )
         protocol = partial(
@@ -169,9 +179,24 @@ class HttpServer:
         return conditional(request, orjson.dumps(openapi_document()))
 
 
-async def _problem(_: Request, error: Exception) -> Response:
+def _route(path: str, endpoint: Callable[[Request], Awaitable[Response]]) -> Route:
+    """A path of the OpenAPI document, by which it is named; its query is checked before the endpoint sees it."""
+    schemas = query_schemas(path)
+
+    async def checked(request: Request) -> Response:
+        if schemas is not None:
+            check_query(request.query_params, schemas)
+        return await endpoint(request)
+
+    # Names of topics and of KV namespaces may hold slashes.
+    return Route(re.sub(r"{(topic|namespace)}", r"{\1:path}", path), checked, name=path)
+
+
+async def _problem(peer_log: PeerLog, request: Request, error: Exception) -> Response:
     assert isinstance(error, Problem)
-    return error.response()
+    if error.status == MISDIRECTED:
+        peer_log.tell(_LOG, logging.WARNING, "HTTP request refused: %s", error.detail)
+    return error.response(request.headers)
 
 
 async def _nothing_here(scope: Scope, receive: Receive, send: Send) -> None:

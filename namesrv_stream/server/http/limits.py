@@ -62,7 +62,7 @@ class Limits:
         answer = _Answer(scope, send, self._settings.slow_reader_ms / 1000)
         problem = _refused(scope) or self._one_too_many(is_stream)
         if problem is not None:
-            await problem.response()(scope, receive, answer.send)
+            await problem.response(Headers(scope=scope))(scope, receive, answer.send)
             figures.answered("(refused)", answer.status)
             return
         figures.streams += is_stream
@@ -74,7 +74,7 @@ class Limits:
             self._peer_log.tell(logger, logging.ERROR, text, path, is_fault=True)
             if not answer.status:
                 problem = Problem(500, "the request failed unexpectedly; the server's log says why")
-                await problem.response()(scope, receive, answer.send)
+                await problem.response(Headers(scope=scope))(scope, receive, answer.send)
             else:
                 answer.abort("answer_failed")
         finally:

@@ -36,7 +36,7 @@ class Lists:
     async def topics(self, request: Request) -> Response:
         """Names of topics; ``?cluster=``, ``?prefix=``, and ``?limit=`` a page, the next one ``?after=`` its last."""
         query = request.query_params
-        limit, after = _limit(query.get("limit")), query.get("after", "")
+        limit, after = int(query["limit"]) if "limit" in query else None, query.get("after", "")
         prefix, cluster = query.get("prefix", ""), query.get("cluster")
         names = self._topics_of(cluster) if cluster is not None else list(self._server.table.topics())
         wanted = (name for name in names if name.startswith(prefix) and (not after or name > after))
@@ -68,8 +68,6 @@ class Lists:
     async def brokers(self, request: Request) -> Response:
         """Every live broker process, or those of ``?state=``, which may be gone; ``?cluster=`` for one cluster."""
         cluster, state = request.query_params.get("cluster"), request.query_params.get("state")
-        if state not in (None, *BROKER_STATES):
-            raise Problem(400, f"state: expected one of {', '.join(BROKER_STATES)}")
         ended = await self._fleet.ended() if state in ("ended", "any") else []
         groups = await self._steps.sorted(
             list(self._server.table.groups.values()) if state != "ended" else [],
@@ -127,11 +125,3 @@ class Lists:
 
 def _member(key: str, value: Any) -> bytes:
     return orjson.dumps(key) + b":" + orjson.dumps(value)
-
-
-def _limit(text: str | None) -> int | None:
-    if text is None:
-        return None
-    if not (text.isascii() and text.isdigit() and int(text[:9]) > 0 and len(text) <= 9):
-        raise Problem(400, "limit: expected a number from 1 to 999999999")
-    return int(text)

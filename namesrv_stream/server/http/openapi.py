@@ -1,12 +1,13 @@
 """``/openapi.json``: what the HTTP port answers, for programs and for those who write them."""
 
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any, Final, NamedTuple
 
 from namesrv_stream import __version__
-from namesrv_stream.server.http.openapi_schemas import COUNT, SCHEMAS, TEXT, Schema, ref
+from namesrv_stream.server.http.openapi_parameters import CONSOLE_PARAMETERS, PARAMETERS, POSITION, Parameter
+from namesrv_stream.server.http.openapi_schemas import SCHEMAS, Schema, ref
 
-_POSITION: Final = "1.5f0c1b8ae9d24c77.91822-4711"
 _CHANGE: Final = {
     **{"partition": 0, "offset": 91821, "seq": 0, "at_ms": 1_763_762_400_000, "kind": "queue_data", "gone": False},
     **{"cause": "registered", "cluster": "c0", "broker_name": "broker-a", "topic": "TopicTest"},
@@ -26,35 +27,6 @@ _HEALTH: Final[dict[str, Any]] = {
 _FILTERS: Final[tuple[str, ...]] = ("kind", "cluster", "broker_name", "topic")
 
 
-class _Parameter(NamedTuple):
-    text: str
-    example: Any
-    schema: Schema = TEXT
-
-
-_PARAMETERS: Final[dict[str, _Parameter]] = {
-    "topic": _Parameter("Name of a topic.", "TopicTest"),
-    "namespace": _Parameter("KV namespace.", "ORDER_TOPIC_CONFIG"),
-    "unit": _Parameter("Unit name of a client.", "hz"),
-    "as_of": _Parameter("An instant: epoch milliseconds, ISO 8601, or `-10m`; needs the history.", "2026-11-21T03:12Z"),
-    "cluster": _Parameter("Of this cluster only.", "c0"),
-    "broker_name": _Parameter("Rows about this broker name only.", "broker-a"),
-    "kind": _Parameter("Kinds of rows, `,` between them; `*` for all. Without: all but `registration`.", "queue_data"),
-    "prefix": _Parameter("Names that begin so.", "Topic"),
-    "limit": _Parameter("Most names in the answer.", 1000, {**COUNT, "minimum": 1}),
-    "after": _Parameter("Names behind this one.", "TopicTest"),
-    "state": _Parameter(
-        "Brokers in this state only; without, those alive or held.", "held", {"enum": ["alive", "held", "ended", "any"]}
-    ),
-    "since": _Parameter("A position from an answer, or `now`.", _POSITION),
-    "wait": _Parameter("Seconds to wait for a change.", 25, {**COUNT, "maximum": 60}),
-    "partition": _Parameter("Kafka partition.", 0, COUNT),
-    "name": _Parameter("Broker name, namespace or file.", "broker-a"),
-    "part": _Parameter("Name of a part.", "brokers"),
-    "format": _Parameter("`text` for lines.", "text"),
-}
-
-
 class _Answer(NamedTuple):
     text: str
     schema: str = ""  # of SCHEMAS; "" for text
@@ -65,8 +37,13 @@ class _Answer(NamedTuple):
 class _Operation(NamedTuple):
     summary: str
     answers: dict[int, tuple[_Answer, ...]]
-    parameters: tuple[str, ...] = ()
+    parameters: Mapping[str, Parameter] = {}
     errors: tuple[int, ...] = ()
+    takes_any_query: bool = False
+
+
+def _of(*names: str) -> Mapping[str, Parameter]:
+    return {name: PARAMETERS[name] for name in names}
 
 
 def _ok(text: str, schema: str, example: Any) -> dict[int, tuple[_Answer, ...]]:
@@ -105,25 +82,30 @@ _BROKER: Final = {
     **{"age_ms": 8_214, "since_ms": 1_795_496_638_669},
     **{"servers": ["ns1"], "held": None, "ended": None},
 }
-_CHANGES: Final = {"position": _POSITION, "whole": True, "rows": [_CHANGE]}
-_STREAM: Final = f'event: changes\nid: {_POSITION}\ndata: {{"position":"{_POSITION}","whole":true,"rows":[…]}}\n\n'
+_CHANGES: Final = {"position": POSITION, "whole": True, "rows": [_CHANGE]}
+_STREAM: Final = f'event: changes\nid: {POSITION}\ndata: {{"position":"{POSITION}","whole":true,"rows":[…]}}\n\n'
 _DIGEST: Final = "5f0c1b8ae9d24c77a1d0f3b2c4e5d6a7"
 
 _OPERATIONS: Final[dict[str, _Operation]] = {
-    "/": _Operation("The console, for people", {200: (_text("A page", "<!DOCTYPE html>…", "text/html"),)}, (), (400,)),
+    "/": _Operation(
+        "The console, for people",
+        {200: (_text("A page", "<!DOCTYPE html>…", "text/html"),)},
+        CONSOLE_PARAMETERS,
+        (400,),
+    ),
     "/console/parts/{part}": _Operation(
         "A part of the console, as within its page; for its own script",
         {200: (_text("HTML", "<p>…</p>", "text/html"),)},
-        ("part",),
+        {**_of("part"), **CONSOLE_PARAMETERS},
         (400, 404),
     ),
     "/console/static/{name}": _Operation(
-        "A file of the console", {200: (_text("The file", "…", "text/css"),), 304: ()}, ("name",), (404,)
+        "A file of the console", {200: (_text("The file", "…", "text/css"),), 304: ()}, _of("name"), (404,)
     ),
     "/healthz": _Operation(
         "How the server is, in parts; 200 while it answers at all",
         {200: (_Answer("Its health", "Health", _HEALTH), _text("The same", "yellow\n[+] server ok\n"))},
-        ("format",),
+        _of("format"),
     ),
     "/readyz": _Operation(
         "Whether brokers can register and clients ask; with the reasons why not",
@@ -131,7 +113,7 @@ _OPERATIONS: Final[dict[str, _Operation]] = {
             200: (_Answer("Ready", "Readiness", _READY), _text("Ready", "ready\n[+] server ok\n")),
             503: (_Answer("Not ready", "Readiness", _NOT_READY), _text("Not ready", "not ready\n[+] server ok\n")),
         },
-        ("format",),
+        _of("format"),
     ),
     "/metrics": _Operation(
         "Figures for Prometheus",
@@ -143,13 +125,13 @@ _OPERATIONS: Final[dict[str, _Operation]] = {
             200: (_Answer("The route; with `as_of` a PastRoute", "Route", _ROUTE),),
             304: (),
         },
-        ("topic", "as_of"),
+        _of("topic", "as_of"),
         (400, 404, 503),
     ),
     "/topics": _Operation(
         "Names of all topics that some broker offers, in order",
         _ok("A page of them, or all", "Topics", {"count": 2, "next": None, "topics": ["TopicA", "TopicTest"]}),
-        ("cluster", "prefix", "limit", "after"),
+        _of("cluster", "prefix", "limit", "after"),
         (400,),
     ),
     "/clusters": _Operation(
@@ -158,12 +140,12 @@ _OPERATIONS: Final[dict[str, _Operation]] = {
     "/brokers": _Operation(
         "All broker processes: who hears them, how long ago; why they are held, or gone",
         _ok("All, or those of a cluster or state", "Brokers", [_BROKER]),
-        ("cluster", "state"),
+        _of("cluster", "state"),
         (400,),
     ),
     "/kv": _Operation("The KV table", _ok("All", "Namespaces", {"ORDER_TOPIC_CONFIG": {"TopicTest": "broker-a:8"}})),
     "/kv/{namespace}": _Operation(
-        "A namespace of the KV table", _ok("All", "Entries", {"TopicTest": "broker-a:8"}), ("namespace",), (404,)
+        "A namespace of the KV table", _ok("All", "Entries", {"TopicTest": "broker-a:8"}), _of("namespace"), (404,)
     ),
     "/changes": _Operation(
         "Committed changes behind a position: an answer as soon as there are any, or a stream of events",
@@ -173,13 +155,13 @@ _OPERATIONS: Final[dict[str, _Operation]] = {
                 _text("Events `reset`, `state`, `changes`, `position`: docs/http.md", _STREAM, "text/event-stream"),
             )
         },
-        ("since", "wait", *_FILTERS),
+        _of("since", "wait", *_FILTERS),
         (400, 410, 503),
     ),
     "/changes/state": _Operation(
         "The committed state as rows, to begin with, and its position",
-        _ok("All rows", "StateRows", {"position": _POSITION, "rows": [_STATE_ROW]}),
-        _FILTERS,
+        _ok("All rows", "StateRows", {"position": POSITION, "rows": [_STATE_ROW]}),
+        _of(*_FILTERS),
         (400,),
     ),
     "/state": _Operation(
@@ -200,21 +182,25 @@ _OPERATIONS: Final[dict[str, _Operation]] = {
             "StateKeys",
             {"next_offset": 91822, "parts": [{"kind": "broker", "name": "broker-a", "digest": _DIGEST}]},
         ),
-        ("partition",),
+        _of("partition"),
         (400,),
     ),
     "/state/rows": _Operation(
         "What one part holds",
         _ok("Its rows", "StatePart", {"next_offsets": {"0": 91822}, "rows": [{"kind": "kv", "namespace": "ns"}]}),
-        ("partition", "kind", "name"),
+        _of("partition", "kind", "name"),
         (400,),
     ),
     "/rocketmq/nsaddr": _Operation(
-        "The name servers' addresses, for clients without a namesrvAddr",
+        "The name servers' addresses, for clients without a namesrvAddr; parameters of RocketMQ's clients are ignored",
         {200: (_text("`;` between them", "10.0.0.9:9876\n"),)},
+        takes_any_query=True,
     ),
     "/rocketmq/nsaddr-{unit}": _Operation(
-        "The same, for clients with a unit name", {200: (_text("`;` between them", "10.0.0.9:9876\n"),)}, ("unit",)
+        "The same, for clients with a unit name",
+        {200: (_text("`;` between them", "10.0.0.9:9876\n"),)},
+        _of("unit"),
+        takes_any_query=True,
     ),
     "/openapi.json": _Operation("This document", {200: (_Answer("OpenAPI 3.1", "", {}),)}),
 }
@@ -235,28 +221,41 @@ def openapi_document() -> dict[str, Any]:
     }
 
 
+def query_schemas(path: str) -> Mapping[str, Schema] | None:
+    """JSON Schemas of the query parameters that a path takes; None where it ignores what it does not know."""
+    operation = _OPERATIONS[path]
+    if operation.takes_any_query:
+        return None
+    return {name: found.schema for name, found in operation.parameters.items() if not _is_in_path(path, name)}
+
+
+def _is_in_path(path: str, name: str) -> bool:
+    return f"{{{name}}}" in path
+
+
 def _operation(path: str, operation: _Operation) -> dict[str, Any]:
-    answers = {str(status): _response(status, found) for status, found in operation.answers.items()}
-    problem = {"application/problem+json": {"schema": ref("Problem")}}
-    for status in operation.errors:
+    answers = {str(status): _response(found) for status, found in operation.answers.items()}
+    # Whoever asks for HTML, as browsers do, gets a page with the same title and detail.
+    problem = {"application/problem+json": {"schema": ref("Problem")}, "text/html": {"schema": {}}}
+    errors: Iterable[int] = {*operation.errors, 400} if query_schemas(path) is not None else operation.errors
+    for status in sorted(errors):
         answers[str(status)] = {"description": "why not, and what to do", "content": problem}
     return {
         "summary": operation.summary,
-        "parameters": [_parameter(path, name) for name in operation.parameters],
+        "parameters": [_parameter(path, name, found) for name, found in operation.parameters.items()],
         "responses": {**answers, "default": {"description": "any other problem", "content": problem}},
     }
 
 
-def _response(status: int, answers: tuple[_Answer, ...]) -> dict[str, Any]:
+def _response(answers: tuple[_Answer, ...]) -> dict[str, Any]:
     if not answers:
         return {"description": "it is as the ETag in If-None-Match says"}
     content = {a.media_type: {"schema": ref(a.schema) if a.schema else {}, "example": a.example} for a in answers}
     return {"description": answers[0].text, "content": content}
 
 
-def _parameter(path: str, name: str) -> dict[str, Any]:
-    parameter = _PARAMETERS[name]
-    is_in_path = f"{{{name}}}" in path
+def _parameter(path: str, name: str, parameter: Parameter) -> dict[str, Any]:
+    is_in_path = _is_in_path(path, name)
     return {
         "name": name,
         "in": "path" if is_in_path else "query",

@@ -1,12 +1,38 @@
-"""Errors as JSON problem details (RFC 9457): what is wrong, and what to do about it."""
+"""Errors as JSON problem details (RFC 9457), or as a page for a person's browser: what is wrong, and what to do."""
 
 from collections.abc import Mapping
+from html import escape
 from http import HTTPStatus
+from typing import Final
 
 import orjson
+from starlette.datastructures import Headers
 from starlette.responses import Response
 
-MEDIA_TYPE = "application/problem+json"
+from namesrv_stream.client.mqadmin_tables import printable
+
+MEDIA_TYPE: Final = "application/problem+json"
+_PAGE: Final = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}: name server console</title>
+<link rel="stylesheet" href="/console/static/console.css">
+</head>
+<body>
+<main class="wide problem">
+<h1>{title}</h1>
+<p class="missing">{detail}</p>
+<p><a href="/">Open the console</a></p>
+</main>
+</body>
+</html>
+"""
+_PAGE_HEADERS: Final = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "Vary": "Accept",
+}
 
 #: Kinds of problems that a program should tell apart by more than their status.
 POSITION_GONE = "urn:namesrv-stream:problem:position-gone"
@@ -32,11 +58,21 @@ class Problem(Exception):
         self.kind = kind
         self.headers = headers
 
-    def response(self) -> Response:
+    def response(self, headers: Headers | None = None) -> Response:
+        """The answer to a request with these headers: a page where they ask for one, as browsers do."""
+        if headers is not None and _wants_page(headers.get("accept", "")):
+            title = f"{self.status} {HTTPStatus(self.status).phrase}"
+            page = _PAGE.format(title=title, detail=escape(printable(self.detail)))
+            return Response(page, self.status, {**(self.headers or {}), **_PAGE_HEADERS}, "text/html")
         body = {
             "type": self.kind,
             "title": HTTPStatus(self.status).phrase,
             "status": self.status,
             "detail": self.detail,
         }
-        return Response(orjson.dumps(body), self.status, self.headers, MEDIA_TYPE)
+        return Response(orjson.dumps(body), self.status, {**(self.headers or {}), "Vary": "Accept"}, MEDIA_TYPE)
+
+
+def _wants_page(accept: str) -> bool:
+    """The console's own script asks for HTML, too, and for problem details where there is a problem."""
+    return "text/html" in accept and "json" not in accept

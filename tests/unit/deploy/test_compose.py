@@ -121,6 +121,8 @@ def test_prometheus_asks_every_server() -> None:
     conf = yaml.safe_load((COMPOSE.parent / "prometheus.yaml").read_text())
     targets = conf["scrape_configs"][0]["static_configs"][0]["targets"]
     assert targets == [f"{name}:{Settings().http.listen_port}" for name in _SERVERS]
+    for name in _SERVERS:
+        assert settings_with(_variables(name)).http.allowed_hosts == (name,)
     # Alerts say job="namesrv-stream".
     assert conf["scrape_configs"][0]["job_name"] == "namesrv-stream"
     assert f"/etc/prometheus/{conf['rule_files'][0]}" in _mounts("prometheus")

@@ -6,6 +6,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from namesrv_stream.server.http.hosts import AllowedHosts
 from namesrv_stream.settings import Settings
 from namesrv_stream.streaming import main as job
 from namesrv_stream.streaming.history import main as history
@@ -134,6 +135,16 @@ def test_each_server_has_an_address_of_its_own_and_is_told_to_clients() -> None:
     port = Settings().remoting.listen_port
     assert settings_with(kubernetes_settings()).http.nsaddr == tuple(f"{pod}.{namespace}:{port}" for pod in pods)
     assert services[_SERVERS["spec"]["serviceName"]]["spec"]["clusterIP"] == "None"
+
+
+def test_servers_answer_for_the_names_that_their_services_give_them() -> None:
+    hosts = AllowedHosts(settings_with(kubernetes_settings()).http.allowed_hosts)
+    namespace, headless = kustomization()["namespace"], _SERVERS["spec"]["serviceName"]
+    names = ["namesrv-http", *(f"namesrv-{number}.{headless}" for number in range(_SERVERS["spec"]["replicas"]))]
+    for name in names:
+        for ending in ("", f".{namespace}", f".{namespace}.svc", f".{namespace}.svc.cluster.local"):
+            assert hosts.allows(f"{name}{ending}:{Settings().http.listen_port}"), name + ending
+    assert not hosts.allows("attacker.example")
 
 
 def test_services_lead_to_ports_of_servers() -> None:

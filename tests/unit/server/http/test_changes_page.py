@@ -63,7 +63,7 @@ async def _streaming(served: HttpRig, path: str = "/changes", **headers: str) ->
     host, _, port = served.http.address.rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     try:
-        lines = [f"GET {path} HTTP/1.1", "Host: h"] + [
+        lines = [f"GET {path} HTTP/1.1", "Host: localhost"] + [
             f"{k.replace('_', '-')}: {v}" for k, v in (_STREAM | headers).items()
         ]
         writer.write("\r\n".join([*lines, "", ""]).encode())

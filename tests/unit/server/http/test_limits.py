@@ -36,7 +36,7 @@ async def test_connections_beyond_the_limit_are_closed_at_once() -> None:
         assert await _event_count(served, "connection_refused")
 
 
-@pytest.mark.parametrize("sent", [b"", b"GET /kv HTTP/1.1\r\nHost: h\r\nX-Slow: "])
+@pytest.mark.parametrize("sent", [b"", b"GET /kv HTTP/1.1\r\nHost: localhost\r\nX-Slow: "])
 async def test_a_request_that_does_not_arrive_is_given_up(sent: bytes) -> None:
     served = HttpRig(http_settings(request_timeout_ms=50))
     async with served.serving(), asyncio.timeout(60):
@@ -51,7 +51,7 @@ async def test_a_second_request_that_does_not_arrive_is_given_up_too() -> None:
     served = HttpRig(http_settings(request_timeout_ms=50))
     async with served.serving(), asyncio.timeout(60):
         reader, writer = await _connect(served)
-        writer.write(b"GET /kv HTTP/1.1\r\nHost: h\r\n\r\n")
+        writer.write(b"GET /kv HTTP/1.1\r\nHost: localhost\r\n\r\n")
         answered = await reader.readuntil(b"0\r\n\r\n")
         writer.write(b"GET /kv HT")
         assert answered.startswith(b"HTTP/1.1 200")
@@ -69,7 +69,7 @@ async def test_a_reader_that_does_not_read_is_given_up() -> None:
             peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
             host, _, port = served.http.address.rpartition(":")
             peer.connect((host, int(port)))
-            peer.sendall(b"GET /topics HTTP/1.1\r\nHost: h\r\n\r\n")
+            peer.sendall(b"GET /topics HTTP/1.1\r\nHost: localhost\r\n\r\n")
             await eventually(lambda: served.figures.http.inflight == 1, "the question is there")
             await eventually(lambda: served.figures.http.inflight == 0, "it is given up")
         assert await _event_count(served, "slow_reader")

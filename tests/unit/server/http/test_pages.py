@@ -1,6 +1,8 @@
 """What the HTTP port answers, over real sockets."""
 
 import asyncio
+import html
+import re
 
 import pytest
 
@@ -8,6 +10,7 @@ from namesrv_stream.route.events import BrokerRegistered, KvPut
 from namesrv_stream.route.model import DataVersion
 from namesrv_stream.route.settings import FoldSettings
 from namesrv_stream.server.http import HttpServer
+from namesrv_stream.server.http.openapi import openapi_document
 from tests.support.builders import NAME, READ_ONLY, RW, S1, Log, a_registration, over
 from tests.support.http_rig import HttpRig
 
@@ -127,6 +130,75 @@ async def test_a_question_that_makes_no_sense_is_refused_with_what_is_expected(p
     assert found.json()["detail"]
 
 
+@pytest.mark.parametrize("path", sorted(path for path in openapi_document()["paths"] if "nsaddr" not in path))
+async def test_an_unknown_parameter_is_refused_on_every_path(path: str) -> None:
+    served = _committed()
+    async with served.serving():
+        found = await served.get(re.sub(r"{\w+}", "x", path) + "?nonsense=1")
+    assert (found.status, found.headers["content-type"]) == (400, "application/problem+json")
+    assert found.json()["detail"].startswith("nonsense: unknown parameter")
+
+
+@pytest.mark.parametrize(
+    ("path", "detail"),
+    [
+        ("/routes/TopicTest?asof=-1h", "asof: unknown parameter; did you mean as_of?"),
+        ("/routes/TopicTest?as-of=-1h", "as-of: unknown parameter; did you mean as_of?"),
+        ("/topics?Prefix=a", "Prefix: unknown parameter; did you mean prefix?"),
+        ("/changes?broker=a", "broker: unknown parameter; did you mean broker_name?"),
+        ("/readyz?foo=1", "foo: unknown parameter; known: format"),
+        ("/clusters?cluster=c0", "cluster: unknown parameter; this path takes none"),
+        ("/healthz?format=xml", "format: expected one of text, json"),
+        ("/topics?limit=0", "limit: expected a whole number from 1 to 999999999"),
+        ("/topics?prefix=a&prefix=b", "prefix: given more than once"),
+        ("/?Past=1h", "Past: unknown parameter; did you mean past?"),
+    ],
+)
+async def test_a_mistyped_parameter_is_named_with_the_one_that_was_meant(path: str, detail: str) -> None:
+    served = _committed()
+    async with served.serving():
+        found = await served.get(path)
+    assert (found.status, found.json()["detail"]) == (400, detail)
+
+
+async def test_parameters_that_clients_of_rocketmq_add_are_ignored() -> None:
+    served = _committed()
+    async with served.serving():
+        found = [await served.get(f"/rocketmq/nsaddr{rest}") for rest in ("", "?nofix=1", "-unit?nofix=1&zone=a")]
+        labels = re.findall(
+            r'http_requests_total{route="(/rocketmq[^"]*)"', (await served.get("/metrics")).body.decode()
+        )
+    assert [answer.status for answer in found] == [200, 200, 200]
+    assert labels == ["/rocketmq/nsaddr", "/rocketmq/nsaddr-{unit}"]
+
+
+async def test_figures_name_routes_as_the_document_does() -> None:
+    served = _committed()
+    async with served.serving():
+        for path in ("/routes/TopicTest", "/routes/%25RETRY%25/x", "/kv/ns"):
+            await served.get(path)
+        metrics = (await served.get("/metrics")).body.decode()
+    labels = set(re.findall(r'http_requests_total{route="([^"]*)"', metrics))
+    assert labels == {"/routes/{topic}", "/kv/{namespace}"} <= openapi_document()["paths"].keys()
+
+
+@pytest.mark.parametrize("path", ["/?past=99h", "/nope", "/?foo=<b>1</b>", "/routes/no%20such"])
+async def test_a_browser_gets_a_page_that_says_what_is_wrong(path: str) -> None:
+    served = _committed()
+    browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+    async with served.serving():
+        page = await served.get(path.replace("<", "%3C").replace(">", "%3E"), Accept=browser)
+        problem = await served.get(path.replace("<", "%3C").replace(">", "%3E"))
+        for_script = await served.get("/console/parts/nope", Accept="text/html, application/problem+json")
+    assert page.status == problem.status
+    assert page.headers["content-type"] == "text/html; charset=utf-8"
+    assert page.headers["vary"] == problem.headers["vary"] == "Accept"
+    assert f'<p class="missing">{html.escape(problem.json()["detail"])}</p>' in page.body.decode()
+    assert "<b>" not in page.body.decode()
+    assert "default-src 'none'; style-src 'self'" in page.headers["content-security-policy"]
+    assert for_script.headers["content-type"] == "application/problem+json"
+
+
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
 async def test_only_questions_are_answered(method: str) -> None:
     served = _committed()
@@ -140,7 +212,8 @@ async def test_head_has_the_headers_of_get_and_no_body() -> None:
     served = _committed()
     async with served.serving():
         for path in ("/routes/TopicTest", "/topics", "/healthz", "/changes", "/openapi.json"):
-            get, head = await served.get(f"{path}?wait=0"), await served.get(path, "HEAD")
+            query = "?wait=0" if path == "/changes" else ""
+            get, head = await served.get(f"{path}{query}"), await served.get(path, "HEAD")
             assert (head.status, head.body) == (200, b""), path
             assert head.headers["content-type"] == get.headers["content-type"]
 

@@ -82,7 +82,7 @@ async def test_who_leaves_a_finished_answer_unread_is_given_up(more: bytes) -> N
         with socket.socket() as peer:
             peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
             peer.connect(addr)
-            peer.sendall(b"GET / HTTP/1.1\r\nHost: h\r\n" + more)
+            peer.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n" + more)
             await eventually(port.was_given_up, "it is given up")
             await eventually(lambda: not port.connections, "it is closed")
 
@@ -93,7 +93,7 @@ async def test_who_has_read_the_answer_may_ask_again_however_late() -> None:
     async with port.serving() as addr:
         reader, writer = await asyncio.open_connection(*addr)
         for _ in range(2):
-            writer.write(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+            writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
             await reader.readexactly(_MORE_THAN_SOCKETS_TAKE)
             late = asyncio.Event()

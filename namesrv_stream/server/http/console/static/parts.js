@@ -72,7 +72,7 @@ export class Parts {
     this.asked.set(name, number);
     const part = document.getElementById(`part-${name}`);
     try {
-      const answer = await fetch(`/console/parts/${name}${location.search}`, { headers: { Accept: "text/html" } });
+      const answer = await fetch(`/console/parts/${name}${location.search}`, { headers: { Accept: "text/html, application/problem+json" } });
       const text = await answer.text();
       if (this.asked.get(name) !== number) return answer.ok; // a newer question is on its way
       if (answer.ok) this.put(part, name, text);

@@ -1,0 +1,64 @@
+"""A page in an operator's browser cannot read this port by a name of its own (DNS rebinding)."""
+
+import asyncio
+import logging
+
+import pytest
+
+from tests.support.http_rig import HttpRig, http_settings
+
+_ALLOWED = "ns1.example.com;*.svc;Console"
+
+
+@pytest.mark.parametrize("path", ["/", "/kv", "/metrics", "/healthz", "/changes", "/rocketmq/nsaddr", "/nowhere"])
+async def test_an_unknown_name_is_refused_on_every_path(path: str, caplog: pytest.LogCaptureFixture) -> None:
+    served = HttpRig()
+    with caplog.at_level(logging.WARNING):
+        async with served.serving():
+            found = await served.get(path, Host="attacker.example", Origin="http://attacker.example")
+    assert (found.status, found.headers["content-type"]) == (421, "application/problem+json")
+    assert "host name attacker.example" in found.json()["detail"]
+    assert "http.allowed_hosts" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("127.0.0.1", "127.0.0.1:9880", "10.1.2.3:80", "[::1]:9880", "[fe80::1]", "localhost", "LocalHost:9880"),
+        *("localhost.", "ns1.example.com:9880", "NS1.example.com", "a.b.svc", "console:1"),
+    ],
+)
+async def test_addresses_localhost_and_configured_names_are_answered(host: str) -> None:
+    served = HttpRig(http_settings(allowed_hosts=_ALLOWED))
+    async with served.serving():
+        assert (await served.get("/kv", Host=host)).status == 200
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("ns2.example.com", "example.com", "x.ns1.example.com", "svc", "evilsvc", "a.svc.attacker.example", ""),
+        *("127.0.0.1.attacker.example", "localhost.attacker.example", "[attacker.example]", "2130706433", "0x7f.1"),
+    ],
+)
+async def test_other_names_are_refused(host: str) -> None:
+    served = HttpRig(http_settings(allowed_hosts=_ALLOWED))
+    async with served.serving():
+        assert (await served.get("/kv", Host=host)).status == 421
+
+
+async def test_the_name_that_it_listens_at_is_answered() -> None:
+    served = HttpRig(http_settings(listen_host="ns1.internal"))
+    async with served.serving():
+        assert (await served.get("/kv", Host="ns1.internal:9880")).status == 200
+
+
+async def test_a_program_that_names_no_host_is_answered() -> None:
+    served = HttpRig()
+    host, _, port = served.http.address.rpartition(":")
+    async with served.serving():
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(b"GET /kv HTTP/1.0\r\n\r\n")
+        answer = await reader.read()
+        writer.close()
+    assert answer.startswith(b"HTTP/1.1 200 ")
