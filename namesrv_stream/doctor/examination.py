@@ -27,6 +27,7 @@ def examine(settings: Settings, urls: tuple[str, ...] = ()) -> Iterator[Finding]
     yield machine.clock_sync()
     yield from running.processes(settings)
     yield from running.ports(settings)
+    yield from running.exposure(settings)
     yield from stored_tables.object_store(settings)
     rows = stored_tables.read_route_tables(settings)
     log = yield from _log(settings)

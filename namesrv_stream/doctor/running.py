@@ -9,11 +9,12 @@ from namesrv_stream.doctor.asking import Asked, ask
 from namesrv_stream.doctor.finding import Finding, fault, fine, note, warning
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.ports import require_free
-from namesrv_stream.settings import Settings
-from namesrv_stream.settings.installation import running_parts
+from namesrv_stream.settings import AdminSettings, Settings
+from namesrv_stream.settings.installation import running_parts, server_address
 
 #: An answer says its time in whole seconds.
 _SKEW_WARNED_MS: Final = 2_000
+_EVERY_ADDRESS: Final = ("0.0.0.0", "::")
 
 
 def processes(settings: Settings) -> Iterator[Finding]:
@@ -58,11 +59,37 @@ def _port(area: str, section: str, host: str, port: int) -> Finding:
     return fine(area, f"{host}:{port} is free")
 
 
+def exposure(settings: Settings) -> Iterator[Finding]:
+    """Whether everybody who reaches this machine may register as a broker."""
+    remoting, admin, area = settings.remoting, settings.admin, "remoting access"
+    if remoting.listen_host not in _EVERY_ADDRESS:
+        yield fine(area, f"remoting listens on {remoting.listen_host} only")
+        return
+    limits = {
+        "admin.broker_networks": admin.broker_networks != AdminSettings().broker_networks,
+        "accounts": bool(admin.accounts or admin.accounts_file),
+        "TLS": bool(settings.tls.cert_file),
+    }
+    named = [name for name, is_set in limits.items() if is_set]
+    if named:
+        yield fine(area, f"remoting listens on all interfaces; set: {', '.join(named)}")
+        return
+    yield warning(
+        area,
+        "remoting listens on all interfaces, without broker networks, accounts or TLS: everybody who reaches this "
+        "machine can register as a broker",
+        "set admin.broker_networks to your brokers' networks, or remoting.listen_host to an address that only they "
+        "reach; docs/security.md has more",
+    )
+
+
 def servers(settings: Settings, urls: tuple[str, ...]) -> Iterator[Finding]:
     """Each server: whether it answers, is ready, and has this machine's time."""
-    here = running_parts(settings.data.run_dir).get("serve", {}).get("http")
-    scheme = "https" if settings.http.tls else "http"
-    for url in (*urls, *((f"{scheme}://{here}",) if here and not urls else ())):
+    own = []
+    if not urls and "serve" in running_parts(settings.data.run_dir):
+        scheme = "https" if settings.http.tls else "http"
+        own = [f"{scheme}://{server_address(settings, 'http', prefer_running=True)}"]
+    for url in (*urls, *own):
         # Its certificate names the address that others know, not this machine's loopback.
         asked = ask(url, is_certificate_checked=bool(urls))
         if asked.reason:

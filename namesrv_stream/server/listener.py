@@ -29,9 +29,8 @@ def bind(host: str, port: int, section: str) -> socket.socket:
 
 
 def address(bound: socket.socket) -> str:
-    """Where this machine itself reaches a listening socket, ``host:port``."""
-    host, port = bound.getsockname()[:2]
-    return _addr(reachable_host(host), port)
+    """Where a socket listens, ``host:port``: 0.0.0.0 or [::] where that is every address of this machine."""
+    return _addr(*bound.getsockname()[:2])
 
 
 class NameServerAddrs:

@@ -15,7 +15,6 @@ from typing import Any, Final
 from namesrv_stream.errors import KafkaUnreachable
 from namesrv_stream.kafka import bootstrap_servers, ensure_topics
 from namesrv_stream.logs import report_error
-from namesrv_stream.ports import reachable_host
 from namesrv_stream.server.tls import calls_context, read_certificate
 from namesrv_stream.settings import (
     ENVIRONMENT_PREFIX,
@@ -179,8 +178,8 @@ async def _start(settings: Settings, parts: _Parts, supervisor: Supervisor, stor
     story.say("starting the Spark job and the server")
     facts = await supervisor.wait_ready(serve)
     supervisor.is_settled = True
-    remoting, http = (_reachable(str(facts[name])) for name in ("remoting", "http"))
-    print(f"READY remoting={remoting} http={http} kafka={servers} data={settings.data.dir}", flush=True)
+    listening = f"remoting={facts['remoting']} http={facts['http']} kafka={servers}"
+    print(f"READY {listening} data={settings.data.dir}", flush=True)
     story.say("brokers can register")
     if settings.webhook.is_configured:
         supervisor.start(parts.spec("webhook"))
@@ -190,11 +189,6 @@ async def _start(settings: Settings, parts: _Parts, supervisor: Supervisor, stor
         supervisor.start(parts.spec("history-job"))
     elif settings.history.enabled:
         story.say(f"no history is written: its process needs a folder, not {settings.data.tables}")
-
-
-def _reachable(address: str) -> str:
-    host, _, port = address.rpartition(":")
-    return f"{reachable_host(host)}:{port}"
 
 
 def _child_environment(environ: Mapping[str, str]) -> dict[str, str]:

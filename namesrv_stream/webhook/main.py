@@ -24,9 +24,9 @@ from namesrv_stream.client.back_off import BackOff
 from namesrv_stream.client.server_states import BadAnswer, ServerUnreachable, fetch
 from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import ConfigError
-from namesrv_stream.ports import reachable_host
 from namesrv_stream.run_files import read_run_file, write_run_file
 from namesrv_stream.settings import Settings
+from namesrv_stream.settings.installation import server_address
 from namesrv_stream.webhook.events import events_of, kinds, lost_events, message
 from namesrv_stream.webhook.sender import Sender
 
@@ -155,7 +155,5 @@ def _is_own(settings: Settings) -> bool:
 def _servers(settings: Settings) -> Sequence[str]:
     if settings.webhook.servers:
         return settings.webhook.servers
-    told = read_run_file(settings.data.run_dir / "serve.json") or {}
-    address = str(told.get("http") or f"{settings.http.listen_host}:{settings.http.listen_port}")
-    host, _, port = address.rpartition(":")
-    return (f"{'https' if settings.http.tls else 'http'}://{reachable_host(host)}:{port}",)
+    address = server_address(settings, "http", prefer_running=True)
+    return (f"{'https' if settings.http.tls else 'http'}://{address}",)

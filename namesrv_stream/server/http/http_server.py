@@ -37,7 +37,7 @@ from namesrv_stream.server.http.query import check_query
 from namesrv_stream.server.http.route_page import RoutePage
 from namesrv_stream.server.http.state_page import StatePage
 from namesrv_stream.server.http.tls_protocol import TlsProtocol
-from namesrv_stream.server.listener import NameServerAddrs
+from namesrv_stream.server.listener import NameServerAddrs, address
 from namesrv_stream.server.past_routes import PastRoutes
 from namesrv_stream.server.peer_log import PeerLog
 from namesrv_stream.server.served_state import ServedState
@@ -92,8 +92,7 @@ class HttpServer:
         self._bound = bound
         self._feed = feed
         self._name_server_addrs = name_server_addrs
-        host, port = bound.getsockname()[:2]
-        self.address = f"{host}:{port}"
+        self.address = address(bound)
         steps, limits = Steps(), settings.http
         catch_up = CatchUp(tables_of(settings), limits.changes_catch_up_rows)
         changes = ChangesPage(server.view, state.partitions, feed, catch_up, steps=steps, figures=figures.http)

@@ -16,8 +16,10 @@ import pytest
 
 from namesrv_stream.clock import SystemClock
 from namesrv_stream.doctor.finding import Finding, Grade
-from namesrv_stream.doctor.running import ports, processes, servers
+from namesrv_stream.doctor.running import exposure, ports, processes, servers
 from namesrv_stream.run_files import write_run_file
+from namesrv_stream.settings import load_settings
+from namesrv_stream.settings.layers import Flag
 from tests.support.certificates import Authority, KeyPair
 from tests.support.processes import free_port
 from tests.support.tables import settings_in
@@ -164,3 +166,38 @@ def test_this_directorys_own_server_is_asked_by_https_where_it_speaks_that(tmp_p
         assert (found.area, found.grade) == (f"server {url}", Grade.FINE)
         # Of one that is named, the certificate counts.
         assert _grades(servers(settings, (url,))) == [Grade.FAULT]
+
+
+@pytest.mark.parametrize(
+    ("flag", "grade"),
+    [
+        ("remoting.listen_host=0.0.0.0", Grade.WARNING),
+        ("remoting.listen_host=::", Grade.WARNING),
+        ("remoting.listen_host=127.0.0.1", Grade.FINE),
+        ("admin.broker_networks=10.0.0.0/8", Grade.FINE),
+        ("admin.accounts_file=/etc/accounts", Grade.FINE),
+    ],
+)
+def test_a_remoting_port_that_is_open_to_everybody_is_a_warning_that_names_the_settings(
+    flag: str, grade: Grade
+) -> None:
+    settings = load_settings(environ={}, flags=[Flag("test", *flag.split("=", 1))]).settings
+    (found,) = exposure(settings)
+    assert found.grade is grade
+    assert ("admin.broker_networks" in found.remedy) is (grade is Grade.WARNING)
+
+
+def test_a_remoting_port_with_a_certificate_is_no_warning() -> None:
+    settings = load_settings(environ={}).settings
+    tls = settings.tls.model_copy(update={"cert_file": "cert.pem", "key_file": "key.pem"})
+    assert _grades(exposure(settings.model_copy(update={"tls": tls}))) == [Grade.FINE]
+
+
+def test_a_server_on_every_address_is_asked_at_the_loopback_one(tmp_path: Path) -> None:
+    settings = settings_in(tmp_path)
+    with _server(_READY) as url, _ours() as pid:
+        settings.data.run_dir.mkdir(parents=True)
+        address = f"0.0.0.0:{url.rpartition(':')[2]}"
+        (settings.data.run_dir / "serve.json").write_text(json.dumps({"http": address, "pid": pid}))
+        (found,) = servers(settings, ())
+    assert (found.area, found.grade) == (f"server {url}", Grade.FINE)

@@ -14,8 +14,10 @@ def test_a_taken_port_is_named_with_its_key() -> None:
     assert (refusal.value.key, refusal.value.exit_code) == ("remoting.listen_port", 2)
 
 
-@pytest.mark.parametrize(("host", "shown"), [("0.0.0.0", "127.0.0.1"), ("127.0.0.1", "127.0.0.1"), ("::1", "[::1]")])
-def test_an_address_is_one_that_this_machine_can_reach(host: str, shown: str) -> None:
+@pytest.mark.parametrize(
+    ("host", "shown"), [("0.0.0.0", "0.0.0.0"), ("127.0.0.1", "127.0.0.1"), ("::", "[::]"), ("::1", "[::1]")]
+)
+def test_an_address_is_the_one_that_is_really_listened_at(host: str, shown: str) -> None:
     with bind(host, 0, "x") as bound:
         assert address(bound) == f"{shown}:{bound.getsockname()[1]}"
 
