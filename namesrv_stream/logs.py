@@ -1,17 +1,19 @@
 """Logging of every process: configured once by the command line, one event a line, UTC.
 
 Two kinds of lines on stderr are more than log lines, because ``up`` reads them from its children:
-``progress: TEXT`` is shown to the person who started it, ``error: TEXT`` is the reason of a non-zero exit.
+``… progress: TEXT`` is shown to the person who started it, ``error: TEXT`` is the reason of a non-zero exit.
+In JSON both have a key ``mark`` that says which it is. Every line is JSON then: ``up`` wraps those of Kafka and Spark.
 """
 
 import json
 import logging
+import re
 import sys
 from datetime import UTC, datetime
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
-PROGRESS_PREFIX: Final = "progress: "
-ERROR_PREFIX: Final = "error: "
+Mark = Literal["progress", "error"]
+_MARKED: Final = re.compile(r"(?:\S+ INFO  )?(progress|error): (.*)", re.DOTALL)
 
 _SAFE_CHARS: Final = 200  # characters of untrusted text that one log line may hold
 
@@ -21,24 +23,25 @@ class _TextFormatter(logging.Formatter):
         super().__init__("%(asctime)s %(levelname)-5s %(name)s %(message)s")
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
-        return _instant(record)
+        return _instant(datetime.fromtimestamp(record.created, tz=UTC))
 
 
 class _JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         line = {
-            "at": _instant(record),
+            "at": _instant(datetime.fromtimestamp(record.created, tz=UTC)),
             "level": record.levelname,
             "logger": record.name,
             "message": record.getMessage(),
         }
+        if mark := getattr(record, "mark", None):
+            line["mark"] = mark
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
         return json.dumps(line, ensure_ascii=False)
 
 
-def _instant(record: logging.LogRecord) -> str:
-    at = datetime.fromtimestamp(record.created, tz=UTC)
+def _instant(at: datetime) -> str:
     return at.strftime("%Y-%m-%dT%H:%M:%S.") + f"{at.microsecond // 1000:03d}Z"
 
 
@@ -71,9 +74,53 @@ def safe(text: str) -> str:
 
 def progress(text: str) -> None:
     """Tell the person who started this what has been reached; under ``up`` the line appears there."""
-    print(f"{PROGRESS_PREFIX}{text}", file=sys.stderr, flush=True)
+    line = _json_line(__package__, "INFO", text, "progress")
+    if not writes_json():
+        line = f"{_instant(datetime.now(tz=UTC))} INFO  progress: {text}"
+    print(line, file=sys.stderr, flush=True)
 
 
 def report_error(text: str) -> None:
     """Print the one line that says why this process ends with a non-zero exit code."""
-    print(f"{ERROR_PREFIX}{' '.join(text.split())}", file=sys.stderr, flush=True)
+    text = " ".join(text.split())
+    line = _json_line(__package__, "ERROR", text, "error") if writes_json() else f"error: {text}"
+    print(line, file=sys.stderr, flush=True)
+
+
+def writes_json() -> bool:
+    """Whether this process logs JSON."""
+    return any(isinstance(handler.formatter, _JsonFormatter) for handler in logging.getLogger().handlers)
+
+
+class Line(NamedTuple):
+    """A line that a child of ``up`` wrote; ``mark`` is None where it is only for the log."""
+
+    mark: Mark | None
+    text: str
+
+
+def read_line(line: str) -> Line:
+    """What a child said, whatever its format."""
+    if line.startswith("{"):
+        try:
+            found = json.loads(line)
+            return Line(found.get("mark"), str(found["message"]))
+        except (ValueError, KeyError):
+            return Line(None, line)
+    marked = _MARKED.fullmatch(line)
+    if marked is None:
+        return Line(None, line)
+    return Line("error" if marked[1] == "error" else "progress", marked[2])
+
+
+def kept_line(program: str, line: str) -> str:
+    """A line of a child for its log: in JSON where this process logs JSON, whatever the child (Kafka, Spark) writes."""
+    if line.startswith("{") or not writes_json():
+        return line
+    mark, text = read_line(line)
+    return _json_line(program, "ERROR" if mark == "error" else "INFO", text, mark)
+
+
+def _json_line(logger: str, level: str, text: str, mark: Mark | None) -> str:
+    record = {"name": logger, "levelname": level, "msg": text, "mark": mark}
+    return _JsonFormatter().format(logging.makeLogRecord(record))

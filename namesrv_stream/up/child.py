@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from namesrv_stream.logs import ERROR_PREFIX, PROGRESS_PREFIX, safe
+from namesrv_stream.logs import kept_line, read_line, safe
 from namesrv_stream.priority import give_way
 from namesrv_stream.up.bounded_log import BoundedLog
 from namesrv_stream.up.processes import kill_session
@@ -49,13 +49,13 @@ class Child:
         self._spec = spec
         self._process = process
         self._pump = pump
-        # Written by the pump: the latest `error:` line, and the latest line of any kind.
+        # Written by the pump: the latest line that is marked as an error, and the latest line of any kind.
         self.last_error = ""
         self.last_line = ""
 
     @property
     def reason(self) -> str:
-        """What it last said of why it cannot go on: its ``error:`` line, else (a stack trace's end) its last line."""
+        """What it last said of why it cannot go on: its marked line, else (a stack trace's end) its last line."""
         return self.last_error or self.last_line
 
     @property
@@ -106,7 +106,7 @@ async def spawn(
         environ: Its environment, but for its secrets.
         inherited_fds: Descriptors that stay open in it.
         log: Where its output goes, stdout and stderr together.
-        on_progress: Told the text of each ``progress:`` line.
+        on_progress: Told the text of each line that is marked as progress.
     """
     # A pipe of ours, not asyncio's: with that, wait() returns only once every descendant has closed its end.
     read_end, write_end = os.pipe()
@@ -127,7 +127,7 @@ async def spawn(
         os.close(write_end)
     if spec.niceness:
         give_way(process.pid, spec.niceness)
-    lines = _Lines(log, on_progress)
+    lines = _Lines(spec.name, log, on_progress)
     pump = asyncio.get_running_loop().create_task(_pump(read_end, lines), name=f"{spec.name}-output")
     child = Child(spec, process, pump)
     lines.child = child
@@ -137,22 +137,27 @@ async def spawn(
 class _Lines:
     """Sorts a child's output: everything to its log, marked lines to those who wait for them."""
 
-    def __init__(self, log: BoundedLog, on_progress: Callable[[str], None]) -> None:
+    def __init__(self, program: str, log: BoundedLog, on_progress: Callable[[str], None]) -> None:
+        self._program = program
         self._log = log
         self._on_progress = on_progress
         self.child: Child | None = None
 
-    def take(self, line: bytes) -> None:
+    def take(self, raw: bytes) -> None:
+        line = raw.decode("utf-8", "replace")
+        if not line.strip():
+            return
         with contextlib.suppress(OSError):  # a full disk must not stop the child, which would block on its pipe
-            self._log.write(line + b"\n")
-        if line.startswith(PROGRESS_PREFIX.encode()):
-            self._on_progress(line[len(PROGRESS_PREFIX) :].decode("utf-8", "replace"))
+            self._log.write(kept_line(self._program, line).encode() + b"\n")
+        mark, text = read_line(line)
+        if mark == "progress":
+            self._on_progress(text)
         if self.child is None:
             return
-        if line.startswith(ERROR_PREFIX.encode()):
-            self.child.last_error = line[len(ERROR_PREFIX) :].decode("utf-8", "replace")
-        elif line.strip():
-            self.child.last_line = safe(line.decode("utf-8", "replace").strip())
+        if mark == "error":
+            self.child.last_error = text
+        else:
+            self.child.last_line = safe(text.strip())
 
 
 async def _pump(read_end: int, lines: _Lines) -> None:

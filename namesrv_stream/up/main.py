@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from namesrv_stream.errors import KafkaUnreachable
 from namesrv_stream.kafka import bootstrap_servers, ensure_topics
-from namesrv_stream.logs import report_error
+from namesrv_stream.logs import progress, report_error, writes_json
 from namesrv_stream.server.tls import calls_context, read_certificate
 from namesrv_stream.settings import (
     ENVIRONMENT_PREFIX,
@@ -76,7 +76,10 @@ class Story:
         self._began = time.monotonic()
 
     def say(self, text: str) -> None:
-        """Print one line to stderr."""
+        """Print one line to stderr, in JSON where ``logs.format`` says so."""
+        if writes_json():
+            progress(text)
+            return
         print(f"[{time.monotonic() - self._began:6.1f} s] {text}", file=sys.stderr, flush=True)
 
 

@@ -2,13 +2,14 @@
 
 import json
 import logging
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 
-from namesrv_stream.logs import configure_logging, progress, report_error, safe
+from namesrv_stream.logs import configure_logging, kept_line, progress, read_line, report_error, safe
 
 
 @contextmanager
@@ -90,4 +91,32 @@ def test_safe_escapes_control_characters_and_bounds_length(text: str, shown: str
 def test_progress_and_error_lines_carry_their_marks(capsys: pytest.CaptureFixture[str]) -> None:
     progress("listening")
     report_error("two\nlines")
-    assert capsys.readouterr().err == "progress: listening\nerror: two lines\n"
+    first, second = capsys.readouterr().err.splitlines()
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z INFO  progress: listening", first)
+    assert second == "error: two lines"
+    assert read_line(first) == ("progress", "listening")
+    assert read_line(second) == ("error", "two lines")
+
+
+def test_with_json_every_line_is_json_with_the_same_marks(capsys: pytest.CaptureFixture[str]) -> None:
+    spark = "26/11/24 15:20:32 WARN Utils: Your hostname resolves to a loopback address"
+    with bare_root():
+        configure_logging(line_format="json")
+        progress("listening: {%s}")
+        report_error("two\nlines")
+        logging.getLogger("namesrv_stream.x").info("up")
+        lines = [*capsys.readouterr().err.splitlines(), kept_line("job", spark), kept_line("job", "error: no Kafka")]
+    read = [json.loads(line) for line in lines]
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", line["at"]) for line in read)
+    assert [read_line(line) for line in lines] == [
+        *(("progress", "listening: {%s}"), ("error", "two lines"), (None, "up")),
+        *((None, spark), ("error", "no Kafka")),
+    ]
+    assert [(line["logger"], line["level"]) for line in read[3:]] == [("job", "INFO"), ("job", "ERROR")]
+    assert kept_line("job", lines[0]) == lines[0]
+
+
+@pytest.mark.parametrize("line", ["", "{", '{"message"', '{"a": 1}', "my progress: x", "[1]", "{}"])
+def test_what_is_not_marked_is_only_for_the_log(line: str) -> None:
+    assert read_line(line) == (None, line)
+    assert kept_line("kafka", line) == line
