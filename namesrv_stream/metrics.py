@@ -29,89 +29,205 @@ METRICS: Final[Mapping[str, Metric]] = {
     # ---- requests over remoting ----
     "rocketmq_namesrv_requests_total": Metric(
         "counter",
-        "Requests answered, oneway ones included.",
+        "Remoting requests answered, including oneway ones.",
         ("request_type", "request_code", "response_code", "result"),
     ),
     "rocketmq_rpc_latency": Metric(
         "histogram",
-        "Milliseconds from the moment a request is taken from its socket until its answer is handed to it.",
+        "Milliseconds from taking a remoting request from its socket to handing over its answer (name and "
+        "unit are RocketMQ's).",
         ("node_type", "protocol_type", "request_code", "response_code"),
     ),
     "rocketmq_namesrv_route_end_to_end_latency": Metric(
-        "histogram", "The same in microseconds, of route queries (GET_ROUTEINFO_BY_TOPIC) only."
+        "histogram",
+        "Microseconds from taking a route query (GET_ROUTEINFO_BY_TOPIC) from its socket to handing over its "
+        "answer (name and unit are rocketmq-rust's).",
     ),
     "rocketmq_namesrv_active_connections": Metric("gauge", "Open remoting connections."),
     "rocketmq_namesrv_connection_events_total": Metric(
         "counter",
-        "Remoting connections admitted, closed, rejected (too many, or rejected_address: of one address), broken "
-        "(protocol errors); of those closed by us: idle, late, crowded, slow_reader, unread.",
+        "Remoting connections by what happened: admitted, closed, rejected (too many are open), "
+        "rejected_address (too many of one address), broken (protocol error); closed by this server because "
+        "they were idle, late, crowded, slow_reader or unread.",
         ("result",),
     ),
-    "rocketmq_namesrv_partial_frames_bytes": Metric("gauge", "Held of frames and handshakes that are not complete."),
-    "rocketmq_namesrv_unread_answers_bytes": Metric("gauge", "Answers that wait for peers to read them."),
-    "rocketmq_namesrv_express_connections": Metric(
-        "gauge", "Connections on which the express lane answers; absent without one."
+    "rocketmq_namesrv_partial_frames_bytes": Metric(
+        "gauge",
+        "Bytes held of remoting frames and TLS handshakes that are not complete yet.",
     ),
-    "rocketmq_namesrv_express_answers_bytes": Metric("gauge", "Answers that the express lane knows; likewise."),
+    "rocketmq_namesrv_unread_answers_bytes": Metric("gauge", "Bytes of answers that wait until their peers read them."),
+    "rocketmq_namesrv_express_connections": Metric(
+        "gauge",
+        "Remoting connections that the express lane (native code for known route queries) answers; absent "
+        "where it is off.",
+    ),
+    "rocketmq_namesrv_express_answers_bytes": Metric(
+        "gauge",
+        "Bytes of the route answers that the express lane keeps; absent where it is off.",
+    ),
     "rocketmq_namesrv_security_events_total": Metric(
         "counter",
-        "Requests refused for who asked (auth, denied); TLS handshakes (tls_handshake) and reloads of the certificate "
-        "(tls_reload), ok and failed; peers without TLS that must have it (tls_plain, denied).",
+        "Requests refused because of who asked (auth, denied); TLS handshakes (tls_handshake) and reloads of "
+        "the certificate (tls_reload), ok or failed; peers without TLS where it is required (tls_plain, "
+        "denied).",
         ("operation", "result"),
     ),
+    "rocketmq_namesrv_tls_certificate_expiry_timestamp_seconds": Metric(
+        "gauge",
+        "Time at which the certificate in use expires, in seconds since the epoch.",
+    ),
     "rocketmq_namesrv_tls_certificate_expires_seconds": Metric(
-        "gauge", "End of the certificate in use, epoch seconds."
+        "gauge",
+        "Deprecated: use rocketmq_namesrv_tls_certificate_expiry_timestamp_seconds; "
+        "the next release removes this name.",
     ),
     # ---- what is served ----
     "rocketmq_namesrv_brokers": Metric(
         "gauge",
-        "Broker processes: alive, held (by the mass-expiry guard), gone (ended within the last day).",
+        "Broker processes by state: alive, held (by the mass-expiry guard), gone (ended within the last day; "
+        "falls by itself a day later).",
         ("cluster", "state"),
     ),
-    "rocketmq_namesrv_active_brokers": Metric("gauge", "Broker processes in the routes: alive or held."),
-    "rocketmq_namesrv_topics": Metric("gauge", "Topics that some broker offers."),
+    "rocketmq_namesrv_oldest_heartbeat_age_seconds": Metric(
+        "gauge",
+        "Seconds since the last heartbeat of the broker that has been silent longest, of the cluster's "
+        "brokers that this server hears, by the time for which the server could listen.",
+        ("cluster",),
+    ),
+    "rocketmq_namesrv_oldest_heartbeat_timeout_ratio": Metric(
+        "gauge",
+        "Largest part of its own timeout that a broker has been silent for, of the cluster's brokers that "
+        "this server hears; a broker expires above 1.",
+        ("cluster",),
+    ),
+    "rocketmq_namesrv_active_brokers": Metric(
+        "gauge",
+        "Broker processes in the routes: alive, or held by the mass-expiry guard.",
+    ),
+    "rocketmq_namesrv_topics": Metric("gauge", "Topics that at least one broker offers."),
     "rocketmq_namesrv_changes_total": Metric(
-        "counter", "Committed rows of route_changes that were taken over.", ("kind", "cause", "gone")
+        "counter",
+        "Rows of the table route_changes that this server took over from commits of the job, by kind of row, "
+        "its cause, and whether the key is gone.",
+        ("kind", "cause", "gone"),
     ),
     # ---- the way into the log ----
-    "rocketmq_namesrv_kafka_up": Metric("gauge", "1 while Kafka takes this server's records of all partitions."),
-    "rocketmq_namesrv_kafka_sessions_lost_total": Metric("counter", "How often Kafka stopped to take records."),
+    "rocketmq_namesrv_kafka_up": Metric("gauge", "1 while Kafka takes this server's records of all partitions, otherwise 0."),
+    "rocketmq_namesrv_kafka_sessions_lost_total": Metric(
+        "counter",
+        "Times that Kafka stopped taking this server's records.",
+    ),
     "rocketmq_namesrv_blind": Metric(
-        "gauge", "1 while a closed connection proves nothing, for some partition at least: no Kafka, or a standstill."
+        "gauge",
+        "1 while this server takes no closed connection for the death of a broker, of some partition at least, "
+        "because Kafka is away or the server stood still; otherwise 0.",
     ),
-    "rocketmq_namesrv_publish_queue_records": Metric("gauge", "Records that Kafka has not acknowledged."),
-    "rocketmq_namesrv_publish_queue_bytes": Metric("gauge", "The same in bytes."),
-    "rocketmq_namesrv_publish_queue_limit_records": Metric("gauge", "Of these, most that may be."),
-    "rocketmq_namesrv_publish_oldest_seconds": Metric("gauge", "For how long the oldest of them waits."),
-    "rocketmq_namesrv_pending_events": Metric("gauge", "Accepted events that no commit of the job covers yet."),
-    "rocketmq_namesrv_unsaid_facts": Metric("gauge", "Brokers and changes to tell Kafka when it is back.", ("of",)),
+    "rocketmq_namesrv_publish_queue_records": Metric(
+        "gauge",
+        "Records in this server's queue for Kafka that Kafka has not acknowledged.",
+    ),
+    "rocketmq_namesrv_publish_queue_bytes": Metric(
+        "gauge",
+        "Bytes in this server's queue for Kafka that Kafka has not acknowledged.",
+    ),
+    "rocketmq_namesrv_publish_queue_limit_records": Metric(
+        "gauge",
+        "Records that this server's queue for Kafka holds at most (server.publish_queue_records).",
+    ),
+    "rocketmq_namesrv_publish_oldest_seconds": Metric(
+        "gauge",
+        "Seconds for which the oldest record in this server's queue for Kafka has been waiting.",
+    ),
+    "rocketmq_namesrv_pending_events": Metric(
+        "gauge",
+        "Events that this server accepted and that no commit of the job covers yet.",
+    ),
+    "rocketmq_namesrv_unsaid_facts": Metric(
+        "gauge",
+        "Brokers and changes that this server keeps in memory and publishes when Kafka is back.",
+        ("of",),
+    ),
     # ---- the tables ----
-    "rocketmq_namesrv_snapshot_age_seconds": Metric("gauge", "Since the last commit of the job that was taken over."),
-    "rocketmq_namesrv_snapshot_version": Metric("gauge", "Version of route_changes that is served; -1 for none."),
-    "rocketmq_namesrv_snapshot_commits_total": Metric("counter", "Commits of the job that were taken over."),
-    "rocketmq_namesrv_snapshot_reloads_total": Metric("counter", "How often the tables were opened anew."),
-    "rocketmq_namesrv_tables_readable": Metric("gauge", "0 while the tables cannot be read."),
+    "rocketmq_namesrv_snapshot_age_seconds": Metric(
+        "gauge",
+        "Seconds since this server took over a commit of the job.",
+    ),
+    "rocketmq_namesrv_snapshot_version": Metric(
+        "gauge",
+        "Version of the table route_changes that this server serves; -1 before there is one.",
+    ),
+    "rocketmq_namesrv_snapshot_commits_total": Metric("counter", "Commits of the job that this server took over."),
+    "rocketmq_namesrv_snapshot_reloads_total": Metric(
+        "counter",
+        "Times that this server opened the tables again from the start.",
+    ),
+    "rocketmq_namesrv_tables_readable": Metric("gauge", "0 while this server cannot read the tables, otherwise 1."),
     "rocketmq_namesrv_event_lag_seconds": Metric(
-        "gauge", "Age, by Kafka's stamp, of the newest record that is folded, of the partition that is most behind."
+        "gauge",
+        "Seconds since Kafka's time stamp of the newest record that the job has folded, in the partition that"
+        " is furthest behind.",
     ),
-    "rocketmq_namesrv_next_offset": Metric("gauge", "First offset that is not served.", ("partition",)),
+    "rocketmq_namesrv_next_offset": Metric(
+        "gauge",
+        "First offset of a Kafka partition that this server does not serve yet.",
+        ("partition",),
+    ),
     # ---- the job, as its commits tell ----
-    "rocketmq_namesrv_job_started_seconds": Metric("gauge", "When the job was started, epoch seconds."),
-    "rocketmq_namesrv_job_batch_seconds": Metric("histogram", "Micro-batches: to fold and to commit one."),
-    "rocketmq_namesrv_job_records_total": Metric("counter", "Records folded since the job's start."),
-    "rocketmq_namesrv_job_dead_letters_total": Metric("counter", "Records and items refused since the job's start."),
-    # ---- this process ----
-    "rocketmq_namesrv_info": Metric("gauge", "Always 1.", ("server_id", "software")),
-    "rocketmq_namesrv_event_loop_lag_seconds": Metric("histogram", "How late each beat of the event loop came."),
-    # ---- the HTTP port ----
-    "rocketmq_namesrv_http_requests_total": Metric("counter", "Answers of the HTTP port.", ("route", "status")),
-    "rocketmq_namesrv_http_inflight": Metric("gauge", "Requests being answered, streams not included."),
-    "rocketmq_namesrv_http_connections": Metric("gauge", "Open connections."),
-    "rocketmq_namesrv_http_events_total": Metric(
-        "counter", "Peers that were turned away: connection or request refused, slow, stalled.", ("event",)
+    "rocketmq_namesrv_job_start_timestamp_seconds": Metric(
+        "gauge",
+        "Time at which the job was started, in seconds since the epoch.",
     ),
-    "rocketmq_namesrv_change_streams": Metric("gauge", "Open streams of /changes, and questions that wait there."),
-    "rocketmq_namesrv_change_resets_total": Metric("counter", "Followers that had to begin anew.", ("reason",)),
+    "rocketmq_namesrv_job_started_seconds": Metric(
+        "gauge",
+        "Deprecated: use rocketmq_namesrv_job_start_timestamp_seconds; the next release removes this name.",
+    ),
+    "rocketmq_namesrv_job_batch_seconds": Metric(
+        "histogram",
+        "Seconds that the job takes to fold and commit a micro-batch, since the job's start.",
+    ),
+    "rocketmq_namesrv_job_records_total": Metric(
+        "counter",
+        "Records that the job has folded since the job's start; every server reports the same.",
+    ),
+    "rocketmq_namesrv_job_dead_letters_total": Metric(
+        "counter",
+        "Records, or items of them, that the job has refused since the job's start; every server reports the same.",
+    ),
+    # ---- this process ----
+    "rocketmq_namesrv_info": Metric(
+        "gauge",
+        "Always 1; its labels name this server and its version.",
+        ("server_id", "software"),
+    ),
+    "rocketmq_namesrv_event_loop_lag_seconds": Metric(
+        "histogram",
+        "Seconds by which the event loop's regular beats came late.",
+    ),
+    # ---- the HTTP port ----
+    "rocketmq_namesrv_http_requests_total": Metric(
+        "counter",
+        "Answers of the HTTP port, by path of the OpenAPI document and status.",
+        ("route", "status"),
+    ),
+    "rocketmq_namesrv_http_inflight": Metric(
+        "gauge",
+        "HTTP requests that are being answered, without streams of /changes.",
+    ),
+    "rocketmq_namesrv_http_connections": Metric("gauge", "Open HTTP connections."),
+    "rocketmq_namesrv_http_events_total": Metric(
+        "counter",
+        "HTTP peers that were turned away, by reason: too many connections, requests or streams; a request "
+        "that was no HTTP, came late, or named an unknown host; a reader that did not read; an answer that "
+        "failed.",
+        ("event",),
+    ),
+    "rocketmq_namesrv_change_streams": Metric("gauge", "Open streams of /changes, and long polls that wait there."),
+    "rocketmq_namesrv_change_resets_total": Metric(
+        "counter",
+        "Followers of /changes that had to start again, by reason: tables (they were made anew), too_old (the"
+        " position is no longer kept).",
+        ("reason",),
+    ),
 }
 
 

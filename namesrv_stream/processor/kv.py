@@ -61,14 +61,14 @@ def delete_kv_config(_: NameServer, call: Call) -> Answer:
 
 
 def get_kv_list_by_namespace(server: NameServer, call: Call) -> Answer:
-    """219. While the mass-expiry guard holds brokers, they are a namespace of their own.
+    """219. The brokers that the mass-expiry guard holds are a namespace of their own, which is there without any, too.
 
     Raises:
         QueryNotFound: Nothing was ever put into the namespace.
     """
     header = GetKVListByNamespaceRequestHeader.from_ext_fields(call.request.ext_fields)
     entries = None if header.namespace is None else server.table.kv.get(header.namespace)
-    if header.namespace == HELD_NAMESPACE and server.table.held:
+    if header.namespace == HELD_NAMESPACE and (server.table.held or entries is None):
         entries = held_entries(server.table)
     if entries is None:
         raise QueryNotFound(f"No config item, Namespace: {_java(header.namespace)}")

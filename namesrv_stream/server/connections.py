@@ -23,6 +23,8 @@ _LATE: Final = "what it began to send was not complete in time"
 _CROWDED: Final = "too much incomplete is held of all connections, and this began before others"
 _NOT_READING: Final = "it did not read its answers"
 _UNREAD: Final = "too many answers of all connections are not read, and of this one the most"
+#: Short names of reasons; counted from zero, so that the first connection is seen as a rise.
+_REASONS: Final = ("rejected", "rejected_address", "idle", "late", "crowded", "slow_reader", "unread")
 
 
 class Connections:
@@ -47,7 +49,7 @@ class Connections:
         self.unfinished: Unfinished[RemotingConnection] = Unfinished(
             limits.partial_frames_bytes, is_spared=lambda connection: connection.has_brokers
         )
-        self.refused: Counter[str] = Counter(rejected=0)
+        self.refused: Counter[str] = Counter(dict.fromkeys(_REASONS, 0))
         self.admitted = self.broken_count = 0
         self._all_left = asyncio.Event()
 

@@ -6,14 +6,17 @@ that is lost while the server runs: all servers lose it at the same time, and cl
 """
 
 from collections.abc import Iterable
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
+from namesrv_stream.plurals import counted
 from namesrv_stream.server.gateway_standing import GatewayStanding
 from namesrv_stream.server.table_figures import TablesStanding
 from namesrv_stream.tables.job_figures import JobFigures
 
 State = Literal["ok", "degraded", "failed"]
 _COLOURS = {"ok": "green", "degraded": "yellow", "failed": "red"}
+#: A record that the job refused makes its part yellow for so long; it stays counted, and in the dead-letter topic.
+REFUSED_SHOWN_MS: Final = 900_000
 _ORDER: tuple[State, ...] = ("ok", "degraded", "failed")
 
 
@@ -36,11 +39,30 @@ def health(
     tables: TablesStanding,
     job: JobFigures | None,
     *,
+    refused_at_ms: int | None,
     held_brokers: int,
     stale_after_ms: int,
+    now_ms: int,
 ) -> tuple[Part, ...]:
-    """The parts, in the order in which a person would look at them."""
-    return (_server(gateway), _kafka(gateway), _tables(tables, stale_after_ms), _job(job), _guard(held_brokers))
+    """The parts, in the order in which a person would look at them.
+
+    Args:
+        gateway: The way into the log.
+        tables: What the server serves.
+        job: What the job said of itself; None before it has.
+        refused_at_ms: When the job refused a record last; None for never.
+        held_brokers: By the mass-expiry guard.
+        stale_after_ms: Without a commit of the job for so long, the tables are stale.
+        now_ms: Epoch milliseconds, as ``refused_at_ms``.
+    """
+    is_recent = refused_at_ms is not None and now_ms - refused_at_ms < REFUSED_SHOWN_MS
+    return (
+        _server(gateway),
+        _kafka(gateway),
+        _tables(tables, stale_after_ms),
+        _job(job, refused_at_ms if is_recent else None),
+        _guard(held_brokers),
+    )
 
 
 def worst(parts: Iterable[Part]) -> State:
@@ -99,10 +121,13 @@ def _tables(tables: TablesStanding, stale_after_ms: int) -> Part:
     return Part("tables", "ok")
 
 
-def _job(job: JobFigures | None) -> Part:
-    if job is not None and job.dead_letters:
-        text = f"it refused {job.dead_letters} records or items since its start: see the dead-letter topic"
-        return Part("job", "degraded", text, job.started_ms)
+def _job(job: JobFigures | None, refused_at_ms: int | None) -> Part:
+    if job is not None and refused_at_ms is not None:
+        text = (
+            f"it refused {counted(job.dead_letters, 'record or item', 'records or items')} since its start, the last "
+            f"within {REFUSED_SHOWN_MS // 60_000} minutes: `namesrv-stream dead-letters` lists them"
+        )
+        return Part("job", "degraded", text, refused_at_ms)
     return Part("job", "ok", since_ms=job.started_ms if job else None)
 
 

@@ -1,8 +1,16 @@
 """What the HTTP port counts of itself."""
 
 from collections import Counter
+from typing import Final
 
 from namesrv_stream.metrics import Samples
+
+#: Counted from zero, so that the first event is seen as a rise.
+_EVENTS: Final = (
+    *("connection_refused", "request_broken", "request_late", "request_refused", "host_refused"),
+    *("stream_refused", "slow_reader", "answer_failed"),
+)
+_RESETS: Final = ("tables", "too_old")
 
 
 class HttpFigures:
@@ -17,8 +25,8 @@ class HttpFigures:
         self.inflight = 0
         self.streams = 0
         self._answers: Counter[tuple[str, int]] = Counter()
-        self._events: Counter[str] = Counter()
-        self._resets: Counter[str] = Counter()
+        self._events: Counter[str] = Counter(dict.fromkeys(_EVENTS, 0))
+        self._resets: Counter[str] = Counter(dict.fromkeys(_RESETS, 0))
 
     def answered(self, route: str, status: int) -> None:
         """One answer; ``route`` is its template, of which there are few, and not its path."""

@@ -2,13 +2,23 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from namesrv_stream.clock import Clock
 from namesrv_stream.metrics import Histogram, Samples
-from namesrv_stream.route.changes import RouteChange
+from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange
 from namesrv_stream.server.served_state import ServedState
 from namesrv_stream.tables.job_figures import BATCH_BOUNDS_MS, JobFigures
+
+#: Counted from zero, so that the first broker that expires is seen as a rise.
+_KNOWN_ROWS: Final = (
+    *((ChangeKind.BROKER_LIVE, cause, False) for cause in (Cause.REGISTERED, Cause.RETURNED)),
+    *(
+        (ChangeKind.BROKER_LIVE, cause, True)
+        for cause in (*(Cause.EXPIRED, Cause.DISCONNECTED, Cause.UNREGISTERED, Cause.SERVER_LOST, Cause.SERVER_SILENT),)
+    ),
+    (ChangeKind.GUARD, Cause.GUARD_HELD, False),
+)
 
 
 class TablesStanding(NamedTuple):
@@ -30,6 +40,7 @@ class TableFigures:
 
     Attributes:
         job: What the job said of itself last; None where it has said nothing since this server's start.
+        refused_at_ms: When this server learned last that the job refused a record, epoch milliseconds; None for never.
 
     Args:
         state: Which knows version and age.
@@ -46,12 +57,13 @@ class TableFigures:
         clock: Clock,
     ) -> None:
         self.job: JobFigures | None = None
+        self.refused_at_ms: int | None = None
         self._state = state
         self._at_ms = min(at_ms.values(), default=0)
         self._failure = failure
         self._clock = clock
         self._commits = self._reloads = 0
-        self._rows: Counter[tuple[str, str, bool]] = Counter()
+        self._rows: Counter[tuple[str, str, bool]] = Counter(dict.fromkeys(_KNOWN_ROWS, 0))
 
     def count(self, changes: Iterable[RouteChange]) -> None:
         """Rows of a commit, perhaps not all."""
@@ -61,6 +73,9 @@ class TableFigures:
         """One commit was taken over, and its rows were counted."""
         self._commits += 1
         if job is not None:
+            known = self.job.dead_letters if self.job and self.job.started_ms == job.started_ms else 0
+            if job.dead_letters > known:
+                self.refused_at_ms = self._clock.now_ms()
             self.job = job
             self._at_ms = max(self._at_ms, job.at_ms)
 
@@ -95,6 +110,7 @@ class TableFigures:
             samples.add("rocketmq_namesrv_event_lag_seconds", lag_ms / 1000)
         if self.job is not None:
             batches = Histogram(BATCH_BOUNDS_MS, self.job.batch_counts, self.job.batch_ms)
+            samples.add("rocketmq_namesrv_job_start_timestamp_seconds", self.job.started_ms / 1000)
             samples.add("rocketmq_namesrv_job_started_seconds", self.job.started_ms / 1000)
             samples.add_histogram("rocketmq_namesrv_job_batch_seconds", batches, 1e-3)
             samples.add("rocketmq_namesrv_job_records_total", self.job.records)

@@ -6,6 +6,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
+from namesrv_stream.clock import Clock
 from namesrv_stream.metrics import CONTENT_TYPE
 from namesrv_stream.server.health import Part, as_text, colour, health, worst
 from namesrv_stream.server.server_figures import ServerFigures
@@ -17,10 +18,12 @@ class HealthPage:
     Args:
         figures: Of the server.
         stale_after_ms: Without a commit of the job for so long, the tables are stale.
+        clock: For how long ago a record was refused.
     """
 
-    def __init__(self, figures: ServerFigures, stale_after_ms: int) -> None:
+    def __init__(self, figures: ServerFigures, stale_after_ms: int, clock: Clock) -> None:
         self._figures = figures
+        self._clock = clock
         self._stale_after_ms = stale_after_ms
 
     async def healthz(self, request: Request) -> Response:
@@ -51,8 +54,10 @@ class HealthPage:
             figures.gateway.standing,
             figures.tables.standing,
             figures.tables.job,
+            refused_at_ms=figures.tables.refused_at_ms,
             held_brokers=len(figures.view.table.held),
             stale_after_ms=self._stale_after_ms,
+            now_ms=self._clock.now_ms(),
         )
 
     def _facts(self, parts: Sequence[Part]) -> dict[str, Any]:

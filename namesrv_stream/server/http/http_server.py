@@ -37,6 +37,7 @@ from namesrv_stream.server.http.query import check_query
 from namesrv_stream.server.http.route_page import RoutePage
 from namesrv_stream.server.http.state_page import StatePage
 from namesrv_stream.server.http.tls_protocol import TlsProtocol
+from namesrv_stream.server.http_figures import HttpFigures
 from namesrv_stream.server.listener import NameServerAddrs, address
 from namesrv_stream.server.past_routes import PastRoutes
 from namesrv_stream.server.peer_log import PeerLog
@@ -96,7 +97,7 @@ class HttpServer:
         steps, limits = Steps(), settings.http
         catch_up = CatchUp(tables_of(settings), limits.changes_catch_up_rows)
         changes = ChangesPage(server.view, state.partitions, feed, catch_up, steps=steps, figures=figures.http)
-        health = HealthPage(figures, settings.snapshot.stale_after_ms)
+        health = HealthPage(figures, settings.snapshot.stale_after_ms, clock)
         fleet = Fleet(server.view, figures.gateway, story)
         lists, states = Lists(server, fleet, steps), StatePage(state)
         sources = ConsoleSources(server, state, fleet, story, feed, figures, health, past_routes, clock, settings)
@@ -129,7 +130,9 @@ class HttpServer:
         ]
         hosts = AllowedHosts([limits.listen_host, *limits.allowed_hosts])
         router = Router(self.routes, default=_nothing_here)
-        app = ExceptionMiddleware(only_for(hosts, router), handlers={Problem: partial(_problem, peer_log)})
+        app = ExceptionMiddleware(
+            only_for(hosts, router), handlers={Problem: partial(_problem, peer_log, figures.http)}
+        )
         limited = Limits(
             app,
             limits,
@@ -191,9 +194,10 @@ def _route(path: str, endpoint: Callable[[Request], Awaitable[Response]]) -> Rou
     return Route(re.sub(r"{(topic|namespace)}", r"{\1:path}", path), checked, name=path)
 
 
-async def _problem(peer_log: PeerLog, request: Request, error: Exception) -> Response:
+async def _problem(peer_log: PeerLog, figures: HttpFigures, request: Request, error: Exception) -> Response:
     assert isinstance(error, Problem)
     if error.status == MISDIRECTED:
+        figures.event("host_refused")
         peer_log.tell(_LOG, logging.WARNING, "HTTP request refused: %s", error.detail)
     return error.response(request.headers)
 

@@ -24,6 +24,11 @@ _WARNED_BEFORE_S: Final = 14 * _DAY_S
 _Stamp = tuple[int, int, int, int]
 _Stamps = tuple[_Stamp | None, ...]
 
+#: Operation and result; counted from zero, so that the first event is seen as a rise.
+_EVENTS: Final = (
+    *(("handshake", "ok"), ("handshake", "failed"), ("plain", "denied"), ("reload", "ok"), ("reload", "failed")),
+)
+
 
 class ServerTls:
     """TLS of one server. Belongs to one event loop.
@@ -44,7 +49,7 @@ class ServerTls:
         self._stamps = _stamps(self._files)  # of the files that are in use
         self._failure = ""  # what was told of the files that lie there now
         self._certificate = self._read() if settings.cert_file else None
-        self.events: Counter[tuple[str, str]] = Counter()
+        self.events: Counter[tuple[str, str]] = Counter(dict.fromkeys(_EVENTS, 0))
         self._tell_validity()
 
     # ---- connections ----
@@ -96,7 +101,9 @@ class ServerTls:
         for (operation, result), count in sorted(self.events.items()):
             samples.add("rocketmq_namesrv_security_events_total", count, f"tls_{operation}", result)
         if self._certificate is not None:
-            samples.add("rocketmq_namesrv_tls_certificate_expires_seconds", self._certificate.validity.not_after_s)
+            end_s = self._certificate.validity.not_after_s
+            samples.add("rocketmq_namesrv_tls_certificate_expiry_timestamp_seconds", end_s)
+            samples.add("rocketmq_namesrv_tls_certificate_expires_seconds", end_s)
 
     # ---- files ----
 

@@ -15,6 +15,8 @@ _OPERATIONS: Final = REPOSITORY / "docs" / "operations.md"
 _HTTP: Final = REPOSITORY / "docs" / "http.md"
 #: Of Prometheus itself, and of its client library.
 _FOREIGN: Final = frozenset({"up", "process_resident_memory_bytes"})
+_RUNBOOKS: Final = "https://runbooks.example.com/namesrv-stream"
+_DEPRECATED: Final = frozenset(name for name, metric in METRICS.items() if metric.text.startswith("Deprecated: "))
 _TARGET_LABELS: Final = frozenset({"job", "instance"})
 _METRIC: Final = re.compile(r"\b(up|(?:rocketmq|process)_\w+)(?:\{([^}]*)\})?")
 _GROUPING: Final = re.compile(r"\bby \(([^)]*)\)")
@@ -98,7 +100,34 @@ def test_every_alert_says_how_bad_it_is_what_it_means_and_where_its_run_book_is(
         assert re.search(r"labels: {severity: (critical|warning)}", rule.text), rule.name
         for key in ("summary", "description"):
             assert f"          {key}: " in rule.text, rule.name
-        assert f"runbook_url: docs/operations.md#{rule.name.lower()}\n" in rule.text
+        assert f"runbook_url: {_RUNBOOKS}/operations.md#{rule.name.lower()}\n" in rule.text
+
+
+def test_no_rule_compares_servers_of_different_deployments() -> None:
+    for rule in _rules():
+        for aggregation in re.findall(r"\b(?:min|max|sum|count|avg)\b(?: by \(([^)]*)\))?", rule.expr):
+            assert "job" in aggregation.split(", "), rule.expr
+        for matching in re.findall(r"\bon \(([^)]*)\)", rule.expr):
+            assert "job" in matching, rule.expr
+        if "$labels.instance" not in rule.text:
+            assert "{{ $labels.job }}" in rule.text, f"{rule.name} does not say of which deployment"
+
+
+def test_every_panel_shows_the_chosen_deployment_and_servers() -> None:
+    variables = {variable["name"]: variable for variable in _dashboard()["templating"]["list"]}
+    assert list(variables) == ["datasource", "job", "instance"]
+    assert variables["instance"]["query"] == 'label_values(rocketmq_namesrv_info{job="$job"}, instance)'
+    for panel in _panels():
+        for target in panel["targets"]:
+            for name, matchers in _METRIC.findall(target["expr"]):
+                assert matchers.startswith('job="$job",instance=~"$instance"'), f"{panel['title']}: {name}"
+
+
+def test_the_scrape_job_is_one_that_the_rules_know() -> None:
+    jobs = re.findall(r"job_name: (\S+)", (_FOLDER / "prometheus.yaml").read_text(encoding="utf-8"))
+    (pattern,) = re.findall(r'up{job=~"([^"]*)"}', (_FOLDER / "alerts.yaml").read_text(encoding="utf-8"))
+    assert jobs == ["namesrv-stream"]
+    assert all(re.fullmatch(pattern, job) for job in (*jobs, "namesrv-stream-staging"))
 
 
 def test_every_alert_has_a_run_book_and_every_run_book_an_alert() -> None:
@@ -107,15 +136,28 @@ def test_every_alert_has_a_run_book_and_every_run_book_an_alert() -> None:
 
 
 def test_every_metric_is_documented() -> None:
-    rows = re.findall(r"^\| `(rocketmq_\w+)` ", _HTTP.read_text(encoding="utf-8"), re.MULTILINE)
-    assert rows == list(METRICS)
+    rows = re.findall(r"^\| `(rocketmq_\w+)` .* \| (.*) \|$", _HTTP.read_text(encoding="utf-8"), re.MULTILINE)
+    assert rows == [(name, metric.text) for name, metric in METRICS.items()]
+
+
+def test_every_help_text_is_a_sentence_that_needs_no_other() -> None:
+    for name, metric in METRICS.items():
+        assert re.fullmatch(r"[A-Z0-9].*\.", metric.text), name
+        assert not re.search(r"\b([Tt]he same|likewise|of these|of them waits)\b", metric.text.split(";")[0]), name
+    assert len({metric.text for metric in METRICS.values()}) == len(METRICS)
+
+
+def test_instants_are_named_timestamps_and_the_old_names_say_so() -> None:
+    instants = {name for name, metric in METRICS.items() if "since the epoch" in metric.text}
+    assert instants == {name for name in METRICS if name.endswith("_timestamp_seconds")}
+    assert {METRICS[old].text.split(":")[1].split(";")[0].removeprefix(" use ") for old in _DEPRECATED} == instants
 
 
 def test_every_metric_is_on_the_dashboard_or_in_an_alert() -> None:
     asked = {_metric(name) for _, expr in _EXPRESSIONS for name, _ in _METRIC.findall(expr)}
     asked |= {"rocketmq_namesrv_info"}  # the dashboard's list of servers
     # The same as the number of records, in another unit.
-    assert METRICS.keys() - asked == {"rocketmq_namesrv_publish_queue_bytes"}
+    assert METRICS.keys() - asked == {"rocketmq_namesrv_publish_queue_bytes", *_DEPRECATED}
 
 
 def test_panels_are_told_apart_and_lie_beside_each_other() -> None:

@@ -44,11 +44,11 @@ def pipeline(figures: ServerFigures, parts: Sequence[Part], clock: Clock) -> dic
             }
             for part in parts
         ],
-        "figures": _figures(figures, clock),
+        "figures": _figures(figures, parts, clock),
     }
 
 
-def _figures(figures: ServerFigures, clock: Clock) -> list[Figure]:
+def _figures(figures: ServerFigures, parts: Sequence[Part], clock: Clock) -> list[Figure]:
     gateway, tables = figures.gateway.standing, figures.tables
     standing, job, lag_ms = tables.standing, tables.job, tables.lag_ms
     found = [
@@ -80,17 +80,17 @@ def _figures(figures: ServerFigures, clock: Clock) -> list[Figure]:
     ]
     if job is None:
         return [*found, Figure("job", "unknown", "it has committed nothing since this server's start", "warn")]
-    return [*found, *_job_figures(job, clock.now_ms())]
+    refused: Tone = next((_TONES[part.state] for part in parts if part.name == "job" and part.reason), "calm")
+    return [*found, *_job_figures(job, refused, clock.now_ms())]
 
 
-def _job_figures(job: JobFigures, now_ms: int) -> list[Figure]:
+def _job_figures(job: JobFigures, refused: Tone, now_ms: int) -> list[Figure]:
     batches = sum(job.batch_counts)
     mean = f"mean {duration(job.batch_ms / batches)} of {batches:,} batches" if batches else "no batch is done yet"
-    dead: Tone = "warn" if job.dead_letters else "calm"
     return [
         Figure("batch", _quantile(job.batch_counts, 0.99), f"99 of 100 take less; {mean}"),
         Figure("records folded", f"{job.records:,}", f"since the job's start {_hours(now_ms - job.started_ms)} ago"),
-        Figure("dead letters", f"{job.dead_letters:,}", "records that nobody could fold", dead),
+        Figure("dead letters", f"{job.dead_letters:,}", "records that the job refused, since its start", refused),
     ]
 
 

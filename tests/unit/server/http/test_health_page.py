@@ -9,6 +9,7 @@ from namesrv_stream.route.settings import FoldSettings
 from namesrv_stream.tables.job_figures import JobFigures
 from tests.support.builders import Log, a_registration
 from tests.support.http_rig import HttpRig
+from tests.support.name_server import a_registration_request
 
 FLEET = [a_registration(f"10.0.0.{n}:1", broker_name=f"b{n}") for n in range(3)]
 _JOB = JobFigures(1_700_000_000_000, 1_700_000_000_000, 4_711, 0, (3, 2, *[0] * 9, 1), 31_000)
@@ -195,3 +196,85 @@ async def test_clusters_with_figures_of_their_own_are_bounded() -> None:
     clusters = {labels[0] for name, labels in found if name == "rocketmq_namesrv_brokers"}
     assert len(clusters) == 101
     assert found["rocketmq_namesrv_brokers", ("(other)", "alive")] == 20
+
+
+async def test_health_is_green_again_when_the_last_refused_record_is_a_quarter_of_an_hour_old() -> None:
+    served, log = _of_fleet()
+    async with served.serving():
+
+        async def health_after(minutes: int, dead_letters: int) -> dict[str, object]:
+            served.rig.clock.advance(minutes * 60_000)
+            served.rig.beat()
+            served.commit([], {0: len(log.records)}, JobFigures(_JOB.started_ms, 2, dead_letters=dead_letters))
+            parts = (await served.get("/healthz")).json()["parts"]
+            return next(part for part in parts if part["name"] == "job")
+
+        refused = await health_after(0, 1)
+        refused_at_ms = served.rig.clock.now_ms()
+        still = await health_after(14, 1)
+        over = await health_after(1, 1)
+        again = await health_after(60, 2)
+        found = await _samples(served)
+    assert refused["state"] == still["state"] == again["state"] == "degraded"
+    assert refused["since_ms"] == still["since_ms"] == refused_at_ms
+    assert "it refused 1 record or item since its start, the last within 15 minutes" in str(refused["reason"])
+    assert over == {"name": "job", "state": "ok", "since_ms": _JOB.started_ms}
+    assert found["rocketmq_namesrv_job_dead_letters_total", ()] == 2
+
+
+async def test_a_started_job_that_has_refused_nothing_yet_is_well() -> None:
+    served, log = _of_fleet()
+    served.commit([], {0: len(log.records)}, JobFigures(1, 2, dead_letters=3))
+    served.rig.clock.advance(1_000)
+    served.commit([], {0: len(log.records)}, JobFigures(2_000, 2_001, dead_letters=0))
+    assert served.tables.refused_at_ms == served.rig.clock.now_ms() - 1_000
+
+
+async def test_counters_begin_at_zero_so_that_the_first_event_is_a_rise() -> None:
+    served = HttpRig()
+    async with served.serving():
+        found = await _samples(served)
+    for name, *labels in (
+        *(("rocketmq_namesrv_http_events_total", event) for event in ("host_refused", "request_late", "slow_reader")),
+        *(("rocketmq_namesrv_change_resets_total", reason) for reason in ("tables", "too_old")),
+        *(("rocketmq_namesrv_connection_events_total", why) for why in ("rejected", "late", "unread", "idle")),
+        ("rocketmq_namesrv_security_events_total", "tls_handshake", "failed"),
+        ("rocketmq_namesrv_changes_total", "expired", "true", "broker_live"),
+        ("rocketmq_namesrv_changes_total", "returned", "false", "broker_live"),
+        ("rocketmq_namesrv_changes_total", "guard_held", "false", "guard"),
+    ):
+        assert found[name, tuple(labels)] == 0
+
+
+async def test_the_oldest_heartbeat_of_each_cluster_is_told_before_its_broker_expires() -> None:
+    served = HttpRig()
+    served.rig.talk()
+    peer = served.rig.connect()
+    for name, cluster, timeout in (("a", "c0", None), ("b", "c0", "25000"), ("c", "c1", None)):
+        served.rig.ask(
+            peer, a_registration_request(brokerName=name, clusterName=cluster, heartbeatTimeoutMillis=timeout)
+        )
+    for _ in range(10):
+        served.rig.clock.advance(1_500)
+        served.rig.beat()
+    served.rig.ask(peer, a_registration_request(brokerName="c", clusterName="c1"))
+    async with served.serving():
+        found = await _samples(served)
+    assert found["rocketmq_namesrv_oldest_heartbeat_age_seconds", ("c0",)] == 20
+    assert found["rocketmq_namesrv_oldest_heartbeat_timeout_ratio", ("c0",)] == 0.8
+    assert found["rocketmq_namesrv_oldest_heartbeat_age_seconds", ("c1",)] == 0
+
+
+async def test_brokers_that_only_other_servers_hear_have_no_heartbeat_here() -> None:
+    served, _ = _of_fleet()  # heard by s1, which is another
+    async with served.serving():
+        found = await _samples(served)
+    assert not [name for name, _ in found if "oldest_heartbeat" in name]
+
+
+async def test_the_old_names_of_instants_work_for_one_release() -> None:
+    served, _ = _of_fleet()
+    async with served.serving():
+        found = await _samples(served)
+    new, old = "rocketmq_namesrv_job_start_timestamp_seconds", "rocketmq_namesrv_job_started_seconds"
+    assert found[new, ()] == found[old, ()] == _JOB.started_ms / 1000

@@ -22,7 +22,8 @@ async def _is_closed(reader: asyncio.StreamReader) -> bool:
 
 
 async def _event_count(served: HttpRig, event: str) -> bool:
-    return f'rocketmq_namesrv_http_events_total{{event="{event}"}}' in (await served.get("/metrics")).body.decode()
+    metrics = (await served.get("/metrics")).body.decode()
+    return f'rocketmq_namesrv_http_events_total{{event="{event}"}} 1.0' in metrics
 
 
 async def test_connections_beyond_the_limit_are_closed_at_once() -> None:
