@@ -220,6 +220,8 @@ class _Told:
         elif change.kind == ChangeKind.QUEUE_DATA:
             if self._is_merged(happening):
                 return
+        elif change.kind == ChangeKind.KV and change.key is None:
+            return  # a namespace comes with its first entry
         elif (change.kind == ChangeKind.SETTING and change.namespace != EFFECTIVE) or self._is_of_another(change):
             return
         self.happenings.append(happening)

@@ -6,7 +6,7 @@
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from namesrv_stream.server.http.console.question import LONGEST, SHOWN, STATES, WINDOWS
+from namesrv_stream.server.http.console.question import LONGEST, SHOWN, STATES, TOPIC_SETS, WINDOWS
 from namesrv_stream.server.http.lists import BROKER_STATES
 from namesrv_stream.server.http.openapi_schemas import TEXT, Schema
 
@@ -55,6 +55,7 @@ CONSOLE_PARAMETERS: Final[Mapping[str, Parameter]] = {
     "state": Parameter("Brokers in this state only.", "late", _one_of(*STATES)),
     "find": Parameter("Brokers with this text in their cluster, name or address.", "broker-a", _CONSOLE_TEXT),
     "shown": Parameter("Most brokers on the page.", "60", _one_of("", *SHOWN)),
+    "topics": Parameter("`all` lists RocketMQ's own topics as well.", "all", _one_of(*TOPIC_SETS)),
     "find_topic": Parameter("Topics with this text in their name.", "Order", _CONSOLE_TEXT),
     "topic": Parameter("The topic whose route is shown.", "TopicTest", _CONSOLE_TEXT),
     "as_of": Parameter("The instant that its route is compared with.", "-1h", _CONSOLE_TEXT),

@@ -11,6 +11,7 @@ import pytest
 
 from namesrv_stream.clock import ManualClock
 from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange
+from namesrv_stream.route.events import KvPut
 from namesrv_stream.route.lease import LeaseKey
 from namesrv_stream.route.model import DataVersion
 from namesrv_stream.server.stored_story import read_story
@@ -340,3 +341,15 @@ async def test_a_great_number_of_old_ends_is_forgotten_by_turns_of_the_loop(tmp_
     most = await _most_in_a_turn(story.drop_old(), _Instant)
     assert 0 < most < rows / 2
     assert not story.ended
+
+
+async def test_an_entry_of_a_new_kv_namespace_is_told_once(tmp_path: Path) -> None:
+    log = Log()
+    log.say(KvPut(S1, "ns", "key", "value"))
+    assert [change.key for change in log.output.changes if change.kind == ChangeKind.KV] == [None, "key"]
+    story = Story(tmp_path, ManualClock(log.now_ms))
+    await story.begin({})
+    story.committed(log.output.changes)
+    assert [(h.change.namespace, h.change.key) for h in story.happenings() if h.change.kind == ChangeKind.KV] == [
+        ("ns", "key")
+    ]

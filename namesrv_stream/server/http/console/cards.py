@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 from namesrv_stream.clock import Clock
 from namesrv_stream.instants import duration
 from namesrv_stream.server.fleet import Broker
-from namesrv_stream.server.http.console.look import Look
+from namesrv_stream.server.http.console.look import Picked
 from namesrv_stream.server.http.console.question import SHOWN, STATES, Question, Tone
 from namesrv_stream.server.http.console.words import WHY_ENDED, ago, clock_time, cut, iso, role
 from namesrv_stream.server.steps import Steps
@@ -49,9 +49,7 @@ class Card(NamedTuple):
 
 
 async def cards(
-    picked: Sequence[tuple[str, Broker]],
-    total: int,
-    look: Look,
+    picked: Picked,
     question: Question,
     *,
     story: Story,
@@ -61,21 +59,17 @@ async def cards(
     """What the template ``brokers`` shows."""
     now_ms = clock.now_ms()
     shown: list[Card] = []
-    async for some in steps.lists(_card(how, broker, story, now_ms) for how, broker in picked):
+    async for some in steps.lists(_card(how, broker, story, now_ms) for how, broker in picked.brokers):
         shown += some
     larger = next((name for name, most in SHOWN.items() if most > SHOWN[question.shown]), None)
-    states = {
-        "": look.count("alive", "late", "held", "unknown", "gone", "replaced", "left"),
-        "look": look.count("held", "late", "gone"),
-        "ended": look.count("gone", "replaced", "left"),
-        **{how: look.count(how) for how in ("late", "held", "unknown")},
-    }
+    total = picked.count(question.state)
+    left_out = total - len(picked.brokers)
     return {
         "cards": shown,
         "total": total,
-        "left_out": total - len(picked),
-        "more": larger if total > len(picked) else None,
-        "states": [(state, word, states[state]) for state, word in STATES.items()],
+        "left_out": left_out,
+        "more": larger if left_out else None,
+        "states": [(state, word, picked.count(state)) for state, word in STATES.items()],
         "failure": story.failure,
     }
 

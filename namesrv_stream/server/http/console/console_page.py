@@ -25,10 +25,11 @@ from namesrv_stream.server.http.console.look import Look, Looker
 from namesrv_stream.server.http.console.other_servers import OtherServers
 from namesrv_stream.server.http.console.past import Past
 from namesrv_stream.server.http.console.pipeline import pipeline
-from namesrv_stream.server.http.console.question import SHOWN, Question, parse_question
+from namesrv_stream.server.http.console.question import SHOWN, WINDOWS, Question, parse_question
 from namesrv_stream.server.http.console.route_diff import Offer, offers_now, offers_of, route_diff
 from namesrv_stream.server.http.console.summary import summary
 from namesrv_stream.server.http.console.timeline import timeline
+from namesrv_stream.server.http.console.topics import topics
 from namesrv_stream.server.http.console.words import clock_time, cut, plain, told
 from namesrv_stream.server.http.health_page import HealthPage
 from namesrv_stream.server.http.problems import Problem
@@ -42,7 +43,7 @@ from namesrv_stream.settings import Settings
 if TYPE_CHECKING:
     from namesrv_stream.history.route_question import RouteAnswer
 
-PARTS: Final = ("summary", "brokers", "route", "timeline", "pipeline", "servers", "what-if")
+PARTS: Final = ("summary", "brokers", "topics", "route", "timeline", "pipeline", "servers", "what-if")
 #: Not part of the page as it comes: other servers and the history take their time.
 _LATER: Final = ("servers", "what-if")
 _STATIC: Final = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -94,6 +95,7 @@ class ConsolePage:
         self._makers = {
             "summary": self._summary,
             "brokers": self._brokers,
+            "topics": self._topics,
             "route": self._route,
             "timeline": self._timeline,
             "pipeline": self._pipeline,
@@ -108,7 +110,9 @@ class ConsolePage:
         position = self._from.feed.end.token()  # before all that is shown: what comes behind it is shown again
         shown = {name.replace("-", "_"): await self._makers[name](question) for name in parts}
         later = [name for name in PARTS if name not in parts]
-        return await self._answer("page", question, shown | {"position": position, "later": later})
+        return await self._answer(
+            "page", question, shown | {"position": position, "later": later, "windows": list(WINDOWS)}
+        )
 
     async def part(self, request: Request) -> Response:
         """One part, as it is within the page."""
@@ -159,9 +163,11 @@ class ConsolePage:
 
     async def _brokers(self, question: Question) -> dict[str, Any]:
         look = await self._looker.look()
-        picked, total = await self._looker.pick(look, question, SHOWN[question.shown])
-        story, clock = self._from.story, self._from.clock
-        return await cards(picked, total, look, question, story=story, clock=clock, steps=self._steps)
+        picked = await self._looker.pick(look, question, SHOWN[question.shown])
+        return await cards(picked, question, story=self._from.story, clock=self._from.clock, steps=self._steps)
+
+    async def _topics(self, question: Question) -> dict[str, Any]:
+        return await topics(self._from.server, question, self._steps)
 
     async def _timeline(self, question: Question) -> dict[str, Any]:
         await self._from.story.begin(self._from.server.view.next_offsets)

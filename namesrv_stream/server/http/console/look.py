@@ -3,7 +3,7 @@
 import asyncio
 import heapq
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Final
@@ -19,6 +19,13 @@ from namesrv_stream.server.steps import Steps
 _FRESH_MS: Final = 900
 #: States of a card, those first that a person should look at first.
 ORDER: Final = ("held", "late", "gone", "unknown", "alive", "replaced", "left")
+
+#: ``?state=`` that stands for several standings.
+STANDINGS_OF: Final[Mapping[str, Sequence[str]]] = {
+    "": ORDER,
+    "look": ("held", "late", "gone"),
+    "ended": ("gone", "replaced", "left"),
+}
 
 
 def standing(broker: Broker) -> str:
@@ -53,6 +60,23 @@ class Look:
         return sum(self.counts[key] for key in self.counts if key[1] in standings)
 
 
+@dataclass(frozen=True, slots=True)
+class Picked:
+    """Brokers that fit search, cluster and state.
+
+    Attributes:
+        brokers: The first of them, by ``ORDER`` and name.
+        counts: How many fit search and cluster, by standing.
+    """
+
+    brokers: Sequence[tuple[str, Broker]]
+    counts: Counter[str]
+
+    def count(self, state: str) -> int:
+        """How many there are of ``?state=``."""
+        return sum(self.counts[how] for how in STANDINGS_OF.get(state, (state,)))
+
+
 class Looker:
     """Belongs to one event loop."""
 
@@ -84,20 +108,22 @@ class Looker:
             counts.update((broker.key.live_key.cluster, how) for how, broker in some)
         return Look(brokers, counts, now_ms)
 
-    async def pick(self, look: Look, question: Question, most: int) -> tuple[list[tuple[str, Broker]], int]:
-        """Those that a question asks for: the first of them, by ``ORDER`` and name, and how many there are in all."""
+    async def pick(self, look: Look, question: Question, most: int) -> Picked:
+        """Those that a question asks for, and how many there would be for other states."""
         rank = {how: number for number, how in enumerate(ORDER)}
-        wanted = (
+        fitting = (
             (rank[how], -(broker.ended.at_ms if broker.ended else 0), *_names(broker), how, broker)
             for how, broker in look.brokers
-            if _is_wanted(how, broker, question)
+            if _fits(broker, question)
         )
+        standings = STANDINGS_OF.get(question.state, (question.state,))
+        counts: Counter[str] = Counter()
         kept: list[tuple[int, int, str, str, str, str, Broker]] = []
-        total = 0
-        async for some in self._steps.lists(wanted):
-            total += len(some)
-            kept = heapq.nsmallest(most, [*kept, *some], key=_by_order)
-        return [(found[-2], found[-1]) for found in kept], total
+        async for some in self._steps.lists(fitting):
+            counts.update(found[-2] for found in some)
+            wanted = [found for found in some if found[-2] in standings]
+            kept = heapq.nsmallest(most, [*kept, *wanted], key=_by_order)
+        return Picked([(found[-2], found[-1]) for found in kept], counts)
 
 
 def _by_order(found: tuple[int, int, str, str, str, str, Broker]) -> tuple[int, int, str, str, str]:
@@ -108,10 +134,8 @@ def _names(broker: Broker) -> tuple[str, str, str]:
     return broker.key.live_key.cluster, broker.key.broker_name, broker.key.live_key.broker_addr
 
 
-def _is_wanted(how: str, broker: Broker, question: Question) -> bool:
+def _fits(broker: Broker, question: Question) -> bool:
+    """Whether a broker fits search and cluster, in whatever state it is."""
     if question.cluster and broker.key.live_key.cluster != question.cluster:
-        return False
-    wanted = {"": ORDER, "look": ("held", "late", "gone"), "ended": ("gone", "replaced", "left")}
-    if how not in wanted.get(question.state, (question.state,)):
         return False
     return not question.find or any(question.find.casefold() in name.casefold() for name in _names(broker))

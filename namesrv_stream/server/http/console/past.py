@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from namesrv_stream.history.silences import Silences
 
 _KEPT_MS: Final = 60_000
+#: From the start of an installation to its first heartbeat figures, beside the history's interval: until Spark has
+#: started, and the first minute with heartbeats has ended.
+_FIRST_FIGURES_MS: Final = 120_000
 #: Of the slider; the default that holds is put among them.
 _TIMEOUTS_S: Final = (1, 2, 3, 5, 7, 10, 15, 20, 30, 40, 50, 60, 75, 90, 105, 120, 150, 180, 240, 300, 450, 600)
 
@@ -28,6 +31,9 @@ class Past:
     def __init__(self, settings: Settings, clock: Clock) -> None:
         self._settings = settings
         self._clock = clock
+        history = settings.history
+        wait_ms = _FIRST_FIGURES_MS + max(history.interval_ms, history.heartbeats_interval_ms)
+        self._due_ms = clock.now_ms() + wait_ms
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="console-past")
         self._asking = asyncio.Lock()
         self._answers: dict[tuple[str, int], tuple[int, Silences | str]] = {}
@@ -50,13 +56,15 @@ class Past:
             "live": len(live),
             "own": sum(broker.timeout_ms is not None for broker in live),
             "failure": "",
+            "expected": self._expected(),
             "rows": [],
         }
         if not window:
             return shown
         answer = await self._silences(window, now_ms)
         if isinstance(answer, str):
-            return shown | {"failure": answer}
+            # In the first minutes that is no failure: the tables are yet to come.
+            return shown | ({"until": None, "heard": 0} if self._is_new() else {"failure": answer})
         most = max((one.brokers for one in answer.timeouts), default=0)
         return shown | {
             "rows": [
@@ -86,6 +94,18 @@ class Past:
             ],
             "longest_iso": [iso(s.minute_ms) for s in answer.longest],
         }
+
+    def _expected(self) -> str:
+        """When the first figures come, for where there are none."""
+        if not self._settings.has_history:
+            return "This installation writes no history tables (history.enabled; they need a folder)."
+        if self._is_new():
+            return f"The history process writes the first ones by {clock_time(self._due_ms)}."
+        return "`namesrv-stream status` says whether the history process runs."
+
+    def _is_new(self) -> bool:
+        """Whether this server has started so lately that figures of its brokers may be yet to come."""
+        return self._settings.has_history and self._clock.now_ms() <= self._due_ms
 
     async def _silences(self, window: str, timeout_ms: int) -> "Silences | str":
         async with self._asking:

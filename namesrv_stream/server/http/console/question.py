@@ -14,7 +14,9 @@ STATES: Final = {
     "ended": "ended",
     "unknown": "age unknown",
 }
-WINDOWS: Final = {"1h": 3_600_000, "6h": 21_600_000, "24h": 86_400_000}
+#: ``?topics=``: without those that brokers have of themselves, or with them.
+TOPIC_SETS: Final = {"": "of applications", "all": "all"}
+WINDOWS: Final = {"10m": 600_000, "1h": 3_600_000, "6h": 21_600_000, "24h": 86_400_000}
 #: Cards on one page, by the button that asks for more.
 SHOWN: Final = {"60": 60, "300": 300, "1000": 1_000}
 #: Characters of a text.
@@ -30,6 +32,7 @@ class Question:
         state: Brokers of this state, by ``STATES``.
         find: Brokers with this text in cluster, name or address.
         shown: How many brokers, by ``SHOWN``.
+        topics: Which topics, by ``TOPIC_SETS``.
         find_topic: Topics with this text in their name.
         topic: Whose route to show.
         as_of: The instant that it is compared with.
@@ -41,6 +44,7 @@ class Question:
     state: str = ""
     find: str = ""
     shown: str = "60"
+    topics: str = ""
     find_topic: str = ""
     topic: str = ""
     as_of: str = ""

@@ -7,7 +7,8 @@ import { wireSlider } from "./slider.js";
 const AGES_EACH_MS = 1000;
 // Heartbeats are no changes, so nobody tells of them: they are asked for.
 const REFRESH_EACH_MS = 5000;
-const SERVERS_EACH_MS = 15000;
+// A list of very many topics is expensive to make, and other servers take their time to answer.
+const SLOW_EACH_MS = 15000;
 // After a change, wait for those that come with it.
 const GATHER_MS = 150;
 // While changes pour in, the page is made anew this often at most.
@@ -72,7 +73,9 @@ feed.open();
 wireSlider();
 setInterval(tickAges, AGES_EACH_MS);
 setInterval(() => feed.isOpen && Date.now() - refreshedAt >= REFRESH_EACH_MS / 2 && refresh(), REFRESH_EACH_MS);
-if (document.querySelector("[data-later]")) {
+if (document.querySelector("[data-later]")) parts.refresh("servers");
+setInterval(() => {
+  if (document.hidden || !feed.isOpen) return;
+  parts.refresh("topics");
   parts.refresh("servers");
-  setInterval(() => document.hidden || !feed.isOpen || parts.refresh("servers"), SERVERS_EACH_MS);
-}
+}, SLOW_EACH_MS);

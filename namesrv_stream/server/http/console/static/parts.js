@@ -1,5 +1,14 @@
 // Parts of the page, fetched from the server as they are to be shown, and put in the place of the old ones.
 
+// Parameters of a part's links; a field of the same id shows the value.
+const OWNED = {
+  brokers: ["cluster", "state", "find", "shown"],
+  topics: ["topics", "find_topic"],
+  route: ["topic", "as_of"],
+  timeline: ["window"],
+  "what-if": ["past"],
+};
+
 export class Parts {
   constructor() {
     this.asked = new Map();
@@ -25,10 +34,12 @@ export class Parts {
     });
     // A search finds while it is written; the route waits for its button.
     let typing = null;
-    document.getElementById("find").addEventListener("input", (event) => {
-      clearTimeout(typing);
-      typing = setTimeout(() => this.search(event.target.form, "brokers"), 250);
-    });
+    for (const id of ["find", "find_topic"]) {
+      document.getElementById(id).addEventListener("input", (event) => {
+        clearTimeout(typing);
+        typing = setTimeout(() => this.search(event.target.form, event.target.form.dataset.for), 250);
+      });
+    }
     document.getElementById("topic").addEventListener("input", (event) => this.suggest(event.target.value));
     addEventListener("popstate", () => location.reload());
   }
@@ -47,15 +58,19 @@ export class Parts {
   async go(url, name, id) {
     // A link was made with the part; other parts may have been asked for something else meanwhile.
     const here = new URL(location.href);
-    const owned = { brokers: ["cluster", "state", "find", "shown"], timeline: ["window"], "what-if": ["past"] }[name] ?? [];
+    const owned = OWNED[name] ?? [];
     for (const key of owned) {
       if (url.searchParams.has(key)) here.searchParams.set(key, url.searchParams.get(key));
       else here.searchParams.delete(key);
     }
     here.hash = name;
     history.pushState(null, "", here);
-    if (name === "brokers") document.getElementById("find").value = here.searchParams.get("find") ?? "";
-    await this.refresh(name);
+    for (const key of owned) {
+      const field = document.getElementById(key);
+      if (field) field.value = here.searchParams.get(key) ?? "";
+    }
+    // The cluster that the list of brokers is narrowed to narrows the topics as well.
+    await Promise.all([this.refresh(name), name === "brokers" && this.refresh("topics")]);
     const part = document.getElementById(`part-${name}`);
     if (!part.contains(document.activeElement)) {
       const next = document.getElementById(id);

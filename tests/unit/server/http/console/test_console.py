@@ -4,13 +4,14 @@ import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
-from urllib.parse import urlencode
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 
 from namesrv_stream.clock import ManualClock
 from namesrv_stream.route.model import DataVersion
 from namesrv_stream.server.http.console.console_page import PARTS
+from namesrv_stream.server.http.console.words import clock_time
 from namesrv_stream.settings import Settings
 from tests.support.builders import READ_ONLY, RW, Log, a_registration
 from tests.support.history_tables import HistoryOfLogs
@@ -69,6 +70,16 @@ def _log() -> Log:
     log = Log()
     log.register(a_registration(topics={name: RW for name in HOSTILE}))
     log.register(a_registration("10.0.0.2:1", broker_name="<b>gone</b>", cluster="<i>c1</i>", zone_name="z"))
+    return log
+
+
+def _topics_log() -> Log:
+    log = Log()
+    log.register(a_registration(topics={"Orders": RW, "rmq_sys_x": RW, "c0": RW}))
+    few = RW._replace(read_queue_nums=4, write_queue_nums=2)
+    log.register(
+        a_registration("10.0.0.2:1", broker_name="broker-b", cluster="c1", topics={"Orders": few, "Payments": RW})
+    )
     return log
 
 
@@ -266,11 +277,95 @@ async def test_its_files_are_served_with_a_tag_and_name_no_other_place(tmp_path:
             assert again.status == 304
 
 
-async def test_without_the_history_the_what_if_says_so(tmp_path: Path) -> None:
+async def test_in_the_first_minutes_the_what_if_says_when_figures_come_and_then_what_is_missing(tmp_path: Path) -> None:
     served = _rig(tmp_path, _log())
     async with served.serving():
-        page = await _page(served, "/console/parts/what-if?past=1h")
-    assert "Without the history nobody can tell" in page.text
+        first = await _page(served, "/console/parts/what-if?past=1h")
+        served.rig.clock.advance(181_000)
+        later = await _page(served, "/console/parts/what-if?past=1h")
+    due = clock_time(served.rig.clock.now_ms() - 1_000)
+    assert f"no heartbeat figures of this time yet. The history process writes the first ones by {due}." in first.text
+    assert "There are no heartbeat figures: there is no table heartbeat_minutes" in later.text
+    assert "`namesrv-stream status` says whether the history process runs" in later.text
+
+
+async def test_topics_are_listed_with_who_offers_them_and_how_many_queues(tmp_path: Path) -> None:
+    served = _rig(tmp_path, _topics_log())
+    async with served.serving():
+        page = await _page(served, "/console/parts/topics")
+        whole = await _page(served, "/")
+    lines = " ".join(page.text.split())
+    assert "Orders broker-a 8/8 broker-b 4/2 Payments broker-b 8/8" in lines
+    assert "rmq_sys_x" not in page.text
+    assert "of applications 2 all 4" in lines
+    assert "/?topic=Orders#route" in [attributes["href"] for attributes in page.of("a")]
+    assert "find_topic" in [attributes.get("name") for attributes in whole.of("input")]
+
+
+@pytest.mark.parametrize(
+    ("query", "counts", "shown"),
+    [
+        ("topics=all", "of applications 2 all 4", ["Orders", "Payments", "c0", "rmq_sys_x"]),
+        ("find_topic=ORD", "of applications 1 all 1", ["Orders"]),
+        ("find_topic=s", "of applications 2 all 3", ["Orders", "Payments"]),
+        ("find_topic=s&topics=all", "of applications 2 all 3", ["Orders", "Payments", "rmq_sys_x"]),
+        ("cluster=c1", "of applications 2 all 2", ["Orders", "Payments"]),
+        ("cluster=none", "of applications 0 all 0", []),
+        ("find_topic=none", "of applications 0 all 0", []),
+    ],
+)
+async def test_topics_are_found_and_counted_by_search_cluster_and_kind(
+    tmp_path: Path, query: str, counts: str, shown: list[str]
+) -> None:
+    served = _rig(tmp_path, _topics_log())
+    async with served.serving():
+        page = await _page(served, f"/console/parts/topics?{query}")
+    assert counts in " ".join(page.text.split())
+    links = [attributes["href"] for attributes in page.of("a") if attributes.get("data-for") == "route"]
+    assert [parse_qs(urlsplit(link).query)["topic"][0] for link in links] == shown
+    assert ("No topic matches" in page.text) is (not shown)
+
+
+async def test_of_many_topics_the_first_are_shown_and_the_rest_counted(tmp_path: Path) -> None:
+    log = Log()
+    for n in range(8):
+        log.register(a_registration(f"10.0.1.{n}:1", broker_name=f"b{n}", topics={f"T{m:03d}": RW for m in range(120)}))
+    served = _rig(tmp_path, log)
+    async with served.serving():
+        page = await _page(served, "/console/parts/topics")
+    assert "The first 50 by name are shown, 70 more are not" in page.text
+    assert page.text.count("and 2 more") == 50
+
+
+async def test_the_counts_of_states_follow_search_and_cluster(tmp_path: Path) -> None:
+    log = _log()
+    log.register(a_registration("10.0.0.3:1", broker_name="broker-c"))
+    served = _rig(tmp_path, log)
+    async with served.serving():
+        await _ended(served, log)
+        found = {
+            query: " ".join((await _page(served, f"/console/parts/brokers?{query}")).text.split())
+            for query in ("", "find=broker-c", "find=gone", "find=gone&state=held", "cluster=c0")
+        }
+    assert "all 3 to look at 1 late 0 held 0 ended 1 age unknown 2" in found[""]
+    assert "all 1 to look at 0 late 0 held 0 ended 0 age unknown 1" in found["find=broker-c"]
+    assert "all 1 to look at 1 late 0 held 0 ended 1 age unknown 0" in found["find=gone"]
+    assert "all 1 to look at 1 late 0 held 0 ended 1 age unknown 0" in found["find=gone&state=held"]
+    assert "No broker matches" in found["find=gone&state=held"]
+    assert "all 2 to look at 0" in found["cluster=c0"]
+
+
+@pytest.mark.parametrize(
+    "path", ["/console/parts/summary", "/console/parts/topics", "/console/parts/route?topic=Orders"]
+)
+async def test_a_table_that_is_stacked_on_a_phone_names_each_value(tmp_path: Path, path: str) -> None:
+    served = _rig(tmp_path, _topics_log())
+    async with served.serving():
+        page = await _page(served, path)
+    assert ["stack" in attributes.get("class", "").split() for attributes in page.of("table")] == [True]
+    values = list(page.of("td"))
+    assert values
+    assert all("data-label" in value or value.get("class") == "shares" for value in values)
 
 
 async def test_a_route_is_compared_with_another_time(tmp_path: Path) -> None:
