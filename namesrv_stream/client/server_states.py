@@ -223,7 +223,7 @@ def fetch(
         is_certificate_checked: Whether the server's must be one that this machine trusts, for that host.
 
     Raises:
-        ServerUnreachable: No answer.
+        ServerUnreachable: No answer, or none under the URL's host name.
         BadAnswer: No HTTP, or too long an answer.
     """
     opener = _checking() if is_certificate_checked else _trusting()
@@ -239,6 +239,8 @@ def fetch(
         raise ServerUnreachable(url, str(text)) from None
     except http.client.HTTPException as error:
         raise BadAnswer(url, path, f"no HTTP ({type(error).__name__})") from None
+    if found.status == HTTPStatus.MISDIRECTED_REQUEST:
+        raise ServerUnreachable(url, "421: add this host name to its http.allowed_hosts, or use its IP address")
     if len(found.body) > most_bytes:
         raise BadAnswer(url, path, f"more than {most_bytes} bytes")
     return found

@@ -52,9 +52,13 @@ class Browser:
         self._driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": tastes})
 
     def open(self, url: str) -> None:
-        """Load a page, and wait until it is live."""
-        self._driver.get(url)
+        """Load a page of the console, and wait until it is live."""
+        self.visit(url)
         self.wait(lambda: self.run("return document.getElementById('live').dataset.state") == "live", "it is live")
+
+    def visit(self, url: str) -> None:
+        """Load any page."""
+        self._driver.get(url)
 
     def run(self, script: str, *arguments: Any) -> Any:
         """The value of a script in the page."""

@@ -21,6 +21,7 @@ class PastConsole:
 
     Attributes:
         url: Of the console.
+        data_dir: With the tables.
         before: An instant at which the topic ``T`` had another route, as ``as_of`` takes it.
     """
 
@@ -30,6 +31,7 @@ class PastConsole:
         self._is_up = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="past-console")
         self.url = self.before = ""
+        self.data_dir = folder
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -45,6 +47,7 @@ class PastConsole:
     async def _serve(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         tables = self._live()
+        self.data_dir = tables.settings.data.dir
         rig = HttpRig(tables.settings, past_clock=SystemClock())
         rig.rig.clock.advance(self._log.now_ms - rig.rig.clock.now_ms())
         rig.commit(self._log.output.changes, tables.ends())

@@ -1,7 +1,10 @@
 """The console in a real Chromium, of a running product with a fleet."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 from itertools import product
+from pathlib import Path
 
 import pytest
 
@@ -70,6 +73,48 @@ def test_nothing_is_wider_than_the_screen(console_stack: Stack, browser: Browser
     browser.become(size)
     browser.open(_url(console_stack, "/?topic=Shared&past=1h"))
     assert browser.run("return document.documentElement.scrollWidth") <= size[0]
+
+
+@pytest.mark.parametrize("size", [PHONE, DESKTOP])
+def test_no_table_is_cut_off(console_stack: Stack, browser: Browser, size: tuple[int, int]) -> None:
+    browser.become(size)
+    browser.open(_url(console_stack, "/?topic=Shared"))
+    browser.wait(lambda: browser.text("#part-servers table"), "the servers are shown")
+    tables = browser.run("return document.querySelectorAll('main table').length")
+    cut = browser.run(
+        "return [...document.querySelectorAll('main table, main .scroll:not(.tall)')]"
+        ".filter((one) => one.scrollWidth > one.clientWidth + 1).map((one) => one.outerHTML.slice(0, 100))"
+    )
+    assert (tables, cut) == (4, [])
+
+
+def test_a_topic_is_found_and_its_route_is_shown_at_a_click(console_stack: Stack, browser: Browser) -> None:
+    browser.open(_url(console_stack))
+    browser.run("document.getElementById('find_topic').focus()")
+    browser.press("shared")
+    browser.wait(lambda: browser.text("#topics-own .count") == "1", "one is found")
+    browser.run("document.getElementById('topic-1').click()")
+    browser.wait(lambda: "Shared" in browser.text("#part-route caption"), "its route is shown")
+    assert browser.run("return document.getElementById('topic').value") == "Shared"
+    assert "find_topic=shared" in browser.run("return location.search")
+
+
+def test_a_persons_mistake_is_answered_with_a_page(console_stack: Stack, browser: Browser) -> None:
+    browser.become(PHONE)
+    browser.visit(_url(console_stack, "/?past=99h"))
+    assert "past: expected one of 10m, 1h, 6h, 24h" in browser.text(".missing")
+    assert browser.run("return getComputedStyle(document.querySelector('.missing')).borderLeftStyle") == "solid"
+    assert browser.violations() == []
+
+
+def test_no_table_of_a_report_is_cut_off(past_console: PastConsole, browser: Browser, tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    command = [sys.executable, "-m", "namesrv_stream", "report", "--html", str(page)]
+    subprocess.run([*command, "--data-dir", str(past_console.data_dir)], check=True, capture_output=True)
+    browser.visit(page.as_uri())
+    assert browser.run("return document.querySelectorAll('.scroll').length") > 2
+    cut = "return [...document.querySelectorAll('.scroll')].filter((one) => one.scrollWidth > one.clientWidth).length"
+    assert browser.run(cut) == 0
 
 
 def test_a_killed_broker_is_shown_within_seconds_and_told_aloud(

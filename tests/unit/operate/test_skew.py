@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 import threading
 import urllib.request
 from collections.abc import AsyncIterator, Iterable, Sequence
@@ -251,3 +252,17 @@ def test_addresses_are_http(text: str, addrs: tuple[str, ...]) -> None:
 def test_anything_else_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="--http"):
         parse_http_addrs(text)
+
+
+async def test_a_server_that_does_not_know_the_host_name_is_told_with_its_setting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    resolve = socket.getaddrinfo
+
+    def resolves(host: Any, *more: Any, **named: Any) -> Any:
+        return resolve("127.0.0.1" if host == "ns2.test" else host, *more, **named)
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolves)
+    async with _serving(1) as (server,):
+        with pytest.raises(ServerUnreachable, match=r"421: add this host name to its http\.allowed_hosts"):
+            await get(server.url.replace("127.0.0.1", "ns2.test"), "/state", ServerState)
