@@ -61,7 +61,8 @@ def is_refused(rig: RemotingRig, tls: ssl.SSLContext | None) -> bool:
 
 
 def security_events(rig: RemotingRig) -> dict[tuple[str, str], int]:
-    return rig.on_loop(lambda: dict(rig.rig.tls.events))
+    """What happened at least once."""
+    return rig.on_loop(lambda: {event: count for event, count in rig.rig.tls.events.items() if count})
 
 
 def shake_hands(tls: ssl.SSLObject, send: Callable[[], None], receive: Callable[[], object]) -> None:
