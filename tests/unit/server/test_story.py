@@ -347,7 +347,7 @@ async def test_an_entry_of_a_new_kv_namespace_is_told_once(tmp_path: Path) -> No
     log = Log()
     log.say(KvPut(S1, "ns", "key", "value"))
     assert [change.key for change in log.output.changes if change.kind == ChangeKind.KV] == [None, "key"]
-    story = Story(tmp_path, ManualClock(log.now_ms))
+    story = Story(Folder(tmp_path), ManualClock(log.now_ms))
     await story.begin({})
     story.committed(log.output.changes)
     assert [(h.change.namespace, h.change.key) for h in story.happenings() if h.change.kind == ChangeKind.KV] == [
