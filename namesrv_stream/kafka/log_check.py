@@ -47,10 +47,10 @@ def _check_records(settings: Settings, progress: Mapping[int, Place]) -> None:
         for partition, place in sorted(progress.items()):
             offset = place.next_offset - 1
             try:
-                [record] = [r for batch in reader.batches(partition, offset, offset + 1) for r in batch]
+                found = [record for batch in reader.batches(partition, offset, offset + 1) for record in batch]
             except RecordsRemoved:
                 continue  # by their retention, just now
-            if fingerprint(record.at_ms, record.value) != place.fingerprint:
+            if [fingerprint(record.at_ms, record.value) for record in found] != [place.fingerprint]:
                 raise LogReplaced(
                     f"partition {partition}: the record at offset {offset} is not the one that was folded:"
                     " Kafka has lost records since and has others in their place"

@@ -49,6 +49,8 @@ class OldTables:
                 say("route_changes is not there")
         try:
             states = KeptStates(tables_dir)
+            if states.damage is not None:
+                say(str(states.damage))
         except TableSchemaMismatch as error:
             say(str(error))
         made_from = {(changes.topic_id, len(changes.next_offsets))} if changes else set()
