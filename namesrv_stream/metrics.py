@@ -112,7 +112,9 @@ METRICS: Final[Mapping[str, Metric]] = {
         ("kind", "cause", "gone"),
     ),
     # ---- the way into the log ----
-    "rocketmq_namesrv_kafka_up": Metric("gauge", "1 while Kafka takes this server's records of all partitions, otherwise 0."),
+    "rocketmq_namesrv_kafka_up": Metric(
+        "gauge", "1 while Kafka takes this server's records of all partitions, otherwise 0."
+    ),
     "rocketmq_namesrv_kafka_sessions_lost_total": Metric(
         "counter",
         "Times that Kafka stopped taking this server's records.",
