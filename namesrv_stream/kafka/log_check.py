@@ -32,6 +32,9 @@ def check_log(settings: Settings, folded: FoldedLog) -> TopicExtent:
             f"Kafka's topic {topic} has the id {extent.topic_id}, the tables were made from one with the id"
             f" {folded.topic_id}"
         )
+    if folded.progress.keys() - extent.end.keys():
+        reason = f"the tables were made from {len(folded.progress)} partitions, Kafka's topic has {len(extent.end)}"
+        raise LogReplaced(reason)
     for partition, place in sorted(folded.progress.items()):
         if place.next_offset > extent.end[partition]:
             raise LogTruncated(partition, place.next_offset, extent.earliest[partition], extent.end[partition])

@@ -7,6 +7,7 @@ from typing import Final
 
 from namesrv_stream.clock import Clock
 from namesrv_stream.route.changes import RouteChange
+from namesrv_stream.route.folded_log import FoldedLog
 from namesrv_stream.server.changes.feed import ChangeFeed, size_of
 from namesrv_stream.server.changes.position import generation_of
 from namesrv_stream.server.hearings import Hearings
@@ -73,6 +74,10 @@ class Following:
             self._on_commit,
             known=snapshot,
         )
+
+    def folded_log(self) -> FoldedLog:
+        """The log as far as the tables cover it now; from any thread."""
+        return FoldedLog(self._follower.topic_id, self._follower.progress)
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Begin to follow; all are told on ``loop``."""

@@ -17,6 +17,7 @@ from namesrv_stream.processor.name_server import Access, NameServer, Options
 from namesrv_stream.processor.prepared import PreparedAnswers
 from namesrv_stream.processor.route_answers import RouteAnswers
 from namesrv_stream.route.events import Origin
+from namesrv_stream.route.folded_log import FoldedLog
 from namesrv_stream.route.view import RouteView
 from namesrv_stream.run_files import write_run_file
 from namesrv_stream.server.connection import RemotingConnection
@@ -31,6 +32,7 @@ from namesrv_stream.server.http import HttpServer
 from namesrv_stream.server.identity import IdentityFile
 from namesrv_stream.server.kv_log import log_kv_table
 from namesrv_stream.server.listener import BACKLOG, NameServerAddrs, address, bind
+from namesrv_stream.server.log_guard import LogGuard
 from namesrv_stream.server.min_broker_notifier import MinBrokerNotifier
 from namesrv_stream.server.open_log import has_topics, open_log
 from namesrv_stream.server.outbox import GatewayLimits
@@ -97,7 +99,8 @@ class _Server:
             return 0
         progress(f"tables opened: {len(snapshot.table.groups)} broker names")
         view = RouteView(snapshot.table, snapshot.next_offsets, partitions=settings.kafka.partitions)
-        has_kafka = await open_log(settings, self._identity, view, self._clock)
+        folded = FoldedLog(snapshot.topic_id, snapshot.progress)
+        has_kafka = await open_log(settings, self._identity, view, folded, self._clock)
         listener = bind(settings.remoting.listen_host, settings.remoting.listen_port, "remoting")
         name_server = self._name_server(view, listener)
         notifier = MinBrokerNotifier(
@@ -144,7 +147,7 @@ class _Server:
         following.start(loop)
         parts = {
             "beat": self._beat(gateway, figures),
-            "talk": self._talk(gateway, loop, has_kafka),
+            "talk": self._talk(gateway, LogGuard(settings, following.folded_log), has_kafka),
             "ready": self._tell_ready(gateway, http, listener),
             "kv-log": self._log_kv(name_server),
             "notify": notifier.run(),
@@ -245,7 +248,7 @@ class _Server:
         )
         return Gateway(served, self._identity, limits, self._clock, self._peer_log)
 
-    async def _talk(self, gateway: Gateway, loop: asyncio.AbstractEventLoop, has_kafka: bool) -> None:
+    async def _talk(self, gateway: Gateway, guard: LogGuard, has_kafka: bool) -> None:
         if not has_kafka:
             gateway.kafka_is_away("it did not answer when this server started")
         while not has_kafka:
@@ -253,7 +256,7 @@ class _Server:
             has_kafka = await has_topics(self._settings)
         config: dict[str, Any] = producer_config(self._settings)
         topic = self._settings.kafka.broker_events_topic
-        gateway.attach(partial(KafkaPublisher, loop, config, topic))
+        gateway.attach(partial(KafkaPublisher, asyncio.get_running_loop(), config, topic, guard))
 
     async def _beat(self, gateway: Gateway, figures: ServerFigures) -> None:
         interval_ms = self._settings.liveness.tick_interval_ms

@@ -4,9 +4,11 @@ import asyncio
 import logging
 
 from namesrv_stream.clock import Clock
-from namesrv_stream.errors import KafkaUnreachable
+from namesrv_stream.errors import KafkaUnreachable, LogReplaced, LogTruncated, NamesrvStreamError
 from namesrv_stream.kafka import ensure_topics
 from namesrv_stream.kafka.first_settings import log_first_settings
+from namesrv_stream.kafka.log_check import check_log
+from namesrv_stream.route.folded_log import FoldedLog
 from namesrv_stream.route.view import RouteView
 from namesrv_stream.server.identity import Identity
 from namesrv_stream.server.log_tail import read_log_tail
@@ -16,13 +18,14 @@ from namesrv_stream.settings import Settings
 logger = logging.getLogger(__name__)
 
 
-async def open_log(settings: Settings, identity: Identity, view: RouteView, clock: Clock) -> bool:
+async def open_log(settings: Settings, identity: Identity, view: RouteView, folded: FoldedLog, clock: Clock) -> bool:
     """Take in what the log has beyond the tables; returns whether Kafka answers.
 
     Args:
         settings: Ours.
         identity: Of this start.
         view: As the tables have it; changed in place.
+        folded: The log from which the tables were made.
         clock: For the time that it may take.
 
     Raises:
@@ -33,7 +36,7 @@ async def open_log(settings: Settings, identity: Identity, view: RouteView, cloc
         # All of them mostly wait for Kafka.
         has_kafka, *_ = await asyncio.gather(
             has_topics(settings, is_needed=not (view.table.groups or view.table.kv)),
-            asyncio.to_thread(read_log_tail, settings, view, clock),
+            asyncio.to_thread(_read_tail, settings, view, folded, clock),
             asyncio.to_thread(refuse_rival, settings, identity),
         )
         return has_kafka
@@ -44,6 +47,18 @@ async def open_log(settings: Settings, identity: Identity, view: RouteView, cloc
         asyncio.to_thread(read_log_tail, settings, view, clock), asyncio.to_thread(refuse_rival, settings, identity)
     )
     return True
+
+
+def _read_tail(settings: Settings, view: RouteView, folded: FoldedLog, clock: Clock) -> None:
+    """Take in the tail, unless it is that of another log; the sessions with Kafka say so then (``LogGuard``)."""
+    try:
+        check_log(settings, folded)
+    except (LogReplaced, LogTruncated) as error:
+        logger.error("the tail of the log is not read: %s", error)
+        return
+    except NamesrvStreamError:
+        pass  # Kafka does not answer, and the tail's reader says so
+    read_log_tail(settings, view, clock)
 
 
 async def has_topics(settings: Settings, *, is_needed: bool = False) -> bool:

@@ -64,6 +64,7 @@ class PartitionLog:
     """Belongs to one event loop; nothing of it blocks.
 
     Attributes:
+        partition: Kafka partition.
         link: How Kafka is.
         failure: Why Kafka takes no records.
         since_ms: Wall clock of the last time that Kafka began, or ceased, to take records; at first of the start.
@@ -79,7 +80,7 @@ class PartitionLog:
         self.has_started = False
         self.lost_sessions = 0
         self.unsaid = Unsaid()
-        self._partition = partition
+        self.partition = partition
         self._parts = parts
         self._receipts = receipts
         self._owner = owner
@@ -156,7 +157,7 @@ class PartitionLog:
             self._outbox.flush()
             self._outbox.say(ServerStopped(self._origin))
             if not await publisher.close(timeout_s):
-                logger.warning("stopped before all records were in the log partition=%d", self._partition)
+                logger.warning("stopped before all records were in the log partition=%d", self.partition)
             self.link = Link.AWAY
 
     # ---- sessions with Kafka: called by the publisher ----
@@ -191,14 +192,14 @@ class PartitionLog:
         was_talking = self.is_talking
         if self.link in (Link.CONNECTING, Link.TALKING):
             text = "Kafka does not take records, queries go on from memory partition=%d reason=%s"
-            logger.warning(text, self._partition, safe(reason))
+            logger.warning(text, self.partition, safe(reason))
         self.link, self.failure = Link.AWAY, reason
         self._talks.clear()
         if was_talking:  # what another session said at its beginning is unsaid still
             self.lost_sessions += 1
             self.since_ms = self._parts.clock.now_ms()
             self._remember_lost(lost)
-        self._owner.unlinked(self._partition)
+        self._owner.unlinked(self.partition)
 
     def _remember_lost(self, lost: Sequence[OutRecord]) -> None:
         for item in (*(item for record in lost for item in record.items), *self._outbox.take()):
@@ -219,11 +220,11 @@ class PartitionLog:
         self.has_started = True
         self.since_ms = self._parts.clock.now_ms()
         self.unsaid.was_said()
-        logger.info("Kafka session established partition=%d server_id=%s epoch=%d", self._partition, *self._origin[:2])
+        logger.info("Kafka session established partition=%d server_id=%s epoch=%d", self.partition, *self._origin[:2])
         # What came while the session was being opened is said right behind it.
         self._outbox.publish(self.unsaid.say())
         self.unsaid.was_said()
-        self._owner.linked(self._partition)
+        self._owner.linked(self.partition)
 
     def _remember(self, item: Item) -> None:
         for pending in self.unsaid.remember(item):

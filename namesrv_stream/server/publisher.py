@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol
 
 from kafka import KafkaProducer
 
+from namesrv_stream.errors import NamesrvStreamError
 from namesrv_stream.server.records import Acked, OutRecord
 
 logger = logging.getLogger(__name__)
@@ -42,6 +43,8 @@ class _Producer(KafkaProducer):  # type: ignore[misc]  # untyped
 class PublisherOwner(Protocol):
     """Who is told of what becomes of the records."""
 
+    partition: int
+
     def opened(self) -> None:
         """Kafka is there."""
 
@@ -52,17 +55,40 @@ class PublisherOwner(Protocol):
         """A session ended, and these records may not be in the log."""
 
 
+class SessionGuard(Protocol):
+    """Who is asked, on the session's thread, whether Kafka's log may be written to."""
+
+    def check(self, partition: int, newest_offset: int) -> int:
+        """The offset of the partition's next record; raises where it may not."""
+
+    def forget(self) -> None:
+        """The next check must look again."""
+
+
 class KafkaPublisher:
-    """Sends records of one topic; at most one session at a time."""
+    """Sends records of one partition; at most one session at a time.
+
+    Attributes:
+        partition: Kafka partition.
+        newest_offset: Of the records that Kafka has acknowledged; -1 before the first.
+    """
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, config: dict[str, Any], topic: str, owner: PublisherOwner
+        self,
+        loop: asyncio.AbstractEventLoop,
+        config: dict[str, Any],
+        topic: str,
+        guard: SessionGuard,
+        owner: PublisherOwner,
     ) -> None:
         """``owner`` is told on ``loop``."""
         self._loop = loop
         self._config = config
         self._topic = topic
+        self.guard = guard
         self._owner = owner
+        self.partition = owner.partition
+        self.newest_offset = -1
         self._session: _Session | None = None
         self._ending: set[_Session] = set()
 
@@ -189,9 +215,10 @@ class _Session:
 
     def _run(self) -> None:
         try:
+            self._check_log()
             producer = self._producer = _Producer(**self._config)
         except Exception as error:  # not KafkaError alone: a dead thread would leave the session open for ever
-            self._fail(f"{type(error).__name__}: {error}")
+            self._fail(str(error) if isinstance(error, NamesrvStreamError) else f"{type(error).__name__}: {error}")
             self._call(self._owner.gone, self)
             return
         self._call(self._owner.opened, self)
@@ -208,8 +235,29 @@ class _Session:
             logger.exception("Kafka producer shutdown failed")
         self._call(self._owner.gone, self)
 
+    def _check_log(self) -> None:
+        """Refuse another log, and say what a log has lost that this server had written to it.
+
+        Raises:
+            NamesrvStreamError: It is another log, or Kafka does not answer.
+        """
+        owner = self._owner
+        end = owner.guard.check(owner.partition, owner.newest_offset)
+        if end <= owner.newest_offset:
+            text = (
+                "Kafka has lost acknowledged records, changes of operators in them are gone partition=%d from=%d to=%d"
+            )
+            logger.error(text, owner.partition, end, owner.newest_offset)
+            owner.newest_offset = end - 1
+
     def _sent(self, record: OutRecord, metadata: Any) -> None:
         """On kafka-python's thread."""
+        owner = self._owner
+        if metadata.offset <= owner.newest_offset:
+            owner.guard.forget()
+            self._fail(f"Kafka has lost records: offset {metadata.offset} came behind {owner.newest_offset}")
+            return
+        owner.newest_offset = metadata.offset
         self._arrived.append((record, metadata.offset))
         with self._wake_lock:
             if self._is_waking:

@@ -11,6 +11,8 @@ import pytest
 from kafka.net.compat import KafkaNetClient
 
 from namesrv_stream.kafka import producer_config
+from namesrv_stream.route.folded_log import FoldedLog
+from namesrv_stream.server.log_guard import LogGuard
 from namesrv_stream.server.publisher import KafkaPublisher
 from namesrv_stream.server.records import Acked, OutRecord
 from tests.support.kafka import KafkaProcess, settings_for
@@ -57,6 +59,7 @@ class Session:
     """A publisher on a real Kafka, and what it told."""
 
     def __init__(self, kafka: KafkaProcess) -> None:
+        self.partition = 0
         self.opened_count = 0
         self.acks: list[Acked] = []
         self.losses: list[list[OutRecord]] = []
@@ -65,6 +68,7 @@ class Session:
             asyncio.get_running_loop(),
             producer_config(kafka.settings),
             kafka.settings.kafka.broker_events_topic,
+            LogGuard(kafka.settings, FoldedLog),
             self,
         )
 

@@ -1,0 +1,141 @@
+"""A log that is not that of the tables: the job refuses it; a server answers, says so and writes nothing to it."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from kafka import KafkaAdminClient, KafkaProducer
+
+from namesrv_stream.errors import LogReplaced, LogTruncated
+from namesrv_stream.kafka import admin_config, ensure_topics, producer_config
+from namesrv_stream.kafka.extent import read_extent
+from namesrv_stream.kafka.log_check import check_log
+from namesrv_stream.remoting.codes import RequestCode, ResponseCode
+from namesrv_stream.route.event_json import encode_event
+from namesrv_stream.route.events import KvPut
+from namesrv_stream.route.folded_log import FoldedLog
+from namesrv_stream.settings import Settings
+from namesrv_stream.tables.changes_writer import ChangesWriter
+from namesrv_stream.tables.repair import prepare_tables
+from namesrv_stream.tables.schema.rows import encode_changes
+from namesrv_stream.tables.storage import tables_of
+from tests.integration.test_server import Serve
+from tests.support.builders import S1
+from tests.support.kafka import KafkaProcess, settings_for
+from tests.support.offline_fold import fold_offline, places_of, read_records
+from tests.support.processes import wait_until
+from tests.support.quiet_brokers import QuietBrokers
+
+pytestmark = [pytest.mark.kafka, pytest.mark.integration]
+
+_WAIT_S = 60.0
+_REASON = "the tables were made from one"
+
+
+@pytest.fixture
+def kafka(tmp_path: Path) -> Iterator[KafkaProcess]:
+    """A Kafka of this test's own, which it may break."""
+    process = KafkaProcess(settings_for(tmp_path / "data", kafka__delivery_timeout_ms=3000))
+    process.wait_ready()
+    yield process
+    process.stop()
+
+
+def _log(settings: Settings, values: range) -> None:
+    """Log that many KV entries."""
+    producer = KafkaProducer(**producer_config(settings))
+    for number in values:
+        event = encode_event(KvPut(S1, "ns", f"k{number}", "v"))
+        producer.send(settings.kafka.broker_events_topic, value=event, partition=0).get(timeout=_WAIT_S)
+    producer.close()
+
+
+def _fold(settings: Settings) -> FoldedLog:
+    """Make the tables as a job would have by now."""
+    extent = read_extent(settings)
+    prepare_tables(settings, extent.topic_id)
+    writer = ChangesWriter(tables_of(settings), 0)
+    rows = pa.Table.from_batches([encode_changes(fold_offline(settings, dict(extent.end)))])
+    writer.write(rows, places_of(read_records(settings, dict(extent.end))), 1)
+    return FoldedLog(extent.topic_id, writer.table.progress)
+
+
+def _restart_on(kafka: KafkaProcess, folder: Path) -> KafkaProcess:
+    """Put another copy of Kafka's data into its place, as a disk does that has lost what was not synced."""
+    kafka.stop()
+    shutil.rmtree(kafka.settings.data.kafka_dir)
+    shutil.copytree(folder, kafka.settings.data.kafka_dir)
+    restarted = KafkaProcess(kafka.settings)
+    restarted.wait_ready()
+    return restarted
+
+
+def test_a_log_that_lost_folded_records_is_refused_however_long_it_has_grown(
+    kafka: KafkaProcess, tmp_path: Path
+) -> None:
+    settings = kafka.settings
+    _log(settings, range(20))
+    kafka.stop()
+    shutil.copytree(settings.data.kafka_dir, tmp_path / "kafka-20")
+    kafka.process = kafka._start()  # noqa: SLF001 (the same process object, so that the fixture stops it)
+    kafka.wait_ready()
+    _log(settings, range(20, 30))
+    folded = _fold(settings)
+    assert folded.progress[0].next_offset == 30
+    assert check_log(settings, folded).end == {0: 30}
+
+    kafka.process = _restart_on(kafka, tmp_path / "kafka-20").process
+    with pytest.raises(LogTruncated, match="rebuild --accept-loss"):
+        check_log(settings, folded)
+    _log(settings, range(100, 130))
+    assert read_extent(settings).end == {0: 50}
+    with pytest.raises(
+        LogReplaced, match=r"offset 29 is not the one that was folded.*rebuild --accept-loss"
+    ) as refused:
+        check_log(settings, folded)
+    assert refused.value.exit_code == 2
+
+
+def test_a_server_whose_topic_was_made_anew_answers_and_says_so_and_loses_nothing_that_it_acknowledged(
+    kafka: KafkaProcess, tmp_path: Path
+) -> None:
+    settings = kafka.settings
+    _log(settings, range(20))
+    _fold(settings)
+    serve = Serve(settings, tmp_path)
+    serve.start()
+    try:
+        wait_until(serve.talks, _WAIT_S, "Kafka takes its records")
+        with serve.connect() as operator:
+            assert _put(operator, "before") == ResponseCode.SUCCESS
+        admin = KafkaAdminClient(**admin_config(settings))
+        admin.delete_topics([settings.kafka.broker_events_topic])
+        admin.close()
+        wait_until(lambda: not serve.talks(), _WAIT_S, "it notices that its topic is gone")
+        ensure_topics(settings)
+        _assert_answers_and_writes_nothing(serve)
+        serve.process.terminate(30)
+        serve.process.start()  # it answers, and is not READY before Kafka takes its records
+        _assert_answers_and_writes_nothing(serve)
+    finally:
+        serve.process.close()
+
+
+def _put(operator: object, key: str) -> int:
+    fields = {"namespace": "ns", "key": key, "value": "v"}
+    return int(operator.ask(RequestCode.PUT_KV_CONFIG, fields).code)  # type: ignore[attr-defined]
+
+
+def _assert_answers_and_writes_nothing(serve: Serve) -> None:
+    wait_until(lambda: _REASON in serve.get("/readyz")[2], _WAIT_S, "/readyz says why", ignoring=(OSError,))
+    assert _REASON in serve.get("/healthz")[2]
+    with QuietBrokers("anew", 1, [serve.addr]) as broker, serve.connect() as client:
+        broker.heard()
+        assert _put(client, "after") == ResponseCode.SYSTEM_BUSY
+        for _ in range(2):  # also when the server has had time to forget
+            assert b"anew-0" in client.ask(RequestCode.GET_BROKER_CLUSTER_INFO).body
+            value = client.ask(RequestCode.GET_KV_CONFIG, {"namespace": "ns", "key": "k7"})
+            assert value.code == ResponseCode.SUCCESS
+    assert read_extent(serve.settings).end == {0: 0}
