@@ -96,6 +96,11 @@ def repair_table(storage: Storage, schema: pa.Schema) -> list[str]:
         version, damage = None, error
     if damage is None:
         return done
+    checkpoint = checkpoint_name(max(0, checkpointed_version(storage)))
+    if damage.file == checkpoint and storage.exists(checkpoint):
+        for name in (LAST_CHECKPOINT, checkpoint):  # an older one and the commits since then say the same
+            _set_aside(storage, name)
+        return [*done, f"table {storage}: {damage.damage}; it is set aside", *repair_table(storage, schema)]
     if version is None and (_checkpoints(storage) or commit_versions(storage)[:1] != [0]):
         # Of a table that was made just now, Kafka has everything; of another one it may not.
         raise TableSchemaMismatch(

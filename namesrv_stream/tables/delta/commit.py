@@ -6,14 +6,15 @@ than Delta asks for (ADR 0049):
 - which writer made it, and Delta's id of the table;
 - *progress*: partition → first offset that the table does not cover, and the fingerprint of the record before it;
 - *before*: the same as it was before this commit. A follower that knows another progress loads the table again;
-- a digest of all files that the table has with it, so that who opens the table by its checkpoint can verify it;
+- a digest of all files that the table has with it, and the hash of the newest checkpoint that the job has made, so that
+  who opens the table can verify what it is opened from;
 - a checksum of the commit itself.
 """
 
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 import orjson
@@ -32,9 +33,22 @@ _TABLE_ID: Final = "namesrv_stream.table_id"
 _PROGRESS: Final = "namesrv_stream.progress"
 _BEFORE: Final = "namesrv_stream.before"
 _FILES: Final = "namesrv_stream.files"
+_CHECKPOINT: Final = "namesrv_stream.checkpoint"
 _CHECKSUM: Final = "namesrv_stream.checksum"
 _CHECKSUM_FIELD: Final = re.compile(rb'"namesrv_stream\.checksum":"([0-9a-f]{8})"')
 _ZEROS: Final = b'"namesrv_stream.checksum":"00000000"'
+
+
+class Checkpoint(NamedTuple):
+    """A checkpoint as the job has made it.
+
+    Attributes:
+        version: Of the table; -1 for none.
+        content_hash: ``content_hash`` of its file.
+    """
+
+    version: int = -1
+    content_hash: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +61,7 @@ class Identity:
         before: Progress before the commit.
         progress: Progress with it.
         files_digest: ``digest_of`` all files that the table then has.
+        checkpoint: The newest one that the job has made.
     """
 
     writer: str
@@ -54,6 +69,7 @@ class Identity:
     before: Progress
     progress: Progress
     files_digest: int
+    checkpoint: Checkpoint
 
     def to_info(self) -> dict[str, str]:
         """As fields of ``commitInfo``."""
@@ -63,6 +79,7 @@ class Identity:
             _BEFORE: _encode_progress(self.before),
             _PROGRESS: _encode_progress(self.progress),
             _FILES: f"{self.files_digest:016x}",
+            _CHECKPOINT: f"{self.checkpoint.version}:{self.checkpoint.content_hash}",
         }
 
     @classmethod
@@ -70,12 +87,14 @@ class Identity:
         """Inverse of ``to_info``; None for a commit that is not the job's."""
         if _FILES not in info:
             return None
+        version, _, checkpoint_hash = info[_CHECKPOINT].partition(":")
         return cls(
             str(info[_WRITER]),
             str(info[_TABLE_ID]),
             _decode_progress(info[_BEFORE]),
             _decode_progress(info[_PROGRESS]),
             int(info[_FILES], 16),
+            Checkpoint(int(version), checkpoint_hash),
         )
 
 

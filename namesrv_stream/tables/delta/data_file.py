@@ -183,7 +183,7 @@ def write_content(table: Storage, content: memoryview, listed: DataFile) -> Data
     Returns:
         ``listed`` with path and size.
     """
-    path = f"rows-{_hash(content)}.parquet"
+    path = f"rows-{content_hash(content)}.parquet"
     table.write(path, bytes(content))
     return DataFile(path, len(content), listed.modified_ms, listed.rows, listed.lowest, listed.highest)
 
@@ -205,7 +205,7 @@ def read_content(table: Storage, path: str) -> pa.Buffer:
     except FileNotFoundError:
         raise TableDamaged(str(table), name, "is missing") from None
     expected = _NAMED_BY_CONTENT.fullmatch(name)
-    if expected is not None and _hash(content) != expected[1]:
+    if expected is not None and content_hash(content) != expected[1]:
         raise TableDamaged(str(table), name, f"is damaged: its {content.size} bytes are not those that were written")
     return content
 
@@ -233,5 +233,6 @@ def read_files(table: Storage, files: Iterable[DataFile], schema: pa.Schema) -> 
     return pa.concat_tables(tables) if tables else wanted.empty_table()
 
 
-def _hash(content: Any) -> str:
+def content_hash(content: Any) -> str:
+    """What tells the bytes of a file from others: 128 bits, in hexadecimal digits."""
     return blake2b(content, digest_size=_HASH_BYTES).hexdigest()

@@ -12,6 +12,7 @@ from namesrv_stream.errors import TableDamaged, TableSchemaMismatch
 from namesrv_stream.route.folded_log import Place, Progress
 from namesrv_stream.tables.delta.commit import (
     LOG,
+    Checkpoint,
     Identity,
     checkpoint_name,
     checkpointed_version,
@@ -19,7 +20,7 @@ from namesrv_stream.tables.delta.commit import (
     commit_versions,
     read_commit,
 )
-from namesrv_stream.tables.delta.data_file import DataFile, digest_of, read_files
+from namesrv_stream.tables.delta.data_file import DataFile, content_hash, digest_of, read_files
 from namesrv_stream.tables.schema.layout import (
     PARTITIONS_PROPERTY,
     TOPIC_ID_PROPERTY,
@@ -55,6 +56,7 @@ class TableVersion:
         progress: How far it covers them.
         files: Its data files.
         schema: Columns of the table.
+        checkpoint: The newest one that the job says it has made.
     """
 
     storage: Storage
@@ -65,6 +67,7 @@ class TableVersion:
     progress: Progress
     files: tuple[DataFile, ...]
     schema: pa.Schema
+    checkpoint: Checkpoint
     _table: DeltaTable
 
     @property
@@ -136,7 +139,7 @@ def open_delta(storage: Storage, version: int | None = None) -> DeltaTable:
 
 
 def open_version(storage: Storage, schema: pa.Schema, version: int | None = None) -> TableVersion | None:
-    """A table of the job at its newest version, or at the one given; None where there is none.
+    """A table of the job at its newest version, or at ``version``; None where there is none.
 
     Raises:
         TableSchemaMismatch: It is not as this version of the code expects.
@@ -148,7 +151,10 @@ def open_version(storage: Storage, schema: pa.Schema, version: int | None = None
     except TableNotFoundError:
         return None
     except DeltaError as error:
-        raise _damage(storage, error) from None
+        raise _damage(storage, f"cannot be read: {one_line(error)}") from None
+    identity, is_rearranged = _newest_identity(storage, table.version())
+    if identity is not None:
+        _verify_checkpoint(storage, identity.checkpoint)
     protocol = table.protocol()
     features = [*(protocol.reader_features or ()), *(protocol.writer_features or ())]
     versions = (protocol.min_reader_version, protocol.min_writer_version)
@@ -156,21 +162,21 @@ def open_version(storage: Storage, schema: pa.Schema, version: int | None = None
     metadata = table.metadata()
     if metadata.partition_columns:
         raise TableSchemaMismatch(str(storage), f"it is partitioned by {', '.join(metadata.partition_columns)}")
-    try:
-        files = tuple(DataFile.from_listing(row) for row in pa.table(table.get_add_actions(flatten=True)).to_pylist())
-    except ValueError as error:  # a name that is no text
-        raise _damage(storage, error) from None
+    files = _files(storage, table)
+    if identity is not None:
+        _verify(storage, table, identity, None if is_rearranged else files)
     topic_id, partitions = _made_from(storage, metadata.configuration)
-    identity = _newest_identity(storage, table.version(), files)
-    if identity is not None and identity.table_id != str(metadata.id):
-        raise TableDamaged(str(storage), LOG, "is damaged: its commits are of a table with another id")
-    if identity is not None and identity.progress:
-        progress = identity.progress
-    else:
-        with storage.reaching():
-            progress = {p: Place(table.transaction_version(app_id(topic_id, p)) or 0) for p in range(partitions)}
     return TableVersion(
-        storage, table.version(), str(metadata.id), topic_id, partitions, progress, files, schema, table
+        storage=storage,
+        version=table.version(),
+        table_id=str(metadata.id),
+        topic_id=topic_id,
+        partitions=partitions,
+        progress=_progress(storage, table, identity, topic_id, partitions),
+        files=files,
+        schema=schema,
+        checkpoint=Checkpoint() if identity is None else identity.checkpoint,
+        _table=table,
     )
 
 
@@ -196,7 +202,9 @@ def newest_readable(
         found = open_version(storage, schema)
         return (None, None) if found is None else (read(found), None)
     except UNREADABLE as error:
-        damage = error if isinstance(error, TableSchemaMismatch) else _damage(storage, error)
+        damage = (
+            error if isinstance(error, TableSchemaMismatch) else _damage(storage, f"cannot be read: {one_line(error)}")
+        )
     if not isinstance(damage, TableDamaged):
         raise damage  # another layout is not mended by an older version
     for version in reversed(commit_versions(storage)[-_VERSIONS_TRIED:]):
@@ -209,29 +217,73 @@ def newest_readable(
     raise damage
 
 
-def _newest_identity(storage: Storage, version: int, files: tuple[DataFile, ...]) -> Identity | None:
-    """What the job's newest commit says, verified; None where it was cleaned up, or is of version 0.1.0.
+def _newest_identity(storage: Storage, version: int) -> tuple[Identity | None, bool]:
+    """What the job's newest commit says, and whether another program has rearranged files since.
+
+    Returns:
+        None for the identity where the commit was cleaned up, or is of version 0.1.0.
 
     Raises:
-        TableDamaged: Somebody else has changed rows since, or the commits say other files than the table has.
+        TableDamaged: A commit is damaged, or somebody else has changed rows since.
     """
     is_rearranged = False
     for number in range(version, max(-1, version - _COMMITS_OF_OTHERS), -1):
         commit = read_commit(storage, number)
         if commit is None or commit.is_of_first_release:
-            return None
-        identity = commit.identity
-        if identity is None:
-            if commit.changes_rows:
-                reason = "is of another program and changes rows, which only the job may do"
-                raise TableDamaged(str(storage), commit_name(number), reason)
-            is_rearranged |= bool(commit.added or commit.removed)
-            continue
-        if not is_rearranged and identity.files_digest != digest_of(files):
-            reason = "is damaged, or a checkpoint is: the files that it has are not those that the log lists"
+            break
+        if commit.identity is not None:
+            return commit.identity, is_rearranged
+        if commit.changes_rows:
+            reason = "is of another program and changes rows, which only the job may do"
             raise TableDamaged(str(storage), commit_name(number), reason)
-        return identity
-    return None
+        is_rearranged |= bool(commit.added or commit.removed)
+    return None, is_rearranged
+
+
+def _verify_checkpoint(storage: Storage, expected: Checkpoint) -> None:
+    """Compare the checkpoint from which the table is opened with the one that the job has made, if it is that one."""
+    if expected.version < 0 or checkpointed_version(storage) != expected.version:
+        return
+    name = checkpoint_name(expected.version)
+    try:
+        found = content_hash(storage.buffer(name))
+    except FileNotFoundError:
+        raise TableDamaged(str(storage), name, "is missing") from None
+    if found != expected.content_hash:
+        raise TableDamaged(str(storage), name, "is damaged: its bytes are not those that were written")
+
+
+def _verify(storage: Storage, table: DeltaTable, identity: Identity, files: tuple[DataFile, ...] | None) -> None:
+    """Compare what delta-rs makes of the log with what the job says of it.
+
+    Args:
+        storage: Where the table is.
+        table: As it was opened.
+        identity: Of the job's newest commit.
+        files: The table's files; None where another program has rearranged them since.
+    """
+    if identity.table_id != str(table.metadata().id):
+        raise TableDamaged(str(storage), LOG, "is damaged: its commits are of a table with another id")
+    if files is not None and identity.files_digest != digest_of(files):
+        reason = "is damaged: the files that it makes up are not those that the job has listed"
+        raise _damage(storage, reason)
+
+
+def _files(storage: Storage, table: DeltaTable) -> tuple[DataFile, ...]:
+    try:
+        listed = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+        return tuple(DataFile.from_listing(row) for row in listed)
+    except ValueError as error:  # a name that is no text
+        raise _damage(storage, f"cannot be read: {error}") from None
+
+
+def _progress(
+    storage: Storage, table: DeltaTable, identity: Identity | None, topic_id: str, partitions: int
+) -> Progress:
+    if identity is not None and identity.progress:
+        return identity.progress
+    with storage.reaching():
+        return {p: Place(table.transaction_version(app_id(topic_id, p)) or 0) for p in range(partitions)}
 
 
 def _made_from(storage: Storage, properties: Mapping[str, str | None]) -> tuple[str, int]:
@@ -241,7 +293,7 @@ def _made_from(storage: Storage, properties: Mapping[str, str | None]) -> tuple[
         raise TableSchemaMismatch(str(storage), f"it has no {TOPIC_ID_PROPERTY}: it is no table of the job") from None
 
 
-def _damage(storage: Storage, error: BaseException) -> TableDamaged:
+def _damage(storage: Storage, reason: str) -> TableDamaged:
     """What is wrong, with the file that cannot be read: a commit, else the newest checkpoint."""
     for version in reversed(commit_versions(storage)[-_VERSIONS_TRIED:]):
         try:
@@ -250,4 +302,4 @@ def _damage(storage: Storage, error: BaseException) -> TableDamaged:
             return damaged
     version = checkpointed_version(storage)
     file = LOG if version < 0 else checkpoint_name(version)
-    return TableDamaged(str(storage), file, f"cannot be read: {one_line(error)}")
+    return TableDamaged(str(storage), file, reason)

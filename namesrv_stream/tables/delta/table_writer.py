@@ -28,6 +28,7 @@ from namesrv_stream.errors import StoreUnreachable, TableSchemaMismatch, TablesT
 from namesrv_stream.route.folded_log import Place, Progress
 from namesrv_stream.tables.delta.commit import (
     LAST_CHECKPOINT,
+    Checkpoint,
     Commit,
     Identity,
     checkpoint_name,
@@ -36,7 +37,7 @@ from namesrv_stream.tables.delta.commit import (
     decode_commit,
     encode_commit,
 )
-from namesrv_stream.tables.delta.data_file import DataFile, digest_of
+from namesrv_stream.tables.delta.data_file import DataFile, content_hash, digest_of
 from namesrv_stream.tables.delta.table_version import TableVersion, open_delta, open_version
 from namesrv_stream.tables.schema.layout import app_id
 from namesrv_stream.tables.storage import Storage
@@ -109,6 +110,7 @@ class TableWriter:
         self._table_id = table.table_id
         self.topic_id = table.topic_id
         self._files = {file.path: file for file in table.files}
+        self._checkpoint = table.checkpoint
         self._id = uuid.uuid4().hex
         self._newest = self._read(self.version)
         # What the next commit builds on must not be lost without it, whoever wrote it.
@@ -180,13 +182,16 @@ class TableWriter:
         table = open_delta(self.storage)
         with self.storage.reaching():
             table.create_checkpoint()
-        self.storage.sync([checkpoint_name(table.version()), LAST_CHECKPOINT])
+        name = checkpoint_name(table.version())
+        self.storage.sync([name, LAST_CHECKPOINT])
+        self._checkpoint = Checkpoint(table.version(), content_hash(self.storage.buffer(name)))
 
     def _encode(self, change: Change) -> bytes:
         now_ms = SystemClock().now_ms()
         files = self._files.keys() - {file.path for file in change.removed}
         digest = digest_of([*(self._files[path] for path in files), *change.added])
-        identity = Identity(self._id, self._table_id, self.progress, {**self.progress, **change.advanced}, digest)
+        progress = {**self.progress, **change.advanced}
+        identity = Identity(self._id, self._table_id, self.progress, progress, digest, self._checkpoint)
         info = {
             "timestamp": now_ms,
             "operation": change.operation,

@@ -8,12 +8,19 @@ from hypothesis import strategies as st
 
 from namesrv_stream.errors import TableDamaged
 from namesrv_stream.route.folded_log import Place, fingerprint
-from namesrv_stream.tables.delta.commit import Identity, decode_commit, encode_commit
+from namesrv_stream.tables.delta.commit import Checkpoint, Identity, decode_commit, encode_commit
 from namesrv_stream.tables.delta.data_file import DataFile, digest_of
 from namesrv_stream.tables.storage import Folder
 
 _TABLE = Folder(Path("t"))
-_IDENTITY = Identity("writer", "table", {0: Place(5, 7), 1: Place(0)}, {0: Place(9, 2**62), 1: Place(0)}, 2**63 + 5)
+_IDENTITY = Identity(
+    "writer",
+    "table",
+    {0: Place(5, 7), 1: Place(0)},
+    {0: Place(9, 2**62), 1: Place(0)},
+    2**63 + 5,
+    Checkpoint(4, "ab12"),
+)
 _FILE = DataFile("rows-a.parquet", 10, 1_700_000_000_000, 3, (0, 5, 0, 9), (1, 8, 2, 10))
 _ACTIONS = [
     {"txn": {"appId": "topic-0", "version": 9}},

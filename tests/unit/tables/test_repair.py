@@ -88,6 +88,21 @@ def test_a_hint_that_names_a_torn_checkpoint_is_set_aside(tmp_path: Path) -> Non
     _assert_whole(tables)
 
 
+def test_an_altered_checkpoint_is_set_aside_and_nothing_else(tmp_path: Path) -> None:
+    tables = _tables(tmp_path)
+    tables.writer.table.checkpoint()
+    _commit(tables, 1)
+    tables.writer.table.checkpoint()
+    _commit(tables, 2)
+    path = tables.dir / ROUTE_CHANGES / checkpoint_name(6)
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b"broker_addr", b"broyer_addr", 1))
+    [done] = _repaired(tables)
+    assert checkpoint_name(6) in done
+    assert tables.writer.committed == {0: 8}
+    _assert_whole(tables)
+
+
 @pytest.mark.parametrize("size", [0, 300])
 def test_a_data_file_that_was_cut_short_takes_its_commit_and_later_ones_along(tmp_path: Path, size: int) -> None:
     tables = _tables(tmp_path)

@@ -66,7 +66,7 @@ def test_a_checkpoint_that_lists_other_files_than_the_job_wrote_is_noticed(tmp_p
     pq.write_table(checkpoint.filter(pc.invert(pc.fill_null(is_first_file, False))), path)
     for version in range(2):
         (tables.dir / ROUTE_CHANGES / commit_name(version)).unlink()
-    with pytest.raises(TableDamaged, match="a checkpoint is"):
+    with pytest.raises(TableDamaged, match=r"checkpoint\.parquet is damaged"):
         read_tables(tables.storage)
 
 
