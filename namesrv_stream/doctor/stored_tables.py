@@ -15,7 +15,7 @@ from namesrv_stream.tables.delta.table_version import UNREADABLE
 from namesrv_stream.tables.route_tables import TableRows, read_tables
 from namesrv_stream.tables.schema.history_columns import HISTORY_SCHEMAS
 from namesrv_stream.tables.schema.layout import ROUTE_CHANGES, ROUTE_STATE
-from namesrv_stream.tables.storage import ObjectStore, tables_of
+from namesrv_stream.tables.storage import tables_of
 
 _AREA: Final = "tables"
 _LOG_AREA: Final = "tables and log"
@@ -44,9 +44,9 @@ def read_route_tables(settings: Settings) -> TableRows | Finding:
 
 def object_store(settings: Settings) -> Iterator[Finding]:
     """Whether the store that the tables are in, if they are, keeps two jobs apart; blocks."""
-    place = tables_of(settings)
-    if not isinstance(place, ObjectStore):
+    if settings.data.store is None:
         return
+    place = tables_of(settings)
     try:
         is_kept_apart = place.refuses_second_write(f"doctor-{uuid4()}")
     except (StoreUnreachable, ConfigError) as error:

@@ -165,24 +165,6 @@ class ObjectStore(Storage):
             # The client's own traceback would show everything that it says.
             raise StoreUnreachable(str(self), one_line(error)) from None
 
-    def refuses_second_write(self, name: str) -> bool:
-        """Whether the store honours conditional writes, on which the fence between two jobs relies (ADR 0040).
-
-        Args:
-            name: A file that is written for the test, and removed.
-
-        Raises:
-            StoreUnreachable: The store does not answer, or does not let us write.
-        """
-        self.create(name, b"")
-        try:
-            self.create(name, b"")
-        except FileExistsError:
-            return True
-        finally:
-            self.remove(name)
-        return False
-
     def _key(self, name: str) -> str:
         return f"{self.key}/{name}".lstrip("/")
 

@@ -101,6 +101,24 @@ class Storage(ABC):
     def has(self, name: str) -> bool:
         """Whether a folder in it exists and contains something."""
 
+    def refuses_second_write(self, name: str) -> bool:
+        """Whether a file that is there already is not written again: the fence between jobs relies on it (ADR 0040).
+
+        Args:
+            name: A file that is written for the test, and removed.
+
+        Raises:
+            StoreUnreachable: The object store does not answer, or does not let us write.
+        """
+        self.create(name, b"")
+        try:
+            self.create(name, b"")
+        except FileExistsError:
+            return True
+        finally:
+            self.remove(name)
+        return False
+
     @contextmanager
     def reaching(self) -> Iterator[None]:
         """Turn what a library raises when the place cannot be reached into an error that names the place.
