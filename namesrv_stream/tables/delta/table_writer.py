@@ -55,7 +55,7 @@ class Change:
     """What a commit is to change.
 
     Attributes:
-        operation: Delta's name of it: WRITE, OPTIMIZE, DELETE.
+        operation: Delta's name of it: WRITE, OPTIMIZE, DELETE; or CHECKPOINT, which changes nothing.
         added: Data files, already written.
         removed: Data files that the table has.
         advanced: Partitions that are covered further with it.
@@ -173,7 +173,7 @@ class TableWriter:
                     self.storage.remove(file.path)
 
     def checkpoint(self) -> None:
-        """Write a checkpoint of the newest version, and sync it.
+        """Write a checkpoint of the newest version, sync it, and commit its hash.
 
         Raises:
             deltalake.exceptions.DeltaError: It cannot be made.
@@ -185,6 +185,7 @@ class TableWriter:
         name = checkpoint_name(table.version())
         self.storage.sync([name, LAST_CHECKPOINT])
         self._checkpoint = Checkpoint(table.version(), content_hash(self.storage.buffer(name)))
+        self.commit(Change("CHECKPOINT"))
 
     def _encode(self, change: Change) -> bytes:
         now_ms = SystemClock().now_ms()

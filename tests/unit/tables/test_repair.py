@@ -88,18 +88,19 @@ def test_a_hint_that_names_a_torn_checkpoint_is_set_aside(tmp_path: Path) -> Non
     _assert_whole(tables)
 
 
-def test_an_altered_checkpoint_is_set_aside_and_nothing_else(tmp_path: Path) -> None:
+@pytest.mark.parametrize("later_commits", [0, 2])
+def test_an_altered_checkpoint_is_set_aside_and_nothing_else(tmp_path: Path, later_commits: int) -> None:
     tables = _tables(tmp_path)
     tables.writer.table.checkpoint()
     _commit(tables, 1)
+    version = tables.writer.table.version
     tables.writer.table.checkpoint()
-    _commit(tables, 2)
-    path = tables.dir / ROUTE_CHANGES / checkpoint_name(6)
-    content = path.read_bytes()
-    path.write_bytes(content.replace(b"broker_addr", b"broyer_addr", 1))
+    _commit(tables, later_commits)
+    path = tables.dir / ROUTE_CHANGES / checkpoint_name(version)
+    path.write_bytes(path.read_bytes().replace(b"broker_addr", b"broyer_addr", 1))
     [done] = _repaired(tables)
-    assert checkpoint_name(6) in done
-    assert tables.writer.committed == {0: 8}
+    assert checkpoint_name(version) in done
+    assert tables.writer.committed == {0: 6 + later_commits}
     _assert_whole(tables)
 
 
