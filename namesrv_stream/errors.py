@@ -239,8 +239,8 @@ class TablesTakenOver(NamesrvStreamError):
 
     def __init__(self, table: str, version: int) -> None:
         super().__init__(
-            f"table {table}: its version {version} has progress of another job, which has taken over these tables;"
-            " this one ends and has written nothing behind that: let only one of them run"
+            f"table {table}: version {version} is not this job's: another job has taken over these tables, or another"
+            " program has changed them; this one ends and has written nothing behind that: let only one job run"
         )
         self.table = table
         self.version = version

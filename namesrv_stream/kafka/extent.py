@@ -1,6 +1,6 @@
 """What Kafka says of the events topic: its identity and the offsets it still holds."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
@@ -26,15 +26,20 @@ class TopicExtent:
     end: Mapping[int, int]
 
 
-def read_extent(settings: Settings) -> TopicExtent:
+def read_extent(settings: Settings, only: Collection[int] | None = None) -> TopicExtent:
     """Ask Kafka; blocks.
+
+    Args:
+        settings: Ours.
+        only: Partitions whose offsets are asked for; all where None.
 
     Raises:
         KafkaUnreachable: No broker answers.
         ConfigError: There is no such topic, or it has other partitions than the configuration says.
     """
     topic = settings.kafka.broker_events_topic
-    partitions = [TopicPartition(topic, p) for p in range(settings.kafka.partitions)]
+    numbers = range(settings.kafka.partitions)
+    partitions = [TopicPartition(topic, p) for p in numbers if only is None or p in only]
     try:
         admin = KafkaAdminClient(**admin_config(settings))
         try:
@@ -44,8 +49,8 @@ def read_extent(settings: Settings) -> TopicExtent:
         found = len(described["partitions"])
         if not found:
             raise ConfigError("settings", "kafka.broker_events_topic", f"Kafka has no topic {topic}")
-        if found != len(partitions):
-            raise ConfigError("settings", "kafka.partitions", f"is {len(partitions)}, but topic {topic} has {found}")
+        if found != len(numbers):
+            raise ConfigError("settings", "kafka.partitions", f"is {len(numbers)}, but topic {topic} has {found}")
         consumer = KafkaConsumer(**consumer_config(settings))
         try:
             earliest = {tp.partition: int(o) for tp, o in consumer.beginning_offsets(partitions).items()}

@@ -4,7 +4,7 @@ A topic that was deleted and made anew, and a log that lost records which were f
 offsets alone do not tell; the topic's id and the last folded record do (ADR 0049).
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from namesrv_stream.errors import LogReplaced, LogTruncated, RecordsRemoved
 from namesrv_stream.kafka.extent import TopicExtent, read_extent
@@ -13,8 +13,13 @@ from namesrv_stream.route.folded_log import FoldedLog, Place, fingerprint
 from namesrv_stream.settings import Settings
 
 
-def check_log(settings: Settings, folded: FoldedLog) -> TopicExtent:
+def check_log(settings: Settings, folded: FoldedLog, only: Collection[int] | None = None) -> TopicExtent:
     """Compare Kafka's log with the tables; blocks.
+
+    Args:
+        settings: Ours.
+        folded: What the tables cover.
+        only: Partitions to compare; all where None.
 
     Returns:
         What Kafka holds.
@@ -25,21 +30,24 @@ def check_log(settings: Settings, folded: FoldedLog) -> TopicExtent:
         KafkaUnreachable: No broker answers.
         ConfigError: There is no such topic, or it has other partitions than the configuration says.
     """
-    extent = read_extent(settings)
+    extent = read_extent(settings, only)
     if folded.topic_id and folded.topic_id != extent.topic_id:
         topic = settings.kafka.broker_events_topic
         raise LogReplaced(
             f"Kafka's topic {topic} has the id {extent.topic_id}, the tables were made from one with the id"
             f" {folded.topic_id}"
         )
-    if folded.progress.keys() - extent.end.keys():
-        reason = f"the tables were made from {len(folded.progress)} partitions, Kafka's topic has {len(extent.end)}"
-        raise LogReplaced(reason)
-    for partition, place in sorted(folded.progress.items()):
+    partitions = settings.kafka.partitions
+    if max(folded.progress, default=0) >= partitions:
+        raise LogReplaced(
+            f"the tables were made from {len(folded.progress)} partitions, Kafka's topic has {partitions}"
+        )
+    progress = {p: place for p, place in sorted(folded.progress.items()) if p in extent.end}
+    for partition, place in progress.items():
         if place.next_offset > extent.end[partition]:
             raise LogTruncated(partition, place.next_offset, extent.earliest[partition], extent.end[partition])
-    last = {p: place for p, place in folded.progress.items() if place.fingerprint}
-    present = {p: place for p, place in last.items() if place.next_offset > extent.earliest[p]}
+    known = {p: place for p, place in progress.items() if place.fingerprint}
+    present = {p: place for p, place in known.items() if place.next_offset > extent.earliest[p]}
     if present:
         _check_records(settings, present)
     return extent

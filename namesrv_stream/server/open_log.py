@@ -56,8 +56,9 @@ def _read_tail(settings: Settings, view: RouteView, folded: FoldedLog, clock: Cl
     except (LogReplaced, LogTruncated) as error:
         logger.error("the tail of the log is not read: %s", error)
         return
-    except NamesrvStreamError:
-        pass  # Kafka does not answer, and the tail's reader says so
+    except NamesrvStreamError as error:
+        logger.warning("the tail of the log is not read: %s", error)
+        return
     read_log_tail(settings, view, clock)
 
 

@@ -58,11 +58,8 @@ class PublisherOwner(Protocol):
 class SessionGuard(Protocol):
     """Who is asked, on the session's thread, whether Kafka's log may be written to."""
 
-    def check(self, partition: int, newest_offset: int) -> int:
+    def check(self, partition: int) -> int:
         """The offset of the partition's next record; raises where it may not."""
-
-    def forget(self) -> None:
-        """The next check must look again."""
 
 
 class KafkaPublisher:
@@ -242,7 +239,7 @@ class _Session:
             NamesrvStreamError: It is another log, or Kafka does not answer.
         """
         owner = self._owner
-        end = owner.guard.check(owner.partition, owner.newest_offset)
+        end = owner.guard.check(owner.partition)
         if end <= owner.newest_offset:
             text = (
                 "Kafka has lost acknowledged records, changes of operators in them are gone partition=%d from=%d to=%d"
@@ -254,7 +251,6 @@ class _Session:
         """On kafka-python's thread."""
         owner = self._owner
         if metadata.offset <= owner.newest_offset:
-            owner.guard.forget()
             self._fail(f"Kafka has lost records: offset {metadata.offset} came behind {owner.newest_offset}")
             return
         owner.newest_offset = metadata.offset

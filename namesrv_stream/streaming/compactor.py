@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from namesrv_stream.errors import StoreUnreachable
+from namesrv_stream.errors import NamesrvStreamError, StoreUnreachable, TableSchemaMismatch, TablesTakenOver
 from namesrv_stream.settings import Settings
 from namesrv_stream.tables.compaction import FILES_TO_JOIN, JOINED_BYTES, clean_up, join_small_files
 from namesrv_stream.tables.delta.table_writer import TableWriter
@@ -34,16 +34,23 @@ class Compactor:
         settings: Ours.
         changes: The writer of ``route_changes``.
         state: The writer of ``route_state``.
+        on_refused: Told why the tables cannot be written any more: the job must end, and its next start repairs them.
     """
 
-    def __init__(self, settings: Settings, changes: TableWriter, state: StateWriter) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        changes: TableWriter,
+        state: StateWriter,
+        on_refused: Callable[[NamesrvStreamError], None],
+    ) -> None:
         self._settings = settings
         self._table = changes
         self._state = state
+        self._on_refused = on_refused
         self._changed = threading.Condition()
         self._new_states: dict[int, FoldStateRow] = {}
         self._is_asked_to_join = False
-        self._is_stopping = False
         self._thread = threading.Thread(target=self._run, name="compaction", daemon=True)
         self._checkpointed = -1
         self._cleaned_s = time.monotonic() + _FIRST_CLEAN_UP_S - _CLEAN_UP_INTERVAL_S
@@ -51,13 +58,6 @@ class Compactor:
     def start(self) -> None:
         """Begin."""
         self._thread.start()
-
-    def stop(self) -> None:
-        """Finish what is under way and end the thread."""
-        with self._changed:
-            self._is_stopping = True
-            self._changed.notify()
-        self._thread.join()
 
     def submit(self, states: dict[int, FoldStateRow]) -> None:
         """Have ``route_state`` cover these, soon; does not block."""
@@ -74,9 +74,7 @@ class Compactor:
     def _run(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._new_states or self._is_asked_to_join or self._is_stopping)
-                if self._is_stopping:
-                    return
+                self._changed.wait_for(lambda: self._new_states or self._is_asked_to_join)
                 states, self._new_states, self._is_asked_to_join = self._new_states, {}, False
             if states:
                 self._attempt("route_state", partial(self._state.cover, states))
@@ -94,6 +92,8 @@ class Compactor:
                 work()
         except StoreUnreachable as error:
             _LOG.warning("compaction failed: %s: %s", what, error)
+        except (TableSchemaMismatch, TablesTakenOver) as error:
+            self._on_refused(error)
         except Exception:
             _LOG.exception("compaction failed: %s", what)
         else:

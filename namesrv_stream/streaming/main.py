@@ -82,6 +82,7 @@ class _Job:
         self._spark: SparkSession | None = None
         self._writer: ChangesWriter | None = None
         self._sink: BatchSink | None = None
+        self._ended = threading.Event()
         self._has_batch = False
         self._has_logged_settings = False
 
@@ -100,7 +101,7 @@ class _Job:
         self._say(f"goes on from route_state at {dict(start.offsets)}; starting Spark")
         self._spark = build_session(settings)
         self._say("Spark has started; the first batch warms it up")
-        self._compactor = Compactor(settings, writer.table, state)
+        self._compactor = Compactor(settings, writer.table, state, self._refuse)
         self._compactor.start()
         figures = BatchFigures(self._server_epoch, writer.committed)
         ticker = Ticker(settings, self._producer, self._server_epoch)
@@ -119,7 +120,7 @@ class _Job:
             progress(f"repaired: {text}")
         writer = ChangesWriter(tables, settings.streaming.progress_commit_interval_ms)
         extent = check_log(settings, FoldedLog(writer.table.topic_id, writer.table.progress))
-        start = find_start_point(KeptStates(tables), writer.committed, extent)
+        start = find_start_point(KeptStates(tables), writer.committed, writer.table.removed_below, extent)
         return writer, StateWriter(tables), start
 
     def on_signal(self, number: int, _frame: FrameType | None) -> NoReturn:
@@ -138,7 +139,7 @@ class _Job:
 
     def _wait(self, query: StreamingQuery) -> int:
         # On a thread: a signal is handled at once here, and not only when the JVM answers.
-        ended = threading.Event()
+        ended = self._ended
         failures: list[Exception] = []
 
         def await_end() -> None:
@@ -163,6 +164,12 @@ class _Job:
         kill_jvm(self._spark)
         return 1
 
+    def _refuse(self, error: NamesrvStreamError) -> None:
+        """The tables cannot be written any more; from any thread."""
+        if self._writer is not None and self._writer.failure is None:
+            self._writer.failure = error
+        self._ended.set()
+
     def _on_batch(self, writer: ChangesWriter) -> None:
         """Behind each batch, on its thread."""
         if not self._has_batch:
@@ -180,7 +187,7 @@ class _Job:
         """Log what the configuration has changed; False where Kafka did not take it, and the next batch tries again."""
         try:
             log_changed_settings(self._settings, self._producer, self._server_epoch)
-        except KafkaError as error:
+        except (KafkaError, NamesrvStreamError) as error:
             _LOG.warning("cannot log the configuration yet: %s", " ".join(str(error).split())[:200])
             return False
         return True

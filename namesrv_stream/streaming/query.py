@@ -1,5 +1,6 @@
 """Source → fold → sink, as one streaming query."""
 
+import uuid
 from collections.abc import Callable
 
 import pyarrow as pa
@@ -28,7 +29,7 @@ def start_query(
     return (
         folded.writeStream.foreachBatch(sink)
         .queryName("route_table")
-        .option("checkpointLocation", str((scratch_dir(settings) / "checkpoint").absolute()))
+        .option("checkpointLocation", str((scratch_dir(settings) / f"checkpoint-{uuid.uuid4()}").absolute()))
         .outputMode("append")
         .start()
     )

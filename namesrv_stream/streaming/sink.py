@@ -25,7 +25,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class BatchSink:
-    """The function of ``foreachBatch``; any failure fails the batch, which Spark then delivers again.
+    """The function of ``foreachBatch``; any failure ends the job, and its next start folds the records again.
 
     Args:
         settings: Ours.

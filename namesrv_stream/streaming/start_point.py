@@ -32,7 +32,9 @@ class StartPoint:
     initial_state: InitialState = field(default_factory=list)
 
 
-def find_start_point(states: KeptStates, committed: Mapping[int, int], extent: TopicExtent) -> StartPoint:
+def find_start_point(
+    states: KeptStates, committed: Mapping[int, int], removed_below: Mapping[int, int], extent: TopicExtent
+) -> StartPoint:
     """Take the newest state that ``route_changes`` covers; blocks.
 
     A newer one is of no use: what it adds to the table would be missing in ``route_changes`` for good. That happens
@@ -41,11 +43,12 @@ def find_start_point(states: KeptStates, committed: Mapping[int, int], extent: T
     Args:
         states: The versions of ``route_state``.
         committed: partition → first offset that ``route_changes`` does not cover.
+        removed_below: partition → first offset from which on ``route_changes`` still has all rows.
         extent: What Kafka holds.
 
     Raises:
         LogTruncated: Kafka does not hold the next record.
-        StateMissing: There is no state, and the log does not have its beginning any more.
+        StateMissing: There is no state, and log and rows do not reach back to the beginning any more.
         StateFromNewerVersion: A newer program has folded here.
     """
     offsets: dict[int, int] = {}
@@ -56,10 +59,10 @@ def find_start_point(states: KeptStates, committed: Mapping[int, int], extent: T
         if kept is not None:
             offsets[partition] = kept.fold_state.next_offset
             initial += _initial_state(partition, kept)
-        elif not covered:
-            offsets[partition] = earliest
-        elif not earliest:
+        elif not earliest and not removed_below.get(partition):
             offsets[partition] = 0  # a fold of the whole log yields everything again, exactly
+        elif not covered and states.newest(partition) is None:
+            offsets[partition] = earliest  # nothing was ever folded
         else:
             raise StateMissing(partition, covered, earliest)
         if not earliest <= offsets[partition] <= end:

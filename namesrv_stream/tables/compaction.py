@@ -152,7 +152,8 @@ def _join(storage: Storage, files: list[DataFile]) -> DataFile:
 def _vacuum(storage: Storage, retention_hours: int) -> None:
     """Remove old log entries, and files that no version of the last hours has."""
     table: DeltaTable = open_delta(storage)
+    before = table.version()
     with storage.reaching():
         table.vacuum(retention_hours=retention_hours, dry_run=False, full=True)
         table.cleanup_metadata()
-    storage.sync(commit_name(version) for version in range(table.version(), table.version() + 3))
+    storage.sync(commit_name(version) for version in range(before, table.version() + 1))

@@ -21,7 +21,7 @@ from namesrv_stream.tables.delta.commit import (
     Commit,
     checkpointed_version,
     commit_name,
-    decode_commit,
+    read_commit,
 )
 from namesrv_stream.tables.delta.data_file import read_rows
 from namesrv_stream.tables.delta.table_version import UNREADABLE
@@ -34,6 +34,7 @@ from namesrv_stream.tables.storage import CommitWatch, Storage
 _LOG = logging.getLogger(__name__)
 
 _RETRY_S: Final = 1.0  # between attempts to load tables that cannot be read
+_DAMAGED_RETRY_S: Final = 5.0  # each attempt reads all of an older version
 
 OnReload = Callable[[Snapshot], None]
 OnCommit = Callable[[list[RouteChange], Mapping[int, int]], None]
@@ -52,6 +53,7 @@ class SnapshotFollower:
 
     Attributes:
         version: The version that was told last; -1 where there is no table.
+        table_id: Delta's id of the table.
         failure: Why nothing can be told, or only an older version; "" if all is well.
         progress: How far that version covers the log.
         topic_id: Kafka's id of the topic from which the tables were made.
@@ -82,7 +84,7 @@ class SnapshotFollower:
         self._know(known or Snapshot(RouteTable(), {}, -1))
 
     def start(self) -> None:
-        """Begin; the first ``on_reload`` comes from the thread, soon."""
+        """Begin; everything is told from the thread."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -95,6 +97,8 @@ class SnapshotFollower:
 
     def _know(self, snapshot: Snapshot) -> None:
         self.version, self.progress = snapshot.version, dict(snapshot.progress)
+        # Where route_state is ahead of route_changes, behind a repair, the first commits say what is known already.
+        self._covered = dict(snapshot.next_offsets)
         self.table_id, self.topic_id = snapshot.table_id, snapshot.topic_id
         self.failure = snapshot.damage
 
@@ -111,7 +115,7 @@ class SnapshotFollower:
                 continue
             if snapshot.damage:
                 if (snapshot.version, snapshot.damage) == (self.version, self.failure):
-                    self._stop.wait(_RETRY_S)  # the job has not repaired it yet
+                    self._stop.wait(_DAMAGED_RETRY_S)  # the job has not repaired it yet
                     continue
                 _LOG.error("tables damaged, serving version=%d: %s", snapshot.version, snapshot.damage)
             self._know(snapshot)
@@ -136,8 +140,8 @@ class SnapshotFollower:
         while not self._stop.is_set():
             watch.begin()
             try:
-                content = self._read_next()
-                if content is None:
+                commit = read_commit(self._table, self.version + 1)
+                if commit is None:
                     if time.monotonic() - looked_s > self._table.look_interval_s:
                         looked_s = time.monotonic()
                         if self._has_lost_the_log():
@@ -145,7 +149,6 @@ class SnapshotFollower:
                             return
                     watch.wait()
                     continue
-                commit = decode_commit(self._table, self.version + 1, content)
                 if not self._continues(commit):
                     return
                 changes = (
@@ -162,15 +165,6 @@ class SnapshotFollower:
                 return
             self._tell(commit, changes)
             looked_s = time.monotonic()
-
-    def _read_next(self) -> bytes | None:
-        name = commit_name(self.version + 1)
-        if not self._table.exists(name):  # to look for an absent file costs a tenth of an attempt to open it
-            return None
-        try:
-            return self._table.read(name)
-        except FileNotFoundError:
-            return None
 
     def _read(self, path: str) -> list[RouteChange]:
         return decode_changes(read_rows(self._table, path))
@@ -195,11 +189,15 @@ class SnapshotFollower:
 
     def _tell(self, commit: Commit, changes: list[RouteChange]) -> None:
         progress = commit.identity.progress if commit.identity is not None else self.progress
-        reached = {p: place.next_offset for p, place in progress.items() if place != self.progress.get(p)}
+        advanced = {p: place.next_offset for p, place in progress.items() if place != self.progress.get(p)}
+        reached = {p: offset for p, offset in advanced.items() if offset > self._covered.get(p, 0)}
+        if reached != advanced:
+            changes = [change for change in changes if change.offset >= self._covered.get(change.partition, 0)]
         self.failure = ""
         self.version += 1
         self.progress = dict(progress)
         self.job = decode_job_figures(commit.info) or self.job
+        self._covered |= reached
         self._on_commit(changes, reached)
 
 

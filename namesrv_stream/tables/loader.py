@@ -7,12 +7,14 @@ from itertools import chain
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from namesrv_stream.errors import TableDamaged
 from namesrv_stream.route import reducer
 from namesrv_stream.route.folded_log import Progress
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.tables.route_tables import read_tables
 from namesrv_stream.tables.schema.rows import QUEUE_DATA_SCHEMA, decode_queue_data, is_queue_data, iter_changes
 from namesrv_stream.tables.storage import Storage
+from namesrv_stream.tables.swap import PLAN
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,8 @@ def load_snapshot(tables: Storage) -> Snapshot:
         TableSchemaMismatch: A table is not as this version of the code expects, or no version of it can be read.
         StoreUnreachable: The object store does not answer.
     """
+    if tables.exists(PLAN):
+        raise TableDamaged(str(tables), PLAN, "says that a rebuild is putting tables into their place")
     rows = read_tables(tables)
     return Snapshot(
         table=route_table(rows.state.live, rows.changes),

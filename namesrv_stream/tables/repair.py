@@ -1,12 +1,14 @@
 """Makes both tables if they are absent, and repairs what a crash of the machine or a damaged disk has left.
 
 A table is repaired by going back to its newest version that is sound: newer commits are set aside under another name,
-and the job folds the log again from there (ADR 0049). Where no version is sound, the table is made anew, and the job
-starts only if Kafka still has the whole log; else `namesrv-stream rebuild` is needed.
+and the job folds the log again from there (ADR 0049). Where no version is sound, a table that has just been made is
+made anew; for another one `namesrv-stream rebuild` is needed.
 """
 
 import logging
 import re
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
@@ -24,7 +26,7 @@ from namesrv_stream.tables.delta.commit import (
     commit_versions,
 )
 from namesrv_stream.tables.delta.table_version import TableVersion, newest_readable, open_version
-from namesrv_stream.tables.route_tables import read_state
+from namesrv_stream.tables.route_tables import read_newest_state, read_state, read_uncovered
 from namesrv_stream.tables.schema.columns import CHANGES_SCHEMA, STATE_SCHEMA
 from namesrv_stream.tables.schema.layout import (
     PARTITIONS_PROPERTY,
@@ -59,10 +61,11 @@ def prepare_tables(settings: Settings, topic_id: str) -> list[str]:
         StoreUnreachable: The object store does not answer.
     """
     tables = tables_of(settings)
-    return [
-        *_prepare(tables / ROUTE_STATE, STATE_SCHEMA, settings, topic_id),
-        *_prepare(tables / ROUTE_CHANGES, CHANGES_SCHEMA, settings, topic_id),
-    ]
+    done = _prepare(tables / ROUTE_STATE, STATE_SCHEMA, read_state, settings, topic_id)
+    state = read_newest_state(tables)
+    # What a server and the job start from is read; of older files the size is looked at.
+    check = partial(read_uncovered, state=state)
+    return done + _prepare(tables / ROUTE_CHANGES, CHANGES_SCHEMA, check, settings, topic_id)
 
 
 def create_table(storage: Storage, schema: pa.Schema, topic_id: str, partitions: int) -> None:
@@ -79,8 +82,13 @@ def create_table(storage: Storage, schema: pa.Schema, topic_id: str, partitions:
     storage.sync([commit_name(0), LOG])
 
 
-def repair_table(storage: Storage, schema: pa.Schema) -> list[str]:
+def repair_table(storage: Storage, schema: pa.Schema, check: Callable[[TableVersion], object]) -> list[str]:
     """Go back to the newest version that is sound, if the newest is not.
+
+    Args:
+        storage: Where the table is.
+        schema: Its columns.
+        check: Reads what must be sound; raises ``TableDamaged`` where it is not.
 
     Returns:
         What was done, a sentence each; nothing where the table is sound, or absent.
@@ -91,7 +99,7 @@ def repair_table(storage: Storage, schema: pa.Schema) -> list[str]:
     """
     done = _drop_damaged_checkpoints(storage)
     try:
-        version, damage = newest_readable(storage, schema, _sound_version)
+        version, damage = newest_readable(storage, schema, partial(_sound_version, check))
     except TableDamaged as error:
         version, damage = None, error
     if damage is None:
@@ -100,26 +108,34 @@ def repair_table(storage: Storage, schema: pa.Schema) -> list[str]:
     if damage.file == checkpoint and storage.exists(checkpoint):
         for name in (LAST_CHECKPOINT, checkpoint):  # an older one and the commits since then say the same
             _set_aside(storage, name)
-        return [*done, f"table {storage}: {damage.damage}; it is set aside", *repair_table(storage, schema)]
+        return [*done, f"table {storage}: {damage.damage}; it is set aside", *repair_table(storage, schema, check)]
     if version is None and (_checkpoints(storage) or commit_versions(storage)[:1] != [0]):
         # Of a table that was made just now, Kafka has everything; of another one it may not.
         raise TableSchemaMismatch(
             str(storage), f"{damage.damage}; no version is sound: stop the job and run `namesrv-stream rebuild`"
         )
     newer = [number for number in commit_versions(storage) if version is None or number > version]
-    for number in reversed(newer):  # the newest first: after a crash in between, there is no gap
-        _set_aside(storage, commit_name(number))
+    # Commits last, and the newest first: a crash in between leaves neither a checkpoint without commits nor a gap.
     if checkpointed_version(storage) >= 0 and (version is None or checkpointed_version(storage) > version):
         _set_aside(storage, LAST_CHECKPOINT)
     for number in _checkpoints(storage):
         if version is None or number > version:
             _set_aside(storage, checkpoint_name(number))
+    for number in reversed(newer):
+        _set_aside(storage, commit_name(number))
     reached = "no version of it is sound" if version is None else f"it is back at version {version}"
     return [*done, f"table {storage}: {damage.damage}; {reached}, {len(newer)} newer commits are set aside"]
 
 
-def _prepare(storage: Storage, schema: pa.Schema, settings: Settings, topic_id: str) -> list[str]:
-    done = repair_table(storage, schema)
+def _prepare(
+    storage: Storage,
+    schema: pa.Schema,
+    check: Callable[[TableVersion], object],
+    settings: Settings,
+    topic_id: str,
+) -> list[str]:
+    _remove_unfinished(storage)
+    done = repair_table(storage, schema, check)
     for text in done:
         _LOG.error("table repaired: %s", text)
     table = open_version(storage, schema)
@@ -138,21 +154,28 @@ def _prepare(storage: Storage, schema: pa.Schema, settings: Settings, topic_id: 
     return done
 
 
-def _sound_version(table: TableVersion) -> int:
-    """The version, if its files are whole; those of ``route_state`` are read, for the job starts from them.
+def _sound_version(check: Callable[[TableVersion], object], table: TableVersion) -> int:
+    """The version, if its files are whole.
 
     Raises:
         TableDamaged: One is not.
     """
     table.check_files()
-    if table.schema is STATE_SCHEMA:
-        read_state(table)
+    check(table)
     return table.version
 
 
+def _remove_unfinished(storage: Storage) -> None:
+    """Remove files that a killed process has begun to write."""
+    for place in (storage, storage / LOG):
+        for name in place.sizes():
+            if name.startswith(".") and name.endswith(".tmp"):
+                place.remove(name)
+
+
 def _drop_damaged_checkpoints(storage: Storage) -> list[str]:
-    """Set aside checkpoints that cannot be read, and the hint that names one; the commits say the same."""
-    damaged = [number for number in _checkpoints(storage) if not _is_readable(storage, checkpoint_name(number))]
+    """Set aside the newest checkpoint if it cannot be read, and a hint that names none; the commits say the same."""
+    damaged = [number for number in _checkpoints(storage)[-1:] if not _is_readable(storage, checkpoint_name(number))]
     for number in damaged:
         _set_aside(storage, checkpoint_name(number))
     done = [f"table {storage}: {checkpoint_name(number)} was damaged and is set aside" for number in damaged]

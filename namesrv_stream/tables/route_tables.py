@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from namesrv_stream.errors import TableDamaged
 from namesrv_stream.route.changes import ChangeKind, RouteChange
 from namesrv_stream.route.folded_log import Progress
+from namesrv_stream.tables.delta.commit import LOG
 from namesrv_stream.tables.delta.table_version import TableVersion, newest_readable, open_version
 from namesrv_stream.tables.schema.columns import CHANGES_SCHEMA, STATE_SCHEMA, as_read
 from namesrv_stream.tables.schema.layout import ROUTE_CHANGES, ROUTE_STATE
@@ -123,10 +124,15 @@ def read_tables(tables: Storage) -> TableRows:
     # In this order: route_changes, opened later, has at least what route_state covers.
     state, state_damage = newest_readable(tables / ROUTE_STATE, STATE_SCHEMA, read_state)
     found = state or StateRows()
-    rows, damage = newest_readable(tables / ROUTE_CHANGES, CHANGES_SCHEMA, lambda table: _read_changes(table, found))
+    rows, damage = newest_readable(tables / ROUTE_CHANGES, CHANGES_SCHEMA, lambda table: read_uncovered(table, found))
     if rows is None:
         return TableRows()
     changes, table = rows
+    if state is None and any(place.next_offset for place in table.progress.values()):
+        raise TableDamaged(str(tables / ROUTE_STATE), LOG, "is missing")
+    without_state = table.progress.keys() - found.fold_states.keys()
+    if without_state and any(table.removed_below()[partition] for partition in without_state):
+        raise TableDamaged(str(tables / ROUTE_STATE), LOG, "has no state that covers the rows that were removed by age")
     return TableRows(
         found, changes, table.version, table.topic_id, table.table_id, table.progress, damage or state_damage
     )
@@ -163,8 +169,8 @@ def read_rows(tables: Storage, kind: ChangeKind) -> list[RouteChange]:
     return [RouteChange(**row) for row in found]
 
 
-def _read_changes(table: TableVersion, state: StateRows) -> tuple[pa.Table, TableVersion]:
-    """Rows that ``state`` does not cover; files that can have none are not read."""
+def read_uncovered(table: TableVersion, state: StateRows) -> tuple[pa.Table, TableVersion]:
+    """Rows of ``route_changes`` that ``state`` does not cover, in log order; raises as ``TableVersion.read``."""
     covered = {p: state.fold_states.get(p, _NO_FOLD_STATE) for p in range(table.partitions)}
     begin = {p: found.next_offset for p, found in covered.items()}
     since = {p: found.at_ms for p, found in covered.items()}

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from namesrv_stream.errors import TableDamaged
+from namesrv_stream.tables.delta.commit import commit_name
 from namesrv_stream.tables.delta.table_version import UNREADABLE, TableVersion, newest_readable, open_version
 from namesrv_stream.tables.route_tables import FoldStateRow, StateRows, read_state
 from namesrv_stream.tables.schema.columns import CHANGES_SCHEMA, STATE_SCHEMA
@@ -87,7 +88,7 @@ class KeptStates:
     Attributes:
         topic_id: Of the topic from which they were made; "" where there is no table.
         partitions: Of that topic.
-        damage: Why the newest is not the newest of the table; None if it is.
+        damage: Why the newest version of the table is passed over; None if it is not.
 
     Raises:
         TableSchemaMismatch: The table is not as this version of the code expects, or no version of it can be read.
@@ -126,17 +127,26 @@ class KeptStates:
         return low
 
     def _offset(self, version: int, partition: int) -> int:
-        """-1 where the version is gone, or has nothing of the partition yet: it is then older than any that has."""
-        found = self._version(version)
+        """Of the newest version up to this one that can be read; -1 where none has anything of the partition."""
+        found = self._readable(version)
         if found is None or partition not in found.fold_states:
             return -1
         return found.fold_states[partition].next_offset
 
     def _state(self, version: int, partition: int) -> KeptState | None:
-        found = self._version(version) if 0 <= version <= self._newest else None
+        found = self._readable(version) if version <= self._newest else None
         if found is None or partition not in found.fold_states:
             return None
-        return KeptState(version, in_log_order(found.of(partition)), found.fold_states[partition])
+        return KeptState(found.version, in_log_order(found.of(partition)), found.fold_states[partition])
+
+    def _readable(self, version: int) -> StateRows | None:
+        """The newest version up to this one that can be read; those that were cleaned up are not looked for."""
+        while version >= 0:
+            found = self._version(version)
+            if found is not None or not self._table.exists(commit_name(version)):
+                return found
+            version -= 1
+        return None
 
     def _version(self, version: int) -> StateRows | None:
         if version not in self._read:

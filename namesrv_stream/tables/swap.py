@@ -16,7 +16,8 @@ _LOG = logging.getLogger(__name__)
 
 #: Where the new tables are made: beside the old ones, so that in a folder a rename is enough.
 NEW: Final = "rebuild"
-_PLAN: Final = "rebuild-swap.json"
+#: What is still to be moved; there is none while the tables are in their place.
+PLAN: Final = "rebuild-swap.json"
 
 
 def swap_tables(tables: Storage, suffix: str) -> list[str]:
@@ -48,21 +49,21 @@ def settle_swap(tables: Storage) -> bool:
     Returns:
         Whether tables were put into their place.
     """
-    has_plan = tables.exists(_PLAN)
+    has_plan = tables.exists(PLAN)
     if has_plan:
-        moves = [(source, target) for source, target in json.loads(tables.read(_PLAN))]
+        moves = [(source, target) for source, target in json.loads(tables.read(PLAN))]
         while moves:
             tables.move(*moves[0])
             del moves[0]
             _plan(tables, moves)  # a move that is done must not be made again: its source may be another table by now
-        tables.remove(_PLAN)
+        tables.remove(PLAN)
         _LOG.info("the rebuilt tables are in their place")
     tables.remove_all(NEW)
     return has_plan
 
 
 def _plan(tables: Storage, moves: list[tuple[str, str]]) -> None:
-    tables.write(_PLAN, json.dumps(moves).encode())
+    tables.write(PLAN, json.dumps(moves).encode())
 
 
 def _free_name(tables: Storage, wanted: str) -> str:

@@ -71,12 +71,12 @@ def measure(settings: Settings, batches: int, brokers: int) -> list[dict[str, An
         writer, state_writer = ChangesWriter(tables, 0), StateWriter(tables)
         figures = BatchFigures(0, writer.committed)
         sink = BatchSink(settings, writer, producer, state_writer.cover, lambda _: None, figures, lambda *_: None)
-        query = start_query(spark, settings, find_start_point(KeptStates(tables), writer.committed, extent), sink)
+        query = start_query(spark, settings, find_start_point(KeptStates(tables), writer.committed, {}, extent), sink)
         try:
             while not found or found[-1]["batch"] < batches:
                 reached = found[-1]["batch"] + _EACH if found else 1
                 wait_until(lambda: _batch(query, sender, reached) >= reached, _DEADLINE_S, f"batch {reached}")  # noqa: B023
-                found.append({"batch": _last(query), **_files(scratch_dir(settings) / "checkpoint")})
+                found.append({"batch": _last(query), **_files(next(scratch_dir(settings).glob("checkpoint-*")))})
                 print(json.dumps(found[-1]), flush=True)
         finally:
             query.stop()

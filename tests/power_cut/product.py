@@ -84,7 +84,7 @@ class Job:
         tables = tables_of(settings)
         self._writer, self._state_writer = ChangesWriter(tables, 0), StateWriter(tables)
         extent = TopicExtent(_TOPIC_ID, earliest, {partition: len(records) for partition, records in log.items()})
-        start = find_start_point(KeptStates(tables), self._writer.committed, extent)
+        start = find_start_point(KeptStates(tables), self._writer.committed, self._writer.table.removed_below, extent)
         self.offsets = dict(start.offsets)
         self._states = {partition: FoldState(partition, PARTITIONS) for partition in log}
         self._groups = {partition: GroupDict() for partition in log}

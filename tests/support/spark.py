@@ -1,6 +1,5 @@
 """The fold hosted by a real Spark in the test's own process, on a topic and a data directory of the test's own."""
 
-import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,7 +20,6 @@ from namesrv_stream.route.partitioner import partition_of
 from namesrv_stream.settings import Settings
 from namesrv_stream.streaming.batch_figures import BatchFigures
 from namesrv_stream.streaming.query import start_query
-from namesrv_stream.streaming.session import scratch_dir
 from namesrv_stream.streaming.sink import BatchSink
 from namesrv_stream.streaming.start_point import StartPoint, find_start_point
 from namesrv_stream.tables.changes_writer import ChangesWriter
@@ -97,8 +95,7 @@ def fold_available(spark: SparkSession, settings: Settings) -> StartPoint:
     prepare_tables(settings, extent.topic_id)
     tables = tables_of(settings)
     writer, state_writer = ChangesWriter(tables, 0), StateWriter(tables)
-    shutil.rmtree(scratch_dir(settings) / "checkpoint", ignore_errors=True)
-    start = find_start_point(KeptStates(tables), writer.committed, extent)
+    start = find_start_point(KeptStates(tables), writer.committed, writer.table.removed_below, extent)
     producer = KafkaProducer(**producer_config(settings))
     figures = BatchFigures(0, writer.committed)
     sink = BatchSink(settings, writer, producer, state_writer.cover, lambda _: None, figures, lambda *_: None)

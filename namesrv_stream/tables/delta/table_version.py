@@ -227,15 +227,18 @@ def _newest_identity(storage: Storage, version: int) -> tuple[Identity | None, b
         TableDamaged: A commit is damaged, or somebody else has changed rows since.
     """
     is_rearranged = False
+    changed_by = -1
     for number in range(version, max(-1, version - _COMMITS_OF_OTHERS), -1):
         commit = read_commit(storage, number)
         if commit is None or commit.is_of_first_release:
             break
+        if commit.identity is not None and changed_by >= 0:
+            reason = "is of another program and changes rows, which only the job may do"
+            raise TableDamaged(str(storage), commit_name(changed_by), reason)
         if commit.identity is not None:
             return commit.identity, is_rearranged
-        if commit.changes_rows:
-            reason = "is of another program and changes rows, which only the job may do"
-            raise TableDamaged(str(storage), commit_name(number), reason)
+        if commit.changes_rows:  # version 0.1.0 said nothing of itself where it rewrote route_state
+            changed_by = number
         is_rearranged |= bool(commit.added or commit.removed)
     return None, is_rearranged
 
@@ -300,6 +303,8 @@ def _damage(storage: Storage, reason: str) -> TableDamaged:
             read_commit(storage, version)
         except TableDamaged as damaged:
             return damaged
+        except OSError as error:
+            return TableDamaged(str(storage), commit_name(version), f"cannot be read: {error}")
     version = checkpointed_version(storage)
     file = LOG if version < 0 else checkpoint_name(version)
     return TableDamaged(str(storage), file, reason)

@@ -93,6 +93,7 @@ class TableWriter:
         version: The newest version that is known.
         progress: How far the table covers the log.
         topic_id: Kafka's id of the topic from which it is made.
+        removed_below: partition → first offset from which on no row had been removed for its age when it was opened.
     """
 
     def __init__(self, storage: Storage, schema: pa.Schema) -> None:
@@ -111,6 +112,7 @@ class TableWriter:
         self.topic_id = table.topic_id
         self._files = {file.path: file for file in table.files}
         self._checkpoint = table.checkpoint
+        self.removed_below = table.removed_below()
         self._id = uuid.uuid4().hex
         self._newest = self._read(self.version)
         # What the next commit builds on must not be lost without it, whoever wrote it.

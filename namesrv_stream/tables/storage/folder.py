@@ -12,8 +12,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Self
 
-import pyarrow as pa
-
 from namesrv_stream.tables.storage.storage import Storage
 from namesrv_stream.tables.storage.watch import CommitWatch
 
@@ -64,13 +62,6 @@ class Folder(Storage):
 
     def read(self, name: str) -> bytes:
         return (self.path / name).read_bytes()
-
-    def buffer(self, name: str) -> pa.Buffer:
-        path = self.path / name
-        if not path.stat().st_size:  # an empty file cannot be mapped
-            return pa.py_buffer(b"")
-        with pa.memory_map(str(path)) as file:
-            return file.read_buffer()
 
     def create(self, name: str, content: bytes) -> None:
         with self._staged(name, content) as staged:

@@ -14,8 +14,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
-import pyarrow as pa
-
 from namesrv_stream.errors import ConfigError, StoreUnreachable
 from namesrv_stream.tables.storage.storage import Storage
 
@@ -104,9 +102,6 @@ class ObjectStore(Storage):
     def read(self, name: str) -> bytes:
         with self.reaching():
             return bytes(self._store().get(self._key(name)).bytes())
-
-    def buffer(self, name: str) -> pa.Buffer:
-        return pa.py_buffer(self.read(name))
 
     def create(self, name: str, content: bytes) -> None:
         from obstore.exceptions import AlreadyExistsError

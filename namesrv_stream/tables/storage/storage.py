@@ -59,9 +59,9 @@ class Storage(ABC):
             StoreUnreachable: The object store does not answer.
         """
 
-    @abstractmethod
     def buffer(self, name: str) -> pa.Buffer:
-        """A whole file for Arrow, without a copy where that is possible; raises as ``read``."""
+        """A whole file for Arrow; raises as ``read``."""
+        return pa.py_buffer(self.read(name))
 
     @abstractmethod
     def create(self, name: str, content: bytes) -> None:

@@ -64,7 +64,7 @@ def _assert_as_the_log(tables: TablesOfLog) -> None:
     assert loaded.next_offsets == {0: log.state.next_offset}
     assert loaded.progress == {0: log.place()}
     extent = TopicExtent(TOPIC_ID, {0: len(log.records)}, {0: len(log.records)})
-    start = find_start_point(KeptStates(tables.storage), loaded.next_offsets, extent)
+    start = find_start_point(KeptStates(tables.storage), loaded.next_offsets, {}, extent)
     assert start.offsets == {0: log.state.next_offset}
     (state,) = [content for _, name, content in start.initial_state if name is None]
     assert encode_state(decode_state(state)) == encode_state(log.state)

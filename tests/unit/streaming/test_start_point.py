@@ -22,7 +22,7 @@ def _extent(earliest: int, end: int) -> TopicExtent:
 
 
 def _start(tables: TablesOfLog, extent: TopicExtent) -> StartPoint:
-    return find_start_point(KeptStates(tables.storage), tables.new_writer().committed, extent)
+    return find_start_point(KeptStates(tables.storage), tables.new_writer().committed, {}, extent)
 
 
 def _register(tables: TablesOfLog, number: int) -> None:
@@ -66,7 +66,7 @@ def test_a_state_that_is_ahead_of_route_changes_is_passed_over_for_an_older_one(
     _register(tables, 1)
     _register(tables, 2)
     tables.compact()
-    start = find_start_point(KeptStates(tables.storage), {0: 2}, _extent(0, 500))
+    start = find_start_point(KeptStates(tables.storage), {0: 2}, {}, _extent(0, 500))
     assert start.offsets == {0: 1}
 
 
@@ -102,3 +102,18 @@ def test_a_state_of_a_newer_program_is_refused_with_the_way_out(tmp_path: Path) 
     StateWriter(tables.storage).cover({0: FoldStateRow(1, 1, b'{"state_version":99}')})
     with pytest.raises(StateFromNewerVersion, match="namesrv-stream rebuild"):
         _start(tables, _extent(0, 500))
+
+
+def test_a_route_changes_that_was_lost_does_not_begin_behind_what_the_state_holds(tmp_path: Path) -> None:
+    tables = TablesOfLog(tmp_path)
+    _register(tables, 0)
+    tables.compact()
+    with pytest.raises(StateMissing):
+        find_start_point(KeptStates(tables.storage), {0: 0}, {}, _extent(3, 500))
+
+
+def test_rows_that_were_removed_by_age_cannot_be_made_again_without_a_state(tmp_path: Path) -> None:
+    tables = TablesOfLog(tmp_path)
+    _register(tables, 0)
+    with pytest.raises(StateMissing):
+        find_start_point(KeptStates(tables.storage), {0: 1}, {0: 1}, _extent(0, 500))

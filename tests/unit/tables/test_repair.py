@@ -1,17 +1,20 @@
 """Tables are made once, for one topic, and go back to their newest sound version where they are damaged."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from deltalake import DeltaTable
+from deltalake import CommitProperties, DeltaTable, write_deltalake
+from deltalake.transaction import Transaction
 
-from namesrv_stream.errors import ConfigError, TableSchemaMismatch
+from namesrv_stream.errors import ConfigError, TableDamaged, TableSchemaMismatch
 from namesrv_stream.tables.delta.commit import LAST_CHECKPOINT, checkpoint_name, commit_name
 from namesrv_stream.tables.loader import load_snapshot
 from namesrv_stream.tables.repair import prepare_tables
 from namesrv_stream.tables.route_tables import read_tables
-from namesrv_stream.tables.schema.layout import ROUTE_CHANGES, ROUTE_STATE
+from namesrv_stream.tables.schema.columns import CHANGES_SCHEMA, STATE_SCHEMA
+from namesrv_stream.tables.schema.layout import ROUTE_CHANGES, ROUTE_STATE, app_id
 from namesrv_stream.tables.schema.rows import decode_changes
 from namesrv_stream.tables.stored_changes import StoredChanges
 from tests.support.builders import a_registration
@@ -150,3 +153,63 @@ def test_a_damaged_route_state_goes_back_to_the_version_before(tmp_path: Path) -
     assert newest.name in done
     assert read_tables(tables.storage).damage is None
     _assert_whole(tables)
+
+
+def _as_first_release(tables: TablesOfLog, name: str) -> None:
+    """Rewrite a table as version 0.1.0 did: rows by delta-rs, and nothing said of the writer."""
+    path = tables.dir / name
+    rows = DeltaTable(path).to_pyarrow_table()
+    configuration = DeltaTable(path).metadata().configuration
+    shutil.rmtree(path)
+    schema = CHANGES_SCHEMA if name == ROUTE_CHANGES else STATE_SCHEMA
+    table = DeltaTable.create(path, schema, configuration=configuration, raise_if_key_not_exists=False)
+    covered = [Transaction(app_id(TOPIC_ID, 0), tables.writer.committed[0])] if name == ROUTE_CHANGES else []
+    half = rows.num_rows // 2
+    properties = CommitProperties(app_transactions=covered)
+    if name == ROUTE_STATE:
+        write_deltalake(table, rows, mode="overwrite", commit_properties=properties)
+        return
+    for part in (rows.slice(0, half), rows.slice(half)):
+        write_deltalake(table, part, mode="append", commit_properties=properties)
+
+
+def test_tables_of_version_0_1_0_are_taken_over(tmp_path: Path) -> None:
+    tables = _tables(tmp_path, 2)
+    tables.compact()
+    for name in (ROUTE_CHANGES, ROUTE_STATE):
+        _as_first_release(tables, name)
+    assert _repaired(tables) == []
+    assert tables.writer.committed == {0: 2}
+    _commit(tables, 2)
+    tables.compact()
+    _assert_whole(tables)
+    assert _repaired(tables) == []
+
+
+def test_an_altered_byte_in_rows_that_no_state_covers_is_found_at_the_start(tmp_path: Path) -> None:
+    tables = _tables(tmp_path, 2)
+    tables.compact()
+    _commit(tables, 2)
+    newest = max((tables.dir / ROUTE_CHANGES).glob("*.parquet"), key=lambda path: path.stat().st_mtime_ns)
+    content = bytearray(newest.read_bytes())
+    content[len(content) // 2] ^= 1
+    newest.write_bytes(content)
+    [done] = _repaired(tables)
+    assert newest.name in done
+    _assert_whole(tables)
+
+
+def test_a_route_state_that_is_gone_is_not_taken_for_one_that_never_was(tmp_path: Path) -> None:
+    tables = _tables(tmp_path, 2)
+    tables.compact()
+    shutil.rmtree(tables.dir / ROUTE_STATE)
+    with pytest.raises(TableDamaged, match="route_state: _delta_log is missing"):
+        load_snapshot(tables.storage)
+
+
+def test_what_a_killed_writer_began_is_removed(tmp_path: Path) -> None:
+    tables = _tables(tmp_path, 1)
+    for folder in (tables.dir / ROUTE_CHANGES, tables.dir / ROUTE_CHANGES / "_delta_log"):
+        (folder / ".began.1.tmp").write_bytes(b"x")
+    assert _repaired(tables) == []
+    assert not list((tables.dir / ROUTE_CHANGES).rglob("*.tmp"))
