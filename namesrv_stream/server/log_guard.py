@@ -22,12 +22,16 @@ class LogGuard:
     Args:
         settings: Ours.
         folded: What the tables cover at the moment.
+
+    Attributes:
+        has_refused: Whether Kafka's log was another one, of a partition at least, since the start.
     """
 
     def __init__(self, settings: Settings, folded: Callable[[], FoldedLog]) -> None:
         self._settings = settings
         self._folded = folded
         self._told: dict[int, str] = {}
+        self.has_refused = False
 
     def check(self, partition: int) -> int:
         """Refuse a log that is not the tables'; blocks.
@@ -43,6 +47,7 @@ class LogGuard:
         try:
             end = check_log(self._settings, self._folded(), [partition]).end[partition]
         except (LogReplaced, LogTruncated) as error:
+            self.has_refused = True
             if str(error) != self._told.get(partition):
                 self._told[partition] = str(error)
                 _LOG.error("Kafka's log does not belong to the tables, nothing is written to it: %s", error)

@@ -1,6 +1,7 @@
 """`serve`: opens the tables, binds the ports, talks to Kafka, answers until told to stop."""
 
 import asyncio
+import contextlib
 import logging
 import signal
 import socket
@@ -53,6 +54,7 @@ from namesrv_stream.tables.storage import tables_of
 
 logger = logging.getLogger(__name__)
 
+_REFUSAL_POLL_S: Final = 0.2
 _KAFKA_RETRY_S: Final = 1.0
 
 
@@ -145,10 +147,11 @@ class _Server:
         if self._express is not None:
             self._express.start(loop)
         following.start(loop)
+        guard = LogGuard(settings, following.folded_log)
         parts = {
             "beat": self._beat(gateway, figures),
-            "talk": self._talk(gateway, LogGuard(settings, following.folded_log), has_kafka),
-            "ready": self._tell_ready(gateway, http, listener),
+            "talk": self._talk(gateway, guard, has_kafka),
+            "ready": self._tell_ready(gateway, guard, http, listener),
             "kv-log": self._log_kv(name_server),
             "notify": notifier.run(),
             "rival": watch_for_rival(settings, self._identity),
@@ -275,8 +278,11 @@ class _Server:
             log_kv_table(name_server.table.kv)
             await asyncio.sleep(self._settings.name_server.kv_log_interval_ms / 1000)
 
-    async def _tell_ready(self, gateway: Gateway, http: HttpServer, listener: socket.socket) -> None:
-        await gateway.talking.wait()
+    async def _tell_ready(self, gateway: Gateway, guard: LogGuard, http: HttpServer, listener: socket.socket) -> None:
+        # A server whose log is another one answers all the same; /readyz says why it is not ready.
+        while not (gateway.talking.is_set() or guard.has_refused):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(gateway.talking.wait(), _REFUSAL_POLL_S)
         facts: dict[str, str | int] = {"remoting": address(listener), "http": http.address}
         write_run_file(self._settings.data.run_dir / "serve.json", facts)
         logger.info("listening remoting=%s http=%s server_id=%s", *facts.values(), self._identity.server_id)

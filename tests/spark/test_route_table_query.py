@@ -33,9 +33,9 @@ from namesrv_stream.route.events import (
 from namesrv_stream.settings import Settings
 from namesrv_stream.streaming.settings_log import log_changed_settings
 from namesrv_stream.tables.loader import load_snapshot
-from namesrv_stream.tables.repair import prepare_tables
+from namesrv_stream.tables.repair import create_table, prepare_tables
 from namesrv_stream.tables.route_tables import read_newest_state
-from namesrv_stream.tables.schema.columns import CHANGES_SCHEMA
+from namesrv_stream.tables.schema.columns import CHANGES_SCHEMA, STATE_SCHEMA
 from namesrv_stream.tables.schema.layout import ROUTE_CHANGES, ROUTE_STATE
 from namesrv_stream.tables.schema.rows import decode_changes, in_log_order
 from namesrv_stream.tables.storage import tables_of
@@ -192,6 +192,7 @@ def test_the_tables_lead_to_the_same_routes_as_the_changes(
     fold_available(spark, settings)
     with_state = load_snapshot(tables_of(settings))
     shutil.rmtree(settings.data.tables_dir / ROUTE_STATE)
+    create_table(tables_of(settings) / ROUTE_STATE, STATE_SCHEMA, read_extent(settings).topic_id, 2)
     without_state = load_snapshot(tables_of(settings))
     assert with_state.table.groups == without_state.table.groups
     assert with_state.table.kv == without_state.table.kv
