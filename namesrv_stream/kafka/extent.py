@@ -16,7 +16,7 @@ class TopicExtent:
     """The topic at one moment.
 
     Attributes:
-        topic_id: Kafka's own id, another one when the topic is made anew.
+        topic_id: Kafka's own id, another one when the topic is recreated.
         earliest: partition → first offset it holds.
         end: partition → offset of the next record.
     """

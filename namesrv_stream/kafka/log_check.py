@@ -1,6 +1,6 @@
 """Whether Kafka's topic is still the log from which the tables were made.
 
-A topic that was deleted and made anew, and a log that lost records which were folded, grow again to any length. So the
+A topic that was deleted and recreated, and a log that lost records which were folded, grow again to any length. So the
 offsets alone do not tell; the topic's id and the last folded record do (ADR 0049).
 """
 

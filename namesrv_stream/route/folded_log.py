@@ -1,7 +1,7 @@
 """How far a log is folded, and what tells it from another log.
 
 The tables keep the fingerprint of the last record that was folded. If Kafka has another record at that offset, it has
-lost records since, or the topic was made anew, however long the log has grown in the meantime (ADR 0049).
+lost records since, or the topic was recreated, however long the log has grown in the meantime (ADR 0049).
 """
 
 from collections.abc import Mapping

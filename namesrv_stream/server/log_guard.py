@@ -1,6 +1,6 @@
 """Keeps a server from writing to a log that is not the one from which the tables were made.
 
-Where Kafka's topic was made anew, or has lost records that were folded, offsets mean other things than in the tables.
+Where Kafka's topic was recreated, or has lost records that were folded, offsets mean other things than in the tables.
 An acknowledged event would count as folded at once and be forgotten. So the server treats such a Kafka as one that is
 away: it answers from memory, takes registrations into memory, refuses operators' changes, and says why (ADR 0049).
 """

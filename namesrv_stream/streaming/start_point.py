@@ -1,7 +1,7 @@
 """Where the fold starts: always with ``route_state``, and with the log from there on.
 
 ``route_state`` holds the exact state of the fold, so the changes are the same wherever it starts; rows that
-``route_changes`` has already are dropped. Spark's checkpoint is made anew at each start and decides nothing. So the
+``route_changes`` has already are dropped. Spark's checkpoint is recreated at each start and decides nothing. So the
 tables and Kafka are all that a job needs, on whichever machine it starts (ADR 0050).
 """
 

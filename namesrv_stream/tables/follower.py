@@ -2,7 +2,7 @@
 
 Opening the table anew for each commit would cost tens of milliseconds; the commits say all that is needed. One rule
 tells whether they do: each commit names the progress before it. Where that is not the follower's own, the table was
-restored, replaced or made anew, and everything is loaded again; likewise where the follower's own version is gone, or a
+restored, replaced or recreated, and everything is loaded again; likewise where the follower's own version is gone, or a
 file cannot be read. The fold is a pure function of the log, so tables with the same progress hold the same rows.
 """
 

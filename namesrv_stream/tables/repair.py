@@ -2,7 +2,7 @@
 
 A table is repaired by going back to its newest version that is sound: newer commits are set aside under another name,
 and the job folds the log again from there (ADR 0049). Where no version is sound, a table that has just been made is
-made anew; for another one `namesrv-stream rebuild` is needed.
+recreated; for another one `namesrv-stream rebuild` is needed.
 """
 
 import logging

@@ -70,7 +70,7 @@ class TableRows:
         changes: Rows of ``route_changes`` that it does not cover, columns of ``CHANGES_SCHEMA`` as read, in log order.
         version: Of ``route_changes``; -1 where there is no table.
         topic_id: Of the topic from which the tables were made; "" where there is no table.
-        table_id: Delta's id of ``route_changes``: another one where it was made anew; "" where there is no table.
+        table_id: Delta's id of ``route_changes``: another one where it was recreated; "" where there is no table.
         progress: How far ``route_changes`` covers the log.
         damage: Why this is not the newest version of the tables; None if it is.
     """

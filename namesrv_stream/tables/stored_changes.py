@@ -21,7 +21,7 @@ class StoredChanges:
 
     Attributes:
         topic_id: Of the topic from which it was made.
-        table_id: Delta's id of the table, another one where it was made anew.
+        table_id: Delta's id of the table, another one where it was recreated.
         next_offsets: partition → first offset that it does not cover.
         newest_at_ms: Highest ``at_ms`` of its rows, epoch milliseconds; 0 where it has none.
     """

@@ -1,8 +1,8 @@
 """Puts rebuilt tables in the place of the old ones, which stay beside them under a dated name.
 
-All moves are written down before the first one, and whoever writes the tables next finishes what a killed swap left. So
-a job never meets tables of which some are old. A follower may: it reads the new state with the old changes, which is
-right, and loads again when the changes are replaced too.
+All moves are written down before the first one, and the next process that writes the tables finishes a swap that was
+killed. So a job never meets tables of which some are old. A follower may: it reads the new state with the old changes,
+which is right, and loads again when the changes are replaced too.
 """
 
 import json

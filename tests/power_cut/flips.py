@@ -1,6 +1,6 @@
 """Damage to single files of healthy tables: a byte that differs, or an end that is gone.
 
-A file system without checksums hands such bytes to whoever reads them. Each damage must be harmless, or noticed, or
+A file system without checksums hands such bytes to every reader. Each damage must be harmless, or noticed, or
 repaired; it must never become a route that the log does not have.
 """
 

@@ -1,7 +1,7 @@
 """A log of two partitions that a seed makes up: a small fleet, two name servers, and operators.
 
 Kafka's own log is taken to survive a power cut: it is replicated, or lies on another disk. So the log is no part of
-what is recorded, and whoever has the seed has the log.
+what is recorded, and the seed alone determines it.
 """
 
 import random

@@ -120,6 +120,16 @@ class HttpRig:
         finally:
             writer.close()
 
+    async def send_raw(self, request: bytes) -> bytes:
+        """Send these bytes over a new connection and return all that the server answers before it closes it."""
+        host, _, port = self.http.address.rpartition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        try:
+            writer.write(request)
+            return await reader.read()
+        finally:
+            writer.close()
+
 
 class Answer(NamedTuple):
     """An answer as it came; names of headers in small letters."""

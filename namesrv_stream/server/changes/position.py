@@ -3,7 +3,7 @@
 A row's place is (partition, offset, seq) of the log, and the rows of a place are the same for every server and after
 every restart, for they are what the fold made of that record, once, in the table. So a position is, for each
 partition, the first place that the follower does not have; it depends on no server, no version of the table and no
-batch. It means nothing in tables that were made anew (``rebuild``): these have another id, which is part of the token.
+batch. It means nothing in tables that were recreated (``rebuild``): these have another id, which is part of the token.
 
 The token is ``1.ID.PLACES``: the first 16 digits of Delta's id of ``route_changes`` ("0" where there is no table yet),
 and for each partition ``offset``, or ``offset_seq`` in the middle of a record, joined by "-". Followers should not

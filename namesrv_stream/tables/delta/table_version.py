@@ -50,7 +50,7 @@ class TableVersion:
     Attributes:
         storage: Where the table is.
         version: Delta's version.
-        table_id: Delta's id of the table: another one where it was made anew.
+        table_id: Delta's id of the table: another one where it was recreated.
         topic_id: Kafka's id of the topic from which it was made.
         partitions: Number of partitions of that topic.
         progress: How far it covers them.

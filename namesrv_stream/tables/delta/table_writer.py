@@ -115,7 +115,7 @@ class TableWriter:
         self.removed_below = table.removed_below()
         self._id = uuid.uuid4().hex
         self._newest = self._read(self.version)
-        # What the next commit builds on must not be lost without it, whoever wrote it.
+        # What the next commit builds on must not be lost without it, no matter which process wrote it.
         storage.sync(commit_name(version) for version in range(max(0, self.version - _SYNCED), self.version + 1))
         self._lock = threading.Lock()
 

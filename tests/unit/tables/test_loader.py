@@ -28,6 +28,17 @@ from tests.support.tables import TablesOfLog
 _NEXT = DataVersion(2, 1_000, 0)
 
 
+def _state_and_a_later_change(path: Path) -> TablesOfLog:
+    """A ``route_state`` with one broker, and a commit behind it that deletes the broker's topic."""
+    tables = TablesOfLog(path)
+    tables.log.register(a_registration())
+    tables.commit()
+    tables.compact()
+    tables.log.say(TopicDeleted(S1, "TopicTest", None))
+    tables.commit()
+    return tables
+
+
 def test_without_tables_nothing_is_known(tmp_path: Path) -> None:
     snapshot = load_snapshot(Folder(tmp_path))
     assert (snapshot.version, snapshot.table.groups, snapshot.next_offsets) == (-1, {}, {})
@@ -45,12 +56,7 @@ def test_changes_alone_make_the_table(tmp_path: Path) -> None:
 
 
 def test_state_and_the_changes_since_make_the_table(tmp_path: Path) -> None:
-    tables = TablesOfLog(tmp_path)
-    tables.log.register(a_registration())
-    tables.commit()
-    tables.compact()
-    tables.log.say(TopicDeleted(S1, "TopicTest", None))
-    tables.commit()
+    tables = _state_and_a_later_change(tmp_path)
     assert load_snapshot(tables.storage).table.groups == tables.log.groups.groups
 
 
@@ -104,12 +110,7 @@ def test_brokers_of_the_same_topics_share_them_and_one_that_lost_some_does_not(t
 
 
 def test_files_that_the_state_covers_are_not_read(tmp_path: Path) -> None:
-    tables = TablesOfLog(tmp_path)
-    tables.log.register(a_registration())
-    tables.commit()
-    tables.compact()
-    tables.log.say(TopicDeleted(S1, "TopicTest", None))
-    tables.commit()
+    tables = _state_and_a_later_change(tmp_path)
     paths = sorted((tables.dir / ROUTE_CHANGES).glob("*.parquet"), key=lambda p: p.stat().st_mtime_ns)
     paths[0].unlink()
     assert load_snapshot(tables.storage).table.groups == tables.log.groups.groups

@@ -1,6 +1,5 @@
 """What the HTTP port answers, over real sockets."""
 
-import asyncio
 import html
 import re
 
@@ -236,12 +235,8 @@ async def test_what_is_nowhere_is_a_problem_that_says_where_to_look() -> None:
 
 async def test_what_is_no_http_is_a_problem_too() -> None:
     served = _committed()
-    host, _, port = served.http.address.rpartition(":")
     async with served.serving():
-        reader, writer = await asyncio.open_connection(host, int(port))
-        writer.write(b"\x00\x00\x01\x02 no http\r\n\r\n")
-        answer = await reader.read()
-        writer.close()
+        answer = await served.send_raw(b"\x00\x00\x01\x02 no http\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 400 ")
     assert b"application/problem+json" in answer
 
