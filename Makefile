@@ -39,7 +39,7 @@ help: ## List the targets
 	@awk 'BEGIN { FS = ":.*## " } /^##@/ { printf "\n%s\n", substr($$0, 5) } /^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: setup
-setup: prerequisites $(VENV)/.express-built $(RUN_JARS) ## Build what is missing to run: virtual environment, express lane, jars of Spark and Kafka
+setup: prerequisites $(VENV)/.native-built $(RUN_JARS) ## Build what is missing to run: virtual environment, native lane, jars of Spark and Kafka
 
 .PHONY: run
 run: setup ## Start everything on this machine; Ctrl-C stops it. Flags: make run ARGS="--listen-port 0"
@@ -85,7 +85,7 @@ audit: $(VENV)/.audit-installed ## Known vulnerabilities of the locked dependenc
 	done
 
 .PHONY: unit
-unit: $(VENV)/.express-built $(VENV)/.installed ## Unit tests; no JVM
+unit: $(VENV)/.native-built $(VENV)/.installed ## Unit tests; no JVM
 	$(PYTEST) tests/unit -n auto $(ARGS)
 
 .PHONY: spark
@@ -109,7 +109,7 @@ fuzz: test-setup ## Damaged frames and bodies, and the dearest ones: at the wire
 	$(PYTEST) tests/fuzz $(ARGS)
 
 .PHONY: power-cut
-power-cut: $(VENV)/.express-built $(VENV)/.installed ## Power cuts and damaged files in a minute: what servers and the job make of the tables that are left
+power-cut: $(VENV)/.native-built $(VENV)/.installed ## Power cuts and damaged files in a minute: what servers and the job make of the tables that are left
 	$(PYTEST) tests/power_cut $(ARGS)
 
 .PHONY: chaos-short
@@ -179,7 +179,7 @@ lock: $(VENV)/.installed ## Choose the newest package versions and write the loc
 		--no-emit-options --output-file tests/extra/s3/requirements.lock tests/extra/s3/requirements.in
 
 .PHONY: wheel
-wheel: $(VENV)/.express-built ## Build dist/namesrv_stream-VERSION-*.whl for this Python and machine, which brings jobs/, conf/ and schemas/ along
+wheel: $(VENV)/.native-built ## Build dist/namesrv_stream-VERSION-*.whl for this Python and machine, which brings jobs/, conf/ and schemas/ along
 	$(BIN)/python -m pip wheel --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
 
 .PHONY: clean
@@ -239,11 +239,11 @@ compiler: $(VENV)/.run-installed
 	@command -v cc >/dev/null || command -v gcc >/dev/null || command -v clang >/dev/null || $(MAKE) --no-print-directory $(VENV)/.bench-installed
 
 # Setuptools leaves out what does not compile, and takes what was compiled before.
-$(VENV)/.express-built: pyproject.toml $(wildcard namesrv_stream/server/express/*.[ch]) | $(VENV)/.run-installed compiler
-	@rm -rf build/lib.* build/temp.* namesrv_stream/server/express/*.so
-	$(call step,compiling the express lane,CC="$$(command -v cc || command -v gcc || command -v clang || echo $(BIN)/python -m ziglang cc)" \
+$(VENV)/.native-built: pyproject.toml $(wildcard namesrv_stream/server/native/*.[ch]) | $(VENV)/.run-installed compiler
+	@rm -rf build/lib.* build/temp.* namesrv_stream/server/native/*.so
+	$(call step,compiling the native lane,CC="$$(command -v cc || command -v gcc || command -v clang || echo $(BIN)/python -m ziglang cc)" \
 		$(BIN)/python -W ignore -c 'from setuptools import setup; setup()' --quiet build_ext --inplace && \
-		$(BIN)/python -c 'from namesrv_stream.server.express.library import load_library; assert load_library()')
+		$(BIN)/python -c 'from namesrv_stream.server.native.library import load_library; assert load_library()')
 	@touch $@
 
 .jars/spark/.copied: conf/jars/pom.xml | prerequisites

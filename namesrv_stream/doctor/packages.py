@@ -7,7 +7,7 @@ from packaging.requirements import Requirement
 
 from namesrv_stream import __version__
 from namesrv_stream.doctor.finding import Finding, fault, fine
-from namesrv_stream.server.express.library import load_library
+from namesrv_stream.server.native.library import load_library
 
 _DISTRIBUTION = "namesrv-stream"
 
@@ -36,8 +36,6 @@ def packages() -> Finding:
         return fault(
             "packages", f"{versions}: {'; '.join(wrong)}", "run `make setup`, or pip install namesrv-stream anew"
         )
-    lane = (
-        "with the express lane" if load_library() is not None else "without the express lane, whose C was not compiled"
-    )
+    lane = "with the native lane" if load_library() is not None else "without the native lane, whose C was not compiled"
     parts = f"Spark {metadata.version('pyspark')}, Delta {metadata.version('delta-spark')}"
     return fine("packages", f"{versions}, {parts}, {lane}")

@@ -23,11 +23,11 @@ from namesrv_stream.remoting.frame import Frame
 from namesrv_stream.route.events import BrokerHeartbeat, Origin, Proof
 from namesrv_stream.server.answering import DEAR_BYTES, Answering
 from namesrv_stream.server.connection_owner import ConnectionOwner
-from namesrv_stream.server.express.lane import ExpressLane
-from namesrv_stream.server.express.loan import Loan
 from namesrv_stream.server.gateway import Gateway
 from namesrv_stream.server.incoming import Incoming
 from namesrv_stream.server.long_frame import LongFrameProtocol
+from namesrv_stream.server.native.hand_over import HandOver
+from namesrv_stream.server.native.lane import NativeLane
 from namesrv_stream.server.opening import host_of
 from namesrv_stream.server.pace import ReadingPace
 from namesrv_stream.server.request_figures import RequestFigures
@@ -71,7 +71,7 @@ class RemotingConnection(asyncio.Protocol):
         figures: RequestFigures,
         turns: Turns,
         pace: ReadingPace,
-        express: ExpressLane | None,
+        native_lane: NativeLane | None,
     ) -> None:
         self.connection_id = connection_id
         self.active_ms = gateway.observed_ms
@@ -83,7 +83,7 @@ class RemotingConnection(asyncio.Protocol):
         self._figures = figures
         self._turns = turns
         self._pace = pace
-        self._express = express
+        self._native_lane = native_lane
         self._origin = origin._replace(connection_id=connection_id)
         self._answering = Answering(
             *(server, prepared, gateway, clock, figures, self._origin, limits.max_requests_in_flight),
@@ -94,7 +94,7 @@ class RemotingConnection(asyncio.Protocol):
         self._tls = tls
         self._incoming: Incoming | None = None  # both are there while there is a connection
         self._transport: asyncio.Transport | None = None
-        self._loan: Loan | None = None
+        self._hand_over: HandOver | None = None
         self._held_bytes = 0  # that the owner was told of
         self._limits = limits
         self._waiting: deque[Frame] = deque()  # frames to answer once the peer reads again
@@ -115,7 +115,7 @@ class RemotingConnection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self._incoming = Incoming(self._transport, self._tls, self._limits.max_frame_bytes)
         self._transport.set_write_buffer_limits(high=self._limits.write_buffer_bytes)
-        self._loan = Loan(self._express, self, self._transport)
+        self._hand_over = HandOver(self._native_lane, self, self._transport)
         address = transport.get_extra_info("peername")
         self.host = host_of(address[0]) if address else ""
         self._know(Peer(self.host, False), f"{address[0]}:{address[1]}" if address else "?")
@@ -129,7 +129,7 @@ class RemotingConnection(asyncio.Protocol):
     def _answer_alone(self, data: bytes) -> bool:
         """Answer what one read brought, if that is one query with a prepared answer: most are."""
         if (
-            self._loan is None
+            self._hand_over is None
             or self._held_bytes
             or self._waiting
             or self._is_in_turn
@@ -148,7 +148,7 @@ class RemotingConnection(asyncio.Protocol):
         if answer is None:
             return False
         self.active_ms = self._gateway.observed_ms
-        self._loan.answer(frame, answer)
+        self._hand_over.answer(frame, answer)
         self._figures.routes_answered(1, perf_counter_ns() - began_ns)
         return True
 
@@ -225,8 +225,8 @@ class RemotingConnection(asyncio.Protocol):
         self._is_closing = True
         self._waiting.clear()
         self._pace.forget(self)
-        if self._loan is not None:
-            self._loan.forsake()
+        if self._hand_over is not None:
+            self._hand_over.release()
         self._owner.closed(self)
         self._gateway.backlog.read_again(self)
         self._gateway.backlog.worked_on(self)
@@ -236,7 +236,7 @@ class RemotingConnection(asyncio.Protocol):
             self._gateway.disconnected(
                 self.connection_id, self._answering.registered, f"connection {self.peer} {reason}"
             )
-        self._transport = self._incoming = self._loan = None
+        self._transport = self._incoming = self._hand_over = None
 
     # ---- ours ----
 
@@ -244,9 +244,9 @@ class RemotingConnection(asyncio.Protocol):
         """Close from our side, once what is written has gone out and no operator's change waits for the log."""
         self._end = reason
         self._is_closing = True
-        if self._loan is not None:
-            self._loan.take_back()
-        if self._transport is not None and not self._is_lent and not self._answering.changes:
+        if self._hand_over is not None:
+            self._hand_over.take_back()
+        if self._transport is not None and not self._is_handed_over and not self._answering.changes:
             self._transport.close()
 
     def leave(self) -> None:
@@ -256,16 +256,16 @@ class RemotingConnection(asyncio.Protocol):
         then connects to the same address again, which for a name server is the one that ends.
         """
         self._is_leaving = True
-        if self._loan is not None:
-            self._loan.take_back()
+        if self._hand_over is not None:
+            self._hand_over.take_back()
         self._read_or_pause()
 
     def abort(self, reason: str) -> None:
         """Close from our side at once: its peer may never read what is written."""
         self._end = reason
         self._is_closing = True
-        if self._loan is not None:
-            self._loan.forsake()
+        if self._hand_over is not None:
+            self._hand_over.release()
         if self._transport is not None:
             self._transport.abort()
 
@@ -282,11 +282,11 @@ class RemotingConnection(asyncio.Protocol):
             logger.info("connection closed, its brokers have expired peer=%s", self.peer)
             self.close("expired")
 
-    def given_back(self, unread: bytes, unsent: bytes) -> None:
-        """The express lane has what it does not answer, or the end, and perhaps a part of an answer that is left."""
-        if self._loan is None:
+    def returned(self, unread: bytes, unsent: bytes) -> None:
+        """The native lane has what it does not answer, or the end, and perhaps a part of an answer that is left."""
+        if self._hand_over is None:
             return
-        self._loan.is_lent = False
+        self._hand_over.is_handed_over = False
         self.active_ms = self._gateway.observed_ms
         try:
             if unsent:
@@ -319,8 +319,8 @@ class RemotingConnection(asyncio.Protocol):
         return bool(self._answering.registered)
 
     @property
-    def _is_lent(self) -> bool:
-        return self._loan is not None and self._loan.is_lent
+    def _is_handed_over(self) -> bool:
+        return self._hand_over is not None and self._hand_over.is_handed_over
 
     @property
     def is_waiting(self) -> bool:
@@ -430,7 +430,7 @@ class RemotingConnection(asyncio.Protocol):
         is_waiting = self._is_paced or self.is_waiting
         if not is_waiting:
             self._gateway.backlog.read_again(self)
-        if self._is_paused or self._is_lent or is_waiting:
+        if self._is_paused or self._is_handed_over or is_waiting:
             self._transport.pause_reading()
         else:
             self._transport.resume_reading()

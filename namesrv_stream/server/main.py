@@ -23,7 +23,6 @@ from namesrv_stream.route.view import RouteView
 from namesrv_stream.run_files import write_run_file
 from namesrv_stream.server.connection import RemotingConnection
 from namesrv_stream.server.connections import Connections
-from namesrv_stream.server.express.lane import express_lane
 from namesrv_stream.server.failures import exit_code_of
 from namesrv_stream.server.first_snapshot import first_snapshot
 from namesrv_stream.server.following import Following
@@ -35,6 +34,7 @@ from namesrv_stream.server.kv_log import log_kv_table
 from namesrv_stream.server.listener import BACKLOG, NameServerAddrs, address, bind
 from namesrv_stream.server.log_guard import LogGuard
 from namesrv_stream.server.min_broker_notifier import MinBrokerNotifier
+from namesrv_stream.server.native.lane import native_lane
 from namesrv_stream.server.open_log import has_topics, open_log
 from namesrv_stream.server.outbox import GatewayLimits
 from namesrv_stream.server.pace import ReadingPace
@@ -82,12 +82,12 @@ class _Server:
         self._clock = SystemClock()
         self._identity = identity_file.begin_epoch(settings.server.server_id, self._clock.now_ms())
         self._peer_log = PeerLog()
-        self._express = express_lane(settings.remoting)
-        self._connections = Connections(settings.remoting, self._peer_log, self._express)
+        self._native_lane = native_lane(settings.remoting)
+        self._connections = Connections(settings.remoting, self._peer_log, self._native_lane)
         self._tls = ServerTls(settings.tls, self._clock)
         if settings.tls.is_for_calls:
             calls_context(settings.tls)  # tells of files that cannot be used before anything else happens
-        self._requests = RequestFigures(self._express.answered if self._express else None)
+        self._requests = RequestFigures(self._native_lane.answered if self._native_lane else None)
         self._access = _access(settings)
 
     async def run(self) -> int:
@@ -110,7 +110,7 @@ class _Server:
             own_port=listener.getsockname()[1],
             tls=partial(calls_context, settings.tls) if settings.tls.is_for_calls else None,
         )
-        prepared = PreparedAnswers(name_server, self._express)
+        prepared = PreparedAnswers(name_server, self._native_lane)
         gateway = self._gateway(name_server, prepared, notifier)
         keep_all()
 
@@ -144,8 +144,8 @@ class _Server:
         )
         connect = self._connect(name_server, prepared, gateway)
         remoting = await loop.create_server(connect, sock=listener, backlog=BACKLOG)
-        if self._express is not None:
-            self._express.start(loop)
+        if self._native_lane is not None:
+            self._native_lane.start(loop)
         following.start(loop)
         guard = LogGuard(settings, following.folded_log)
         parts = {
@@ -163,8 +163,8 @@ class _Server:
             gateway.begin_stop()
             remoting.close()
             following.stop()
-            if self._express is not None:
-                self._express.stop(loop)
+            if self._native_lane is not None:
+                self._native_lane.stop(loop)
         return 0
 
     async def _run_parts(
@@ -227,7 +227,7 @@ class _Server:
                 self._requests,
                 turns,
                 pace,
-                self._express,
+                self._native_lane,
             )
 
         return connect

@@ -89,9 +89,9 @@ class ServerFigures:
             samples.add("rocketmq_namesrv_connection_events_total", max(0, count), result)
         samples.add("rocketmq_namesrv_partial_frames_bytes", connections.unfinished.size)
         samples.add("rocketmq_namesrv_unread_answers_bytes", connections.unread_bytes())
-        if connections.express is not None:
-            samples.add("rocketmq_namesrv_express_connections", connections.express.lent)
-            samples.add("rocketmq_namesrv_express_answers_bytes", connections.express.known_bytes)
+        if connections.native_lane is not None:
+            samples.add("rocketmq_namesrv_express_connections", connections.native_lane.connections)
+            samples.add("rocketmq_namesrv_express_answers_bytes", connections.native_lane.known_bytes)
         denied = self._requests.count(ResponseCode.NO_PERMISSION)
         samples.add("rocketmq_namesrv_security_events_total", denied, "auth", "denied")
 

@@ -18,9 +18,9 @@ from namesrv_stream.route.heartbeat_json import MAX_ITEMS
 from namesrv_stream.route.view import RouteView
 from namesrv_stream.server.connection import RemotingConnection
 from namesrv_stream.server.connections import Connections
-from namesrv_stream.server.express.lane import ExpressLane
 from namesrv_stream.server.gateway import Gateway
 from namesrv_stream.server.identity import Identity
+from namesrv_stream.server.native.lane import NativeLane
 from namesrv_stream.server.outbox import GatewayLimits
 from namesrv_stream.server.pace import ReadingPace
 from namesrv_stream.server.partition_log import PartitionLog
@@ -292,19 +292,19 @@ class Rig:
         options: Options | None = None,
         access: Access | None = None,
         on_group_changed: Callable[[BrokerGroup, BrokerGroup], None] | None = None,
-        express: ExpressLane | None = None,
+        native_lane: NativeLane | None = None,
     ) -> None:
-        self.express = express
+        self.native_lane = native_lane
         self.clock = LeapingClock()
         self.view = RouteView(partitions=partitions)
         options = options or Options()
         answers = RouteAnswers(self.view, support_acting_master=options.support_acting_master)
         self.server = NameServer(self.view, answers, options, access=access or Access())
-        self.prepared = PreparedAnswers(self.server, express)
+        self.prepared = PreparedAnswers(self.server, native_lane)
         self.identity = Identity("s1", 7)
         self.limits = limits or RemotingSettings(max_connections=max_connections, write_buffer_bytes=write_buffer_bytes)
         self.peer_log = PeerLog()
-        self.connections = Connections(self.limits, self.peer_log, express)
+        self.connections = Connections(self.limits, self.peer_log, native_lane)
         self.tls = ServerTls(tls or TlsSettings(), self.clock)
         self.served = ServedView(
             self.server,
@@ -316,7 +316,7 @@ class Rig:
         queue = GatewayLimits(partitions, queue_records, 64 << 20, record_bytes, MAX_GAP_MS, gather_items=gather_items)
         self.gateway = gateway_type(self.served, self.identity, queue, self.clock, self.peer_log)
         self.publisher = MemoryKafka()
-        self.request_figures = RequestFigures(express.answered if express else None)
+        self.request_figures = RequestFigures(native_lane.answered if native_lane else None)
         self._logs = [Log(partition=p, partitions=partitions) for p in range(partitions)]
         self._folded = 0
         self.turns = Turns()
@@ -349,7 +349,7 @@ class Rig:
             self.request_figures,
             self.turns,
             self.pace,
-            self.express,
+            self.native_lane,
         )
 
     def ask(self, transport: MemoryTransport, request: RemotingCommand) -> RemotingCommand:

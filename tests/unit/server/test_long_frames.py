@@ -16,7 +16,7 @@ from namesrv_stream.server.turns import Turns
 from namesrv_stream.settings import RemotingSettings
 from tests.bench import frames
 from tests.bench.shape import Shape
-from tests.support.express_rig import ExpressRig, SocketPeer, wait_until
+from tests.support.native_rig import NativeRig, SocketPeer, wait_until
 
 SHAPE = Shape(topics=1_000, brokers=6, width=6)
 BROKERS = [
@@ -43,7 +43,7 @@ async def send_in_parts(peer: SocketPeer, data: bytes, chance: random.Random) ->
 
 async def all_are_answered(seed: int) -> None:
     chance = random.Random(seed)
-    async with ExpressRig(queue_records=1_000).served() as rig:
+    async with NativeRig(queue_records=1_000).served() as rig:
         rig.rig.turns = Turns(max_bytes=400_000)
         rig.rig.pace = ReadingPace(bytes_a_turn=200_000, least_resumed=1)
 
@@ -66,7 +66,7 @@ async def all_are_answered(seed: int) -> None:
 
 async def ends_amid() -> None:
     limits = RemotingSettings(partial_frames_bytes=16 << 20)
-    async with ExpressRig(limits=limits).served() as rig:
+    async with NativeRig(limits=limits).served() as rig:
         peer = await rig.connect()
         peer.send(BROKERS[0][0][:150_000])
         await wait_until(lambda: rig.rig.connections.unfinished.size >= 150_000)

@@ -1,4 +1,4 @@
-"""A whole server behind real sockets, with an express lane; its log is in memory."""
+"""A whole server behind real sockets, with a native lane; its log is in memory."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -7,8 +7,8 @@ from typing import Any
 
 from namesrv_stream.remoting.command import RemotingCommand
 from namesrv_stream.remoting.frame import decode_frame, encode_frame
-from namesrv_stream.server.express.lane import ExpressLane
-from namesrv_stream.server.express.library import load_library
+from namesrv_stream.server.native.lane import NativeLane
+from namesrv_stream.server.native.library import load_library
 from namesrv_stream.server.request_figures import BOUNDS_NS
 from tests.support.server_rig import Rig
 
@@ -58,21 +58,21 @@ class SocketPeer:
             await self.writer.wait_closed()
 
 
-class ExpressRig:
+class NativeRig:
     """One server; its lane knows as much as ``max_answers_bytes``."""
 
     def __init__(self, max_answers_bytes: int = 1 << 20, **rig: Any) -> None:
         library = load_library()
         assert library is not None, "`make setup` compiles it"
-        self.lane = ExpressLane(library, max_answers_bytes, BOUNDS_NS)
-        self.rig = Rig(express=self.lane, **rig)
+        self.lane = NativeLane(library, max_answers_bytes, BOUNDS_NS)
+        self.rig = Rig(native_lane=self.lane, **rig)
         self.rig.talk()
         self._port = 0
         self._is_stopped = False
         self._peers: list[SocketPeer] = []
 
     @asynccontextmanager
-    async def served(self) -> AsyncIterator["ExpressRig"]:
+    async def served(self) -> AsyncIterator["NativeRig"]:
         loop = asyncio.get_running_loop()
         self.lane.start(loop)
         server = await loop.create_server(self.rig.new_connection, "127.0.0.1", 0)

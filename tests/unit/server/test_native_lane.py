@@ -1,4 +1,4 @@
-"""Connections lent to the express lane: all that a server does holds for them, too."""
+"""Connections handed over to the native lane: everything that a server promises holds for them as well."""
 
 import asyncio
 import socket
@@ -20,12 +20,12 @@ from namesrv_stream.processor.name_server import Options
 from namesrv_stream.remoting.codes import RequestCode, ResponseCode
 from namesrv_stream.remoting.command import RemotingCommand
 from namesrv_stream.remoting.frame import decode_frame, encode_frame
-from namesrv_stream.server.express import lane as lane_module
-from namesrv_stream.server.express.lane import express_lane
+from namesrv_stream.server.native import lane as lane_module
+from namesrv_stream.server.native.lane import native_lane
 from namesrv_stream.settings import RemotingSettings
 from tests.support.examples import examples
-from tests.support.express_rig import ExpressRig, SocketPeer, wait_until
 from tests.support.name_server import a_body, a_registration_request, a_route_request, a_topic
+from tests.support.native_rig import NativeRig, SocketPeer, wait_until
 from tests.support.server_rig import TICK_MS, Rig, turn
 
 TOPICS = [f"topic-{number}" for number in range(50)]
@@ -37,26 +37,26 @@ def a_query(topic: str = "topic-0", opaque: int = 1) -> RemotingCommand:
     return replace(a_route_request(topic), opaque=opaque)
 
 
-def run(test: Callable[[ExpressRig], Awaitable[None]], **rig: Any) -> None:
+def run(test: Callable[[NativeRig], Awaitable[None]], **rig: Any) -> None:
     """On the event loop that the product has, with a broker."""
 
     async def main() -> None:
-        express = ExpressRig(**rig)
-        express.rig.ask(express.rig.connect(), REGISTRATION)
-        async with express.served():
-            await test(express)
+        native = NativeRig(**rig)
+        native.rig.ask(native.rig.connect(), REGISTRATION)
+        async with native.served():
+            await test(native)
 
     uvloop.run(main())
 
 
-async def lent(express: ExpressRig, *topics: str) -> SocketPeer:
+async def handed_over(native: NativeRig, *topics: str) -> SocketPeer:
     """A peer that has asked for the topics, and whose connection the lane has."""
-    peer = await express.connect()
-    before = express.lane.lent
+    peer = await native.connect()
+    before = native.lane.connections
     for topic in topics or ("topic-0",):
         for _ in range(3):  # the form of the question becomes known, then the answer, which is then given
             await peer.ask(a_query(topic))
-    assert express.lane.lent == before + 1
+    assert native.lane.connections == before + 1
     return peer
 
 
@@ -67,17 +67,17 @@ def pass_time(rig: Rig, duration_ms: int) -> None:
 
 
 def test_what_was_answered_before_is_answered_by_the_lane_in_the_same_bytes() -> None:
-    async def test(express: ExpressRig) -> None:
+    async def test(native: NativeRig) -> None:
         plain = Rig()
         plain.talk()
         plain.ask(plain.connect(), REGISTRATION)
-        peer, other = await lent(express, *TOPICS), plain.connect()
-        before = express.by_lane
+        peer, other = await handed_over(native, *TOPICS), plain.connect()
+        before = native.by_lane
         asked = [a_query(topic, opaque) for opaque in (0, 7, 10, 999, 1_000, 2**31 - 1) for topic in TOPICS]
         for one in asked:
             assert await peer.ask(one) == [plain.ask(other, one)]
-        assert express.by_lane == before + len(asked)
-        assert express.rig.request_figures.count(ResponseCode.SUCCESS) >= express.by_lane
+        assert native.by_lane == before + len(asked)
+        assert native.rig.request_figures.count(ResponseCode.SUCCESS) >= native.by_lane
 
     run(test)
 
@@ -117,11 +117,11 @@ def test_however_a_stream_is_cut_the_answers_are_those_of_a_server_without_a_lan
         parts.append(stream[:size])
         stream = stream[size:]
 
-    async def test(express: ExpressRig) -> None:
+    async def test(native: NativeRig) -> None:
         plain = Rig()
         plain.talk()
         plain.ask(plain.connect(), REGISTRATION)
-        other, peer = plain.connect(), await lent(express, "topic-0", "topic-1")
+        other, peer = plain.connect(), await handed_over(native, "topic-0", "topic-1")
         for part in (*parts, stream):
             if part:
                 peer.send(part)
@@ -142,9 +142,9 @@ def test_however_a_stream_is_cut_the_answers_are_those_of_a_server_without_a_lan
 
 
 def test_a_route_that_changed_is_told_as_soon_as_the_change_is_answered() -> None:
-    async def test(express: ExpressRig) -> None:
-        broker = await express.connect()
-        peers = [await lent(express, "topic-0", "topic-1") for _ in range(4)]
+    async def test(native: NativeRig) -> None:
+        broker = await native.connect()
+        peers = [await handed_over(native, "topic-0", "topic-1") for _ in range(4)]
         for counter in range(2, 60):
             topics = {topic: a_topic(queues=counter if topic == "topic-0" else 8) for topic in TOPICS}
             body = a_body(topics, counter=counter)
@@ -153,81 +153,81 @@ def test_a_route_that_changed_is_told_as_soon_as_the_change_is_answered() -> Non
                 changed, same = await peer.ask(a_query("topic-0"), a_query("topic-1"))
                 assert b'"writeQueueNums":%d' % counter in (changed.body or b"")
                 assert b'"writeQueueNums":%d' % counter not in (same.body or b"") or counter == 8
-        assert express.by_lane > 0
+        assert native.by_lane > 0
 
     run(test)
 
 
 def test_a_change_of_one_topic_leaves_the_others_known() -> None:
-    async def test(express: ExpressRig) -> None:
-        peer = await lent(express, *TOPICS)
+    async def test(native: NativeRig) -> None:
+        peer = await handed_over(native, *TOPICS)
         topics = {topic: a_topic(queues=9 if topic == "topic-0" else 8) for topic in TOPICS}
-        express.rig.ask(express.rig.connect(), a_registration_request(body=a_body(topics, counter=2)))
-        before = express.by_lane
+        native.rig.ask(native.rig.connect(), a_registration_request(body=a_body(topics, counter=2)))
+        before = native.by_lane
         for topic in TOPICS[1:]:
             await peer.ask(a_query(topic))
-        assert express.by_lane == before + len(TOPICS) - 1
+        assert native.by_lane == before + len(TOPICS) - 1
         await peer.ask(a_query("topic-0"))
-        assert express.by_lane == before + len(TOPICS) - 1
+        assert native.by_lane == before + len(TOPICS) - 1
 
     run(test)
 
 
 def test_what_is_known_is_bounded_and_the_oldest_make_room() -> None:
-    async def test(express: ExpressRig) -> None:
-        peer = await lent(express, *TOPICS)
-        assert 5_000 < express.lane.known_bytes <= 6_000
-        before = express.by_lane
+    async def test(native: NativeRig) -> None:
+        peer = await handed_over(native, *TOPICS)
+        assert 5_000 < native.lane.known_bytes <= 6_000
+        before = native.by_lane
         await peer.ask(a_query(TOPICS[-1]))
-        assert express.by_lane == before + 1
+        assert native.by_lane == before + 1
         for topic in TOPICS:
             assert (await peer.ask(a_query(topic)))[0].code == ResponseCode.SUCCESS
-        assert express.by_lane == before + 1, "each was forgotten when its turn came"
-        express.lane.forget(None)
+        assert native.by_lane == before + 1, "each was forgotten when its turn came"
+        native.lane.forget(None)
         await peer.ask(a_query(TOPICS[-1]))
-        assert express.by_lane == before + 1
-        assert express.lane.known_bytes < 1_000
+        assert native.by_lane == before + 1
+        assert native.lane.known_bytes < 1_000
 
     run(test, max_answers_bytes=6_000)
 
 
 def test_a_peer_that_does_not_read_gets_all_in_the_end() -> None:
-    async def test(express: ExpressRig) -> None:
-        peer = await lent(express)
+    async def test(native: NativeRig) -> None:
+        peer = await handed_over(native)
         peer.writer.transport.pause_reading()  # type: ignore[attr-defined]  # typeshed knows a WriteTransport only
         count = 20_000
         for _ in range(count):
             peer.send(QUERY)
-        await wait_until(lambda: express.rig.connections.unread_bytes() > 0)
-        assert express.lane.lent == 0
+        await wait_until(lambda: native.rig.connections.unread_bytes() > 0)
+        assert native.lane.connections == 0
         peer.writer.transport.resume_reading()  # type: ignore[attr-defined]
         answers = [await peer.frame() for _ in range(count)]
         assert len(set(answers)) == 1
-        await wait_until(lambda: express.rig.connections.unread_bytes() == 0)
+        await wait_until(lambda: native.rig.connections.unread_bytes() == 0)
         await peer.ask(a_query())
-        assert express.lane.lent == 1
+        assert native.lane.connections == 1
 
     run(test)
 
 
 @pytest.mark.parametrize("is_reset", [False, True], ids=["end", "reset"])
 def test_a_peer_that_goes_is_gone(is_reset: bool) -> None:
-    async def test(express: ExpressRig) -> None:
-        before = len(express.rig.connections)
-        peer = await lent(express)
+    async def test(native: NativeRig) -> None:
+        before = len(native.rig.connections)
+        peer = await handed_over(native)
         sock = peer.writer.get_extra_info("socket")
         if is_reset:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         await peer.close()
-        await wait_until(lambda: len(express.rig.connections) == before)
-        assert express.lane.lent == 0
+        await wait_until(lambda: len(native.rig.connections) == before)
+        assert native.lane.connections == 0
 
     run(test)
 
 
 def test_behind_a_part_of_a_frame_comes_the_rest_of_it() -> None:
-    async def test(express: ExpressRig) -> None:
-        peer = await lent(express)
+    async def test(native: NativeRig) -> None:
+        peer = await handed_over(native)
         for byte in QUERY:
             peer.send(bytes([byte]))
             await turn()
@@ -235,31 +235,31 @@ def test_behind_a_part_of_a_frame_comes_the_rest_of_it() -> None:
         (answer,) = await peer.ask(REGISTRATION)
         assert answer.code == ResponseCode.SUCCESS
         await peer.ask(a_query())
-        assert express.lane.lent == 1
+        assert native.lane.connections == 1
 
     run(test)
 
 
 def test_traffic_keeps_a_connection_and_silence_ends_it() -> None:
-    async def test(express: ExpressRig) -> None:
-        peer = await lent(express)
+    async def test(native: NativeRig) -> None:
+        peer = await handed_over(native)
         for _ in range(3):
-            pass_time(express.rig, 100_000)
+            pass_time(native.rig, 100_000)
             await peer.ask(a_query())
-        assert express.lane.lent == 1
-        pass_time(express.rig, 121_000)
+        assert native.lane.connections == 1
+        pass_time(native.rig, 121_000)
         assert await peer.end() == b""
-        assert express.lane.lent == 0
+        assert native.lane.connections == 0
 
     run(test)
 
 
 def test_a_server_that_stops_answers_the_last_question_of_each() -> None:
-    async def test(express: ExpressRig) -> None:
-        asking, silent = await lent(express), await lent(express)
-        closing = asyncio.ensure_future(express.rig.connections.close_all(0.2))
+    async def test(native: NativeRig) -> None:
+        asking, silent = await handed_over(native), await handed_over(native)
+        closing = asyncio.ensure_future(native.rig.connections.close_all(0.2))
         await turn()
-        assert express.lane.lent == 0
+        assert native.lane.connections == 0
         assert (await asking.ask(a_query()))[0].code == ResponseCode.SUCCESS
         assert await asking.end() == b""
         assert await silent.end() == b""
@@ -269,12 +269,12 @@ def test_a_server_that_stops_answers_the_last_question_of_each() -> None:
 
 
 def test_a_connection_that_is_closed_while_it_comes_back_sends_what_was_answered() -> None:
-    async def test(express: ExpressRig) -> None:
-        peer = await lent(express)
-        (connection,) = [c for c in express.rig.connections if c.peer.startswith("127.")]
-        before = express.by_lane
+    async def test(native: NativeRig) -> None:
+        peer = await handed_over(native)
+        (connection,) = [c for c in native.rig.connections if c.peer.startswith("127.")]
+        before = native.by_lane
         peer.send(QUERY + encode_frame(a_query("NoSuchTopic")))
-        while express.by_lane == before:  # it comes back behind our back: the event loop does not turn here
+        while native.by_lane == before:  # it comes back behind our back: the event loop does not turn here
             if peer.writer.transport.get_write_buffer_size():
                 await turn()
         connection.close("a test")
@@ -285,45 +285,45 @@ def test_a_connection_that_is_closed_while_it_comes_back_sends_what_was_answered
 
 
 def test_while_a_change_waits_for_the_log_its_connection_is_not_lent() -> None:
-    async def test(express: ExpressRig) -> None:
-        peer = await lent(express)
+    async def test(native: NativeRig) -> None:
+        peer = await handed_over(native)
         fields = {"namespace": "n", "key": "k", "value": "v"}
         peer.send(encode_frame(RemotingCommand(RequestCode.PUT_KV_CONFIG, opaque=9, ext_fields=fields)))
-        await wait_until(lambda: bool(express.rig.publisher.unacked))
+        await wait_until(lambda: bool(native.rig.publisher.unacked))
         assert (await peer.ask(a_query()))[0].opaque == 1
-        assert express.lane.lent == 0
-        express.rig.publisher.ack()
+        assert native.lane.connections == 0
+        native.rig.publisher.ack()
         assert decode_frame(await peer.frame()).opaque == 9
         await peer.ask(a_query())
-        assert express.lane.lent == 1
+        assert native.lane.connections == 1
 
     run(test)
 
 
 def test_who_asks_what_cannot_be_known_is_not_lent() -> None:
-    async def test(express: ExpressRig) -> None:
-        peer = await express.connect()
+    async def test(native: NativeRig) -> None:
+        peer = await native.connect()
         for _ in range(3):
             await peer.ask(a_query())
-        assert express.lane.lent == 0
+        assert native.lane.connections == 0
 
     run(test, options=Options(order_message_enable=True))
     run(test, max_answers_bytes=100)
 
 
 def test_answers_of_many_brokers_are_known_up_to_a_length() -> None:
-    async def test(express: ExpressRig) -> None:
-        broker = express.rig.connect()
+    async def test(native: NativeRig) -> None:
+        broker = native.rig.connect()
         body = a_body({"topic-0": a_topic(), "wide": a_topic()})
-        peer = await lent(express)
+        peer = await handed_over(native)
         for count in (300, 900):
             for number in range(count):
                 name = f"broker-{number:04}-with-a-name-that-makes-its-answer-long"
                 address = f"10.1.{number // 256}.{number % 256}:10911"
-                express.rig.ask(broker, a_registration_request(address, brokerName=name, body=body))
+                native.rig.ask(broker, a_registration_request(address, brokerName=name, body=body))
             for _ in range(3):
                 await peer.ask(a_query("wide"))
-            assert express.lane.lent == (count == 300)
+            assert native.lane.connections == (count == 300)
         peer.send(encode_frame(a_query("topic-1")))  # which the first broker alone has
         assert decode_frame(await peer.frame()).code == ResponseCode.SUCCESS
 
@@ -331,40 +331,40 @@ def test_answers_of_many_brokers_are_known_up_to_a_length() -> None:
 
 
 def test_answers_that_do_not_fit_together_go_out_one_after_the_other() -> None:
-    async def test(express: ExpressRig) -> None:
-        broker = express.rig.connect()
+    async def test(native: NativeRig) -> None:
+        broker = native.rig.connect()
         for number in range(100):
             request = a_registration_request(f"10.1.0.{number}:1", brokerName=f"b{number}", body=BODY)
-            express.rig.ask(broker, request)
-        peer = await lent(express)
-        before = express.by_lane
+            native.rig.ask(broker, request)
+        peer = await handed_over(native)
+        before = native.by_lane
         asked = [a_query("topic-0", opaque) for opaque in range(100)]
         assert [answer.opaque for answer in await peer.ask(*asked)] == list(range(100))
-        assert express.by_lane > before + 25, "of some 20 kB each"
+        assert native.by_lane > before + 25, "of some 20 kB each"
 
     run(test, max_answers_bytes=10 << 20)
 
 
 def test_behind_the_end_all_is_answered_without_the_lane() -> None:
-    async def test(express: ExpressRig) -> None:
-        peer, other = await lent(express), await express.connect()
+    async def test(native: NativeRig) -> None:
+        peer, other = await handed_over(native), await native.connect()
         await other.ask(a_query())
-        express.stop()
+        native.stop()
         for topic in ("topic-0", "topic-1"):
             for _ in range(3):
                 assert (await other.ask(a_query(topic)))[0].code == ResponseCode.SUCCESS
-        express.rig.ask(express.rig.connect(), a_registration_request(body=BODY))
-        assert express.by_lane > 0
-        await express.rig.connections.close_all(0)
+        native.rig.ask(native.rig.connect(), a_registration_request(body=BODY))
+        assert native.by_lane > 0
+        await native.rig.connections.close_all(0)
         assert await peer.end() == b""
 
     run(test)
 
 
 def test_a_busy_connection_can_be_taken_back() -> None:
-    async def test(express: ExpressRig) -> None:
-        peer = await lent(express)
-        (connection,) = [c for c in express.rig.connections if c.peer.startswith("127.")]
+    async def test(native: NativeRig) -> None:
+        peer = await handed_over(native)
+        (connection,) = [c for c in native.rig.connections if c.peer.startswith("127.")]
         sent = 2_000
         for _ in range(sent):
             peer.send(QUERY)
@@ -376,19 +376,19 @@ def test_a_busy_connection_can_be_taken_back() -> None:
             while data := await peer.part():
                 answers += data.count(b'"opaque":1,')
         assert 0 < answers <= sent + 1
-        assert express.lane.lent == 0
+        assert native.lane.connections == 0
 
     run(test)
 
 
 def test_many_peers_ask_at_once() -> None:
-    async def test(express: ExpressRig) -> None:
-        peers = [await lent(express, *TOPICS[:3]) for _ in range(50)]
+    async def test(native: NativeRig) -> None:
+        peers = [await handed_over(native, *TOPICS[:3]) for _ in range(50)]
         for opaque in range(20):
             asked = [a_query(topic, opaque) for topic in TOPICS[:3]]
             for answers in await asyncio.gather(*(peer.ask(*asked) for peer in peers)):
                 assert [a.opaque for a in answers] == [opaque] * 3
-        assert express.lane.lent == 50
+        assert native.lane.connections == 50
 
     run(test)
 
@@ -399,19 +399,19 @@ def test_without_the_compiled_code_there_is_no_lane_unless_it_must_be(monkeypatc
 
     for library, reason in ((lambda: None, "not compiled"), (damaged, "file too short")):
         monkeypatch.setattr(lane_module, "load_library", library)
-        assert express_lane(RemotingSettings(express_lane="auto")) is None
-        assert express_lane(RemotingSettings(express_lane="off")) is None
+        assert native_lane(RemotingSettings(express_lane="auto")) is None
+        assert native_lane(RemotingSettings(express_lane="off")) is None
         with pytest.raises(ConfigError, match=rf"remoting\.express_lane: .*{reason}"):
-            express_lane(RemotingSettings(express_lane="on"))
+            native_lane(RemotingSettings(express_lane="on"))
 
 
 def test_a_lane_that_nobody_stopped_ends_with_its_owner() -> None:
     tasks = Path("/proc/self/task")
     before = set(tasks.iterdir())
-    lane = express_lane(RemotingSettings())
+    lane = native_lane(RemotingSettings())
     (thread,) = set(tasks.iterdir()) - before
     assert lane is not None
-    assert thread.joinpath("comm").read_text(encoding="ascii") == "express\n"
+    assert thread.joinpath("comm").read_text(encoding="ascii") == "native-lane\n"
     del lane
     while thread.exists():  # It is joined; the kernel takes a moment longer.
         time.sleep(0.001)

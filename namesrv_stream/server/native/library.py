@@ -1,0 +1,65 @@
+"""The functions of ``lane.h`` as Python calls them."""
+
+import ctypes
+from importlib.util import find_spec
+from typing import Final
+
+#: A result of ``lane_hand_over``.
+HANDED_OVER: Final = -1
+
+_MODULE: Final = "namesrv_stream.server.native._native"
+_POINTER: Final = ctypes.c_void_p
+_TEXT: Final = ctypes.c_char_p
+_SIZE: Final = ctypes.c_size_t
+_U64: Final = ctypes.c_uint64
+_U64S: Final = ctypes.POINTER(_U64)
+
+
+class Returned(ctypes.Structure):
+    """``struct returned``, without the bytes after it."""
+
+    _fields_ = (("next", _POINTER), ("id", _U64), ("unread", _SIZE), ("unsent", _SIZE))
+
+    id: int
+    unread: int
+    unsent: int
+
+
+_RETURNED: Final = ctypes.POINTER(Returned)
+#: Name to result and arguments.
+_FUNCTIONS: Final = {
+    "lane_start": (_POINTER, (_SIZE, _U64, _U64S, _SIZE)),
+    "lane_stop": (None, (_POINTER,)),
+    "lane_free": (None, (_POINTER,)),
+    "lane_hand_over": (ctypes.c_ssize_t, (_POINTER, ctypes.c_int, _U64, _TEXT, _SIZE, _TEXT, _SIZE)),
+    "lane_take_back": (ctypes.c_bool, (_POINTER, ctypes.c_int, _U64)),
+    "lane_returned_fd": (ctypes.c_int, (_POINTER,)),
+    "lane_next_returned": (_RETURNED, (_POINTER,)),
+    "lane_free_returned": (None, (_RETURNED,)),
+    "lane_know": (None, (_POINTER, _TEXT, _SIZE, _TEXT, _SIZE, _TEXT, _SIZE, ctypes.c_uint32)),
+    "lane_find": (_SIZE, (_POINTER, _TEXT, _SIZE, _TEXT, _SIZE)),
+    "lane_forget": (None, (_POINTER, _TEXT, _SIZE)),
+    "lane_forget_all": (None, (_POINTER,)),
+    "lane_active": (_SIZE, (_POINTER, _U64S, _SIZE)),
+    "lane_counters": (None, (_POINTER, _U64S)),
+}
+
+
+def load_library() -> ctypes.PyDLL | None:
+    """The compiled functions; None where they were not compiled.
+
+    The calls keep the interpreter's lock: none waits longer than the thread takes to serve one connection, except for
+    ``lane_stop``, which waits for all that are due.
+
+    Raises:
+        OSError: The file is there and cannot be loaded.
+        AttributeError: The file is another release's.
+    """
+    found = find_spec(_MODULE)
+    if found is None or found.origin is None:
+        return None
+    library = ctypes.PyDLL(found.origin, use_errno=True)
+    for name, (result, arguments) in _FUNCTIONS.items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    return library
