@@ -144,9 +144,14 @@ METRICS: Final[Mapping[str, Metric]] = {
         "gauge",
         "Events that this server accepted and that no commit of the job covers yet.",
     ),
+    "rocketmq_namesrv_unpublished_events": Metric(
+        "gauge",
+        "Brokers and changes whose events this server keeps in memory and publishes when Kafka is back.",
+        ("of",),
+    ),
     "rocketmq_namesrv_unsaid_facts": Metric(
         "gauge",
-        "Brokers and changes that this server keeps in memory and publishes when Kafka is back.",
+        "Deprecated: use rocketmq_namesrv_unpublished_events; the next release removes this name.",
         ("of",),
     ),
     # ---- the tables ----

@@ -69,7 +69,7 @@ class BrokerFigures:
 
     def _processes(self, group: BrokerGroup, settings: FoldSettings) -> Iterator[_Process]:
         """Those that are live or whose registration is kept."""
-        held, hearings, observed_ms = self._view.table.held, self._gateway.hearings, self._gateway.observed_ms
+        held, hearings, observed_ms = self._view.table.held, self._gateway.last_heartbeats, self._gateway.observed_ms
         for live_key, live in group.lives.items():
             key = LeaseKey(group.broker_name, live_key)
             # One that has gone over to another server is still known here, and grows no older for that.

@@ -94,7 +94,7 @@ class Fleet:
     def reader(self) -> Callable[[BrokerGroup], Iterator[Broker]]:
         """Reads live processes out of groups, by this moment's settings, holds and time."""
         settings, held = self.settings(), dict(self._view.table.held)
-        hearings, observed_ms = self._gateway.hearings, self._gateway.observed_ms
+        hearings, observed_ms = self._gateway.last_heartbeats, self._gateway.observed_ms
 
         def read(group: BrokerGroup) -> Iterator[Broker]:
             ids = {addr: broker_id for broker_id, addr in sorted(group.broker_addrs.items(), reverse=True)}

@@ -10,8 +10,8 @@ from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.folded_log import FoldedLog
 from namesrv_stream.server.changes.feed import ChangeFeed, size_of
 from namesrv_stream.server.changes.position import generation_of
-from namesrv_stream.server.hearings import Hearings
 from namesrv_stream.server.held_watch import HeldWatch
+from namesrv_stream.server.last_heartbeats import LastHeartbeats
 from namesrv_stream.server.served_state import ServedState
 from namesrv_stream.server.served_view import ServedView
 from namesrv_stream.server.story import Story
@@ -54,7 +54,7 @@ class Following:
         view: ServedView,
         state: ServedState,
         held_watch: HeldWatch,
-        hearings: Hearings,
+        hearings: LastHeartbeats,
         clock: Clock,
     ) -> None:
         generation, http = generation_of(snapshot.table_id), settings.http

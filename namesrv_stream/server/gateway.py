@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from itertools import count
+from typing import NamedTuple
 
 from namesrv_stream.clock import Clock
 from namesrv_stream.errors import SystemBusy
@@ -19,19 +20,49 @@ from namesrv_stream.route.events import AcceptedEvent, BrokerDisconnected, Broke
 from namesrv_stream.route.fold_state import LeaseKey
 from namesrv_stream.route.partitioner import partition_of
 from namesrv_stream.server.backlog import Backlog
-from namesrv_stream.server.gateway_standing import GatewayStanding
-from namesrv_stream.server.hearings import Hearings
 from namesrv_stream.server.identity import Identity
+from namesrv_stream.server.last_heartbeats import LastHeartbeats
 from namesrv_stream.server.loop_watch import LoopWatch
-from namesrv_stream.server.outbox import GatewayLimits
-from namesrv_stream.server.partition_log import LogParts, PartitionLog
+from namesrv_stream.server.operator_changes import NOT_TAKEN, Change, OperatorChanges, Outcome
+from namesrv_stream.server.outbox import GatewayLimits, LogParts
+from namesrv_stream.server.partition_log import PartitionLog
 from namesrv_stream.server.peer_log import PeerLog
-from namesrv_stream.server.receipts import NOT_TAKEN, Outcome, Receipt, Receipts
 from namesrv_stream.server.records import Item, Publisher, check_loggable
 from namesrv_stream.server.served_view import ServedView
-from namesrv_stream.server.waiting_changes import WaitingChange, WaitingChanges
 
 logger = logging.getLogger(__name__)
+
+
+class GatewayStatus(NamedTuple):
+    """One moment of a gateway, for people and scrapes.
+
+    Attributes:
+        is_talking: Kafka takes records of all partitions.
+        has_started: Kafka has taken records since this server's start.
+        is_blind: For some partition at least.
+        since_ms: Wall clock of the last time that Kafka began, or ceased, to take records; at first of the start.
+        lost_sessions: How often it ceased.
+        reason: Why it does not; "" while it does.
+        away: The partitions of which Kafka takes no records.
+        queued_records: Not acknowledged, and ``queued_bytes``.
+        oldest_age_ms: For how long the oldest of them waits.
+        unpublished_brokers: With events to publish when Kafka is back, and ``unpublished_changes``.
+    """
+
+    is_talking: bool
+    has_started: bool
+    is_blind: bool
+    is_stopping: bool
+    since_ms: int
+    lost_sessions: int
+    reason: str
+    away: tuple[int, ...]
+    partitions: int
+    queued_records: int
+    queued_bytes: int
+    oldest_age_ms: int
+    unpublished_brokers: int
+    unpublished_changes: int
 
 
 class Gateway:
@@ -39,7 +70,7 @@ class Gateway:
 
     Attributes:
         view: What is changed by all that comes in.
-        hearings: When each broker was heard here.
+        last_heartbeats: When each broker was heard here.
         backlog: Requests that the server has received and not worked on yet.
         talking: Set once Kafka takes this server's records, of some partition at least.
     """
@@ -48,7 +79,7 @@ class Gateway:
         self, view: ServedView, identity: Identity, limits: GatewayLimits, clock: Clock, peer_log: PeerLog
     ) -> None:
         self.view = view
-        self.hearings = Hearings(limits.partitions)
+        self.last_heartbeats = LastHeartbeats(limits.partitions)
         self.backlog = Backlog()
         self.talking = asyncio.Event()
         self._identity = identity
@@ -56,10 +87,11 @@ class Gateway:
         self._clock = clock
         self._watch = LoopWatch(clock, limits.max_gap_ms)
         self._peer_log = peer_log
-        self._receipts = Receipts(limits.change_timeout_ms)
-        parts = LogParts(view, identity, limits, clock, peer_log)
-        self._logs = [PartitionLog(p, parts, self._receipts, self) for p in range(limits.partitions)]
-        self._changes = WaitingChanges(self._receipts, lambda p: self._logs[p].takes_changes, self._admit)
+        self._changes = OperatorChanges(
+            limits.change_timeout_ms, lambda p: self._logs[p].takes_changes, self._begin_change
+        )
+        parts = LogParts(view, identity, limits, clock, peer_log, self._changes)
+        self._logs = [PartitionLog(p, parts, self) for p in range(limits.partitions)]
         self._numbers = count(1)
         self._is_stopping = False
 
@@ -81,7 +113,7 @@ class Gateway:
 
     def heard(self, heartbeat: BrokerHeartbeat) -> None:
         """Likewise one heartbeat that changes nothing: a short way for what comes most."""
-        self.hearings.heard(heartbeat, self.observed_ms)
+        self.last_heartbeats.received(heartbeat, self.observed_ms)
         partition = partition_of(heartbeat.broker_name, self._limits.partitions)
         self._logs[partition].put(Item(heartbeat, None, next(self._numbers)))
 
@@ -98,25 +130,24 @@ class Gateway:
             RequestRefused: No record can hold an event; nothing was done.
         """
         partitions = frozenset(p for event, _ in accepted for p in self._partitions_of(event))
-        is_full = len(self._changes) >= self._limits.queue_records // 2
+        is_full = self._changes.waiting >= self._limits.queue_records // 2
         if self._is_stopping or is_full or any(self._logs[p].refuses_changes for p in partitions):
             raise SystemBusy(NOT_TAKEN)
         for event, _ in accepted:
             check_loggable(event, self._limits.record_bytes)
-        receipt = self._receipts.open(outcome, self._clock.monotonic_ms())
-        self._changes.add(WaitingChange(accepted, partitions, receipt))
+        self._changes.add(accepted, partitions, outcome, self._clock.monotonic_ms())
 
-    def _admit(self, change: WaitingChange) -> None:
-        change.receipt.missing = sum(len(self._partitions_of(event)) for event, _ in change.accepted)
-        self._take_in(change.accepted, change.receipt)
+    def _begin_change(self, change: Change) -> None:
+        change.unacked = sum(len(self._partitions_of(event)) for event, _ in change.accepted)
+        self._take_in(change.accepted, change)
 
-    def _take_in(self, accepted: Iterable[Accepted], receipt: Receipt | None) -> None:
+    def _take_in(self, accepted: Iterable[Accepted], change: Change | None) -> None:
         for logged, applied in accepted:
-            self.hearings.take_in(logged, self.observed_ms)
+            self.last_heartbeats.received(logged, self.observed_ms)
             partitions = self._partitions_of(logged)
             tickets = [None] * len(partitions) if applied is None else self.view.accept(applied)
             for partition, pending in zip(partitions, tickets, strict=True):
-                self._logs[partition].put(Item(logged, pending, next(self._numbers), receipt))
+                self._logs[partition].put(Item(logged, pending, next(self._numbers), change))
 
     def _partitions_of(self, event: AcceptedEvent) -> Sequence[int]:
         key = routing_key(event)
@@ -159,12 +190,12 @@ class Gateway:
         return all(log.is_talking for log in self._logs)
 
     @property
-    def standing(self) -> GatewayStanding:
+    def status(self) -> GatewayStatus:
         away = [p for p, log in enumerate(self._logs) if not log.is_talking]
         log = self._logs[away[0]] if away else max(self._logs, key=lambda each: each.since_ms)
         publishers = [each.publisher for each in self._logs if each.publisher is not None]
         oldest = [publisher.oldest_ms for publisher in publishers if publisher.oldest_ms is not None]
-        return GatewayStanding(
+        return GatewayStatus(
             is_talking=not away,
             has_started=any(each.has_started for each in self._logs),
             is_blind=any(map(self.is_blind_for, range(len(self._logs)))),
@@ -177,8 +208,8 @@ class Gateway:
             queued_records=sum(publisher.queued_records for publisher in publishers),
             queued_bytes=sum(publisher.queued_bytes for publisher in publishers),
             oldest_age_ms=self._clock.monotonic_ms() - min(oldest) if oldest else 0,
-            unsaid_brokers=sum(each.unsaid.brokers for each in self._logs),
-            unsaid_changes=sum(each.unsaid.changes for each in self._logs),
+            unpublished_brokers=sum(each.unpublished.brokers for each in self._logs),
+            unpublished_changes=sum(each.unpublished.changes for each in self._logs),
         )
 
     @property
@@ -191,9 +222,7 @@ class Gateway:
     def beat(self) -> None:
         """Called each tick interval: moves observed time, asks for a tick, tries again where Kafka was lost."""
         self._watch.beat()
-        now_ms = self._clock.monotonic_ms()
-        self._changes.expire(now_ms)
-        self._receipts.expire(now_ms)
+        self._changes.expire(self._clock.monotonic_ms())
         for log in self._logs:
             log.beat()
         self._changes.proceed()
@@ -211,7 +240,7 @@ class Gateway:
 
     def linked(self, partition: int) -> None:
         """Kafka takes a partition's records."""
-        self.hearings.begin(partition, self.observed_ms)
+        self.last_heartbeats.begin(partition, self.observed_ms)
         self.talking.set()
         self._changes.proceed()
 
@@ -219,7 +248,7 @@ class Gateway:
         """Kafka is away for a partition."""
         if not any(log.is_talking for log in self._logs):
             self.talking.clear()
-        self._changes.refuse_partition(partition)
+        self._changes.refuse(partition)
 
     # ---- the end ----
 
@@ -230,10 +259,10 @@ class Gateway:
     async def stop(self, timeout_s: float) -> None:
         """Take leave of the log, in ``timeout_s`` or twice that where a session is just being opened."""
         self.begin_stop()
-        self._changes.refuse_all()
+        self._changes.refuse()
         await asyncio.gather(*(log.stop(timeout_s) for log in self._logs))
-        self._receipts.fail_all()
-        standing = self.standing
-        unsaid = (standing.unsaid_brokers, standing.unsaid_changes)
-        if any(unsaid):
-            logger.warning("stopped while last facts are not in the log brokers=%d changes=%d", *unsaid)
+        self._changes.fail_all()
+        status = self.status
+        unpublished = (status.unpublished_brokers, status.unpublished_changes)
+        if any(unpublished):
+            logger.warning("stopped with unpublished events brokers=%d changes=%d", *unpublished)

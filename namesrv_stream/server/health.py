@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Final, Literal, NamedTuple
 
 from namesrv_stream.plurals import counted
-from namesrv_stream.server.gateway_standing import GatewayStanding
+from namesrv_stream.server.gateway import GatewayStatus
 from namesrv_stream.server.table_figures import TablesStanding
 from namesrv_stream.tables.job_figures import JobFigures
 
@@ -35,7 +35,7 @@ class Part(NamedTuple):
 
 
 def health(
-    gateway: GatewayStanding,
+    gateway: GatewayStatus,
     tables: TablesStanding,
     job: JobFigures | None,
     *,
@@ -81,7 +81,7 @@ def as_text(parts: Iterable[Part]) -> str:
     return "".join(f"{marks[p.state]} {p.name} {p.state}{f': {p.reason}' if p.reason else ''}\n" for p in parts)
 
 
-def _server(gateway: GatewayStanding) -> Part:
+def _server(gateway: GatewayStatus) -> Part:
     if gateway.is_stopping:
         return Part("server", "failed", "it is stopping")
     if gateway.is_talking and gateway.is_blind:
@@ -90,7 +90,7 @@ def _server(gateway: GatewayStanding) -> Part:
     return Part("server", "ok")
 
 
-def _kafka(gateway: GatewayStanding) -> Part:
+def _kafka(gateway: GatewayStatus) -> Part:
     if gateway.is_talking:
         return Part("kafka", "ok", since_ms=gateway.since_ms)
     if not gateway.has_started:

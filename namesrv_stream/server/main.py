@@ -117,7 +117,7 @@ class _Server:
         state = ServedState(self._identity, name_server.view, settings.kafka.partitions, snapshot.version, self._clock)
         held_watch = HeldWatch(name_server.view)
         held_watch.opened()
-        following = Following(settings, snapshot, gateway.view, state, held_watch, gateway.hearings, self._clock)
+        following = Following(settings, snapshot, gateway.view, state, held_watch, gateway.last_heartbeats, self._clock)
         figures = ServerFigures(
             self._identity,
             name_server.view,

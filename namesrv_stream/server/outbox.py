@@ -7,13 +7,15 @@ import asyncio
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from namesrv_stream.clock import Clock
 from namesrv_stream.logs import safe
 from namesrv_stream.route.event_json import encode_event, routing_key
 from namesrv_stream.route.events import BrokerHeartbeat, ServerEvent
 from namesrv_stream.route.heartbeat_json import MAX_ITEMS
+from namesrv_stream.server.identity import Identity
+from namesrv_stream.server.operator_changes import OperatorChanges
 from namesrv_stream.server.peer_log import PeerLog
 from namesrv_stream.server.records import Item, OutRecord, Publisher, Unloggable, records_of
 from namesrv_stream.server.served_view import ServedView
@@ -45,18 +47,24 @@ class GatewayLimits:
     gather_items: int = MAX_ITEMS
 
 
+class LogParts(NamedTuple):
+    """What the partitions share."""
+
+    view: ServedView
+    identity: Identity
+    limits: GatewayLimits
+    clock: Clock
+    peer_log: PeerLog
+    changes: OperatorChanges
+
+
 class Outbox:
     """Items for a partition, on their way to its publisher in the order in which they came."""
 
-    def __init__(
-        self, partition: int, view: ServedView, limits: GatewayLimits, clock: Clock, peer_log: PeerLog
-    ) -> None:
+    def __init__(self, partition: int, parts: LogParts) -> None:
         self._partition = partition
         self._publisher: Publisher | None = None
-        self._view = view
-        self._limits = limits
-        self._clock = clock
-        self._peer_log = peer_log
+        self._parts = parts
         self._items: list[Item] = []
         self._is_flush_due = False  # at the end of this turn
 
@@ -92,7 +100,7 @@ class Outbox:
 
     @property
     def _fill(self) -> float:
-        publisher, limits = self.publisher, self._limits
+        publisher, limits = self.publisher, self._parts.limits
         most_records = max(1, limits.queue_records // limits.partitions)
         most_bytes = max(limits.queue_bytes // limits.partitions, _LARGEST_RECORDS * limits.record_bytes)
         return max(publisher.queued_records / most_records, publisher.queued_bytes / most_bytes)
@@ -101,7 +109,7 @@ class Outbox:
     def is_slow(self) -> bool:
         """Whether Kafka keeps a record waiting for longer than a gap may be."""
         oldest_ms = None if self._publisher is None else self._publisher.oldest_ms
-        return oldest_ms is not None and self._clock.monotonic_ms() - oldest_ms > self._limits.max_gap_ms
+        return oldest_ms is not None and self._parts.clock.monotonic_ms() - oldest_ms > self._parts.limits.max_gap_ms
 
     def attach(self, publisher: Publisher) -> None:
         """Give the box its publisher, without which nothing can be put into it."""
@@ -116,7 +124,7 @@ class Outbox:
         self._items.append(item)
         # A heartbeat that changes the view is news to the other servers.
         is_news = item.pending is not None or not isinstance(item.event, BrokerHeartbeat)
-        if (is_news or len(self._items) >= self._limits.gather_items) and not self._is_flush_due:
+        if (is_news or len(self._items) >= self._parts.limits.gather_items) and not self._is_flush_due:
             self._is_flush_due = True
             asyncio.get_running_loop().call_soon(self.flush)
 
@@ -132,13 +140,13 @@ class Outbox:
 
     def publish(self, items: Iterable[Item]) -> None:
         """Publish items at once; what no record can hold is dropped, for it would fail every session anew."""
-        for record in records_of(self._partition, items, self._limits.record_bytes):
+        for record in records_of(self._partition, items, self._parts.limits.record_bytes):
             if isinstance(record, Unloggable):
                 name = safe(routing_key(record.item.event) or "")
                 text = "event cannot be logged, dropped broker=%s reason=%s"
-                self._peer_log.tell(logger, logging.ERROR, text, name, safe(record.reason))
+                self._parts.peer_log.tell(logger, logging.ERROR, text, name, safe(record.reason))
                 if record.item.pending is not None:
-                    self._view.drop(record.item.pending)
+                    self._parts.view.drop(record.item.pending)
             else:
                 self._publish(record)
 
@@ -147,4 +155,4 @@ class Outbox:
         self._publish(OutRecord(self._partition, None, encode_event(event)))
 
     def _publish(self, record: OutRecord) -> None:
-        self.publisher.publish(record._replace(at_ms=self._clock.monotonic_ms()))
+        self.publisher.publish(record._replace(at_ms=self._parts.clock.monotonic_ms()))

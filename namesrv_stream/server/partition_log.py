@@ -2,9 +2,9 @@
 
 While Kafka takes records, each event-loop turn's events become one batch of records, ticks among them: a tick says that
 all that the server received before it is in the log. When a record is lost, the server is *blind* for this partition:
-events still change the view, but only the last fact of each broker is kept. Once Kafka is back, ``server_resumed`` is
-published (the partition's brokers start again from age zero, before any of these facts lets time pass), then the facts,
-then ticks again. Each partition has a producer of its own, so none waits for another that cannot be reached.
+events still change the view, but only the latest event of each broker is kept. Once Kafka is back, ``server_resumed``
+is published (the partition's brokers start again from age zero, before any of these events lets time pass), then these
+events, then ticks again. Each partition has a producer of its own, so none waits for another that cannot be reached.
 """
 
 import asyncio
@@ -12,19 +12,15 @@ import contextlib
 import logging
 from collections.abc import Sequence
 from enum import Enum
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
-from namesrv_stream.clock import Clock
 from namesrv_stream.logs import safe
 from namesrv_stream.route.event_json import routing_key
 from namesrv_stream.route.events import Origin, ServerResumed, ServerStarted, ServerStopped, Tick
-from namesrv_stream.server.identity import Identity
-from namesrv_stream.server.outbox import GatewayLimits, Outbox
-from namesrv_stream.server.peer_log import PeerLog
-from namesrv_stream.server.receipts import UNKNOWN, Receipt, Receipts
+from namesrv_stream.server.operator_changes import Change
+from namesrv_stream.server.outage_buffer import OutageBuffer
+from namesrv_stream.server.outbox import LogParts, Outbox
 from namesrv_stream.server.records import Acked, Item, OutRecord, Publisher
-from namesrv_stream.server.served_view import ServedView
-from namesrv_stream.server.unsaid import Unsaid
 
 logger = logging.getLogger(__name__)
 
@@ -38,16 +34,6 @@ class Link(Enum):
     AWAY = "away"  # the last session failed, and Kafka has not answered since
     RESUMING = "resuming"  # Kafka answers, and is told what is not in the log
     TALKING = "talking"  # Kafka takes records
-
-
-class LogParts(NamedTuple):
-    """What the partitions share."""
-
-    view: ServedView
-    identity: Identity
-    limits: GatewayLimits
-    clock: Clock
-    peer_log: PeerLog
 
 
 class PartitionLogOwner(Protocol):
@@ -70,21 +56,20 @@ class PartitionLog:
         since_ms: Wall clock of the last time that Kafka began, or ceased, to take records; at first of the start.
         has_started: Kafka has taken records since this server's start.
         lost_sessions: How often it ceased.
-        unsaid: What is not in the log, while Kafka takes no records.
+        unpublished: What is not in the log, while Kafka takes no records.
     """
 
-    def __init__(self, partition: int, parts: LogParts, receipts: Receipts, owner: PartitionLogOwner) -> None:
+    def __init__(self, partition: int, parts: LogParts, owner: PartitionLogOwner) -> None:
         self.link = Link.CONNECTING
         self.failure = "it has not answered yet"
         self.since_ms = parts.clock.now_ms()
         self.has_started = False
         self.lost_sessions = 0
-        self.unsaid = Unsaid()
+        self.unpublished = OutageBuffer()
         self.partition = partition
         self._parts = parts
-        self._receipts = receipts
         self._owner = owner
-        self._outbox = Outbox(partition, parts.view, parts.limits, parts.clock, parts.peer_log)
+        self._outbox = Outbox(partition, parts)
         self._session_began_ms = 0
         self._talks = asyncio.Event()
 
@@ -166,26 +151,26 @@ class PartitionLog:
         """Kafka is there: say what is not in the log; ``acked`` hears when all of it is."""
         self.link = Link.RESUMING
         self._outbox.say((ServerResumed if self.has_started else ServerStarted)(self._origin))
-        self._outbox.publish(self.unsaid.say())
+        self._outbox.publish(self.unpublished.to_publish())
 
     def acked(self, records: list[Acked]) -> None:
         """Records are in the log."""
         view = self._parts.view
         is_covered = False
-        receipts: list[Receipt] = []
+        changes: list[Change] = []
         for record, offset in records:
             for item in record.items:
                 if item.pending is not None:
                     is_covered |= view.settle(item.pending, (record.partition, offset))
-                if item.receipt is not None:
-                    receipts.append(item.receipt)
-            self.unsaid.acked(record.items)
+                if item.change is not None:
+                    changes.append(item.change)
+            self.unpublished.acked(record.items)
         if is_covered:
             view.sweep()
         if self.link is Link.RESUMING and not self._outbox.publisher.queued_records:
             self._talk()
-        for receipt in receipts:
-            self._receipts.acked(receipt)
+        for change in changes:
+            self._parts.changes.acked(change)
 
     def failed(self, reason: str, lost: Sequence[OutRecord]) -> None:
         """A session ended, and these records may not be in the log."""
@@ -195,7 +180,7 @@ class PartitionLog:
             logger.warning(text, self.partition, safe(reason))
         self.link, self.failure = Link.AWAY, reason
         self._talks.clear()
-        if was_talking:  # what another session said at its beginning is unsaid still
+        if was_talking:  # what another session published at its beginning is still in the buffer
             self.lost_sessions += 1
             self.since_ms = self._parts.clock.now_ms()
             self._remember_lost(lost)
@@ -204,11 +189,11 @@ class PartitionLog:
     def _remember_lost(self, lost: Sequence[OutRecord]) -> None:
         for item in (*(item for record in lost for item in record.items), *self._outbox.take()):
             if routing_key(item.event) is None:
-                self.unsaid.keep(item)
+                self.unpublished.add_change(item)
             else:
                 self._remember(item)
-            if item.receipt is not None:
-                self._receipts.fail(item.receipt, UNKNOWN)
+            if item.change is not None:
+                self._parts.changes.fail(item.change)
 
     def _begin_session(self) -> None:
         self._session_began_ms = self._parts.clock.monotonic_ms()
@@ -219,15 +204,15 @@ class PartitionLog:
         self._talks.set()
         self.has_started = True
         self.since_ms = self._parts.clock.now_ms()
-        self.unsaid.was_said()
+        self.unpublished.published()
         logger.info("Kafka session established partition=%d server_id=%s epoch=%d", self.partition, *self._origin[:2])
-        # What came while the session was being opened is said right behind it.
-        self._outbox.publish(self.unsaid.say())
-        self.unsaid.was_said()
+        # What came while the session was being opened comes right behind it.
+        self._outbox.publish(self.unpublished.to_publish())
+        self.unpublished.published()
         self._owner.linked(self.partition)
 
     def _remember(self, item: Item) -> None:
-        for pending in self.unsaid.remember(item):
+        for pending in self.unpublished.add(item):
             self._parts.view.drop(pending)
 
     @property

@@ -9,7 +9,7 @@ from namesrv_stream.route.event_json import encode_event, routing_key
 from namesrv_stream.route.events import AcceptedEvent, BrokerHeartbeat
 from namesrv_stream.route.heartbeat_json import MAX_ITEMS, encode_heartbeats
 from namesrv_stream.route.view import Pending
-from namesrv_stream.server.receipts import Receipt
+from namesrv_stream.server.operator_changes import Change
 
 
 class Item(NamedTuple):
@@ -18,13 +18,13 @@ class Item(NamedTuple):
     Attributes:
         pending: The view's ticket, which is settled once the event is in the log.
         number: Counts the items in the order in which their events were accepted.
-        receipt: Of the operator's change that waits for it.
+        change: Of an operator, that waits for its acknowledgement.
     """
 
     event: AcceptedEvent
     pending: Pending | None
     number: int = 0
-    receipt: Receipt | None = None
+    change: Change | None = None
 
 
 class OutRecord(NamedTuple):

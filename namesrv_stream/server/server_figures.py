@@ -96,7 +96,7 @@ class ServerFigures:
         samples.add("rocketmq_namesrv_security_events_total", denied, "auth", "denied")
 
     def _sample_gateway(self, samples: Samples) -> None:
-        gateway = self.gateway.standing
+        gateway = self.gateway.status
         for name, value in (
             ("kafka_up", gateway.is_talking),
             ("kafka_sessions_lost_total", gateway.lost_sessions),
@@ -108,7 +108,8 @@ class ServerFigures:
             ("pending_events", self.view.pending_count),
         ):
             samples.add(f"rocketmq_namesrv_{name}", value)
-        samples.add("rocketmq_namesrv_unsaid_facts", gateway.unsaid_brokers, "brokers")
-        samples.add("rocketmq_namesrv_unsaid_facts", gateway.unsaid_changes, "changes")
+        for name in ("unpublished_events", "unsaid_facts"):
+            samples.add(f"rocketmq_namesrv_{name}", gateway.unpublished_brokers, "brokers")
+            samples.add(f"rocketmq_namesrv_{name}", gateway.unpublished_changes, "changes")
         for partition, offset in sorted(self.view.next_offsets.items()):
             samples.add("rocketmq_namesrv_next_offset", offset, str(partition))

@@ -86,7 +86,7 @@ class HttpRig:
         self.state.moved(self.state.version + 1)
         self.tables.count(changes)
         self.tables.committed(job)
-        self.rig.gateway.hearings.committed(changes, lambda key: self.rig.served.live(key) is not None)
+        self.rig.gateway.last_heartbeats.committed(changes, lambda key: self.rig.served.live(key) is not None)
         self.story.committed(changes)
         self.feed.committed(changes, next_offsets)
 

@@ -51,7 +51,7 @@ class HealthPage:
         """How the server is."""
         figures = self._figures
         return health(
-            figures.gateway.standing,
+            figures.gateway.status,
             figures.tables.standing,
             figures.tables.job,
             refused_at_ms=figures.tables.refused_at_ms,

@@ -452,7 +452,7 @@ async def test_an_hour_without_a_leader_of_one_partition_leaves_the_other_as_it_
     assert kinds.count("server_resumed") == 0
     assert kinds.count("tick") > 7_000
     assert closed_in_log(rig) == [0]
-    standing = rig.gateway.standing
+    standing = rig.gateway.status
     assert (standing.is_talking, standing.has_started, standing.away) == (False, True, (1,))
     rig.commit()
     shown = [group.broker_name for group in rig.view.table.registered_groups()]

@@ -45,7 +45,7 @@ async def test_each_is_heard_and_none_keeps_a_broker_that_has_left() -> None:
         rig.publisher.ack()
     (group,) = rig.view.table.groups.values()
     key = LeaseKey(group.broker_name, next(iter(group.lives)))
-    assert rig.gateway.hearings.age_ms(key, rig.gateway.observed_ms) == 0
+    assert rig.gateway.last_heartbeats.age_ms(key, rig.gateway.observed_ms) == 0
     rig.beat()
     rig.publisher.ack()
     logged = heartbeats_in_the_log(rig)

@@ -49,7 +49,7 @@ def pipeline(figures: ServerFigures, parts: Sequence[Part], clock: Clock) -> dic
 
 
 def _figures(figures: ServerFigures, parts: Sequence[Part], clock: Clock) -> list[Figure]:
-    gateway, tables = figures.gateway.standing, figures.tables
+    gateway, tables = figures.gateway.status, figures.tables
     standing, job, lag_ms = tables.standing, tables.job, tables.lag_ms
     found = [
         Figure(
@@ -73,9 +73,9 @@ def _figures(figures: ServerFigures, parts: Sequence[Part], clock: Clock) -> lis
         Figure("not folded yet", f"{figures.view.pending_count:,}", "events that this server accepted"),
         Figure(
             "to tell Kafka",
-            f"{gateway.unsaid_brokers + gateway.unsaid_changes:,}",
+            f"{gateway.unpublished_brokers + gateway.unpublished_changes:,}",
             f"facts kept while it was away; it was lost {gateway.lost_sessions:,} times",
-            "warn" if gateway.unsaid_brokers + gateway.unsaid_changes else "calm",
+            "warn" if gateway.unpublished_brokers + gateway.unpublished_changes else "calm",
         ),
     ]
     if job is None:

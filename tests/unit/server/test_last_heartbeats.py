@@ -2,7 +2,7 @@
 
 from namesrv_stream.route.events import BrokerHeartbeat, BrokerRegistered, Proof
 from namesrv_stream.route.lease import LeaseKey
-from namesrv_stream.server.hearings import Hearings
+from namesrv_stream.server.last_heartbeats import LastHeartbeats
 from tests.support.builders import NAME, S1, Log, a_key, a_registration, over
 from tests.support.name_server import a_registration_request
 from tests.support.server_rig import TICK_MS, Rig
@@ -15,33 +15,33 @@ def _registered() -> BrokerRegistered:
 
 
 def test_a_broker_ages_from_when_it_was_heard_last() -> None:
-    hearings = Hearings(1)
-    hearings.take_in(_registered(), 1_000)
-    assert hearings.age_ms(KEY, 4_000) == 3_000
-    hearings.take_in(BrokerHeartbeat(over(S1, 1), NAME, a_key(), Proof.HEARTBEAT), 5_000)
-    assert hearings.age_ms(KEY, 5_500) == 500
+    heartbeats = LastHeartbeats(1)
+    heartbeats.received(_registered(), 1_000)
+    assert heartbeats.age_ms(KEY, 4_000) == 3_000
+    heartbeats.received(BrokerHeartbeat(over(S1, 1), NAME, a_key(), Proof.HEARTBEAT), 5_000)
+    assert heartbeats.age_ms(KEY, 5_500) == 500
 
 
 def test_the_age_of_a_broker_that_was_not_heard_is_unknown() -> None:
-    assert Hearings(1).age_ms(KEY, 4_000) is None
+    assert LastHeartbeats(1).age_ms(KEY, 4_000) is None
 
 
 def test_brokers_age_from_zero_when_kafka_is_back() -> None:
-    hearings = Hearings(1)
-    hearings.take_in(_registered(), 1_000)
-    hearings.begin(0, 90_000)
-    assert hearings.age_ms(KEY, 91_000) == 1_000
+    heartbeats = LastHeartbeats(1)
+    heartbeats.received(_registered(), 1_000)
+    heartbeats.begin(0, 90_000)
+    assert heartbeats.age_ms(KEY, 91_000) == 1_000
 
 
 def test_a_broker_that_went_is_forgotten_unless_it_came_again() -> None:
-    hearings, log = Hearings(1), Log()
+    heartbeats, log = LastHeartbeats(1), Log()
     log.register(a_registration())
     gone = log.disconnect(a_registration())
-    hearings.take_in(_registered(), 1_000)
-    hearings.committed(gone, lambda key: True)
-    assert hearings.age_ms(KEY, 2_000) == 1_000
-    hearings.committed(gone, lambda key: False)
-    assert hearings.age_ms(KEY, 2_000) is None
+    heartbeats.received(_registered(), 1_000)
+    heartbeats.committed(gone, lambda key: True)
+    assert heartbeats.age_ms(KEY, 2_000) == 1_000
+    heartbeats.committed(gone, lambda key: False)
+    assert heartbeats.age_ms(KEY, 2_000) is None
 
 
 async def test_a_server_knows_the_age_of_what_registered_with_it() -> None:
@@ -51,4 +51,4 @@ async def test_a_server_knows_the_age_of_what_registered_with_it() -> None:
     rig.beat(6)
     group = rig.view.table.group("broker-a")
     key = LeaseKey("broker-a", next(iter(group.lives)))
-    assert rig.gateway.hearings.age_ms(key, rig.gateway.observed_ms) == 6 * TICK_MS
+    assert rig.gateway.last_heartbeats.age_ms(key, rig.gateway.observed_ms) == 6 * TICK_MS

@@ -1,0 +1,135 @@
+"""What the log lacks: the latest of each broker, and changes until they are acknowledged; in order, bounded."""
+
+import pytest
+
+from namesrv_stream.route.events import (
+    AcceptedEvent,
+    BrokerDisconnected,
+    BrokerEvent,
+    BrokerHeartbeat,
+    BrokerRegistered,
+    BrokerUnregistered,
+    Origin,
+    Proof,
+    TopicDeleted,
+    WritePermChanged,
+)
+from namesrv_stream.route.model import DataVersion, LiveKey, Registration
+from namesrv_stream.route.view import Pending
+from namesrv_stream.server.outage_buffer import OutageBuffer
+from namesrv_stream.server.records import Item
+
+ORIGIN = Origin("s1", 1, 1)
+LIVE = LiveKey("c0", "10.0.0.1:1")
+
+
+def registered(name: str = "b", digest: str = "h") -> BrokerRegistered:
+    return BrokerRegistered(
+        ORIGIN, Registration("c0", name, LIVE.broker_addr, 0, "", DataVersion(), {}, registration_hash=digest)
+    )
+
+
+def heartbeat(proof: Proof, name: str = "b") -> BrokerHeartbeat:
+    return BrokerHeartbeat(ORIGIN, name, LIVE, proof, "h" if proof is Proof.REGISTRATION else "")
+
+
+REGISTERED, UNCHANGED, HEARTBEAT = registered(), heartbeat(Proof.REGISTRATION), heartbeat(Proof.HEARTBEAT)
+END, CLOSED = BrokerUnregistered(ORIGIN, "b", LIVE, 0), BrokerDisconnected(ORIGIN, "b", LIVE, "x")
+DELETE = TopicDeleted(ORIGIN, "t", None)
+
+
+def item(event: BrokerEvent) -> Item:
+    return Item(event, Pending(event))
+
+
+def events(buffer: OutageBuffer) -> list[AcceptedEvent]:
+    return [i.event for i in buffer.to_publish()]
+
+
+def buffer_of(*found: BrokerEvent) -> OutageBuffer:
+    buffer = OutageBuffer()
+    for event in found:
+        buffer.add(Item(event, None))
+    return buffer
+
+
+@pytest.mark.parametrize(
+    ("came", "kept"),
+    [
+        pytest.param((REGISTERED,), (REGISTERED,), id="a registration"),
+        pytest.param((REGISTERED, UNCHANGED), (REGISTERED, UNCHANGED), id="a registration before the life behind it"),
+        pytest.param((REGISTERED, UNCHANGED, END), (REGISTERED, END), id="a registration before the end behind it"),
+        pytest.param((CLOSED, REGISTERED), (REGISTERED,), id="no end before a registration"),
+        pytest.param((REGISTERED, HEARTBEAT), (REGISTERED,), id="a mere heartbeat says less than what is known"),
+        pytest.param((HEARTBEAT,), (HEARTBEAT,), id="a mere heartbeat where nothing else is known"),
+    ],
+)
+def test_the_latest_of_a_broker_is_kept_with_its_registration(
+    came: tuple[BrokerEvent, ...], kept: tuple[BrokerEvent, ...]
+) -> None:
+    assert events(buffer_of(*came)) == list(kept)
+
+
+def test_an_unchanged_registration_stays_in_the_view_by_the_ticket_of_the_one_before() -> None:
+    buffer, first = OutageBuffer(), item(UNCHANGED)
+    buffer.add(first)
+    assert buffer.add(Item(UNCHANGED, None, 2)) == []
+    (last,) = buffer.to_publish()
+    assert (last.pending, last.number) == (first.pending, 2)
+
+
+def test_the_ticket_of_a_registration_is_none_of_the_goodbye_behind_it() -> None:
+    buffer, first, end = OutageBuffer(), item(UNCHANGED), item(END)
+    buffer.add(first)
+    assert buffer.add(end) == [first.pending]
+    assert buffer.add(item(UNCHANGED)) == [end.pending]
+
+
+def test_tickets_of_what_will_never_be_published_come_back() -> None:
+    buffer, first, life, end = OutageBuffer(), item(REGISTERED), item(UNCHANGED), item(END)
+    newer = item(registered(digest="2"))
+    assert [buffer.add(each) for each in (first, life, end)] == [[], [], [life.pending]]
+    assert buffer.add(newer) == [first.pending, end.pending]
+    assert events(buffer) == [newer.event]
+
+
+def test_an_event_of_no_broker_process_comes_back_at_once() -> None:
+    buffer, change = OutageBuffer(), item(WritePermChanged(ORIGIN, "b", False))
+    assert buffer.add(change) == [change.pending]
+    assert buffer.brokers == 0
+
+
+@pytest.mark.parametrize("event", [HEARTBEAT, UNCHANGED])
+def test_what_changed_while_it_was_published_is_kept(event: BrokerEvent) -> None:
+    buffer = buffer_of(REGISTERED, registered("c"))
+    buffer.to_publish()
+    buffer.add(Item(event, None))
+    buffer.published()
+    assert events(buffer)[0] == REGISTERED
+    assert buffer.brokers == 1
+
+
+def test_it_is_bounded_by_brokers() -> None:
+    buffer = buffer_of(*(registered(digest=str(i)) for i in range(100)))
+    assert (buffer.brokers, len(buffer.to_publish())) == (1, 1)
+
+
+def test_events_and_changes_are_published_in_the_order_of_acceptance() -> None:
+    buffer = OutageBuffer()
+    first, change, last = Item(REGISTERED, None, 1), Item(DELETE, None, 2), Item(registered("c"), None, 3)
+    buffer.add_change(change)
+    for each in (last, first):
+        buffer.add(each)
+    assert buffer.to_publish() == [first, change, last]
+
+
+def test_a_change_is_published_until_it_is_in_the_log() -> None:
+    buffer, items = OutageBuffer(), [Item(DELETE, None, number) for number in (1, 2)]
+    for each in items:
+        buffer.add_change(each)
+    buffer.acked(items[:1])
+    assert buffer.to_publish() == items[1:]
+    buffer.published()  # of changes only an acknowledgement counts
+    assert buffer.changes == 1
+    buffer.acked(items)
+    assert (buffer.to_publish(), buffer.changes) == ([], 0)
