@@ -1,17 +1,16 @@
 """Opens the log where it is: in Kafka, in the archive, or one behind the other."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 
 from namesrv_stream.errors import ConfigError, KafkaUnreachable, NotInHistory
 from namesrv_stream.event_log.archive import ArchivedEvents
 from namesrv_stream.event_log.choice import Source
-from namesrv_stream.event_log.pieces import Piece, Span, Store, clipped, joined
-from namesrv_stream.event_log.source import Batches, LogSource, OffsetAt
+from namesrv_stream.event_log.pieces import Piece, Span, Store, joined
+from namesrv_stream.event_log.source import LogSource
 from namesrv_stream.kafka import LogReader
 from namesrv_stream.kafka.extent import read_extent
-from namesrv_stream.route.fold import Record
 from namesrv_stream.settings import Settings
 
 #: Opens the log of these settings.
@@ -29,7 +28,7 @@ def open_kafka_log(settings: Settings) -> Iterator[LogSource]:
     with LogReader(settings) as reader:
         extent = read_extent(settings)
         pieces = {p: (Piece(Store.KAFKA, first, extent.end[p]),) for p, first in extent.earliest.items()}
-        yield LogSource(extent.topic_id, pieces, reader.batches, reader.offset_at)
+        yield LogSource(extent.topic_id, pieces, {Store.KAFKA: reader})
 
 
 def log_opener(
@@ -72,7 +71,7 @@ def _archive_alone(settings: Settings, source: Source, error: KafkaUnreachable) 
         raise error from None
     pieces = {p: joined(archive.spans(p), None, archive_first=True) for p in range(settings.kafka.partitions)}
     note = f"{error.name}: the log is read as far as broker_events has it"
-    return LogSource(archive.topic_id, pieces, archive.batches, archive.offset_at, has_kafka=False, notes=(note,))
+    return LogSource(archive.topic_id, pieces, {Store.ARCHIVE: archive}, has_kafka=False, notes=(note,))
 
 
 def _joined(settings: Settings, source: Source, kafka: LogSource) -> LogSource:
@@ -95,25 +94,5 @@ def _joined(settings: Settings, source: Source, kafka: LogSource) -> LogSource:
     pieces = {
         p: joined(archive.spans(p), Span(kafka.begin(p), kafka.end(p)), archive_first=is_first) for p in kafka.pieces
     }
-    batches = _batches(pieces, {Store.KAFKA: kafka.batches, Store.ARCHIVE: archive.batches})
-    offset_at = _offset_at(pieces, {Store.KAFKA: kafka.offset_at, Store.ARCHIVE: archive.offset_at})
-    return LogSource(kafka.topic_id, pieces, batches, offset_at, is_kafka_preferred=not is_first)
-
-
-def _batches(pieces: Mapping[int, tuple[Piece, ...]], stores: Mapping[Store, Batches]) -> Batches:
-    def batches(partition: int, begin: int, end: int) -> Iterator[list[Record]]:
-        for piece in clipped(pieces[partition], begin, end):
-            yield from stores[piece.store](partition, piece.begin, piece.end)
-
-    return batches
-
-
-def _offset_at(pieces: Mapping[int, tuple[Piece, ...]], stores: Mapping[Store, OffsetAt]) -> OffsetAt:
-    def offset_at(partition: int, at_ms: int) -> int | None:
-        for piece in pieces[partition]:
-            found = stores[piece.store](partition, at_ms)
-            if found is not None and found < piece.end:
-                return max(found, piece.begin)
-        return None
-
-    return offset_at
+    stores = {**kafka.stores, Store.ARCHIVE: archive}
+    return LogSource(kafka.topic_id, pieces, stores, is_kafka_preferred=not is_first)

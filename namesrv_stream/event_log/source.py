@@ -1,17 +1,23 @@
 """The log that is folded again: what is known of it, and its records."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final, Protocol
 
 from namesrv_stream.event_log.pieces import Piece, Store, clipped, gaps, unbroken_from
 from namesrv_stream.route.fold import Record
 
-#: (partition, first offset, offset after the last) → records, some thousand at a time; no gap may be in between.
-Batches = Callable[[int, int, int], Iterator[list[Record]]]
-#: (partition, epoch milliseconds) → the first offset of that LogAppendTime or a later one; None where there is none.
-OffsetAt = Callable[[int, int], int | None]
+_NAMES: Final = {Store.KAFKA: "Kafka", Store.ARCHIVE: "broker_events"}
 
-_NAMES = {Store.KAFKA: "Kafka", Store.ARCHIVE: "broker_events"}
+
+class LogStore(Protocol):
+    """What holds records; both block."""
+
+    def batches(self, partition: int, begin: int, end: int) -> Iterator[list[Record]]:
+        """Records with ``begin <= offset < end``, some thousand at a time; none of them may be missing."""
+
+    def offset_at(self, partition: int, at_ms: int) -> int | None:
+        """The first offset whose LogAppendTime is ``at_ms`` (epoch milliseconds) or later; None where none is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +27,7 @@ class LogSource:
     Attributes:
         topic_id: Kafka's id of the topic.
         pieces: partition → what is read from which store, as of when it was opened.
-        batches: Reads records; blocks.
-        offset_at: Finds an instant; blocks.
+        stores: What it is read from.
         has_kafka: Whether Kafka answers. Without it the log ends where the archive does.
         is_kafka_preferred: Whether a beginning that Kafka alone has is to be tried before one further back.
         notes: What whoever reads it should know, a sentence each.
@@ -30,8 +35,7 @@ class LogSource:
 
     topic_id: str
     pieces: Mapping[int, tuple[Piece, ...]]
-    batches: Batches
-    offset_at: OffsetAt
+    stores: Mapping[Store, LogStore]
     has_kafka: bool = True
     is_kafka_preferred: bool = True
     notes: tuple[str, ...] = ()
@@ -43,6 +47,19 @@ class LogSource:
     def end(self, partition: int) -> int:
         """The offset after the last record."""
         return self.pieces[partition][-1].end if self.pieces[partition] else 0
+
+    def batches(self, partition: int, begin: int, end: int) -> Iterator[list[Record]]:
+        """Records with ``begin <= offset < end``, some thousand at a time; no gap may be in between. Blocks."""
+        for piece in self.read_from(partition, begin, end):
+            yield from self.stores[piece.store].batches(partition, piece.begin, piece.end)
+
+    def offset_at(self, partition: int, at_ms: int) -> int | None:
+        """The first offset of LogAppendTime ``at_ms`` (epoch milliseconds) or later; None where none is; blocks."""
+        for piece in self.pieces[partition]:
+            found = self.stores[piece.store].offset_at(partition, at_ms)
+            if found is not None and found < piece.end:
+                return max(found, piece.begin)
+        return None
 
     def starts(self, partition: int, end: int) -> tuple[int, ...]:
         """The offsets from which on it can be read to ``end`` without a gap, the preferred one first."""

@@ -42,12 +42,9 @@ class Difference:
     folded: Mapping[str, Any] | None
 
 
+@dataclass(slots=True)
 class RowComparison:
-    """Holds stored rows of a partition against folded ones, both in log order.
-
-    Args:
-        stored: The stored rows.
-        kept_from_ms: Rows with a lower ``at_ms`` may have been removed by their retention.
+    """What came of the comparison of two sequences of rows.
 
     Attributes:
         difference: The first one; nothing is compared after it.
@@ -55,34 +52,35 @@ class RowComparison:
         rows_past_retention: Folded rows that are no longer stored, as they should be.
     """
 
-    def __init__(self, stored: Iterator[RouteChange], kept_from_ms: int) -> None:
-        self._stored = stored
-        self._next = next(stored, None)
-        self._kept_from_ms = kept_from_ms
-        self.difference: Difference | None = None
-        self.rows = 0
-        self.rows_past_retention = 0
+    difference: Difference | None = None
+    rows: int = 0
+    rows_past_retention: int = 0
 
-    def compare(self, folded: Iterable[RouteChange]) -> None:
-        """The next folded rows."""
-        for row in folded:
-            if self.difference is not None:
-                return
-            stored = self._next
-            if stored == row:
-                self.rows += 1
-                self._next = next(self._stored, None)
-            elif stored is not None and stored[:3] <= row[:3]:
-                self.difference = _row_difference(stored, row if stored[:3] == row[:3] else None)
-            elif row.at_ms < self._kept_from_ms:
-                self.rows_past_retention += 1
-            else:
-                self.difference = _row_difference(None, row)
 
-    def finish(self) -> None:
-        """There are no more folded rows."""
-        if self.difference is None and self._next is not None:
-            self.difference = _row_difference(self._next, None)
+def compare_rows(stored: Iterator[RouteChange], folded: Iterable[RouteChange], kept_from_ms: int) -> RowComparison:
+    """Hold stored rows of a partition against folded ones, both in log order.
+
+    Args:
+        stored: The stored rows.
+        folded: The folded ones; not read behind the first difference.
+        kept_from_ms: Rows with a lower ``at_ms`` may have been removed by their retention, epoch milliseconds.
+    """
+    found, ours = RowComparison(), next(stored, None)
+    for row in folded:
+        if ours == row:
+            found.rows += 1
+            ours = next(stored, None)
+        elif ours is not None and ours[:3] <= row[:3]:
+            found.difference = _row_difference(ours, row if ours[:3] == row[:3] else None)
+            return found
+        elif row.at_ms < kept_from_ms:
+            found.rows_past_retention += 1
+        else:
+            found.difference = _row_difference(None, row)
+            return found
+    if ours is not None:
+        found.difference = _row_difference(ours, None)
+    return found
 
 
 def _row_difference(stored: RouteChange | None, folded: RouteChange | None) -> Difference:

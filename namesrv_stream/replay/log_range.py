@@ -56,14 +56,3 @@ def parse_offsets(flag: str, texts: Iterable[str]) -> GivenOffsets:
         else:
             everywhere = int(offset)
     return GivenOffsets(flag, everywhere, of_partition)
-
-
-def end_offset(given: int | None, covered: int, partition: int, flag: str) -> int:
-    """The end of the range: as given, else where the tables end.
-
-    Raises:
-        ConfigError: The tables do not reach so far.
-    """
-    if given is not None and given > covered:
-        raise ConfigError(_SOURCE, flag, f"is {given}, but the tables end at {covered} in partition {partition}")
-    return covered if given is None else given

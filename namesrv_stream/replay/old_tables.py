@@ -5,7 +5,6 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from namesrv_stream.errors import TableSchemaMismatch
-from namesrv_stream.replay.log_replay import kept_from_ms
 from namesrv_stream.settings import Settings
 from namesrv_stream.tables.schema.columns import ROW_SCHEMA
 from namesrv_stream.tables.storage import tables_of
@@ -32,7 +31,7 @@ class OldTables:
         self._states = states
         self._say = say
         self.losses = losses
-        self.kept_from_ms = kept_from_ms(changes, retention_ms) if changes else 0
+        self.kept_from_ms = changes.kept_from_ms(retention_ms) if changes else 0
 
     @classmethod
     def open(cls, settings: Settings, log_topic_id: str, say: Callable[[str], None]) -> "OldTables":
@@ -42,11 +41,10 @@ class OldTables:
         states: KeptStates | None = None
         try:
             changes = StoredChanges.open(tables_dir)
-        except TableSchemaMismatch as error:
-            say(str(error))
-        else:
             if changes is None:
                 say("route_changes is not there")
+        except TableSchemaMismatch as error:
+            say(str(error))
         try:
             states = KeptStates(tables_dir)
             if states.damage is not None:

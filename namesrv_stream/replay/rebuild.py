@@ -9,16 +9,15 @@ import pyarrow as pa
 
 from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import NamesrvStreamError, RebuildRefused
+from namesrv_stream.event_log.log_fold import LogFold, OnProgress, start_from_state, start_of_log
 from namesrv_stream.event_log.opening import OpenLog, log_opener
 from namesrv_stream.event_log.source import LogSource, read_from_text
-from namesrv_stream.replay.comparison import Difference, RowComparison
-from namesrv_stream.replay.log_replay import OnProgress, Replay, StoredTables, fold_changes, replay_partition
+from namesrv_stream.replay.comparison import Difference, compare_rows
 from namesrv_stream.replay.old_tables import OldTables
-from namesrv_stream.replay.partition_fold import PartitionFold, start_from_state, start_of_log
+from namesrv_stream.replay.partition_replay import Replay, StoredTables, replay_partition
 from namesrv_stream.replay.rebuild_start import RebuildStart, find_rebuild_starts
 from namesrv_stream.replay.report import Rebuild, difference_line
 from namesrv_stream.route.fold_state import encode_state
-from namesrv_stream.route.folded_log import Place
 from namesrv_stream.settings import Settings
 from namesrv_stream.streaming.job_lock import job_lock
 from namesrv_stream.tables.changes_writer import ChangesWriter
@@ -106,23 +105,20 @@ def _make(
         if losses and not consent.loss:
             raise RebuildRefused(f"{'; '.join(losses)}; nothing was changed; --accept-loss goes on without")
         _write(new, starts, log, say, on_progress)
-        difference = _first_difference(new, old, starts, log)
+        made = _open(new)
+        difference = _first_difference(made, old, starts, log)
         if difference is not None and not consent.differences:
             raise RebuildRefused(
                 f"the log says otherwise than the old tables: {difference_line(difference)}; where that is what you"
                 " expect (a rule was changed, a row was damaged), --accept-differences goes on; nothing was changed"
             )
         say("proving the new tables")
-        proof = _prove(new, starts, log, on_progress)
+        proof = _prove(made, starts, log, on_progress)
     return Rebuild({s.partition: s.start.origin for s in starts}, losses, proof, difference, ())
 
 
 def _write(
-    new: Storage,
-    starts: list[RebuildStart],
-    log: LogSource,
-    say: Callable[[str], None],
-    on_progress: OnProgress,
+    new: Storage, starts: list[RebuildStart], log: LogSource, say: Callable[[str], None], on_progress: OnProgress
 ) -> None:
     create_table(new / ROUTE_CHANGES, CHANGES_SCHEMA, log.topic_id, len(starts))
     create_table(new / ROUTE_STATE, STATE_SCHEMA, log.topic_id, len(starts))
@@ -135,53 +131,45 @@ def _write(
         partition, end = start.partition, log.end(start.partition)
         records = read_from_text(log.read_from(partition, start.start.offset, end)) or "nothing"
         say(f"partition {partition}: from {start.start.origin}, folding {records}")
-        writer.write(start.history, {partition: Place(start.start.offset)}, _BATCH_ID)
-        fold = PartitionFold(start.start)
-        batches = [ROW_SCHEMA.empty_table()]
-        for changes in fold_changes(log, fold, end, on_progress):
-            batches.append(pa.Table.from_batches([encode_changes(changes)]))
-            if sum(batch.num_rows for batch in batches) >= _FILE_ROWS:
-                writer.write(pa.concat_tables(batches), {partition: _place(fold)}, _BATCH_ID)
-                del batches[1:]
-        writer.write(pa.concat_tables(batches), {partition: _place(fold)}, _BATCH_ID)
+        fold, parts = LogFold(start.start), [ROW_SCHEMA.empty_table()]
+        writer.write(start.history, {partition: fold.place}, _BATCH_ID)
+        for changes in fold.to(log, end, on_progress):
+            parts.append(pa.Table.from_batches([encode_changes(changes)]))
+            if sum(part.num_rows for part in parts) >= _FILE_ROWS:
+                writer.write(pa.concat_tables(parts), {partition: fold.place}, _BATCH_ID)
+                del parts[1:]
+        writer.write(pa.concat_tables(parts), {partition: fold.place}, _BATCH_ID)
         states[partition] = FoldStateRow(fold.state.next_offset, fold.state.at_ms, encode_state(fold.state))
     state_writer.cover(states)
 
 
-def _place(fold: PartitionFold) -> Place:
-    return Place(fold.state.next_offset, fold.fingerprint)
-
-
-def _first_difference(new: Storage, old: OldTables, starts: list[RebuildStart], log: LogSource) -> Difference | None:
+def _first_difference(
+    made: StoredTables, old: OldTables, starts: list[RebuildStart], log: LogSource
+) -> Difference | None:
     """The first row that the old tables have otherwise, of those that both were made from the log."""
-    made = _open(new)
     for start in starts:
-        end = min(old.next_offset(start.partition), log.end(start.partition))
-        before = old.rows(start.partition, start.start.offset, end)
-        if before is None:
-            continue
-        rows = RowComparison(iter_changes(before), old.kept_from_ms)
-        rows.compare(iter_changes(made.rows(start.partition, start.start.offset, end)))
-        rows.finish()
-        if rows.difference is not None:
-            return rows.difference
+        begin, end = start.start.offset, min(old.next_offset(start.partition), log.end(start.partition))
+        before = old.rows(start.partition, begin, end)
+        if before is not None:
+            rows = iter_changes(made.changes.rows(start.partition, begin, end))
+            difference = compare_rows(iter_changes(before), rows, old.kept_from_ms).difference
+            if difference is not None:
+                return difference
     return None
 
 
-def _prove(new: Storage, starts: list[RebuildStart], log: LogSource, on_progress: OnProgress) -> Replay:
+def _prove(made: StoredTables, starts: list[RebuildStart], log: LogSource, on_progress: OnProgress) -> Replay:
     """Replay what was written, as it reads back.
 
     Raises:
         RebuildRefused: It is not what the log says.
     """
-    states = KeptStates(new)
-    stored = StoredTables(_open(new), states, 0)
     parts = []
     for rebuilt in starts:
         partition, begin = rebuilt.partition, rebuilt.start.offset
-        seeded = states.newest(partition, at_most=begin) if rebuilt.seed is not None else None
+        seeded = made.states.newest(partition, at_most=begin) if rebuilt.seed is not None else None
         start = start_of_log(partition, len(starts)) if seeded is None else start_from_state(seeded)
-        parts.append(replay_partition(log, start, stored, begin, log.end(partition), on_progress))
+        parts.append(replay_partition(log, start, made, begin, log.end(partition), on_progress))
     proof = Replay(tuple(parts))
     if proof.difference is not None:
         line = difference_line(proof.difference)
@@ -189,7 +177,7 @@ def _prove(new: Storage, starts: list[RebuildStart], log: LogSource, on_progress
     return proof
 
 
-def _open(tables: Storage) -> StoredChanges:
+def _open(tables: Storage) -> StoredTables:
     changes = StoredChanges.open(tables)
     assert changes is not None
-    return changes
+    return StoredTables(changes, KeptStates(tables), 0)

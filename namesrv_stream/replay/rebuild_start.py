@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from namesrv_stream.errors import TableSchemaMismatch
+from namesrv_stream.event_log.log_fold import FoldStart, start_from_state, start_of_log
 from namesrv_stream.event_log.source import LogSource
 from namesrv_stream.replay.old_tables import OldTables
-from namesrv_stream.replay.partition_fold import FoldStart, start_from_state, start_of_log
-from namesrv_stream.route.fold_state import FoldState, encode_state
+from namesrv_stream.route.fold_state import encode_state
 from namesrv_stream.route.rebuilt_state import rebuilt_state
 from namesrv_stream.settings import Settings
 from namesrv_stream.tables.loader import route_table
@@ -85,7 +85,7 @@ def _from_tables(
     table = route_table(live, since)
     at_ms = max(base.at_ms, *(pc.max(rows["at_ms"]).as_py() or 0 for rows in (live, since)))
     begin = max(known, earliest)
-    state: FoldState = rebuilt_state(partition, partitions, begin, at_ms, table)
+    state = rebuilt_state(partition, partitions, begin, at_ms, table)
     seed = FoldStateRow(begin, at_ms, encode_state(state))
     state_rows = StateRows(live, {partition: base} if kept else {})
     live, _ = next_state(state_rows, since, {partition: seed})

@@ -5,23 +5,21 @@ from dataclasses import dataclass
 from typing import Final
 
 from namesrv_stream.errors import ConfigError, LogTruncated, TableSchemaMismatch
+from namesrv_stream.event_log.log_fold import OnProgress, find_start
 from namesrv_stream.event_log.opening import OpenLog, log_opener
 from namesrv_stream.event_log.source import LogSource
 from namesrv_stream.instants import instant
-from namesrv_stream.replay.log_range import GivenOffsets, end_offset
-from namesrv_stream.replay.log_replay import (
-    OnProgress,
-    PartitionReplay,
-    Replay,
-    StoredTables,
-    kept_from_ms,
-    replay_partition,
-)
-from namesrv_stream.replay.partition_fold import find_start
+from namesrv_stream.replay.log_range import GivenOffsets
+from namesrv_stream.replay.partition_replay import PartitionReplay, Replay, StoredTables, replay_partition
 from namesrv_stream.settings import Settings
 from namesrv_stream.tables.schema.layout import ROUTE_CHANGES
 from namesrv_stream.tables.storage import tables_of
 from namesrv_stream.tables.stored_changes import KeptStates, StoredChanges
+
+_NO_TABLE: Final = (
+    "is not there: name another directory with --conf or --data-dir; if the table was lost, `namesrv-stream rebuild`"
+    " makes it from the log"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +37,6 @@ class ReplayRange:
     end_ms: int | None
 
 
-_NO_TABLE: Final = (
-    "is not there: name another directory with --conf or --data-dir; if the table was lost, `namesrv-stream rebuild`"
-    " makes it from the log"
-)
-
-
 def replay(settings: Settings, wanted: ReplayRange, on_progress: OnProgress, open_log: OpenLog | None = None) -> Replay:
     """Fold the range again and compare it with the tables, which the job may go on writing; blocks.
 
@@ -57,26 +49,29 @@ def replay(settings: Settings, wanted: ReplayRange, on_progress: OnProgress, ope
     Raises:
         NamesrvStreamError: It cannot be done, and why.
     """
-    tables_dir = tables_of(settings)
-    changes = StoredChanges.open(tables_dir)
+    stored = _stored_tables(settings)
+    changes = stored.changes
+    with (open_log or log_opener())(settings) as log:  # after the tables: it has all that they cover
+        _check_same_topic(settings, changes, log.topic_id)
+        for offsets in (wanted.begin, wanted.end):
+            offsets.check(settings.kafka.partitions)
+        ends = {p: _end(log, p, wanted, changes.next_offsets[p]) for p in sorted(changes.next_offsets)}
+        time_notes = [] if wanted.end_ms is None else _time_notes(wanted.end_ms, log, ends)
+        parts = [_replay_partition(log, p, end, wanted, stored, on_progress) for p, end in ends.items()]
+        return Replay(tuple(parts), (*log.notes, *log.gap_texts(), *time_notes))
+
+
+def _stored_tables(settings: Settings) -> StoredTables:
+    tables = tables_of(settings)
+    changes, states = StoredChanges.open(tables), KeptStates(tables)
     if changes is None:
-        path = tables_dir / ROUTE_CHANGES
-        raise TableSchemaMismatch(str(path), _NO_TABLE)
-    states = KeptStates(tables_dir)
+        raise TableSchemaMismatch(str(tables / ROUTE_CHANGES), _NO_TABLE)
     if states.damage is not None:
         raise states.damage
-    stored = StoredTables(changes, states, kept_from_ms(changes, settings.streaming.changes_retention_ms))
-    with (open_log or log_opener())(settings) as log:  # after the tables: it has all that they cover
-        check_same_topic(settings, changes, log.topic_id)
-        wanted.begin.check(settings.kafka.partitions)
-        wanted.end.check(settings.kafka.partitions)
-        ends = {p: _end(log, p, wanted, changes.next_offsets[p]) for p in changes.next_offsets}
-        _check_time(wanted, log, ends)
-        parts = [_replay_partition(log, p, ends[p], wanted, stored, on_progress) for p in sorted(ends)]
-        return Replay(tuple(parts), (*log.notes, *log.gap_texts(), *_time_notes(wanted, log, ends)))
+    return StoredTables(changes, states, changes.kept_from_ms(settings.streaming.changes_retention_ms))
 
 
-def check_same_topic(settings: Settings, changes: StoredChanges, topic_id: str) -> None:
+def _check_same_topic(settings: Settings, changes: StoredChanges, topic_id: str) -> None:
     """Refuse tables that were made from another log.
 
     Raises:
@@ -90,41 +85,36 @@ def check_same_topic(settings: Settings, changes: StoredChanges, topic_id: str) 
 
 
 def _end(log: LogSource, partition: int, wanted: ReplayRange, covered: int) -> int:
-    given = wanted.end.get(partition)
-    if not log.has_kafka and given is None:
-        covered = min(covered, log.end(partition))
-    end = end_offset(given, covered, partition, wanted.end.flag)
-    if wanted.end_ms is not None:
-        at_time = log.offset_at(partition, wanted.end_ms)
-        end = end if at_time is None else min(end, at_time)
+    """The end of the range: as given, else where the tables end, or the archive where that is all there is."""
+    end, flag = wanted.end.get(partition), wanted.end.flag
+    if end is None:
+        end = covered if log.has_kafka else min(covered, log.end(partition))
+    elif end > covered:
+        reason = f"is {end}, but the tables end at {covered} in partition {partition}"
+        raise ConfigError("command line", flag, reason)
+    at_time = None if wanted.end_ms is None else log.offset_at(partition, wanted.end_ms)
+    end = end if at_time is None else min(end, at_time)
     if end > log.end(partition):
         if not log.has_kafka:
             reason = f"is {end}, but broker_events ends at {log.end(partition)} in partition {partition}"
-            raise ConfigError("command line", wanted.end.flag, f"{reason}, and Kafka does not answer")
+            raise ConfigError("command line", flag, f"{reason}, and Kafka does not answer")
         raise LogTruncated(partition, end, log.begin(partition), log.end(partition))
     return end
 
 
-def _check_time(wanted: ReplayRange, log: LogSource, ends: Mapping[int, int]) -> None:
-    """Refuse a time before the log, of which nothing could be said but that nothing is equal to nothing.
+def _time_notes(end_ms: int, log: LogSource, ends: Mapping[int, int]) -> list[str]:
+    """What must be said where the time lies beyond all that is replayed.
 
     Raises:
-        ConfigError: No record is older, though there are some.
+        ConfigError: No record is older, though there are some: nothing could be said but that nothing equals nothing.
     """
-    is_empty = all(end <= log.begin(p) for p, end in ends.items())
-    if wanted.end_ms is not None and is_empty and any(log.end(p) for p in ends):
-        reason = f"the log has no record from before {instant(wanted.end_ms, with_ms=True)}"
+    if all(end <= log.begin(p) for p, end in ends.items()) and any(log.end(p) for p in ends):
+        reason = f"the log has no record from before {instant(end_ms, with_ms=True)}"
         raise ConfigError("command line", "--to-time", reason)
-
-
-def _time_notes(wanted: ReplayRange, log: LogSource, ends: Mapping[int, int]) -> list[str]:
-    """What must be said where the time lies beyond all that was replayed."""
-    if wanted.end_ms is None:
-        return []
-    at_time = [(log.offset_at(partition, wanted.end_ms), end) for partition, end in ends.items()]
+    at_time = [(log.offset_at(partition, end_ms), end) for partition, end in ends.items()]
     if any(offset is not None and offset <= end for offset, end in at_time):
         return []
-    return [f"--to-time {instant(wanted.end_ms)} lies beyond the end of the data: everything was replayed up to there"]
+    return [f"--to-time {instant(end_ms)} lies beyond the end of the data: everything was replayed up to there"]
 
 
 def _replay_partition(

@@ -8,7 +8,7 @@ from namesrv_stream.event_log.pieces import Store
 from namesrv_stream.event_log.source import read_from_text
 from namesrv_stream.logs import safe
 from namesrv_stream.replay.comparison import Difference
-from namesrv_stream.replay.log_replay import PartitionReplay, Replay
+from namesrv_stream.replay.partition_replay import PartitionReplay, Replay
 
 _HEADINGS: Final = ("partition", "folded from", "compared", "records", "rows", "dead letters", "state", "digest")
 

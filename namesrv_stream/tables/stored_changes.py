@@ -43,6 +43,10 @@ class StoredChanges:
         table = open_version(tables / ROUTE_CHANGES, CHANGES_SCHEMA)
         return None if table is None else cls(table)
 
+    def kept_from_ms(self, retention_ms: int) -> int:
+        """Before this instant, epoch milliseconds, the clean-up may have removed rows."""
+        return self.newest_at_ms - retention_ms
+
     def complete_from(self, partition: int) -> int:
         """First offset from which on no row was removed for its age."""
         return self._complete_from.get(partition, 0)

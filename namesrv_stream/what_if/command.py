@@ -64,7 +64,7 @@ def what_if(
             settings,
             overrides,
             since_ms,
-            lambda records: status.update(f"folding the log again: {records:,} records"),
+            lambda partition, done, total: status.update(f"partition {partition}: {done:,} of {total:,} records"),
             log_opener(source),
         )
     reports = cluster_reports(analysis.partitions, analysis.limits)

@@ -1,8 +1,9 @@
 """Reads the log, and what is known of its brokers from the tables, and analyses all partitions."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from namesrv_stream.event_log.log_fold import OnProgress, read_log
 from namesrv_stream.event_log.opening import OpenLog, log_opener
 from namesrv_stream.event_log.pieces import Piece
 from namesrv_stream.event_log.source import LogSource
@@ -60,7 +61,7 @@ def analyse_log(
     settings: Settings,
     overrides: Sequence[Override],
     since_ms: int,
-    on_progress: Callable[[int], None] = lambda records: None,
+    on_progress: OnProgress = lambda partition, done, total: None,
     open_log: OpenLog | None = None,
 ) -> LogAnalysis:
     """Read from an instant on, or from behind the last gap after it, and analyse; blocks, for minutes.
@@ -69,32 +70,32 @@ def analyse_log(
         settings: Where Kafka and the tables are.
         overrides: The timeouts to try.
         since_ms: Epoch milliseconds, LogAppendTime.
-        on_progress: Told now and then how many records were read.
+        on_progress: Told of long reads.
         open_log: Opens the log; by default Kafka's, and the archive for what Kafka has no more.
 
     Raises:
         KafkaUnreachable: No Kafka, or it went away.
         TableSchemaMismatch: A table is not as this version of the code expects.
     """
-    snapshot = load_snapshot(tables_of(settings))
+    tables, partitions = tables_of(settings), settings.kafka.partitions
+    snapshot = load_snapshot(tables)
     elsewhere = {
         LeaseKey(group.broker_name, key): registration.read()
         for group in snapshot.table.groups.values()
         for key, registration in group.registrations.items()
     }
-    rows = read_rows(tables_of(settings), ChangeKind.SETTING) if snapshot.version >= 0 else None
+    rows = read_rows(tables, ChangeKind.SETTING) if snapshot.version >= 0 else None
     analyses, read_from, records = [], [], 0
     with (open_log or log_opener())(settings) as log:
         notes = [*log.notes, *log.gap_texts()]
-        for partition in range(settings.kafka.partitions):
+        for partition in range(partitions):
             begin, end = _range(log, partition, since_ms, notes)
             held = _settings_at(settings, rows, partition, begin)
-            analysis = PartitionAnalysis(partition, settings.kafka.partitions, overrides, held, elsewhere)
-            for batch in log.batches(partition, begin, end):
+            analysis = PartitionAnalysis(partition, partitions, overrides, held, elsewhere)
+            for batch in read_log(log, partition, begin, end, on_progress):
                 records += len(batch)
                 for record in batch:
                     analysis.feed(record)
-                on_progress(records)
             analyses.append(analysis)
             read_from.append(log.read_from(partition, begin, end))
     return LogAnalysis(analyses, records, analyses[0].runs[0].state.settings, read_from, notes)

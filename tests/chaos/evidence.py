@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from kafka import KafkaConsumer, TopicPartition
 
+from namesrv_stream.event_log.log_fold import LogFold, start_of_log
 from namesrv_stream.kafka import LogReader, consumer_config
 from namesrv_stream.kafka.extent import read_extent
-from namesrv_stream.replay.partition_fold import PartitionFold, start_of_log
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.digest import digest_of
 from namesrv_stream.route.fold import Record
@@ -189,7 +189,7 @@ def _fold(
     rows: list[RouteChange] = []
     dead = 0
     for partition in range(partitions):
-        fold = PartitionFold(start_of_log(partition, partitions))
+        fold = LogFold(start_of_log(partition, partitions))
         of_partition = [record for record in records if record.partition == partition]
         assert [record.offset for record in of_partition] == list(range(len(of_partition))), "the topic has a gap"
         stops = {served.next_offsets.get(partition, 0) for served in servers.values()}

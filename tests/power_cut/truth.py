@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 
+from namesrv_stream.event_log.log_fold import LogFold, start_of_log
 from namesrv_stream.replay.comparison import Difference, state_difference, table_difference
-from namesrv_stream.replay.partition_fold import PartitionFold, start_of_log
 from namesrv_stream.route.changes import KEY_COLUMNS, ChangeKind, RouteChange
 from namesrv_stream.route.digest import content_of, digest_of
 from namesrv_stream.route.fold_state import encode_state
@@ -60,8 +60,8 @@ def _position(row: RouteChange) -> tuple[int, int, int]:
     return row.partition, row.offset, row.seq
 
 
-def _folded(log: RecordsOf, partition: int, end: int | None) -> tuple[PartitionFold, list[RouteChange]]:
-    fold = PartitionFold(start_of_log(partition, PARTITIONS))
+def _folded(log: RecordsOf, partition: int, end: int | None) -> tuple[LogFold, list[RouteChange]]:
+    fold = LogFold(start_of_log(partition, PARTITIONS))
     return fold, fold.fold(log[partition][:end])
 
 

@@ -10,7 +10,7 @@ from namesrv_stream.event_log.archive import ArchivedEvents
 from namesrv_stream.event_log.choice import Source
 from namesrv_stream.event_log.opening import log_opener
 from namesrv_stream.replay.log_range import parse_offsets
-from namesrv_stream.replay.log_replay import Replay
+from namesrv_stream.replay.partition_replay import Replay
 from namesrv_stream.replay.replay import ReplayRange, replay
 from namesrv_stream.streaming.history.events_step import write_events
 from namesrv_stream.streaming.history.history_table import HistoryTable

@@ -27,9 +27,9 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
+from namesrv_stream.event_log.log_fold import LogFold, start_of_log
 from namesrv_stream.history.past_route import RouteOptions, route_body
 from namesrv_stream.kafka.extent import TopicExtent, read_extent
-from namesrv_stream.replay.partition_fold import PartitionFold, start_of_log
 from namesrv_stream.route import reducer
 from namesrv_stream.route.changes import ChangeKind, RouteChange
 from namesrv_stream.route.table import RouteTable
@@ -312,7 +312,7 @@ class _Folds:
     def __init__(self, logs: Sequence[Log]) -> None:
         self._logs = logs
         self._clocks = [clocks(log) for log in logs]
-        self._folds = [PartitionFold(start_of_log(p, len(logs))) for p in range(len(logs))]
+        self._folds = [LogFold(start_of_log(p, len(logs))) for p in range(len(logs))]
 
     def stopped_at(self, at_ms: int) -> RouteTable:
         """All that they say then, but for registrations that they only remember."""

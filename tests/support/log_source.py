@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from namesrv_stream.event_log.opening import OpenLog
 from namesrv_stream.event_log.pieces import Piece, Store
@@ -12,23 +13,31 @@ from tests.support.builders import Log
 from tests.support.tables import TOPIC_ID
 
 
+class _Records(NamedTuple):
+    """Each partition's records from its first to its last offset, so many at a time."""
+
+    logs: Sequence[Log]
+    firsts: Sequence[int]
+    ends: Sequence[int]
+    batch: int
+
+    def batches(self, partition: int, begin: int, end: int) -> Iterator[list[Record]]:
+        assert self.firsts[partition] <= begin
+        assert end <= self.ends[partition]
+        wanted = self.logs[partition].records[begin:end]
+        yield from (wanted[at : at + self.batch] for at in range(0, len(wanted), self.batch))
+
+    def offset_at(self, partition: int, at_ms: int) -> int | None:
+        kept = self.logs[partition].records[self.firsts[partition] : self.ends[partition]]
+        return next((record.offset for record in kept if record.at_ms >= at_ms), None)
+
+
 def source_of(*logs: Log, earliest: int | Sequence[int] = 0, end: int | None = None, batch: int = 7) -> LogSource:
     """The records of each partition's log from ``earliest`` (of all, or of each) to ``end``, so many at a time."""
     firsts = [earliest] * len(logs) if isinstance(earliest, int) else earliest
     ends = [len(log.records) if end is None else end for log in logs]
-
-    def batches(partition: int, begin: int, until: int) -> Iterator[list[Record]]:
-        assert firsts[partition] <= begin
-        assert until <= ends[partition]
-        wanted = logs[partition].records[begin:until]
-        yield from (wanted[at : at + batch] for at in range(0, len(wanted), batch))
-
-    def offset_at(partition: int, at_ms: int) -> int | None:
-        kept = logs[partition].records[firsts[partition] : ends[partition]]
-        return next((record.offset for record in kept if record.at_ms >= at_ms), None)
-
     pieces = {p: (Piece(Store.KAFKA, first, ends[p]),) for p, first in enumerate(firsts)}
-    return LogSource(TOPIC_ID, pieces, batches, offset_at)
+    return LogSource(TOPIC_ID, pieces, {Store.KAFKA: _Records(logs, firsts, ends, batch)})
 
 
 def opens(source: LogSource) -> OpenLog:

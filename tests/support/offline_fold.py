@@ -1,8 +1,8 @@
 """The fold of a whole Kafka topic without Spark: what the tables must say."""
 
+from namesrv_stream.event_log.log_fold import LogFold, start_of_log
 from namesrv_stream.kafka import LogReader
 from namesrv_stream.kafka.extent import read_extent
-from namesrv_stream.replay.partition_fold import PartitionFold, start_of_log
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.fold import Record
 from namesrv_stream.route.folded_log import Place, fingerprint
@@ -28,7 +28,7 @@ def read_records(settings: Settings, until: dict[int, int] | None = None) -> lis
 
 def fold_offline(settings: Settings, until: dict[int, int] | None = None) -> list[RouteChange]:
     """The changes of the whole topic."""
-    folds = [PartitionFold(start_of_log(p, settings.kafka.partitions)) for p in range(settings.kafka.partitions)]
+    folds = [LogFold(start_of_log(p, settings.kafka.partitions)) for p in range(settings.kafka.partitions)]
     records = read_records(settings, until)
     return [c for p, fold in enumerate(folds) for c in fold.fold(r for r in records if r.partition == p)]
 

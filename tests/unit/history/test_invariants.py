@@ -5,7 +5,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from namesrv_stream.replay.partition_fold import PartitionFold, start_of_log
+from namesrv_stream.event_log.log_fold import LogFold, start_of_log
 from namesrv_stream.route import reducer
 from namesrv_stream.route.table import RouteTable
 from tests.support.builders import Log
@@ -26,7 +26,7 @@ def _log_of(entries: list[Entry]) -> Log:
 def test_the_rows_that_hold_at_an_instant_are_the_fold_stopped_there(entries: list[Entry]) -> None:
     log = _log_of(entries)
     rows = intervals(log.output.changes)
-    fold = PartitionFold(start_of_log(0, 1))
+    fold = LogFold(start_of_log(0, 1))
     times = clocks(log)
     for record, at_ms, next_ms in zip(log.records, times, [*times[1:], None], strict=True):
         fold.fold([record])

@@ -11,7 +11,7 @@ from namesrv_stream.errors import ConfigError, KafkaUnreachable, NoStartPoint, N
 from namesrv_stream.event_log.choice import Source
 from namesrv_stream.event_log.opening import OpenLog, log_opener
 from namesrv_stream.replay.log_range import parse_offsets
-from namesrv_stream.replay.log_replay import Replay
+from namesrv_stream.replay.partition_replay import Replay
 from namesrv_stream.replay.rebuild import Consent, rebuild
 from namesrv_stream.replay.replay import ReplayRange, replay
 from namesrv_stream.replay.report import Rebuild, replay_json, replay_text

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from namesrv_stream.errors import ConfigError, LogTruncated, NoStartPoint, TableSchemaMismatch
 from namesrv_stream.replay.comparison import Difference
 from namesrv_stream.replay.log_range import parse_offsets
-from namesrv_stream.replay.log_replay import Replay
+from namesrv_stream.replay.partition_replay import Replay
 from namesrv_stream.replay.replay import ReplayRange, replay
 from namesrv_stream.replay.report import replay_json, replay_text
 from namesrv_stream.route.digest import digest_of, total_of

@@ -1,7 +1,9 @@
-"""The fold of one partition outside Spark, from any state in which it can begin."""
+"""The fold of one partition outside Spark: where it can begin, and how it goes on."""
 
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from namesrv_stream.errors import NoStartPoint, TableSchemaMismatch
 from namesrv_stream.event_log.source import LogSource
@@ -9,11 +11,16 @@ from namesrv_stream.route import reducer
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.fold import FoldOutput, GroupDict, Record, fold
 from namesrv_stream.route.fold_state import FoldState, decode_state
-from namesrv_stream.route.folded_log import fingerprint
+from namesrv_stream.route.folded_log import Place, fingerprint
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.tables.loader import route_table
 from namesrv_stream.tables.stored_changes import KeptState, KeptStates
+
+_PROGRESS_S: Final = 2.0
+
+#: Told (partition, records read, records in all), each two seconds of a read that takes longer.
+OnProgress = Callable[[int, int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +31,7 @@ class FoldStart:
         origin: For people.
         offset: The first one to fold.
         state: The fold's state there.
-        table: All that the rows below that offset say.
+        table: All that the rows before it say.
     """
 
     origin: str
@@ -48,8 +55,7 @@ def start_from_state(kept: KeptState) -> FoldStart:
         state = decode_state(kept.fold_state.content)
     except ValueError as error:
         raise TableSchemaMismatch("route_state", f"version {kept.version}: {error}") from None
-    table = route_table(kept.live)
-    return FoldStart(f"route_state, version {kept.version}", state.next_offset, state, table)
+    return FoldStart(f"route_state, version {kept.version}", state.next_offset, state, route_table(kept.live))
 
 
 def find_start(
@@ -86,40 +92,57 @@ def find_start(
     raise NoStartPoint(partition, wanted, earliest, possible, log.gap_before(partition, earliest))
 
 
-class PartitionFold:
+class LogFold:
     """A fold under way.
 
     Attributes:
         state: Of the fold, after the last record.
         records: Records folded.
         dead_letters: Items, or whole records, that could not be folded.
-        fingerprint: Of the last record; 0 before the first.
+        place: How far it has come.
     """
 
     def __init__(self, start: FoldStart) -> None:
         self.state = start.state
         self.records = 0
         self.dead_letters = 0
-        self.fingerprint = 0
+        self.place = Place(start.offset)
         self._groups = GroupDict(dict(start.table.groups))
         self._table = start.table
-        self._output = FoldOutput()
 
     def fold(self, records: Iterable[Record]) -> list[RouteChange]:
         """Fold records in the order of their offsets; returns their rows."""
-        output, last = self._output, None
-        for record in records:
-            fold(self.state, self._groups, record, output)
+        output = FoldOutput()
+        last: Record | None = None
+        for last in records:
+            fold(self.state, self._groups, last, output)
             self.records += 1
-            last = record
         if last is not None:
-            self.fingerprint = fingerprint(last.at_ms, last.value)
+            self.place = Place(self.state.next_offset, fingerprint(last.at_ms, last.value))
         self.dead_letters += len(output.dead_letters)
-        changes, output.changes = output.changes, []
-        output.dead_letters.clear()
         # Of KV, settings and servers the fold keeps no values.
-        reducer.apply(self._table, (c for c in changes if c.kind not in reducer.GROUP_KINDS))
-        return changes
+        reducer.apply(self._table, (c for c in output.changes if c.kind not in reducer.GROUP_KINDS))
+        return output.changes
+
+    def to(
+        self, log: LogSource, end: int, on_progress: OnProgress, stop_at: int | None = None
+    ) -> Iterator[list[RouteChange]]:
+        """Fold the log on to ``end``; yields the rows of some thousand records at a time, and blocks.
+
+        Args:
+            log: The log, which must have all records up to there.
+            end: The offset after the last to fold.
+            on_progress: Told of long folds.
+            stop_at: An offset before which one of the steps is to end.
+
+        Raises:
+            KafkaUnreachable: Kafka went away.
+            TableSchemaMismatch: A row of the archive is gone, or a file is damaged.
+        """
+        stops = sorted({stop for stop in (stop_at, end) if stop is not None and self.state.next_offset < stop <= end})
+        for stop in stops:
+            for records in read_log(log, self.state.partition, self.state.next_offset, stop, on_progress):
+                yield self.fold(records)
 
     def table(self) -> RouteTable:
         """What the fold says now: its own groups, not those that its rows make."""
@@ -129,3 +152,13 @@ class PartitionFold:
         for group in groups.values():
             self._table.replace_group(group)
         return self._table
+
+
+def read_log(log: LogSource, partition: int, begin: int, end: int, on_progress: OnProgress) -> Iterator[list[Record]]:
+    """Records with ``begin <= offset < end``, some thousand at a time; blocks, and raises as ``LogFold.to``."""
+    told_s = time.monotonic()
+    for records in log.batches(partition, begin, end):
+        yield records
+        if time.monotonic() - told_s >= _PROGRESS_S:
+            told_s = time.monotonic()
+            on_progress(partition, records[-1].offset + 1 - begin, end - begin)
