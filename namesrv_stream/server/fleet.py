@@ -1,7 +1,7 @@
 """Every broker process, for people: who hears it, how old its last heartbeat is, and why it is gone if it is."""
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.group import BrokerGroup
@@ -48,29 +48,6 @@ class Broker(NamedTuple):
         if self.ended is not None:
             return "ended"
         return "held" if self.held else "alive"
-
-    def as_json(self) -> dict[str, Any]:
-        ended = self.ended
-        return {
-            "cluster": self.key.live_key.cluster,
-            "broker_name": self.key.broker_name,
-            "broker_id": self.broker_id,
-            "broker_addr": self.key.live_key.broker_addr,
-            "state": self.state,
-            "timeout_ms": self.timeout_ms,
-            "expires_after_ms": self.expires_after_ms,
-            "age_ms": self.age_ms,
-            "since_ms": self.since_ms,
-            "servers": list(self.servers),
-            "held": self.held._asdict() if self.held else None,
-            "ended": None
-            if ended is None
-            else {
-                **{"at_ms": ended.at_ms, "cause": ended.cause, "detail": ended.detail},
-                **{"partition": ended.partition, "offset": ended.offset},
-                "replaced_by": self.replaced_by,
-            },
-        }
 
 
 class Fleet:

@@ -28,7 +28,8 @@ from namesrv_stream.server.first_snapshot import first_snapshot
 from namesrv_stream.server.following import Following
 from namesrv_stream.server.gateway import Gateway
 from namesrv_stream.server.held_watch import HeldWatch
-from namesrv_stream.server.http import HttpServer
+from namesrv_stream.server.http.http_server import HttpServer
+from namesrv_stream.server.http.sources import Sources
 from namesrv_stream.server.identity import IdentityFile
 from namesrv_stream.server.kv_log import log_kv_table
 from namesrv_stream.server.listener import BACKLOG, NameServerAddrs, address, bind
@@ -128,8 +129,7 @@ class _Server:
             self._tls,
             settings.server.publish_queue_records,
         )
-        http = HttpServer(
-            bind(settings.http.listen_host, settings.http.listen_port, "http"),
+        sources = Sources(
             name_server,
             name_server_addrs=NameServerAddrs(settings.http.nsaddr, *listener.getsockname()[:2]),
             state=state,
@@ -137,11 +137,12 @@ class _Server:
             feed=following.feed,
             story=following.story,
             figures=figures,
-            tls=self._tls if settings.http.tls else None,
+            tls=self._tls,
             clock=self._clock,
             settings=settings,
             peer_log=self._peer_log,
         )
+        http = HttpServer(bind(settings.http.listen_host, settings.http.listen_port, "http"), sources)
         connect = self._connect(name_server, prepared, gateway)
         remoting = await loop.create_server(connect, sock=listener, backlog=BACKLOG)
         if self._native_lane is not None:

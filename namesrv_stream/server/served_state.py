@@ -6,16 +6,19 @@ each of them has accepted meanwhile. It is made on a thread, from a copy that ta
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import orjson
 
 from namesrv_stream import __version__
+from namesrv_stream.client.server_states import PartDigest, PartitionParts, PartRows, ServerState
 from namesrv_stream.clock import Clock
 from namesrv_stream.route.digest import Part, TableContent, TableDigest, TableDigester, content_of, part_rows
 from namesrv_stream.route.view import RouteView
 from namesrv_stream.server.identity import Identity
 from namesrv_stream.server.turns import whole
+
+T = TypeVar("T")
 
 
 class _Digested(NamedTuple):
@@ -65,32 +68,29 @@ class ServedState:
         """Since the last commit that was taken over; the job makes one about each second."""
         return self._clock.monotonic_ms() - self._moved_ms
 
-    async def describe(self) -> dict[str, Any]:
+    async def describe(self) -> ServerState:
         """The state in short."""
         found = await self._digested()
-        return {
-            "server_id": self._identity.server_id,
-            "server_epoch": self._identity.server_epoch,
-            "software": __version__,
-            "version": self.version,
-            "age_ms": self.age_ms,
-            "pending_events": self._view.pending_count,
-            "next_offsets": _by_partition(found.next_offsets),
-            "digest": found.digest.total,
-            "partitions": _by_partition(found.digest.partitions),
-        }
+        return ServerState(
+            *self._identity,
+            software=__version__,
+            version=self.version,
+            age_ms=self.age_ms,
+            pending_events=self._view.pending_count,
+            next_offsets=_in_order(found.next_offsets),
+            digest=found.digest.total,
+            partitions=_in_order(found.digest.partitions),
+        )
 
-    async def keys(self, partition: int) -> dict[str, Any]:
+    async def keys(self, partition: int) -> PartitionParts:
         """The digest of each part of one partition."""
         found = await self._digested()
         parts = sorted(item for item in found.digest.parts.items() if item[0].partition == partition)
-        return {
-            "next_offset": found.next_offsets.get(partition, 0),
-            "parts": [{"kind": part.kind, "name": part.name, "digest": digest} for part, digest in parts],
-        }
+        digests = [PartDigest(part.kind, part.name, digest) for part, digest in parts]
+        return PartitionParts(found.next_offsets.get(partition, 0), digests)
 
     async def rows(self, part: Part) -> bytes:
-        """What a part holds, as the rows that would make it: JSON, made on a thread, for it may be megabytes."""
+        """What a part holds, as ``PartRows`` in JSON, made on a thread, for it may be megabytes."""
         found = await self._digested()
         async with self._telling:
             return await asyncio.to_thread(_rows_json, found, part)
@@ -112,8 +112,8 @@ def _rows_json(found: _Digested, part: Part) -> bytes:
         {"kind": kind} | {name: value for name, value in columns.items() if value is not None}
         for kind, _, columns in part_rows(found.content, part)
     ]
-    return orjson.dumps({"next_offsets": _by_partition(found.next_offsets), "rows": rows})
+    return orjson.dumps(PartRows(_in_order(found.next_offsets), rows), option=orjson.OPT_NON_STR_KEYS)
 
 
-def _by_partition(values: Mapping[int, Any]) -> dict[str, Any]:
-    return {str(partition): value for partition, value in sorted(values.items())}
+def _in_order(values: Mapping[int, T]) -> dict[int, T]:
+    return dict(sorted(values.items()))

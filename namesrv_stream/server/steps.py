@@ -11,8 +11,6 @@ from contextlib import asynccontextmanager
 from time import perf_counter
 from typing import Any, Final, TypeVar
 
-import orjson
-
 Item = TypeVar("Item")
 
 _STEP_S: Final = 0.001
@@ -64,13 +62,10 @@ class Steps:
             merged += found
         return merged
 
-    async def json_list(self, items: Iterable[Any], head: bytes = b"[", tail: bytes = b"]") -> AsyncIterator[bytes]:
-        """The items as parts of one JSON list."""
-        between = head
-        async for part in self.lists(map(orjson.dumps, items)):
-            yield between + b",".join(part)
-            between = b","
-        yield (head if between is head else b"") + tail
+    async def joined(self, pieces: Iterable[bytes]) -> AsyncIterator[bytes]:
+        """The pieces of one answer, as many together as a step makes."""
+        async for some in self.lists(pieces):
+            yield b"".join(some)
 
 
 def _some(rest: Iterator[Item]) -> list[Item]:

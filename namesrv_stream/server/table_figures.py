@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from namesrv_stream.clock import Clock
 from namesrv_stream.metrics import Histogram, Samples
@@ -19,20 +19,6 @@ _KNOWN_ROWS: Final = (
     ),
     (ChangeKind.GUARD, Cause.GUARD_HELD, False),
 )
-
-
-class TablesStanding(NamedTuple):
-    """What the server knows of its tables.
-
-    Attributes:
-        version: Of ``route_changes``; -1 for none.
-        age_ms: Since the last commit that was taken over.
-        failure: Why they cannot be read; "" where they can.
-    """
-
-    version: int
-    age_ms: int
-    failure: str
 
 
 class TableFigures:
@@ -85,8 +71,19 @@ class TableFigures:
         self._at_ms = max(self._at_ms, min(at_ms.values(), default=0))
 
     @property
-    def standing(self) -> TablesStanding:
-        return TablesStanding(self._state.version, self._state.age_ms, self._failure())
+    def version(self) -> int:
+        """Of ``route_changes``; -1 for none."""
+        return self._state.version
+
+    @property
+    def age_ms(self) -> int:
+        """Since the last commit that was taken over."""
+        return self._state.age_ms
+
+    @property
+    def failure(self) -> str:
+        """Why the tables cannot be read; "" where they can."""
+        return self._failure()
 
     @property
     def lag_ms(self) -> int | None:
@@ -98,12 +95,11 @@ class TableFigures:
 
     def sample(self, samples: Samples) -> None:
         """Add all figures to a scrape; what is not known is left out."""
-        standing = self.standing
-        samples.add("rocketmq_namesrv_snapshot_age_seconds", standing.age_ms / 1000)
-        samples.add("rocketmq_namesrv_snapshot_version", standing.version)
+        samples.add("rocketmq_namesrv_snapshot_age_seconds", self.age_ms / 1000)
+        samples.add("rocketmq_namesrv_snapshot_version", self.version)
         samples.add("rocketmq_namesrv_snapshot_commits_total", self._commits)
         samples.add("rocketmq_namesrv_snapshot_reloads_total", self._reloads)
-        samples.add("rocketmq_namesrv_tables_readable", not standing.failure)
+        samples.add("rocketmq_namesrv_tables_readable", not self.failure)
         for (kind, cause, gone), count in sorted(self._rows.items()):
             samples.add("rocketmq_namesrv_changes_total", count, kind, cause, str(gone).lower())
         if (lag_ms := self.lag_ms) is not None:

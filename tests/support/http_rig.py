@@ -12,7 +12,8 @@ from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.server.changes.feed import ChangeFeed
 from namesrv_stream.server.changes.position import generation_of
-from namesrv_stream.server.http import HttpServer
+from namesrv_stream.server.http.http_server import HttpServer
+from namesrv_stream.server.http.sources import Sources
 from namesrv_stream.server.listener import NameServerAddrs
 from namesrv_stream.server.past_routes import PastRoutes
 from namesrv_stream.server.served_state import ServedState
@@ -62,8 +63,7 @@ class HttpRig:
         self.figures = ServerFigures(
             rig.identity, rig.view, rig.gateway, rig.connections, rig.request_figures, self.tables, rig.tls, 10_000
         )
-        self.http = HttpServer(
-            socket.create_server(("127.0.0.1", 0)),
+        sources = Sources(
             rig.server,
             name_server_addrs=NameServerAddrs((), "127.0.0.1", 9876),
             state=self.state,
@@ -71,11 +71,12 @@ class HttpRig:
             feed=self.feed,
             story=self.story,
             figures=self.figures,
-            tls=rig.tls if http.tls else None,
+            tls=rig.tls,
             clock=rig.clock,
             settings=settings,
             peer_log=rig.peer_log,
         )
+        self.http = HttpServer(socket.create_server(("127.0.0.1", 0)), sources)
         self.url = f"http://{self.http.address}"
 
     def commit(

@@ -1,12 +1,11 @@
 """Which rows a follower wants."""
 
-from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from namesrv_stream.route.changes import ChangeKind, Difference, RouteChange
 
 #: Without a choice: all but what the fold keeps for itself, a broker's whole last registration (megabytes, perhaps).
-USUAL_KINDS: Final = frozenset(ChangeKind) - {ChangeKind.REGISTRATION}
+USUAL_KINDS: Final[frozenset[str]] = frozenset(ChangeKind) - {ChangeKind.REGISTRATION}
 _COLUMNS: Final = ("cluster", "broker_name", "topic")
 
 
@@ -32,16 +31,14 @@ class Choice(NamedTuple):
         return row.kind in self.kinds and all(getattr(self, name) in (None, row.columns.get(name)) for name in _COLUMNS)
 
 
-def parse_choice(query: Mapping[str, str]) -> Choice:
-    """``?kind=a,b&cluster=&broker_name=&topic=``; ``kind=*`` for all kinds.
+def parse_kinds(text: str) -> frozenset[str]:
+    """Kinds with a comma between them, or ``*`` for all.
 
     Raises:
         ValueError: There is no such kind.
     """
-    given = query.get("kind")
-    kinds = frozenset(USUAL_KINDS if given is None else ChangeKind if given == "*" else given.split(","))
+    kinds = frozenset(ChangeKind if text == "*" else text.split(","))
     unknown = sorted(kinds - frozenset(ChangeKind))
     if unknown:
-        raise ValueError(f"kind: there is no {unknown[0]!r}; there are {', '.join(ChangeKind)}")
-    values: dict[str, Any] = {name: query.get(name) for name in _COLUMNS}
-    return Choice(kinds, **values)
+        raise ValueError(f"there is no {unknown[0]!r}; there are {', '.join(ChangeKind)}")
+    return kinds

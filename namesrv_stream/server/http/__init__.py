@@ -1,5 +1,1 @@
-"""The HTTP port: health and figures for machines, routes and changes as JSON for people and scripts (docs/http.md)."""
-
-from namesrv_stream.server.http.http_server import HttpServer
-
-__all__ = ["HttpServer"]
+"""The HTTP port: health and figures for machines, routes and changes as JSON, a console (docs/http.md)."""

@@ -7,71 +7,76 @@ follower's position tells nothing until it has caught up.
 
 import time
 from collections.abc import AsyncIterator
-from typing import Final
+from typing import Annotated, Final
 
 import orjson
+from pydantic import BeforeValidator, Field, WithJsonSchema
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from namesrv_stream.route.view import RouteView
 from namesrv_stream.server.changes.catch_up import CatchUp
-from namesrv_stream.server.changes.choice import Choice, parse_choice
-from namesrv_stream.server.changes.feed import ChangeFeed, Piece
+from namesrv_stream.server.changes.choice import USUAL_KINDS, Choice, parse_kinds
+from namesrv_stream.server.changes.feed import Piece
 from namesrv_stream.server.changes.follower import Follower, PositionGone
 from namesrv_stream.server.changes.position import BadToken, Position, parse_token
 from namesrv_stream.server.changes.state_rows import StateAt, encoded_rows, state_now
-from namesrv_stream.server.http.problems import POSITION_GONE, Problem
-from namesrv_stream.server.http_figures import HttpFigures
+from namesrv_stream.server.http.answers import Changes, StateRows
+from namesrv_stream.server.http.operation import JSON, Query, answers
+from namesrv_stream.server.http.responses import POSITION_GONE, Problem
+from namesrv_stream.server.http.sources import Sources
 from namesrv_stream.server.steps import Steps
 from namesrv_stream.server.turns import whole
+from namesrv_stream.tables.storage import tables_of
 
 EVENT_STREAM: Final = "text/event-stream"
-_JSON: Final = "application/json"
 #: A stream on which nothing else goes out tells its position this often, so that proxies and readers keep it.
 _QUIET_S: Final = 10.0
-_USUAL_WAIT_S: Final = 25.0
 _NO_STORE: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 _RETRY_MS: Final = 1_000
 
 
+class RowsQuery(Query):
+    """Which rows."""
+
+    kind: Annotated[frozenset[str], BeforeValidator(parse_kinds), WithJsonSchema({"type": "string"})] = Field(
+        USUAL_KINDS,
+        description="Kinds of rows, `,` between them; `*` for all. Without: all but `registration`.",
+        examples=["queue_data"],
+    )
+    cluster: str | None = Field(None, description="Of this cluster only.", examples=["c0"])
+    broker_name: str | None = Field(None, description="Rows about this broker name only.", examples=["broker-a"])
+    topic: str | None = Field(None, description="Rows about this topic only.", examples=["TopicTest"])
+
+    @property
+    def choice(self) -> Choice:
+        return Choice(self.kind, self.cluster, self.broker_name, self.topic)
+
+
+class ChangesQuery(RowsQuery):
+    since: str | None = Field(None, description="A position from an answer, or `now`.", examples=["1.5f0c1b.91822"])
+    wait: int = Field(25, ge=0, le=60, description="Seconds to wait for a change.", examples=[25])
+
+
 class ChangesPage:
-    """Endpoints; of one event loop.
+    """Endpoints; of one event loop."""
 
-    Args:
-        view: What the server answers from.
-        partitions: Of the topic.
-        feed: Told of all that the view takes over.
-        catch_up: For what the feed has no longer.
-        steps: Shared by all that is long.
-        figures: Told of followers that begin anew.
-    """
-
-    def __init__(
-        self,
-        view: RouteView,
-        partitions: int,
-        feed: ChangeFeed,
-        catch_up: CatchUp,
-        *,
-        steps: Steps,
-        figures: HttpFigures,
-    ) -> None:
-        self._view = view
-        self._partitions = partitions
-        self._feed = feed
-        self._catch_up = catch_up
+    def __init__(self, sources: Sources, steps: Steps) -> None:
+        self._view = sources.server.view
+        self._partitions = sources.state.partitions
+        self._feed = sources.feed
+        self._catch_up = CatchUp(tables_of(sources.settings), sources.settings.http.changes_catch_up_rows)
         self._steps = steps
-        self._figures = figures
+        self._figures = sources.figures.http
 
-    async def changes(self, request: Request) -> Response:
-        """Changes behind ``?since=``, of ``?kind=&cluster=&broker_name=&topic=``: a stream if that is accepted."""
+    @answers("/changes", (JSON, Changes), (EVENT_STREAM, None), errors=(410, 503))
+    async def changes(self, request: Request, query: ChangesQuery) -> Response:
+        """Committed changes behind a position: an answer as soon as there are any, or a stream of events."""
         is_stream = EVENT_STREAM in request.headers.get("accept", "")
-        choice, since = _choice(request), request.query_params.get("since")
-        wait_s = float(request.query_params.get("wait", _USUAL_WAIT_S))
+        choice, since = query.choice, query.since
         if request.method == "HEAD":
-            return Response(media_type=EVENT_STREAM if is_stream else _JSON, headers=_NO_STORE)
+            return Response(media_type=EVENT_STREAM if is_stream else JSON, headers=_NO_STORE)
         if not is_stream:
-            return await self._answer(choice, self._position(since) or self._feed.end, wait_s)
+            return await self._answer(choice, self._position(since) or self._feed.end, query.wait)
         # A browser that connects again by itself says where it was; it could do nothing with a refusal.
         last = request.headers.get("last-event-id")
         position = self._position(last or since)
@@ -79,14 +84,15 @@ class ChangesPage:
             self._check(position)
         return StreamingResponse(self._stream(choice, position), media_type=EVENT_STREAM, headers=_NO_STORE)
 
-    async def state(self, request: Request) -> Response:
-        """The committed state as rows, and the position from which changes go on from it."""
-        choice, state = _choice(request), await self._state()
-        return StreamingResponse(self._state_json(state, choice), media_type=_JSON, headers=_NO_STORE)
+    @answers("/changes/state", (JSON, StateRows))
+    async def state(self, _: Request, query: RowsQuery) -> Response:
+        """The committed state as rows, to begin with, and its position."""
+        state = await self._state()
+        return StreamingResponse(self._state_json(state, query.choice), media_type=JSON, headers=_NO_STORE)
 
     # ---- one answer ----
 
-    async def _answer(self, choice: Choice, position: Position, wait_s: float) -> Response:
+    async def _answer(self, choice: Choice, position: Position, wait_s: int) -> Response:
         follower = self._follower(choice, position)
         until_s = time.monotonic() + wait_s
         rows: list[bytes] = []
@@ -99,7 +105,7 @@ class ChangesPage:
                 rows, is_whole = piece.rows, piece.is_whole
         except PositionGone as error:
             raise self._gone(error) from None
-        return Response(_body(rows, follower.position, is_whole), media_type=_JSON, headers=_NO_STORE)
+        return Response(_body(rows, follower.position, is_whole), media_type=JSON, headers=_NO_STORE)
 
     # ---- a stream ----
 
@@ -180,13 +186,6 @@ class ChangesPage:
                 yield between + b",".join(rows)
                 between = b","
         yield (b"" if between == b"," else between) + b"]}"
-
-
-def _choice(request: Request) -> Choice:
-    try:
-        return parse_choice(request.query_params)
-    except ValueError as error:
-        raise Problem(400, str(error)) from None
 
 
 def _position_json(position: Position) -> bytes:

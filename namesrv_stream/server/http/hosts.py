@@ -13,7 +13,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from namesrv_stream.logs import safe
-from namesrv_stream.server.http.problems import Problem
+from namesrv_stream.server.http.responses import Problem
 
 MISDIRECTED = 421
 

@@ -3,9 +3,8 @@
 import asyncio
 import contextlib
 import logging
-import re
 import socket
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -14,40 +13,28 @@ import uvicorn
 from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
-from starlette.routing import Route, Router
+from starlette.routing import Router
 from starlette.types import Receive, Scope, Send
 
-from namesrv_stream.clock import Clock
-from namesrv_stream.processor.name_server import NameServer
 from namesrv_stream.server.address_counts import AddressCounts
-from namesrv_stream.server.changes.catch_up import CatchUp
-from namesrv_stream.server.changes.feed import ChangeFeed
 from namesrv_stream.server.fleet import Fleet
 from namesrv_stream.server.http.changes_page import ChangesPage
-from namesrv_stream.server.http.conditional import conditional
-from namesrv_stream.server.http.console import ConsolePage, ConsoleSources
-from namesrv_stream.server.http.health_page import HealthPage
+from namesrv_stream.server.http.console.console_page import ConsolePage
 from namesrv_stream.server.http.hosts import MISDIRECTED, AllowedHosts, only_for
 from namesrv_stream.server.http.limits import Limits
-from namesrv_stream.server.http.lists import Lists
-from namesrv_stream.server.http.openapi import openapi_document, query_schemas
-from namesrv_stream.server.http.problems import Problem
+from namesrv_stream.server.http.openapi import openapi_document
+from namesrv_stream.server.http.operation import JSON, answers, operations, route
 from namesrv_stream.server.http.protocol import HttpProtocol
-from namesrv_stream.server.http.query import check_query
-from namesrv_stream.server.http.route_page import RoutePage
-from namesrv_stream.server.http.state_page import StatePage
+from namesrv_stream.server.http.responses import Problem, conditional
+from namesrv_stream.server.http.routes_page import RoutesPage
+from namesrv_stream.server.http.sources import Sources
+from namesrv_stream.server.http.status_page import StatusPage
 from namesrv_stream.server.http.tls_protocol import TlsProtocol
 from namesrv_stream.server.http_figures import HttpFigures
 from namesrv_stream.server.listener import NameServerAddrs, address
-from namesrv_stream.server.past_routes import PastRoutes
 from namesrv_stream.server.peer_log import PeerLog
-from namesrv_stream.server.served_state import ServedState
-from namesrv_stream.server.server_figures import ServerFigures
 from namesrv_stream.server.steps import Steps
-from namesrv_stream.server.story import Story
 from namesrv_stream.server.tls import ServerTls
-from namesrv_stream.settings import Settings
-from namesrv_stream.tables.storage import tables_of
 
 _LOG = logging.getLogger(__name__)
 
@@ -58,76 +45,24 @@ class HttpServer:
     Attributes:
         address: ``host:port``.
         routes: All that is answered.
-
-    Args:
-        bound: The socket.
-        server: Whose view is told of.
-        name_server_addrs: For clients that ask for their name servers.
-        state: What is served, in short.
-        past_routes: For routes as they were.
-        feed: Told of all that the view takes over.
-        story: Told of the same, in short.
-        figures: For scrapes and health.
-        tls: All connections are TLS by this; None for plain HTTP.
-        clock: For what is old.
-        settings: Of which ``http``, ``data`` and ``snapshot`` matter.
-        peer_log: For what peers cause.
     """
 
-    def __init__(
-        self,
-        bound: socket.socket,
-        server: NameServer,
-        *,
-        name_server_addrs: NameServerAddrs,
-        state: ServedState,
-        past_routes: PastRoutes,
-        feed: ChangeFeed,
-        story: Story,
-        figures: ServerFigures,
-        tls: ServerTls | None,
-        clock: Clock,
-        settings: Settings,
-        peer_log: PeerLog,
-    ) -> None:
+    def __init__(self, bound: socket.socket, sources: Sources) -> None:
         self._bound = bound
-        self._feed = feed
-        self._name_server_addrs = name_server_addrs
+        self._feed = sources.feed
         self.address = address(bound)
-        steps, limits = Steps(), settings.http
-        catch_up = CatchUp(tables_of(settings), limits.changes_catch_up_rows)
-        changes = ChangesPage(server.view, state.partitions, feed, catch_up, steps=steps, figures=figures.http)
-        health = HealthPage(figures, settings.snapshot.stale_after_ms, clock)
-        fleet = Fleet(server.view, figures.gateway, story)
-        lists, states = Lists(server, fleet, steps), StatePage(state)
-        sources = ConsoleSources(server, state, fleet, story, feed, figures, health, past_routes, clock, settings)
-        console = ConsolePage(sources, steps)
-        self.routes = [
-            _route(path, endpoint)
-            for path, endpoint in {
-                "/": console.page,
-                "/console/parts/{part}": console.part,
-                "/console/static/{name}": console.static,
-                "/healthz": health.healthz,
-                "/readyz": health.readyz,
-                "/metrics": health.metrics,
-                "/routes/{topic}": RoutePage(server, past_routes).route,
-                "/topics": lists.topics,
-                "/clusters": lists.clusters,
-                "/brokers": lists.brokers,
-                "/kv": lists.kv,
-                "/kv/{namespace}": lists.kv_namespace,
-                "/changes": changes.changes,
-                "/changes/state": changes.state,
-                "/state": states.state,
-                "/state/keys": states.keys,
-                "/state/rows": states.rows,
-                # A client with a unit name asks for nsaddr-UNIT?nofix=1: one list for all units.
-                "/rocketmq/nsaddr": self._name_servers,
-                "/rocketmq/nsaddr-{unit}": self._name_servers,
-                "/openapi.json": self._openapi,
-            }.items()
-        ]
+        settings, figures, peer_log = sources.settings, sources.figures, sources.peer_log
+        steps, limits, tls = Steps(), settings.http, sources.tls if settings.http.tls else None
+        fleet = Fleet(sources.server.view, figures.gateway, sources.story)
+        status = StatusPage(figures, sources.state, settings.snapshot.stale_after_ms, sources.clock)
+        pages = (
+            ConsolePage(sources, fleet, status, steps),
+            status,
+            RoutesPage(sources.server, sources.past_routes, fleet, steps),
+            ChangesPage(sources, steps),
+            DirectoryPage(sources.name_server_addrs),
+        )
+        self.routes = [route(*found) for page in pages for found in operations(page)]
         hosts = AllowedHosts([limits.listen_host, *limits.allowed_hosts])
         router = Router(self.routes, default=_nothing_here)
         app = ExceptionMiddleware(
@@ -171,27 +106,38 @@ class HttpServer:
         self._feed.close()
         self._uvicorn.should_exit = True
 
-    async def _name_servers(self, request: Request) -> Response:
-        """Source: rocketmq 5.3.3, DefaultTopAddressing: the first line of the body is the list."""
+
+def document() -> dict[str, Any]:
+    """The OpenAPI document of all pages."""
+    pages = (ConsolePage, StatusPage, RoutesPage, ChangesPage, DirectoryPage)
+    return openapi_document(operation for page in pages for operation, _ in operations(page))
+
+
+class DirectoryPage:
+    """Endpoints for programs that look for name servers, or for what this port answers."""
+
+    def __init__(self, name_server_addrs: NameServerAddrs) -> None:
+        self._name_server_addrs = name_server_addrs
+
+    @answers("/rocketmq/nsaddr", ("text/plain", None), any_query=True)
+    async def name_servers(self, request: Request) -> Response:
+        """The name servers' addresses, `;` between them, for clients without a namesrvAddr.
+
+        Source: rocketmq 5.3.3, DefaultTopAddressing: the first line of the body is the list. A client with a unit name
+        asks for nsaddr-UNIT?nofix=1.
+        """
         reached_host, _ = request.scope["server"]
         return PlainTextResponse(self._name_server_addrs.reached_by(reached_host) + "\n")
 
-    async def _openapi(self, request: Request) -> Response:
-        """What is here, for programs."""
-        return conditional(request, orjson.dumps(openapi_document()))
+    @answers("/rocketmq/nsaddr-{unit}", ("text/plain", None), any_query=True)
+    async def name_servers_of_unit(self, request: Request) -> Response:
+        """The same for clients with a unit name: one list for all units."""
+        return await self.name_servers(request)
 
-
-def _route(path: str, endpoint: Callable[[Request], Awaitable[Response]]) -> Route:
-    """A path of the OpenAPI document, by which it is named; its query is checked before the endpoint sees it."""
-    schemas = query_schemas(path)
-
-    async def checked(request: Request) -> Response:
-        if schemas is not None:
-            check_query(request.query_params, schemas)
-        return await endpoint(request)
-
-    # Names of topics and of KV namespaces may hold slashes.
-    return Route(re.sub(r"{(topic|namespace)}", r"{\1:path}", path), checked, name=path)
+    @answers("/openapi.json", (JSON, dict[str, Any]), statuses=(200, 304))
+    async def openapi(self, request: Request) -> Response:
+        """This document: OpenAPI 3.1."""
+        return conditional(request, orjson.dumps(document()))
 
 
 async def _problem(peer_log: PeerLog, figures: HttpFigures, request: Request, error: Exception) -> Response:

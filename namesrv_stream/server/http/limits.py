@@ -9,8 +9,8 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from namesrv_stream.logs import safe
-from namesrv_stream.server.http.problems import TRY_AGAIN, Problem
 from namesrv_stream.server.http.protocol import CONNECTION, HttpProtocol
+from namesrv_stream.server.http.responses import TRY_AGAIN, Problem
 from namesrv_stream.server.http_figures import HttpFigures
 from namesrv_stream.server.peer_log import PeerLog
 from namesrv_stream.settings import HttpSettings

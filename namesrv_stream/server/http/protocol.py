@@ -9,7 +9,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from namesrv_stream.server.address_counts import AddressCounts
-from namesrv_stream.server.http.problems import Problem
+from namesrv_stream.server.http.responses import Problem
 from namesrv_stream.server.http_figures import HttpFigures
 
 #: Name of the connection in the scope's state.

@@ -6,7 +6,6 @@ of the old ones. So there is one way in which a thing is shown, and the page wor
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,30 +14,24 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from namesrv_stream import __version__
-from namesrv_stream.clock import Clock
-from namesrv_stream.processor.name_server import NameServer
-from namesrv_stream.server.changes.feed import ChangeFeed
 from namesrv_stream.server.fleet import Fleet
-from namesrv_stream.server.http.conditional import conditional
 from namesrv_stream.server.http.console.cards import cards
 from namesrv_stream.server.http.console.look import Look, Looker
 from namesrv_stream.server.http.console.other_servers import OtherServers
 from namesrv_stream.server.http.console.past import Past
 from namesrv_stream.server.http.console.pipeline import pipeline
-from namesrv_stream.server.http.console.question import SHOWN, WINDOWS, Question, parse_question
+from namesrv_stream.server.http.console.question import SHOWN, WINDOWS, Question
 from namesrv_stream.server.http.console.route_diff import Offer, offers_now, offers_of, route_diff
 from namesrv_stream.server.http.console.summary import summary
 from namesrv_stream.server.http.console.timeline import timeline
 from namesrv_stream.server.http.console.topics import topics
 from namesrv_stream.server.http.console.words import clock_time, cut, plain, told
-from namesrv_stream.server.http.health_page import HealthPage
-from namesrv_stream.server.http.problems import Problem
-from namesrv_stream.server.past_routes import REFUSALS, PastRoutes
-from namesrv_stream.server.served_state import ServedState
-from namesrv_stream.server.server_figures import ServerFigures
+from namesrv_stream.server.http.operation import answers
+from namesrv_stream.server.http.responses import Problem, conditional
+from namesrv_stream.server.http.sources import Sources
+from namesrv_stream.server.http.status_page import StatusPage
+from namesrv_stream.server.past_routes import REFUSALS
 from namesrv_stream.server.steps import Steps
-from namesrv_stream.server.story import Story
-from namesrv_stream.settings import Settings
 
 if TYPE_CHECKING:
     from namesrv_stream.history.route_question import RouteAnswer
@@ -59,34 +52,15 @@ HEADERS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ConsoleSources:
-    """Where the console has what it shows from."""
-
-    server: NameServer
-    state: ServedState
-    fleet: Fleet
-    story: Story
-    feed: ChangeFeed
-    figures: ServerFigures
-    health: HealthPage
-    past_routes: PastRoutes
-    clock: Clock
-    settings: Settings
-
-
 class ConsolePage:
-    """Endpoints; of one event loop.
+    """Endpoints; of one event loop."""
 
-    Args:
-        sources: Where it has what it shows from.
-        steps: Shared by all that is long.
-    """
-
-    def __init__(self, sources: ConsoleSources, steps: Steps) -> None:
+    def __init__(self, sources: Sources, fleet: Fleet, status: StatusPage, steps: Steps) -> None:
         self._from = sources
+        self._fleet = fleet
+        self._status = status
         self._steps = steps
-        self._looker = Looker(sources.server.view, sources.fleet, steps, sources.clock)
+        self._looker = Looker(sources.server.view, fleet, steps, sources.clock)
         self._others = OtherServers(sources.settings.http.console_servers, sources.state, sources.clock)
         self._past = Past(sources.settings, sources.clock)
         self._loading = asyncio.Lock()
@@ -103,28 +77,29 @@ class ConsolePage:
             "what-if": self._what_if,
         }
 
-    async def page(self, request: Request) -> Response:
-        """All of it."""
-        question = parse_question(request.query_params)
-        parts = [name for name in PARTS if name not in _LATER or (name == "what-if" and question.past)]
+    @answers("/", (_HTML, None))
+    async def page(self, _: Request, query: Question) -> Response:
+        """The console, for people."""
+        parts = [name for name in PARTS if name not in _LATER or (name == "what-if" and query.past)]
         position = self._from.feed.end.token()  # before all that is shown: what comes behind it is shown again
-        shown = {name.replace("-", "_"): await self._makers[name](question) for name in parts}
+        shown = {name.replace("-", "_"): await self._makers[name](query) for name in parts}
         later = [name for name in PARTS if name not in parts]
         return await self._answer(
-            "page", question, shown | {"position": position, "later": later, "windows": list(WINDOWS)}
+            "page", query, shown | {"position": position, "later": later, "windows": list(WINDOWS)}
         )
 
-    async def part(self, request: Request) -> Response:
-        """One part, as it is within the page."""
+    @answers("/console/parts/{part}", (_HTML, None), errors=(404,))
+    async def part(self, request: Request, query: Question) -> Response:
+        """A part of the console, as within its page; for its own script."""
         name = request.path_params["part"]
         if name not in self._makers:
             raise Problem(404, f"no part {name}: there are {', '.join(PARTS)}")
-        question = parse_question(request.query_params)
-        shown = await self._makers[name](question)
-        return await self._answer(name, question, {name.replace("-", "_"): shown})
+        shown = await self._makers[name](query)
+        return await self._answer(name, query, {name.replace("-", "_"): shown})
 
+    @answers("/console/static/{name}", ("text/css", None), statuses=(200, 304), errors=(404,))
     async def static(self, request: Request) -> Response:
-        """A file of the page."""
+        """A file of the console."""
         found = self._static.get(request.path_params["name"])
         if found is None:
             raise Problem(404, f"no file {request.path_params['name']}")
@@ -159,7 +134,7 @@ class ConsolePage:
     # ---- parts ----
 
     async def _summary(self, _: Question) -> dict[str, Any]:
-        return summary(self._from.figures, await self._looker.look(), self._from.health.parts())
+        return summary(self._from.figures, await self._looker.look(), self._status.parts())
 
     async def _brokers(self, question: Question) -> dict[str, Any]:
         look = await self._looker.look()
@@ -174,14 +149,14 @@ class ConsolePage:
         return await timeline(self._from.story, question, self._from.clock, self._steps)
 
     async def _pipeline(self, _: Question) -> dict[str, Any]:
-        return pipeline(self._from.figures, self._from.health.parts(), self._from.clock)
+        return pipeline(self._from.figures, self._status.parts(), self._from.clock)
 
     async def _servers(self, _: Question) -> dict[str, Any]:
         return await self._others.compared()
 
     async def _what_if(self, question: Question) -> dict[str, Any]:
         look: Look = await self._looker.look()
-        return await self._past.what_if(question.past, self._from.fleet.settings(), look)
+        return await self._past.what_if(question.past, self._fleet.settings(), look)
 
     async def _route(self, question: Question) -> dict[str, Any]:
         shown: dict[str, Any] = {"lines": [], "found": False, "before": None, "problem": "", "notes": []}

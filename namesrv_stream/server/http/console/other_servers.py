@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, NamedTuple
 
-from pydantic import TypeAdapter
-
 from namesrv_stream.client.server_states import BadAnswer, ServerState, ServerUnreachable, ask
 from namesrv_stream.clock import Clock
 from namesrv_stream.instants import duration
@@ -22,7 +20,6 @@ _MOST_BYTES: Final = 1 << 20
 _FRESH_MS: Final = 2_000
 #: A server without a commit for so long is not merely asked a moment before or after.
 _STALE_MS: Final = 10_000
-_STATE: Final = TypeAdapter(ServerState)
 
 
 class Server(NamedTuple):
@@ -60,7 +57,7 @@ class OtherServers:
 
     async def compared(self) -> dict[str, Any]:
         """What the template ``servers`` shows."""
-        ours = _STATE.validate_python(await self._state.describe())
+        ours = await self._state.describe()
         answers = await self._ask_all()
         lines = [_line("this server", "", ours, "good", "serves", "")]
         for url, answer in zip(self.urls, answers, strict=True):

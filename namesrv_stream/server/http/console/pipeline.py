@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from namesrv_stream.clock import Clock
 from namesrv_stream.instants import duration
-from namesrv_stream.server.health import Part
+from namesrv_stream.server.http.answers import PartHealth
 from namesrv_stream.server.http.console.question import Tone
 from namesrv_stream.server.http.console.words import clock_time
 from namesrv_stream.server.server_figures import ServerFigures
@@ -31,7 +31,7 @@ class Figure(NamedTuple):
     tone: Tone = "calm"
 
 
-def pipeline(figures: ServerFigures, parts: Sequence[Part], clock: Clock) -> dict[str, Any]:
+def pipeline(figures: ServerFigures, parts: Sequence[PartHealth], clock: Clock) -> dict[str, Any]:
     """What the template ``pipeline`` shows."""
     return {
         "parts": [
@@ -48,15 +48,15 @@ def pipeline(figures: ServerFigures, parts: Sequence[Part], clock: Clock) -> dic
     }
 
 
-def _figures(figures: ServerFigures, parts: Sequence[Part], clock: Clock) -> list[Figure]:
+def _figures(figures: ServerFigures, parts: Sequence[PartHealth], clock: Clock) -> list[Figure]:
     gateway, tables = figures.gateway.status, figures.tables
-    standing, job, lag_ms = tables.standing, tables.job, tables.lag_ms
+    job, lag_ms = tables.job, tables.lag_ms
     found = [
         Figure(
             "snapshot",
-            duration(standing.age_ms) if standing.version >= 0 else "none",
-            f"version {standing.version:,}; the job commits each second",
-            "warn" if standing.age_ms > 10_000 else "calm",
+            duration(tables.age_ms) if tables.version >= 0 else "none",
+            f"version {tables.version:,}; the job commits each second",
+            "warn" if tables.age_ms > 10_000 else "calm",
         ),
         Figure(
             "event lag",

@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from namesrv_stream.instants import duration
-from namesrv_stream.server.health import Part, worst
+from namesrv_stream.server.http.answers import PartHealth
 from namesrv_stream.server.http.console.look import Look
 from namesrv_stream.server.http.console.question import Tone
+from namesrv_stream.server.http.health import worst
 from namesrv_stream.server.server_figures import ServerFigures
 
 _MOST_CLUSTERS: Final = 12
@@ -32,7 +33,7 @@ class Cluster(NamedTuple):
     tone: Tone
 
 
-def summary(figures: ServerFigures, look: Look, parts: Sequence[Part]) -> dict[str, Any]:
+def summary(figures: ServerFigures, look: Look, parts: Sequence[PartHealth]) -> dict[str, Any]:
     """What the template ``summary`` shows."""
     state = worst(parts)
     gone, late, held = look.count("gone"), look.count("late"), look.count("held")
@@ -62,7 +63,7 @@ def _verdict(state: str, late: int, gone: int) -> str:
 
 
 def _sentence(figures: ServerFigures, look: Look, clusters: Sequence[str]) -> str:
-    tables, view = figures.tables.standing, figures.view
+    tables, view = figures.tables, figures.view
     alive = look.count("alive", "late", "unknown", "held")
     told = f"{alive:,} broker{'s' * (alive != 1)} in {_clusters(look, clusters)}"
     if tables.version < 0:

@@ -107,7 +107,7 @@ async def test_a_stream_begins_with_the_whole_state_and_goes_on_with_changes() -
         log.say(KvPut(S1, "ns", "key", "other"))
         served.commit(log.output.changes[-1:], {0: 3})
         events.append(await stream.event())
-        digest = (await served.state.describe())["digest"]
+        digest = (await served.state.describe()).digest
     assert [e.name for e in events] == ["reset", *["state"] * (len(events) - 3), "position", "changes"]
     assert events[-1].id == events[-1].data["position"] == "1.0000000000004000.3"
     assert _digest(_rows(events)) == digest
@@ -193,7 +193,7 @@ async def test_state_and_changes_make_what_the_server_has(monkeypatch: pytest.Mo
         rows, position = state["rows"], state["position"]
         while (found := (await served.get(f"/changes?since={position}&kind=*&wait=0")).json())["rows"]:
             rows, position = rows + found["rows"], found["position"]
-        digest = (await served.state.describe())["digest"]
+        digest = (await served.state.describe()).digest
     assert _digest([row_of(row) for row in rows]) == digest
 
 

@@ -8,8 +8,7 @@ import pytest
 from namesrv_stream.route.events import BrokerRegistered, KvPut
 from namesrv_stream.route.model import DataVersion
 from namesrv_stream.route.settings import FoldSettings
-from namesrv_stream.server.http import HttpServer
-from namesrv_stream.server.http.openapi import openapi_document
+from namesrv_stream.server.http.http_server import HttpServer, document
 from tests.support.builders import NAME, READ_ONLY, RW, S1, Log, a_registration, over
 from tests.support.http_rig import HttpRig
 
@@ -129,7 +128,7 @@ async def test_a_question_that_makes_no_sense_is_refused_with_what_is_expected(p
     assert found.json()["detail"]
 
 
-@pytest.mark.parametrize("path", sorted(path for path in openapi_document()["paths"] if "nsaddr" not in path))
+@pytest.mark.parametrize("path", sorted(path for path in document()["paths"] if "nsaddr" not in path))
 async def test_an_unknown_parameter_is_refused_on_every_path(path: str) -> None:
     served = _committed()
     async with served.serving():
@@ -178,7 +177,7 @@ async def test_figures_name_routes_as_the_document_does() -> None:
             await served.get(path)
         metrics = (await served.get("/metrics")).body.decode()
     labels = set(re.findall(r'http_requests_total{route="([^"]*)"', metrics))
-    assert labels == {"/routes/{topic}", "/kv/{namespace}"} <= openapi_document()["paths"].keys()
+    assert labels == {"/routes/{topic}", "/kv/{namespace}"} <= document()["paths"].keys()
 
 
 @pytest.mark.parametrize("path", ["/?past=99h", "/nope", "/?foo=<b>1</b>", "/routes/no%20such"])

@@ -6,7 +6,6 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from starlette.datastructures import QueryParams
 
 from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange
 from namesrv_stream.route.group import BrokerGroup
@@ -14,7 +13,7 @@ from namesrv_stream.route.table import RouteTable
 from namesrv_stream.route.topic_route import pickup_topic_route
 from namesrv_stream.server.fleet import Fleet
 from namesrv_stream.server.http.console.look import Looker
-from namesrv_stream.server.http.console.question import parse_question
+from namesrv_stream.server.http.console.question import Question
 from namesrv_stream.server.http.console.route_diff import Offer, offers_now, offers_of, route_diff
 from namesrv_stream.server.http.console.timeline import timeline
 from namesrv_stream.server.steps import Steps
@@ -57,7 +56,7 @@ async def test_the_time_line_is_made_in_turns_of_the_loop() -> None:
     made: dict[str, Any] = {}
 
     async def make() -> None:
-        made.update(await timeline(served.story, parse_question(QueryParams()), served.rig.clock, Steps()))
+        made.update(await timeline(served.story, Question.model_validate({}), served.rig.clock, Steps()))
 
     assert await _turns(make()) > 5
     assert (len(made["lanes"]), made["more_lanes"]) == (20, 1_980)

@@ -1,17 +1,19 @@
-"""Errors as JSON problem details (RFC 9457), or as a page for a person's browser: what is wrong, and what to do."""
+"""Answers that every page gives: problems as JSON (RFC 9457) or as HTML, and what need not be loaded again."""
 
 from collections.abc import Mapping
+from hashlib import blake2b
 from html import escape
 from http import HTTPStatus
 from typing import Final
 
-import orjson
 from starlette.datastructures import Headers
+from starlette.requests import Request
 from starlette.responses import Response
 
 from namesrv_stream.client.mqadmin_tables import printable
+from namesrv_stream.server.http.answers import ProblemDetails
 
-MEDIA_TYPE: Final = "application/problem+json"
+PROBLEM_JSON: Final = "application/problem+json"
 _PAGE: Final = """<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -64,13 +66,19 @@ class Problem(Exception):
             title = f"{self.status} {HTTPStatus(self.status).phrase}"
             page = _PAGE.format(title=title, detail=escape(printable(self.detail)))
             return Response(page, self.status, {**(self.headers or {}), **_PAGE_HEADERS}, "text/html")
-        body = {
-            "type": self.kind,
-            "title": HTTPStatus(self.status).phrase,
-            "status": self.status,
-            "detail": self.detail,
-        }
-        return Response(orjson.dumps(body), self.status, {**(self.headers or {}), "Vary": "Accept"}, MEDIA_TYPE)
+        title = HTTPStatus(self.status).phrase
+        body = ProblemDetails(type=self.kind, title=title, status=self.status, detail=self.detail).model_dump_json()
+        return Response(body, self.status, {**(self.headers or {}), "Vary": "Accept"}, PROBLEM_JSON)
+
+
+def conditional(request: Request, body: bytes, media_type: str = "application/json") -> Response:
+    """The body with an ETag, or 304 where the reader has it already (RFC 9110 §8.8.3, §13.1.2)."""
+    tag = f'"{blake2b(body, digest_size=16).hexdigest()}"'
+    headers = {"ETag": tag, "Cache-Control": "no-cache"}  # to be asked for each time, and sent if it has changed
+    known = [item.strip().removeprefix("W/") for item in request.headers.get("if-none-match", "").split(",")]
+    if tag in known or known == ["*"]:
+        return Response(status_code=304, headers=headers)
+    return Response(body, headers=headers, media_type=media_type)
 
 
 def _wants_page(accept: str) -> bool:

@@ -6,12 +6,12 @@ that is lost while the server runs: all servers lose it at the same time, and cl
 """
 
 from collections.abc import Iterable
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 from namesrv_stream.plurals import counted
 from namesrv_stream.server.gateway import GatewayStatus
-from namesrv_stream.server.table_figures import TablesStanding
-from namesrv_stream.tables.job_figures import JobFigures
+from namesrv_stream.server.http.answers import PartHealth
+from namesrv_stream.server.table_figures import TableFigures
 
 State = Literal["ok", "degraded", "failed"]
 _COLOURS = {"ok": "green", "degraded": "yellow", "failed": "red"}
@@ -20,82 +20,62 @@ REFUSED_SHOWN_MS: Final = 900_000
 _ORDER: tuple[State, ...] = ("ok", "degraded", "failed")
 
 
-class Part(NamedTuple):
-    """One part of a server's health.
-
-    Attributes:
-        reason: Why it is not ok; "" where it is.
-        since_ms: Wall clock, epoch milliseconds, where that is known.
-    """
-
-    name: str
-    state: State
-    reason: str = ""
-    since_ms: int | None = None
-
-
 def health(
-    gateway: GatewayStatus,
-    tables: TablesStanding,
-    job: JobFigures | None,
-    *,
-    refused_at_ms: int | None,
-    held_brokers: int,
-    stale_after_ms: int,
-    now_ms: int,
-) -> tuple[Part, ...]:
+    gateway: GatewayStatus, tables: TableFigures, *, held_brokers: int, stale_after_ms: int, now_ms: int
+) -> tuple[PartHealth, ...]:
     """The parts, in the order in which a person would look at them.
 
     Args:
         gateway: The way into the log.
-        tables: What the server serves.
-        job: What the job said of itself; None before it has.
-        refused_at_ms: When the job refused a record last; None for never.
+        tables: What the server serves, and what the job said of itself.
         held_brokers: By the mass-expiry guard.
         stale_after_ms: Without a commit of the job for so long, the tables are stale.
-        now_ms: Epoch milliseconds, as ``refused_at_ms``.
+        now_ms: Epoch milliseconds.
     """
-    is_recent = refused_at_ms is not None and now_ms - refused_at_ms < REFUSED_SHOWN_MS
     return (
         _server(gateway),
         _kafka(gateway),
         _tables(tables, stale_after_ms),
-        _job(job, refused_at_ms if is_recent else None),
+        _job(tables, now_ms),
         _guard(held_brokers),
     )
 
 
-def worst(parts: Iterable[Part]) -> State:
+def worst(parts: Iterable[PartHealth]) -> State:
     """The state of the whole."""
     return max((part.state for part in parts), key=_ORDER.index)
 
 
-def colour(parts: Iterable[Part]) -> str:
+def colour(parts: Iterable[PartHealth]) -> str:
     """The same as green, yellow or red."""
     return _COLOURS[worst(parts)]
 
 
-def as_text(parts: Iterable[Part]) -> str:
+def as_text(parts: Iterable[PartHealth]) -> str:
     """A line a part, for people and for the logs of probes."""
     marks = {"ok": "[+]", "degraded": "[~]", "failed": "[-]"}
     return "".join(f"{marks[p.state]} {p.name} {p.state}{f': {p.reason}' if p.reason else ''}\n" for p in parts)
 
 
-def _server(gateway: GatewayStatus) -> Part:
+def _part(name: str, state: State, reason: str | None = None, since_ms: int | None = None) -> PartHealth:
+    return PartHealth(name=name, state=state, reason=reason, since_ms=since_ms)
+
+
+def _server(gateway: GatewayStatus) -> PartHealth:
     if gateway.is_stopping:
-        return Part("server", "failed", "it is stopping")
+        return _part("server", "failed", "it is stopping")
     if gateway.is_talking and gateway.is_blind:
         text = "it stood still, or Kafka is slow: closed connections end no broker for the moment"
-        return Part("server", "degraded", text)
-    return Part("server", "ok")
+        return _part("server", "degraded", text)
+    return _part("server", "ok")
 
 
-def _kafka(gateway: GatewayStatus) -> Part:
+def _kafka(gateway: GatewayStatus) -> PartHealth:
     if gateway.is_talking:
-        return Part("kafka", "ok", since_ms=gateway.since_ms)
+        return _part("kafka", "ok", since_ms=gateway.since_ms)
     if not gateway.has_started:
         text = f"Kafka has not taken records since this server's start: {gateway.reason}"
-        return Part("kafka", "failed", text, gateway.since_ms)
+        return _part("kafka", "failed", text, gateway.since_ms)
     of_which, nobody = "", "nobody expires"
     if len(gateway.away) < gateway.partitions:
         of_which, nobody = f" of partitions {', '.join(map(str, gateway.away))}", "none of their brokers expires"
@@ -103,35 +83,36 @@ def _kafka(gateway: GatewayStatus) -> Part:
         f"Kafka takes no records{of_which}: {gateway.reason}; queries go on from memory, {nobody}, "
         f"registrations wait, operators' changes are refused"
     )
-    return Part("kafka", "degraded", text, gateway.since_ms)
+    return _part("kafka", "degraded", text, gateway.since_ms)
 
 
-def _tables(tables: TablesStanding, stale_after_ms: int) -> Part:
+def _tables(tables: TableFigures, stale_after_ms: int) -> PartHealth:
     if tables.failure:
-        return Part("tables", "degraded", f"they cannot be read: {tables.failure}")
+        return _part("tables", "degraded", f"they cannot be read: {tables.failure}")
     if tables.version < 0:
-        return Part(
+        return _part(
             "tables", "degraded", "there are none yet: the job has not made them; this server knows its own brokers"
         )
     if tables.age_ms > stale_after_ms:
         text = (
             f"no commit of the job for {tables.age_ms / 1000:.0f} s: routes are as of then, and what came in here since"
         )
-        return Part("tables", "degraded", text)
-    return Part("tables", "ok")
+        return _part("tables", "degraded", text)
+    return _part("tables", "ok")
 
 
-def _job(job: JobFigures | None, refused_at_ms: int | None) -> Part:
-    if job is not None and refused_at_ms is not None:
+def _job(tables: TableFigures, now_ms: int) -> PartHealth:
+    job, refused_at_ms = tables.job, tables.refused_at_ms
+    if job is not None and refused_at_ms is not None and now_ms - refused_at_ms < REFUSED_SHOWN_MS:
         text = (
             f"it refused {counted(job.dead_letters, 'record or item', 'records or items')} since its start, the last "
             f"within {REFUSED_SHOWN_MS // 60_000} minutes: `namesrv-stream dead-letters` lists them"
         )
-        return Part("job", "degraded", text, refused_at_ms)
-    return Part("job", "ok", since_ms=job.started_ms if job else None)
+        return _part("job", "degraded", text, refused_at_ms)
+    return _part("job", "ok", since_ms=job.started_ms if job else None)
 
 
-def _guard(held_brokers: int) -> Part:
+def _guard(held_brokers: int) -> PartHealth:
     if held_brokers:
-        return Part("guard", "degraded", f"it holds {held_brokers} brokers that seem to have ended: `guard list`")
-    return Part("guard", "ok")
+        return _part("guard", "degraded", f"it holds {held_brokers} brokers that seem to have ended: `guard list`")
+    return _part("guard", "ok")

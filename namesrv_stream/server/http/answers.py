@@ -1,0 +1,185 @@
+"""The shapes of the HTTP port's answers in JSON; ``/openapi.json`` shows them."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, create_model
+
+from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange
+
+Count = Annotated[int, Field(ge=0)]
+Ms = Annotated[int, Field(description="epoch milliseconds")]
+Addrs = Annotated[dict[str, str], Field(description="brokerId → host:port; 0 is the master")]
+Position = Annotated[str, Field(description="opaque; for `since`, at this server or another")]
+Clusters = Annotated[dict[str, dict[str, Addrs]], Field(description="cluster → broker name → brokerId → address")]
+Entries = dict[str, str]
+Namespaces = dict[str, Entries]
+
+
+class Answer(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+
+class ProblemDetails(Answer):
+    """Why there is no other answer (RFC 9457)."""
+
+    type: str
+    title: str
+    status: int
+    detail: str = Field(description="what is wrong, and what to do")
+
+
+# ---- /healthz, /readyz ----
+
+
+class PartHealth(Answer):
+    """One part of a server."""
+
+    name: str
+    state: Literal["ok", "degraded", "failed"]
+    reason: str | None = Field(None, description="why it is not ok, and what that means")
+    since_ms: Ms | None = None
+
+
+class Health(Answer):
+    """How a server is."""
+
+    state: Literal["green", "yellow", "red"]
+    parts: list[PartHealth]
+    kafka: Literal["up", "down"]
+    brokers: Count
+    held_brokers: Count
+    connections: Count
+    pending_events: Count = Field(description="accepted here, and not in a commit of the job yet")
+    version: int = Field(description="of route_changes; -1 before there is a table")
+    age_ms: Count = Field(description="since the last commit of the job that was taken over")
+    next_offsets: dict[str, Count]
+
+
+class Readiness(Health):
+    """How a server is, and whether brokers can register and clients ask."""
+
+    ready: bool
+    reasons: list[str]
+
+
+# ---- /routes/{topic} ----
+
+
+class BrokerData(Answer):
+    """A broker group of a route."""
+
+    brokerAddrs: Addrs
+    brokerName: str
+    cluster: str
+    enableActingMaster: bool
+    zoneName: str | None = None
+
+
+class QueueData(Answer):
+    """What a broker group offers of a topic."""
+
+    brokerName: str
+    perm: int
+    readQueueNums: int
+    topicSysFlag: int
+    writeQueueNums: int
+
+
+class TopicRoute(Answer):
+    """RocketMQ's TopicRouteData, in the JSON that clients since 4.9.4 get."""
+
+    brokerDatas: list[BrokerData]
+    filterServerTable: dict[str, list[str]]
+    queueDatas: list[QueueData]
+    orderTopicConf: str | None = None
+    topicQueueMappingByBroker: dict[str, dict[str, Any]] | None = None
+
+
+class PastRoute(BaseModel):
+    """With `as_of`: the route at an instant, and what changed it last (docs/history.md)."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+# ---- lists ----
+
+
+class Topics(Answer):
+    """A page of names of topics, or all."""
+
+    count: Count
+    next: str | None = Field(description="`after` of the next page; null where there is none")
+    topics: list[str]
+
+
+class HoldOfGuard(Answer):
+    """Why the mass-expiry guard keeps a broker."""
+
+    goes_with: str
+    reason: str
+    server_id: str | None
+    since_ms: Ms
+    until_ms: Ms
+    ending: Count
+    brokers: Count
+
+
+class EndOfBroker(Answer):
+    """Why and when a broker ended, and where in the log the record is."""
+
+    at_ms: Ms
+    cause: str = Field(description="as of rows of /changes")
+    detail: str | None
+    partition: Count
+    offset: Count
+    replaced_by: str | None = Field(description="the address that has its brokerId now")
+
+
+class BrokerProcess(Answer):
+    """One broker process."""
+
+    cluster: str
+    broker_name: str
+    broker_id: int | None
+    broker_addr: str
+    state: Literal["alive", "held", "ended"]
+    timeout_ms: int | None = Field(description="as it asked; null for the default")
+    expires_after_ms: Count = Field(description="the timeout in force, of observed time")
+    age_ms: int | None = Field(
+        description="observed time since this server heard it; null: not since this server's start, or it has ended"
+    )
+    since_ms: int | None = Field(
+        description="when it came up, epoch milliseconds; null: more than a day ago, or it has ended, or nobody has "
+        "asked this server for ?state=any, ?state=ended or the console yet"
+    )
+    servers: list[str]
+    held: HoldOfGuard | None
+    ended: EndOfBroker | None
+
+
+# ---- /changes ----
+
+
+def _row(name: str, text: str, always: tuple[str, ...]) -> type[BaseModel]:
+    types = RouteChange.__annotations__ | {"kind": ChangeKind, "cause": Cause}
+    fields: dict[str, Any] = {n: (types[n], ... if n in always else None) for n in RouteChange._fields}
+    return create_model(name, __base__=Answer, __doc__=text, **fields)
+
+
+_CHANGE = "What a key now is, or that it is gone; columns that a kind does not use are absent."
+_ALWAYS = ("partition", "offset", "seq", "at_ms", "kind", "gone", "cause")
+
+
+class Changes(Answer):
+    """Changes, or none when the time is up."""
+
+    position: Position
+    whole: bool = Field(description="false where more rows of the same commit follow")
+    rows: list[_row("Change", _CHANGE, _ALWAYS)]  # type: ignore[valid-type] # made of RouteChange
+
+
+class StateRows(Answer):
+    """The whole committed state."""
+
+    position: Position
+    rows: list[_row("StateRow", "What a key is.", ("partition", "kind", "gone"))]  # type: ignore[valid-type]

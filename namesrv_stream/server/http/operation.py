@@ -1,0 +1,143 @@
+"""One path of the HTTP port: its endpoint, the query that it takes as a typed model, and the shapes of its answers.
+
+The OpenAPI document is made of the same declarations, so it says what the port does.
+"""
+
+import difflib
+import re
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Any, Final, NamedTuple, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from starlette.datastructures import QueryParams
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from namesrv_stream.logs import safe
+from namesrv_stream.server.http.responses import Problem
+
+JSON: Final = "application/json"
+
+Endpoint = Callable[..., Awaitable[Response]]
+Statuses = tuple[int, ...]
+F = TypeVar("F", bound=Endpoint)
+
+
+class Query(BaseModel):
+    """The query of a URL.
+
+    A parameter that is unknown must not be ignored: ``/routes/T?asof=-1h`` would answer the present as if it were the
+    past.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Operation(NamedTuple):
+    """What a path answers.
+
+    Attributes:
+        path: With ``{name}`` for its own parameters.
+        summary: Of the endpoint's docstring.
+        query: None where any query is ignored.
+        content: Media type → type of the body in JSON, None for text.
+        statuses: Of answers that are not problems.
+        errors: Of expected problems.
+    """
+
+    path: str
+    summary: str
+    query: type[Query] | None
+    content: Mapping[str, Any]
+    statuses: Statuses
+    errors: Statuses
+
+
+def answers(
+    path: str,
+    *content: tuple[str, Any],
+    statuses: Statuses = (200,),
+    errors: Statuses = (),
+    any_query: bool = False,
+) -> Callable[[F], F]:
+    """Declare a method ``(request)`` or ``(request, query)`` as the endpoint of a path."""
+
+    def declare(function: F) -> F:
+        query = None if any_query else function.__annotations__.get("query", Query)
+        summary = (function.__doc__ or "").partition("\n")[0].removesuffix(".")
+        operation = Operation(path, summary, query, dict(content), statuses, errors)
+        function.operation = operation  # type: ignore[attr-defined] # read by `operations`
+        return function
+
+    return declare
+
+
+def operations(page: object) -> Iterator[tuple[Operation, Endpoint]]:
+    """What the methods of a page, or of its class, answer."""
+    for name in dir(type(page) if not isinstance(page, type) else page):
+        found = getattr(page, name)
+        if hasattr(found, "operation"):
+            yield found.operation, found
+
+
+def route(operation: Operation, endpoint: Endpoint) -> Route:
+    """A route that is named by its path; its query is checked before the endpoint sees it."""
+    takes_query = "query" in endpoint.__annotations__
+
+    async def checked(request: Request) -> Response:
+        query = None if operation.query is None else parse_query(request.query_params, operation.query)
+        return await (endpoint(request, query) if takes_query else endpoint(request))
+
+    # Names of topics and of KV namespaces may hold slashes.
+    return Route(re.sub(r"{(topic|namespace)}", r"{\1:path}", operation.path), checked, name=operation.path)
+
+
+Q = TypeVar("Q", bound=Query)
+
+
+def parse_query(given: QueryParams, model: type[Q]) -> Q:
+    """The query as its model.
+
+    Raises:
+        Problem: A parameter is unknown, is given twice, or has a value that it does not take.
+    """
+    for name in given:
+        if name not in model.model_fields:
+            raise Problem(400, f"{safe(name)}: unknown parameter{_suggestion(name, list(model.model_fields))}")
+        if len(given.getlist(name)) > 1:
+            raise Problem(400, f"{name}: given more than once")
+    try:
+        return model.model_validate(dict(given))
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = str(first["loc"][0])
+        fault = first.get("ctx", {}).get("error") or _expected(parameter_schema(model, name))
+        raise Problem(400, f"{name}: {fault}") from None
+
+
+def parameter_schema(model: type[Query], name: str) -> dict[str, Any]:
+    """JSON Schema of a parameter: what it takes where it is given."""
+    schema: dict[str, Any] = dict(model.model_json_schema()["properties"][name])
+    given: dict[str, Any] = next((each for each in schema.pop("anyOf", ()) if each != {"type": "null"}), {})
+    for name in ("title", "default"):
+        schema.pop(name, None)
+    return schema | given
+
+
+def _suggestion(name: str, known: list[str]) -> str:
+    if not known:
+        return "; this path takes none"
+    # `?asof=` and `?As-Of=` mean `as_of`, `?broker=` means `broker_name`.
+    near = difflib.get_close_matches(name.lower().replace("-", "_"), known, n=1) or [
+        other for other in known if other.startswith(f"{name}_")
+    ]
+    return f"; did you mean {near[0]}?" if near else f"; known: {', '.join(known)}"
+
+
+def _expected(schema: Mapping[str, Any]) -> str:
+    if "enum" in schema:
+        return f"expected one of {', '.join(filter(None, schema['enum']))}"
+    if schema["type"] == "integer":
+        return f"expected a whole number from {schema['minimum']} to {schema['maximum']}"
+    return f"expected at most {schema['maxLength']} characters"

@@ -1,0 +1,191 @@
+"""Routes, and lists of topics, clusters, brokers and KV entries; each is of one moment, and made in short steps."""
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import Literal
+
+import orjson
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from namesrv_stream.processor.name_server import NameServer
+from namesrv_stream.server.fleet import Broker, Fleet
+from namesrv_stream.server.http.answers import (
+    BrokerProcess,
+    Clusters,
+    EndOfBroker,
+    Entries,
+    HoldOfGuard,
+    Namespaces,
+    PastRoute,
+    TopicRoute,
+    Topics,
+)
+from namesrv_stream.server.http.operation import JSON, Query, answers
+from namesrv_stream.server.http.responses import Problem, conditional
+from namesrv_stream.server.past_routes import REFUSALS, STATUS_OF, PastRoutes
+from namesrv_stream.server.steps import Steps
+
+
+class RouteQuery(Query):
+    as_of: str | None = Field(
+        None,
+        description="An instant: epoch milliseconds, ISO 8601, or `-10m`; needs the history.",
+        examples=["2026-11-21T03:12Z"],
+    )
+
+
+class ClusterQuery(Query):
+    cluster: str | None = Field(None, description="Of this cluster only.", examples=["c0"])
+
+
+class TopicsQuery(ClusterQuery):
+    prefix: str = Field("", description="Names that begin so.", examples=["Topic"])
+    limit: int | None = Field(None, ge=1, le=999_999_999, description="Most names in the answer.", examples=[1000])
+    after: str = Field("", description="Names behind this one.", examples=["TopicTest"])
+
+
+class BrokersQuery(ClusterQuery):
+    state: Literal["alive", "held", "ended", "any"] | None = Field(
+        None, description="Brokers in this state only; without, those alive or held.", examples=["held"]
+    )
+
+
+class RoutesPage:
+    """Endpoints; of one event loop."""
+
+    def __init__(self, server: NameServer, past_routes: PastRoutes, fleet: Fleet, steps: Steps) -> None:
+        self._server = server
+        self._past_routes = past_routes
+        self._fleet = fleet
+        self._steps = steps
+
+    @answers("/routes/{topic}", (JSON, TopicRoute | PastRoute), statuses=(200, 304), errors=(404, 503))
+    async def route(self, request: Request, query: RouteQuery) -> Response:
+        """A topic's route as clients get it, with an ETag; or as it was, with what changed it last."""
+        topic = request.path_params["topic"]
+        if query.as_of is not None:
+            try:
+                text = await self._past_routes.ask(topic, query.as_of, lambda found: found.json_text())
+            except REFUSALS as error:
+                raise Problem(STATUS_OF[type(error)], str(error)) from None
+            return Response(text, media_type=JSON)
+        body = self._server.answers.route_body(topic, strict=True)
+        if body is None:
+            raise Problem(404, f"no route for topic {topic}: no broker that is known offers it")
+        return conditional(request, body)
+
+    @answers("/topics", (JSON, Topics))
+    async def topics(self, _: Request, query: TopicsQuery) -> Response:
+        """Names of all topics that some broker offers, in order; the next page is ``?after=`` its last."""
+        names: Iterable[str] = self._server.table.topics()
+        if query.cluster is not None:
+            groups = map(self._server.table.group, self._server.table.clusters().get(query.cluster, ()))
+            names = dict.fromkeys(chain.from_iterable(group.topics for group in groups))
+        wanted = (name for name in list(names) if name.startswith(query.prefix) and name > query.after)
+        found = await self._steps.sorted(wanted)
+        page = found[: query.limit]
+        following = page[-1] if page and len(page) < len(found) else None
+        body = orjson.dumps({"count": len(page), "next": following})[:-1] + b',"topics":'
+        return self._stream(chain([body], _array(map(orjson.dumps, page)), [b"}"]))
+
+    @answers("/clusters", (JSON, Clusters))
+    async def clusters(self, _: Request) -> Response:
+        """Addresses of all brokers, by cluster, broker name and brokerId."""
+        table = self._server.table
+        clusters, groups = (
+            {name: sorted(names) for name, names in sorted(table.clusters().items())},
+            table.groups.copy(),
+        )
+
+        def addrs(names: list[str]) -> Iterator[tuple[str, Iterable[bytes]]]:
+            for name in names:
+                of_name = {str(broker_id): addr for broker_id, addr in sorted(groups[name].broker_addrs.items())}
+                yield name, [orjson.dumps(of_name)]
+
+        return self._stream(_object((cluster, _object(addrs(names))) for cluster, names in clusters.items()))
+
+    @answers("/brokers", (JSON, list[BrokerProcess]))
+    async def brokers(self, _: Request, query: BrokersQuery) -> Response:
+        """All broker processes: who hears them, how long ago; why they are held, or ended."""
+        ended = await self._fleet.ended() if query.state in ("ended", "any") else []
+        groups = await self._steps.sorted(
+            list(self._server.table.groups.values()) if query.state != "ended" else [],
+            key=lambda group: (group.cluster, group.broker_name),
+        )
+        read = self._fleet.reader()
+        wanted = (
+            _broker(broker).model_dump_json().encode()
+            for broker in chain((broker for group in groups for broker in read(group)), ended)
+            if query.cluster in (None, broker.key.live_key.cluster) and query.state in (None, "any", broker.state)
+        )
+        return self._stream(_array(wanted))
+
+    @answers("/kv", (JSON, Namespaces))
+    async def kv(self, _: Request) -> Response:
+        """The KV table, by namespace and key."""
+        namespaces = {namespace: entries.copy() for namespace, entries in sorted(self._server.table.kv.items())}
+        return self._stream(_object((namespace, _entries(entries)) for namespace, entries in namespaces.items()))
+
+    @answers("/kv/{namespace}", (JSON, Entries), errors=(404,))
+    async def kv_namespace(self, request: Request) -> Response:
+        """A namespace of the KV table."""
+        namespace = request.path_params["namespace"]
+        entries = self._server.table.kv.get(namespace)
+        if entries is None:
+            raise Problem(404, f"no KV namespace {namespace}")
+        return self._stream(_entries(entries.copy()))
+
+    def _stream(self, pieces: Iterable[bytes]) -> Response:
+        return StreamingResponse(self._steps.joined(pieces), media_type=JSON)
+
+
+def _broker(broker: Broker) -> BrokerProcess:
+    ended, held = broker.ended, broker.held
+    return BrokerProcess(
+        cluster=broker.key.live_key.cluster,
+        broker_name=broker.key.broker_name,
+        broker_id=broker.broker_id,
+        broker_addr=broker.key.live_key.broker_addr,
+        state=broker.state,
+        timeout_ms=broker.timeout_ms,
+        expires_after_ms=broker.expires_after_ms,
+        age_ms=broker.age_ms,
+        since_ms=broker.since_ms,
+        servers=list(broker.servers),
+        held=HoldOfGuard(**held._asdict()) if held else None,
+        ended=EndOfBroker(
+            at_ms=ended.at_ms,
+            cause=ended.cause,
+            detail=ended.detail,
+            partition=ended.partition,
+            offset=ended.offset,
+            replaced_by=broker.replaced_by,
+        )
+        if ended
+        else None,
+    )
+
+
+def _array(items: Iterable[bytes]) -> Iterator[bytes]:
+    """A JSON array, piece by piece."""
+    between = b"["
+    for item in items:
+        yield between + item
+        between = b","
+    yield b"[]" if between == b"[" else b"]"
+
+
+def _object(members: Iterable[tuple[str, Iterable[bytes]]]) -> Iterator[bytes]:
+    """A JSON object, piece by piece."""
+    between = b"{"
+    for name, value in members:
+        yield between + orjson.dumps(name) + b":"
+        yield from value
+        between = b","
+    yield b"{}" if between == b"{" else b"}"
+
+
+def _entries(entries: dict[str, str]) -> Iterator[bytes]:
+    return _object((key, [orjson.dumps(value)]) for key, value in entries.items())

@@ -1,0 +1,32 @@
+"""What the HTTP port shows, and with what."""
+
+from dataclasses import dataclass
+
+from namesrv_stream.clock import Clock
+from namesrv_stream.processor.name_server import NameServer
+from namesrv_stream.server.changes.feed import ChangeFeed
+from namesrv_stream.server.listener import NameServerAddrs
+from namesrv_stream.server.past_routes import PastRoutes
+from namesrv_stream.server.peer_log import PeerLog
+from namesrv_stream.server.served_state import ServedState
+from namesrv_stream.server.server_figures import ServerFigures
+from namesrv_stream.server.story import Story
+from namesrv_stream.server.tls import ServerTls
+from namesrv_stream.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Parts of the server that the pages read; ``tls`` is used where ``http.tls`` is set."""
+
+    server: NameServer
+    name_server_addrs: NameServerAddrs
+    state: ServedState
+    past_routes: PastRoutes
+    feed: ChangeFeed
+    story: Story
+    figures: ServerFigures
+    tls: ServerTls
+    clock: Clock
+    settings: Settings
+    peer_log: PeerLog
