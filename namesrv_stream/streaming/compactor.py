@@ -9,7 +9,7 @@ covers and the history has.
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
@@ -25,6 +25,7 @@ _LOG = logging.getLogger(__name__)
 _CHECKPOINT_VERSIONS: Final = 100  # delta.checkpointInterval
 _CLEAN_UP_INTERVAL_S: Final = 3_600.0
 _FIRST_CLEAN_UP_S: Final = 300.0  # a job that never runs for an hour cleans up too
+_ROUND_S: Final = 10.0  # a hundred commits of a busy job
 
 
 class Compactor:
@@ -48,9 +49,8 @@ class Compactor:
         self._table = changes
         self._state = state
         self._on_refused = on_refused
-        self._changed = threading.Condition()
+        self._submitted = threading.Condition()
         self._new_states: dict[int, FoldStateRow] = {}
-        self._is_asked_to_join = False
         self._thread = threading.Thread(target=self._run, name="compaction", daemon=True)
         self._checkpointed = -1
         self._cleaned_s = time.monotonic() + _FIRST_CLEAN_UP_S - _CLEAN_UP_INTERVAL_S
@@ -59,23 +59,17 @@ class Compactor:
         """Begin."""
         self._thread.start()
 
-    def submit(self, states: dict[int, FoldStateRow]) -> None:
+    def submit(self, states: Mapping[int, FoldStateRow]) -> None:
         """Have ``route_state`` cover these, soon; does not block."""
-        with self._changed:
+        with self._submitted:
             self._new_states |= states
-            self._changed.notify()
-
-    def join_files(self) -> None:
-        """Have the small files of ``route_changes`` joined, soon; does not block."""
-        with self._changed:
-            self._is_asked_to_join = True
-            self._changed.notify()
+            self._submitted.notify()
 
     def _run(self) -> None:
         while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._new_states or self._is_asked_to_join)
-                states, self._new_states, self._is_asked_to_join = self._new_states, {}, False
+            with self._submitted:
+                self._submitted.wait_for(lambda: self._new_states, _ROUND_S)
+                states, self._new_states = self._new_states, {}
             if states:
                 self._attempt("route_state", partial(self._state.cover, states))
             self._attempt("small files", partial(join_small_files, self._table, FILES_TO_JOIN, JOINED_BYTES))
@@ -100,7 +94,7 @@ class Compactor:
             _LOG.debug("compaction: %s took %d ms", what, (time.monotonic() - began_s) * 1000)
 
     def _checkpoint(self) -> None:
-        if self._table.version - self._checkpointed >= _CHECKPOINT_VERSIONS:
-            version = self._table.version
+        version = self._table.version
+        if version - self._checkpointed >= _CHECKPOINT_VERSIONS:
             self._table.checkpoint()
             self._checkpointed = version

@@ -11,7 +11,7 @@ from typing import Final, NoReturn
 
 from kafka import KafkaProducer
 from kafka.errors import KafkaError
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from namesrv_stream.clock import SystemClock
@@ -31,11 +31,10 @@ from namesrv_stream.streaming.jvm import kill_jvm
 from namesrv_stream.streaming.query import start_query
 from namesrv_stream.streaming.session import build_session, scratch_dir
 from namesrv_stream.streaming.settings_log import log_changed_settings
-from namesrv_stream.streaming.sink import BatchSink
+from namesrv_stream.streaming.sink import BatchSink, FoldedBatch
 from namesrv_stream.streaming.start_point import StartPoint, find_start_point
 from namesrv_stream.streaming.ticks import Ticker
 from namesrv_stream.tables.changes_writer import ChangesWriter
-from namesrv_stream.tables.compaction import FILES_TO_JOIN
 from namesrv_stream.tables.repair import prepare_tables
 from namesrv_stream.tables.route_state import StateWriter
 from namesrv_stream.tables.storage import tables_of
@@ -80,9 +79,9 @@ class _Job:
         self._settings = settings
         self._began_s = time.monotonic()
         self._spark: SparkSession | None = None
-        self._writer: ChangesWriter | None = None
         self._sink: BatchSink | None = None
         self._ended = threading.Event()
+        self._failure: Exception | None = None
         self._has_batch = False
         self._has_logged_settings = False
 
@@ -97,20 +96,20 @@ class _Job:
         # Both writers before Spark, which takes seconds: another job that commits meanwhile is to be noticed.
         writer, state, start = self._open_tables()
         self._writer = writer
-        self._producer = self._connect()
+        try:
+            self._producer = KafkaProducer(**producer_config(settings))
+        except (KafkaError, OSError) as error:
+            raise KafkaUnreachable(bootstrap_servers(settings), str(error)) from None
         self._say(f"goes on from route_state at {dict(start.offsets)}; starting Spark")
         self._spark = build_session(settings)
         self._say("Spark has started; the first batch warms it up")
-        self._compactor = Compactor(settings, writer.table, state, self._refuse)
+        self._compactor = Compactor(settings, writer.table, state, self._end)
         self._compactor.start()
+        self._ticker = Ticker(settings, self._producer, self._server_epoch)
+        self._ticker.start()
         figures = BatchFigures(self._server_epoch, writer.committed)
-        ticker = Ticker(settings, self._producer, self._server_epoch)
-        sink = BatchSink(
-            settings, writer, self._producer, self._compactor.submit, self._on_batch, figures, ticker.folded
-        )
-        self._sink = sink
-        ticker.start()
-        return self._wait(start_query(self._spark, settings, start, sink))
+        self._sink = BatchSink(settings, writer, self._producer, figures, self._on_batch)
+        return self._wait(start_query(self._spark, settings, start, self._write))
 
     def _open_tables(self) -> tuple[ChangesWriter, StateWriter, StartPoint]:
         """Repair the tables, hold them against the log, and find where to start."""
@@ -131,57 +130,54 @@ class _Job:
         shutil.rmtree(scratch_dir(self._settings), ignore_errors=True)
         os._exit(0)
 
-    def _connect(self) -> KafkaProducer:
+    def _write(self, batch: DataFrame, batch_id: int) -> None:
+        """Write a batch, on its thread; of what it raises, Spark keeps the text only."""
+        assert self._sink is not None
         try:
-            return KafkaProducer(**producer_config(self._settings))
-        except (KafkaError, OSError) as error:
-            raise KafkaUnreachable(bootstrap_servers(self._settings), str(error)) from None
+            self._sink(batch, batch_id)
+        except NamesrvStreamError as error:
+            self._end(error)
+            raise
 
     def _wait(self, query: StreamingQuery) -> int:
-        # On a thread: a signal is handled at once here, and not only when the JVM answers.
-        ended = self._ended
-        failures: list[Exception] = []
-
         def await_end() -> None:
             try:
                 query.awaitTermination()
             except Exception as error:
-                failures.append(error)
+                self._end(error)
             finally:
-                ended.set()
+                self._ended.set()
 
+        # On a thread: a signal is handled at once here, and not only when the JVM answers.
         threading.Thread(target=await_end, name="query-end", daemon=True).start()
-        ended.wait()
-        refused = self._writer.failure if self._writer is not None else None
-        if refused is not None:
-            _LOG.error("%s", refused)
-            report_error(str(refused))
-            kill_jvm(self._spark)
-            return refused.exit_code
-        for failure in failures:
+        self._ended.wait()
+        failure = self._failure
+        if isinstance(failure, NamesrvStreamError):
+            _LOG.error("%s", failure)
+            report_error(str(failure))
+        elif failure is not None:
             _LOG.error("the query failed: %s", failure)
             report_error(f"the query failed: {failure_reason(failure)}")
         kill_jvm(self._spark)
-        return 1
+        return failure.exit_code if isinstance(failure, NamesrvStreamError) else 1
 
-    def _refuse(self, error: NamesrvStreamError) -> None:
-        """The tables cannot be written any more; from any thread."""
-        if self._writer is not None and self._writer.failure is None:
-            self._writer.failure = error
+    def _end(self, error: Exception) -> None:
+        """End the job for this reason, unless there is one already; from any thread."""
+        self._failure = self._failure or error
         self._ended.set()
 
-    def _on_batch(self, writer: ChangesWriter) -> None:
-        """Behind each batch, on its thread."""
+    def _on_batch(self, batch: FoldedBatch) -> None:
+        """After each batch, on its thread."""
         if not self._has_batch:
             self._has_batch = True
             write_run_file(self._settings.data.run_dir / RUN_FILE, {})
             self._say("first batch done")
         # A stand-by job, which another one keeps from committing, must not change the settings of that one.
-        if writer.has_committed and not self._has_logged_settings:
+        if self._writer.has_committed and not self._has_logged_settings:
             self._has_logged_settings = self._log_settings()
-        if writer.files_since_join >= FILES_TO_JOIN:
-            writer.files_since_join = 0
-            self._compactor.join_files()
+        self._ticker.folded(batch.has_direct)
+        if batch.states:
+            self._compactor.submit(batch.states)
 
     def _log_settings(self) -> bool:
         """Log what the configuration has changed; False where Kafka did not take it, and the next batch tries again."""

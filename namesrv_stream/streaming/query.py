@@ -1,16 +1,18 @@
 """Source → fold → sink, as one streaming query."""
 
+import json
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
+from namesrv_stream.kafka import bootstrap_servers, spark_options
 from namesrv_stream.settings import Settings
 from namesrv_stream.streaming.session import scratch_dir
-from namesrv_stream.streaming.source import read_events
-from namesrv_stream.streaming.start_point import InitialState, StartPoint
+from namesrv_stream.streaming.start_point import StartPoint
 from namesrv_stream.streaming.stateful import INITIAL_STATE_SCHEMA, OUTPUT_SCHEMA, RouteStatefulProcessor
 
 
@@ -25,9 +27,9 @@ def start_query(
         start: Where to begin.
         sink: ``foreachBatch``.
     """
-    folded = fold_events(spark, settings, read_events(spark, settings, start.offsets), start)
     return (
-        folded.writeStream.foreachBatch(sink)
+        _folded(spark, settings, start)
+        .writeStream.foreachBatch(sink)
         .queryName("route_table")
         .option("checkpointLocation", str((scratch_dir(settings) / f"checkpoint-{uuid.uuid4()}").absolute()))
         .outputMode("append")
@@ -35,12 +37,15 @@ def start_query(
     )
 
 
-def fold_events(spark: SparkSession, settings: Settings, events: DataFrame, start: StartPoint) -> DataFrame:
-    """The fold's output for events, columns ``stateful.OUTPUT_SCHEMA``."""
+def _folded(spark: SparkSession, settings: Settings, start: StartPoint) -> DataFrame:
+    """The fold's output, columns ``stateful.OUTPUT_SCHEMA``."""
+    events = _events(spark, settings, start.offsets)
     processor = RouteStatefulProcessor(settings.kafka.partitions, settings.streaming.compaction_interval_ms)
     initial = None
     if start.initial_state:
-        initial = spark.createDataFrame(_as_table(start.initial_state)).groupBy("partition")
+        # Spark takes a table in a fraction of the time that rows need.
+        columns = [list(values) for values in zip(*start.initial_state, strict=True)]
+        initial = spark.createDataFrame(pa.table(columns, schema=INITIAL_STATE_SCHEMA)).groupBy("partition")
     if settings.kafka.partitions == 1:
         # One task that reads and folds, instead of two with a shuffle between them: a fifth of a batch's cost.
         events = events.coalesce(1)
@@ -53,7 +58,28 @@ def fold_events(spark: SparkSession, settings: Settings, events: DataFrame, star
     )
 
 
-def _as_table(state: InitialState) -> pa.Table:
-    """Columns of ``INITIAL_STATE_SCHEMA``; Spark takes a table in a fraction of the time that rows need."""
-    columns = [list(values) for values in zip(*state, strict=True)]
-    return pa.table(columns, schema=INITIAL_STATE_SCHEMA)
+def _events(spark: SparkSession, settings: Settings, starting_offsets: Mapping[int, int]) -> DataFrame:
+    """Every record of the events topic.
+
+    Args:
+        spark: The session.
+        settings: Of which ``kafka`` and, where its keys begin with ``kafka.``, ``streaming.extra`` matter.
+        starting_offsets: First offset of each partition.
+
+    Returns:
+        Columns partition (int), offset (bigint), at_ms (bigint, LogAppendTime), value (binary).
+    """
+    topic = settings.kafka.broker_events_topic
+    options = {
+        "kafka.bootstrap.servers": bootstrap_servers(settings),
+        "assign": json.dumps({topic: sorted(starting_offsets)}),
+        "startingOffsets": json.dumps({topic: {str(p): o for p, o in sorted(starting_offsets.items())}}),
+        "maxOffsetsPerTrigger": str(settings.streaming.max_offsets_per_trigger),
+        # Behind each read the consumer asks for what comes next, and a broker answers a connection's requests in order:
+        # the next batch's first would stand behind one that waits for 500 ms or a record. It took 300 ms a batch.
+        "kafka.fetch.max.wait.ms": "1",
+        "failOnDataLoss": "true",  # a gap must stop the job: the fold cannot know what it missed
+    }
+    options |= spark_options(settings)
+    records = spark.readStream.format("kafka").options(**options).load()
+    return records.select("partition", "offset", f.unix_millis("timestamp").alias("at_ms"), "value")

@@ -2,8 +2,8 @@
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,6 +24,19 @@ from namesrv_stream.tables.schema.rows import changes_from_ipc, decode_changes
 _LOG = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class FoldedBatch:
+    """What a batch brought beside rows.
+
+    Attributes:
+        states: partition → fold state, of those that are to be kept in ``route_state``.
+        has_direct: partition → whether direct publishers have brokers there.
+    """
+
+    states: Mapping[int, FoldStateRow]
+    has_direct: Mapping[int, bool]
+
+
 class BatchSink:
     """The function of ``foreachBatch``; any failure ends the job, and its next start folds the records again.
 
@@ -31,10 +44,11 @@ class BatchSink:
         settings: Ours.
         writer: Of ``route_changes``.
         producer: For dead letters.
-        on_states: Told partition → fold state whenever a batch carries some.
-        on_batch: Told after each batch, with the writer.
-        figures: Told of all, and told to servers with each commit.
-        on_folded: Told, behind each batch, each partition of it and whether direct publishers have brokers there.
+        figures: What it counts, which each commit carries.
+        on_batch: Called after each batch.
+
+    Attributes:
+        is_writing: Held while a batch is written: a clean stop waits for it.
     """
 
     def __init__(
@@ -42,20 +56,15 @@ class BatchSink:
         settings: Settings,
         writer: ChangesWriter,
         producer: KafkaProducer,
-        on_states: Callable[[dict[int, FoldStateRow]], None],
-        on_batch: Callable[[ChangesWriter], None],
         figures: BatchFigures,
-        on_folded: Callable[[int, bool], None],
+        on_batch: Callable[[FoldedBatch], None],
     ) -> None:
         self._topic = settings.kafka.dead_letter_topic
         self._timeout_s = settings.kafka.delivery_timeout_ms / 1000
         self._writer = writer
         self._producer = producer
-        self._on_states = on_states
-        self._on_batch = on_batch
         self._figures = figures
-        self._on_folded = on_folded
-        # Held while a batch is written: a clean stop waits for it.
+        self._on_batch = on_batch
         self.is_writing = threading.Lock()
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
@@ -72,17 +81,17 @@ class BatchSink:
             for o in last:
                 self._figures.folded(o["partition"], o["next_offset"], o["at_ms"])
             reached = {o["partition"]: Place(o["next_offset"], o["fingerprint"]) for o in last}
-            states = {o["partition"]: _fold_state(o) for o in last if o["state"] is not None}
+            states = {
+                o["partition"]: FoldStateRow(o["next_offset"], o["at_ms"], o["state"])
+                for o in last
+                if o["state"] is not None
+            }
             # What route_state covers, route_changes covers before.
             figures = encode_job_figures(self._figures.now())
             written = self._writer.write(rows, reached, batch_id, figures, is_due=bool(states))
             self._figures.end()
-        for o in last:
-            self._on_folded(o["partition"], o["has_direct"])
         log_commit(decode_changes(written.filter(pc.field("kind").isin(sorted(TOLD_KINDS)))))
-        if states:
-            self._on_states(states)
-        self._on_batch(self._writer)
+        self._on_batch(FoldedBatch(states, {o["partition"]: o["has_direct"] for o in last}))
 
     def _send_dead_letters(self, letters: Iterable[DeadLetterRecord]) -> None:
         # Those of a batch delivered twice may be sent twice; their key says which they are.
@@ -94,7 +103,3 @@ class BatchSink:
                 sent.append(self._producer.send(self._topic, key=letter.key, value=letter.value))
         for future in sent:
             future.get(timeout=self._timeout_s)
-
-
-def _fold_state(output: dict[str, Any]) -> FoldStateRow:
-    return FoldStateRow(output["next_offset"], output["at_ms"], output["state"])

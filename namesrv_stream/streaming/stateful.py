@@ -31,6 +31,7 @@ OUTPUT_SCHEMA: Final = (
     "partition INT, next_offset BIGINT, fingerprint BIGINT, at_ms BIGINT, has_direct BOOLEAN, changes BINARY, "
     "dead_letters BINARY, state BINARY"
 )
+_NOTHING: Final = dict.fromkeys(column.split()[0] for column in OUTPUT_SCHEMA.split(", ")[1:])
 #: Initial state: the hot state where broker_name is null, else one group.
 INITIAL_STATE_SCHEMA: Final = pa.schema(
     [("partition", pa.int32()), ("broker_name", pa.string()), ("content", pa.binary())]
@@ -39,7 +40,6 @@ INITIAL_STATE_SCHEMA: Final = pa.schema(
 #: What a worker's first folds have loaded is all that it loads.
 _LOADING_FOLDS: Final = 3
 _CHUNK_ROWS: Final = 20_000  # changes in one output row: some megabytes
-
 
 _folds = itertools.count()
 
@@ -161,24 +161,6 @@ def _spare_the_collector() -> None:
         gc.disable()
 
 
-def _row(
-    partition: int,
-    *,
-    next_offset: int | None = None,
-    fingerprint: int | None = None,
-    at_ms: int | None = None,
-    has_direct: bool | None = None,
-    changes: bytes | None = None,
-    dead_letters: bytes | None = None,
-    state: bytes | None = None,
-) -> Row:
-    return Row(
-        partition=partition,
-        next_offset=next_offset,
-        fingerprint=fingerprint,
-        at_ms=at_ms,
-        has_direct=has_direct,
-        changes=changes,
-        dead_letters=dead_letters,
-        state=state,
-    )
+def _row(partition: int, **known: Any) -> Row:
+    """A row of ``OUTPUT_SCHEMA``; what is not given is null."""
+    return Row(partition=partition, **(_NOTHING | known))

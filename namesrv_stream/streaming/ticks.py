@@ -9,6 +9,7 @@ it was heard.
 import logging
 import threading
 import time
+from collections.abc import Mapping
 from typing import Final
 
 from kafka import KafkaProducer
@@ -55,9 +56,14 @@ class Ticker:
         self._stop.set()
         self._thread.join()
 
-    def folded(self, partition: int, has_direct: bool) -> None:
-        """A batch is committed that holds records of the partition; see ``TickNeeds``."""
-        self._needs.folded(partition, has_direct, time.monotonic())
+    def folded(self, has_direct: Mapping[int, bool]) -> None:
+        """A batch is committed.
+
+        Args:
+            has_direct: partition of which it holds records → as ``FoldState.has_direct`` behind them.
+        """
+        for partition, has_direct_brokers in has_direct.items():
+            self._needs.folded(partition, has_direct_brokers, time.monotonic())
 
     def _run(self) -> None:
         clock = SystemClock()

@@ -10,10 +10,9 @@ from types import MappingProxyType
 
 import pyarrow as pa
 
-from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import NamesrvStreamError
 from namesrv_stream.route.folded_log import Progress
-from namesrv_stream.tables.delta.data_file import DataFile, write_rows
+from namesrv_stream.tables.delta.data_file import DataFile
 from namesrv_stream.tables.delta.table_writer import Change, TableWriter
 from namesrv_stream.tables.schema.columns import CHANGES_SCHEMA
 from namesrv_stream.tables.schema.layout import ROUTE_CHANGES
@@ -30,17 +29,13 @@ class ChangesWriter:
 
     Attributes:
         table: What commits.
-        failure: Why no more can be written, once that is so.
         has_committed: Whether this writer has made a commit.
-        files_since_join: How many files were added since somebody set this to 0.
     """
 
     def __init__(self, tables: Storage, progress_interval_ms: int) -> None:
         """Open the table; raises as ``TableWriter``."""
         self.table = TableWriter(tables / ROUTE_CHANGES, CHANGES_SCHEMA)
-        self.failure: NamesrvStreamError | None = None
         self.has_committed = False
-        self.files_since_join = len(self.table.files())
         self._reached = dict(self.table.progress)
         self._progress_interval_s = progress_interval_ms / 1000
         self._committed_s = time.monotonic()
@@ -94,16 +89,10 @@ class ChangesWriter:
             if rows.num_rows:
                 batch_ids = pa.repeat(pa.scalar(batch_id, pa.int64()), rows.num_rows)
                 whole = rows.append_column(CHANGES_SCHEMA.field("batch_id"), batch_ids).cast(CHANGES_SCHEMA)
-                storage, now_ms = self.table.storage, SystemClock().now_ms()
-                files = (self.table.outlast(lambda: write_rows(storage, whole, now_ms)),)
-            self.table.commit(Change("WRITE", files, advanced=advanced, metadata=metadata), waits=True)
-        except NamesrvStreamError as error:
-            self.failure = error
-            self.table.remove_unused(files)
-            raise
-        except OSError:
+                files = (self.table.write_rows(whole),)
+            self.table.commit(Change("WRITE", files, advanced=advanced, metadata=metadata))
+        except (NamesrvStreamError, OSError):
             self.table.remove_unused(files)
             raise
         self._committed_s = time.monotonic()
         self.has_committed = True
-        self.files_since_join += len(files)

@@ -13,11 +13,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import TableSchemaMismatch
 from namesrv_stream.settings import Settings
 from namesrv_stream.tables.delta.commit import commit_name
-from namesrv_stream.tables.delta.data_file import DataFile, read_content, read_rows, write_content, write_rows
+from namesrv_stream.tables.delta.data_file import DataFile, read_content, read_rows, write_content
 from namesrv_stream.tables.delta.table_version import open_delta
 from namesrv_stream.tables.delta.table_writer import Change, TableWriter
 from namesrv_stream.tables.history_mark import HistoryMark, read_mark
@@ -115,7 +114,7 @@ def remove_rows(table: TableWriter, cutoff_ms: int, ends: Mapping[int, int]) -> 
         removed.append(file)
         rest = rows.filter(~expired)
         if rest.num_rows:
-            kept.append(write_rows(table.storage, rest.cast(CHANGES_SCHEMA), SystemClock().now_ms()))
+            kept.append(table.write_rows(rest.cast(CHANGES_SCHEMA)))
     if removed:
         told = {removed_app_id(table.topic_id, p): first for p, first in removed_below.items()}
         table.commit(Change("DELETE", tuple(kept), tuple(removed), transactions=told))

@@ -8,9 +8,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from namesrv_stream.clock import SystemClock
 from namesrv_stream.route.changes import KEY_COLUMNS
-from namesrv_stream.tables.delta.data_file import write_rows
 from namesrv_stream.tables.delta.table_writer import Change, TableWriter
 from namesrv_stream.tables.route_tables import FoldStateRow, StateRows, read_tables
 from namesrv_stream.tables.schema.columns import STATE_SCHEMA
@@ -54,10 +52,13 @@ class StateWriter:
             live: Live rows, columns of ``STATE_SCHEMA``.
             states: partition → fold state at the offset that ``live`` covers.
         """
-        file = write_rows(self.table.storage, with_fold_states(live, states), SystemClock().now_ms())
-        old = tuple(self.table.files())
-        if all(known.path != file.path for known in old):  # else nothing has changed
-            self.table.commit(Change("WRITE", (file,), old))
+        old = self.table.files()
+        file = self.table.write_rows(with_fold_states(live, states))
+        # A file with the same rows has the same name.
+        removed = tuple(known for known in old if known.path != file.path)
+        added = (file,) if len(removed) == len(old) else ()
+        if added or removed:
+            self.table.commit(Change("WRITE", added, removed))
 
 
 def next_state(

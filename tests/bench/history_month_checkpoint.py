@@ -19,7 +19,7 @@ from namesrv_stream.settings import Settings
 from namesrv_stream.streaming.batch_figures import BatchFigures
 from namesrv_stream.streaming.query import start_query
 from namesrv_stream.streaming.session import build_session, scratch_dir
-from namesrv_stream.streaming.sink import BatchSink
+from namesrv_stream.streaming.sink import BatchSink, FoldedBatch
 from namesrv_stream.streaming.start_point import find_start_point
 from namesrv_stream.tables.changes_writer import ChangesWriter
 from namesrv_stream.tables.repair import prepare_tables
@@ -70,7 +70,12 @@ def measure(settings: Settings, batches: int, brokers: int) -> list[dict[str, An
         producer.flush()
         writer, state_writer = ChangesWriter(tables, 0), StateWriter(tables)
         figures = BatchFigures(0, writer.committed)
-        sink = BatchSink(settings, writer, producer, state_writer.cover, lambda _: None, figures, lambda *_: None)
+
+        def keep_states(batch: FoldedBatch) -> None:
+            if batch.states:
+                state_writer.cover(batch.states)
+
+        sink = BatchSink(settings, writer, producer, figures, keep_states)
         query = start_query(spark, settings, find_start_point(KeptStates(tables), writer.committed, {}, extent), sink)
         try:
             while not found or found[-1]["batch"] < batches:

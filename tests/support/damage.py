@@ -6,7 +6,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable, write_deltalake
 
-from namesrv_stream.tables.delta.data_file import write_rows
 from namesrv_stream.tables.delta.table_writer import Change, TableWriter
 from namesrv_stream.tables.schema.columns import CHANGES_SCHEMA, STATE_SCHEMA
 from namesrv_stream.tables.schema.layout import ROUTE_CHANGES, ROUTE_STATE
@@ -45,5 +44,6 @@ def _replace(tables_dir: Path, name: str, rows: pa.Table) -> None:
         write_deltalake(tables_dir / name, rows, mode="overwrite")
         return
     table = TableWriter(Folder(tables_dir) / name, _SCHEMAS[name])
-    file = write_rows(table.storage, rows.cast(_SCHEMAS[name]), 0)
-    table.commit(Change("OPTIMIZE", (file,), tuple(table.files())))
+    file = table.write_rows(rows.cast(_SCHEMAS[name]))
+    old = tuple(known for known in table.files() if known.path != file.path)  # one with the same rows has the same name
+    table.commit(Change("OPTIMIZE", (file,) if len(old) == len(table.files()) else (), old))

@@ -20,7 +20,7 @@ from namesrv_stream.route.partitioner import partition_of
 from namesrv_stream.settings import Settings
 from namesrv_stream.streaming.batch_figures import BatchFigures
 from namesrv_stream.streaming.query import start_query
-from namesrv_stream.streaming.sink import BatchSink
+from namesrv_stream.streaming.sink import BatchSink, FoldedBatch
 from namesrv_stream.streaming.start_point import StartPoint, find_start_point
 from namesrv_stream.tables.changes_writer import ChangesWriter
 from namesrv_stream.tables.repair import prepare_tables
@@ -98,7 +98,12 @@ def fold_available(spark: SparkSession, settings: Settings) -> StartPoint:
     start = find_start_point(KeptStates(tables), writer.committed, writer.table.removed_below, extent)
     producer = KafkaProducer(**producer_config(settings))
     figures = BatchFigures(0, writer.committed)
-    sink = BatchSink(settings, writer, producer, state_writer.cover, lambda _: None, figures, lambda *_: None)
+
+    def keep_states(batch: FoldedBatch) -> None:
+        if batch.states:
+            state_writer.cover(batch.states)
+
+    sink = BatchSink(settings, writer, producer, figures, keep_states)
     query = start_query(spark, settings, start, sink)
     try:
         query.processAllAvailable()

@@ -15,7 +15,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -37,7 +37,7 @@ from namesrv_stream.tables.delta.commit import (
     decode_commit,
     encode_commit,
 )
-from namesrv_stream.tables.delta.data_file import DataFile, content_hash, digest_of
+from namesrv_stream.tables.delta.data_file import DataFile, content_hash, digest_of, write_rows
 from namesrv_stream.tables.delta.table_version import TableVersion, open_delta, open_version
 from namesrv_stream.tables.schema.layout import app_id
 from namesrv_stream.tables.storage import Storage
@@ -74,12 +74,6 @@ class Change:
     def changes_rows(self) -> bool:
         """Whether it is more than a rearrangement."""
         return self.operation != "OPTIMIZE"
-
-    def without_kept_files(self) -> "Change":
-        """The same without files that are removed and added: a file with the same rows has the same name."""
-        kept = {file.path for file in self.added} & {file.path for file in self.removed}
-        added, removed = (tuple(f for f in files if f.path not in kept) for files in (self.added, self.removed))
-        return replace(self, added=added, removed=removed)
 
 
 class TableWriter:
@@ -124,44 +118,32 @@ class TableWriter:
         with self._lock:
             return list(self._files.values())
 
-    def commit(self, change: Change, *, waits: bool = False) -> None:
-        """Make a change; durable when this returns.
+    def write_rows(self, rows: pa.Table) -> DataFile:
+        """Write rows as a data file, to be committed; durable. Waits for an object store that does not answer.
 
-        Args:
-            change: What to change.
-            waits: Whether to wait for an object store that does not answer, instead of raising.
+        Raises:
+            OSError: It could not be written. Nothing of it is left.
+        """
+        return self._outlast(lambda: write_rows(self.storage, rows, SystemClock().now_ms()))
+
+    def commit(self, change: Change) -> None:
+        """Make a change; durable when this returns. Waits for an object store that does not answer.
 
         Raises:
             TablesTakenOver: Another job has written, or this is not the table any more that it was.
             TableSchemaMismatch: Somebody has changed what the table is.
-            StoreUnreachable: The store does not answer. It may have made the commit.
             OSError: It could not be written.
             KeyError: A file to remove is not in the table (any more).
         """
-        change = change.without_kept_files()
         with self._lock:
             while True:
                 for file in change.removed:
                     _ = self._files[file.path]
                 content = self._encode(change)
-                if self.outlast(partial(self._attempt, content, {**self.progress, **change.advanced}), waits=waits):
+                if self._outlast(partial(self._attempt, content, {**self.progress, **change.advanced})):
                     self._apply(change.added, (file.path for file in change.removed), change.advanced)
                     self._newest = content
                     return
-
-    def outlast(self, work: Callable[[], _T], *, waits: bool = True) -> _T:
-        """Do something; while the object store does not answer, wait and try again."""
-        is_told = False
-        while True:
-            try:
-                return work()
-            except StoreUnreachable as error:
-                if not waits:
-                    raise
-                if not is_told:
-                    _LOG.warning("waiting for the object store: %s", error)
-                is_told = True
-            time.sleep(_STORE_RETRY_S)
 
     def remove_unused(self, files: Iterable[DataFile]) -> None:
         """Remove data files of a commit that failed, unless the table has them at its newest version.
@@ -188,6 +170,18 @@ class TableWriter:
         self.storage.sync([name, LAST_CHECKPOINT])
         self._checkpoint = Checkpoint(table.version(), content_hash(self.storage.buffer(name)))
         self.commit(Change("CHECKPOINT"))
+
+    def _outlast(self, work: Callable[[], _T]) -> _T:
+        """Do something; while the object store does not answer, wait and try again."""
+        is_logged = False
+        while True:
+            try:
+                return work()
+            except StoreUnreachable as error:
+                if not is_logged:
+                    _LOG.warning("waiting for the object store: %s", error)
+                is_logged = True
+            time.sleep(_STORE_RETRY_S)
 
     def _encode(self, change: Change) -> bytes:
         now_ms = SystemClock().now_ms()
