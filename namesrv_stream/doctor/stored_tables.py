@@ -15,7 +15,7 @@ from namesrv_stream.tables.delta.table_version import UNREADABLE
 from namesrv_stream.tables.route_tables import TableRows, read_tables
 from namesrv_stream.tables.schema.history_columns import HISTORY_SCHEMAS
 from namesrv_stream.tables.schema.layout import ROUTE_CHANGES, ROUTE_STATE
-from namesrv_stream.tables.storage import tables_of
+from namesrv_stream.tables.storage import Storage, tables_of
 
 _AREA: Final = "tables"
 _LOG_AREA: Final = "tables and log"
@@ -48,7 +48,7 @@ def object_store(settings: Settings) -> Iterator[Finding]:
         return
     place = tables_of(settings)
     try:
-        is_kept_apart = place.refuses_second_write(f"doctor-{uuid4()}")
+        is_kept_apart = _refuses_second_write(place, f"doctor-{uuid4()}")
     except (StoreUnreachable, ConfigError) as error:
         yield note(
             _AREA, f"{place} cannot be written to from here: {error}", "the job must be able to; servers need not"
@@ -59,6 +59,18 @@ def object_store(settings: Settings) -> Iterator[Finding]:
     else:
         text = f"{place} writes what is there already in spite of If-None-Match: two jobs would overwrite each other"
         yield fault(_AREA, text, "upgrade the store, or use one with conditional writes")
+
+
+def _refuses_second_write(place: Storage, name: str) -> bool:
+    """Whether a file that is there already is not written again: the fence between jobs relies on it."""
+    place.create(name, b"")
+    try:
+        place.create(name, b"")
+    except FileExistsError:
+        return True
+    finally:
+        place.remove(name)
+    return False
 
 
 def route_tables(settings: Settings, rows: TableRows | Finding, log: InspectedLog | None) -> Iterator[Finding]:

@@ -7,8 +7,8 @@ from namesrv_stream.operate.fold_settings import configured_texts, running_texts
 from namesrv_stream.route.changes import ChangeKind
 from namesrv_stream.route.setting_history import SettingChange, setting_changes
 from namesrv_stream.settings import LoadedSettings
-from namesrv_stream.tables.loader import route_table
-from namesrv_stream.tables.route_tables import read_rows, read_tables
+from namesrv_stream.tables.loader import load_settings_table
+from namesrv_stream.tables.route_tables import read_rows
 from namesrv_stream.tables.storage import tables_of
 
 
@@ -47,8 +47,7 @@ class RunningSetting:
 def running_settings(loaded: LoadedSettings) -> list[RunningSetting]:
     """All settings of the fold, as the tables here have them; blocks."""
     settings = loaded.settings
-    rows = read_tables(tables_of(settings)).of_kind(ChangeKind.SETTING)
-    table = route_table(rows.state.live, rows.changes)
+    table = load_settings_table(tables_of(settings))
     running = {p: running_texts(table, p) for p in range(settings.kafka.partitions)}
     configured = configured_texts(settings)
     last = {c.name: c for c in setting_changes(read_rows(tables_of(settings), ChangeKind.SETTING))}

@@ -4,15 +4,13 @@ import logging
 
 from kafka import KafkaProducer
 
-from namesrv_stream.route.changes import ChangeKind
 from namesrv_stream.route.event_json import encode_event
 from namesrv_stream.route.events import JOB, Origin, SettingsChanged
 from namesrv_stream.route.settings import SettingValue
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.settings import Settings
 from namesrv_stream.settings.configured import SOURCE, changed_settings
-from namesrv_stream.tables.loader import route_table
-from namesrv_stream.tables.route_tables import read_tables
+from namesrv_stream.tables.loader import load_settings_table
 from namesrv_stream.tables.storage import tables_of
 
 _LOG = logging.getLogger(__name__)
@@ -29,8 +27,7 @@ def log_changed_settings(settings: Settings, producer: KafkaProducer, server_epo
     Raises:
         kafka.errors.KafkaError: Kafka did not take them.
     """
-    rows = read_tables(tables_of(settings)).of_kind(ChangeKind.SETTING)
-    table = route_table(rows.state.live, rows.changes)
+    table = load_settings_table(tables_of(settings))
     changed_in = {
         partition: changed_settings(settings, configured_settings(table, partition))
         for partition in range(settings.kafka.partitions)

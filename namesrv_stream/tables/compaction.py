@@ -145,7 +145,7 @@ def _join(storage: Storage, files: list[DataFile]) -> DataFile:
     highest = tuple(max(values) for values in zip(*(file.highest for file in files), strict=True))
     rows = sum(file.rows or 0 for file in files)
     listed = DataFile("", 0, max(file.modified_ms for file in files), rows, lowest, highest)
-    return write_content(storage, content.getbuffer(), listed)
+    return write_content(storage, content.getvalue(), listed)
 
 
 def _vacuum(storage: Storage, retention_hours: int) -> None:

@@ -16,13 +16,7 @@ from namesrv_stream.errors import StoreUnreachable
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.folded_log import Progress
 from namesrv_stream.route.table import RouteTable
-from namesrv_stream.tables.delta.commit import (
-    LOG,
-    Commit,
-    checkpointed_version,
-    commit_name,
-    read_commit,
-)
+from namesrv_stream.tables.delta.commit import LOG, Commit, checkpointed_version, commit_name, read_commit
 from namesrv_stream.tables.delta.data_file import read_rows
 from namesrv_stream.tables.delta.table_version import UNREADABLE
 from namesrv_stream.tables.job_figures import JobFigures, decode_job_figures
@@ -41,7 +35,7 @@ OnCommit = Callable[[list[RouteChange], Mapping[int, int]], None]
 
 
 class SnapshotFollower:
-    """Tells what the tables hold, then each change, from a daemon thread of its own.
+    """Reports what the tables hold, then each change, from a daemon thread of its own.
 
     Args:
         tables: Where the Delta tables are; need not exist yet.
@@ -52,9 +46,8 @@ class SnapshotFollower:
         known: What the caller has loaded itself.
 
     Attributes:
-        version: The version that was told last; -1 where there is no table.
+        version: The version that was reported last; -1 where there is no table.
         table_id: Delta's id of the table.
-        failure: Why nothing can be told, or only an older version; "" if all is well.
         progress: How far that version covers the log.
         topic_id: Kafka's id of the topic from which the tables were made.
         job: What the job said of itself with the newest of its commits.
@@ -79,12 +72,17 @@ class SnapshotFollower:
         self._watch: CommitWatch | None = None
         self._thread = threading.Thread(target=self._run, name="snapshot-follower", daemon=True)
         # Written by the thread, read by anyone.
-        self.failure = ""
         self.job: JobFigures | None = None
+        self._outage = ""
         self._know(known or Snapshot(RouteTable(), {}, -1))
 
+    @property
+    def failure(self) -> str:
+        """Why nothing can be read, or only an older version; "" if all is well."""
+        return self._outage or self._damage
+
     def start(self) -> None:
-        """Begin; everything is told from the thread."""
+        """Begin; both callbacks are called from the thread."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -100,7 +98,7 @@ class SnapshotFollower:
         # Where route_state is ahead of route_changes, behind a repair, the first commits say what is known already.
         self._covered = dict(snapshot.next_offsets)
         self.table_id, self.topic_id = snapshot.table_id, snapshot.topic_id
-        self.failure = snapshot.damage
+        self._outage, self._damage = "", snapshot.damage
 
     def _run(self) -> None:
         if self._is_known:
@@ -114,7 +112,7 @@ class SnapshotFollower:
                 self._failed(error)
                 continue
             if snapshot.damage:
-                if (snapshot.version, snapshot.damage) == (self.version, self.failure):
+                if (snapshot.version, snapshot.damage) == (self.version, self._damage):
                     self._stop.wait(_DAMAGED_RETRY_S)  # the job has not repaired it yet
                     continue
                 _LOG.error("tables damaged, serving version=%d: %s", snapshot.version, snapshot.damage)
@@ -125,49 +123,41 @@ class SnapshotFollower:
     def _failed(self, error: Exception) -> None:
         is_known = isinstance(error, (StoreUnreachable, *UNREADABLE))
         failure = str(error) if is_known else f"{type(error).__name__}: {error}"
-        if failure != self.failure:
+        if failure != self._outage:
             _LOG.error("the tables cannot be read: %s", failure)
-        self.failure = failure
+        self._outage = failure
         self._stop.wait(_RETRY_S)
 
     def _follow(self) -> None:
-        """Tell commits until one cannot be told; none while an object store does not answer."""
+        """Report commits until one cannot be; none while an object store does not answer."""
         with (self._table / LOG).watch(self._poll_s) as self._watch:
-            self._follow_by(self._watch)
-
-    def _follow_by(self, watch: CommitWatch) -> None:
-        looked_s = time.monotonic()
-        while not self._stop.is_set():
-            watch.begin()
-            try:
-                commit = read_commit(self._table, self.version + 1)
-                if commit is None:
-                    if time.monotonic() - looked_s > self._table.look_interval_s:
-                        looked_s = time.monotonic()
-                        if self._has_lost_the_log():
-                            _LOG.warning("version %d of %s is gone: loading again", self.version, self._table)
-                            return
-                    watch.wait()
-                    continue
-                if not self._continues(commit):
-                    return
-                changes = (
-                    [change for file in commit.added for change in self._read(file.path)]
-                    if (commit.changes_rows)
-                    else []
-                )
-            except StoreUnreachable as error:
-                self._failed(error)
-                continue
-            except Exception as error:
-                _LOG.warning("version %d cannot be read (%r): loading again", self.version + 1, error)
-                self._stop.wait(self._poll_s)
-                return
-            self._tell(commit, changes)
             looked_s = time.monotonic()
-
-    def _read(self, path: str) -> list[RouteChange]:
-        return decode_changes(read_rows(self._table, path))
+            while not self._stop.is_set():
+                self._watch.begin()
+                try:
+                    commit = read_commit(self._table, self.version + 1)
+                    if commit is None:
+                        if time.monotonic() - looked_s > self._table.look_interval_s:
+                            looked_s = time.monotonic()
+                            if self._has_lost_the_log():
+                                _LOG.warning("version %d of %s is gone: loading again", self.version, self._table)
+                                return
+                        self._outage = ""
+                        self._watch.wait()
+                        continue
+                    if not self._continues(commit):
+                        return
+                    files = commit.added if commit.changes_rows else []
+                    changes = [row for file in files for row in decode_changes(read_rows(self._table, file.path))]
+                except StoreUnreachable as error:
+                    self._failed(error)
+                    continue
+                except Exception as error:
+                    _LOG.warning("version %d cannot be read (%r): loading again", self.version + 1, error)
+                    self._stop.wait(self._poll_s)
+                    return
+                self._report(commit, changes)
+                looked_s = time.monotonic()
 
     def _has_lost_the_log(self) -> bool:
         """Whether the log goes on without this follower: its own version is gone, or the next one was cleaned up."""
@@ -187,13 +177,13 @@ class SnapshotFollower:
             return False
         return identity.table_id == self.table_id and _is_same(identity.before, self.progress)
 
-    def _tell(self, commit: Commit, changes: list[RouteChange]) -> None:
+    def _report(self, commit: Commit, changes: list[RouteChange]) -> None:
         progress = commit.identity.progress if commit.identity is not None else self.progress
         advanced = {p: place.next_offset for p, place in progress.items() if place != self.progress.get(p)}
         reached = {p: offset for p, offset in advanced.items() if offset > self._covered.get(p, 0)}
         if reached != advanced:
             changes = [change for change in changes if change.offset >= self._covered.get(change.partition, 0)]
-        self.failure = ""
+        self._outage = self._damage = ""
         self.version += 1
         self.progress = dict(progress)
         self.job = decode_job_figures(commit.info) or self.job

@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 
 from namesrv_stream.errors import TableDamaged
 from namesrv_stream.route import reducer
+from namesrv_stream.route.changes import ChangeKind
 from namesrv_stream.route.folded_log import Progress
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.tables.route_tables import read_tables
@@ -62,6 +63,12 @@ def load_snapshot(tables: Storage) -> Snapshot:
         at_ms=rows.at_ms,
         damage=str(rows.damage or ""),
     )
+
+
+def load_settings_table(tables: Storage) -> RouteTable:
+    """As ``load_snapshot``, of the fold's settings only."""
+    rows, is_setting = read_tables(tables), pc.field("kind") == ChangeKind.SETTING.value
+    return route_table(rows.state.live.filter(is_setting), rows.changes.filter(is_setting))
 
 
 def route_table(*parts: pa.Table) -> RouteTable:

@@ -194,7 +194,7 @@ def _checkpoints(storage: Storage) -> list[int]:
 
 def _is_readable(storage: Storage, name: str) -> bool:
     try:
-        pq.read_table(pa.BufferReader(storage.buffer(name)), partitioning=None).validate(full=True)
+        pq.read_table(pa.BufferReader(storage.read(name)), partitioning=None).validate(full=True)
     except (pa.ArrowException, OSError):
         return False
     return True

@@ -98,15 +98,6 @@ class TableRows:
         of_states = {p: state.at_ms for p, state in self.state.fold_states.items()}
         return of_states | {r["partition"]: r["at_ms_max"] for r in newest}
 
-    def of_kind(self, kind: ChangeKind) -> "TableRows":
-        """The same with rows of one kind only."""
-        state, wanted = self.state, pc.field("kind") == kind.value
-        of_kind = StateRows(
-            state.live.filter(wanted), state.fold_states, state.version, state.topic_id, state.partitions
-        )
-        changes = self.changes.filter(wanted)
-        return TableRows(of_kind, changes, self.version, self.topic_id, self.table_id, self.progress, self.damage)
-
 
 def read_tables(tables: Storage) -> TableRows:
     """Read ``route_state``, then what ``route_changes`` has beyond it; blocks.

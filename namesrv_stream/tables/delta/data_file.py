@@ -7,7 +7,7 @@ with the lowest and highest values of four columns, by which readers skip it.
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from io import BytesIO
 from typing import Any, Final
@@ -169,10 +169,10 @@ def write_rows(table: Storage, rows: pa.Table, now_ms: int) -> DataFile:
     pq.write_table(rows, content, compression="zstd", store_schema=False)
     extremes = [pc.min_max(rows[name]).as_py() for name in STATISTICS]
     lowest, highest = tuple(e["min"] for e in extremes), tuple(e["max"] for e in extremes)
-    return write_content(table, content.getbuffer(), DataFile("", 0, now_ms, rows.num_rows, lowest, highest))
+    return write_content(table, content.getvalue(), DataFile("", 0, now_ms, rows.num_rows, lowest, highest))
 
 
-def write_content(table: Storage, content: memoryview, listed: DataFile) -> DataFile:
+def write_content(table: Storage, content: bytes, listed: DataFile) -> DataFile:
     """Write the bytes of a Parquet file; durable.
 
     Args:
@@ -184,11 +184,11 @@ def write_content(table: Storage, content: memoryview, listed: DataFile) -> Data
         ``listed`` with path and size.
     """
     path = f"rows-{content_hash(content)}.parquet"
-    table.write(path, bytes(content))
-    return DataFile(path, len(content), listed.modified_ms, listed.rows, listed.lowest, listed.highest)
+    table.write(path, content)
+    return replace(listed, path=path, size=len(content))
 
 
-def read_content(table: Storage, path: str) -> pa.Buffer:
+def read_content(table: Storage, path: str) -> bytes:
     """The bytes of a data file, verified.
 
     Args:
@@ -201,12 +201,12 @@ def read_content(table: Storage, path: str) -> pa.Buffer:
     """
     name = unquote(path)
     try:
-        content = table.buffer(name)
+        content = table.read(name)
     except FileNotFoundError:
         raise TableDamaged(str(table), name, "is missing") from None
     expected = _NAMED_BY_CONTENT.fullmatch(name)
     if expected is not None and content_hash(content) != expected[1]:
-        raise TableDamaged(str(table), name, f"is damaged: its {content.size} bytes are not those that were written")
+        raise TableDamaged(str(table), name, f"is damaged: its {len(content)} bytes are not those that were written")
     return content
 
 
@@ -233,6 +233,6 @@ def read_files(table: Storage, files: Iterable[DataFile], schema: pa.Schema) -> 
     return pa.concat_tables(tables) if tables else wanted.empty_table()
 
 
-def content_hash(content: Any) -> str:
+def content_hash(content: bytes) -> str:
     """What tells the bytes of a file from others: 128 bits, in hexadecimal digits."""
     return blake2b(content, digest_size=_HASH_BYTES).hexdigest()

@@ -13,8 +13,8 @@ from deltalake.exceptions import TableNotFoundError
 
 from namesrv_stream.errors import NamesrvStreamError, TableSchemaMismatch
 from namesrv_stream.tables.delta.predicates import Condition, all_of
-from namesrv_stream.tables.delta.table_version import UNREADABLE, open_delta
-from namesrv_stream.tables.schema.layout import HISTORY_PROTOCOL, check_table
+from namesrv_stream.tables.delta.table_version import UNREADABLE, check_delta_table, open_delta
+from namesrv_stream.tables.schema.layout import HISTORY_PROTOCOL
 from namesrv_stream.tables.storage import Storage, one_line
 
 #: Commits that rearrange or remove files and say nothing new.
@@ -74,13 +74,7 @@ class StoredTable:
                 table = open_delta(storage)
             except TableNotFoundError:
                 return None
-            protocol = table.protocol()
-            features = [*(protocol.reader_features or ()), *(protocol.writer_features or ())]
-            found = pa.schema(table.schema())
-            ours = pa.schema([f for f in schema if f.name in found.names or not f.nullable])
-            known = pa.schema([f for f in found if f.name in ours.names])
-            versions = (protocol.min_reader_version, protocol.min_writer_version)
-            check_table(str(storage), versions, features, known, ours, HISTORY_PROTOCOL)
+            check_delta_table(storage, table, schema, HISTORY_PROTOCOL, may_differ=True)
             return cls(table, storage, schema)
 
     def rows(self, *conditions: Condition, columns: Sequence[str] | None = None) -> pl.DataFrame:

@@ -1,6 +1,6 @@
 """Opens a table of the job at one version, and verifies it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -23,6 +23,7 @@ from namesrv_stream.tables.delta.commit import (
 from namesrv_stream.tables.delta.data_file import DataFile, content_hash, digest_of, read_files
 from namesrv_stream.tables.schema.layout import (
     PARTITIONS_PROPERTY,
+    PROTOCOL,
     TOPIC_ID_PROPERTY,
     app_id,
     check_table,
@@ -34,9 +35,11 @@ from namesrv_stream.tables.storage import Storage, one_line
 UNREADABLE: Final = (TableSchemaMismatch, DeltaError, OSError, pa.ArrowException)
 #: The job commits at least once a second; in between there may be commits of others that only rearrange files.
 _COMMITS_OF_OTHERS: Final = 50
-#: Versions that are tried where the newest is damaged.
-_VERSIONS_TRIED: Final = 300
-
+#: Where the newest version is damaged, so many before it are tried, and then those at distances of powers of two: to
+#: go back further than needed costs the job a longer fold, and a day of versions is tried within 20 steps more.
+_EACH_TRIED: Final = 100
+#: Commits in which damage is looked for, to name its file: more than there ever are since the newest checkpoint.
+_COMMITS_SEARCHED: Final = 300
 #: What delta-rs raises where it panics; it is no ``Exception``.
 _PANIC: Final = "PanicException"
 
@@ -81,7 +84,9 @@ class TableVersion:
         Raises:
             StoreUnreachable: The object store does not answer.
         """
-        return self._transactions({p: removed_app_id(self.topic_id, p) for p in range(self.partitions)})
+        return _transactions(
+            self._table, self.storage, [removed_app_id(self.topic_id, p) for p in range(self.partitions)]
+        )
 
     def read(self, wanted: Callable[[DataFile], bool] = lambda _: True) -> pa.Table:
         """The rows of its files, or of some of them; the oldest first.
@@ -110,10 +115,6 @@ class TableVersion:
             if sizes[file.path] != file.size:
                 reason = f"is damaged: it has {sizes[file.path]} bytes instead of {file.size}"
                 raise TableDamaged(str(self.storage), file.path, reason)
-
-    def _transactions(self, app_ids: Mapping[int, str]) -> dict[int, int]:
-        with self.storage.reaching():
-            return {p: self._table.transaction_version(name) or 0 for p, name in app_ids.items()}
 
 
 def open_delta(storage: Storage, version: int | None = None) -> DeltaTable:
@@ -155,29 +156,66 @@ def open_version(storage: Storage, schema: pa.Schema, version: int | None = None
     identity, is_rearranged = _newest_identity(storage, table.version())
     if identity is not None:
         _verify_checkpoint(storage, identity.checkpoint)
-    protocol = table.protocol()
-    features = [*(protocol.reader_features or ()), *(protocol.writer_features or ())]
-    versions = (protocol.min_reader_version, protocol.min_writer_version)
-    check_table(str(storage), versions, features, pa.schema(table.schema()), schema)
+    check_delta_table(storage, table, schema)
     metadata = table.metadata()
     if metadata.partition_columns:
         raise TableSchemaMismatch(str(storage), f"it is partitioned by {', '.join(metadata.partition_columns)}")
-    files = _files(storage, table)
-    if identity is not None:
-        _verify(storage, table, identity, None if is_rearranged else files)
-    topic_id, partitions = _made_from(storage, metadata.configuration)
+    try:
+        files = tuple(map(DataFile.from_listing, pa.table(table.get_add_actions(flatten=True)).to_pylist()))
+    except ValueError as error:  # a name that is no text
+        raise _damage(storage, f"cannot be read: {error}") from None
+    if identity is not None and identity.table_id != str(metadata.id):
+        raise TableDamaged(str(storage), LOG, "is damaged: its commits are of a table with another id")
+    if identity is not None and not is_rearranged and identity.files_digest != digest_of(files):
+        raise _damage(storage, "is damaged: the files that it makes up are not those that the job has listed")
+    try:
+        topic_id = str(metadata.configuration[TOPIC_ID_PROPERTY])
+        partitions = int(metadata.configuration[PARTITIONS_PROPERTY] or "")
+    except (LookupError, ValueError):
+        raise TableSchemaMismatch(str(storage), f"it has no {TOPIC_ID_PROPERTY}: it is no table of the job") from None
+    if identity is not None and identity.progress:
+        progress = identity.progress
+    else:
+        next_offsets = _transactions(table, storage, [app_id(topic_id, p) for p in range(partitions)])
+        progress = {partition: Place(offset) for partition, offset in next_offsets.items()}
     return TableVersion(
         storage=storage,
         version=table.version(),
         table_id=str(metadata.id),
         topic_id=topic_id,
         partitions=partitions,
-        progress=_progress(storage, table, identity, topic_id, partitions),
+        progress=progress,
         files=files,
         schema=schema,
         checkpoint=Checkpoint() if identity is None else identity.checkpoint,
         _table=table,
     )
+
+
+def check_delta_table(
+    storage: Storage,
+    table: DeltaTable,
+    schema: pa.Schema,
+    newest: tuple[int, int] = PROTOCOL,
+    *,
+    may_differ: bool = False,
+) -> None:
+    """Refuse a table that this version of the code would misread; raises as ``check_table``.
+
+    Args:
+        storage: For the error.
+        table: As it was opened.
+        schema: Its columns as this version knows them.
+        newest: Highest protocol that we know for this table.
+        may_differ: Whether it may have more columns, and lack those that may be null.
+    """
+    protocol, found = table.protocol(), pa.schema(table.schema())
+    features = [*(protocol.reader_features or ()), *(protocol.writer_features or ())]
+    versions = (protocol.min_reader_version, protocol.min_writer_version)
+    if may_differ:
+        schema = pa.schema([f for f in schema if f.name in found.names or not f.nullable])
+        found = pa.schema([f for f in found if f.name in schema.names])
+    check_table(str(storage), versions, features, found, schema, newest)
 
 
 def newest_readable(
@@ -201,13 +239,15 @@ def newest_readable(
     try:
         found = open_version(storage, schema)
         return (None, None) if found is None else (read(found), None)
+    except TableDamaged as error:
+        damage = error
+    except TableSchemaMismatch:
+        raise  # another layout is not mended by an older version
     except UNREADABLE as error:
-        damage = (
-            error if isinstance(error, TableSchemaMismatch) else _damage(storage, f"cannot be read: {one_line(error)}")
-        )
-    if not isinstance(damage, TableDamaged):
-        raise damage  # another layout is not mended by an older version
-    for version in reversed(commit_versions(storage)[-_VERSIONS_TRIED:]):
+        damage = _damage(storage, f"cannot be read: {one_line(error)}")
+    for distance, version in enumerate(reversed(commit_versions(storage))):
+        if distance > _EACH_TRIED and distance & (distance - 1):
+            continue
         try:
             found = open_version(storage, schema, version)
             if found is not None:
@@ -226,16 +266,15 @@ def _newest_identity(storage: Storage, version: int) -> tuple[Identity | None, b
     Raises:
         TableDamaged: A commit is damaged, or somebody else has changed rows since.
     """
-    is_rearranged = False
-    changed_by = -1
+    is_rearranged, changed_by = False, -1
     for number in range(version, max(-1, version - _COMMITS_OF_OTHERS), -1):
         commit = read_commit(storage, number)
         if commit is None or commit.is_of_first_release:
             break
-        if commit.identity is not None and changed_by >= 0:
-            reason = "is of another program and changes rows, which only the job may do"
-            raise TableDamaged(str(storage), commit_name(changed_by), reason)
         if commit.identity is not None:
+            if changed_by >= 0:
+                reason = "is of another program and changes rows, which only the job may do"
+                raise TableDamaged(str(storage), commit_name(changed_by), reason)
             return commit.identity, is_rearranged
         if commit.changes_rows:  # version 0.1.0 said nothing of itself where it rewrote route_state
             changed_by = number
@@ -249,56 +288,22 @@ def _verify_checkpoint(storage: Storage, expected: Checkpoint) -> None:
         return
     name = checkpoint_name(expected.version)
     try:
-        found = content_hash(storage.buffer(name))
+        found = content_hash(storage.read(name))
     except FileNotFoundError:
         raise TableDamaged(str(storage), name, "is missing") from None
     if found != expected.content_hash:
         raise TableDamaged(str(storage), name, "is damaged: its bytes are not those that were written")
 
 
-def _verify(storage: Storage, table: DeltaTable, identity: Identity, files: tuple[DataFile, ...] | None) -> None:
-    """Compare what delta-rs makes of the log with what the job says of it.
-
-    Args:
-        storage: Where the table is.
-        table: As it was opened.
-        identity: Of the job's newest commit.
-        files: The table's files; None where another program has rearranged them since.
-    """
-    if identity.table_id != str(table.metadata().id):
-        raise TableDamaged(str(storage), LOG, "is damaged: its commits are of a table with another id")
-    if files is not None and identity.files_digest != digest_of(files):
-        reason = "is damaged: the files that it makes up are not those that the job has listed"
-        raise _damage(storage, reason)
-
-
-def _files(storage: Storage, table: DeltaTable) -> tuple[DataFile, ...]:
-    try:
-        listed = pa.table(table.get_add_actions(flatten=True)).to_pylist()
-        return tuple(DataFile.from_listing(row) for row in listed)
-    except ValueError as error:  # a name that is no text
-        raise _damage(storage, f"cannot be read: {error}") from None
-
-
-def _progress(
-    storage: Storage, table: DeltaTable, identity: Identity | None, topic_id: str, partitions: int
-) -> Progress:
-    if identity is not None and identity.progress:
-        return identity.progress
+def _transactions(table: DeltaTable, storage: Storage, app_ids: Sequence[str]) -> dict[int, int]:
+    """Index of an application id → version of its transaction; 0 where it has none."""
     with storage.reaching():
-        return {p: Place(table.transaction_version(app_id(topic_id, p)) or 0) for p in range(partitions)}
-
-
-def _made_from(storage: Storage, properties: Mapping[str, str | None]) -> tuple[str, int]:
-    try:
-        return str(properties[TOPIC_ID_PROPERTY]), int(properties[PARTITIONS_PROPERTY] or "")
-    except (LookupError, ValueError):
-        raise TableSchemaMismatch(str(storage), f"it has no {TOPIC_ID_PROPERTY}: it is no table of the job") from None
+        return {index: table.transaction_version(name) or 0 for index, name in enumerate(app_ids)}
 
 
 def _damage(storage: Storage, reason: str) -> TableDamaged:
     """What is wrong, with the file that cannot be read: a commit, else the newest checkpoint."""
-    for version in reversed(commit_versions(storage)[-_VERSIONS_TRIED:]):
+    for version in reversed(commit_versions(storage)[-_COMMITS_SEARCHED:]):
         try:
             read_commit(storage, version)
         except TableDamaged as damaged:

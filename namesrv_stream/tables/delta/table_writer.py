@@ -168,7 +168,7 @@ class TableWriter:
             table.create_checkpoint()
         name = checkpoint_name(table.version())
         self.storage.sync([name, LAST_CHECKPOINT])
-        self._checkpoint = Checkpoint(table.version(), content_hash(self.storage.buffer(name)))
+        self._checkpoint = Checkpoint(table.version(), content_hash(self.storage.read(name)))
         self.commit(Change("CHECKPOINT"))
 
     def _outlast(self, work: Callable[[], _T]) -> _T:
@@ -222,18 +222,10 @@ class TableWriter:
             self.storage.create(commit_name(version), content)
         except FileExistsError:
             found = self._read(version)
-            if found == content:
-                return self._is_made(version, progress)  # the answer of an earlier attempt was lost
-            self._take_over(version, found)
-            return False
-        return self._is_made(version, progress)
-
-    def _is_made(self, version: int, progress: Progress) -> bool:
-        """Verify that the commit just written is part of the table: this process may have slept for a day before it.
-
-        Raises:
-            TablesTakenOver: It is not.
-        """
+            if found != content:  # else the answer of an earlier attempt was lost
+                self._take_over(version, found)
+                return False
+        # This process may have slept for a day before it wrote the commit, which then is no part of the table.
         if checkpointed_version(self.storage) > version or self.storage.exists(commit_name(version + 1)):
             table = self._open()
             if table.table_id != self._table_id or table.progress != progress:

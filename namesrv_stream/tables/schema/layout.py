@@ -18,7 +18,7 @@ PARTITIONS_PROPERTY: Final = "namesrv_stream.partitions"
 VACUUM_PROPERTY: Final = "delta.deletedFileRetentionDuration"
 
 #: Highest (reader, writer) protocol that Spark, delta-rs, DuckDB and Polars all read and write without table features.
-_PROTOCOL: Final = (1, 2)
+PROTOCOL: Final = (1, 2)
 #: The same with CHECK constraints, which readers need not know.
 HISTORY_PROTOCOL: Final = (1, 3)
 
@@ -84,7 +84,7 @@ def check_table(
     features: Sequence[str],
     found: pa.Schema,
     ours: pa.Schema,
-    newest: tuple[int, int] = _PROTOCOL,
+    newest: tuple[int, int] = PROTOCOL,
 ) -> None:
     """Refuse a table that this version would misread.
 

@@ -9,8 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Self
 
-import pyarrow as pa
-
 from namesrv_stream.tables.storage.watch import CommitWatch
 
 
@@ -59,10 +57,6 @@ class Storage(ABC):
             StoreUnreachable: The object store does not answer.
         """
 
-    def buffer(self, name: str) -> pa.Buffer:
-        """A whole file for Arrow; raises as ``read``."""
-        return pa.py_buffer(self.read(name))
-
     @abstractmethod
     def create(self, name: str, content: bytes) -> None:
         """Write a file if none has that name; of several writers, one succeeds.
@@ -100,24 +94,6 @@ class Storage(ABC):
     @abstractmethod
     def has(self, name: str) -> bool:
         """Whether a folder in it exists and contains something."""
-
-    def refuses_second_write(self, name: str) -> bool:
-        """Whether a file that is there already is not written again: the fence between jobs relies on it (ADR 0040).
-
-        Args:
-            name: A file that is written for the test, and removed.
-
-        Raises:
-            StoreUnreachable: The object store does not answer, or does not let us write.
-        """
-        self.create(name, b"")
-        try:
-            self.create(name, b"")
-        except FileExistsError:
-            return True
-        finally:
-            self.remove(name)
-        return False
 
     @contextmanager
     def reaching(self) -> Iterator[None]:

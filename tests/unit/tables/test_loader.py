@@ -11,13 +11,12 @@ from hypothesis import strategies as st
 
 from namesrv_stream.errors import TableSchemaMismatch
 from namesrv_stream.route import reducer
-from namesrv_stream.route.changes import ChangeKind, RouteChange, diff
+from namesrv_stream.route.changes import RouteChange, diff
 from namesrv_stream.route.events import KvDeleted, KvPut, TopicDeleted
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.model import DataVersion
 from namesrv_stream.route.table import RouteTable
-from namesrv_stream.tables.loader import load_snapshot, route_table
-from namesrv_stream.tables.route_tables import read_tables
+from namesrv_stream.tables.loader import load_settings_table, load_snapshot, route_table
 from namesrv_stream.tables.schema.layout import ROUTE_CHANGES
 from namesrv_stream.tables.schema.rows import encode_changes
 from namesrv_stream.tables.storage import Folder
@@ -116,13 +115,14 @@ def test_files_that_the_state_covers_are_not_read(tmp_path: Path) -> None:
     assert load_snapshot(tables.storage).table.groups == tables.log.groups.groups
 
 
-def test_rows_of_one_kind_can_be_read_alone(tmp_path: Path) -> None:
+def test_settings_can_be_read_alone(tmp_path: Path) -> None:
     tables = TablesOfLog(tmp_path)
     tables.log.register(a_registration())
     tables.log.change_settings(default_timeout_ms=5_000)
     tables.commit()
-    rows = read_tables(tables.storage).of_kind(ChangeKind.SETTING)
-    assert rows.changes["key"].to_pylist() == ["default_timeout_ms"]
+    table = load_settings_table(tables.storage)
+    assert table.settings_of(0) == load_snapshot(tables.storage).table.settings_of(0) != {}
+    assert table.groups == {}
 
 
 def test_a_table_of_another_shape_is_refused(tmp_path: Path) -> None:

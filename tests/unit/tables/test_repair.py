@@ -118,6 +118,19 @@ def test_a_data_file_that_was_cut_short_takes_its_commit_and_later_ones_along(tm
     _assert_whole(tables)
 
 
+def test_a_damaged_file_of_long_ago_is_repaired_too(tmp_path: Path) -> None:
+    tables = _tables(tmp_path, 20)
+    before = set((tables.dir / ROUTE_CHANGES).glob("*.parquet"))
+    _commit(tables, 1)
+    [damaged] = set((tables.dir / ROUTE_CHANGES).glob("*.parquet")) - before
+    _commit(tables, 110)
+    damaged.write_bytes(b"")
+    [done] = _repaired(tables)
+    assert damaged.name in done
+    assert "back at version 3," in done  # 128 before the newest
+    _assert_whole(tables)
+
+
 def test_a_table_whose_first_commit_is_torn_is_made_anew(tmp_path: Path) -> None:
     tables = TablesOfLog(tmp_path)
     (tables.dir / ROUTE_CHANGES / commit_name(0)).write_bytes(b"")
