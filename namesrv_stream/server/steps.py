@@ -6,7 +6,7 @@ takes a millisecond at most, and of all answers that are being made one makes a 
 
 import asyncio
 import heapq
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from time import perf_counter
 from typing import Any, Final, TypeVar
@@ -44,23 +44,16 @@ class Steps:
                 return
             yield found
 
+    async def all(self, items: Iterable[Item]) -> list[Item]:
+        """All items, made in steps."""
+        return [item async for some in self.lists(items) for item in some]
+
     async def sorted(self, items: Iterable[Item], key: Callable[[Item], Any] = _itself) -> list[Item]:
         """The items in order."""
-        blocks: list[Sequence[Item]] = []
-        block: list[Item] = []
-        async for found in self.lists(items):
-            block += found
-            while len(block) >= _SORTED_AT_ONCE:
-                async with self.step():
-                    blocks.append(sorted(block[:_SORTED_AT_ONCE], key=key))
-                block = block[_SORTED_AT_ONCE:]
-        blocks.append(sorted(block, key=key))
-        if len(blocks) == 1:
-            return list(blocks[0])
-        merged: list[Item] = []
-        async for found in self.lists(heapq.merge(*blocks, key=key)):
-            merged += found
-        return merged
+        found = await self.all(items)
+        blocks = (found[at : at + _SORTED_AT_ONCE] for at in range(0, len(found), _SORTED_AT_ONCE))
+        ordered = await self.all(sorted(block, key=key) for block in blocks)
+        return await self.all(heapq.merge(*ordered, key=key))
 
     async def joined(self, pieces: Iterable[bytes]) -> AsyncIterator[bytes]:
         """The pieces of one answer, as many together as a step makes."""

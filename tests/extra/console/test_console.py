@@ -124,10 +124,10 @@ def test_a_killed_broker_is_shown_within_seconds_and_told_aloud(
     browser.open(_url(console_stack))
     browser.wait(lambda: "alive" in _card(browser, "doomed-broker"), "it is alive", 60)
     victim.kill()
-    browser.wait(lambda: "gone" in _card(browser, "doomed-broker"), "it is gone", 15)
+    browser.wait(lambda: "down" in _card(browser, "doomed-broker"), "it is down", 15)
     assert "its connection was closed" in _card(browser, "doomed-broker")
-    browser.wait(lambda: "some brokers want a look" in browser.text("#now"), "the sentence says so")
-    assert "doomed-broker is gone" in browser.run("return document.getElementById('news').textContent")
+    browser.wait(lambda: "need attention" in browser.text("#now"), "the sentence says so")
+    assert "doomed-broker is down" in browser.run("return document.getElementById('news').textContent")
     assert "doomed-broker" in browser.text("#timeline .events")
 
 

@@ -5,7 +5,7 @@ of the old ones. So there is one way in which a thing is shown, and the page wor
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,17 +15,17 @@ from starlette.responses import Response, StreamingResponse
 
 from namesrv_stream import __version__
 from namesrv_stream.server.fleet import Fleet
-from namesrv_stream.server.http.console.cards import cards
-from namesrv_stream.server.http.console.look import Look, Looker
-from namesrv_stream.server.http.console.other_servers import OtherServers
-from namesrv_stream.server.http.console.past import Past
+from namesrv_stream.server.http.console.brokers import brokers
+from namesrv_stream.server.http.console.fleet_snapshot import FleetSnapshots
+from namesrv_stream.server.http.console.formatting import FILTERS, shown
 from namesrv_stream.server.http.console.pipeline import pipeline
 from namesrv_stream.server.http.console.question import SHOWN, WINDOWS, Question
-from namesrv_stream.server.http.console.route_diff import Offer, offers_now, offers_of, route_diff
+from namesrv_stream.server.http.console.route import Offer, offers_now, offers_of, route_diff
+from namesrv_stream.server.http.console.servers import OtherServers
 from namesrv_stream.server.http.console.summary import summary
 from namesrv_stream.server.http.console.timeline import timeline
 from namesrv_stream.server.http.console.topics import topics
-from namesrv_stream.server.http.console.words import clock_time, cut, plain, told
+from namesrv_stream.server.http.console.what_if import WhatIf
 from namesrv_stream.server.http.operation import answers
 from namesrv_stream.server.http.responses import Problem, conditional
 from namesrv_stream.server.http.sources import Sources
@@ -41,6 +41,7 @@ PARTS: Final = ("summary", "brokers", "topics", "route", "timeline", "pipeline",
 _LATER: Final = ("servers", "what-if")
 _STATIC: Final = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 _HTML: Final = "text/html"
+_MOST_LINES: Final = 300
 #: No script or style but our files, nothing from elsewhere, in nobody's frame.
 HEADERS: Final = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
@@ -60,9 +61,9 @@ class ConsolePage:
         self._fleet = fleet
         self._status = status
         self._steps = steps
-        self._looker = Looker(sources.server.view, fleet, steps, sources.clock)
+        self._fleets = FleetSnapshots(sources.server.view, fleet, steps, sources.clock)
         self._others = OtherServers(sources.settings.http.console_servers, sources.state, sources.clock)
-        self._past = Past(sources.settings, sources.clock)
+        self._what_ifs = WhatIf(sources.settings, sources.clock)
         self._loading = asyncio.Lock()
         self._templates: dict[str, Template] | None = None
         self._static = _read_static()
@@ -108,21 +109,17 @@ class ConsolePage:
         answer.headers["Cross-Origin-Resource-Policy"] = "same-origin"
         return answer
 
-    async def _answer(self, name: str, question: Question, shown: Mapping[str, Any]) -> Response:
+    async def _answer(self, name: str, question: Question, parts: Mapping[str, Any]) -> Response:
         templates = await self._loaded()
-        made = templates[name].generate(
-            **shown,
+        texts = templates[name].generate(
+            **parts,
             q=question,
             version=__version__,
             server_id=self._from.state.server_id,
-            now=clock_time(self._from.clock.now_ms()),
+            now_ms=self._from.clock.now_ms(),
         )
-
-        async def stream() -> AsyncIterator[bytes]:
-            async for some in self._steps.lists(made):
-                yield "".join(some).encode("utf-8", "replace")
-
-        return StreamingResponse(stream(), media_type=_HTML, headers=HEADERS)
+        pieces = (text.encode("utf-8", "replace") for text in texts)
+        return StreamingResponse(self._steps.joined(pieces), media_type=_HTML, headers=HEADERS)
 
     async def _loaded(self) -> dict[str, Template]:
         """All templates, compiled by the first who asks, on a thread: that takes some tens of milliseconds."""
@@ -134,12 +131,11 @@ class ConsolePage:
     # ---- parts ----
 
     async def _summary(self, _: Question) -> dict[str, Any]:
-        return summary(self._from.figures, await self._looker.look(), self._status.parts())
+        return summary(self._from.figures, await self._fleets.newest(), self._status.parts())
 
     async def _brokers(self, question: Question) -> dict[str, Any]:
-        look = await self._looker.look()
-        picked = await self._looker.pick(look, question, SHOWN[question.shown])
-        return await cards(picked, question, story=self._from.story, clock=self._from.clock, steps=self._steps)
+        picked = await self._fleets.pick(await self._fleets.newest(), question, SHOWN[question.shown])
+        return await brokers(picked, question, story=self._from.story, clock=self._from.clock, steps=self._steps)
 
     async def _topics(self, question: Question) -> dict[str, Any]:
         return await topics(self._from.server, question, self._steps)
@@ -151,48 +147,38 @@ class ConsolePage:
     async def _pipeline(self, _: Question) -> dict[str, Any]:
         return pipeline(self._from.figures, self._status.parts(), self._from.clock)
 
-    async def _servers(self, _: Question) -> dict[str, Any]:
+    async def _servers(self, _: Question) -> list[dict[str, Any]]:
         return await self._others.compared()
 
     async def _what_if(self, question: Question) -> dict[str, Any]:
-        look: Look = await self._looker.look()
-        return await self._past.what_if(question.past, self._fleet.settings(), look)
+        timeout_ms = self._fleet.settings().default_timeout_ms
+        return await self._what_ifs.shown(question.past, timeout_ms, await self._fleets.newest())
 
     async def _route(self, question: Question) -> dict[str, Any]:
-        shown: dict[str, Any] = {"lines": [], "found": False, "before": None, "problem": "", "notes": []}
         topic, server = question.topic, self._from.server
         if not topic:
-            return shown
+            return {}
+        then: RouteAnswer | None = None
         before: Sequence[tuple[str, Offer]] = ()
+        problem = ""
         if question.as_of:
             try:
-                last, before, shown["notes"] = await self._from.past_routes.ask(topic, question.as_of, _then)
-                shown["before"] = last
+                then, before = await self._from.past_routes.ask(topic, question.as_of, _with_offers)
             except REFUSALS as error:
-                shown["problem"] = str(error)
-        is_compared = bool(before) or (bool(question.as_of) and "no route for topic" in shown["problem"])
+                problem = str(error)
+        is_compared = bool(before) or (bool(question.as_of) and "no route for topic" in problem)
         async with self._steps.step():
             offering = list(server.table.queue_data_of(topic))  # of one moment
         is_found = any(group.is_registered for group, _ in offering)
         acting = server.answers.support_acting_master
         now = offers_now(offering if is_found else (), topic, support_acting_master=acting)
         diff = await route_diff(now, before, is_compared=is_compared, most=_MOST_LINES, steps=self._steps)
-        return shown | {"found": is_found, "is_compared": is_compared, **diff._asdict()}
+        return diff | {"found": is_found, "is_compared": is_compared, "then": then, "problem": problem}
 
 
-_MOST_LINES: Final = 300
-
-
-def _then(answer: "RouteAnswer") -> tuple[dict[str, str], Sequence[tuple[str, Offer]], Sequence[str]]:
-    """A past route's last change, offers and notes; made on a thread."""
-    route = answer.route
-    last = {
-        "at": clock_time(route.at_ms),
-        "last": f"{clock_time(route.last_change.at_ms)} {plain(route.last_change.cause)} "
-        f"{route.last_change.broker_name or ''}",
-        "detail": cut(route.last_change.detail or ""),
-    }
-    return last, list(offers_of(route.route)), answer.notes()
+def _with_offers(answer: "RouteAnswer") -> "tuple[RouteAnswer, Sequence[tuple[str, Offer]]]":
+    """A past route and what broker names offered; made on a thread."""
+    return answer, list(offers_of(answer.route.route))
 
 
 def _load_templates() -> dict[str, Template]:
@@ -200,10 +186,11 @@ def _load_templates() -> dict[str, Template]:
         loader=PackageLoader("namesrv_stream.server.http.console", "templates"),
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=told,
+        finalize=shown,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters |= FILTERS
     return {name: environment.get_template(f"{name}.html.jinja") for name in ("page", *PARTS)}
 
 

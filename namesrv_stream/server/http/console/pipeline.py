@@ -2,13 +2,12 @@
 
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from namesrv_stream.clock import Clock
 from namesrv_stream.instants import duration
 from namesrv_stream.server.http.answers import PartHealth
 from namesrv_stream.server.http.console.question import Tone
-from namesrv_stream.server.http.console.words import clock_time
 from namesrv_stream.server.server_figures import ServerFigures
 from namesrv_stream.tables.job_figures import BATCH_BOUNDS_MS, JobFigures
 
@@ -19,83 +18,66 @@ _MEANING: Final = {
     "job": "folds events into routes",
     "guard": "keeps brokers when too many seem to end at once",
 }
-_TONES: Final[dict[str, Tone]] = {"ok": "good", "degraded": "warn", "failed": "bad"}
-
-
-class Figure(NamedTuple):
-    """One figure; ``note`` says what it is good for."""
-
-    label: str
-    value: str
-    note: str
-    tone: Tone = "calm"
+TONES: Final[dict[str, Tone]] = {"ok": "good", "degraded": "warn", "failed": "bad"}
 
 
 def pipeline(figures: ServerFigures, parts: Sequence[PartHealth], clock: Clock) -> dict[str, Any]:
     """What the template ``pipeline`` shows."""
+    refused: Tone = next((TONES[part.state] for part in parts if part.name == "job" and part.reason), "calm")
     return {
-        "parts": [
-            {
-                "name": part.name,
-                "state": part.state,
-                "tone": _TONES[part.state],
-                "text": part.reason or _MEANING.get(part.name, ""),
-                "since": "" if part.since_ms is None else clock_time(part.since_ms),
-            }
-            for part in parts
-        ],
-        "figures": _figures(figures, parts, clock),
+        "parts": [(part, TONES[part.state], part.reason or _MEANING.get(part.name, "")) for part in parts],
+        "figures": [*_own_figures(figures), *_job_figures(figures.tables.job, refused, clock.now_ms())],
     }
 
 
-def _figures(figures: ServerFigures, parts: Sequence[PartHealth], clock: Clock) -> list[Figure]:
+def _figure(label: str, value: object, note: str, *, warn: bool = False) -> dict[str, Any]:
+    shown = f"{value:,}" if isinstance(value, int) else value
+    return {"label": label, "value": shown, "note": note, "tone": "warn" if warn else "calm"}
+
+
+def _own_figures(figures: ServerFigures) -> list[dict[str, Any]]:
     gateway, tables = figures.gateway.status, figures.tables
-    job, lag_ms = tables.job, tables.lag_ms
-    found = [
-        Figure(
+    lag_ms, unpublished = tables.lag_ms, gateway.unpublished_brokers + gateway.unpublished_changes
+    return [
+        _figure(
             "snapshot",
             duration(tables.age_ms) if tables.version >= 0 else "none",
             f"version {tables.version:,}; the job commits each second",
-            "warn" if tables.age_ms > 10_000 else "calm",
+            warn=tables.age_ms > 10_000,
         ),
-        Figure(
+        _figure(
             "event lag",
             "unknown" if lag_ms is None else duration(lag_ms),
             "age of the newest folded record, by Kafka's stamp",
-            "warn" if lag_ms is not None and lag_ms > 10_000 else "calm",
+            warn=lag_ms is not None and lag_ms > 10_000,
         ),
-        Figure(
-            "waiting for Kafka",
-            f"{gateway.queued_records:,}",
-            f"records; the oldest for {duration(gateway.oldest_age_ms)}",
-            "warn" if gateway.oldest_age_ms > 2_000 else "calm",
+        _figure(
+            "publish queue",
+            gateway.queued_records,
+            f"records that wait for Kafka; the oldest for {duration(gateway.oldest_age_ms)}",
+            warn=gateway.oldest_age_ms > 2_000,
         ),
-        Figure("not folded yet", f"{figures.view.pending_count:,}", "events that this server accepted"),
-        Figure(
-            "to tell Kafka",
-            f"{gateway.unpublished_brokers + gateway.unpublished_changes:,}",
-            f"facts kept while it was away; it was lost {gateway.lost_sessions:,} times",
-            "warn" if gateway.unpublished_brokers + gateway.unpublished_changes else "calm",
+        _figure("not folded yet", figures.view.pending_count, "events that this server accepted"),
+        _figure(
+            "unpublished events",
+            unpublished,
+            f"kept while Kafka was away; it was lost {gateway.lost_sessions:,} times",
+            warn=unpublished > 0,
         ),
     ]
+
+
+def _job_figures(job: JobFigures | None, refused: Tone, now_ms: int) -> list[dict[str, Any]]:
     if job is None:
-        return [*found, Figure("job", "unknown", "it has committed nothing since this server's start", "warn")]
-    refused: Tone = next((_TONES[part.state] for part in parts if part.name == "job" and part.reason), "calm")
-    return [*found, *_job_figures(job, refused, clock.now_ms())]
-
-
-def _job_figures(job: JobFigures, refused: Tone, now_ms: int) -> list[Figure]:
-    batches = sum(job.batch_counts)
+        return [_figure("job", "unknown", "it has committed nothing since this server's start", warn=True)]
+    batches, age = sum(job.batch_counts), duration(max(0, now_ms - job.started_ms))
     mean = f"mean {duration(job.batch_ms / batches)} of {batches:,} batches" if batches else "no batch is done yet"
+    letters = _figure("dead letters", job.dead_letters, "records that the job refused, since its start")
     return [
-        Figure("batch", _quantile(job.batch_counts, 0.99), f"99 of 100 take less; {mean}"),
-        Figure("records folded", f"{job.records:,}", f"since the job's start {_hours(now_ms - job.started_ms)} ago"),
-        Figure("dead letters", f"{job.dead_letters:,}", "records that the job refused, since its start", refused),
+        _figure("batch", _quantile(job.batch_counts, 0.99), f"99 of 100 take less; {mean}"),
+        _figure("records folded", job.records, f"since the job's start {age} ago"),
+        letters | {"tone": refused},
     ]
-
-
-def _hours(ms: int) -> str:
-    return duration(max(0, ms))
 
 
 def _quantile(counts: Sequence[int], share: float) -> str:

@@ -13,9 +13,9 @@ Tone = Literal["good", "warn", "bad", "calm"]
 #: ``?state=``: all, or those that need attention, or of one state.
 STATES: Final = {
     "": "all",
-    "look": "to look at",
+    "look": "needs attention",
     "late": "late",
-    "held": "held",
+    "held": "protected",
     "ended": "ended",
     "unknown": "age unknown",
 }

@@ -3,40 +3,15 @@
 import heapq
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from namesrv_stream.processor.name_server import NameServer
 from namesrv_stream.route.system_topics import is_system_topic
 from namesrv_stream.server.http.console.question import TOPIC_SETS, Question
-from namesrv_stream.server.http.console.words import cut
 from namesrv_stream.server.steps import Steps
 
 _MOST_TOPICS: Final = 50
 _MOST_BROKERS: Final = 6
-
-
-class Queues(NamedTuple):
-    """What one broker name offers of a topic."""
-
-    broker_name: str
-    read: int
-    write: int
-
-
-class Topic(NamedTuple):
-    """A topic's line.
-
-    Attributes:
-        name: Whole, for links.
-        shown: The same as it is shown.
-        brokers: Those that offer it, the first few by name.
-        more: How many more broker names offer it.
-    """
-
-    name: str
-    shown: str
-    brokers: list[Queues]
-    more: int
 
 
 async def topics(server: NameServer, question: Question, steps: Steps) -> dict[str, Any]:
@@ -44,16 +19,13 @@ async def topics(server: NameServer, question: Question, steps: Steps) -> dict[s
     counts = dict.fromkeys(TOPIC_SETS, 0)
     first: list[str] = []
     async for some in steps.lists(_found(server, question)):
-        counts["all"] += len(some)
         own = [name for name, is_system in some if not is_system]
+        counts["all"] += len(some)
         counts[""] += len(own)
         wanted = own if question.topics != "all" else [name for name, _ in some]
         first = heapq.nsmallest(_MOST_TOPICS, [*first, *wanted])
-    lines: list[Topic] = []
-    async for made in steps.lists(_topic(server, name) for name in first):
-        lines += made
     return {
-        "lines": lines,
+        "lines": await steps.all(_topic(server, name) for name in first),
         "sets": [(name, text, counts[name]) for name, text in TOPIC_SETS.items()],
         "left_out": counts[question.topics] - len(first),
     }
@@ -72,10 +44,6 @@ def _found(server: NameServer, question: Question) -> Iterator[tuple[str, bool]]
         yield name, is_system_topic(name, clusters, table.groups)
 
 
-def _topic(server: NameServer, name: str) -> Topic:
-    offering = server.table.names_offering(name)
-    queues = [
-        Queues(cut(group.broker_name), queue.read_queue_nums, queue.write_queue_nums)
-        for group, queue in islice(server.table.queue_data_of(name), _MOST_BROKERS)
-    ]
-    return Topic(name, cut(name), queues, len(offering) - len(queues))
+def _topic(server: NameServer, name: str) -> dict[str, Any]:
+    offers = list(islice(server.table.queue_data_of(name), _MOST_BROKERS))
+    return {"name": name, "offers": offers, "more": len(server.table.names_offering(name)) - len(offers)}

@@ -50,7 +50,7 @@ function refreshSoon() {
 function tell(rows) {
   const turns = rows.filter((row) => row.kind === "broker_live" && (row.gone || row.cause === "returned"));
   if (!turns.length) return;
-  const named = turns.slice(0, MOST_NAMED).map((row) => `${row.broker_name} ${row.gone ? "is gone" : "is back"}: ${row.cause}`);
+  const named = turns.slice(0, MOST_NAMED).map((row) => `${row.broker_name} ${row.gone ? "is down" : "is back"}: ${row.cause}`);
   if (turns.length > MOST_NAMED) named.push(`and ${turns.length - MOST_NAMED} more`);
   news.textContent = named.join("; ");
 }

@@ -9,9 +9,9 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 import pytest
 
 from namesrv_stream.clock import ManualClock
+from namesrv_stream.instants import instant
 from namesrv_stream.route.model import DataVersion
 from namesrv_stream.server.http.console.console_page import PARTS
-from namesrv_stream.server.http.console.words import clock_time
 from namesrv_stream.settings import Settings
 from tests.support.builders import READ_ONLY, RW, Log, a_registration
 from tests.support.history_tables import HistoryOfLogs
@@ -195,7 +195,7 @@ async def test_the_ended_stay_with_when_and_why(tmp_path: Path) -> None:
         [ended] = (await served.get("/brokers?state=ended")).json()
         alive = (await served.get("/brokers")).json()
     assert "its connection was closed" in page.text
-    assert "some brokers want a look" in page.text
+    assert "Serving; 1 broker needs attention" in page.text
     assert (ended["broker_name"], ended["state"], ended["ended"]["cause"]) == ("<b>gone</b>", "ended", "disconnected")
     assert ended["ended"]["offset"] == 2
     assert [b["broker_name"] for b in alive] == ["broker-a"]
@@ -218,7 +218,7 @@ async def test_one_whose_id_another_address_has_is_replaced_and_not_missed(tmp_p
     assert alive["since_ms"] == max(c.at_ms for c in log.output.changes if c.kind == "broker_live" and not c.gone)
     assert ended["since_ms"] is None
     assert "back at 10.0.0.9:10911" in page.text
-    assert "want a look" not in summary.text
+    assert "attention" not in summary.text
     assert ended["ended"]["replaced_by"] == "10.0.0.9:10911"
 
 
@@ -283,7 +283,7 @@ async def test_in_the_first_minutes_the_what_if_says_when_figures_come_and_then_
         first = await _page(served, "/console/parts/what-if?past=1h")
         served.rig.clock.advance(181_000)
         later = await _page(served, "/console/parts/what-if?past=1h")
-    due = clock_time(served.rig.clock.now_ms() - 1_000)
+    due = instant(served.rig.clock.now_ms() - 1_000)
     assert f"no heartbeat figures of this time yet. The history process writes the first ones by {due}." in first.text
     assert "There are no heartbeat figures: there is no table heartbeat_minutes" in later.text
     assert "`namesrv-stream status` says whether the history process runs" in later.text
@@ -347,12 +347,12 @@ async def test_the_counts_of_states_follow_search_and_cluster(tmp_path: Path) ->
             query: " ".join((await _page(served, f"/console/parts/brokers?{query}")).text.split())
             for query in ("", "find=broker-c", "find=gone", "find=gone&state=held", "cluster=c0")
         }
-    assert "all 3 to look at 1 late 0 held 0 ended 1 age unknown 2" in found[""]
-    assert "all 1 to look at 0 late 0 held 0 ended 0 age unknown 1" in found["find=broker-c"]
-    assert "all 1 to look at 1 late 0 held 0 ended 1 age unknown 0" in found["find=gone"]
-    assert "all 1 to look at 1 late 0 held 0 ended 1 age unknown 0" in found["find=gone&state=held"]
+    assert "all 3 needs attention 1 late 0 protected 0 ended 1 age unknown 2" in found[""]
+    assert "all 1 needs attention 0 late 0 protected 0 ended 0 age unknown 1" in found["find=broker-c"]
+    assert "all 1 needs attention 1 late 0 protected 0 ended 1 age unknown 0" in found["find=gone"]
+    assert "all 1 needs attention 1 late 0 protected 0 ended 1 age unknown 0" in found["find=gone&state=held"]
     assert "No broker matches" in found["find=gone&state=held"]
-    assert "all 2 to look at 0" in found["cluster=c0"]
+    assert "all 2 needs attention 0" in found["cluster=c0"]
 
 
 @pytest.mark.parametrize(

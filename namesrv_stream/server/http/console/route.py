@@ -2,34 +2,14 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, islice
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.model import QueueData
 from namesrv_stream.route.topic_route import TopicRoute, told_broker_data
-from namesrv_stream.server.http.console.words import cut
 from namesrv_stream.server.steps import Steps
 
 Kind = Literal["same", "added", "removed", "changed"]
-
-
-class Field(NamedTuple):
-    """One value of a broker's; ``before`` is None where there is nothing to compare with, or it is the same."""
-
-    now: str
-    before: str | None = None
-
-
-class Line(NamedTuple):
-    """What one broker name offers of the topic."""
-
-    kind: Kind
-    broker_name: str
-    cluster: Field
-    addrs: Field
-    read: Field
-    write: Field
-    perm: Field
 
 
 class Offer(NamedTuple):
@@ -42,23 +22,6 @@ class Offer(NamedTuple):
     perm: str
 
 
-_NOTHING = Offer("", "", "", "", "")
-
-
-class Diff(NamedTuple):
-    """What is shown of a route.
-
-    Attributes:
-        lines: Those that differ first, else by broker name.
-        left_out: How many more there are.
-        counts: Of all.
-    """
-
-    lines: list[Line]
-    left_out: int
-    counts: Mapping[Kind, int]
-
-
 async def route_diff(
     now: Iterable[tuple[str, Offer]],
     before: Iterable[tuple[str, Offer]],
@@ -66,8 +29,8 @@ async def route_diff(
     is_compared: bool,
     most: int,
     steps: Steps,
-) -> Diff:
-    """The lines by broker name; a topic may be at thousands.
+) -> dict[str, Any]:
+    """What the template ``route`` shows of the broker names of a topic, which may be thousands.
 
     Args:
         now: What broker names offer; empty where there is no route.
@@ -75,27 +38,24 @@ async def route_diff(
         is_compared: Whether there is another time.
         most: Lines.
         steps: In which it is made.
+
+    Returns:
+        ``lines``, those that differ first, else by broker name; how many are ``left_out``; ``counts`` of all by kind.
     """
-    ours, theirs = await _by_name(now, steps), await _by_name(before, steps)
+    ours, theirs = dict(await steps.all(now)), dict(await steps.all(before))
     names = await steps.sorted(chain(ours, (name for name in theirs if name not in ours)))
     by_kind: dict[Kind, list[str]] = {"added": [], "removed": [], "changed": [], "same": []}
     async for some in steps.lists((_kind(ours.get(name), theirs.get(name), is_compared), name) for name in names):
         for kind, name in some:
             by_kind[kind].append(name)
-    same = by_kind["same"]
-    differing = await steps.sorted(chain(by_kind["added"], by_kind["removed"], by_kind["changed"]))
-    lines: list[Line] = []
-    shown = islice(chain(differing, same), most)
-    async for made in steps.lists(_line(name, ours.get(name), theirs.get(name), is_compared) for name in shown):
-        lines += made
-    return Diff(lines, len(names) - len(lines), {kind: len(found) for kind, found in by_kind.items()})
-
-
-async def _by_name(offers: Iterable[tuple[str, Offer]], steps: Steps) -> dict[str, Offer]:
-    found: dict[str, Offer] = {}
-    async for some in steps.lists(offers):
-        found.update(some)
-    return found
+    kind_of = {name: kind for kind in ("added", "removed", "changed") for name in by_kind[kind]}
+    shown = islice(chain(await steps.sorted(kind_of), by_kind["same"]), most)
+    lines = [
+        {"kind": kind_of.get(name, "same"), "name": name, "now": ours.get(name), "before": theirs.get(name)}
+        for name in shown
+    ]
+    counts = {kind: len(found) for kind, found in by_kind.items()}
+    return {"lines": lines, "left_out": len(names) - len(lines), "counts": counts}
 
 
 def _kind(now: Offer | None, before: Offer | None, is_compared: bool) -> Kind:
@@ -104,14 +64,6 @@ def _kind(now: Offer | None, before: Offer | None, is_compared: bool) -> Kind:
     if before is None:
         return "added"
     return "removed" if now is None else "changed"
-
-
-def _line(name: str, now: Offer | None, before: Offer | None, is_compared: bool) -> Line:
-    kind = _kind(now, before, is_compared)
-    shown = now or before or _NOTHING
-    old = before if kind == "changed" and before is not None else shown
-    fields = [Field(cut(a), cut(b) if a != b else None) for a, b in zip(shown, old, strict=True)]
-    return Line(kind, cut(name), *fields)
 
 
 def offers_now(

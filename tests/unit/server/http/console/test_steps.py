@@ -12,9 +12,9 @@ from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.route.topic_route import pickup_topic_route
 from namesrv_stream.server.fleet import Fleet
-from namesrv_stream.server.http.console.look import Looker
+from namesrv_stream.server.http.console.fleet_snapshot import FleetSnapshots
 from namesrv_stream.server.http.console.question import Question
-from namesrv_stream.server.http.console.route_diff import Offer, offers_now, offers_of, route_diff
+from namesrv_stream.server.http.console.route import Offer, offers_now, offers_of, route_diff
 from namesrv_stream.server.http.console.timeline import timeline
 from namesrv_stream.server.steps import Steps
 from tests.support.examples import examples
@@ -40,13 +40,13 @@ def _gone(number: int, at_ms: int) -> RouteChange:
 async def test_the_ended_are_looked_at_in_turns_of_the_loop() -> None:
     served = HttpRig()
     fleet = Fleet(served.rig.view, served.rig.gateway, served.story)
-    looker = Looker(served.rig.view, fleet, Steps(), served.rig.clock)
+    snapshots = FleetSnapshots(served.rig.view, fleet, Steps(), served.rig.clock)
     await served.story.begin({})
     served.story.committed(_gone(number, served.rig.clock.now_ms()) for number in range(20_000))
-    assert await _turns(looker.look()) > 10
-    look = await looker.look()
-    assert look.count("gone") == 20_000
-    assert look.brokers[0][1].key.broker_name == "b19999"
+    assert await _turns(snapshots.newest()) > 10
+    snapshot = await snapshots.newest()
+    assert snapshot.count("gone") == 20_000
+    assert snapshot.brokers[0][1].key.broker_name == "b19999"
 
 
 async def test_the_time_line_is_made_in_turns_of_the_loop() -> None:
@@ -91,12 +91,12 @@ async def test_of_a_route_with_many_names_those_that_differ_are_shown_and_all_ar
     before |= {"b00999": before["b00999"]._replace(perm="R--"), "c": before["b00000"]}
     now = _offers(1_000, perm="RW-")
     diff = await route_diff(now, before.items(), is_compared=True, most=4, steps=Steps())
-    assert [(line.broker_name, line.kind) for line in diff.lines] == [
+    assert [(line["name"], line["kind"]) for line in diff["lines"]] == [
         ("b00998", "added"),
         ("b00999", "changed"),
         ("c", "removed"),
         ("b00000", "same"),
     ]
-    assert diff.lines[1].perm == ("RW-", "R--")
-    assert diff.left_out == 997
-    assert diff.counts == {"added": 1, "removed": 1, "changed": 1, "same": 998}
+    assert (diff["lines"][1]["now"].perm, diff["lines"][1]["before"].perm) == ("RW-", "R--")
+    assert diff["left_out"] == 997
+    assert diff["counts"] == {"added": 1, "removed": 1, "changed": 1, "same": 998}
