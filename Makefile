@@ -179,7 +179,7 @@ lock: $(VENV)/.installed ## Choose the newest package versions and write the loc
 		--no-emit-options --output-file tests/extra/s3/requirements.lock tests/extra/s3/requirements.in
 
 .PHONY: wheel
-wheel: $(VENV)/.native-built ## Build dist/namesrv_stream-VERSION-*.whl for this Python and machine, which brings jobs/, conf/ and schemas/ along
+wheel: $(VENV)/.native-built ## Build dist/namesrv_stream-VERSION-*.whl for Python 3.11 and later on this kind of machine, which brings jobs/, conf/ and schemas/ along
 	$(BIN)/python -m pip wheel --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
 
 .PHONY: clean
@@ -204,7 +204,7 @@ jdk:
 $(VENV)/.run-installed: $(RUN_LOCK) pyproject.toml
 	@if [ ! -x $(BIN)/python ]; then echo "setup: creating $(VENV) with $$($(PYTHON) -V)"; $(PYTHON) -m venv $(VENV); fi
 	$(call step,installing Python packages,$(call install,$(VENV),$(RUN_LOCK)))
-	$(call step,installing namesrv-stream,$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .)
+	$(call step,installing namesrv-stream,NATIVE_LANE=off $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .)
 	@touch $@
 
 $(VENV)/.installed: requirements.lock | $(VENV)/.run-installed
@@ -233,13 +233,13 @@ $(VENV)/.moto-installed: tests/extra/s3/requirements.lock | $(VENV)/.run-install
 	$(call step,installing moto,$(call install,$(VENV)/moto,$<))
 	@touch $@
 
-# With what is here, or with that wheel. The product does without; its tests, and those of the load generator, do not.
+# With what is here, or with that wheel.
 .PHONY: compiler
 compiler: $(VENV)/.run-installed
 	@command -v cc >/dev/null || command -v gcc >/dev/null || command -v clang >/dev/null || $(MAKE) --no-print-directory $(VENV)/.bench-installed
 
-# Setuptools leaves out what does not compile, and takes what was compiled before.
-$(VENV)/.native-built: pyproject.toml $(wildcard namesrv_stream/server/native/*.[ch]) | $(VENV)/.run-installed compiler
+# Setuptools takes what was compiled before, with whatever options.
+$(VENV)/.native-built: pyproject.toml $(wildcard namesrv_stream/server/native/*.[ch] namesrv_stream/server/native/build_library.py) | $(VENV)/.run-installed compiler
 	@rm -rf build/lib.* build/temp.* namesrv_stream/server/native/*.so
 	$(call step,compiling the native lane,CC="$$(command -v cc || command -v gcc || command -v clang || echo $(BIN)/python -m ziglang cc)" \
 		$(BIN)/python -W ignore -c 'from setuptools import setup; setup()' --quiet build_ext --inplace && \

@@ -56,14 +56,22 @@ METRICS: Final[Mapping[str, Metric]] = {
         "Bytes held of remoting frames and TLS handshakes that are not complete yet.",
     ),
     "rocketmq_namesrv_unread_answers_bytes": Metric("gauge", "Bytes of answers that wait until their peers read them."),
+    "rocketmq_namesrv_native_lane_active": Metric(
+        "gauge", "1 while the native lane (native code for known route queries) is active, otherwise 0."
+    ),
+    "rocketmq_namesrv_native_lane_connections": Metric(
+        "gauge", "Remoting connections that the native lane answers; absent where it is not active."
+    ),
+    "rocketmq_namesrv_native_lane_answers_bytes": Metric(
+        "gauge", "Bytes of the route answers that the native lane keeps; absent where it is not active."
+    ),
     "rocketmq_namesrv_express_connections": Metric(
         "gauge",
-        "Remoting connections that the express lane (native code for known route queries) answers; absent "
-        "where it is off.",
+        "Deprecated: use rocketmq_namesrv_native_lane_connections; the next release removes this name.",
     ),
     "rocketmq_namesrv_express_answers_bytes": Metric(
         "gauge",
-        "Bytes of the route answers that the express lane keeps; absent where it is off.",
+        "Deprecated: use rocketmq_namesrv_native_lane_answers_bytes; the next release removes this name.",
     ),
     "rocketmq_namesrv_security_events_total": Metric(
         "counter",

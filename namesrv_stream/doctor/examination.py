@@ -20,6 +20,7 @@ def examine(settings: Settings, urls: tuple[str, ...] = ()) -> Iterator[Finding]
         urls: Servers to ask, ``http://host:port``; that of this data directory where empty.
     """
     yield packages.packages()
+    yield packages.native_lane(settings)
     yield from machine.java_and_jars(settings)
     yield machine.memory(settings, machine.memory_limit_bytes())
     yield machine.open_files(settings)

@@ -6,10 +6,14 @@ from importlib import metadata
 from packaging.requirements import Requirement
 
 from namesrv_stream import __version__
-from namesrv_stream.doctor.finding import Finding, fault, fine
-from namesrv_stream.server.native.library import load_library
+from namesrv_stream.doctor.finding import Finding, fault, fine, note, warning
+from namesrv_stream.errors import ConfigError
+from namesrv_stream.server.native.lane import open_lane
+from namesrv_stream.settings import Settings
 
 _DISTRIBUTION = "namesrv-stream"
+_LANE = "native lane"
+_LANE_REMEDY = "run `make setup`, or install the wheel that was built for this machine"
 
 
 def packages() -> Finding:
@@ -36,6 +40,18 @@ def packages() -> Finding:
         return fault(
             "packages", f"{versions}: {'; '.join(wrong)}", "run `make setup`, or pip install namesrv-stream anew"
         )
-    lane = "with the native lane" if load_library() is not None else "without the native lane, whose C was not compiled"
     parts = f"Spark {metadata.version('pyspark')}, Delta {metadata.version('delta-spark')}"
-    return fine("packages", f"{versions}, {parts}, {lane}")
+    return fine("packages", f"{versions}, {parts}")
+
+
+def native_lane(settings: Settings) -> Finding:
+    """Whether a server of these settings has it."""
+    try:
+        _, status = open_lane(settings.remoting)
+    except ConfigError as error:
+        return fault(_LANE, f"{error.key}: {error.reason}", f"{_LANE_REMEDY}, or set remoting.native_lane to auto")
+    if status.is_fault:
+        return warning(_LANE, status.text, _LANE_REMEDY)
+    if status.is_active or settings.remoting.native_lane == "off":
+        return fine(_LANE, status.text)
+    return note(_LANE, status.text, _LANE_REMEDY)

@@ -35,7 +35,7 @@ from namesrv_stream.server.kv_log import log_kv_table
 from namesrv_stream.server.listener import BACKLOG, NameServerAddrs, address, bind
 from namesrv_stream.server.log_guard import LogGuard
 from namesrv_stream.server.min_broker_notifier import MinBrokerNotifier
-from namesrv_stream.server.native.lane import native_lane
+from namesrv_stream.server.native.lane import open_lane
 from namesrv_stream.server.open_log import has_topics, open_log
 from namesrv_stream.server.outbox import GatewayLimits
 from namesrv_stream.server.pace import ReadingPace
@@ -83,7 +83,9 @@ class _Server:
         self._clock = SystemClock()
         self._identity = identity_file.begin_epoch(settings.server.server_id, self._clock.now_ms())
         self._peer_log = PeerLog()
-        self._native_lane = native_lane(settings.remoting)
+        self._native_lane, self._lane_status = open_lane(settings.remoting)
+        level = logging.WARNING if self._lane_status.is_fault else logging.INFO
+        logger.log(level, "native lane %s", self._lane_status.text)
         self._connections = Connections(settings.remoting, self._peer_log, self._native_lane)
         self._tls = ServerTls(settings.tls, self._clock)
         if settings.tls.is_for_calls:
@@ -128,6 +130,7 @@ class _Server:
             following.figures,
             self._tls,
             settings.server.publish_queue_records,
+            self._lane_status,
         )
         sources = Sources(
             name_server,

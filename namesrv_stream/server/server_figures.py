@@ -13,6 +13,7 @@ from namesrv_stream.server.connections import Connections
 from namesrv_stream.server.gateway import Gateway
 from namesrv_stream.server.http_figures import HttpFigures
 from namesrv_stream.server.identity import Identity
+from namesrv_stream.server.native.lane import LaneStatus
 from namesrv_stream.server.request_figures import RequestFigures
 from namesrv_stream.server.steps import Steps
 from namesrv_stream.server.table_figures import TableFigures
@@ -31,6 +32,7 @@ class ServerFigures:
         identity: The server's.
         view: What it answers from.
         queue_limit: Most records that may wait for Kafka.
+        native_lane: Whether there is one.
     """
 
     def __init__(
@@ -43,11 +45,13 @@ class ServerFigures:
         tables: TableFigures,
         tls: ServerTls,
         queue_limit: int,
+        native_lane: LaneStatus,
     ) -> None:
         self.view = view
         self.gateway = gateway
         self.connections = connections
         self.tables = tables
+        self.native_lane = native_lane
         self.http = HttpFigures()
         self.count_http_connections: Callable[[], int] = lambda: 0
         self._identity = identity
@@ -90,8 +94,10 @@ class ServerFigures:
         samples.add("rocketmq_namesrv_partial_frames_bytes", connections.unfinished.size)
         samples.add("rocketmq_namesrv_unread_answers_bytes", connections.unread_bytes())
         if connections.native_lane is not None:
-            samples.add("rocketmq_namesrv_express_connections", connections.native_lane.connections)
-            samples.add("rocketmq_namesrv_express_answers_bytes", connections.native_lane.known_bytes)
+            for lane in ("native_lane", "express"):  # the second is deprecated
+                samples.add(f"rocketmq_namesrv_{lane}_connections", connections.native_lane.connections)
+                samples.add(f"rocketmq_namesrv_{lane}_answers_bytes", connections.native_lane.known_bytes)
+        samples.add("rocketmq_namesrv_native_lane_active", self.native_lane.is_active)
         denied = self._requests.count(ResponseCode.NO_PERMISSION)
         samples.add("rocketmq_namesrv_security_events_total", denied, "auth", "denied")
 

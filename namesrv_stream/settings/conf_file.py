@@ -10,7 +10,7 @@ from namesrv_stream.errors import ConfigError
 from namesrv_stream.remoting import java_properties
 from namesrv_stream.settings.layer import KeyPath, Layer, key_path, scalar
 from namesrv_stream.settings.rocketmq_keys import COUNTERPARTS, WITHOUT_MEANING
-from namesrv_stream.settings.sections import Settings, is_known
+from namesrv_stream.settings.sections import RENAMED, Settings, is_known
 from namesrv_stream.settings.tls_keys import TLS_COUNTERPARTS, TLS_WITHOUT_MEANING, is_agreed
 
 _TOML: Final = (".toml",)
@@ -100,7 +100,7 @@ def _read_properties(path: Path) -> tuple[Layer, list[str]]:
         if name in _THEIRS:
             found: KeyPath = _THEIRS[name][:2]
             value = _converted(path, name, text)
-        elif is_known(key_path(name)):
+        elif is_known(key_path(name)) or key_path(name) in RENAMED:
             found = key_path(name)
             value = scalar(found, text)
         else:

@@ -25,7 +25,7 @@ from namesrv_stream.settings.layer import KeyPath, Layer, key_path, scalar
 from namesrv_stream.settings.places import project_home
 from namesrv_stream.settings.problem_text import problem_text
 from namesrv_stream.settings.secrets import ENVIRONMENT_PREFIX, is_secret
-from namesrv_stream.settings.sections import Settings
+from namesrv_stream.settings.sections import RENAMED, Settings
 
 #: The data directory where nothing else names it.
 DATA_VARIABLE: Final = "NAMESRV_STREAM_DATA"
@@ -100,17 +100,29 @@ def load_settings(
         layer["data", "dir"] = (data_dir, f"environment variable {DATA_VARIABLE}")
     if conf is not None:
         of_file, warnings = read_conf(conf)
-        layer |= of_file
-    above = _read_environment(environ)
+        layer |= _renamed(of_file, warnings)
+    of_flags: Layer = {}
     for flag in flags:
         path = key_path(flag.key)
         _refuse_secret(flag, path)
-        above[path] = (scalar(path, flag.value), f"flag {flag.name}")
+        of_flags[path] = (scalar(path, flag.value), f"flag {flag.name}")
+    above = _renamed(_read_environment(environ), warnings) | _renamed(of_flags, warnings)
     tls_file, source = (layer | above).pop(("tls", "config_file"), ("", ""))
     if tls_file:
         of_tls, more = read_tls_config(tls_file, source)
         layer, warnings = layer | of_tls, [*warnings, *more]
     return _resolve(layer | above, warnings)
+
+
+def _renamed(layer: Layer, warnings: list[str]) -> Layer:
+    """The layer with today's names of keys; a line in ``warnings`` for each other name."""
+    for old, new in RENAMED.items():
+        if old not in layer:
+            continue
+        value, source = layer.pop(old)
+        warnings.append(f"{source}: {'.'.join(old)}: is now {'.'.join(new)}; the next release removes the old name")
+        layer.setdefault(new, (value, source))
+    return layer
 
 
 def _refuse_secret(flag: Flag, path: KeyPath) -> None:

@@ -47,8 +47,8 @@ class RemotingSettings(Section):
     unread_answers_bytes: PositiveInt = 256 * MIB
     slow_reader_ms: PositiveInt = 30_000
     max_requests_in_flight: PositiveInt = 256
-    express_lane: Annotated[Literal["auto", "on", "off"], LowerCase] = "auto"
-    express_answers_bytes: PositiveInt = 128 * MIB
+    native_lane: Annotated[Literal["auto", "on", "off"], LowerCase] = "auto"
+    native_lane_answers_bytes: PositiveInt = 128 * MIB
 
 
 class TlsSettings(Section):
@@ -281,6 +281,13 @@ class Settings(Section):
     def is_kafka_embedded(self) -> bool:
         """Whether ``up`` starts a Kafka of its own."""
         return not self.kafka.bootstrap_servers
+
+
+#: Keys by their names in the release before this one, which work for one more release.
+RENAMED: Final = {
+    ("remoting", "express_lane"): ("remoting", "native_lane"),
+    ("remoting", "express_answers_bytes"): ("remoting", "native_lane_answers_bytes"),
+}
 
 
 def is_known(path: tuple[str, ...]) -> bool:

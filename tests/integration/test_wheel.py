@@ -1,18 +1,32 @@
 """The wheel, where there is no checkout."""
 
 import re
+import shutil
+import subprocess
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
+from packaging.tags import compatible_tags
+from packaging.utils import parse_wheel_filename
 
 from namesrv_stream.run_files import read_run_file
 from tests.support.kafka import REPOSITORY, settings_for
 from tests.support.processes import Process, wait_until
-from tests.support.wheel import Installed, install_wheel
+from tests.support.wheel import Installed, build_wheel, install, install_wheel
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 _START_S = 240.0
+_START_LANE = """
+import ctypes
+from namesrv_stream.server.native.library import load_library
+library = load_library()
+lane = library.lane_start(1 << 20, 1, (ctypes.c_uint64 * 1)(1), 1)
+assert lane
+library.lane_free(lane)
+print("started")
+"""
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +55,41 @@ def test_it_carries_its_licence(installed: Installed, tmp_path: Path) -> None:
     expression, _, text = installed.run(installed.python, "-c", code, cwd=tmp_path).partition("\n")
     assert expression == "Apache-2.0"
     assert text.strip() == (REPOSITORY / "LICENSE").read_text(encoding="utf-8").strip()
+
+
+def test_one_wheel_fits_every_python(installed: Installed, tmp_path: Path) -> None:
+    _, _, _, ours = parse_wheel_filename(installed.wheel.name)
+    assert all(tag.interpreter == "py3" and tag.abi == "none" and tag.platform != "any" for tag in ours)
+    for version in ((3, 11), (3, 14)):
+        assert ours <= set(compatible_tags(version))
+    (library,) = installed.prefix.rglob("*.so")
+    assert library.name == "libnative_lane.so"
+    content = library.read_bytes()
+    assert b"lane_start" in content
+    assert not any(prefix in content for prefix in (b"Py_", b"PyInit", b"libpython"))
+    assert installed.run(installed.python, "-c", _START_LANE, cwd=tmp_path) == "started\n"
+
+
+@pytest.mark.parametrize("version", ["3.12", "3.13", "3.14"])
+def test_another_python_starts_the_native_lane_of_the_same_wheel(
+    version: str, installed: Installed, tmp_path: Path
+) -> None:
+    python = shutil.which(f"python{version}")
+    if python is None or subprocess.run([python, "-c", "pass"], capture_output=True).returncode:
+        pytest.skip(f"no Python {version} here")
+    other = install(installed.wheel, tmp_path / "environment", python)
+    assert other.run(other.python, "-c", _START_LANE, cwd=tmp_path) == "started\n"
+
+
+def test_a_build_without_a_compiler_fails_unless_it_is_to_have_no_library(tmp_path: Path) -> None:
+    failed = build_wheel(tmp_path / "failed", CC="false")
+    assert failed.returncode != 0
+    assert "command 'false' failed" in re.sub(r"'\S*/false'", "'false'", failed.stdout + failed.stderr)
+    without = build_wheel(tmp_path / "without", CC="false", NATIVE_LANE="off")
+    assert without.returncode == 0, without.stderr
+    (wheel,) = (tmp_path / "without" / "dist").glob("*.whl")
+    assert wheel.name.endswith("-py3-none-any.whl")
+    assert not [name for name in ZipFile(wheel).namelist() if name.endswith(".so")]
 
 
 def test_jars_are_looked_for_beside_what_it_brought(installed: Installed, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import json
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from namesrv_stream.clock import Clock
 from namesrv_stream.route.changes import RouteChange
@@ -15,6 +15,7 @@ from namesrv_stream.server.changes.position import generation_of
 from namesrv_stream.server.http.http_server import HttpServer
 from namesrv_stream.server.http.sources import Sources
 from namesrv_stream.server.listener import NameServerAddrs
+from namesrv_stream.server.native.lane import LaneStatus
 from namesrv_stream.server.past_routes import PastRoutes
 from namesrv_stream.server.served_state import ServedState
 from namesrv_stream.server.server_figures import ServerFigures
@@ -27,6 +28,7 @@ from namesrv_stream.tables.storage import tables_of
 from tests.support.server_rig import Rig
 
 TABLE_ID = "00000000-0000-4000-8000-000000000001"
+NO_LANE: Final = LaneStatus(False, "off")
 
 
 def http_settings(**http: object) -> Settings:
@@ -49,6 +51,7 @@ class HttpRig:
         partitions: int = 1,
         table_id: str = TABLE_ID,
         past_clock: Clock | None = None,
+        native_lane: LaneStatus = NO_LANE,
     ) -> None:
         settings = settings or load_settings(environ={}).settings
         self.rig = Rig(partitions=partitions, tls=settings.tls)
@@ -61,7 +64,15 @@ class HttpRig:
         self.story = Story(tables_of(settings), rig.clock)
         self.tables = TableFigures(self.state, {}, lambda: self.failure, rig.clock)
         self.figures = ServerFigures(
-            rig.identity, rig.view, rig.gateway, rig.connections, rig.request_figures, self.tables, rig.tls, 10_000
+            rig.identity,
+            rig.view,
+            rig.gateway,
+            rig.connections,
+            rig.request_figures,
+            self.tables,
+            rig.tls,
+            10_000,
+            native_lane,
         )
         sources = Sources(
             rig.server,

@@ -1,16 +1,23 @@
 """A whole server behind real sockets, with a native lane; its log is in memory."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 from namesrv_stream.remoting.command import RemotingCommand
 from namesrv_stream.remoting.frame import decode_frame, encode_frame
+from namesrv_stream.server.native import library as library_module
 from namesrv_stream.server.native.lane import NativeLane
 from namesrv_stream.server.native.library import load_library
 from namesrv_stream.server.request_figures import BOUNDS_NS
 from tests.support.server_rig import Rig
+
+#: Another build of the library, such as one with sanitizers.
+if _library := os.environ.get("NATIVE_LANE_LIBRARY"):
+    library_module._FILE = Path(_library)  # type: ignore[misc]  # noqa: SLF001
 
 #: In which all that must happen does, on a machine however busy.
 PATIENCE_S = 30.0

@@ -7,9 +7,11 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 _REPOSITORY = Path(__file__).resolve().parents[2]
 _PARTS = ("namesrv_stream", "jobs", "conf", "schemas", "pyproject.toml", "README.md", "LICENSE")
+_PIP: Final = (sys.executable, "-m", "pip", "--disable-pip-version-check")
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,9 +20,11 @@ class Installed:
 
     Attributes:
         prefix: Its folder.
+        wheel: What was installed.
     """
 
     prefix: Path
+    wheel: Path
 
     @property
     def program(self) -> Path:
@@ -50,8 +54,27 @@ class Installed:
 
 def install_wheel(folder: Path) -> Installed:
     """Build the wheel and install it; what it depends on is taken from the environment of the tests."""
+    done = build_wheel(folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (wheel,) = (folder / "dist").glob("*.whl")
+    installed = install(wheel, folder / "environment", sys.executable)
+    (own,) = (installed.prefix / "lib").glob("python*/site-packages")
+    (own / "dependencies.pth").write_text("\n".join(site.getsitepackages()), encoding="utf-8")
+    return installed
+
+
+def install(wheel: Path, prefix: Path, python: str) -> Installed:
+    """Install a wheel and nothing else into a new environment of some Python."""
+    installed = Installed(prefix, wheel)
+    _run([python, "-m", "venv", "--without-pip", prefix])
+    _run([*_PIP, "--python", installed.python, "install", "--no-deps", "--no-index", wheel])
+    return installed
+
+
+def build_wheel(folder: Path, **environ: str) -> subprocess.CompletedProcess[str]:
+    """Build the wheel from a copy of the sources into ``folder / "dist"``; ``environ``: further variables."""
     sources = folder / "sources"
-    ignored = shutil.ignore_patterns("__pycache__")
+    ignored = shutil.ignore_patterns("__pycache__", "*.so")
     for part in _PARTS:
         path = _REPOSITORY / part
         if path.is_dir():
@@ -59,15 +82,16 @@ def install_wheel(folder: Path) -> Installed:
         else:
             sources.mkdir(parents=True, exist_ok=True)
             shutil.copy(path, sources / part)
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
-    _run([*pip, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", folder / "dist", sources])
-    (wheel,) = (folder / "dist").glob("*.whl")
-    installed = Installed(folder / "environment")
-    _run([sys.executable, "-m", "venv", "--without-pip", installed.prefix])
-    _run([*pip, "--python", installed.python, "install", "--no-deps", "--no-index", wheel])
-    (own,) = (installed.prefix / "lib").glob("python*/site-packages")
-    (own / "dependencies.pth").write_text("\n".join(site.getsitepackages()), encoding="utf-8")
-    return installed
+    command: list[str | Path] = [
+        *_PIP,
+        "wheel",
+        "--no-deps",
+        "--no-build-isolation",
+        "--wheel-dir",
+        folder / "dist",
+        sources,
+    ]
+    return subprocess.run(command, capture_output=True, text=True, timeout=240, env=os.environ | environ)
 
 
 def _run(command: list[str | Path]) -> None:

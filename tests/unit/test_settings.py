@@ -217,3 +217,29 @@ def test_no_tick_comes_just_when_a_usual_timeout_is_over(timeout_s: int) -> None
     liveness = Settings().liveness
     slack_ms = -timeout_s * 1000 % liveness.tick_interval_ms
     assert 20 <= slack_ms <= liveness.tick_interval_ms - 20
+
+
+def test_a_renamed_key_works_by_its_old_name_in_every_layer_with_a_warning(tmp_path: Path) -> None:
+    toml = _conf(tmp_path, "[remoting]\nexpress_lane = 'off'\n")
+    properties = _conf(tmp_path, "remoting.express_lane=off\n", "mine.properties")
+    environ = {"NAMESRV_STREAM__REMOTING__EXPRESS_LANE": "off"}
+    flag = parse_set_flag("remoting.express_lane=off")
+    for loaded, source in (
+        (load_settings(toml, {}), str(toml)),
+        (load_settings(properties, {}), f"{properties} (remoting.express_lane)"),
+        (load_settings(None, environ), "environment variable NAMESRV_STREAM__REMOTING__EXPRESS_LANE"),
+        (load_settings(None, {}, [flag]), "flag --set"),
+    ):
+        assert loaded.settings.remoting.native_lane == "off"
+        assert loaded.sources == {"remoting.native_lane": source}
+        (warning,) = loaded.warnings
+        assert warning.startswith(f"{source}: remoting.express_lane: is now remoting.native_lane; ")
+
+
+def test_layers_win_over_each_other_whichever_names_they_use(tmp_path: Path) -> None:
+    conf = _conf(tmp_path, "[remoting]\nnative_lane = 'on'\nexpress_answers_bytes = 1\nnative_lane_answers_bytes = 2\n")
+    environ = {"NAMESRV_STREAM__REMOTING__EXPRESS_LANE": "off"}
+    remoting = load_settings(conf, environ).settings.remoting
+    assert (remoting.native_lane, remoting.native_lane_answers_bytes) == ("off", 2)
+    flag = parse_set_flag("remoting.native_lane=on")
+    assert load_settings(conf, environ, [flag]).settings.remoting.native_lane == "on"

@@ -38,6 +38,7 @@ class PartHealth(Answer):
     state: Literal["ok", "degraded", "failed"]
     reason: str | None = Field(None, description="why it is not ok, and what that means")
     since_ms: Ms | None = None
+    detail: str | None = Field(None, description="what it does, where there is a choice")
 
 
 class Health(Answer):

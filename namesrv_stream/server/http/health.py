@@ -11,6 +11,7 @@ from typing import Final, Literal
 from namesrv_stream.plurals import counted
 from namesrv_stream.server.gateway import GatewayStatus
 from namesrv_stream.server.http.answers import PartHealth
+from namesrv_stream.server.native.lane import LaneStatus
 from namesrv_stream.server.table_figures import TableFigures
 
 State = Literal["ok", "degraded", "failed"]
@@ -21,13 +22,20 @@ _ORDER: tuple[State, ...] = ("ok", "degraded", "failed")
 
 
 def health(
-    gateway: GatewayStatus, tables: TableFigures, *, held_brokers: int, stale_after_ms: int, now_ms: int
+    gateway: GatewayStatus,
+    tables: TableFigures,
+    native_lane: LaneStatus,
+    *,
+    held_brokers: int,
+    stale_after_ms: int,
+    now_ms: int,
 ) -> tuple[PartHealth, ...]:
     """The parts, in the order in which a person would look at them.
 
     Args:
         gateway: The way into the log.
         tables: What the server serves, and what the job said of itself.
+        native_lane: Whether the server has it.
         held_brokers: By the mass-expiry guard.
         stale_after_ms: Without a commit of the job for so long, the tables are stale.
         now_ms: Epoch milliseconds.
@@ -38,6 +46,7 @@ def health(
         _tables(tables, stale_after_ms),
         _job(tables, now_ms),
         _guard(held_brokers),
+        _native_lane(native_lane),
     )
 
 
@@ -54,11 +63,14 @@ def colour(parts: Iterable[PartHealth]) -> str:
 def as_text(parts: Iterable[PartHealth]) -> str:
     """A line a part, for people and for the logs of probes."""
     marks = {"ok": "[+]", "degraded": "[~]", "failed": "[-]"}
-    return "".join(f"{marks[p.state]} {p.name} {p.state}{f': {p.reason}' if p.reason else ''}\n" for p in parts)
+    texts = ((part, part.reason or part.detail) for part in parts)
+    return "".join(f"{marks[p.state]} {p.name} {p.state}{f': {text}' if text else ''}\n" for p, text in texts)
 
 
-def _part(name: str, state: State, reason: str | None = None, since_ms: int | None = None) -> PartHealth:
-    return PartHealth(name=name, state=state, reason=reason, since_ms=since_ms)
+def _part(
+    name: str, state: State, reason: str | None = None, since_ms: int | None = None, detail: str | None = None
+) -> PartHealth:
+    return PartHealth(name=name, state=state, reason=reason, since_ms=since_ms, detail=detail)
 
 
 def _server(gateway: GatewayStatus) -> PartHealth:
@@ -116,3 +128,9 @@ def _guard(held_brokers: int) -> PartHealth:
     if held_brokers:
         return _part("guard", "degraded", f"it holds {held_brokers} brokers that seem to have ended: `guard list`")
     return _part("guard", "ok")
+
+
+def _native_lane(status: LaneStatus) -> PartHealth:
+    if status.is_fault:
+        return _part("native_lane", "degraded", f"{status.text}; Python answers all route queries, more slowly")
+    return _part("native_lane", "ok", detail=status.text)

@@ -90,6 +90,7 @@ class StatusPage:
         return health(
             figures.gateway.status,
             figures.tables,
+            figures.native_lane,
             held_brokers=len(figures.view.table.held),
             stale_after_ms=self._stale_after_ms,
             now_ms=self._clock.now_ms(),

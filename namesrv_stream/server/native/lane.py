@@ -6,20 +6,17 @@ decides is decided in one place, and a server without the lane gives the same an
 
 import asyncio
 import ctypes
-import logging
 import os
 import secrets
 import weakref
 from collections.abc import Collection, Iterator, Sequence
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.processor.known_answers import AnswerParts
 from namesrv_stream.server.native.library import HANDED_OVER, Returned, load_library
 from namesrv_stream.server.request_figures import BOUNDS_NS
 from namesrv_stream.settings import RemotingSettings
-
-logger = logging.getLogger(__name__)
 
 _HEADER_BYTES: Final = ctypes.sizeof(Returned)
 _ACTIVE_AT_ONCE: Final = 1_024
@@ -44,25 +41,38 @@ class LaneConnection(Protocol):
         """The lane has returned it, with what it read and did not answer, and what is left to send of its answers."""
 
 
-def native_lane(settings: RemotingSettings) -> "NativeLane | None":
-    """The lane, where it is wanted and possible.
+class LaneStatus(NamedTuple):
+    """Whether a server has the lane.
+
+    Attributes:
+        text: That, or why not, for people.
+        is_fault: This build has the library, and it cannot be used.
+    """
+
+    is_active: bool
+    text: str
+    is_fault: bool = False
+
+
+def open_lane(settings: RemotingSettings) -> "tuple[NativeLane | None, LaneStatus]":
+    """The lane, where the settings want it and this build has it.
 
     Raises:
-        ConfigError: It is required and impossible.
+        ConfigError: The settings require it, and there is none.
     """
-    if settings.express_lane == "off":
-        return None
-    library, reason = None, "its C was not compiled when namesrv-stream was installed"
+    if settings.native_lane == "off":
+        return None, LaneStatus(False, "off: remoting.native_lane says so")
+    status = LaneStatus(False, "not in this build: namesrv-stream was built without its library")
     try:
         library = load_library()
+        if library is not None:
+            lane = NativeLane(library, settings.native_lane_answers_bytes, BOUNDS_NS)
+            return lane, LaneStatus(True, "active")
     except (OSError, AttributeError) as error:
-        reason = str(error)
-        logger.warning("no native lane reason=%s", reason)
-    if library is not None:
-        return NativeLane(library, settings.express_answers_bytes, BOUNDS_NS)
-    if settings.express_lane == "on":
-        raise ConfigError("this installation", "remoting.express_lane", reason)
-    return None
+        status = LaneStatus(False, f"its library cannot be used: {error}", is_fault=True)
+    if settings.native_lane == "on":
+        raise ConfigError("this installation", "remoting.native_lane", status.text)
+    return None, status
 
 
 class NativeLane:
@@ -74,7 +84,7 @@ class NativeLane:
         bounds_ns: Of the histogram of response times, ascending.
 
     Raises:
-        ConfigError: There is no memory for it.
+        OSError: Its thread cannot start.
     """
 
     def __init__(self, library: ctypes.PyDLL, max_answers_bytes: int, bounds_ns: Sequence[int]) -> None:
@@ -82,7 +92,7 @@ class NativeLane:
         bounds = (ctypes.c_uint64 * len(bounds_ns))(*bounds_ns)
         self._lane = library.lane_start(max_answers_bytes, secrets.randbits(64), bounds, len(bounds_ns))
         if not self._lane:
-            raise ConfigError("the system", "remoting.express_lane", os.strerror(ctypes.get_errno()))
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
         # Not at the interpreter's exit: whatever still runs then may call the lane.
         self._end = weakref.finalize(self, library.lane_free, self._lane)
         self._end.atexit = False

@@ -1,13 +1,13 @@
 """The functions of ``lane.h`` as Python calls them."""
 
 import ctypes
-from importlib.util import find_spec
+from pathlib import Path
 from typing import Final
 
 #: A result of ``lane_hand_over``.
 HANDED_OVER: Final = -1
 
-_MODULE: Final = "namesrv_stream.server.native._native"
+_FILE: Final = Path(__file__).with_name("libnative_lane.so")
 _POINTER: Final = ctypes.c_void_p
 _TEXT: Final = ctypes.c_char_p
 _SIZE: Final = ctypes.c_size_t
@@ -55,10 +55,9 @@ def load_library() -> ctypes.PyDLL | None:
         OSError: The file is there and cannot be loaded.
         AttributeError: The file is another release's.
     """
-    found = find_spec(_MODULE)
-    if found is None or found.origin is None:
+    if not _FILE.exists():
         return None
-    library = ctypes.PyDLL(found.origin, use_errno=True)
+    library = ctypes.PyDLL(str(_FILE), use_errno=True)
     for name, (result, arguments) in _FUNCTIONS.items():
         function = getattr(library, name)
         function.restype, function.argtypes = result, arguments

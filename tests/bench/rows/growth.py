@@ -13,7 +13,7 @@ from namesrv_stream.processor.name_server import Call, Peer
 from namesrv_stream.processor.prepared import PreparedAnswers
 from namesrv_stream.remoting.frame import decode_frame
 from namesrv_stream.route.events import Origin
-from namesrv_stream.server.native.lane import native_lane
+from namesrv_stream.server.native.lane import open_lane
 from namesrv_stream.settings import RemotingSettings
 from tests.bench.contenders import OURS
 from tests.bench.figures import Figure, Spread
@@ -45,7 +45,7 @@ def query_us(shape: Shape) -> Spread:
     for number, (frame, _) in enumerate(registrations(shape)):
         exchange.send(decode_frame(frame[4:]), connection=number + 1)
     exchange.logged.clear()
-    prepared = PreparedAnswers(exchange.server, native_lane(RemotingSettings()))
+    prepared = PreparedAnswers(exchange.server, open_lane(RemotingSettings())[0])
     frames = [framed.frame[4:] for framed in route_reads(shape.topic_names)]
     request = decode_frame(frames[0])
     answer = process(exchange.server, Call(request, Origin("s1", 1), 0, Peer("127.0.0.1", False)))

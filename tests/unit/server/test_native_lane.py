@@ -7,6 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,16 @@ import uvloop
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from namesrv_stream.doctor import packages
+from namesrv_stream.doctor.finding import Grade, fine
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.processor.name_server import Options
 from namesrv_stream.remoting.codes import RequestCode, ResponseCode
 from namesrv_stream.remoting.command import RemotingCommand
 from namesrv_stream.remoting.frame import decode_frame, encode_frame
-from namesrv_stream.server.native import lane as lane_module
-from namesrv_stream.server.native.lane import native_lane
-from namesrv_stream.settings import RemotingSettings
+from namesrv_stream.server.native import library
+from namesrv_stream.server.native.lane import open_lane
+from namesrv_stream.settings import RemotingSettings, Settings
 from tests.support.examples import examples
 from tests.support.name_server import a_body, a_registration_request, a_route_request, a_topic
 from tests.support.native_rig import NativeRig, SocketPeer, wait_until
@@ -210,6 +213,33 @@ def test_a_peer_that_does_not_read_gets_all_in_the_end() -> None:
     run(test)
 
 
+def _has_answered(native: NativeRig, before: int) -> bool:
+    return native.by_lane > before or not native.lane.connections
+
+
+def test_an_answer_of_which_a_part_went_out_goes_out_whole() -> None:
+    async def test(native: NativeRig) -> None:
+        broker = native.rig.connect()
+        for number in range(300):
+            address = f"10.1.{number // 256}.{number % 256}:10911"
+            native.rig.ask(broker, a_registration_request(address, brokerName=f"broker-{number}", body=BODY))
+        peer = await handed_over(native)
+        peer.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        asked = 0
+        while native.lane.connections:  # one at a time, so that none is returned because a part of it was read
+            is_answered = partial(_has_answered, native, native.by_lane)
+            peer.send(encode_frame(a_query(opaque=asked)))
+            asked += 1
+            await wait_until(is_answered)
+        assert native.rig.connections.unread_bytes() > 0
+        peer.writer.transport.resume_reading()  # type: ignore[attr-defined]
+        answers = [decode_frame(await peer.frame()) for _ in range(asked)]
+        assert [answer.opaque for answer in answers] == list(range(asked))
+        assert len({answer.body for answer in answers}) == 1
+
+    run(test, max_answers_bytes=10 << 20)
+
+
 @pytest.mark.parametrize("is_reset", [False, True], ids=["end", "reset"])
 def test_a_peer_that_goes_is_gone(is_reset: bool) -> None:
     async def test(native: NativeRig) -> None:
@@ -393,22 +423,76 @@ def test_many_peers_ask_at_once() -> None:
     run(test)
 
 
-def test_without_the_compiled_code_there_is_no_lane_unless_it_must_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    def damaged() -> None:
-        raise OSError("file too short")
+def test_answers_change_while_the_thread_sends_them() -> None:
+    async def test(native: NativeRig) -> None:
+        peers = [await handed_over(native, *TOPICS[:3]) for _ in range(10)]
+        broker = native.rig.connect()
+        for counter in range(2, 300):
+            for peer in peers:
+                peer.send(b"".join(encode_frame(a_query(topic, counter)) for topic in TOPICS[:3]))
+            await turn()
+            topics = {topic: a_topic(queues=counter if topic == "topic-1" else 8) for topic in TOPICS}
+            native.rig.ask(broker, a_registration_request(body=a_body(topics, counter=counter)))
+            assert len(list(native.lane.active())) <= len(peers)
+            for peer in peers:
+                assert [decode_frame(await peer.frame()).opaque for _ in range(3)] == [counter] * 3
+                answers = await peer.ask(a_query("topic-1"))
+                assert b'"writeQueueNums":%d' % counter in (answers[0].body or b"")
+        assert native.by_lane > 1_000
 
-    for library, reason in ((lambda: None, "not compiled"), (damaged, "file too short")):
-        monkeypatch.setattr(lane_module, "load_library", library)
-        assert native_lane(RemotingSettings(express_lane="auto")) is None
-        assert native_lane(RemotingSettings(express_lane="off")) is None
-        with pytest.raises(ConfigError, match=rf"remoting\.express_lane: .*{reason}"):
-            native_lane(RemotingSettings(express_lane="on"))
+    run(test)
+
+
+@pytest.fixture
+def library_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The compiled library of another build, which has none yet."""
+    path = tmp_path / "libnative_lane.so"
+    monkeypatch.setattr(library, "_FILE", path)
+    return path
+
+
+def test_a_build_without_the_library_has_no_lane_and_no_fault(library_file: Path) -> None:
+    assert open_lane(RemotingSettings(native_lane="off"))[1].text == "off: remoting.native_lane says so"
+    lane, status = open_lane(RemotingSettings())
+    assert lane is None
+    assert (status.is_active, status.is_fault) == (False, False)
+    with pytest.raises(ConfigError, match=r"remoting\.native_lane: not in this build"):
+        open_lane(RemotingSettings(native_lane="on"))
+
+
+@pytest.mark.parametrize(
+    ("of", "reason"), [("no library", "file too short"), ("another release", "undefined symbol: lane_start")]
+)
+def test_a_library_that_cannot_be_used_is_a_fault(library_file: Path, of: str, reason: str) -> None:
+    if of == "no library":
+        library_file.touch()
+    else:
+        library_file.symlink_to("/lib/x86_64-linux-gnu/libc.so.6")
+    lane, status = open_lane(RemotingSettings())
+    assert lane is None
+    assert status.is_fault
+    assert reason in status.text
+    found = packages.native_lane(Settings())
+    assert found.grade is Grade.WARNING
+    assert reason in found.text
+    required = Settings(remoting=RemotingSettings(native_lane="on"))
+    with pytest.raises(ConfigError, match=reason):
+        open_lane(required.remoting)
+    assert packages.native_lane(required).grade is Grade.FAULT
+
+
+def test_doctor_says_whether_there_is_a_lane(library_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    off = Settings(remoting=RemotingSettings(native_lane="off"))
+    assert packages.native_lane(Settings()).grade is Grade.NOTE
+    assert packages.native_lane(off).grade is Grade.FINE
+    monkeypatch.undo()
+    assert packages.native_lane(Settings()) == fine("native lane", "active")
 
 
 def test_a_lane_that_nobody_stopped_ends_with_its_owner() -> None:
     tasks = Path("/proc/self/task")
     before = set(tasks.iterdir())
-    lane = native_lane(RemotingSettings())
+    lane, _ = open_lane(RemotingSettings())
     (thread,) = set(tasks.iterdir()) - before
     assert lane is not None
     assert thread.joinpath("comm").read_text(encoding="ascii") == "native-lane\n"

@@ -25,7 +25,9 @@ def pipeline(figures: ServerFigures, parts: Sequence[PartHealth], clock: Clock) 
     """What the template ``pipeline`` shows."""
     refused: Tone = next((TONES[part.state] for part in parts if part.name == "job" and part.reason), "calm")
     return {
-        "parts": [(part, TONES[part.state], part.reason or _MEANING.get(part.name, "")) for part in parts],
+        "parts": [
+            (part, TONES[part.state], part.reason or part.detail or _MEANING.get(part.name, "")) for part in parts
+        ],
         "figures": [*_own_figures(figures), *_job_figures(figures.tables.job, refused, clock.now_ms())],
     }
 

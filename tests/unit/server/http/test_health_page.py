@@ -1,11 +1,13 @@
 """``/healthz``, ``/readyz`` and ``/metrics`` over real sockets."""
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from namesrv_stream.metrics import METRICS
 from namesrv_stream.remoting.codes import RequestCode
 from namesrv_stream.remoting.command import RemotingCommand
 from namesrv_stream.route.settings import FoldSettings
+from namesrv_stream.server.native.lane import LaneStatus
 from namesrv_stream.tables.job_figures import JobFigures
 from tests.support.builders import Log, a_registration
 from tests.support.http_rig import HttpRig
@@ -196,6 +198,32 @@ async def test_clusters_with_figures_of_their_own_are_bounded() -> None:
     clusters = {labels[0] for name, labels in found if name == "rocketmq_namesrv_brokers"}
     assert len(clusters) == 101
     assert found["rocketmq_namesrv_brokers", ("(other)", "alive")] == 20
+
+
+@pytest.mark.parametrize("is_active", [True, False])
+async def test_health_and_metrics_say_whether_the_native_lane_is_active(is_active: bool) -> None:
+    served = HttpRig(native_lane=LaneStatus(is_active, "active or not"))
+    served.rig.talk()
+    served.commit([], {0: 0}, _JOB)
+    async with served.serving():
+        health, text = await served.get("/healthz"), await served.get("/healthz", Accept="text/plain")
+        ready, samples = await served.get("/readyz"), await _samples(served)
+    assert health.json()["state"] == "green"
+    assert health.json()["parts"][-1] == {"name": "native_lane", "state": "ok", "detail": "active or not"}
+    assert text.body.endswith(b"\n[+] native_lane ok: active or not\n")
+    assert ready.json()["reasons"] == []
+    assert samples["rocketmq_namesrv_native_lane_active", ()] == is_active
+
+
+async def test_a_native_lane_that_cannot_be_used_makes_health_yellow() -> None:
+    served = HttpRig(native_lane=LaneStatus(False, "its library cannot be used: file too short", is_fault=True))
+    served.rig.talk()
+    served.commit([], {0: 0}, _JOB)
+    async with served.serving():
+        health, ready = await served.get("/healthz"), await served.get("/readyz")
+    assert health.json()["state"] == "yellow"
+    assert "file too short; Python answers" in health.json()["parts"][-1]["reason"]
+    assert ready.status == 200
 
 
 async def test_health_is_green_again_when_the_last_refused_record_is_a_quarter_of_an_hour_old() -> None:
