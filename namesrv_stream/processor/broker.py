@@ -3,21 +3,22 @@
 Source: rocketmq 5.3.3, DefaultRequestProcessor; nameserver.md §5.
 """
 
-from collections.abc import Generator
+from typing import NamedTuple
 
 from zlib_ng import zlib_ng
 
-from namesrv_stream.errors import RequestRefused
-from namesrv_stream.processor.name_server import Accepted, Answer, Call, NameServer, Settled
+from namesrv_stream.errors import BodyDecodeError, NamesrvStreamError, RequestRefused
+from namesrv_stream.processor.authorisation import authorise_broker
+from namesrv_stream.processor.name_server import Accepted, Answer, Call, Dependency, NameServer, Settled
 from namesrv_stream.processor.register_body import (
     RegisterBrokerBody,
+    RegistrationBody,
     decode_data_version,
-    decode_in_steps,
-    is_long,
+    decode_register_body,
 )
 from namesrv_stream.processor.registration_hash import registration_hash
 from namesrv_stream.processor.route_body import encode_data_version, encode_kv_table, encode_member_group
-from namesrv_stream.remoting.codes import ResponseCode
+from namesrv_stream.remoting.codes import RequestCode, ResponseCode
 from namesrv_stream.remoting.command import RemotingCommand, response_to
 from namesrv_stream.remoting.headers import (
     ORDER_TOPIC_CONFIG,
@@ -33,45 +34,43 @@ from namesrv_stream.route.fold_state import LeaseKey
 from namesrv_stream.route.group import BrokerGroup, master_of, register
 from namesrv_stream.route.model import DataVersion, LiveKey, Registration
 from namesrv_stream.route.partitioner import murmur2
-from namesrv_stream.route.registration_json import encode_registration
 
 
-def register_in_steps(server: NameServer, call: Call) -> Generator[None, None, Answer]:
-    """103, in steps between which the server may do anything else.
+class _Registering(NamedTuple):
+    """A registration before its body is decoded.
 
-    An unchanged registration is neither decoded nor logged in full: its hash stands for it.
+    Attributes:
+        body: As sent; the checksum is right.
+        digest: ``registration_hash`` of header and body.
+        is_unchanged: It would change nothing now, and need not be logged in full.
+    """
+
+    header: RegisterBrokerRequestHeader
+    key: LeaseKey
+    broker_id: int
+    body: bytes
+    digest: str
+    is_unchanged: bool
+
+
+def register_broker(server: NameServer, call: Call) -> Answer:
+    """103. An unchanged registration is neither decoded nor logged in full: its hash stands for it.
 
     Raises:
         RequestRefused: Wrong checksum, a missing field, no release's version, or one topic before any full
             registration.
         BodyDecodeError: The body cannot be read.
     """
-    header = RegisterBrokerRequestHeader.from_ext_fields(call.request.ext_fields)
-    body = call.request.body or b""
-    if not is_sound(body, header.body_crc32):
-        raise RequestRefused("crc32 not match")
-    key = broker_of(header.broker_name, header.cluster_name, header.broker_addr)
-    if header.broker_id is None:
-        raise RequestRefused("brokerId is missing or no number")
-    if call.request.version < 0:
-        raise RequestRefused("version is negative")
-    digest = registration_hash(header, body)
-    memory, group = server.memory, server.table.group(key.broker_name)
-    heartbeat = BrokerHeartbeat(call.origin, key.broker_name, key.live_key, Proof.REGISTRATION, digest)
-    if digest == unchanged_hash(server, call.origin, key, call.now_ms):
-        return Answer(registered_response(server, call.request, header, group), (Accepted(heartbeat, None),))
-
-    decoded, table = yield from decode_in_steps(
-        body, compressed=header.compressed, version=call.request.version, known=memory.tables.get(key)
-    )
-    if table is not None:
-        memory.tables.put(key, table)
-    registration = _registration(key, header, header.broker_id, decoded, digest)
-    if is_long(body):
-        yield
-        encode_registration(registration)  # which remembers what is written, for the log and the tables
-        yield
+    registering = _begin_registration(server, call)
+    header, key, digest = registering.header, registering.key, registering.digest
     group = server.table.group(key.broker_name)
+    heartbeat = BrokerHeartbeat(call.origin, key.broker_name, key.live_key, Proof.REGISTRATION, digest)
+    if registering.is_unchanged:
+        return Answer(_registered_response(server, call.request, header, group), (Accepted(heartbeat, None),))
+    decoded = call.decoded or _decode(call, registering)
+    if isinstance(decoded, BodyDecodeError):
+        raise decoded
+    registration = _registration(registering, decoded)
     registered = BrokerRegistered(call.origin, registration)
     outcome = register(
         group,
@@ -83,16 +82,29 @@ def register_in_steps(server: NameServer, call: Call) -> Generator[None, None, A
     if outcome.refused:
         raise RequestRefused("register broker failed")
     if outcome.group is group:
-        memory.settled[key] = Settled(group, digest, call.origin.holder)  # by the settings of now
-    if is_long(body):
-        yield  # what is accepted is applied to the group as it is then
-    retained = server.table.group(key.broker_name).registrations.get(key.live_key)
+        server.memory.settled[key] = Settled(group, digest, call.origin.holder)  # by the settings of now
+    retained = group.registrations.get(key.live_key)
     is_known = retained is not None and retained.registration_hash == digest and len(registration.topics) != 1
-    response = registered_response(server, call.request, header, outcome.group)
+    response = _registered_response(server, call.request, header, outcome.group)
     if is_known and not _is_due(server, key, call.now_ms):
         return Answer(response, (Accepted(heartbeat, registered),))
     _logged_in_full(server, key, call.now_ms)
     return Answer(response, (Accepted(registered, registered),))
+
+
+def body_to_decode(server: NameServer, call: Call) -> RegistrationBody | None:
+    """What has to be decoded to answer a request; None for nothing.
+
+    A server has large bodies decoded by another process, and passes the result as ``Call.decoded``.
+    """
+    if call.request.code != RequestCode.REGISTER_BROKER:
+        return None
+    try:
+        authorise_broker(server.access, call)
+        registering = _begin_registration(server, call)
+    except NamesrvStreamError:
+        return None  # whatever is wrong with the request is the answer to it
+    return None if registering.is_unchanged else _body_of(call, registering)
 
 
 def unregister_broker(server: NameServer, call: Call) -> Answer:
@@ -122,20 +134,20 @@ def query_data_version(server: NameServer, call: Call) -> Answer:
     header = QueryDataVersionRequestHeader.from_ext_fields(call.request.ext_fields)
     key = broker_of(header.broker_name, header.cluster_name, header.broker_addr)
     asked = decode_data_version(call.request.body)
-    changed, known = is_changed(server, call.origin, key, asked)
+    changed, known = _is_changed(server, call.origin, key, asked)
     response = response_to(
         call.request,
         ResponseCode.SUCCESS,
         ext_fields=QueryDataVersionResponseHeader(changed=changed).to_ext_fields(),
         body=encode_data_version(known) if known else None,
     )
-    return Answer(response, _heard(server, call.origin, key))
+    return _heard(server, call.origin, key, response)
 
 
-def is_changed(
+def _is_changed(
     server: NameServer, origin: Origin, key: LeaseKey, asked: DataVersion | None
 ) -> tuple[bool, DataVersion | None]:
-    """What 322 is told: whether the broker should register, and the DataVersion that is known."""
+    """Whether the broker should register, and the DataVersion that is known."""
     live = server.table.group(key.broker_name).lives.get(key.live_key)
     if live is None:
         return True, None
@@ -153,7 +165,7 @@ def broker_heartbeat(server: NameServer, call: Call) -> Answer:
     """
     header = BrokerHeartbeatRequestHeader.from_ext_fields(call.request.ext_fields)
     key = broker_of(header.broker_name, header.cluster_name, header.broker_addr)
-    return Answer(response_to(call.request, ResponseCode.SUCCESS), _heard(server, call.origin, key))
+    return _heard(server, call.origin, key, response_to(call.request, ResponseCode.SUCCESS))
 
 
 def get_broker_member_group(server: NameServer, call: Call) -> Answer:
@@ -178,12 +190,30 @@ def broker_of(broker_name: str | None, cluster: str | None, broker_addr: str | N
     return LeaseKey(broker_name or "", LiveKey(cluster or "", broker_addr or ""))
 
 
-def is_sound(body: bytes | memoryview, crc32: int) -> bool:
-    """Whether a registration's body is what its broker sent."""
-    return not crc32 or zlib_ng.crc32(body) & 0x7FFFFFFF == crc32
+def _begin_registration(server: NameServer, call: Call) -> _Registering:
+    header = RegisterBrokerRequestHeader.from_ext_fields(call.request.ext_fields)
+    body = call.request.body or b""
+    if header.body_crc32 and zlib_ng.crc32(body) & 0x7FFFFFFF != header.body_crc32:
+        raise RequestRefused("crc32 not match")
+    key = broker_of(header.broker_name, header.cluster_name, header.broker_addr)
+    if header.broker_id is None:
+        raise RequestRefused("brokerId is missing or no number")
+    if call.request.version < 0:
+        raise RequestRefused("version is negative")
+    digest = registration_hash(header, body)
+    is_unchanged = digest == _unchanged_hash(server, call.origin, key, call.now_ms)
+    return _Registering(header, key, header.broker_id, body, digest, is_unchanged)
 
 
-def unchanged_hash(server: NameServer, origin: Origin, key: LeaseKey, now_ms: int) -> str | None:
+def _body_of(call: Call, registering: _Registering) -> RegistrationBody:
+    return RegistrationBody(registering.body, registering.header.compressed, call.request.version)
+
+
+def _decode(call: Call, registering: _Registering) -> RegisterBrokerBody:
+    return decode_register_body(*_body_of(call, registering))
+
+
+def _unchanged_hash(server: NameServer, origin: Origin, key: LeaseKey, now_ms: int) -> str | None:
     """The hash of the one registration that would change nothing now; None where each is to be read.
 
     Of a broker that is known from the tables only, this sets when it is to be logged in full.
@@ -195,14 +225,13 @@ def unchanged_hash(server: NameServer, origin: Origin, key: LeaseKey, now_ms: in
     return None if _is_due(server, key, now_ms) else settled.registration_hash
 
 
-def _registration(
-    key: LeaseKey, header: RegisterBrokerRequestHeader, broker_id: int, body: RegisterBrokerBody, digest: str
-) -> Registration:
+def _registration(registering: _Registering, body: RegisterBrokerBody) -> Registration:
+    header, key = registering.header, registering.key
     return Registration(
         cluster=key.live_key.cluster,
         broker_name=key.broker_name,
         broker_addr=key.live_key.broker_addr,
-        broker_id=broker_id,
+        broker_id=registering.broker_id,
         ha_server_addr=header.ha_server_addr or "",
         data_version=body.data_version,
         topics=body.topics,
@@ -211,24 +240,20 @@ def _registration(
         zone_name=header.zone_name,
         topic_mappings=body.topic_mappings or None,
         filter_servers=body.filter_servers,
-        registration_hash=digest,
+        registration_hash=registering.digest,
     )
 
 
-def heartbeat_of(server: NameServer, origin: Origin, key: LeaseKey) -> BrokerHeartbeat | None:
-    """What a sign of life is, which changes nothing; None of a broker that this server does not know."""
+def _heard(server: NameServer, origin: Origin, key: LeaseKey, response: RemotingCommand) -> Answer:
+    """The answer to a sign of life, which changes nothing; that of an unknown broker is not logged."""
     live = server.table.group(key.broker_name).lives.get(key.live_key)
-    if live is None or origin.server_id not in live.holders:
-        return None
-    return BrokerHeartbeat(origin, key.broker_name, key.live_key, Proof.HEARTBEAT)
+    accepted: tuple[Accepted, ...] = ()
+    if live is not None and origin.server_id in live.holders:
+        accepted = (Accepted(BrokerHeartbeat(origin, key.broker_name, key.live_key, Proof.HEARTBEAT), None),)
+    return Answer(response, accepted, depends_on=Dependency("broker", key.broker_name))
 
 
-def _heard(server: NameServer, origin: Origin, key: LeaseKey) -> tuple[Accepted, ...]:
-    heartbeat = heartbeat_of(server, origin, key)
-    return () if heartbeat is None else (Accepted(heartbeat, None),)
-
-
-def registered_response(
+def _registered_response(
     server: NameServer, request: RemotingCommand, header: RegisterBrokerRequestHeader, group: BrokerGroup
 ) -> RemotingCommand:
     """What a broker is answered that is registered in ``group``."""

@@ -9,13 +9,13 @@ Source: rocketmq 5.3.3, ClientRequestProcessor and DefaultRequestProcessor; name
 from typing import NamedTuple
 
 from namesrv_stream.errors import RequestRefused, TopicNotExist
-from namesrv_stream.processor.name_server import Answer, Call, NameServer
+from namesrv_stream.processor.name_server import Answer, Call, Dependency, NameServer
 from namesrv_stream.remoting.codes import V4_9_4, ResponseCode
 from namesrv_stream.remoting.command import RemotingCommand, response_to
 from namesrv_stream.remoting.headers import GetRouteInfoRequestHeader
 
 
-class RouteQuery(NamedTuple):
+class _RouteQuery(NamedTuple):
     """What a route query asks for.
 
     Attributes:
@@ -29,13 +29,13 @@ class RouteQuery(NamedTuple):
     zone_name: str | None
 
 
-def route_query(request: RemotingCommand) -> RouteQuery:
+def _route_query(request: RemotingCommand) -> _RouteQuery:
     """What a request 105 asks for."""
     header = GetRouteInfoRequestHeader.from_ext_fields(request.ext_fields)
     if header.zone_mode and (header.zone_name or "").strip():
         # The zone filter writes the legacy form whatever the client asked for.
-        return RouteQuery(header.topic, strict=False, zone_name=header.zone_name)
-    return RouteQuery(header.topic, request.version >= V4_9_4 or header.accept_standard_json_only, zone_name=None)
+        return _RouteQuery(header.topic, strict=False, zone_name=header.zone_name)
+    return _RouteQuery(header.topic, request.version >= V4_9_4 or header.accept_standard_json_only, zone_name=None)
 
 
 def get_route_info_by_topic(server: NameServer, call: Call) -> Answer:
@@ -48,7 +48,7 @@ def get_route_info_by_topic(server: NameServer, call: Call) -> Answer:
     options = server.options
     if options.need_wait_for_service and call.now_ms - server.started_ms < options.wait_seconds_for_service * 1_000:
         raise RequestRefused("name server not ready")
-    query = route_query(call.request)
+    query = _route_query(call.request)
     if query.topic is None:
         raise TopicNotExist("null")  # Java's word for it
     body = server.answers.route_body(
@@ -56,7 +56,9 @@ def get_route_info_by_topic(server: NameServer, call: Call) -> Answer:
     )
     if body is None:
         raise TopicNotExist(query.topic)
-    return Answer(response_to(call.request, ResponseCode.SUCCESS, body=body))
+    # The order of queues is a KV value, which changes without a change of the route.
+    depends_on = None if options.order_message_enable else Dependency("topic", query.topic)
+    return Answer(response_to(call.request, ResponseCode.SUCCESS, body=body), depends_on=depends_on)
 
 
 def get_broker_cluster_info(server: NameServer, call: Call) -> Answer:

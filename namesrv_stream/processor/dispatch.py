@@ -4,14 +4,11 @@ The codes of the controller that RocketMQ can start inside its NameServer (1001 
 on a port of its own, and has an election protocol to itself.
 """
 
-from collections.abc import Callable, Generator, Mapping
-
 from namesrv_stream.errors import NamesrvStreamError, NoPermission
 from namesrv_stream.processor import broker, client, kv, namesrv_config, topic_changes, topics, write_perm
 from namesrv_stream.processor.authorisation import ADMIN_CODES, BROKER_CODES, authorise, authorise_broker
 from namesrv_stream.processor.name_server import Answer, Call, NameServer, Processors
 from namesrv_stream.processor.response import error_response
-from namesrv_stream.processor.steps import at_once
 from namesrv_stream.remoting.codes import RequestCode, ResponseCode
 from namesrv_stream.remoting.command import response_to
 
@@ -19,7 +16,7 @@ PROCESSORS: Processors = {
     RequestCode.PUT_KV_CONFIG: kv.put_kv_config,
     RequestCode.GET_KV_CONFIG: kv.get_kv_config,
     RequestCode.DELETE_KV_CONFIG: kv.delete_kv_config,
-    RequestCode.REGISTER_BROKER: lambda server, call: at_once(broker.register_in_steps(server, call)),
+    RequestCode.REGISTER_BROKER: broker.register_broker,
     RequestCode.UNREGISTER_BROKER: broker.unregister_broker,
     RequestCode.GET_ROUTEINFO_BY_TOPIC: client.get_route_info_by_topic,
     RequestCode.GET_BROKER_CLUSTER_INFO: client.get_broker_cluster_info,
@@ -41,21 +38,11 @@ PROCESSORS: Processors = {
     RequestCode.BROKER_HEARTBEAT: broker.broker_heartbeat,
 }
 
-#: Those that take long.
-_STEPS: Mapping[int, Callable[[NameServer, Call], Generator[None, None, Answer]]] = {
-    RequestCode.REGISTER_BROKER: broker.register_in_steps,
-}
-
 _PROCESSOR_OF_NUMBER = {int(code): processor for code, processor in PROCESSORS.items()}
 
 
 def process(server: NameServer, call: Call) -> Answer:
     """Answer one request; an error of ours becomes its response. The view is not changed: the caller applies events."""
-    return at_once(process_in_steps(server, call))
-
-
-def process_in_steps(server: NameServer, call: Call) -> Generator[None, None, Answer]:
-    """Likewise, in steps between which the server may do anything else."""
     code = call.request.code
     processor = _PROCESSOR_OF_NUMBER.get(code)
     if processor is None:
@@ -67,9 +54,6 @@ def process_in_steps(server: NameServer, call: Call) -> Generator[None, None, An
             authorise(server.access, call)
         elif code in BROKER_CODES:
             authorise_broker(server.access, call)
-        steps = _STEPS.get(code)
-        if steps is not None:
-            return (yield from steps(server, call))
         return processor(server, call)
     except NoPermission as error:
         return Answer(error_response(call.request, error), refusal=error.for_log)

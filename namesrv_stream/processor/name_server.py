@@ -3,9 +3,10 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
-from namesrv_stream.processor.known_tables import KnownTables
+from namesrv_stream.errors import BodyDecodeError
+from namesrv_stream.processor.register_body import RegisterBrokerBody
 from namesrv_stream.processor.route_answers import RouteAnswers
 from namesrv_stream.remoting.codes import RequestCode
 from namesrv_stream.remoting.command import RemotingCommand
@@ -56,14 +57,12 @@ class RegistrationMemory:
         wanted: Processes of which the fold asked for the full body.
         closed: Processes whose connection was closed since they registered over it. They stay in the view until the
             fold has ended them; until they register over another connection, the server does not hear them.
-        tables: Topic tables of the last registrations that were decoded.
     """
 
     settled: dict[LeaseKey, Settled] = field(default_factory=dict)
     full_due_ms: dict[LeaseKey, int] = field(default_factory=dict)
     wanted: set[LeaseKey] = field(default_factory=set)
     closed: dict[LeaseKey, Holder] = field(default_factory=dict)
-    tables: KnownTables = field(default_factory=KnownTables)
 
     def forget(self, key: LeaseKey) -> None:
         """The broker process is gone."""
@@ -71,7 +70,6 @@ class RegistrationMemory:
         self.full_due_ms.pop(key, None)
         self.wanted.discard(key)
         self.closed.pop(key, None)
-        self.tables.forget(key)
 
 
 class Peer(NamedTuple):
@@ -133,19 +131,28 @@ class NameServer:
         return None if value is None else value == "true"
 
     def reconfigure(self, changes: OptionChanges) -> None:
-        """Answer by other options from now on, and forget the answers that this makes wrong."""
+        """Answer by other options from now on."""
         self.options = replace(self.options, **changes)  # type: ignore[arg-type] # names and types are OPTION_OF's
         self.answers.support_acting_master = self.options.support_acting_master
-        self.answers.clear()
+
+
+#: The body of a registration, or why it cannot be read.
+DecodedBody = RegisterBrokerBody | BodyDecodeError
 
 
 class Call(NamedTuple):
-    """One request as it reached this server; ``now_ms`` is monotonic."""
+    """One request as it reached this server.
+
+    Attributes:
+        now_ms: Monotonic time.
+        decoded: What ``broker.body_to_decode`` asked for; None where nobody has decoded it before.
+    """
 
     request: RemotingCommand
     origin: Origin
     now_ms: int
     peer: Peer = Peer("", False)
+    decoded: DecodedBody | None = None
 
 
 class Accepted(NamedTuple):
@@ -153,6 +160,16 @@ class Accepted(NamedTuple):
 
     logged: AcceptedEvent
     applied: AcceptedEvent | None
+
+
+class Dependency(NamedTuple):
+    """What an answer depends on beside its request: the route of a topic, or the group of a broker name.
+
+    The answer that depends on a broker also depends on the connection over which it was asked.
+    """
+
+    kind: Literal["topic", "broker"]
+    name: str
 
 
 class Answer(NamedTuple):
@@ -164,6 +181,7 @@ class Answer(NamedTuple):
         options: Changes of the server's options; they hold once all events are in the log. Where SYSTEM_BUSY was
             answered instead they never do, even if the log gets the events in the end: 318 is to be sent again.
         refusal: Why the peer may not ask this, for the server's log.
+        depends_on: The same request has the same answer, and the same effect, until this changes; None: nobody knows.
     """
 
     response: RemotingCommand
@@ -171,6 +189,7 @@ class Answer(NamedTuple):
     is_logged_first: bool = False
     options: OptionChanges = _NO_CHANGES
     refusal: str = ""
+    depends_on: Dependency | None = None
 
 
 Processor = Callable[[NameServer, Call], Answer]

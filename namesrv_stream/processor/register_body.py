@@ -5,15 +5,14 @@ Source: rocketmq 5.3.3, RegisterBrokerBody and TopicConfig; nameserver.md §6.
 
 import struct
 import zlib
-from collections.abc import Generator, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from sys import intern
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from namesrv_stream.errors import BodyDecodeError
 from namesrv_stream.processor.body_fields import as_boolean, as_int, as_long, as_object, as_text, as_texts
 from namesrv_stream.processor.loggable import MAX_ENTRIES, require_loggable
-from namesrv_stream.processor.topic_table import KnownTable, Unusual, cut_body, read_table
 from namesrv_stream.remoting import fastjson
 from namesrv_stream.remoting.codes import V3_0_11, V5_0_0, RequestCode
 from namesrv_stream.route.model import DataVersion, QueueData, TopicQueueMappingInfo, shared_queue_data
@@ -21,10 +20,6 @@ from namesrv_stream.route.model import DataVersion, QueueData, TopicQueueMapping
 #: Most bytes that a compressed body may inflate to: as many as an uncompressed one could have, some 300,000 topics.
 MAX_INFLATED_BYTES: Final = 16 << 20
 _MAX_REASON_CHARS: Final = 300
-#: A body that is not worth to be cut into pieces: some 70 topics.
-_SHORT_BYTES: Final = 16 * 1024
-#: A body of which to look at each byte takes milliseconds.
-_LONG_BYTES: Final = 1 << 20
 
 # Defaults of rocketmq 5.3.3, TopicConfig.
 _DEFAULT_QUEUE_NUMS: Final = 16
@@ -47,7 +42,25 @@ class RegisterBrokerBody:
     filter_servers: tuple[str, ...] | None = ()
 
 
-def decode_register_body(body: bytes, *, compressed: bool, version: int) -> RegisterBrokerBody:
+class RegistrationBody(NamedTuple):
+    """The body of a registration as sent.
+
+    Attributes:
+        compressed: As its header says.
+        version: Ordinal of the broker's release.
+    """
+
+    body: bytes
+    compressed: bool
+    version: int
+
+    @property
+    def is_deflated(self) -> bool:
+        """Whether it is a zlib stream, whatever its header says."""
+        return self.compressed or self.body[:1] == b"\x78"
+
+
+def decode_register_body(body: bytes, compressed: bool, version: int) -> RegisterBrokerBody:
     """The body of a registration sent by a broker of release ``version``.
 
     Differs from RocketMQ: a body that is a zlib stream is inflated even where the header denies it, as brokers of 5.x
@@ -64,56 +77,6 @@ def decode_register_body(body: bytes, *, compressed: bool, version: int) -> Regi
     except (ValueError, TypeError, KeyError, struct.error, zlib.error, RecursionError) as error:
         raise BodyDecodeError(RequestCode.REGISTER_BROKER, _reason(error)) from error
     return decoded
-
-
-def decode_in_steps(
-    body: bytes, *, compressed: bool, version: int, known: KnownTable | None
-) -> Generator[None, None, tuple[RegisterBrokerBody, KnownTable | None]]:
-    """Likewise, in steps of some milliseconds, and of the topics only those that are not in a table read before.
-
-    Returns:
-        The body; and its topic table, where it is one to be remembered.
-
-    Raises:
-        BodyDecodeError: As ``decode_register_body``, to which all is left that is short or unusual.
-    """
-    if len(body) >= _SHORT_BYTES and not compressed and version >= V3_0_11:
-        try:
-            return (yield from _decoded_in_steps(body, known))
-        except (Unusual, ValueError, TypeError, RecursionError):
-            pass
-    return decode_register_body(body, compressed=compressed, version=version), None
-
-
-def is_long(body: bytes) -> bool:
-    """Whether to look at each byte of it, or to copy what it says, is a step of its own."""
-    return len(body) >= _LONG_BYTES
-
-
-def _decoded_in_steps(
-    body: bytes, known: KnownTable | None
-) -> Generator[None, None, tuple[RegisterBrokerBody, KnownTable]]:
-    if is_long(body):
-        yield
-    fastjson.require_few_values(body)
-    if is_long(body):
-        yield
-    cut = cut_body(body)
-    fields = as_object(fastjson.loads_written(cut.rest), "body")
-    wrapper = as_object(fields.get("topicConfigSerializeWrapper"), "topicConfigSerializeWrapper")
-    if wrapper.get("topicConfigTable") != {}:
-        raise Unusual
-    shapes: dict[tuple[Any, ...], QueueData] = {}
-    if is_long(body):
-        yield
-    table = yield from read_table(cut.table, lambda config, key: _topic(config, key, shapes), known)
-    if len(table.topics) > MAX_ENTRIES:
-        raise Unusual
-    if is_long(body):
-        yield
-    decoded = replace(_from_fields(fields, body), topics=table.topics)
-    require_loggable(decoded.topics, decoded.topic_mappings, decoded.filter_servers or ())
-    return decoded, table
 
 
 def _reason(error: Exception) -> str:

@@ -1,7 +1,7 @@
 """The values a route is made of, under RocketMQ's own names."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -80,7 +80,6 @@ class Registration:
         topic_mappings: The payload's static topics, by topic.
         filter_servers: None leaves those known unchanged, empty removes them.
         registration_hash: Equal for two requests that say the same; "" where nobody computed it.
-        written: Its JSON, once ``registration_json`` has written it: the log, the tables and the view all want it.
     """
 
     cluster: str
@@ -96,7 +95,6 @@ class Registration:
     topic_mappings: Mapping[str, TopicQueueMappingInfo] | None = None
     filter_servers: tuple[str, ...] | None = None
     registration_hash: str = ""
-    written: str | None = field(init=False, default=None, compare=False, repr=False)
 
     @property
     def live_key(self) -> LiveKey:

@@ -46,14 +46,10 @@ def _fields(registration: Registration, topics: Mapping[str, Any]) -> dict[str, 
 
 
 def encode_registration(registration: Registration) -> str:
-    """JSON text of ``registration_fields``; written once, for a registration does not change."""
-    if registration.written is None:
-        # Many topics have few shapes: each of these is written once.
-        shapes = {q: orjson.Fragment(orjson.dumps(list(q))) for q in set(registration.topics.values())}
-        topics = {t: shapes[q] for t, q in registration.topics.items()}
-        fields = _fields(registration, topics)
-        object.__setattr__(registration, "written", orjson.dumps(fields).decode())
-    return registration.written or ""
+    """JSON text of ``registration_fields``."""
+    # Many topics have few shapes: each of these is written once.
+    shapes = {q: orjson.Fragment(orjson.dumps(list(q))) for q in set(registration.topics.values())}
+    return orjson.dumps(_fields(registration, {t: shapes[q] for t, q in registration.topics.items()})).decode()
 
 
 def registration_from(fields: Mapping[str, Any]) -> Registration:

@@ -16,6 +16,8 @@ from namesrv_stream.route.hold import Hold
 from namesrv_stream.route.lease import LeaseKey
 from namesrv_stream.route.model import QueueData
 
+OnChanged = Callable[[str | None, Collection[str] | None], None]
+
 
 class RouteTable:
     """All broker groups by name.
@@ -26,9 +28,9 @@ class RouteTable:
         settings: (namespace "effective" or "config", name) to JSON text, of the lowest partition that has it.
         servers: (partition, server_id) to (server epoch, state).
         held: Brokers that would be gone, did the mass-expiry guard not keep them; they are in ``groups`` as well.
-        version: Another object after each change of a group.
         brokers_version: Counts the changes of brokerAddrTable and clusterAddrTable.
-        on_routes_changed: Told of the topics whose routes are others than before, or may be; None: of any.
+        on_changed: Told of a broker name whose group is another one, and of the topics whose routes are others than
+            before, or may be; None for the one or the other: of any.
     """
 
     def __init__(self) -> None:
@@ -37,9 +39,8 @@ class RouteTable:
         self.settings: dict[tuple[str, str], str] = {}
         self.servers: dict[tuple[int, str], tuple[int, str]] = {}
         self.held: dict[LeaseKey, Hold] = {}
-        self.version = object()
         self.brokers_version = 0
-        self.on_routes_changed: Callable[[Collection[str] | None], None] | None = None
+        self.on_changed: OnChanged | None = None
         self._settings_of: dict[int, dict[tuple[str, str], str]] = {}
         self._names_of_topic: dict[str, tuple[str, ...]] = {}
         self._names_of_cluster: dict[str, set[str]] = {}
@@ -128,7 +129,6 @@ class RouteTable:
     def _replace(self, old: BrokerGroup, new: BrokerGroup) -> None:
         """Put a group in the place of another one, with all indexes but that of topics."""
         name = new.broker_name
-        self.version = object()
         if is_nothing(new):
             self.groups.pop(name, None)
         else:
@@ -146,11 +146,9 @@ class RouteTable:
             self._filtering_names.add(name)
         else:
             self._filtering_names.discard(name)
-        if self.on_routes_changed is not None:
-            if had_filters or self._filtering_names:
-                self.on_routes_changed(None)
-            elif changed := _changed_topics(old, new, is_other_broker=is_other_broker):
-                self.on_routes_changed(changed)
+        if self.on_changed is not None:
+            is_any = had_filters or bool(self._filtering_names)
+            self.on_changed(name, None if is_any else _changed_topics(old, new, is_other_broker=is_other_broker))
 
 
 def _changed_topics(old: BrokerGroup, new: BrokerGroup, *, is_other_broker: bool) -> Collection[str]:

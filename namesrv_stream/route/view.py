@@ -11,8 +11,7 @@ all groups that it changes, on those that have events pending already, and on th
 the log may have a part before it and another behind.
 """
 
-from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from namesrv_stream.route.changes import ChangeKind, RouteChange
 from namesrv_stream.route.commit_rows import CommitRows
@@ -27,7 +26,7 @@ from namesrv_stream.route.group import BrokerGroup, is_nothing
 from namesrv_stream.route.overlay import Broadcasts, Overlay, Pending
 from namesrv_stream.route.partitioner import partition_of
 from namesrv_stream.route.reducer import apply, apply_to_group
-from namesrv_stream.route.table import RouteTable
+from namesrv_stream.route.table import OnChanged, RouteTable
 from namesrv_stream.route.view_namespaces import NamespaceLayers
 from namesrv_stream.route.view_rules import group_after
 from namesrv_stream.route.view_settings import SettingLayers
@@ -41,7 +40,6 @@ class RouteView:
     Attributes:
         table: Committed rows plus pending events.
         next_offsets: Kafka partition to the first offset that the committed rows do not cover.
-        is_halfway: Some groups are of a commit whose offsets are not reached yet: between two of its steps.
         on_group_changed: Told of a group before and after it got other broker addresses, unless by a reload.
     """
 
@@ -50,7 +48,6 @@ class RouteView:
     ) -> None:
         self.table = table or RouteTable()
         self.next_offsets = dict(next_offsets or {})
-        self.is_halfway = False
         self.on_group_changed: Callable[[BrokerGroup, BrokerGroup], None] | None = None
         self._partitions = partitions
         self._groups: Overlay[str, BrokerGroup] = Overlay()
@@ -63,9 +60,9 @@ class RouteView:
         parts = (self._groups, self._namespaces, self._settings, self._broadcasts)
         return len({p for part in parts for p in part.tickets()})
 
-    def watch_routes(self, on_changed: Callable[[Collection[str] | None], None]) -> None:
-        """Have somebody told of the topics whose routes change, before anybody can ask; None: of any."""
-        self.table.on_routes_changed = on_changed
+    def watch(self, on_changed: OnChanged) -> None:
+        """Have ``on_changed`` called with what changes, before anybody can ask; see ``RouteTable``."""
+        self.table.on_changed = on_changed
 
     def committed_group(self, name: str) -> BrokerGroup:
         """A group as the committed rows have it."""
@@ -126,33 +123,21 @@ class RouteView:
             self._rebuild_group(key)
 
     def commit(self, changes: Iterable[RouteChange], next_offsets: Mapping[int, int]) -> None:
-        """Take over committed rows."""
-        deque(self.commit_in_steps(changes, next_offsets), maxlen=0)
-
-    def commit_in_steps(
-        self, changes: Iterable[RouteChange], next_offsets: Mapping[int, int], rows_a_step: int = 1_000
-    ) -> Iterator[None]:
-        """Take over committed rows in steps of milliseconds, between which the view may be read and take events in.
-
-        Each group goes from what it was to what the commit makes of it in one step, with what is pending on it; all
-        else, and the offsets, with the last one. Until then ``is_halfway``.
+        """Take over committed rows.
 
         Args:
-            changes: Of one commit.
+            changes: In the order of the log.
             next_offsets: Kafka partition to the first offset that the rows do not cover.
-            rows_a_step: How many are applied in one, about.
         """
-        was_halfway, self.is_halfway = self.is_halfway, True
-        try:
-            yield from self._commit_steps(changes, next_offsets, rows_a_step)
-        finally:
-            self.is_halfway = was_halfway
+        rows = CommitRows(changes)
+        reached = {**self.next_offsets, **next_offsets}
+        for name, of_group in rows.of_group.items():
+            self._commit_group(apply_to_group(self.committed_group(name), of_group), reached)
+        self._commit_others(rows, next_offsets)
 
     def reload(self, table: RouteTable, next_offsets: Mapping[int, int]) -> None:
         """Replace all committed rows; pending events are applied anew."""
-        table.on_routes_changed, self.table.on_routes_changed = self.table.on_routes_changed, None
-        if table.on_routes_changed is not None:
-            table.on_routes_changed(None)
+        on_changed, self.table.on_changed = self.table.on_changed, None
         self.table = table
         self.next_offsets = dict(next_offsets)
         self._broadcasts.settle(self.next_offsets)
@@ -166,6 +151,9 @@ class RouteView:
         for name in self._groups:
             table.replace_group(self._rebuilt_group(name))
         self._namespaces.reload(table, self.next_offsets)
+        table.on_changed = on_changed
+        if on_changed is not None:
+            on_changed(None, None)
 
     # ---- events in ----
 
@@ -210,25 +198,6 @@ class RouteView:
             self._groups.lay(name, self.table.group(name), tickets)
 
     # ---- rows ----
-
-    def _commit_steps(
-        self, changes: Iterable[RouteChange], next_offsets: Mapping[int, int], rows_a_step: int
-    ) -> Iterator[None]:
-        rows = CommitRows()
-        yield from rows.sort(changes)
-        reached = {**self.next_offsets, **next_offsets}
-        count = 0
-        for name, of_group in rows.of_group.items():
-            group = self.committed_group(name)
-            for begin in range(0, len(of_group), rows_a_step):
-                part = of_group[begin : begin + rows_a_step]
-                group = apply_to_group(group, part)
-                count += len(part)
-                if count >= rows_a_step:
-                    yield
-                    count = 0
-            self._commit_group(group, reached)
-        self._commit_others(rows, next_offsets)
 
     def _commit_group(self, group: BrokerGroup, next_offsets: Mapping[int, int]) -> None:
         """Show a group as the rows below these offsets have it, with what is pending behind them."""

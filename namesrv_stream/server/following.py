@@ -2,11 +2,12 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator, Mapping
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
 
 from namesrv_stream.clock import Clock
 from namesrv_stream.route.changes import RouteChange
+from namesrv_stream.route.commit_rows import slices_of
 from namesrv_stream.route.folded_log import FoldedLog
 from namesrv_stream.server.changes.feed import ChangeFeed, size_of
 from namesrv_stream.server.changes.position import generation_of
@@ -16,7 +17,6 @@ from namesrv_stream.server.served_state import ServedState
 from namesrv_stream.server.served_view import ServedView
 from namesrv_stream.server.story import Story
 from namesrv_stream.server.table_figures import TableFigures
-from namesrv_stream.server.turns import Turns
 from namesrv_stream.settings import Settings
 from namesrv_stream.tables.change_log import TOLD_KINDS
 from namesrv_stream.tables.follower import SnapshotFollower
@@ -26,7 +26,14 @@ from namesrv_stream.tables.storage import tables_of
 
 #: For the follower to finish what it is reading; its thread does not keep the process.
 _STOP_S: Final = 1.0
-_ROWS_A_STEP: Final = 5_000
+#: Some milliseconds.
+_ROWS_A_TURN: Final = 1_000
+
+
+class _Commit(NamedTuple):
+    slices: list[tuple[Sequence[RouteChange], Mapping[int, int]]]
+    version: int
+    job: JobFigures | None
 
 
 class Following:
@@ -65,7 +72,7 @@ class Following:
         self._state = state
         self._held_watch = held_watch
         self._hearings = hearings
-        self._turns = Turns()
+        self._read: asyncio.Queue[_Commit | Snapshot] = asyncio.Queue()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._follower = SnapshotFollower(
             tables_of(settings),
@@ -90,46 +97,43 @@ class Following:
         stopping.start()
         stopping.join(_STOP_S)
 
+    async def run(self) -> None:
+        """Take over what the follower reads, a slice of a commit in each turn of the event loop."""
+        while True:
+            taken = await self._read.get()
+            if isinstance(taken, Snapshot):
+                self._reloaded(taken)
+                continue
+            for changes, next_offsets in taken.slices:
+                self._committed(changes, next_offsets)
+                await asyncio.sleep(0)
+            self._state.moved(taken.version)
+            self.figures.committed(taken.job)
+
     # ---- on the follower's thread ----
 
     def _on_commit(self, changes: list[RouteChange], next_offsets: Mapping[int, int]) -> None:
-        if self._loop is not None:
-            news = [change for change in changes if change.kind in TOLD_KINDS]
-            told = (changes, next_offsets, self._follower.version, self._follower.job, news, size_of(changes))
-            self._loop.call_soon_threadsafe(self._turns.add, self._committed(*told))
+        slices = list(slices_of(changes, next_offsets, _ROWS_A_TURN))
+        self._hand_over(_Commit(slices, self._follower.version, self._follower.job))
 
     def _on_reload(self, snapshot: Snapshot) -> None:
+        self._hand_over(snapshot)
+
+    def _hand_over(self, read: "_Commit | Snapshot") -> None:
         if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._turns.add, self._reloaded(snapshot))
+            self._loop.call_soon_threadsafe(self._read.put_nowait, read)
 
-    # ---- on the event loop, one behind the other ----
+    # ---- on the event loop ----
 
-    def _committed(
-        self,
-        changes: list[RouteChange],
-        next_offsets: Mapping[int, int],
-        version: int,
-        job: JobFigures | None,
-        news: list[RouteChange],
-        size: int,
-    ) -> Iterator[None]:
-        yield from self._view.committing(changes, next_offsets)
-        self._state.moved(version)
-        self.feed.committed(changes, next_offsets, size)
-        yield
-        self._held_watch.committed(news)
-        # A commit may have half a million rows, and looking at all of them takes longer than a read should wait.
-        for begin in range(0, len(changes), _ROWS_A_STEP):
-            if begin:
-                yield
-            part = changes[begin : begin + _ROWS_A_STEP]
-            self._hearings.committed(part, lambda key: self._view.live(key) is not None)
-            self.story.committed(part)
-            self.figures.count(part)
-        self.figures.committed(job)
+    def _committed(self, changes: Sequence[RouteChange], next_offsets: Mapping[int, int]) -> None:
+        self._view.committed(changes, next_offsets)
+        self.feed.committed(changes, next_offsets, size_of(changes))
+        self._held_watch.committed([change for change in changes if change.kind in TOLD_KINDS])
+        self._hearings.committed(changes, lambda key: self._view.live(key) is not None)
+        self.story.committed(changes)
+        self.figures.count(changes)
 
-    def _reloaded(self, snapshot: Snapshot) -> Iterator[None]:
-        yield from ()
+    def _reloaded(self, snapshot: Snapshot) -> None:
         self._view.reloaded(snapshot.table, snapshot.next_offsets)
         self._state.moved(snapshot.version)
         self._held_watch.opened()

@@ -15,14 +15,10 @@ from namesrv_stream.clock import SystemClock, until_multiple_ms
 from namesrv_stream.kafka import ENVELOPE_BYTES, producer_config
 from namesrv_stream.logs import progress
 from namesrv_stream.processor.name_server import Access, NameServer, Options
-from namesrv_stream.processor.prepared import PreparedAnswers
-from namesrv_stream.processor.route_answers import RouteAnswers
 from namesrv_stream.route.events import Origin
 from namesrv_stream.route.folded_log import FoldedLog
 from namesrv_stream.route.view import RouteView
 from namesrv_stream.run_files import write_run_file
-from namesrv_stream.server.connection import RemotingConnection
-from namesrv_stream.server.connections import Connections
 from namesrv_stream.server.failures import exit_code_of
 from namesrv_stream.server.first_snapshot import first_snapshot
 from namesrv_stream.server.following import Following
@@ -36,9 +32,14 @@ from namesrv_stream.server.listener import BACKLOG, NameServerAddrs, address, bi
 from namesrv_stream.server.log_guard import LogGuard
 from namesrv_stream.server.min_broker_notifier import MinBrokerNotifier
 from namesrv_stream.server.native.lane import open_lane
+from namesrv_stream.server.net.cached_answers import CachedRouteAnswers
+from namesrv_stream.server.net.connection import RemotingConnection
+from namesrv_stream.server.net.connections import Connections
+from namesrv_stream.server.net.large_requests import LargeRequests
+from namesrv_stream.server.net.response_cache import ResponseCache
+from namesrv_stream.server.net.services import Services
 from namesrv_stream.server.open_log import has_topics, open_log
 from namesrv_stream.server.outbox import GatewayLimits
-from namesrv_stream.server.pace import ReadingPace
 from namesrv_stream.server.past_routes import PastRoutes
 from namesrv_stream.server.peer_log import PeerLog
 from namesrv_stream.server.process import keep_all, prepare_process
@@ -49,7 +50,6 @@ from namesrv_stream.server.served_state import ServedState
 from namesrv_stream.server.served_view import ServedView
 from namesrv_stream.server.server_figures import ServerFigures
 from namesrv_stream.server.tls import ServerTls, calls_context
-from namesrv_stream.server.turns import Turns
 from namesrv_stream.settings import Settings, read_accounts, rocketmq_config
 from namesrv_stream.tables.storage import tables_of
 
@@ -83,14 +83,14 @@ class _Server:
         self._clock = SystemClock()
         self._identity = identity_file.begin_epoch(settings.server.server_id, self._clock.now_ms())
         self._peer_log = PeerLog()
-        self._native_lane, self._lane_status = open_lane(settings.remoting)
+        self._lane, self._lane_status = open_lane(settings.remoting)
         level = logging.WARNING if self._lane_status.is_fault else logging.INFO
         logger.log(level, "native lane %s", self._lane_status.text)
-        self._connections = Connections(settings.remoting, self._peer_log, self._native_lane)
+        self._connections = Connections(settings.remoting, self._peer_log, self._lane)
         self._tls = ServerTls(settings.tls, self._clock)
         if settings.tls.is_for_calls:
             calls_context(settings.tls)  # tells of files that cannot be used before anything else happens
-        self._requests = RequestFigures(self._native_lane.answered if self._native_lane else None)
+        self._requests = RequestFigures(self._lane.answered if self._lane else None)
         self._access = _access(settings)
 
     async def run(self) -> int:
@@ -113,8 +113,8 @@ class _Server:
             own_port=listener.getsockname()[1],
             tls=partial(calls_context, settings.tls) if settings.tls.is_for_calls else None,
         )
-        prepared = PreparedAnswers(name_server, self._native_lane)
-        gateway = self._gateway(name_server, prepared, notifier)
+        responses, large_requests = ResponseCache(self._lane), LargeRequests()
+        gateway = self._gateway(name_server, responses, notifier)
         keep_all()
 
         state = ServedState(self._identity, name_server.view, settings.kafka.partitions, snapshot.version, self._clock)
@@ -146,14 +146,27 @@ class _Server:
             peer_log=self._peer_log,
         )
         http = HttpServer(bind(settings.http.listen_host, settings.http.listen_port, "http"), sources)
-        connect = self._connect(name_server, prepared, gateway)
+        services = Services(
+            name_server,
+            responses,
+            gateway,
+            large_requests,
+            self._lane,
+            self._tls,
+            Origin(self._identity.server_id, self._identity.server_epoch),
+            settings.remoting,
+            self._requests,
+            self._clock,
+        )
+        connect = self._connect(services)
         remoting = await loop.create_server(connect, sock=listener, backlog=BACKLOG)
-        if self._native_lane is not None:
-            self._native_lane.start(loop)
+        if self._lane is not None:
+            self._lane.start(loop)
         following.start(loop)
         guard = LogGuard(settings, following.folded_log)
         parts = {
             "beat": self._beat(gateway, figures),
+            "follow": following.run(),
             "talk": self._talk(gateway, guard, has_kafka),
             "ready": self._tell_ready(gateway, guard, http, listener),
             "kv-log": self._log_kv(name_server),
@@ -167,8 +180,9 @@ class _Server:
             gateway.begin_stop()
             remoting.close()
             following.stop()
-            if self._native_lane is not None:
-                self._native_lane.stop(loop)
+            large_requests.stop()
+            if self._lane is not None:
+                self._lane.stop(loop)
         return 0
 
     async def _run_parts(
@@ -202,45 +216,22 @@ class _Server:
         options = Options(**switches, full_registration_interval_ms=settings.server.full_registration_interval_ms)
         return NameServer(
             view,
-            RouteAnswers(view, support_acting_master=options.support_acting_master),
+            CachedRouteAnswers(view, support_acting_master=options.support_acting_master),
             options,
             access=self._access,
             started_ms=self._clock.monotonic_ms(),
             config=rocketmq_config(settings) | {"listenPort": str(listener.getsockname()[1])},
         )
 
-    def _connect(
-        self, name_server: NameServer, prepared: PreparedAnswers, gateway: Gateway
-    ) -> Callable[[], RemotingConnection]:
+    def _connect(self, services: Services) -> Callable[[], RemotingConnection]:
         """What makes the connection of a peer that has just arrived."""
-        remoting = self._settings.remoting
-        origin = Origin(self._identity.server_id, self._identity.server_epoch)
-        turns, pace = Turns(), ReadingPace()
+        return lambda: RemotingConnection(self._connections.next_id(), services, self._connections)
 
-        def connect() -> RemotingConnection:
-            return RemotingConnection(
-                self._connections.next_id(),
-                name_server,
-                prepared,
-                gateway,
-                self._connections,
-                self._clock,
-                remoting,
-                self._tls,
-                origin,
-                self._requests,
-                turns,
-                pace,
-                self._native_lane,
-            )
-
-        return connect
-
-    def _gateway(self, name_server: NameServer, prepared: PreparedAnswers, notifier: MinBrokerNotifier) -> Gateway:
+    def _gateway(self, name_server: NameServer, responses: ResponseCache, notifier: MinBrokerNotifier) -> Gateway:
         settings = self._settings
         served = ServedView(
             name_server,
-            prepared,
+            responses,
             self._identity,
             on_expired=self._connections.close_expired,
             on_group_changed=notifier.group_changed,

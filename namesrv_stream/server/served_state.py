@@ -16,7 +16,6 @@ from namesrv_stream.clock import Clock
 from namesrv_stream.route.digest import Part, TableContent, TableDigest, TableDigester, content_of, part_rows
 from namesrv_stream.route.view import RouteView
 from namesrv_stream.server.identity import Identity
-from namesrv_stream.server.turns import whole
 
 T = TypeVar("T")
 
@@ -98,7 +97,6 @@ class ServedState:
     async def _digested(self) -> _Digested:
         """The newest digest: one is made at a time, and none twice for the same offsets."""
         async with self._digesting:
-            await whole(self._view)
             next_offsets = dict(self._view.next_offsets)
             if self._last is None or self._last.next_offsets != next_offsets:
                 content = content_of(self._view.committed_table(), self.partitions)

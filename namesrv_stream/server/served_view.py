@@ -1,11 +1,8 @@
 """The server's view with all that depends on it: what is remembered of it, and who is told of its changes."""
 
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
 
 from namesrv_stream.processor.name_server import NameServer, OptionChanges
-from namesrv_stream.processor.prepared import PreparedAnswers
 from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange, lease_key
 from namesrv_stream.route.events import AcceptedEvent, SettingsChanged
 from namesrv_stream.route.fold_state import LeaseKey
@@ -14,9 +11,7 @@ from namesrv_stream.route.model import BrokerLive, Holder
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.route.view import Pending
 from namesrv_stream.server.identity import Identity
-
-#: Rows of a commit that are looked at in one step: some milliseconds.
-_ROWS_A_STEP: Final = 20_000
+from namesrv_stream.server.net.response_cache import ResponseCache
 
 
 class ServedView:
@@ -25,7 +20,7 @@ class ServedView:
     def __init__(
         self,
         server: NameServer,
-        prepared: PreparedAnswers,
+        responses: ResponseCache,
         identity: Identity,
         *,
         on_expired: Callable[[int], None] = lambda connection_id: None,
@@ -38,10 +33,11 @@ class ServedView:
             on_group_changed: Told of a group before and after its broker addresses changed.
         """
         self._server = server
-        self._prepared = prepared
+        self._responses = responses
         self._identity = identity
         self._on_expired = on_expired
         server.view.on_group_changed = on_group_changed
+        server.view.watch(responses.changed)
 
     def live(self, key: LeaseKey) -> BrokerLive | None:
         return self._server.table.group(key.broker_name).lives.get(key.live_key)
@@ -55,6 +51,7 @@ class ServedView:
     def closed(self, key: LeaseKey, connection: Holder) -> None:
         """The connection is closed over which this server heard a broker: until it registers again, it is not heard."""
         self._server.memory.closed[key] = connection
+        self._responses.changed(key.broker_name, ())
 
     def drop(self, pending: Pending) -> None:
         """Take back an event that will never be in the log: nothing else would ever end it."""
@@ -70,19 +67,13 @@ class ServedView:
         """Forget accepted events that the committed rows include."""
         self._server.view.commit((), {})
 
-    def committed(self, changes: list[RouteChange], next_offsets: Mapping[int, int]) -> None:
-        """Take over rows and offsets of one commit of the job."""
-        deque(self.committing(changes, next_offsets), maxlen=0)
-
-    def committing(self, changes: list[RouteChange], next_offsets: Mapping[int, int]) -> Iterator[None]:
-        """Likewise in steps, between which the view may be read and take events in."""
+    def committed(self, changes: Sequence[RouteChange], next_offsets: Mapping[int, int]) -> None:
+        """Take over rows and offsets of one commit of the job, or of a slice of it."""
         memory, server_id = self._server.memory, self._identity.server_id
         expired: list[tuple[LeaseKey, Holder]] = []
         holders: dict[LeaseKey, Holder | None] = {}
         is_setting = False
-        for number, change in enumerate(changes, 1):
-            if number % _ROWS_A_STEP == 0:
-                yield
+        for change in changes:
             if change.kind == ChangeKind.REGISTRATION_WANTED and change.server_id == server_id:
                 memory.wanted.add(lease_key(change))
             elif change.kind == ChangeKind.SETTING:
@@ -95,7 +86,7 @@ class ServedView:
                 if change.cause == Cause.EXPIRED and held is not None:
                     expired.append((key, held))
                 holders[key] = None if change.gone else Holder(change.server_epoch or 0, change.connection_id or 0)
-        yield from self._server.view.commit_in_steps(changes, next_offsets)
+        self._server.view.commit(changes, next_offsets)
         if is_setting:
             memory.settled.clear()
         for key, holder in expired:
@@ -114,7 +105,6 @@ class ServedView:
     def reloaded(self, table: RouteTable, next_offsets: Mapping[int, int]) -> None:
         """The tables were opened anew."""
         self._server.view.reload(table, next_offsets)
-        self._server.answers.clear()
         memory = self._server.memory
         memory.settled.clear()  # valid by the identity of groups that are no more
         for key in [k for k in memory.full_due_ms if self.live(k) is None]:
@@ -123,7 +113,7 @@ class ServedView:
     def reconfigure(self, changes: OptionChanges) -> None:
         """Answer by other options from now on."""
         self._server.reconfigure(changes)
-        self._prepared.clear()
+        self._responses.clear()
 
     def _judge_anew(self, event: AcceptedEvent) -> None:
         """What a registration changes depends on the settings: by others, one that is settled may change something."""

@@ -9,11 +9,11 @@ from namesrv_stream.metrics import Histogram, Samples
 from namesrv_stream.remoting.codes import ResponseCode
 from namesrv_stream.route.view import RouteView
 from namesrv_stream.server.broker_figures import BrokerFigures
-from namesrv_stream.server.connections import Connections
 from namesrv_stream.server.gateway import Gateway
 from namesrv_stream.server.http_figures import HttpFigures
 from namesrv_stream.server.identity import Identity
 from namesrv_stream.server.native.lane import LaneStatus
+from namesrv_stream.server.net.connections import Connections
 from namesrv_stream.server.request_figures import RequestFigures
 from namesrv_stream.server.steps import Steps
 from namesrv_stream.server.table_figures import TableFigures

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from namesrv_stream.errors import RemotingError
 from namesrv_stream.processor.dispatch import PROCESSORS
 from namesrv_stream.processor.name_server import Access, Answer, Peer
-from namesrv_stream.processor.prepared import PreparedAnswers
 from namesrv_stream.remoting.codes import ResponseCode
 from namesrv_stream.remoting.command import RemotingCommand
 from namesrv_stream.remoting.frame import MAX_FRAME_BYTES, FrameBuffer, decode_frame, encode_frame
 from namesrv_stream.route.event_json import decode_record, encode_event
 from namesrv_stream.route.reducer import apply
 from namesrv_stream.route.table import RouteTable
+from namesrv_stream.server.net.response_cache import ResponseCache, scope_of
 from tests.fuzz.hostile import AWKWARD, damaged_requests, requests, scaled, wire_names
 from tests.support.builders import Log
 from tests.support.name_server import SLAVE, Exchange, a_registration_request, a_route_request
@@ -128,16 +128,17 @@ def test_a_stranger_changes_nothing_that_is_an_operators(request: RemotingComman
 
 @scaled(40)
 @given(requests(), st.integers(0, 2**31 - 1))
-def test_prepared_answers_never_differ_from_the_general_path(request: RemotingCommand, opaque: int) -> None:
+def test_cached_responses_never_differ_from_those_of_the_processors(request: RemotingCommand, opaque: int) -> None:
     exchange = a_server()
-    prepared = PreparedAnswers(exchange.server)
+    responses = ResponseCache()
+    exchange.view.watch(responses.changed)
     frame = encode_frame(request)[4:]
-    prepared.keep(frame, decode_frame(frame), exchange.send(decode_frame(frame)).response)
+    responses.keep(frame, decode_frame(frame), exchange.send(decode_frame(frame)), scope_of(1))
     again = encode_frame(replace(request, opaque=opaque))[4:]
 
-    ready = prepared.answer(again)
+    cached = responses.find(again, scope_of(1))
 
-    assert ready is None or ready == encode_frame(exchange.send(decode_frame(again)).response)
+    assert cached is None or cached.frame == encode_frame(exchange.send(decode_frame(again)).response)
 
 
 def test_real_requests_in_any_order_are_answered_and_agreed_on() -> None:

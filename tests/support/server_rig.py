@@ -7,8 +7,6 @@ import orjson
 
 from namesrv_stream.clock import ManualClock
 from namesrv_stream.processor.name_server import Access, NameServer, Options
-from namesrv_stream.processor.prepared import PreparedAnswers
-from namesrv_stream.processor.route_answers import RouteAnswers
 from namesrv_stream.remoting.command import RemotingCommand
 from namesrv_stream.remoting.frame import FrameBuffer, decode_frame, encode_frame
 from namesrv_stream.route.changes import RouteChange
@@ -16,20 +14,22 @@ from namesrv_stream.route.events import Origin
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.heartbeat_json import MAX_ITEMS
 from namesrv_stream.route.view import RouteView
-from namesrv_stream.server.connection import RemotingConnection
-from namesrv_stream.server.connections import Connections
 from namesrv_stream.server.gateway import Gateway
 from namesrv_stream.server.identity import Identity
 from namesrv_stream.server.native.lane import NativeLane
+from namesrv_stream.server.net.cached_answers import CachedRouteAnswers
+from namesrv_stream.server.net.connection import RemotingConnection
+from namesrv_stream.server.net.connections import Connections
+from namesrv_stream.server.net.large_requests import LargeRequests
+from namesrv_stream.server.net.response_cache import ResponseCache
+from namesrv_stream.server.net.services import Services
 from namesrv_stream.server.outbox import GatewayLimits
-from namesrv_stream.server.pace import ReadingPace
 from namesrv_stream.server.partition_log import PartitionLog
 from namesrv_stream.server.peer_log import PeerLog
 from namesrv_stream.server.records import Acked, OutRecord
 from namesrv_stream.server.request_figures import RequestFigures
 from namesrv_stream.server.served_view import ServedView
 from namesrv_stream.server.tls import ServerTls
-from namesrv_stream.server.turns import Turns
 from namesrv_stream.settings import RemotingSettings, TlsSettings
 from tests.support.builders import BEGIN_MS, Log
 
@@ -193,7 +193,6 @@ class MemoryTransport(asyncio.Transport):
     def __init__(self, peer: tuple[str, int] = ("10.9.9.9", 4711)) -> None:
         super().__init__({"peername": peer})
         self.protocol: RemotingConnection | None = None
-        self.reader: asyncio.BaseProtocol | None = None  # what came is given to: the protocol, or who took its place
         self.received = b""
         self.buffered = b""
         self.high = 64 * 1024
@@ -230,26 +229,10 @@ class MemoryTransport(asyncio.Transport):
     def resume_reading(self) -> None:
         self.is_reading_paused = False
 
-    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        self.reader = protocol
-
-    def get_protocol(self) -> asyncio.BaseProtocol:
-        assert self.reader is not None
-        return self.reader
-
     def deliver(self, data: bytes) -> None:
-        """The peer's bytes come, and are read as the protocol of now wants them."""
-        assert self.protocol is not None
-        while data and self.protocol is not None:
-            if isinstance(self.reader, asyncio.BufferedProtocol):
-                with memoryview(self.reader.get_buffer(-1)) as room:
-                    size = min(len(room), len(data))
-                    room[:size] = data[:size]
-                self.reader.buffer_updated(size)
-                data = data[size:]
-            else:
-                self.protocol.data_received(data)
-                return
+        """The peer's bytes come."""
+        if self.protocol is not None:
+            self.protocol.data_received(data)
 
     def is_closing(self) -> bool:
         return self._is_closed
@@ -293,14 +276,15 @@ class Rig:
         access: Access | None = None,
         on_group_changed: Callable[[BrokerGroup, BrokerGroup], None] | None = None,
         native_lane: NativeLane | None = None,
+        large_requests: LargeRequests | None = None,
     ) -> None:
         self.native_lane = native_lane
         self.clock = LeapingClock()
         self.view = RouteView(partitions=partitions)
         options = options or Options()
-        answers = RouteAnswers(self.view, support_acting_master=options.support_acting_master)
+        answers = CachedRouteAnswers(self.view, support_acting_master=options.support_acting_master)
         self.server = NameServer(self.view, answers, options, access=access or Access())
-        self.prepared = PreparedAnswers(self.server, native_lane)
+        self.responses = ResponseCache(native_lane)
         self.identity = Identity("s1", 7)
         self.limits = limits or RemotingSettings(max_connections=max_connections, write_buffer_bytes=write_buffer_bytes)
         self.peer_log = PeerLog()
@@ -308,7 +292,7 @@ class Rig:
         self.tls = ServerTls(tls or TlsSettings(), self.clock)
         self.served = ServedView(
             self.server,
-            self.prepared,
+            self.responses,
             self.identity,
             on_expired=self.connections.close_expired,
             on_group_changed=on_group_changed,
@@ -319,8 +303,19 @@ class Rig:
         self.request_figures = RequestFigures(native_lane.answered if native_lane else None)
         self._logs = [Log(partition=p, partitions=partitions) for p in range(partitions)]
         self._folded = 0
-        self.turns = Turns()
-        self.pace = ReadingPace()
+        self.large_requests = large_requests or LargeRequests()
+        self.services = Services(
+            self.server,
+            self.responses,
+            self.gateway,
+            self.large_requests,
+            native_lane,
+            self.tls,
+            Origin(*self.identity),
+            self.limits,
+            self.request_figures,
+            self.clock,
+        )
 
     def talk(self) -> None:
         """Let the server reach Kafka for the first time."""
@@ -331,26 +326,12 @@ class Rig:
     def connect(self, host: str = "10.9.9.9") -> MemoryTransport:
         transport = MemoryTransport((host, 4711))
         connection = self.new_connection()
-        transport.protocol = transport.reader = connection
+        transport.protocol = connection
         connection.connection_made(transport)
         return transport
 
     def new_connection(self) -> RemotingConnection:
-        return RemotingConnection(
-            self.connections.next_id(),
-            self.server,
-            self.prepared,
-            self.gateway,
-            self.connections,
-            self.clock,
-            self.limits,
-            self.tls,
-            Origin(*self.identity),
-            self.request_figures,
-            self.turns,
-            self.pace,
-            self.native_lane,
-        )
+        return RemotingConnection(self.connections.next_id(), self.services, self.connections)
 
     def ask(self, transport: MemoryTransport, request: RemotingCommand) -> RemotingCommand:
         """Send one request and return its answer."""

@@ -25,7 +25,6 @@ from namesrv_stream.server.http.operation import JSON, Query, answers
 from namesrv_stream.server.http.responses import POSITION_GONE, Problem
 from namesrv_stream.server.http.sources import Sources
 from namesrv_stream.server.steps import Steps
-from namesrv_stream.server.turns import whole
 from namesrv_stream.tables.storage import tables_of
 
 EVENT_STREAM: Final = "text/event-stream"
@@ -156,7 +155,6 @@ class ChangesPage:
         return Follower(self._feed, self._catch_up, choice, position, self._steps)
 
     async def _state(self) -> StateAt:
-        await whole(self._view)
         return state_now(self._view, self._feed.end.generation, self._partitions)
 
     def _position(self, text: str | None) -> Position | None:

@@ -16,7 +16,6 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Router
 from starlette.types import Receive, Scope, Send
 
-from namesrv_stream.server.address_counts import AddressCounts
 from namesrv_stream.server.fleet import Fleet
 from namesrv_stream.server.http.changes_page import ChangesPage
 from namesrv_stream.server.http.console.console_page import ConsolePage
@@ -32,6 +31,7 @@ from namesrv_stream.server.http.status_page import StatusPage
 from namesrv_stream.server.http.tls_protocol import TlsProtocol
 from namesrv_stream.server.http_figures import HttpFigures
 from namesrv_stream.server.listener import NameServerAddrs, address
+from namesrv_stream.server.net.address_counts import AddressCounts
 from namesrv_stream.server.peer_log import PeerLog
 from namesrv_stream.server.steps import Steps
 from namesrv_stream.server.tls import ServerTls

@@ -8,9 +8,9 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from namesrv_stream.server.address_counts import AddressCounts
 from namesrv_stream.server.http.responses import Problem
 from namesrv_stream.server.http_figures import HttpFigures
+from namesrv_stream.server.net.address_counts import AddressCounts
 
 #: Name of the connection in the scope's state.
 CONNECTION: Final = "connection"

@@ -13,11 +13,12 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from namesrv_stream.errors import ConfigError
-from namesrv_stream.processor.known_answers import AnswerParts
+from namesrv_stream.remoting.request_template import ResponseTemplate
 from namesrv_stream.server.native.library import HANDED_OVER, Returned, load_library
 from namesrv_stream.server.request_figures import BOUNDS_NS
 from namesrv_stream.settings import RemotingSettings
 
+_TOPIC: Final = b'"topic":"'
 _HEADER_BYTES: Final = ctypes.sizeof(Returned)
 _ACTIVE_AT_ONCE: Final = 1_024
 #: More than any answer that the lane knows has.
@@ -178,17 +179,20 @@ class NativeLane:
     # ---- answers ----
 
     def find(self, frame: bytes) -> bytes | None:
-        """As ``KnownAnswers``."""
+        """As ``RouteCache``."""
         size = self._library.lane_find(self._lane, frame, len(frame), self._found, _MAX_FOUND_BYTES)
         return ctypes.string_at(self._found, size) if size else None
 
-    def know(self, frame: bytes, topic: str, parts: AnswerParts) -> None:
-        """As ``KnownAnswers``."""
+    def know(self, frame: bytes, topic: str, parts: ResponseTemplate) -> None:
+        """As ``RouteCache``."""
+        begin = frame.find(_TOPIC) + len(_TOPIC)
+        if frame[begin : frame.find(b'"', begin)] != topic.encode("utf-8", "surrogatepass"):
+            return  # ``cut_query`` would take another text for the topic
         header_bytes, head, tail = parts
         self._library.lane_know(self._lane, frame, len(frame), head, len(head), tail, len(tail), header_bytes)
 
     def forget(self, topics: Collection[str] | None) -> None:
-        """As ``KnownAnswers``."""
+        """As ``RouteCache``."""
         if topics is None:
             self._library.lane_forget_all(self._lane)
         else:

@@ -10,10 +10,11 @@ from typing import Final
 
 from namesrv_stream.processor.dispatch import process
 from namesrv_stream.processor.name_server import Call, Peer
-from namesrv_stream.processor.prepared import PreparedAnswers
 from namesrv_stream.remoting.frame import decode_frame
 from namesrv_stream.route.events import Origin
 from namesrv_stream.server.native.lane import open_lane
+from namesrv_stream.server.net.cached_answers import CachedRouteAnswers
+from namesrv_stream.server.net.response_cache import ResponseCache, scope_of
 from namesrv_stream.settings import RemotingSettings
 from tests.bench.contenders import OURS
 from tests.bench.figures import Figure, Spread
@@ -45,17 +46,19 @@ def query_us(shape: Shape) -> Spread:
     for number, (frame, _) in enumerate(registrations(shape)):
         exchange.send(decode_frame(frame[4:]), connection=number + 1)
     exchange.logged.clear()
-    prepared = PreparedAnswers(exchange.server, open_lane(RemotingSettings())[0])
+    exchange.server.answers = CachedRouteAnswers(exchange.view)
+    responses = ResponseCache(open_lane(RemotingSettings())[0])
     frames = [framed.frame[4:] for framed in route_reads(shape.topic_names)]
-    request = decode_frame(frames[0])
-    answer = process(exchange.server, Call(request, Origin("s1", 1), 0, Peer("127.0.0.1", False)))
-    prepared.keep(frames[0], request, answer.response)
+    origin, peer, scope = Origin("s1", 1), Peer("127.0.0.1", False), scope_of(1)
+    for frame in frames:
+        request = decode_frame(frame)
+        responses.keep(frame, request, process(exchange.server, Call(request, origin, 0, peer)), scope)
     asked = random.Random(1).choices(frames, k=_QUERIES)
     taken = []
     for _ in range(1 + _REPEATS):
         began = process_time()
         for frame in asked:
-            assert prepared.answer(frame) is not None
+            assert responses.find(frame, scope) is not None
         taken.append((process_time() - began) / len(asked) * 1e6)
     return Spread.of(taken[1:])
 

@@ -7,8 +7,7 @@ from itertools import pairwise
 import orjson
 import pytest
 
-from namesrv_stream.processor.dispatch import process_in_steps
-from namesrv_stream.processor.name_server import Accepted, Answer, Call, Options
+from namesrv_stream.processor.name_server import Accepted, Answer, Options
 from namesrv_stream.processor.registration_hash import registration_hash
 from namesrv_stream.remoting import fastjson
 from namesrv_stream.remoting.codes import ONEWAY_FLAG, RequestCode, ResponseCode
@@ -267,20 +266,6 @@ def test_an_unchanged_registration_deletes_topics_that_it_lacks_only_where_the_l
 
     assert ("other" in server.view.table.group("broker-a").topics) is not drops
     assert (KEY in server.server.memory.settled) is not drops  # another registration finds nothing to delete
-
-
-def test_a_long_registration_is_not_settled_by_settings_that_changed_while_it_was_read() -> None:
-    request = a_registration_request(body=a_body({f"a topic of some length {n}": a_topic() for n in range(7_000)}))
-    server = with_registered(request)
-    memory = server.server.memory
-    memory.settled.clear()
-
-    for _ in process_in_steps(server.server, Call(request, ORIGIN, 0, server.peer)):
-        memory.settled.clear()  # as by other settings
-
-    assert memory.settled == {}
-    server.send(request)
-    assert KEY in memory.settled
 
 
 def test_wrong_crc_of_a_settled_registration_is_still_refused() -> None:

@@ -10,6 +10,7 @@ from namesrv_stream.remoting import fastjson
 from namesrv_stream.remoting.codes import RequestCode, ResponseCode, SerializeType
 from namesrv_stream.remoting.command import RemotingCommand
 from namesrv_stream.route.events import Origin, WritePermChanged
+from namesrv_stream.server.net.cached_answers import CachedRouteAnswers
 from tests.support.name_server import (
     MASTER,
     SLAVE,
@@ -317,6 +318,7 @@ def test_zone_is_told_where_there_is_one() -> None:
 
 def test_cluster_info_follows_brokers_and_is_kept_otherwise() -> None:
     server = a_pair()
+    server.server.answers = CachedRouteAnswers(server.view)
     first = server.send(CLUSTER_REQUEST).response.body
     server.accept(WritePermChanged(ORIGIN, "broker-a", writable=False))
 

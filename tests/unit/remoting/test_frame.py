@@ -6,7 +6,6 @@ from struct import pack
 
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from namesrv_stream.errors import FrameTooLarge, HeaderDecodeError, RemotingError
 from namesrv_stream.remoting.codes import LanguageCode, RequestCode, SerializeType
@@ -14,7 +13,6 @@ from namesrv_stream.remoting.command import RemotingCommand
 from namesrv_stream.remoting.frame import (
     MAX_FRAME_BYTES,
     MAX_HEADER_BYTES,
-    Frame,
     FrameBuffer,
     decode_frame,
     encode_frame,
@@ -293,10 +291,10 @@ def test_damage_is_found_wherever_the_stream_is_cut(pieces: Sequence[bytes]) -> 
     assert _read(pieces) == _read([b"".join(pieces)])
 
 
-def _read(pieces: Sequence[bytes]) -> tuple[list[Frame], str]:
+def _read(pieces: Sequence[bytes]) -> tuple[list[bytes], str]:
     """The frames in the pieces, and the error behind them."""
     buffer = FrameBuffer()
-    frames: list[Frame] = []
+    frames: list[bytes] = []
     try:
         for piece in pieces:
             frames += buffer.feed(piece)
@@ -313,55 +311,3 @@ def test_the_longest_header_is_read_and_one_byte_more_is_refused() -> None:
     assert decode_frame(raw[4:]) == longest
     with pytest.raises(HeaderDecodeError, match=f"{MAX_HEADER_BYTES + 1} bytes exceed"):
         decode_frame((MAX_HEADER_BYTES + 1).to_bytes(4, "big") + b" " + raw[8:])
-
-
-def read_in_place(buffer: FrameBuffer, data: bytes, most: int) -> list[bytes]:
-    """Put bytes where there is room for them, at most so many at once; the frame that they complete."""
-    position = 0
-    while position < len(data):
-        with buffer.room() as room:
-            size = min(len(room), most, len(data) - position)
-            room[:size] = data[position : position + size]
-        frame = buffer.filled(size)
-        position += size
-        if frame is not None:
-            assert position == len(data)
-            return [bytes(frame)]
-    return []
-
-
-@settings(max_examples=examples(100))
-@given(streams(), st.integers(5, 400), st.integers(1, 100))
-def test_the_rest_of_a_frame_may_be_put_into_its_place(stream: bytes, first: int, most: int) -> None:
-    frames = FrameBuffer().feed(stream)
-    buffer, position = FrameBuffer(), 0
-    read: list[Frame] = []
-    while position < len(stream):
-        read += buffer.feed(stream[position : position + first])
-        position = min(position + first, len(stream))
-        begun = sum(4 + len(frame) for frame in read)
-        if position - begun >= 4:
-            end = begun + 4 + len(frames[len(read)])
-            read += read_in_place(buffer, stream[position:end], most)
-            position = end
-    assert read == frames
-    assert buffer.pending_bytes == 0
-
-
-def test_room_follows_what_has_come_and_is_not_all_that_is_missing() -> None:
-    buffer = FrameBuffer()
-    buffer.feed(pack(">i", 1 << 20) + bytes(100))
-    assert buffer.pending_bytes == 104
-    assert len(buffer.room()) == 100
-    assert buffer.pending_bytes == 204
-    buffer.feed(bytes(100_000))
-    assert 100_000 < buffer.pending_bytes <= 2 * 100_104
-    buffer.feed(bytes(200_000))
-    assert 0 < len(buffer.room()) <= 256 * 1024
-
-
-def test_no_room_is_wasted_at_the_end_of_a_frame() -> None:
-    buffer = FrameBuffer()
-    buffer.feed(pack(">i", 20) + bytes(19))
-    assert len(buffer.room()) == 1
-    assert buffer.filled(1) == bytes(20)

@@ -73,32 +73,26 @@ def test_many_groups_at_once_make_the_same_table_as_one_by_one(
             assert at_once.is_plain(topic) == one_by_one.is_plain(topic)
 
 
-@settings(max_examples=examples(50))
-@given(_HISTORIES)
-def test_each_change_of_a_route_is_another_version(history: list[BrokerGroup]) -> None:
-    table = RouteTable()
-    newest: dict[str, BrokerGroup] = {}
-    for group in history:
-        before, version = dict(newest), table.version
-        newest[group.broker_name] = group
-
-        table.replace_group(group)
-
-        if any(naive_route(before, t) != naive_route(newest, t) for t in all_topics(history)):
-            assert table.version is not version
-
-
 @settings(max_examples=examples(100))
 @given(_HISTORIES)
 def test_each_route_that_changes_is_told(history: list[BrokerGroup]) -> None:
     told: list[Collection[str] | None] = []
+    names: list[str | None] = []
+
+    def on_changed(broker_name: str | None, topics: Collection[str] | None) -> None:
+        names.append(broker_name)
+        told.append(topics)
+
     table = RouteTable()
-    table.on_routes_changed = told.append
+    table.on_changed = on_changed
     newest: dict[str, BrokerGroup] = {}
     for group in history:
         before = {topic: naive_route(newest, topic) for topic in all_topics(history)}
+        is_other = group != table.group(group.broker_name)
         table.replace_group(group)
         newest[group.broker_name] = group
+        assert names == [group.broker_name] * is_other
+        names.clear()
         changed = {topic for topic, route in before.items() if route != naive_route(newest, topic)}
         assert None in told or changed <= {topic for topics in told if topics is not None for topic in topics}
         assert not told or len(told) == 1
@@ -106,15 +100,15 @@ def test_each_route_that_changes_is_told(history: list[BrokerGroup]) -> None:
 
 
 def test_a_topic_whose_queues_change_is_told_alone() -> None:
-    told: list[Collection[str] | None] = []
+    told: list[tuple[str | None, Collection[str] | None]] = []
     table = RouteTable()
     group = BrokerGroup("a", broker_addrs={0: "10.0.0.1:1"}, topics={"changed": RW, "gone": RW, "same": RW})
     table.replace_group(group)
-    table.on_routes_changed = told.append
+    table.on_changed = lambda broker_name, topics: told.append((broker_name, topics))
     table.replace_group(replace(group, topics={"changed": READ_ONLY, "new": RW, "same": RW}))
     table.replace_group(replace(group, topics=table.group("a").topics))
     table.replace_group(replace(table.group("a"), topics={"changed": RW, "new": RW, "same": RW}))
-    assert told == [{"changed", "gone", "new"}, {"changed"}]
+    assert told == [("a", {"changed", "gone", "new"}), ("a", {"changed"})]
 
 
 @settings(max_examples=examples(50))
@@ -123,11 +117,12 @@ def test_replacing_a_group_by_itself_changes_nothing(history: list[BrokerGroup])
     table = RouteTable()
     for group in history:
         table.replace_group(group)
-    version, groups = table.version, dict(table.groups)
-    for group in groups.values():
+    told: list[object] = []
+    table.on_changed = lambda broker_name, topics: told.append(broker_name)
+    for group in list(table.groups.values()):
         table.replace_group(group)
 
-    assert table.version is version
+    assert told == []
 
 
 def test_brokers_of_a_topic_come_by_name() -> None:

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from namesrv_stream.route.changes import RouteChange
+from namesrv_stream.route.commit_rows import slices_of
 from namesrv_stream.route.event_json import encode_event, routing_key
 from namesrv_stream.route.events import (
     AcceptedEvent,
@@ -230,14 +231,6 @@ class World:
     def _commit(self, partition: int, records: int) -> None:
         self.view.commit(*self.next_commit(partition, records))
 
-    def commit_in_steps(self, partition: int, records: int, meanwhile: Iterable[Step]) -> None:
-        """Commit row by row, and take a step between two rows, as long as there are both."""
-        rows, next_offsets = self.next_commit(partition, records)
-        steps = iter(meanwhile)
-        for _ in self.view.commit_in_steps(rows, next_offsets, rows_a_step=1):
-            if self.view.is_halfway:
-                self.run(step for step in [next(steps, None)] if step is not None)
-
     def next_commit(self, partition: int, records: int) -> tuple[list[RouteChange], dict[int, int]]:
         log, begin = self.logs[partition], self._committed[partition]
         end = self._committed[partition] = min(begin + records, len(log.records))
@@ -303,30 +296,20 @@ def test_before_that_the_view_is_the_fold_of_what_is_committed_and_of_the_server
 
 
 @settings(max_examples=examples(100))
-@given(st.lists(EVENTS | FOREIGN | OUTAGES, max_size=12), COMMITS, st.lists(EVENTS | FOREIGN | OUTAGES, max_size=8))
-def test_what_comes_in_the_middle_of_a_commit_makes_no_difference_to_its_end(
-    steps: list[Step], commit: Commit, meanwhile: list[Step]
-) -> None:
-    world = World()
-    world.run([*REGISTERED, *steps])
-    world.commit_in_steps(*commit, meanwhile)
-
-    assert not world.view.is_halfway
-    assert content(world.view.table) == content(world.expected())
-
-
-@settings(max_examples=examples(100))
-@given(st.lists(EVENTS | FOREIGN | OUTAGES, max_size=12), COMMITS)
-def test_in_the_middle_of_a_commit_each_group_is_as_before_or_as_after(steps: list[Step], commit: Commit) -> None:
-    whole, halved = World(), World()
-    for world in (whole, halved):
+@given(st.lists(EVENTS | FOREIGN | OUTAGES, max_size=12), COMMITS, st.integers(1, 5))
+def test_each_slice_of_a_commit_is_a_commit(steps: list[Step], commit: Commit, max_rows: int) -> None:
+    whole, sliced = World(), World()
+    for world in (whole, sliced):
         world.run([*REGISTERED, *steps])
-    rows, next_offsets = halved.next_commit(*commit)
-    before = dict(halved.view.table.groups)
+    rows, next_offsets = sliced.next_commit(*commit)
     whole.view.commit(*whole.next_commit(*commit))
-    after = whole.view.table.groups
 
-    for _ in halved.view.commit_in_steps(rows, next_offsets, rows_a_step=1):
-        for name in ("broker-a", "broker-b"):
-            assert halved.view.table.groups.get(name) in (before.get(name), after.get(name))
-    assert content(halved.view.table) == content(whole.view.table)
+    for part, reached in slices_of(rows, next_offsets, max_rows):
+        sliced.view.commit(part, reached)
+        (partition, offset), *_ = reached.items()
+        assert all(row.offset < offset for row in part), "and no row of a record is left out"
+        assert sliced.view.next_offsets[partition] == offset
+        committed = [row for row in rows if row.offset < offset]
+        assert len(part) <= len(committed)
+    assert content(sliced.view.table) == content(whole.view.table)
+    assert sliced.view.next_offsets == whole.view.next_offsets

@@ -7,6 +7,7 @@ import pytest
 
 from namesrv_stream.remoting.codes import RequestCode, ResponseCode
 from namesrv_stream.remoting.command import RemotingCommand
+from namesrv_stream.remoting.frame import encode_frame
 from namesrv_stream.route.changes import ChangeKind, RouteChange
 from namesrv_stream.route.fold_state import LeaseKey
 from namesrv_stream.route.model import LiveKey
@@ -273,7 +274,8 @@ async def test_a_registration_too_large_for_kafka_is_dropped_and_stops_nothing(
     rig = Rig(record_bytes=2_000)
     rig.talk()
     broker = rig.connect()
-    rig.ask(broker, a_changed_registration(200))
+    broker.deliver(encode_frame(a_changed_registration(200)))
+    await turn()
     rig.ask(broker, a_registration_request("10.0.0.3:1", brokerName="broker-b"))
     with caplog.at_level(logging.ERROR):
         await turn()

@@ -294,7 +294,7 @@ async def test_strangers_are_closed_before_a_broker_that_sends_its_registration(
     for stranger in strangers:
         begin_frame(stranger, 60_000)
     assert not broker.is_closing()
-    assert [stranger.is_closing() for stranger in strangers] == [True] * 19 + [False]
+    assert [stranger.is_closing() for stranger in strangers] == [True] * 16 + [False] * 4
 
 
 async def test_strangers_who_do_not_read_are_closed_before_a_broker() -> None:

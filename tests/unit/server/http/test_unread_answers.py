@@ -12,10 +12,10 @@ from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
 from namesrv_stream.metrics import Samples
-from namesrv_stream.server.address_counts import AddressCounts
 from namesrv_stream.server.http.limits import Limits
 from namesrv_stream.server.http.protocol import HttpProtocol
 from namesrv_stream.server.http_figures import HttpFigures
+from namesrv_stream.server.net.address_counts import AddressCounts
 from namesrv_stream.server.peer_log import PeerLog
 from namesrv_stream.settings import HttpSettings
 from tests.support.http_rig import eventually

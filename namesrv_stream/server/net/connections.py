@@ -10,11 +10,11 @@ from typing import Final
 
 from namesrv_stream.errors import RemotingError
 from namesrv_stream.logs import safe
-from namesrv_stream.server.address_counts import AddressCounts
-from namesrv_stream.server.connection import IDLE, STOPPING, RemotingConnection
 from namesrv_stream.server.native.lane import NativeLane
+from namesrv_stream.server.net.address_counts import AddressCounts
+from namesrv_stream.server.net.connection import IDLE, STOPPING, RemotingConnection
+from namesrv_stream.server.net.unfinished import Unfinished
 from namesrv_stream.server.peer_log import PeerLog
-from namesrv_stream.server.unfinished import Unfinished
 from namesrv_stream.settings import RemotingSettings
 
 logger = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ class Connections:
         broken_count: How many broke the protocol.
         refused: How many were turned away, or closed by us, by the reason's short name.
         unfinished: What they hold of frames that are not complete.
-        native_lane: To which connections are handed over; None where there is none.
+        native_lane: Answers route queries on some of them; None where there is none.
     """
 
     def __init__(self, limits: RemotingSettings, peer_log: PeerLog, native_lane: NativeLane | None = None) -> None:
@@ -118,8 +118,8 @@ class Connections:
     def beat(self, observed_ms: int) -> None:
         """Close what does not move, by observed time: a server that stood still closes nobody for it."""
         if self.native_lane is not None:
-            for handed_over in self.native_lane.active():
-                handed_over.active_ms = observed_ms
+            for lent in self.native_lane.active():
+                lent.active_ms = observed_ms
         self.close_idle(observed_ms)
         for connection in list(self.unfinished.older_than(observed_ms - self._limits.frame_timeout_ms)):
             if not connection.is_waiting:

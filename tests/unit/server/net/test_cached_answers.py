@@ -4,19 +4,17 @@ import gc
 import weakref
 from dataclasses import replace
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from namesrv_stream.processor import route_fragments
-from namesrv_stream.processor.route_answers import RouteAnswers
 from namesrv_stream.processor.route_body import encode_topic_route
-from namesrv_stream.processor.route_fragments import RouteFragments
 from namesrv_stream.remoting.headers import ORDER_TOPIC_CONFIG
 from namesrv_stream.route.group import BrokerGroup, is_nothing
 from namesrv_stream.route.model import QueueData
 from namesrv_stream.route.topic_route import in_zone
 from namesrv_stream.route.view import RouteView
+from namesrv_stream.server.net import cached_answers
+from namesrv_stream.server.net.cached_answers import CachedRouteAnswers
 from tests.support.examples import examples
 from tests.support.strategies_route import groups
 
@@ -56,7 +54,7 @@ def test_a_body_of_parts_is_the_body_encoded_at_once_whatever_changes(
 ) -> None:
     view = RouteView()
     view.table.kv[ORDER_TOPIC_CONFIG] = orders
-    answers = RouteAnswers(view, support_acting_master=acting)
+    answers = CachedRouteAnswers(view, support_acting_master=acting)
     for group in history:
         view.table.replace_group(group)
         for topic in ("t1", "t2", "rmq_sys_SYNC_BROKER_MEMBER_b"):
@@ -72,7 +70,7 @@ def test_a_body_of_parts_is_the_body_encoded_at_once_whatever_changes(
 @given(st.lists(groups(), max_size=4))
 def test_routes_with_filter_servers_or_static_mappings_are_encoded_in_general(found: list[BrokerGroup]) -> None:
     view = RouteView()
-    answers = RouteAnswers(view)
+    answers = CachedRouteAnswers(view)
     for group in found:
         view.table.replace_group(group)
     for topic in [*view.table.topics()]:
@@ -83,12 +81,13 @@ def test_routes_with_filter_servers_or_static_mappings_are_encoded_in_general(fo
 
 def test_a_group_that_is_again_what_it_was_is_told_as_it_was() -> None:
     # As where an event is taken back: one topic's brokers were looked at before and after, another's in between.
-    view, fragments = RouteView(), RouteFragments(strict=True)
+    view = RouteView()
+    answers = CachedRouteAnswers(view, support_acting_master=True)
     both = BrokerGroup("b1", broker_addrs={0: "a"}, topics={"t1": QueueData(1, 1, 6), "t2": QueueData(1, 1, 6)})
     view.table.replace_group(BrokerGroup("b2", broker_addrs={0: "b"}, topics={"t1": QueueData(1, 1, 6)}))
 
     def body(topic: str) -> bytes | None:
-        return fragments.body(view.table, topic, with_acting=True, order_conf=None)
+        return answers.route_body(topic, strict=True)
 
     view.table.replace_group(both)
     before = body("t1")
@@ -103,7 +102,8 @@ def test_no_group_is_kept_that_the_table_has_no_more() -> None:
     class Topics(dict[str, QueueData]):
         """Can be referred to weakly."""
 
-    view, fragments = RouteView(), RouteFragments(strict=True)
+    view = RouteView()
+    answers = CachedRouteAnswers(view, support_acting_master=True)
     seen = []
     for number in range(20):
         topics = Topics({f"t{number}": QueueData(1, 1, 6), "t": QueueData(1, 1, 6)})
@@ -111,7 +111,7 @@ def test_no_group_is_kept_that_the_table_has_no_more() -> None:
         view.table.replace_group(BrokerGroup("b1", broker_addrs={0: "a"}, topics=topics))
         topics = Topics({f"t{number}": QueueData(1, 1, 6)})  # so that each has brokers of its own
         view.table.replace_group(BrokerGroup(f"c{number}", broker_addrs={0: "a"}, topics=topics))
-        assert fragments.body(view.table, f"t{number}", with_acting=False, order_conf=None)
+        assert answers.route_body(f"t{number}", strict=True)
     del topics
     gc.collect()
 
@@ -119,33 +119,24 @@ def test_no_group_is_kept_that_the_table_has_no_more() -> None:
 
 
 def test_what_is_kept_is_bounded_by_the_brokers_there_are() -> None:
-    view, fragments = RouteView(), RouteFragments(strict=True)
+    view = RouteView()
+    answers = CachedRouteAnswers(view, support_acting_master=True)
     for number in range(3_000):
         group = BrokerGroup(f"b{number}", broker_addrs={0: "a"}, topics={"t": QueueData(1, 1, 6)})
         view.table.replace_group(group)
-        assert fragments.body(view.table, "t", with_acting=False, order_conf=None)
+        assert answers.route_body("t", strict=True)
         view.table.replace_group(BrokerGroup(group.broker_name))
-    assert len(vars(fragments)["_brokers"]) <= 102
-
-
-def test_the_lineups_are_bounded_and_those_asked_last_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(route_fragments, "_MAX_LINEUPS", 10)
-    view, fragments = RouteView(), RouteFragments(strict=True)
-    for number in range(35):
-        topics = {f"t{number}": QueueData(1, 1, 6)}
-        view.table.replace_group(BrokerGroup(f"b{number}", broker_addrs={0: "a"}, topics=topics))
-        assert fragments.body(view.table, f"t{number}", with_acting=False, order_conf=None)
-        lineups = vars(fragments)["_lineups"]
-        assert (f"b{number}",) in lineups
-        assert len(lineups) <= 10
+    assert len(vars(answers)["_parts"][True]) <= 102
 
 
 def test_shapes_of_one_broker_are_bounded() -> None:
-    view, fragments = RouteView(), RouteFragments(strict=True)
+    view = RouteView()
+    answers = CachedRouteAnswers(view, support_acting_master=True)
     topics = {f"t{n}": QueueData(n, n, 6) for n in range(2_500)}
     view.table.replace_group(BrokerGroup("b", broker_addrs={0: "a"}, topics=topics))
     for number, topic in enumerate(topics):
-        body = fragments.body(view.table, topic, with_acting=False, order_conf=None)
+        body = answers.route_body(topic, strict=True)
         assert body is not None
         assert b'"readQueueNums":%d,' % number in body
-    assert len(vars(fragments)["_brokers"]["b"].queues) <= vars(route_fragments)["_MAX_SHAPES"]
+    parts = vars(answers)["_parts"][True]["b"]
+    assert len(parts._queues) <= vars(cached_answers)["_MAX_SHAPES"]  # noqa: SLF001 (what is kept has no other name)

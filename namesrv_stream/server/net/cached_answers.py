@@ -1,0 +1,125 @@
+"""Route bodies that are joined from parts which are encoded once: the data of a broker, and its queues of one shape.
+
+A fleet has many topics, few brokers and very few shapes of queues, and a route body does not contain its topic's name.
+So what is kept grows with the brokers and not with the topics, and stays right as long as the broker's group is the
+same object. The parts are encoded by ``route_body``. To encode the route of a topic on four brokers takes 40 µs, to
+join it takes 2 µs; while hundreds of brokers register, each query would pay the difference.
+"""
+
+from typing import Final, NamedTuple
+
+from namesrv_stream.processor.route_answers import RouteAnswers
+from namesrv_stream.processor.route_body import encode_broker_data, encode_order_conf, encode_queue_data
+from namesrv_stream.route.group import BrokerGroup
+from namesrv_stream.route.model import PERM_WRITE, QueueData
+from namesrv_stream.route.topic_route import BrokerData, broker_data_of, is_in_zone, may_act, with_acting_master
+from namesrv_stream.route.view import RouteView
+
+#: Shapes kept of one broker; all are dropped at more, which only a malicious broker has.
+_MAX_SHAPES: Final = 1_000
+#: Parts of brokers kept beyond those in the table; all are dropped at more.
+_SPARE_BROKERS: Final = 100
+
+
+class _BrokerPart(NamedTuple):
+    """BrokerData, and its JSON."""
+
+    data: BrokerData
+    written: bytes
+
+
+class _BrokerParts:
+    """The parts of one broker name, in one JSON form.
+
+    Attributes:
+        group: The group that the parts are of.
+        as_is: None where no broker of the name is registered.
+        acting: The same for topics that cannot be written, for which a slave stands in for a missing master.
+    """
+
+    __slots__ = ("_queues", "_strict", "acting", "as_is", "group")
+
+    def __init__(self, group: BrokerGroup, *, strict: bool) -> None:
+        self._strict = strict
+        self._queues: dict[QueueData, bytes] = {}
+        self.group = group
+        self.as_is: _BrokerPart | None = None
+        self.acting: _BrokerPart | None = None
+        self._encode(broker_data_of(group))
+
+    def update(self, group: BrokerGroup) -> None:
+        """Make the parts right for the group as it is now."""
+        self.group = group
+        data = broker_data_of(group)
+        if self.as_is is None or data != self.as_is.data or not group.is_registered:
+            self._encode(data)
+
+    def queues(self, queue_data: QueueData) -> bytes:
+        """An entry of queueDatas."""
+        written = self._queues.get(queue_data)
+        if written is None:
+            if len(self._queues) >= _MAX_SHAPES:
+                self._queues.clear()
+            written = encode_queue_data(self.group.broker_name, queue_data, strict=self._strict)
+            self._queues[queue_data] = written
+        return written
+
+    def _encode(self, data: BrokerData) -> None:
+        self.as_is = self.acting = None
+        if self.group.is_registered:
+            acting = with_acting_master(data)
+            self.as_is = _BrokerPart(data, encode_broker_data(data, strict=self._strict))
+            self.acting = _BrokerPart(acting, encode_broker_data(acting, strict=self._strict))
+
+
+class CachedRouteAnswers(RouteAnswers):
+    """Answers as ``RouteAnswers`` does, faster. Belongs to one event loop."""
+
+    def __init__(self, view: RouteView, *, support_acting_master: bool = False) -> None:
+        super().__init__(view, support_acting_master=support_acting_master)
+        self._parts: dict[bool, dict[str, _BrokerParts]] = {True: {}, False: {}}  # by strictness and broker name
+        self._cluster_info: tuple[object, bytes] | None = None
+
+    def route_body(
+        self, topic: str, *, strict: bool, with_order: bool = False, zone_name: str | None = None
+    ) -> bytes | None:
+        table = self._view.table
+        if not table.is_plain(topic):
+            return super().route_body(topic, strict=strict, with_order=with_order, zone_name=zone_name)
+        may_have_acting_master = self.support_acting_master and may_act(topic)
+        broker_datas, queue_datas = [], []
+        is_registered = False
+        for name in table.names_offering(topic):
+            parts = self._parts_of(table.groups[name], strict)
+            queue_data = parts.group.topics[topic]
+            part = parts.acting if may_have_acting_master and not queue_data.perm & PERM_WRITE else parts.as_is
+            if part is not None:
+                is_registered = True
+                if zone_name is not None and not is_in_zone(part.data, zone_name):
+                    continue
+                broker_datas.append(part.written)
+            queue_datas.append(parts.queues(queue_data))
+        if not is_registered:
+            return None
+        order_conf = self._order_conf(topic, with_order)
+        order = b"" if order_conf is None else b',"orderTopicConf":' + encode_order_conf(order_conf, strict=strict)
+        written = (b",".join(broker_datas), order, b",".join(queue_datas))
+        return b'{"brokerDatas":[%b],"filterServerTable":{}%b,"queueDatas":[%b]}' % written
+
+    def cluster_info_body(self) -> bytes:
+        """As ``RouteAnswers``; every 5.x broker asks for it each 5 s."""
+        version = (self._view.table, self._view.table.brokers_version)
+        if self._cluster_info is None or self._cluster_info[0] != version:
+            self._cluster_info = (version, super().cluster_info_body())
+        return self._cluster_info[1]
+
+    def _parts_of(self, group: BrokerGroup, strict: bool) -> _BrokerParts:
+        of_form = self._parts[strict]
+        parts = of_form.get(group.broker_name)
+        if parts is None:
+            if len(of_form) > len(self._view.table.groups) + _SPARE_BROKERS:
+                of_form.clear()
+            parts = of_form[group.broker_name] = _BrokerParts(group, strict=strict)
+        elif parts.group is not group:
+            parts.update(group)
+        return parts

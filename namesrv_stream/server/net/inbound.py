@@ -1,0 +1,99 @@
+"""From the bytes of a connection to frames: an optional PROXY preamble, then TLS or plain, then frames."""
+
+import asyncio
+from collections.abc import Callable
+from ipaddress import IPv6Address, ip_address
+from typing import Final
+
+from namesrv_stream.errors import TlsBroken
+from namesrv_stream.remoting.frame import FrameBuffer
+from namesrv_stream.remoting.proxy_protocol import read_preamble
+from namesrv_stream.server.tls import ServerTls, TlsTransport
+
+#: First byte of a TLS handshake record; that of a frame is 0.
+_TLS_HANDSHAKE: Final = 0x16
+
+
+class Inbound:
+    """The layers of one connection.
+
+    Attributes:
+        transport: Where answers are written: TLS, once the peer has begun with that.
+        feed: The frames that bytes complete, without their prefixes. Raises a RemotingError where they break the
+            protocol.
+        proxied_for: The address behind a proxy, "itself" where the proxy speaks for itself; "" without a preamble.
+
+    Args:
+        transport: The connection's.
+        tls: The server's.
+        max_frame_bytes: Largest frame accepted, its prefix counted.
+    """
+
+    def __init__(self, transport: asyncio.Transport, tls: ServerTls, max_frame_bytes: int) -> None:
+        self.transport = transport
+        self.feed: Callable[[bytes], list[bytes]] = self._feed_preamble
+        self.proxied_for = ""
+        self._tls = tls
+        self._preamble = b""  # what has come of it
+        self._records: TlsTransport | None = None
+        self._buffer = FrameBuffer(max_frame_bytes)
+        self._sound: list[bytes] = []
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the peer has begun with frames, without TLS."""
+        return self.feed == self._buffer.feed
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of a frame, a preamble or a TLS record that is not complete."""
+        records = 0 if self._records is None else self._records.held_bytes
+        return len(self._preamble) + records + self._buffer.pending_bytes
+
+    @property
+    def frames_before_error(self) -> list[bytes]:
+        """The sound frames before that by which ``feed`` failed."""
+        return self._sound or self._buffer.frames_before_error
+
+    def _feed_preamble(self, data: bytes) -> list[bytes]:
+        data, self._preamble = self._preamble + data, b""
+        if not self.proxied_for:
+            preamble = read_preamble(data)
+            if preamble is None:
+                self._preamble = data
+                return []
+            if preamble.size:
+                self.proxied_for = preamble.source or "itself"
+                data = data[preamble.size :]
+        return self._feed_first(data) if data else []
+
+    def _feed_first(self, data: bytes) -> list[bytes]:
+        """The first bytes of TLS or of a frame."""
+        if data[0] == _TLS_HANDSHAKE:
+            self.transport = self._records = self._tls.accept(self.transport)
+            self.feed = self._feed_records
+        else:
+            self._tls.refuse_plain()
+            self.feed = self._buffer.feed
+        return self.feed(data)
+
+    def _feed_records(self, data: bytes) -> list[bytes]:
+        assert self._records is not None
+        was_established = self._records.is_established
+        try:
+            return self._buffer.feed(self._records.received(data))
+        except TlsBroken as error:
+            self._sound = self._buffer.feed(error.sound)
+            raise
+        finally:
+            if self._records.is_established and not was_established:
+                self._tls.established()
+
+
+def host_of(address: str) -> str:
+    """An address without the form that IPv4 has on a socket of both families."""
+    try:
+        host = ip_address(address)
+    except ValueError:
+        return address
+    return str(host.ipv4_mapped or host) if isinstance(host, IPv6Address) else str(host)

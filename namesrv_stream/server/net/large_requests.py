@@ -1,0 +1,142 @@
+"""Large requests take turns, so that the questions of other peers wait for one of them at most.
+
+Where hundreds of brokers register at once, hundreds of megabytes are ready to be read, and an event loop that finds all
+their sockets readable would read and answer all of it before it comes to anybody's question. One rule prevents that:
+in each turn of the event loop one large request is answered, and up to 2 MiB of large requests are read. Connections
+beyond that are not read until it is their turn, in the order of their arrival.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from itertools import islice
+from typing import Final, Protocol
+
+from namesrv_stream.processor.name_server import DecodedBody
+from namesrv_stream.processor.register_body import RegistrationBody
+from namesrv_stream.server.net.registration_decoder import RegistrationDecoder
+
+#: Longer requests are large. The longest question has some hundred bytes; 2,000 topics take 20 kB if they are deflated.
+LARGE_BYTES: Final = 16 * 1024
+#: Read in a turn: some milliseconds of copying.
+_TURN_BYTES: Final = 2 << 20
+#: Nothing is read as long as so much waits to be answered: the registrations of 280 brokers with 2,000 topics.
+_QUEUE_BYTES: Final = 128 << 20
+#: Connections that are read again in a turn: a transport gives up to 256 kB of each. Twice as many if the turn before
+#: brought little, so that a peer that sends slowly keeps nobody waiting.
+_MIN_RESUMED: Final = 8
+_MAX_RESUMED: Final = 1_024
+
+
+class Reader(Protocol):
+    """A connection."""
+
+    def hold_reading(self, *, is_held: bool) -> None:
+        """Read no further, or do."""
+
+
+#: Answers a request; given its registration's body if another process has decoded it.
+AnswerRequest = Callable[[DecodedBody | None], None]
+
+
+class LargeRequests:
+    """Belongs to one event loop."""
+
+    def __init__(
+        self, turn_bytes: int = _TURN_BYTES, queue_bytes: int = _QUEUE_BYTES, min_resumed: int = _MIN_RESUMED
+    ) -> None:
+        self._turn_bytes = turn_bytes
+        self._queue_bytes = queue_bytes
+        self._decoder = RegistrationDecoder()
+        self._decoding: set[asyncio.Task[None]] = set()
+        self._queue: deque[tuple[int, Callable[[], None]]] = deque()
+        self._queued = 0  # bytes, those included that are being decoded
+        self._reading: dict[Reader, None] = {}  # have sent a part of a large request
+        self._held: dict[Reader, None] = {}  # the same, and are not read
+        self._read = 0  # bytes in this turn
+        self._min_resumed = self._resumed = min_resumed
+        self._has_turn = False
+
+    def stop(self) -> None:
+        """End the process that decodes; no request is added any more."""
+        self._decoder.stop()
+
+    # ---- answering ----
+
+    def add(self, size: int, answer: AnswerRequest, body: RegistrationBody | None) -> None:
+        """Have a request answered when it is its turn.
+
+        Args:
+            size: Its bytes.
+            answer: Answers it.
+            body: Is decoded before, by another process if it is large; None for nothing to decode.
+        """
+        self._queued += size
+        if body is not None and self._decoder.is_large(body):
+            task = asyncio.get_running_loop().create_task(self._decode(size, answer, body))
+            self._decoding.add(task)
+            task.add_done_callback(self._decoding.discard)
+        else:
+            self._append(size, partial(answer, None))
+
+    async def _decode(self, size: int, answer: AnswerRequest, body: RegistrationBody) -> None:
+        self._append(size, partial(answer, await self._decoder.decode(body)))
+
+    def _append(self, size: int, answer: Callable[[], None]) -> None:
+        self._queue.append((size, answer))
+        self._call_soon()
+
+    # ---- reading ----
+
+    def read(self, reader: Reader, size: int, *, is_partial: bool) -> None:
+        """So many bytes of a large request came, which is complete now or ``is_partial``."""
+        self._read += size
+        if is_partial:
+            self._reading[reader] = None
+        else:
+            self._reading.pop(reader, None)
+        if self._read >= self._turn_bytes or self._queued >= self._queue_bytes:
+            for one in self._reading:
+                one.hold_reading(is_held=True)
+            self._held |= self._reading
+            self._reading.clear()
+        self._call_soon()
+
+    def forget(self, reader: Reader) -> None:
+        """The connection is closed."""
+        self._reading.pop(reader, None)
+        self._held.pop(reader, None)
+
+    # ---- turns ----
+
+    def _call_soon(self) -> None:
+        if not self._has_turn:
+            self._has_turn = True
+            asyncio.get_running_loop().call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._has_turn = False
+        if self._queue or self._held or self._read:
+            self._call_soon()
+        try:
+            self._answer_one()
+        finally:
+            self._read_on()
+
+    def _answer_one(self) -> None:
+        if self._queue:
+            size, answer = self._queue.popleft()
+            self._queued -= size
+            answer()
+
+    def _read_on(self) -> None:
+        is_calm = self._read < self._turn_bytes // 2
+        self._resumed = min(2 * self._resumed, _MAX_RESUMED) if is_calm else self._min_resumed
+        self._read = 0
+        if self._queued >= self._queue_bytes:
+            return
+        for one in list(islice(self._held, self._resumed)):
+            del self._held[one]
+            self._reading[one] = None
+            one.hold_reading(is_held=False)

@@ -1,0 +1,113 @@
+"""Whether a connection is read, and what it holds of a frame that is not complete."""
+
+import asyncio
+from collections.abc import Iterable
+from enum import Enum
+from typing import Final, Generic, Protocol, TypeVar
+
+from namesrv_stream.route.events import BrokerHeartbeat
+from namesrv_stream.server.net.large_requests import LARGE_BYTES
+from namesrv_stream.server.net.services import ConnectionOwner, Services
+
+
+class Pause(Enum):
+    """Why nothing is read of a connection."""
+
+    SLOW_READER = "the peer does not read its answers"
+    LARGE_REQUEST = "a large request of the peer waits for its turn"
+    LARGE_FRAME = "the large requests of others are read first"
+    NATIVE_LANE = "the native lane reads it"
+
+
+#: The peer waits for us.
+_WAITING: Final = frozenset((Pause.LARGE_REQUEST, Pause.LARGE_FRAME))
+#: What has come is not answered.
+_UNANSWERED: Final = frozenset((Pause.SLOW_READER, Pause.LARGE_REQUEST))
+
+
+class ReadConnection(Protocol):
+    """The connection."""
+
+    active_ms: int
+
+    def heartbeats(self) -> Iterable[BrokerHeartbeat]:
+        """The signs of life of the brokers that are heard over it."""
+
+    def hold_reading(self, *, is_held: bool) -> None:
+        """Read no further, or do."""
+
+
+C = TypeVar("C", bound=ReadConnection)
+
+
+class Reading(Generic[C]):
+    """Of one connection, which is read as long as there is no ``Pause``.
+
+    Attributes:
+        held_bytes: Of a frame, or of what comes before frames, that is not complete.
+    """
+
+    def __init__(
+        self,
+        connection: C,
+        transport: asyncio.Transport,
+        services: Services,
+        owner: ConnectionOwner[C],
+    ) -> None:
+        self.held_bytes = 0
+        self._connection = connection
+        self._transport = transport
+        self._services = services
+        self._owner = owner
+        self._pauses: set[Pause] = set()
+
+    @property
+    def is_free(self) -> bool:
+        """Whether there is no pause, and nothing is held."""
+        return not (self._pauses or self.held_bytes)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the peer waits for us, who do not even read what it sends."""
+        return not self._pauses.isdisjoint(_WAITING)
+
+    @property
+    def may_answer(self) -> bool:
+        """Whether the next request may be answered."""
+        return self._pauses.isdisjoint(_UNANSWERED)
+
+    def received(self, size: int, held_bytes: int, *, is_new: bool) -> None:
+        """So many bytes came, and so many are held now, which began just now if ``is_new``."""
+        before, self.held_bytes = self.held_bytes, held_bytes
+        if max(held_bytes, before, size) > LARGE_BYTES:
+            is_partial = held_bytes > LARGE_BYTES
+            self._services.large_requests.read(self._connection, size, is_partial=is_partial)
+        if held_bytes or before:
+            self._owner.holds(self._connection, held_bytes, is_new=is_new)
+
+    def pause(self, reason: Pause) -> None:
+        """Read nothing further."""
+        self._pauses.add(reason)
+        if reason in _WAITING:
+            self._services.gateway.backlog.wait(self._connection)
+        if not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def resume(self, reason: Pause) -> None:
+        """Read on, unless there is another reason against it."""
+        if reason not in self._pauses:
+            return
+        self._pauses.remove(reason)
+        if reason in _WAITING and not self.is_waiting:
+            # The time that the peer has for a frame begins anew.
+            self._services.gateway.backlog.read_again(self._connection)
+            self._connection.active_ms = self._services.gateway.observed_ms
+            if self.held_bytes and not self._transport.is_closing():
+                self._owner.holds(self._connection, self.held_bytes, is_new=True)
+        if not self._pauses and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def end(self) -> None:
+        """The connection is closed."""
+        self._services.large_requests.forget(self._connection)
+        self._services.gateway.backlog.read_again(self._connection)

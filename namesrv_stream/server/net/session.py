@@ -1,0 +1,182 @@
+"""What one connection's requests are answered, and what becomes of what they say.
+
+No answer is ever given to a oneway request. The answer to an operator's change waits until the change is in the log;
+others may overtake it.
+"""
+
+from time import perf_counter_ns
+from typing import NamedTuple, Protocol
+
+from namesrv_stream.errors import NamesrvStreamError, RequestError, SystemBusy
+from namesrv_stream.processor.broker import body_to_decode
+from namesrv_stream.processor.dispatch import process
+from namesrv_stream.processor.name_server import Accepted, Answer, Call, DecodedBody, Peer
+from namesrv_stream.processor.register_body import RegistrationBody
+from namesrv_stream.processor.response import error_response
+from namesrv_stream.remoting.codes import ResponseCode
+from namesrv_stream.remoting.command import RemotingCommand, response_to
+from namesrv_stream.remoting.frame import decode_frame, encode_frame
+from namesrv_stream.route.events import BrokerHeartbeat, BrokerRegistered, Proof
+from namesrv_stream.route.fold_state import LeaseKey
+from namesrv_stream.server.net.response_cache import scope_of
+from namesrv_stream.server.net.services import Services
+
+
+class SessionOwner(Protocol):
+    """The connection."""
+
+    def settled(self, answer: bytes | None) -> None:
+        """An operator's change is in the log, or will not be; its answer, if there is any."""
+
+    def failed(self, code: int) -> None:
+        """A request failed by a fault of ours, the exception that is being handled."""
+
+    def denied(self, reason: str) -> None:
+        """The peer may not make the request that it sent; ``reason`` is for the log."""
+
+
+class LargeRequest(NamedTuple):
+    """A request that waits for its turn.
+
+    Attributes:
+        body: To be decoded before it is answered; None for nothing to decode.
+    """
+
+    request: RemotingCommand
+    body: RegistrationBody | None
+
+
+class Session:
+    """Answers the requests of one connection.
+
+    Attributes:
+        caller: Who sends them, for the processors.
+        registered: The brokers that registered over the connection.
+        changes: How many of an operator's changes wait for the log.
+    """
+
+    def __init__(self, services: Services, connection_id: int, owner: SessionOwner) -> None:
+        self.caller = Peer("", False)
+        self.registered: dict[LeaseKey, None] = {}
+        self.changes = 0
+        self.origin = services.origin._replace(connection_id=connection_id)
+        self._services = services
+        self._scope = scope_of(connection_id)
+        self._owner = owner
+
+    def answer(self, frame: bytes) -> bytes | None:
+        """The answer to a request; None for none, or none yet.
+
+        Args:
+            frame: Without length prefix.
+
+        Raises:
+            RemotingError: The frame breaks the protocol.
+        """
+        began_ns = perf_counter_ns()
+        cached = self._services.responses.find(frame, self._scope)
+        if cached is None:
+            request = decode_frame(frame)
+            return None if request.is_response else self._answer(request, began_ns, frame)  # we ask nobody
+        if cached.heartbeat is not None:
+            try:
+                self._services.gateway.heard(cached.heartbeat)
+            except Exception:
+                return self._failed(decode_frame(frame), began_ns)
+        self._services.figures.answered(cached.code, ResponseCode.SUCCESS, perf_counter_ns() - began_ns)
+        return cached.frame
+
+    def large_request(self, frame: bytes) -> LargeRequest | None:
+        """A request that is answered later, by ``answer_large``; None for no request.
+
+        Raises:
+            RemotingError: The frame breaks the protocol.
+        """
+        request = decode_frame(frame)
+        if request.is_response:
+            return None
+        return LargeRequest(request, body_to_decode(self._services.name_server, self._call(request)))
+
+    def answer_large(self, large: LargeRequest, decoded: DecodedBody | None) -> bytes | None:
+        """The answer to a large request, whose body may have been decoded elsewhere."""
+        return self._answer(large.request, perf_counter_ns(), decoded=decoded)
+
+    def _call(self, request: RemotingCommand, decoded: DecodedBody | None = None) -> Call:
+        return Call(request, self.origin, self._services.clock.monotonic_ms(), self.caller, decoded)
+
+    def _answer(
+        self,
+        request: RemotingCommand,
+        began_ns: int,
+        frame: bytes = b"",
+        decoded: DecodedBody | None = None,
+    ) -> bytes | None:
+        try:
+            answer = process(self._services.name_server, self._call(request, decoded))
+            response = self._act(request, answer, began_ns)
+            if response is None:
+                return None  # later
+            self._services.responses.keep(frame, request, answer, self._scope)
+        except Exception:
+            # A fault of ours is no reason to close, which would count as the death of the peer's brokers.
+            return self._failed(request, began_ns)
+        return self._encoded(request, response, began_ns)
+
+    def _failed(self, request: RemotingCommand, began_ns: int) -> bytes | None:
+        self._owner.failed(request.code)
+        response = response_to(request, ResponseCode.SYSTEM_ERROR, "the request failed unexpectedly")
+        return self._encoded(request, response, began_ns)
+
+    def _encoded(self, request: RemotingCommand, response: RemotingCommand, began_ns: int) -> bytes | None:
+        encoded = None if request.is_oneway else _encode(request, response)
+        self._services.figures.answered(request.code, response.code, perf_counter_ns() - began_ns)
+        return encoded
+
+    def _act(self, request: RemotingCommand, answer: Answer, began_ns: int) -> RemotingCommand | None:
+        """Do what was accepted; the response, or None where it waits for the log."""
+        gateway = self._services.gateway
+        if answer.refusal:
+            self._owner.denied(answer.refusal)
+        if answer.accepted:
+            if answer.is_logged_first:
+                return self._change(request, answer, began_ns)
+            self._remember(answer.accepted)
+            gateway.accept(answer.accepted)
+        if answer.options:
+            gateway.view.reconfigure(answer.options)
+        return answer.response
+
+    def _change(self, request: RemotingCommand, answer: Answer, began_ns: int) -> RemotingCommand | None:
+        """Hand an operator's change to the log; an answer only where it takes none."""
+        gateway = self._services.gateway
+
+        def settled(error: NamesrvStreamError | None) -> None:
+            self.changes -= 1
+            if error is None and answer.options:
+                gateway.view.reconfigure(answer.options)
+            response = error_response(request, error) if error else answer.response
+            self._owner.settled(self._encoded(request, response, began_ns))
+
+        try:
+            if self.changes >= self._services.limits.max_requests_in_flight:
+                raise SystemBusy(f"{self.changes} changes of this connection wait for the log already")
+            gateway.change(answer.accepted, settled)
+        except RequestError as error:
+            return error_response(request, error)
+        self.changes += 1
+        return None
+
+    def _remember(self, accepted: tuple[Accepted, ...]) -> None:
+        for event, _ in accepted:
+            if isinstance(event, BrokerRegistered) or (
+                isinstance(event, BrokerHeartbeat) and event.proof is Proof.REGISTRATION
+            ):
+                self.registered[event.lease_key] = None
+
+
+def _encode(request: RemotingCommand, response: RemotingCommand) -> bytes:
+    try:
+        return encode_frame(response)
+    except ValueError as error:
+        remark = f"the answer cannot be written: {error}"
+        return encode_frame(response_to(request, ResponseCode.SYSTEM_ERROR, remark))

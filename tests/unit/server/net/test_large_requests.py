@@ -1,0 +1,381 @@
+"""Large requests take turns, in answering and in reading; whoever asks beside them does not wait for all."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import replace
+
+import pytest
+
+from namesrv_stream.remoting.codes import RequestCode, ResponseCode
+from namesrv_stream.remoting.command import RemotingCommand
+from namesrv_stream.remoting.frame import encode_frame
+from namesrv_stream.route.events import BrokerHeartbeat, BrokerRegistered
+from namesrv_stream.server.net.large_requests import LargeRequests
+from namesrv_stream.settings import RemotingSettings
+from tests.bench import frames
+from tests.bench.shape import Shape
+from tests.support.name_server import a_body, a_registration_request, a_route_request, a_topic
+from tests.support.server_rig import MemoryTransport, Rig, turn
+
+#: A body of more than a mebibyte, which another process decodes.
+HUGE_SHAPE = Shape(topics=6_000, brokers=1, width=1)
+HUGE = next(iter(frames.registrations(HUGE_SHAPE)))[0]
+SHAPE = Shape(topics=300, brokers=3, width=3)
+REGISTRATIONS = [frame for frame, _ in frames.registrations(SHAPE)]
+QUESTION = encode_frame(replace(a_route_request(), opaque=77, ext_fields={"topic": SHAPE.topic_names[0]}))
+BODY = a_body({f"topic-{number}": a_topic() for number in range(1_000)})
+CHUNK = 20_000
+PATIENCE_S = 60.0
+
+
+@pytest.fixture
+async def rig() -> AsyncIterator[Rig]:
+    rig = Rig(queue_records=1_000, limits=RemotingSettings(frame_timeout_ms=1_000, idle_timeout_ms=2_000))
+    rig.talk()
+    yield rig
+    rig.large_requests.stop()
+
+
+def receive(transport: MemoryTransport, *data: bytes) -> None:
+    transport.deliver(b"".join(data))
+
+
+def known_brokers(rig: Rig) -> int:
+    return len(rig.view.table.groups)
+
+
+def opaques(answers: Iterable[RemotingCommand]) -> list[int]:
+    return [answer.opaque for answer in answers]
+
+
+async def answered(peer: MemoryTransport) -> None:
+    """Wait for what another process does."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not peer.received:  # noqa: ASYNC110 (a transport in memory tells nobody)
+            await asyncio.sleep(0.001)
+
+
+# ---- answering ----
+
+
+async def test_one_large_request_is_answered_in_a_turn(rig: Rig) -> None:
+    brokers = [rig.connect() for _ in REGISTRATIONS]
+    for broker, registration in zip(brokers, REGISTRATIONS, strict=True):
+        receive(broker, registration)
+    seen = [known_brokers(rig)]
+    for _ in REGISTRATIONS:
+        await turn()
+        seen.append(known_brokers(rig))
+    assert seen == [0, 1, 2, 3]
+    assert [len(broker.answers()) for broker in brokers] == [1, 1, 1]
+
+
+async def test_another_peer_is_answered_before_the_large_requests_that_wait(rig: Rig) -> None:
+    for registration in REGISTRATIONS:
+        receive(rig.connect(), registration)
+    await turn()
+    client = rig.connect()
+    receive(client, QUESTION)
+    assert known_brokers(rig) == 1
+    assert opaques(client.answers()) == [77]
+
+
+async def test_a_peer_is_answered_in_its_order_and_read_again_afterwards(rig: Rig) -> None:
+    receive(rig.connect(), REGISTRATIONS[0])
+    peer = rig.connect()
+    receive(peer, REGISTRATIONS[1], QUESTION, REGISTRATIONS[2], QUESTION)
+    assert (peer.received, peer.is_reading_paused) == (b"", True)
+    for _ in range(3):
+        await turn()
+    assert [a.opaque == 77 for a in peer.answers()] == [False, True, False, True]
+    assert not peer.is_reading_paused
+
+
+async def test_a_large_request_of_a_peer_that_went_is_dropped(rig: Rig) -> None:
+    receive(rig.connect(), REGISTRATIONS[0])
+    peer = rig.connect()
+    receive(peer, REGISTRATIONS[1])
+    peer.close()
+    for _ in range(3):
+        await turn()
+    assert known_brokers(rig) == 1
+
+
+async def test_a_connection_that_leaves_does_so_behind_the_large_request_that_was_under_way(rig: Rig) -> None:
+    peer = rig.connect()
+    receive(peer, REGISTRATIONS[0])
+    for connection in rig.connections:
+        connection.leave()
+    assert not peer.is_closing()
+    await turn()
+    assert (len(peer.answers()), peer.is_closing()) == (1, True)
+
+
+async def test_a_peer_whose_large_request_waits_is_not_blamed_for_what_is_not_read(rig: Rig) -> None:
+    peer = rig.connect()
+    receive(peer, REGISTRATIONS[0], QUESTION[:20])
+    for _ in range(10):
+        rig.beat()
+        rig.connections.beat(rig.gateway.observed_ms)
+    await turn()
+    rig.connections.beat(rig.gateway.observed_ms)
+    receive(peer, QUESTION[20:])
+    assert len(peer.answers()) == 2
+
+
+async def test_a_peer_that_breaks_the_protocol_behind_a_large_request_is_answered_it_first(rig: Rig) -> None:
+    peer = rig.connect()
+    receive(peer, REGISTRATIONS[1], b"\x00\x00\x00\x01abcd")
+    assert not peer.is_closing()
+    await turn()
+    assert (len(peer.answers()), peer.is_closing()) == (1, True)
+
+
+async def test_a_large_request_that_cannot_be_read_closes_its_connection(rig: Rig) -> None:
+    peer = rig.connect()
+    receive(peer, (20_000).to_bytes(4, "big") + b"\x07" + bytes(19_999))
+    assert (peer.received, peer.is_closing()) == (b"", True)
+
+
+async def test_an_unchanged_registration_is_a_heartbeat_and_counted(rig: Rig) -> None:
+    before = rig.request_figures.count(ResponseCode.SUCCESS)
+    peer = rig.connect()
+    again = frames.registrations(SHAPE, stamps=range(1, 6))
+    for frame in (mine := [frame for frame, link in again if link == 1]):
+        receive(peer, frame)
+        await turn()
+    assert len(peer.answers()) == len(mine) == 5
+    assert len({encode_frame(replace(answer, opaque=0)) for answer in peer.answers()}) == 1
+    rig.gateway.beat()
+    logged = [item for record in rig.publisher.unacked for item in record.items]
+    assert [type(item.event) for item in logged] == [BrokerRegistered] + 4 * [BrokerHeartbeat]
+    assert rig.request_figures.count(ResponseCode.SUCCESS) == before + 5
+
+
+# ---- decoding in another process ----
+
+
+async def test_a_huge_registration_is_decoded_elsewhere_and_others_are_answered_meanwhile(rig: Rig) -> None:
+    peer, client = rig.connect(), rig.connect()
+    receive(peer, HUGE)
+    receive(client, QUESTION)
+    assert (opaques(client.answers()), known_brokers(rig)) == ([77], 0)
+    await answered(peer)
+    assert peer.answers()[0].code == ResponseCode.SUCCESS
+    assert set(rig.view.table.topics()) == set(HUGE_SHAPE.topic_names)
+
+
+async def test_a_huge_body_that_cannot_be_read_is_refused(rig: Rig) -> None:
+    peer = rig.connect()
+    receive(peer, encode_frame(a_registration_request(body=b"[" + b" " * (2 << 20))))
+    await answered(peer)
+    assert peer.answers()[0].code == ResponseCode.SYSTEM_ERROR
+    assert not peer.is_closing()
+
+
+async def test_a_peer_that_goes_while_its_registration_is_decoded_leaves_no_trace(rig: Rig) -> None:
+    peer, other = rig.connect(), rig.connect()
+    receive(peer, HUGE)
+    peer.close()
+    receive(other, HUGE)
+    await answered(other)
+    assert len(other.answers()) == 1
+    assert [c.connection_id for c in rig.connections] == [2]
+
+
+# ---- reading ----
+
+
+class Peer:
+    """Who notes whether he is held."""
+
+    def __init__(self) -> None:
+        self.is_held = False
+        self.held = 0
+
+    def hold_reading(self, *, is_held: bool) -> None:
+        assert is_held is not self.is_held, "told twice"
+        self.is_held = is_held
+        self.held += is_held
+
+
+def a_reader_queue() -> LargeRequests:
+    return LargeRequests(turn_bytes=100, min_resumed=2)
+
+
+async def test_all_who_have_sent_a_part_wait_once_a_turn_has_its_share_and_go_on_in_their_order() -> None:
+    requests = a_reader_queue()
+    peers = [Peer() for _ in range(6)]
+    for peer in peers[:5]:
+        requests.read(peer, 25, is_partial=True)
+    assert [peer.is_held for peer in peers] == [True, True, True, True, True, False]
+    await turn()
+    assert [peer.is_held for peer in peers] == [False, False, True, True, True, False]
+    requests.read(peers[0], 60, is_partial=True)
+    await turn()
+    assert [peer.is_held for peer in peers] == [False] * 4 + [True, False]
+    await turn()
+    assert not any(peer.is_held for peer in peers)
+
+
+async def test_a_new_turn_has_a_new_share() -> None:
+    requests, peer = a_reader_queue(), Peer()
+    for _ in range(10):
+        requests.read(peer, 90, is_partial=True)
+        await turn()
+    assert peer.held == 0
+
+
+async def test_who_is_done_or_gone_is_not_held() -> None:
+    requests = a_reader_queue()
+    done, gone, other = Peer(), Peer(), Peer()
+    requests.read(done, 20, is_partial=True)
+    requests.read(done, 20, is_partial=False)
+    requests.read(gone, 20, is_partial=True)
+    requests.forget(gone)
+    requests.read(other, 40, is_partial=True)
+    assert [done.is_held, gone.is_held, other.is_held] == [False, False, True]
+    requests.forget(other)
+    await turn()
+    assert other.is_held, "a connection that has gone is not told"
+
+
+async def test_however_many_send_without_end_a_turn_reads_its_share() -> None:
+    requests = a_reader_queue()
+    left = {Peer(): 1_000 for _ in range(100)}
+    reads = []
+    while any(left.values()):
+        read = 0
+        for peer in [peer for peer, size in left.items() if size]:
+            if not peer.is_held:  # a read that comes while the others' are handled, as a loop's poll gives them
+                left[peer] -= 20
+                read += 20
+                requests.read(peer, 20, is_partial=left[peer] > 0)
+        reads.append(read)
+        await turn()
+    # The first of each cannot be held back.
+    assert max(reads[1:]) <= 120 < reads[0] == 2_000
+    assert len(reads) < 2_500, "and hardly less than its share"
+
+
+async def test_those_who_send_little_keep_nobody_from_being_read() -> None:
+    requests = a_reader_queue()
+    little, busy = [Peer() for _ in range(500)], Peer()
+    reads = 0
+    for _ in range(200):
+        for peer in little:
+            if not peer.is_held:
+                requests.read(peer, 0, is_partial=True)
+        if not busy.is_held:
+            reads += 1
+            requests.read(busy, 100, is_partial=True)
+        await turn()
+    assert reads > 15
+
+
+async def test_one_that_fails_strands_nobody() -> None:
+    class Failing(Peer):
+        def hold_reading(self, *, is_held: bool) -> None:
+            super().hold_reading(is_held=is_held)
+            if not is_held:
+                raise RuntimeError("a bug")
+
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: None)
+    requests = a_reader_queue()
+    peers = [Failing(), *(Peer() for _ in range(4))]
+    for peer in peers:
+        requests.read(peer, 25, is_partial=True)
+    for _ in range(3):
+        await turn()
+    assert not any(peer.is_held for peer in peers)
+
+
+async def test_while_too_much_waits_nothing_large_is_read_and_its_peer_has_all_the_time() -> None:
+    rig = Rig(
+        queue_records=1_000,
+        limits=RemotingSettings(frame_timeout_ms=1_000, idle_timeout_ms=2_000),
+        large_requests=LargeRequests(queue_bytes=10_000),
+    )
+    rig.talk()
+    receive(rig.connect(), REGISTRATIONS[0])
+    peer = rig.connect()
+    receive(peer, REGISTRATIONS[1][:20_000])
+    client = rig.connect()
+    receive(client, QUESTION)
+    assert (peer.is_reading_paused, client.is_reading_paused) == (True, False)
+
+    for _ in range(10):
+        rig.beat()
+        receive(client, QUESTION)
+        rig.connections.beat(rig.gateway.observed_ms)
+    assert not peer.is_closing()
+
+    while peer.is_reading_paused:
+        await turn()
+    rig.connections.beat(rig.gateway.observed_ms)
+    receive(peer, REGISTRATIONS[1][20_000:])
+    await turn()
+    assert len(peer.answers()) == 1
+
+
+async def test_brokers_that_register_at_once_are_read_in_turn_and_all_answered() -> None:
+    rig = Rig(large_requests=LargeRequests(turn_bytes=3 * CHUNK, min_resumed=1))
+    rig.talk()
+    registrations = [
+        encode_frame(a_registration_request(f"10.0.0.{number}:1", brokerName=f"b{number}", body=BODY))
+        for number in range(10)
+    ]
+    senders = {rig.connect(): frame for frame in registrations}
+    client = rig.connect()
+    rounds = []
+    while any(senders.values()):
+        brought = 0
+        for peer, left in senders.items():
+            if left and not peer.is_reading_paused:
+                receive(peer, left[:CHUNK])
+                brought += len(left[:CHUNK])
+                senders[peer] = left[CHUNK:]
+        rounds.append(brought)
+        assert not client.is_reading_paused
+        receive(client, encode_frame(a_route_request("topic-7")))
+        await turn()
+    for _ in range(20):
+        await turn()
+    assert all(len(peer.answers()) == 1 for peer in senders)
+    # That it is amid a large frame is known of a peer once it has begun one.
+    assert max(rounds[1:]) <= 4 * CHUNK < rounds[0] == 10 * CHUNK
+
+
+async def test_a_large_request_may_come_in_parts_and_what_follows_is_answered(rig: Rig) -> None:
+    for size in (10_000, 70_000):
+        peer = rig.connect()
+        data = REGISTRATIONS[0] + QUESTION + REGISTRATIONS[0] + QUESTION
+        for begin in range(0, len(data), size):
+            receive(peer, data[begin : begin + size])
+            while peer.is_reading_paused:
+                await turn()
+        assert [a.opaque == 77 for a in peer.answers()] == [False, True, False, True]
+        assert {answer.code for answer in peer.answers()} <= {ResponseCode.SUCCESS, ResponseCode.TOPIC_NOT_EXIST}
+
+
+async def test_a_connection_that_ends_amid_a_large_request_is_forgotten(rig: Rig) -> None:
+    peer = rig.connect()
+    receive(peer, HUGE[:100_000])
+    assert rig.connections.unfinished.size >= 100_000
+    peer.abort()
+    assert (len(rig.connections), rig.connections.unfinished.size) == (0, 0)
+
+
+async def test_what_comes_of_a_large_request_while_the_connection_ends_is_dropped(rig: Rig) -> None:
+    peer = rig.connect("127.0.0.1")
+    fields = {"namespace": "n", "key": "k", "value": "v"}
+    receive(peer, encode_frame(RemotingCommand(RequestCode.PUT_KV_CONFIG, ext_fields=fields)))
+    receive(peer, REGISTRATIONS[0][:20_000])
+    assert peer.protocol is not None
+    peer.protocol.close("a reason")
+    assert not peer.is_closing()  # the change is not in the log yet
+    receive(peer, REGISTRATIONS[0][20_000:])
+    await turn()
+    rig.publisher.ack()
+    assert (peer.is_closing(), [answer.code for answer in peer.answers()]) == (True, [ResponseCode.SUCCESS])
+    assert known_brokers(rig) == 0
