@@ -9,6 +9,7 @@ import logging
 import re
 from collections.abc import Callable
 from functools import partial
+from itertools import count
 from typing import Final
 
 import pyarrow as pa
@@ -99,9 +100,9 @@ def repair_table(storage: Storage, schema: pa.Schema, check: Callable[[TableVers
     """
     done = _drop_damaged_checkpoints(storage)
     try:
-        version, damage = newest_readable(storage, schema, partial(_sound_version, check))
+        sound, damage = newest_readable(storage, schema, partial(_sound_version, check))
     except TableDamaged as error:
-        version, damage = None, error
+        sound, damage = None, error
     if damage is None:
         return done
     checkpoint = checkpoint_name(max(0, checkpointed_version(storage)))
@@ -109,21 +110,20 @@ def repair_table(storage: Storage, schema: pa.Schema, check: Callable[[TableVers
         for name in (LAST_CHECKPOINT, checkpoint):  # an older one and the commits since then say the same
             _set_aside(storage, name)
         return [*done, f"table {storage}: {damage.damage}; it is set aside", *repair_table(storage, schema, check)]
-    if version is None and (_checkpoints(storage) or commit_versions(storage)[:1] != [0]):
+    version = -1 if sound is None else sound
+    commits, checkpoints = commit_versions(storage), _checkpoints(storage)
+    if sound is None and (checkpoints or commits[:1] != [0]):
         # Of a table that was made just now, Kafka has everything; of another one it may not.
         raise TableSchemaMismatch(
             str(storage), f"{damage.damage}; no version is sound: stop the job and run `namesrv-stream rebuild`"
         )
-    newer = [number for number in commit_versions(storage) if version is None or number > version]
+    newer = [number for number in commits if number > version]
     # Commits last, and the newest first: a crash in between leaves neither a checkpoint without commits nor a gap.
-    if checkpointed_version(storage) >= 0 and (version is None or checkpointed_version(storage) > version):
-        _set_aside(storage, LAST_CHECKPOINT)
-    for number in _checkpoints(storage):
-        if version is None or number > version:
-            _set_aside(storage, checkpoint_name(number))
-    for number in reversed(newer):
-        _set_aside(storage, commit_name(number))
-    reached = "no version of it is sound" if version is None else f"it is back at version {version}"
+    names = [LAST_CHECKPOINT] if checkpointed_version(storage) > version else []
+    names += [checkpoint_name(number) for number in checkpoints if number > version]
+    for name in (*names, *(commit_name(number) for number in reversed(newer))):
+        _set_aside(storage, name)
+    reached = "no version of it is sound" if sound is None else f"it is back at version {version}"
     return [*done, f"table {storage}: {damage.damage}; {reached}, {len(newer)} newer commits are set aside"]
 
 
@@ -138,16 +138,18 @@ def _prepare(
     done = repair_table(storage, schema, check)
     for text in done:
         _LOG.error("table repaired: %s", text)
+    partitions = settings.kafka.partitions
     table = open_version(storage, schema)
     if table is None:
-        create_table(storage, schema, topic_id, settings.kafka.partitions)
+        create_table(storage, schema, topic_id, partitions)
         return done
-    found = {TOPIC_ID_PROPERTY: table.topic_id, PARTITIONS_PROPERTY: str(table.partitions)}
-    expected = table_properties(topic_id, settings.kafka.partitions)
-    for name, value in found.items():
-        if value != expected[name]:
+    for name, found, expected in (
+        (TOPIC_ID_PROPERTY, table.topic_id, topic_id),
+        (PARTITIONS_PROPERTY, str(table.partitions), str(partitions)),
+    ):
+        if found != expected:
             topic = settings.kafka.broker_events_topic
-            reason = f"is {value}, but Kafka's topic {topic} has {expected[name]}: the log is another one"
+            reason = f"is {found}, but Kafka's topic {topic} has {expected}: the log is another one"
             cause = "Kafka's data was deleted or replaced, or kafka.bootstrap_servers names another Kafka"
             remedy = 'bring that log back, or begin with new tables (docs/backup.md, "Kafka\'s log is lost")'
             raise ConfigError(str(storage), name, f"{reason}. {cause}: {remedy}")
@@ -175,15 +177,16 @@ def _remove_unfinished(storage: Storage) -> None:
 
 def _drop_damaged_checkpoints(storage: Storage) -> list[str]:
     """Set aside the newest checkpoint if it cannot be read, and a hint that names none; the commits say the same."""
-    damaged = [number for number in _checkpoints(storage)[-1:] if not _is_readable(storage, checkpoint_name(number))]
-    for number in damaged:
-        _set_aside(storage, checkpoint_name(number))
-    done = [f"table {storage}: {checkpoint_name(number)} was damaged and is set aside" for number in damaged]
-    if storage.exists(LAST_CHECKPOINT):
-        hinted = checkpointed_version(storage)
-        if hinted not in _checkpoints(storage):
-            _set_aside(storage, LAST_CHECKPOINT)
-            done.append(f"table {storage}: {LAST_CHECKPOINT} named no checkpoint that is there and is set aside")
+    done = []
+    for name in map(checkpoint_name, _checkpoints(storage)[-1:]):
+        try:
+            pq.read_table(pa.BufferReader(storage.read(name)), partitioning=None).validate(full=True)
+        except (pa.ArrowException, OSError):
+            _set_aside(storage, name)
+            done.append(f"table {storage}: {name} was damaged and is set aside")
+    if storage.exists(LAST_CHECKPOINT) and checkpointed_version(storage) not in _checkpoints(storage):
+        _set_aside(storage, LAST_CHECKPOINT)
+        done.append(f"table {storage}: {LAST_CHECKPOINT} named no checkpoint that is there and is set aside")
     return done
 
 
@@ -192,18 +195,6 @@ def _checkpoints(storage: Storage) -> list[int]:
     return sorted(int(match[1]) for match in found if match)
 
 
-def _is_readable(storage: Storage, name: str) -> bool:
-    try:
-        pq.read_table(pa.BufferReader(storage.read(name)), partitioning=None).validate(full=True)
-    except (pa.ArrowException, OSError):
-        return False
-    return True
-
-
 def _set_aside(storage: Storage, name: str) -> None:
-    target = name + _SET_ASIDE
-    number = 1
-    while storage.exists(target):
-        number += 1
-        target = f"{name}{_SET_ASIDE}-{number}"
-    storage.move(name, target)
+    names = (name + _SET_ASIDE + (f"-{number}" if number > 1 else "") for number in count(1))
+    storage.move(name, next(target for target in names if not storage.exists(target)))

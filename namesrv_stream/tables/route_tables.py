@@ -56,10 +56,6 @@ class StateRows:
     topic_id: str = ""
     partitions: int = 0
 
-    def of(self, partition: int) -> pa.Table:
-        """The live rows of one partition."""
-        return self.live.filter(pc.field("partition") == partition)
-
 
 @dataclass(frozen=True, slots=True)
 class TableRows:

@@ -1,6 +1,7 @@
 """What the tables say of the past: any range of ``route_changes``, and the versions of ``route_state`` still kept."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -141,23 +142,17 @@ class KeptStates:
         found = self._readable(version) if version <= self._newest else None
         if found is None or partition not in found.fold_states:
             return None
-        return KeptState(found.version, in_log_order(found.of(partition)), found.fold_states[partition])
+        live = found.live.filter(pc.field("partition") == partition)
+        return KeptState(found.version, in_log_order(live), found.fold_states[partition])
 
     def _readable(self, version: int) -> StateRows | None:
         """The newest version up to this one that can be read; those that were cleaned up are not looked for."""
-        while version >= 0:
-            found = self._version(version)
-            if found is not None or not self._table.exists(commit_name(version)):
-                return found
-            version -= 1
+        for number in range(version, -1, -1):
+            if number not in self._read:
+                self._read[number] = None
+                with suppress(*UNREADABLE):  # its log entry or its file was cleaned up, or is damaged
+                    found = open_version(self._table, STATE_SCHEMA, number)
+                    self._read[number] = None if found is None else read_state(found)
+            if self._read[number] is not None or not self._table.exists(commit_name(number)):
+                return self._read[number]
         return None
-
-    def _version(self, version: int) -> StateRows | None:
-        if version not in self._read:
-            self._read[version] = None
-            try:
-                found = open_version(self._table, STATE_SCHEMA, version)
-                self._read[version] = None if found is None else read_state(found)
-            except UNREADABLE:  # its log entry or its file was cleaned up, or is damaged
-                pass
-        return self._read[version]

@@ -7,6 +7,7 @@ which is right, and loads again when the changes are replaced too.
 
 import json
 import logging
+from itertools import count
 from typing import Final
 
 from namesrv_stream.tables.schema.layout import ROUTE_CHANGES, ROUTE_STATE
@@ -68,8 +69,5 @@ def _plan(tables: Storage, moves: list[tuple[str, str]]) -> None:
 
 def _free_name(tables: Storage, wanted: str) -> str:
     """A name that is not taken: what is aside is never replaced."""
-    name, number = wanted, 1
-    while tables.has(name):
-        number += 1
-        name = f"{wanted}-{number}"
-    return name
+    names = (wanted if number == 1 else f"{wanted}-{number}" for number in count(1))
+    return next(name for name in names if not tables.has(name))
