@@ -157,12 +157,13 @@ def _prepare(
 
 
 def _sound_version(check: Callable[[TableVersion], object], table: TableVersion) -> int:
-    """The version, if its files are whole.
+    """The version, if its files are complete and its log can be read.
 
     Raises:
-        TableDamaged: One is not.
+        TableDamaged: It is not so.
     """
     table.check_files()
+    table.removed_below()
     check(table)
     return table.version
 

@@ -82,6 +82,7 @@ class TableVersion:
         """partition → first offset from which on no row was removed for its age.
 
         Raises:
+            TableDamaged: The log is damaged.
             StoreUnreachable: The object store does not answer.
         """
         return _transactions(
@@ -297,8 +298,11 @@ def _verify_checkpoint(storage: Storage, expected: Checkpoint) -> None:
 
 def _transactions(table: DeltaTable, storage: Storage, app_ids: Sequence[str]) -> dict[int, int]:
     """Index of an application id → version of its transaction; 0 where it has none."""
-    with storage.reaching():
-        return {index: table.transaction_version(name) or 0 for index, name in enumerate(app_ids)}
+    try:
+        with storage.reaching():
+            return {index: table.transaction_version(name) or 0 for index, name in enumerate(app_ids)}
+    except DeltaError as error:  # delta-rs has not read the transactions before
+        raise _damage(storage, f"cannot be read: {one_line(error)}") from None
 
 
 def _damage(storage: Storage, reason: str) -> TableDamaged:

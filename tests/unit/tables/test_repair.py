@@ -118,6 +118,16 @@ def test_a_data_file_that_was_cut_short_takes_its_commit_and_later_ones_along(tm
     _assert_whole(tables)
 
 
+def test_a_commit_whose_transaction_was_altered_is_set_aside(tmp_path: Path) -> None:
+    tables = _tables(tmp_path)
+    commit = tables.dir / ROUTE_CHANGES / commit_name(3)
+    commit.write_bytes(commit.read_bytes().replace(b'-0","version"', b'-0","versiom"', 1))
+    [done] = _repaired(tables)
+    assert commit_name(3) in done
+    assert "back at version 2," in done
+    _assert_whole(tables)
+
+
 def test_a_damaged_file_of_long_ago_is_repaired_too(tmp_path: Path) -> None:
     tables = _tables(tmp_path, 20)
     before = set((tables.dir / ROUTE_CHANGES).glob("*.parquet"))
