@@ -10,7 +10,7 @@ from namesrv_stream.route.lease import LeaseKey
 from namesrv_stream.route.settings import FoldSettings, effective_texts
 from namesrv_stream.route.view import RouteView
 from namesrv_stream.server.gateway import Gateway
-from namesrv_stream.server.story import Story
+from namesrv_stream.server.recent_events import RecentEvents
 
 State = Literal["alive", "held", "ended"]
 
@@ -51,26 +51,20 @@ class Broker(NamedTuple):
 
 
 class Fleet:
-    """Belongs to one event loop.
+    """Belongs to one event loop."""
 
-    Args:
-        view: What the server answers from.
-        gateway: Which hears brokers.
-        story: Which knows those that went.
-    """
-
-    def __init__(self, view: RouteView, gateway: Gateway, story: Story) -> None:
-        self._view = view
+    def __init__(self, view: RouteView, gateway: Gateway, recent_events: RecentEvents) -> None:
+        self.view = view
         self._gateway = gateway
-        self._story = story
+        self._recent_events = recent_events
 
     def settings(self) -> FoldSettings:
         """That hold now."""
-        return FoldSettings().with_texts(effective_texts(self._view.table.settings))
+        return FoldSettings().with_texts(effective_texts(self.view.table.settings))
 
     def reader(self) -> Callable[[BrokerGroup], Iterator[Broker]]:
         """Reads live processes out of groups, by this moment's settings, holds and time."""
-        settings, held = self.settings(), dict(self._view.table.held)
+        settings, held = self.settings(), dict(self.view.table.held)
         hearings, observed_ms = self._gateway.last_heartbeats, self._gateway.observed_ms
 
         def read(group: BrokerGroup) -> Iterator[Broker]:
@@ -85,7 +79,7 @@ class Fleet:
                     hearings.age_ms(key, observed_ms),
                     tuple(sorted(live.holders)),
                     held.get(key),
-                    since_ms=self._story.came_ms(key),
+                    since_ms=self._recent_events.came_ms(key),
                 )
 
         return read
@@ -96,12 +90,12 @@ class Fleet:
         Returns:
             To be gone through once, in steps: they may be very many. Each is made as it is at that moment.
         """
-        await self._story.begin(self._view.next_offsets)
-        await self._story.drop_old()
-        return self._ended(list(self._story.ended.items()))
+        await self._recent_events.begin(self.view.next_offsets)
+        await self._recent_events.drop_old()
+        return self._ended(list(self._recent_events.ended.items()))
 
     def _ended(self, ended: list[tuple[LeaseKey, RouteChange]]) -> Iterator[Broker]:
-        settings, table = self.settings(), self._view.table
+        settings, table = self.settings(), self.view.table
         for key, change in reversed(ended):
             group = table.groups.get(key.broker_name)
             if group is not None and key.live_key in group.lives:

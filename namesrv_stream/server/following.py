@@ -11,14 +11,13 @@ from namesrv_stream.route.commit_rows import slices_of
 from namesrv_stream.route.folded_log import FoldedLog
 from namesrv_stream.server.changes.feed import ChangeFeed, size_of
 from namesrv_stream.server.changes.position import generation_of
-from namesrv_stream.server.held_watch import HeldWatch
 from namesrv_stream.server.last_heartbeats import LastHeartbeats
+from namesrv_stream.server.recent_events import RecentEvents
 from namesrv_stream.server.served_state import ServedState
 from namesrv_stream.server.served_view import ServedView
-from namesrv_stream.server.story import Story
 from namesrv_stream.server.table_figures import TableFigures
 from namesrv_stream.settings import Settings
-from namesrv_stream.tables.change_log import TOLD_KINDS
+from namesrv_stream.tables.change_log import TOLD_KINDS, log_commit, log_held
 from namesrv_stream.tables.follower import SnapshotFollower
 from namesrv_stream.tables.job_figures import JobFigures
 from namesrv_stream.tables.loader import Snapshot
@@ -42,16 +41,7 @@ class Following:
     Attributes:
         feed: The newest changes.
         figures: What is counted of them.
-        story: What happened lately.
-
-    Args:
-        settings: Ours.
-        snapshot: What the view was made of.
-        view: Told first.
-        state: Told of versions.
-        held_watch: Told of all.
-        hearings: Told of brokers that went.
-        clock: For the figures.
+        recent_events: What happened lately.
     """
 
     def __init__(
@@ -60,18 +50,16 @@ class Following:
         snapshot: Snapshot,
         view: ServedView,
         state: ServedState,
-        held_watch: HeldWatch,
-        hearings: LastHeartbeats,
+        last_heartbeats: LastHeartbeats,
         clock: Clock,
     ) -> None:
         generation, http = generation_of(snapshot.table_id), settings.http
         self.feed = ChangeFeed(generation, snapshot.next_offsets, http.changes_kept_rows, http.changes_kept_bytes)
         self.figures = TableFigures(state, snapshot.at_ms, lambda: self._follower.failure, clock)
-        self.story = Story(tables_of(settings), clock)
+        self.recent_events = RecentEvents(tables_of(settings), clock)
         self._view = view
         self._state = state
-        self._held_watch = held_watch
-        self._hearings = hearings
+        self._last_heartbeats = last_heartbeats
         self._read: asyncio.Queue[_Commit | Snapshot] = asyncio.Queue()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._follower = SnapshotFollower(
@@ -128,15 +116,15 @@ class Following:
     def _committed(self, changes: Sequence[RouteChange], next_offsets: Mapping[int, int]) -> None:
         self._view.committed(changes, next_offsets)
         self.feed.committed(changes, next_offsets, size_of(changes))
-        self._held_watch.committed([change for change in changes if change.kind in TOLD_KINDS])
-        self._hearings.committed(changes, lambda key: self._view.live(key) is not None)
-        self.story.committed(changes)
+        log_commit([change for change in changes if change.kind in TOLD_KINDS])
+        self._last_heartbeats.committed(changes, lambda key: self._view.live(key) is not None)
+        self.recent_events.committed(changes)
         self.figures.count(changes)
 
     def _reloaded(self, snapshot: Snapshot) -> None:
         self._view.reloaded(snapshot.table, snapshot.next_offsets)
         self._state.moved(snapshot.version)
-        self._held_watch.opened()
-        self.story.reloaded()
+        log_held(snapshot.table.held)
+        self.recent_events.reloaded()
         self.figures.reloaded(snapshot.at_ms)
         self.feed.reloaded(generation_of(snapshot.table_id), snapshot.next_offsets)

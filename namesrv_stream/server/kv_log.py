@@ -14,12 +14,7 @@ _MAX_ENTRIES: Final = 1_000
 
 
 def log_kv_table(kv: Mapping[str, Mapping[str, str]], max_entries: int = _MAX_ENTRIES) -> None:
-    """Log a line with the table's size, then a line for each of the first entries; long values are cut.
-
-    Args:
-        kv: Namespace to key to value.
-        max_entries: Most entries printed; how many more there are is said.
-    """
+    """Log a line with the table's size, then a line for each of the first entries; long values are cut."""
     size = sum(len(entries) for entries in kv.values())
     logger.info("kv table namespaces=%d entries=%d", len(kv), size)
     entries = ((namespace, key, value) for namespace in sorted(kv) for key, value in sorted(kv[namespace].items()))

@@ -19,10 +19,6 @@ _LOG = logging.getLogger(__name__)
 class LogGuard:
     """Asked before each session with Kafka, of the session's partition; from any thread.
 
-    Args:
-        settings: Ours.
-        folded: What the tables cover at the moment.
-
     Attributes:
         has_refused: Whether Kafka's log was another one, of a partition at least, since the start.
     """

@@ -82,13 +82,7 @@ class LogTail:
     """
 
     def __init__(self, view: RouteView, partitions: int, max_bytes: int) -> None:
-        """Take in nothing yet.
-
-        Args:
-            view: With the tables; nobody else uses it meanwhile.
-            partitions: Of the topic.
-            max_bytes: Most that the pending events may take.
-        """
+        """Take in nothing yet."""
         self.events = 0
         self._view = view
         self._partitions = partitions
@@ -172,11 +166,6 @@ def read_log_tail(settings: Settings, view: RouteView, clock: Clock) -> None:
 
     What is not read within the limits, or because Kafka fails, is told in the log; it is seen once the job has folded
     it.
-
-    Args:
-        settings: Ours.
-        view: As the tables have it; nobody else uses it meanwhile.
-        clock: For the limit.
     """
     begin_ms = clock.monotonic_ms()
     try:

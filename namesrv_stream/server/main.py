@@ -21,9 +21,9 @@ from namesrv_stream.route.view import RouteView
 from namesrv_stream.run_files import write_run_file
 from namesrv_stream.server.failures import exit_code_of
 from namesrv_stream.server.first_snapshot import first_snapshot
+from namesrv_stream.server.fleet import Fleet
 from namesrv_stream.server.following import Following
 from namesrv_stream.server.gateway import Gateway
-from namesrv_stream.server.held_watch import HeldWatch
 from namesrv_stream.server.http.http_server import HttpServer
 from namesrv_stream.server.http.sources import Sources
 from namesrv_stream.server.identity import IdentityFile
@@ -51,6 +51,7 @@ from namesrv_stream.server.served_view import ServedView
 from namesrv_stream.server.server_figures import ServerFigures
 from namesrv_stream.server.tls import ServerTls, calls_context
 from namesrv_stream.settings import Settings, read_accounts, rocketmq_config
+from namesrv_stream.tables.change_log import log_held
 from namesrv_stream.tables.storage import tables_of
 
 logger = logging.getLogger(__name__)
@@ -118,12 +119,11 @@ class _Server:
         keep_all()
 
         state = ServedState(self._identity, name_server.view, settings.kafka.partitions, snapshot.version, self._clock)
-        held_watch = HeldWatch(name_server.view)
-        held_watch.opened()
-        following = Following(settings, snapshot, gateway.view, state, held_watch, gateway.last_heartbeats, self._clock)
+        log_held(view.table.held)
+        following = Following(settings, snapshot, gateway.view, state, gateway.last_heartbeats, self._clock)
         figures = ServerFigures(
             self._identity,
-            name_server.view,
+            Fleet(view, gateway, following.recent_events),
             gateway,
             self._connections,
             self._requests,
@@ -138,7 +138,7 @@ class _Server:
             state=state,
             past_routes=PastRoutes(settings, self._clock),
             feed=following.feed,
-            story=following.story,
+            recent_events=following.recent_events,
             figures=figures,
             tls=self._tls,
             clock=self._clock,

@@ -43,12 +43,7 @@ REFUSALS: Final = tuple(STATUS_OF)
 
 
 class PastRoutes:
-    """Answers for the HTTP port; of the event loop.
-
-    Args:
-        settings: Ours.
-        clock: Which says what is the future.
-    """
+    """Answers for the HTTP port; of the event loop."""
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
         self._settings = settings

@@ -32,13 +32,6 @@ class ServedState:
     Attributes:
         partitions: Of the topic.
         version: Of ``route_changes``, that is served; -1 for none.
-
-    Args:
-        identity: The server's.
-        view: What it answers from.
-        partitions: Of the topic.
-        version: Of ``route_changes``, of which the view was made; -1 for none.
-        clock: For the age.
     """
 
     def __init__(self, identity: Identity, view: RouteView, partitions: int, version: int, clock: Clock) -> None:

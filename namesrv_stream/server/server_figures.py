@@ -7,8 +7,8 @@ from typing import Final
 from namesrv_stream import __version__
 from namesrv_stream.metrics import Histogram, Samples
 from namesrv_stream.remoting.codes import ResponseCode
-from namesrv_stream.route.view import RouteView
 from namesrv_stream.server.broker_figures import BrokerFigures
+from namesrv_stream.server.fleet import Fleet
 from namesrv_stream.server.gateway import Gateway
 from namesrv_stream.server.http_figures import HttpFigures
 from namesrv_stream.server.identity import Identity
@@ -27,18 +27,12 @@ class ServerFigures:
 
     Attributes:
         http: Counted by the HTTP port, which says as well how many connections it has.
-
-    Args:
-        identity: The server's.
-        view: What it answers from.
-        queue_limit: Most records that may wait for Kafka.
-        native_lane: Whether there is one.
     """
 
     def __init__(
         self,
         identity: Identity,
-        view: RouteView,
+        fleet: Fleet,
         gateway: Gateway,
         connections: Connections,
         requests: RequestFigures,
@@ -47,7 +41,8 @@ class ServerFigures:
         queue_limit: int,
         native_lane: LaneStatus,
     ) -> None:
-        self.view = view
+        self.view = fleet.view
+        self.fleet = fleet
         self.gateway = gateway
         self.connections = connections
         self.tables = tables
@@ -59,7 +54,7 @@ class ServerFigures:
         self._tls = tls
         self._queue_limit = queue_limit
         self._loop_lag = Histogram(_LAG_BOUNDS_MS)
-        self._brokers = BrokerFigures(view, gateway, identity.server_id, Steps())
+        self._brokers = BrokerFigures(fleet, identity.server_id, Steps())
 
     def beat_came_late(self, late_ms: float) -> None:
         """By so much the event loop's beat came after its time."""

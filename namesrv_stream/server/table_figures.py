@@ -27,12 +27,6 @@ class TableFigures:
     Attributes:
         job: What the job said of itself last; None where it has said nothing since this server's start.
         refused_at_ms: When this server learned last that the job refused a record, epoch milliseconds; None for never.
-
-    Args:
-        state: Which knows version and age.
-        at_ms: partition → highest LogAppendTime in the tables that were opened.
-        failure: Why the tables cannot be read; "" where they can.
-        clock: For the lag.
     """
 
     def __init__(

@@ -12,14 +12,15 @@ from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.server.changes.feed import ChangeFeed
 from namesrv_stream.server.changes.position import generation_of
+from namesrv_stream.server.fleet import Fleet
 from namesrv_stream.server.http.http_server import HttpServer
 from namesrv_stream.server.http.sources import Sources
 from namesrv_stream.server.listener import NameServerAddrs
 from namesrv_stream.server.native.lane import LaneStatus
 from namesrv_stream.server.past_routes import PastRoutes
+from namesrv_stream.server.recent_events import RecentEvents
 from namesrv_stream.server.served_state import ServedState
 from namesrv_stream.server.server_figures import ServerFigures
-from namesrv_stream.server.story import Story
 from namesrv_stream.server.table_figures import TableFigures
 from namesrv_stream.settings import Settings, load_settings
 from namesrv_stream.settings.layers import Flag
@@ -61,11 +62,11 @@ class HttpRig:
         self.feed = ChangeFeed(
             generation_of(table_id), rig.view.next_offsets, http.changes_kept_rows, http.changes_kept_bytes
         )
-        self.story = Story(tables_of(settings), rig.clock)
+        self.recent_events = RecentEvents(tables_of(settings), rig.clock)
         self.tables = TableFigures(self.state, {}, lambda: self.failure, rig.clock)
         self.figures = ServerFigures(
             rig.identity,
-            rig.view,
+            Fleet(rig.view, rig.gateway, self.recent_events),
             rig.gateway,
             rig.connections,
             rig.request_figures,
@@ -80,7 +81,7 @@ class HttpRig:
             state=self.state,
             past_routes=PastRoutes(settings, past_clock or rig.clock),
             feed=self.feed,
-            story=self.story,
+            recent_events=self.recent_events,
             figures=self.figures,
             tls=rig.tls,
             clock=rig.clock,
@@ -99,7 +100,7 @@ class HttpRig:
         self.tables.count(changes)
         self.tables.committed(job)
         self.rig.gateway.last_heartbeats.committed(changes, lambda key: self.rig.served.live(key) is not None)
-        self.story.committed(changes)
+        self.recent_events.committed(changes)
         self.feed.committed(changes, next_offsets)
 
     def reload(self, table: RouteTable, next_offsets: Mapping[int, int], table_id: str = TABLE_ID) -> None:
@@ -107,7 +108,7 @@ class HttpRig:
         self.rig.served.reloaded(table, next_offsets)
         self.state.moved(self.state.version + 1)
         self.tables.reloaded({})
-        self.story.reloaded()
+        self.recent_events.reloaded()
         self.feed.reloaded(generation_of(table_id), next_offsets)
 
     @asynccontextmanager

@@ -18,12 +18,7 @@ _ROWS_AT_ONCE: Final = 2_000
 
 
 class CatchUp:
-    """Reads a piece for one follower at a time, on a thread of its own.
-
-    Args:
-        tables: Where the tables are.
-        max_rows: Where one follower lacks more than these, the whole state is smaller, or nearly.
-    """
+    """Reads a piece for one follower at a time, on a thread of its own."""
 
     def __init__(self, tables: Storage, max_rows: int) -> None:
         self._tables = tables

@@ -29,13 +29,6 @@ class Follower:
 
     Attributes:
         position: With all that was read.
-
-    Args:
-        feed: The newest rows.
-        catch_up: The others.
-        choice: Which of them.
-        position: From where on.
-        steps: Shared by all followers.
     """
 
     def __init__(self, feed: ChangeFeed, catch_up: CatchUp, choice: Choice, position: Position, steps: Steps) -> None:

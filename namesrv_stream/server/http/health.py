@@ -30,16 +30,7 @@ def health(
     stale_after_ms: int,
     now_ms: int,
 ) -> tuple[PartHealth, ...]:
-    """The parts, in the order in which a person would look at them.
-
-    Args:
-        gateway: The way into the log.
-        tables: What the server serves, and what the job said of itself.
-        native_lane: Whether the server has it.
-        held_brokers: By the mass-expiry guard.
-        stale_after_ms: Without a commit of the job for so long, the tables are stale.
-        now_ms: Epoch milliseconds.
-    """
+    """The parts, in the order in which a person would look at them."""
     return (
         _server(gateway),
         _kafka(gateway),

@@ -16,7 +16,6 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Router
 from starlette.types import Receive, Scope, Send
 
-from namesrv_stream.server.fleet import Fleet
 from namesrv_stream.server.http.changes_page import ChangesPage
 from namesrv_stream.server.http.console.console_page import ConsolePage
 from namesrv_stream.server.http.hosts import MISDIRECTED, AllowedHosts, only_for
@@ -53,7 +52,7 @@ class HttpServer:
         self.address = address(bound)
         settings, figures, peer_log = sources.settings, sources.figures, sources.peer_log
         steps, limits, tls = Steps(), settings.http, sources.tls if settings.http.tls else None
-        fleet = Fleet(sources.server.view, figures.gateway, sources.story)
+        fleet = figures.fleet
         status = StatusPage(figures, sources.state, settings.snapshot.stale_after_ms, sources.clock)
         pages = (
             ConsolePage(sources, fleet, status, steps),

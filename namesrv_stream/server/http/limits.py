@@ -27,16 +27,7 @@ _RETRY: Final = {"Retry-After": "1"}
 
 
 class Limits:
-    """ASGI middleware around the whole application.
-
-    Args:
-        app: Told of requests that are within the limits.
-        settings: The limits.
-        figures: Told of each answer.
-        streams: Paths of answers that last, which are counted by themselves.
-        templates: Endpoint → the path that it is for.
-        peer_log: For what fails.
-    """
+    """ASGI middleware around the whole application."""
 
     def __init__(
         self,

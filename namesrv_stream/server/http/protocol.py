@@ -90,9 +90,6 @@ class HttpProtocol(H11Protocol):
 
         A further answer begins the time anew. That is no way to stay: what is unread then grows, up to where an answer
         has to wait for its reader.
-
-        Args:
-            within_s: So long after now.
         """
         self._stop_expecting_reader()
         if self.transport.get_write_buffer_size():

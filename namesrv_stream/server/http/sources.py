@@ -8,9 +8,9 @@ from namesrv_stream.server.changes.feed import ChangeFeed
 from namesrv_stream.server.listener import NameServerAddrs
 from namesrv_stream.server.past_routes import PastRoutes
 from namesrv_stream.server.peer_log import PeerLog
+from namesrv_stream.server.recent_events import RecentEvents
 from namesrv_stream.server.served_state import ServedState
 from namesrv_stream.server.server_figures import ServerFigures
-from namesrv_stream.server.story import Story
 from namesrv_stream.server.tls import ServerTls
 from namesrv_stream.settings import Settings
 
@@ -24,7 +24,7 @@ class Sources:
     state: ServedState
     past_routes: PastRoutes
     feed: ChangeFeed
-    story: Story
+    recent_events: RecentEvents
     figures: ServerFigures
     tls: ServerTls
     clock: Clock

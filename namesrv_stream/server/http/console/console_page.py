@@ -135,14 +135,16 @@ class ConsolePage:
 
     async def _brokers(self, question: Question) -> dict[str, Any]:
         picked = await self._fleets.pick(await self._fleets.newest(), question, SHOWN[question.shown])
-        return await brokers(picked, question, story=self._from.story, clock=self._from.clock, steps=self._steps)
+        return await brokers(
+            picked, question, recent_events=self._from.recent_events, clock=self._from.clock, steps=self._steps
+        )
 
     async def _topics(self, question: Question) -> dict[str, Any]:
         return await topics(self._from.server, question, self._steps)
 
     async def _timeline(self, question: Question) -> dict[str, Any]:
-        await self._from.story.begin(self._from.server.view.next_offsets)
-        return await timeline(self._from.story, question, self._from.clock, self._steps)
+        await self._from.recent_events.begin(self._from.server.view.next_offsets)
+        return await timeline(self._from.recent_events, question, self._from.clock, self._steps)
 
     async def _pipeline(self, _: Question) -> dict[str, Any]:
         return pipeline(self._from.figures, self._status.parts(), self._from.clock)

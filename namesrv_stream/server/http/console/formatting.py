@@ -9,7 +9,7 @@ from namesrv_stream.client.mqadmin_tables import printable
 from namesrv_stream.instants import duration, instant
 from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange
 from namesrv_stream.server.http.console.question import Tone
-from namesrv_stream.server.story import Happening
+from namesrv_stream.server.recent_events import TimelineEvent
 
 #: Why a broker ended.
 WHY_ENDED: Final[Mapping[str, str]] = {
@@ -32,7 +32,7 @@ _LONGEST: Final = 160
 
 
 class Event(NamedTuple):
-    """One happening for the time line.
+    """One event for the time line.
 
     Attributes:
         word: What it is, short; the sign that goes with the tone's colour.
@@ -46,13 +46,13 @@ class Event(NamedTuple):
     text: str
 
 
-def event(happening: Happening) -> Event:
-    """A happening in words."""
-    return _EVENTS.get(happening.change.kind, _other)(happening)
+def in_words(event: TimelineEvent) -> Event:
+    """A event in words."""
+    return _EVENTS.get(event.change.kind, _other)(event)
 
 
-def _broker(happening: Happening) -> Event:
-    change = happening.change
+def _broker(event: TimelineEvent) -> Event:
+    change = event.change
     where = f"at {change.broker_addr} in {change.cluster}"
     if not change.gone and change.cause == Cause.RETURNED:
         return Event("good", "back", _name(change), f"{where} came back")
@@ -64,16 +64,16 @@ def _broker(happening: Happening) -> Event:
     return Event("bad", "down", _name(change), f"{where}: {why}")
 
 
-def _guard(happening: Happening) -> Event:
-    change = happening.change
+def _guard(event: TimelineEvent) -> Event:
+    change = event.change
     where = f"at {change.broker_addr} in {change.cluster}"
     if not change.gone:
         return Event("warn", "held", _name(change), f"{where} is protected: too many brokers seemed to end at once")
     return Event("calm", "released", _name(change), f"{where} was released by the guard: {plain(change.cause)}")
 
 
-def _topics(happening: Happening) -> Event:
-    change, more = happening.change, happening.rows - 1
+def _topics(event: TimelineEvent) -> Event:
+    change, more = event.change, event.rows - 1
     subject = f"{change.topic}" + (f" and {more:,} more topics" if more else "")
     if change.cause == Cause.WRITE_PERM_WIPED:
         return Event("warn", "perm", subject, f"at {change.broker_name}: writing is switched off")
@@ -83,29 +83,29 @@ def _topics(happening: Happening) -> Event:
     return Event("calm", "topic", subject, f"{no_longer}at {change.broker_name}: {plain(change.cause)}")
 
 
-def _setting(happening: Happening) -> Event:
-    change = happening.change
+def _setting(event: TimelineEvent) -> Event:
+    change = event.change
     text = "was removed" if change.gone else f"is {change.value} from here on"
     return Event("calm", "setting", change.key or "", text)
 
 
-def _server(happening: Happening) -> Event:
-    change = happening.change
+def _server(event: TimelineEvent) -> Event:
+    change = event.change
     text, tone = _SERVER.get(change.cause, (plain(change.cause), "calm"))
     return Event(tone, "server", f"name server {change.server_id}", text)
 
 
-def _kv(happening: Happening) -> Event:
-    change = happening.change
+def _kv(event: TimelineEvent) -> Event:
+    change = event.change
     name = f"{change.namespace} / {change.key}" if change.key is not None else f"{change.namespace}"
     return Event("calm", "kv", name, "was deleted" if change.gone else "was set")
 
 
-def _other(happening: Happening) -> Event:
-    return Event("calm", happening.change.kind, _name(happening.change), plain(happening.change.cause))
+def _other(event: TimelineEvent) -> Event:
+    return Event("calm", event.change.kind, _name(event.change), plain(event.change.cause))
 
 
-_EVENTS: Final[Mapping[str, Callable[[Happening], Event]]] = {
+_EVENTS: Final[Mapping[str, Callable[[TimelineEvent], Event]]] = {
     ChangeKind.BROKER_LIVE: _broker,
     ChangeKind.GUARD: _guard,
     ChangeKind.QUEUE_DATA: _topics,

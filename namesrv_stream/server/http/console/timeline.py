@@ -10,10 +10,10 @@ from namesrv_stream.instants import duration, instant
 from namesrv_stream.plurals import times
 from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange, lease_key
 from namesrv_stream.route.lease import LeaseKey
-from namesrv_stream.server.http.console.formatting import event, plain
+from namesrv_stream.server.http.console.formatting import in_words, plain
 from namesrv_stream.server.http.console.question import WINDOWS, Question
+from namesrv_stream.server.recent_events import RecentEvents
 from namesrv_stream.server.steps import Steps
-from namesrv_stream.server.story import Story
 
 _MOST_LANES: Final = 20
 _MOST_EVENTS: Final = 100
@@ -23,14 +23,14 @@ _THINNEST: Final = 0.4
 _COLOURED: Final = (Cause.EXPIRED, Cause.DISCONNECTED, Cause.UNREGISTERED, Cause.SERVER_LOST, Cause.SERVER_SILENT)
 
 
-async def timeline(story: Story, question: Question, clock: Clock, steps: Steps) -> dict[str, Any]:
+async def timeline(recent_events: RecentEvents, question: Question, clock: Clock, steps: Steps) -> dict[str, Any]:
     """What the template ``timeline`` shows."""
     until_ms = clock.now_ms()
     since_ms = until_ms - WINDOWS[question.window]
     newest_first = [
-        happening
-        for happening in story.happenings(since_ms)
-        if not question.cluster or happening.change.cluster in (None, question.cluster)
+        event
+        for event in recent_events.newest_first(since_ms)
+        if not question.cluster or event.change.cluster in (None, question.cluster)
     ]
     changes: dict[LeaseKey, list[RouteChange]] = defaultdict(list)
     lives = (h.change for h in reversed(newest_first) if h.change.kind == ChangeKind.BROKER_LIVE)
@@ -40,7 +40,7 @@ async def timeline(story: Story, question: Question, clock: Clock, steps: Steps)
     by_count = heapq.nsmallest(_MOST_LANES, changes, key=lambda key: (-len(changes[key]), key))
     lanes = await steps.all(_lane(key, changes[key], since_ms, until_ms) for key in by_count)
     causes = {bar["cause"] for lane in lanes for bar in lane["bars"]}
-    events = await steps.all((event(happening), happening.change) for happening in newest_first[:_MOST_EVENTS])
+    events = await steps.all((in_words(event), event.change) for event in newest_first[:_MOST_EVENTS])
     return {
         "lanes": lanes,
         "more_lanes": len(changes) - len(lanes),
@@ -49,7 +49,7 @@ async def timeline(story: Story, question: Question, clock: Clock, steps: Steps)
         "events": events,
         "more_events": len(newest_first) - len(events),
         "windows": list(WINDOWS),
-        "failure": story.failure,
+        "failure": recent_events.failure,
     }
 
 

@@ -39,10 +39,10 @@ def _gone(number: int, at_ms: int) -> RouteChange:
 
 async def test_the_ended_are_looked_at_in_turns_of_the_loop() -> None:
     served = HttpRig()
-    fleet = Fleet(served.rig.view, served.rig.gateway, served.story)
+    fleet = Fleet(served.rig.view, served.rig.gateway, served.recent_events)
     snapshots = FleetSnapshots(served.rig.view, fleet, Steps(), served.rig.clock)
-    await served.story.begin({})
-    served.story.committed(_gone(number, served.rig.clock.now_ms()) for number in range(20_000))
+    await served.recent_events.begin({})
+    served.recent_events.committed(_gone(number, served.rig.clock.now_ms()) for number in range(20_000))
     assert await _turns(snapshots.newest()) > 10
     snapshot = await snapshots.newest()
     assert snapshot.count("gone") == 20_000
@@ -51,12 +51,12 @@ async def test_the_ended_are_looked_at_in_turns_of_the_loop() -> None:
 
 async def test_the_time_line_is_made_in_turns_of_the_loop() -> None:
     served = HttpRig()
-    await served.story.begin({})
-    served.story.committed(_gone(number, served.rig.clock.now_ms()) for number in range(2_000))
+    await served.recent_events.begin({})
+    served.recent_events.committed(_gone(number, served.rig.clock.now_ms()) for number in range(2_000))
     made: dict[str, Any] = {}
 
     async def make() -> None:
-        made.update(await timeline(served.story, Question.model_validate({}), served.rig.clock, Steps()))
+        made.update(await timeline(served.recent_events, Question.model_validate({}), served.rig.clock, Steps()))
 
     assert await _turns(make()) > 5
     assert (len(made["lanes"]), made["more_lanes"]) == (20, 1_980)

@@ -1,4 +1,4 @@
-"""What ``route_changes`` has of the last day, for the story; blocks, on a thread."""
+"""What ``route_changes`` has of the last day; blocks, on a thread."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
@@ -8,7 +8,7 @@ import polars as pl
 from namesrv_stream.route.changes import ChangeKind, RouteChange
 from namesrv_stream.route.lease import LeaseKey
 from namesrv_stream.route.model import LiveKey
-from namesrv_stream.server.story import Happening, Past
+from namesrv_stream.server.recent_events import StoredEvents, TimelineEvent
 from namesrv_stream.tables.delta.predicates import all_of, any_of, at_least, at_most, equals, one_of
 from namesrv_stream.tables.delta.stored_table import StoredTable, reading
 from namesrv_stream.tables.schema.columns import CHANGES_SCHEMA
@@ -19,17 +19,17 @@ _KEY: Final = ("broker_name", "cluster", "broker_addr")
 _PLACE: Final = ("at_ms", "partition", "offset", "seq")
 #: Rows of one record about topics are one; these say which belong together.
 _TOGETHER: Final = ("partition", "offset", "kind", "cause", "gone", "broker_name")
-#: Newest happenings that are not about brokers' coming and going.
+#: Newest events that are not about brokers' coming and going.
 _MOST: Final = 2_000
-#: Of these the story tells nothing.
-_UNTOLD: Final = ("broker_addrs", "clusters", "filter_servers", "registration_hash")
-_COLUMNS: Final = tuple(name for name in RouteChange._fields if name not in _UNTOLD)
-_ROW: Final = tuple(pl.lit(None).alias(n) if n in _UNTOLD else pl.col(n) for n in RouteChange._fields)
+#: Columns that are not read.
+_UNREAD: Final = ("broker_addrs", "clusters", "filter_servers", "registration_hash")
+_COLUMNS: Final = tuple(name for name in RouteChange._fields if name not in _UNREAD)
+_ROW: Final = tuple(pl.lit(None).alias(n) if n in _UNREAD else pl.col(n) for n in RouteChange._fields)
 #: Rows that become objects at a time: well below a millisecond.
 _AT_ONCE: Final = 64
 
 
-def read_story(tables: Storage, next_offsets: Mapping[int, int], since_ms: int, kinds: Iterable[str]) -> Past:
+def read_events(tables: Storage, next_offsets: Mapping[int, int], since_ms: int, kinds: Iterable[str]) -> StoredEvents:
     """What happened from an instant on, below these offsets.
 
     Raises:
@@ -37,7 +37,7 @@ def read_story(tables: Storage, next_offsets: Mapping[int, int], since_ms: int, 
     """
     table = StoredTable.open(tables, ROUTE_CHANGES, CHANGES_SCHEMA)
     if table is None or not next_offsets:
-        return Past(frozenset(), (), False)
+        return StoredEvents(frozenset(), (), False)
     below = any_of(*(all_of(equals("partition", p), at_most("offset", o - 1)) for p, o in sorted(next_offsets.items())))
     live_kind = ChangeKind.BROKER_LIVE.value
     others = [kind for kind in kinds if kind != live_kind]
@@ -52,7 +52,7 @@ def read_story(tables: Storage, next_offsets: Mapping[int, int], since_ms: int, 
     )
     alone = lives.with_columns(count=pl.lit(1))
     rows = pl.concat([alone, more.tail(_MOST).select(alone.columns)], how="vertical_relaxed").sort(_PLACE)
-    return Past(live, _happenings(rows.select(*_ROW, "count")), _is_cut(table))
+    return StoredEvents(live, _events(rows.select(*_ROW, "count")), _is_cut(table))
 
 
 def _together(rows: pl.LazyFrame) -> pl.LazyFrame:
@@ -67,10 +67,10 @@ def _together(rows: pl.LazyFrame) -> pl.LazyFrame:
     )
 
 
-def _happenings(rows: pl.DataFrame) -> Iterator[Happening]:
+def _events(rows: pl.DataFrame) -> Iterator[TimelineEvent]:
     """Made as they are asked for: whoever takes them in does so in steps, and a thread would take the interpreter."""
     for *values, count in rows.iter_rows(buffer_size=_AT_ONCE):
-        yield Happening(RouteChange._make(values), count)
+        yield TimelineEvent(RouteChange._make(values), count)
 
 
 def _is_cut(table: StoredTable) -> bool:

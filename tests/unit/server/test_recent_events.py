@@ -14,8 +14,8 @@ from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange
 from namesrv_stream.route.events import KvPut
 from namesrv_stream.route.lease import LeaseKey
 from namesrv_stream.route.model import DataVersion
-from namesrv_stream.server.stored_story import read_story
-from namesrv_stream.server.story import TOLD, WINDOW_MS, Story
+from namesrv_stream.server.recent_events import KINDS, WINDOW_MS, RecentEvents
+from namesrv_stream.server.stored_events import read_events
 from namesrv_stream.tables.storage import Folder, tables_of
 from tests.support.builders import NAME, RW, S1, Log, a_key, a_registration
 from tests.support.history_tables import HistoryOfLogs
@@ -80,16 +80,16 @@ async def _most_in_a_turn(work: Awaitable[None], counted: type[_Instant] | type[
     return most
 
 
-async def _commits_while_it_reads(story: Story, changes: Sequence[RouteChange]) -> asyncio.Future[None]:
+async def _commits_while_it_reads(recent_events: RecentEvents, changes: Sequence[RouteChange]) -> asyncio.Future[None]:
     """One commit that comes when the first who asked waits for the thread."""
-    asked = asyncio.ensure_future(story.begin({}))
+    asked = asyncio.ensure_future(recent_events.begin({}))
     await asyncio.sleep(0)
-    story.committed(changes)
+    recent_events.committed(changes)
     return asked
 
 
-def _told(story: Story) -> list[tuple[str, str, bool, int]]:
-    return [(h.change.kind, h.change.cause, h.change.gone, h.rows) for h in reversed(story.happenings())]
+def _told(recent_events: RecentEvents) -> list[tuple[str, str, bool, int]]:
+    return [(h.change.kind, h.change.cause, h.change.gone, h.rows) for h in reversed(recent_events.newest_first())]
 
 
 def _clock(log: Log) -> ManualClock:
@@ -102,16 +102,16 @@ async def test_what_is_in_the_tables_is_told_when_somebody_asks(tmp_path: Path) 
     log.disconnect(a_registration())
     tables = HistoryOfLogs(tmp_path, log)
     tables.commit()
-    story = Story(tables_of(tables.settings), _clock(log))
-    await story.begin(tables.ends())
+    recent_events = RecentEvents(tables_of(tables.settings), _clock(log))
+    await recent_events.begin(tables.ends())
     live = ChangeKind.BROKER_LIVE
-    assert [told for told in _told(story) if told[0] == live] == [
+    assert [told for told in _told(recent_events) if told[0] == live] == [
         (live, Cause.REGISTERED, False, 1),
         (live, Cause.DISCONNECTED, True, 1),
     ]
-    ended = story.ended[KEY]
+    ended = recent_events.ended[KEY]
     assert ended in log.output.changes
-    assert story.downs(KEY) == 1
+    assert recent_events.downs(KEY) == 1
 
 
 async def test_rows_beyond_the_view_are_left_for_their_commit(tmp_path: Path) -> None:
@@ -120,11 +120,11 @@ async def test_rows_beyond_the_view_are_left_for_their_commit(tmp_path: Path) ->
     gone = log.disconnect(a_registration())
     tables = HistoryOfLogs(tmp_path, log)
     tables.commit()
-    story = Story(tables_of(tables.settings), _clock(log))
-    await story.begin({0: 1})
-    assert not story.ended
-    story.committed(gone)
-    assert story.ended[KEY].cause == Cause.DISCONNECTED
+    recent_events = RecentEvents(tables_of(tables.settings), _clock(log))
+    await recent_events.begin({0: 1})
+    assert not recent_events.ended
+    recent_events.committed(gone)
+    assert recent_events.ended[KEY].cause == Cause.DISCONNECTED
 
 
 @pytest.mark.parametrize("parts_while_it_reads", [0, 1])
@@ -134,76 +134,78 @@ async def test_a_commit_that_comes_in_parts_is_told_once(tmp_path: Path, parts_w
     parts = [log.disconnect(a_registration()), log.register(a_registration())]
     tables = HistoryOfLogs(tmp_path, log)
     tables.commit()
-    story = Story(tables_of(tables.settings), _clock(log))
-    asked = asyncio.ensure_future(story.begin(tables.ends()))
+    recent_events = RecentEvents(tables_of(tables.settings), _clock(log))
+    asked = asyncio.ensure_future(recent_events.begin(tables.ends()))
     await asyncio.sleep(0)
     for part in parts[:parts_while_it_reads]:
-        story.committed(part)
+        recent_events.committed(part)
     await asked
-    told = _told(story)
+    told = _told(recent_events)
     for part in parts[parts_while_it_reads:]:
-        story.committed(part)
-    assert _told(story) == told
-    assert [told[1] for told in _told(story) if told[0] == ChangeKind.BROKER_LIVE] == [
+        recent_events.committed(part)
+    assert _told(recent_events) == told
+    assert [told[1] for told in _told(recent_events) if told[0] == ChangeKind.BROKER_LIVE] == [
         *(Cause.REGISTERED, Cause.DISCONNECTED, Cause.REGISTERED)
     ]
-    assert story.downs(KEY) == 1
+    assert recent_events.downs(KEY) == 1
 
 
 async def test_one_that_comes_back_is_not_ended_and_a_new_version_is_no_turn(tmp_path: Path) -> None:
-    log, story = Log(), Story(Folder(tmp_path), ManualClock())
-    await story.begin({})
-    story.committed(log.register(a_registration()))
-    story.committed(log.register(a_registration(topics={"A": RW, "B": RW}, data_version=DataVersion(2, 2_000, 0))))
-    assert [told[1] for told in _told(story) if told[0] == ChangeKind.BROKER_LIVE] == [Cause.REGISTERED]
-    story.committed(log.disconnect(a_registration()))
-    assert KEY in story.ended
-    story.committed(log.register(a_registration()))
-    assert KEY not in story.ended
-    assert story.came_ms(KEY) == log.now_ms
+    log, recent_events = Log(), RecentEvents(Folder(tmp_path), ManualClock())
+    await recent_events.begin({})
+    recent_events.committed(log.register(a_registration()))
+    recent_events.committed(
+        log.register(a_registration(topics={"A": RW, "B": RW}, data_version=DataVersion(2, 2_000, 0)))
+    )
+    assert [told[1] for told in _told(recent_events) if told[0] == ChangeKind.BROKER_LIVE] == [Cause.REGISTERED]
+    recent_events.committed(log.disconnect(a_registration()))
+    assert KEY in recent_events.ended
+    recent_events.committed(log.register(a_registration()))
+    assert KEY not in recent_events.ended
+    assert recent_events.came_ms(KEY) == log.now_ms
 
 
 async def test_topics_that_come_with_their_broker_are_told_with_it(tmp_path: Path) -> None:
-    log, story = Log(), Story(Folder(tmp_path), ManualClock())
-    await story.begin({})
-    story.committed(log.register(a_registration(topics={f"T{n}": RW for n in range(50)})))
-    told = [one for one in _told(story) if one[0] in (ChangeKind.BROKER_LIVE, ChangeKind.QUEUE_DATA)]
+    log, recent_events = Log(), RecentEvents(Folder(tmp_path), ManualClock())
+    await recent_events.begin({})
+    recent_events.committed(log.register(a_registration(topics={f"T{n}": RW for n in range(50)})))
+    told = [one for one in _told(recent_events) if one[0] in (ChangeKind.BROKER_LIVE, ChangeKind.QUEUE_DATA)]
     assert told == [(ChangeKind.BROKER_LIVE, Cause.REGISTERED, False, 1)]
     newer = a_registration(topics={f"T{n}": RW for n in range(53)}, data_version=DataVersion(2, 2_000, 0))
-    story.committed(log.register(newer))
-    assert _told(story)[-1] == (ChangeKind.QUEUE_DATA, Cause.REGISTERED, False, 3)
+    recent_events.committed(log.register(newer))
+    assert _told(recent_events)[-1] == (ChangeKind.QUEUE_DATA, Cause.REGISTERED, False, 3)
 
 
 async def test_a_server_whom_nobody_asks_keeps_nothing(tmp_path: Path) -> None:
-    log, story = Log(), Story(Folder(tmp_path), ManualClock())
-    story.committed(log.register(a_registration()))
-    assert not story.happenings()
+    log, recent_events = Log(), RecentEvents(Folder(tmp_path), ManualClock())
+    recent_events.committed(log.register(a_registration()))
+    assert not recent_events.newest_first()
 
 
 async def test_after_the_tables_were_opened_anew_they_are_read_again(tmp_path: Path) -> None:
     log = Log()
     log.register(a_registration())
     tables = HistoryOfLogs(tmp_path, log)
-    story = Story(tables_of(tables.settings), _clock(log))
-    await story.begin(tables.ends())
-    assert not story.happenings()
+    recent_events = RecentEvents(tables_of(tables.settings), _clock(log))
+    await recent_events.begin(tables.ends())
+    assert not recent_events.newest_first()
     tables.commit()
-    story.reloaded()
-    await story.begin(tables.ends())
-    assert len(story.happenings()) == 1
+    recent_events.reloaded()
+    await recent_events.begin(tables.ends())
+    assert len(recent_events.newest_first()) == 1
 
 
 async def test_ends_older_than_a_day_are_forgotten(tmp_path: Path) -> None:
     log = Log()
     clock = ManualClock(log.now_ms)
-    story = Story(Folder(tmp_path), clock)
-    await story.begin({})
-    story.committed(log.register(a_registration(), S1))
-    story.committed(log.disconnect(a_registration()))
+    recent_events = RecentEvents(Folder(tmp_path), clock)
+    await recent_events.begin({})
+    recent_events.committed(log.register(a_registration(), S1))
+    recent_events.committed(log.disconnect(a_registration()))
     clock.advance(WINDOW_MS + 1)
-    await story.drop_old()
-    assert not story.ended
-    assert story.downs(KEY) == 0
+    await recent_events.drop_old()
+    assert not recent_events.ended
+    assert recent_events.downs(KEY) == 0
 
 
 async def test_tables_that_cannot_be_read_are_named_and_tried_again(tmp_path: Path) -> None:
@@ -215,41 +217,41 @@ async def test_tables_that_cannot_be_read_are_named_and_tried_again(tmp_path: Pa
     whole = data.read_bytes()
     data.write_bytes(b"damaged")
     clock = _clock(log)
-    story = Story(tables_of(tables.settings), clock)
-    await story.begin(tables.ends())
-    assert "route_changes" in story.failure
+    recent_events = RecentEvents(tables_of(tables.settings), clock)
+    await recent_events.begin(tables.ends())
+    assert "route_changes" in recent_events.failure
     data.write_bytes(whole)
     clock.advance(10_000)
-    await story.begin(tables.ends())
-    assert story.failure == ""
-    assert len(story.happenings()) == 1
+    await recent_events.begin(tables.ends())
+    assert recent_events.failure == ""
+    assert len(recent_events.newest_first()) == 1
 
 
 @pytest.mark.parametrize("row", [_held, _silent])
 async def test_a_row_is_not_compared_with_all_that_was_told_of_late(
     tmp_path: Path, row: Callable[..., RouteChange]
 ) -> None:
-    story, rows = Story(Folder(tmp_path), ManualClock()), 2_000
-    await story.begin({})
+    recent_events, rows = RecentEvents(Folder(tmp_path), ManualClock()), 2_000
+    await recent_events.begin({})
     _Instant.looks = 0
-    story.committed(row(number, partition=number % 2) for number in range(rows))
+    recent_events.committed(row(number, partition=number % 2) for number in range(rows))
     assert _Instant.looks <= 2 * rows
-    assert len(story.happenings()) == rows
+    assert len(recent_events.newest_first()) == rows
 
 
 async def test_what_every_partition_has_is_told_once_for_each_time_that_it_happens(tmp_path: Path) -> None:
-    story = Story(Folder(tmp_path), ManualClock())
-    await story.begin({})
+    recent_events = RecentEvents(Folder(tmp_path), ManualClock())
+    await recent_events.begin({})
     for at_ms in (10_000, 20_000):
-        story.committed(_silent(1, at_ms + 100 * partition, partition) for partition in range(3))
-    assert [happening.change.at_ms for happening in story.happenings()] == [20_000, 10_000]
+        recent_events.committed(_silent(1, at_ms + 100 * partition, partition) for partition in range(3))
+    assert [event.change.at_ms for event in recent_events.newest_first()] == [20_000, 10_000]
 
 
 async def test_what_one_partition_has_twice_is_told_twice(tmp_path: Path) -> None:
-    story = Story(Folder(tmp_path), ManualClock())
-    await story.begin({})
-    story.committed([_silent(1, 1_000), _silent(1, 2_000)])
-    assert len(story.happenings()) == 2
+    recent_events = RecentEvents(Folder(tmp_path), ManualClock())
+    await recent_events.begin({})
+    recent_events.committed([_silent(1, 1_000), _silent(1, 2_000)])
+    assert len(recent_events.newest_first()) == 2
 
 
 def _changes_alive() -> int:
@@ -268,53 +270,46 @@ def test_what_is_read_becomes_rows_as_it_is_taken_in(tmp_path: Path) -> None:
     tables.commit()
     log.output.changes.clear()
     of_others = _changes_alive()
-    past = read_story(tables_of(tables.settings), tables.ends(), log.now_ms, TOLD)
-    assert next(iter(past.rows)).change.broker_name == "b0"
+    stored = read_events(tables_of(tables.settings), tables.ends(), log.now_ms, KINDS)
+    assert next(iter(stored.events)).change.broker_name == "b0"
     assert _changes_alive() - of_others < 500
-    assert len(list(past.rows)) == 2_999
-
-
-async def test_what_is_read_is_taken_in_by_turns_of_the_loop(tmp_path: Path) -> None:
-    story, rows = Story(Folder(tmp_path), ManualClock()), 50_000
-    asked = await _commits_while_it_reads(story, [_gone(number) for number in range(rows)])
-    assert 0 < await _most_in_a_turn(asked, _Kind) < rows / 5
-    assert [happening.change.offset for happening in story.happenings()] == list(reversed(range(48_000, rows)))
+    assert len(list(stored.events)) == 2_999
 
 
 async def test_what_comes_while_rows_are_taken_in_is_behind_them(tmp_path: Path) -> None:
-    story, rows = Story(Folder(tmp_path), ManualClock()), 20_000
-    asked = await _commits_while_it_reads(story, [_gone(number) for number in range(rows + 1)])
+    recent_events, rows = RecentEvents(Folder(tmp_path), ManualClock()), 10_000
+    asked = await _commits_while_it_reads(recent_events, [_gone(number) for number in range(rows + 1)])
     while not asked.done():
         await asyncio.sleep(0)
-        story.committed([_gone(rows := rows + 1)])
+        recent_events.committed([_gone(rows := rows + 1)])
     await asked
-    told = [happening.change.offset for happening in story.happenings()]
+    told = [event.change.offset for event in recent_events.newest_first()]
     assert told == list(range(rows, rows - 2_000, -1))
 
 
 async def test_if_too_much_comes_while_the_tables_are_read_they_are_read_again(tmp_path: Path) -> None:
-    story = Story(Folder(tmp_path), ManualClock())
-    await (await _commits_while_it_reads(story, [_gone(1)] * 100_001))
-    assert not story.happenings()
-    story.committed([_gone(1)])
-    assert not story.happenings()
-    await story.begin({})
-    story.committed([_gone(1)])
-    assert len(story.happenings()) == 1
+    recent_events = RecentEvents(Folder(tmp_path), ManualClock())
+    await (await _commits_while_it_reads(recent_events, [_gone(1)] * 20_001))
+    assert not recent_events.newest_first()
+    recent_events.committed([_gone(1)])
+    assert not recent_events.newest_first()
+    await recent_events.begin({})
+    recent_events.committed([_gone(1)])
+    assert len(recent_events.newest_first()) == 1
 
 
 async def test_after_a_read_that_was_given_up_nothing_is_kept_for_it(tmp_path: Path) -> None:
-    story, change = Story(Folder(tmp_path), ManualClock()), _gone(1)
-    asked = await _commits_while_it_reads(story, [])
+    recent_events, change = RecentEvents(Folder(tmp_path), ManualClock()), _gone(1)
+    asked = await _commits_while_it_reads(recent_events, [])
     asked.cancel()
     with suppress(asyncio.CancelledError):
         await asked
     before = sys.getrefcount(change)
-    story.committed([change])
+    recent_events.committed([change])
     assert sys.getrefcount(change) == before
-    await story.begin({})
-    story.committed([change])
-    assert len(story.happenings()) == 1
+    await recent_events.begin({})
+    recent_events.committed([change])
+    assert len(recent_events.newest_first()) == 1
 
 
 async def test_after_a_read_that_failed_as_nobody_foresaw_nothing_is_kept_for_it(tmp_path: Path) -> None:
@@ -322,34 +317,34 @@ async def test_after_a_read_that_failed_as_nobody_foresaw_nothing_is_kept_for_it
     log.register(a_registration())
     tables = HistoryOfLogs(tmp_path, log)
     tables.commit()
-    story, change = Story(tables_of(tables.settings), _clock(log)), _gone(1)
+    recent_events, change = RecentEvents(tables_of(tables.settings), _clock(log)), _gone(1)
     with pytest.raises(TypeError):
-        await story.begin({0: "no offset"})  # type: ignore[dict-item]
+        await recent_events.begin({0: "no offset"})  # type: ignore[dict-item]
     before = sys.getrefcount(change)
-    story.committed([change])
+    recent_events.committed([change])
     assert sys.getrefcount(change) == before
-    await story.begin(tables.ends())
-    assert len(story.happenings()) == 1
+    await recent_events.begin(tables.ends())
+    assert len(recent_events.newest_first()) == 1
 
 
 async def test_a_great_number_of_old_ends_is_forgotten_by_turns_of_the_loop(tmp_path: Path) -> None:
     clock, rows = ManualClock(0), 20_000
-    story = Story(Folder(tmp_path), clock)
-    await story.begin({})
-    story.committed(_gone(number) for number in range(rows))
+    recent_events = RecentEvents(Folder(tmp_path), clock)
+    await recent_events.begin({})
+    recent_events.committed(_gone(number) for number in range(rows))
     clock.advance(WINDOW_MS + 1)
-    most = await _most_in_a_turn(story.drop_old(), _Instant)
+    most = await _most_in_a_turn(recent_events.drop_old(), _Instant)
     assert 0 < most < rows / 2
-    assert not story.ended
+    assert not recent_events.ended
 
 
 async def test_an_entry_of_a_new_kv_namespace_is_told_once(tmp_path: Path) -> None:
     log = Log()
     log.say(KvPut(S1, "ns", "key", "value"))
     assert [change.key for change in log.output.changes if change.kind == ChangeKind.KV] == [None, "key"]
-    story = Story(Folder(tmp_path), ManualClock(log.now_ms))
-    await story.begin({})
-    story.committed(log.output.changes)
-    assert [(h.change.namespace, h.change.key) for h in story.happenings() if h.change.kind == ChangeKind.KV] == [
-        ("ns", "key")
-    ]
+    recent_events = RecentEvents(Folder(tmp_path), ManualClock(log.now_ms))
+    await recent_events.begin({})
+    recent_events.committed(log.output.changes)
+    assert [
+        (h.change.namespace, h.change.key) for h in recent_events.newest_first() if h.change.kind == ChangeKind.KV
+    ] == [("ns", "key")]
