@@ -9,7 +9,7 @@ from namesrv_stream.errors import StoreUnreachable, TableSchemaMismatch
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.server.changes.feed import NO_MARK, Piece
 from namesrv_stream.server.changes.position import Position, generation_of
-from namesrv_stream.server.changes.row_json import encode_row
+from namesrv_stream.server.changes.rows import encode_row
 from namesrv_stream.tables.schema.rows import decode_changes
 from namesrv_stream.tables.storage import Storage
 from namesrv_stream.tables.stored_changes import StoredChanges

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.server.changes.position import Position, position_at
-from namesrv_stream.server.changes.row_json import encode_row
+from namesrv_stream.server.changes.rows import encode_row
 
 #: What a row takes beside its value, and a commit beside its rows, about.
 _ROW_BYTES: Final = 700

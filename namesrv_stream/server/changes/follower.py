@@ -3,9 +3,9 @@
 from typing import Final
 
 from namesrv_stream.server.changes.catch_up import CatchUp
-from namesrv_stream.server.changes.choice import Choice
 from namesrv_stream.server.changes.feed import NO_MARK, ChangeFeed, Piece
 from namesrv_stream.server.changes.position import Position
+from namesrv_stream.server.changes.rows import RowFilter
 from namesrv_stream.server.steps import Steps
 
 #: Of one piece, about: what one turn of the event loop encodes.
@@ -31,12 +31,14 @@ class Follower:
         position: With all that was read.
     """
 
-    def __init__(self, feed: ChangeFeed, catch_up: CatchUp, choice: Choice, position: Position, steps: Steps) -> None:
+    def __init__(
+        self, feed: ChangeFeed, catch_up: CatchUp, choice: RowFilter, position: Position, steps: Steps
+    ) -> None:
         self.position = position
         self._steps = steps
         self._feed = feed
         self._catch_up = catch_up
-        self._choice = choice
+        self._wanted = choice
         self._mark = NO_MARK
 
     async def next(self, timeout_s: float) -> Piece | None:
@@ -61,9 +63,9 @@ class Follower:
             if position.generation != feed.end.generation:
                 raise PositionGone("tables", "the tables were made anew, and their rows have other places")
             if feed.reaches(position):
-                return feed.read(position, self._choice.wants, _PIECE_BYTES, self._mark)
+                return feed.read(position, self._wanted.wants, _PIECE_BYTES, self._mark)
             begin = feed.begin
-        piece = await self._catch_up.read(position, begin, self._choice.wants, _PIECE_BYTES)
+        piece = await self._catch_up.read(position, begin, self._wanted.wants, _PIECE_BYTES)
         if piece is None and begin.generation == feed.end.generation:
             raise PositionGone("too_old", "the rows behind that position are not kept any more, or are too many")
         return piece

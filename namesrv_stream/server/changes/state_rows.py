@@ -9,9 +9,8 @@ from namesrv_stream.route.digest import KV, Part, TableContent, content_of, part
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.partitioner import partition_of
 from namesrv_stream.route.view import RouteView
-from namesrv_stream.server.changes.choice import Choice
 from namesrv_stream.server.changes.position import Position, position_at
-from namesrv_stream.server.changes.row_json import encode_state_row
+from namesrv_stream.server.changes.rows import RowFilter, encode_state_row
 from namesrv_stream.server.steps import Steps
 
 #: A group of more topics is looked through on a thread: its first row costs as much as a sort of them.
@@ -39,7 +38,7 @@ def state_now(view: RouteView, generation: str, partitions: int) -> StateAt:
     return StateAt(position_at(generation, view.next_offsets), content_of(table, partitions), kv)
 
 
-async def encoded_rows(state: StateAt, choice: Choice, steps: Steps) -> AsyncIterator[list[bytes]]:
+async def encoded_rows(state: StateAt, choice: RowFilter, steps: Steps) -> AsyncIterator[list[bytes]]:
     """Its rows, in no order: no two are about the same key."""
     for part, group in state.content.groups.items():
         rows: Iterator[Difference] = diff(BrokerGroup(group.broker_name), group)
@@ -55,7 +54,7 @@ async def encoded_rows(state: StateAt, choice: Choice, steps: Steps) -> AsyncIte
             yield found
 
 
-def _encoded(part: Part, rows: Iterator[Difference], choice: Choice, steps: Steps) -> AsyncIterator[list[bytes]]:
+def _encoded(part: Part, rows: Iterator[Difference], choice: RowFilter, steps: Steps) -> AsyncIterator[list[bytes]]:
     return steps.lists(encode_state_row(part.partition, row) for row in rows if choice.wants_state(row))
 
 

@@ -15,10 +15,10 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from namesrv_stream.server.changes.catch_up import CatchUp
-from namesrv_stream.server.changes.choice import USUAL_KINDS, Choice, parse_kinds
 from namesrv_stream.server.changes.feed import Piece
 from namesrv_stream.server.changes.follower import Follower, PositionGone
 from namesrv_stream.server.changes.position import BadToken, Position, parse_token
+from namesrv_stream.server.changes.rows import USUAL_KINDS, RowFilter, parse_kinds
 from namesrv_stream.server.changes.state_rows import StateAt, encoded_rows, state_now
 from namesrv_stream.server.http.answers import Changes, StateRows
 from namesrv_stream.server.http.operation import JSON, Query, answers
@@ -47,8 +47,8 @@ class RowsQuery(Query):
     topic: str | None = Field(None, description="Rows about this topic only.", examples=["TopicTest"])
 
     @property
-    def choice(self) -> Choice:
-        return Choice(self.kind, self.cluster, self.broker_name, self.topic)
+    def choice(self) -> RowFilter:
+        return RowFilter(self.kind, self.cluster, self.broker_name, self.topic)
 
 
 class ChangesQuery(RowsQuery):
@@ -91,7 +91,7 @@ class ChangesPage:
 
     # ---- one answer ----
 
-    async def _answer(self, choice: Choice, position: Position, wait_s: int) -> Response:
+    async def _answer(self, choice: RowFilter, position: Position, wait_s: int) -> Response:
         follower = self._follower(choice, position)
         until_s = time.monotonic() + wait_s
         rows: list[bytes] = []
@@ -108,7 +108,7 @@ class ChangesPage:
 
     # ---- a stream ----
 
-    async def _stream(self, choice: Choice, position: Position | None) -> AsyncIterator[bytes]:
+    async def _stream(self, choice: RowFilter, position: Position | None) -> AsyncIterator[bytes]:
         yield b"retry: %d\n\n" % _RETRY_MS
         reason = "the follower has no position"
         while not self._feed.is_closed:
@@ -124,7 +124,7 @@ class ChangesPage:
                 self._figures.reset(error.reason)
                 position, reason = None, str(error)
 
-    async def _begin_anew(self, state: StateAt, choice: Choice, reason: str) -> AsyncIterator[bytes]:
+    async def _begin_anew(self, state: StateAt, choice: RowFilter, reason: str) -> AsyncIterator[bytes]:
         yield _event("reset", orjson.dumps({"reason": reason, "then": "forget all rows; the whole state follows"}))
         async for rows in encoded_rows(state, choice, self._steps):
             if rows:
@@ -151,7 +151,7 @@ class ChangesPage:
 
     # ---- positions ----
 
-    def _follower(self, choice: Choice, position: Position) -> Follower:
+    def _follower(self, choice: RowFilter, position: Position) -> Follower:
         return Follower(self._feed, self._catch_up, choice, position, self._steps)
 
     async def _state(self) -> StateAt:
@@ -177,7 +177,7 @@ class ChangesPage:
         todo = "forget what you have, take GET /changes/state, and go on from its position"
         return Problem(410, f"{error}: {todo}", kind=POSITION_GONE)
 
-    async def _state_json(self, state: StateAt, choice: Choice) -> AsyncIterator[bytes]:
+    async def _state_json(self, state: StateAt, choice: RowFilter) -> AsyncIterator[bytes]:
         between = _position_json(state.position)[:-1] + b',"rows":['
         async for rows in encoded_rows(state, choice, self._steps):
             if rows:

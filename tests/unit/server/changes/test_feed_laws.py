@@ -23,10 +23,10 @@ from namesrv_stream.route.digest import digest_of
 from namesrv_stream.route.events import KvPut, TopicDeleted
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.server.changes.catch_up import CatchUp
-from namesrv_stream.server.changes.choice import Choice, parse_kinds
 from namesrv_stream.server.changes.feed import ChangeFeed, Piece
 from namesrv_stream.server.changes.follower import Follower, PositionGone
 from namesrv_stream.server.changes.position import Position, generation_of, parse_token, position_at
+from namesrv_stream.server.changes.rows import RowFilter, parse_kinds
 from namesrv_stream.server.steps import Steps
 from namesrv_stream.tables.storage import Folder
 from namesrv_stream.tables.stored_changes import StoredChanges
@@ -34,7 +34,7 @@ from tests.support.builders import RW, S1, a_registration
 from tests.support.examples import examples
 from tests.support.tables import TablesOfLog
 
-ALL = Choice(parse_kinds("*"))
+ALL = RowFilter(parse_kinds("*"))
 FEW_ROWS, FEW_BYTES = 30, 20_000
 
 

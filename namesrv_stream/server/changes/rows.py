@@ -1,15 +1,18 @@
-"""Which rows a follower wants."""
+"""Rows of ``route_changes`` as followers get them: which they want, as JSON objects without unused columns."""
 
 from typing import Final, NamedTuple
+
+import orjson
 
 from namesrv_stream.route.changes import ChangeKind, Difference, RouteChange
 
 #: Without a choice: all but what the fold keeps for itself, a broker's whole last registration (megabytes, perhaps).
 USUAL_KINDS: Final[frozenset[str]] = frozenset(ChangeKind) - {ChangeKind.REGISTRATION}
+_ALWAYS: Final = frozenset({"partition", "offset", "seq", "at_ms", "kind", "gone", "cause"})
 _COLUMNS: Final = ("cluster", "broker_name", "topic")
 
 
-class Choice(NamedTuple):
+class RowFilter(NamedTuple):
     """Rows of these kinds whose columns, where given, have this value; a row without the column has it not."""
 
     kinds: frozenset[str] = USUAL_KINDS
@@ -42,3 +45,14 @@ def parse_kinds(text: str) -> frozenset[str]:
     if unknown:
         raise ValueError(f"there is no {unknown[0]!r}; there are {', '.join(ChangeKind)}")
     return kinds
+
+
+def encode_row(row: RouteChange) -> bytes:
+    """A change with its place in the log, its time and its cause."""
+    return orjson.dumps({k: v for k, v in zip(row._fields, row, strict=True) if v is not None or k in _ALWAYS})
+
+
+def encode_state_row(partition: int, row: Difference) -> bytes:
+    """What a key is, without when and why it became so."""
+    columns = {k: v for k, v in row.columns.items() if v is not None}
+    return orjson.dumps({"partition": partition, "kind": row.kind, "gone": False, **columns})
