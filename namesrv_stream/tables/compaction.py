@@ -61,8 +61,8 @@ def clean_up(settings: Settings, changes: TableWriter, state: TableWriter) -> No
     newest_ms = max((file.newest_at_ms for file in files), default=0)
     oldest_ms = min((file.oldest_at_ms for file in files), default=0)
     cutoff_ms = newest_ms - streaming.changes_retention_ms
-    # Followers load the tables again after it, so once a day is enough; only while the history is behind by more than the
-    # retention it may be each hour.
+    # Followers load the tables again after it, so once a day is enough. It may be each hour while the history is behind
+    # by more than the retention.
     if covered and oldest_ms < cutoff_ms - _DAY_MS:
         # A row that no route_state covers is the only place of what it says, however old it is.
         ends = {partition: found.next_offset for partition, found in covered.items()}
