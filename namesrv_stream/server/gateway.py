@@ -70,6 +70,7 @@ class Gateway:
 
     Attributes:
         view: What is changed by all that comes in.
+        limits: On what waits for Kafka.
         last_heartbeats: When each broker was heard here.
         backlog: Requests that the server has received and not worked on yet.
         talking: Set once Kafka takes this server's records, of some partition at least.
@@ -83,7 +84,7 @@ class Gateway:
         self.backlog = Backlog()
         self.talking = asyncio.Event()
         self._identity = identity
-        self._limits = limits
+        self.limits = limits
         self._clock = clock
         self._watch = LoopWatch(clock, limits.max_gap_ms)
         self._peer_log = peer_log
@@ -114,7 +115,7 @@ class Gateway:
     def heard(self, heartbeat: BrokerHeartbeat) -> None:
         """Likewise one heartbeat that changes nothing: a short way for what comes most."""
         self.last_heartbeats.received(heartbeat, self.observed_ms)
-        partition = partition_of(heartbeat.broker_name, self._limits.partitions)
+        partition = partition_of(heartbeat.broker_name, self.limits.partitions)
         self._logs[partition].put(Item(heartbeat, None, next(self._numbers)))
 
     def change(self, accepted: Sequence[Accepted], outcome: Outcome) -> None:
@@ -130,11 +131,11 @@ class Gateway:
             RequestRefused: No record can hold an event; nothing was done.
         """
         partitions = frozenset(p for event, _ in accepted for p in self._partitions_of(event))
-        is_full = self._changes.waiting >= self._limits.queue_records // 2
+        is_full = self._changes.waiting >= self.limits.queue_records // 2
         if self._is_stopping or is_full or any(self._logs[p].refuses_changes for p in partitions):
             raise SystemBusy(NOT_TAKEN)
         for event, _ in accepted:
-            check_loggable(event, self._limits.record_bytes)
+            check_loggable(event, self.limits.record_bytes)
         self._changes.add(accepted, partitions, outcome, self._clock.monotonic_ms())
 
     def _begin_change(self, change: Change) -> None:
@@ -151,7 +152,7 @@ class Gateway:
 
     def _partitions_of(self, event: AcceptedEvent) -> Sequence[int]:
         key = routing_key(event)
-        partitions = self._limits.partitions
+        partitions = self.limits.partitions
         return range(partitions) if key is None else (partition_of(key, partitions),)
 
     def disconnected(self, connection_id: int, keys: Iterable[LeaseKey], reason: str) -> None:
@@ -161,7 +162,7 @@ class Gateway:
         """
         origin = Origin(*self._identity, connection_id)
         for key in keys:
-            if self.is_blind_for(partition_of(key.broker_name, self._limits.partitions)):
+            if self.is_blind_for(partition_of(key.broker_name, self.limits.partitions)):
                 self._tell_ignored(key)
                 continue
             live = self.view.live(key)

@@ -8,16 +8,13 @@ from namesrv_stream import __version__
 from namesrv_stream.metrics import Histogram, Samples
 from namesrv_stream.remoting.codes import ResponseCode
 from namesrv_stream.server.broker_figures import BrokerFigures
+from namesrv_stream.server.core import Core
 from namesrv_stream.server.fleet import Fleet
-from namesrv_stream.server.gateway import Gateway
 from namesrv_stream.server.http_figures import HttpFigures
 from namesrv_stream.server.identity import Identity
 from namesrv_stream.server.native.lane import LaneStatus
-from namesrv_stream.server.net.connections import Connections
-from namesrv_stream.server.request_figures import RequestFigures
 from namesrv_stream.server.steps import Steps
 from namesrv_stream.server.table_figures import TableFigures
-from namesrv_stream.server.tls import ServerTls
 
 _LAG_BOUNDS_MS: Final = (1, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_000)
 
@@ -32,27 +29,22 @@ class ServerFigures:
     def __init__(
         self,
         identity: Identity,
+        core: Core,
         fleet: Fleet,
-        gateway: Gateway,
-        connections: Connections,
-        requests: RequestFigures,
         tables: TableFigures,
-        tls: ServerTls,
-        queue_limit: int,
         native_lane: LaneStatus,
     ) -> None:
         self.view = fleet.view
         self.fleet = fleet
-        self.gateway = gateway
-        self.connections = connections
+        self.gateway = core.gateway
+        self.connections = core.connections
         self.tables = tables
         self.native_lane = native_lane
         self.http = HttpFigures()
         self.count_http_connections: Callable[[], int] = lambda: 0
         self._identity = identity
-        self._requests = requests
-        self._tls = tls
-        self._queue_limit = queue_limit
+        self._requests = core.services.figures
+        self._tls = core.services.tls
         self._loop_lag = Histogram(_LAG_BOUNDS_MS)
         self._brokers = BrokerFigures(fleet, identity.server_id, Steps())
 
@@ -104,7 +96,7 @@ class ServerFigures:
             ("blind", gateway.is_blind),
             ("publish_queue_records", gateway.queued_records),
             ("publish_queue_bytes", gateway.queued_bytes),
-            ("publish_queue_limit_records", self._queue_limit),
+            ("publish_queue_limit_records", self.gateway.limits.queue_records),
             ("publish_oldest_seconds", gateway.oldest_age_ms / 1000),
             ("pending_events", self.view.pending_count),
         ):

@@ -64,17 +64,8 @@ class HttpRig:
         )
         self.recent_events = RecentEvents(tables_of(settings), rig.clock)
         self.tables = TableFigures(self.state, {}, lambda: self.failure, rig.clock)
-        self.figures = ServerFigures(
-            rig.identity,
-            Fleet(rig.view, rig.gateway, self.recent_events),
-            rig.gateway,
-            rig.connections,
-            rig.request_figures,
-            self.tables,
-            rig.tls,
-            10_000,
-            native_lane,
-        )
+        fleet = Fleet(rig.view, rig.gateway, self.recent_events)
+        self.figures = ServerFigures(rig.identity, rig.core, fleet, self.tables, native_lane)
         sources = Sources(
             rig.server,
             name_server_addrs=NameServerAddrs((), "127.0.0.1", 9876),

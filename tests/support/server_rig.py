@@ -1,36 +1,27 @@
 """A whole server without sockets and Kafka: real connections, gateway and view between memory on both sides."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import asdict
 
 import orjson
 
 from namesrv_stream.clock import ManualClock
-from namesrv_stream.processor.name_server import Access, NameServer, Options
+from namesrv_stream.kafka import ENVELOPE_BYTES
+from namesrv_stream.processor.name_server import Access, Options
 from namesrv_stream.remoting.command import RemotingCommand
 from namesrv_stream.remoting.frame import FrameBuffer, decode_frame, encode_frame
 from namesrv_stream.route.changes import RouteChange
-from namesrv_stream.route.events import Origin
-from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.heartbeat_json import MAX_ITEMS
 from namesrv_stream.route.view import RouteView
-from namesrv_stream.server.gateway import Gateway
+from namesrv_stream.server.core import Ports, build_core
 from namesrv_stream.server.identity import Identity
 from namesrv_stream.server.native.lane import NativeLane
-from namesrv_stream.server.net.cached_answers import CachedRouteAnswers
 from namesrv_stream.server.net.connection import RemotingConnection
-from namesrv_stream.server.net.connections import Connections
 from namesrv_stream.server.net.large_requests import LargeRequests
-from namesrv_stream.server.net.response_cache import ResponseCache
-from namesrv_stream.server.net.services import Services
-from namesrv_stream.server.outbox import GatewayLimits
 from namesrv_stream.server.partition_log import PartitionLog
-from namesrv_stream.server.peer_log import PeerLog
 from namesrv_stream.server.records import Acked, OutRecord
-from namesrv_stream.server.request_figures import RequestFigures
-from namesrv_stream.server.served_view import ServedView
-from namesrv_stream.server.tls import ServerTls
-from namesrv_stream.settings import RemotingSettings, TlsSettings
+from namesrv_stream.settings import RemotingSettings, Settings, TlsSettings
 from tests.support.builders import BEGIN_MS, Log
 
 MAX_GAP_MS = 2_000
@@ -258,7 +249,7 @@ class MemoryTransport(asyncio.Transport):
 
 
 class Rig:
-    """One server; connections are opened by ``connect``."""
+    """One server, wired as in production; connections are opened by ``connect``."""
 
     def __init__(
         self,
@@ -271,51 +262,36 @@ class Rig:
         max_connections: int = 100,
         limits: RemotingSettings | None = None,
         tls: TlsSettings | None = None,
-        gateway_type: type[Gateway] = Gateway,
         options: Options | None = None,
         access: Access | None = None,
-        on_group_changed: Callable[[BrokerGroup, BrokerGroup], None] | None = None,
         native_lane: NativeLane | None = None,
         large_requests: LargeRequests | None = None,
     ) -> None:
-        self.native_lane = native_lane
         self.clock = LeapingClock()
         self.view = RouteView(partitions=partitions)
-        options = options or Options()
-        answers = CachedRouteAnswers(self.view, support_acting_master=options.support_acting_master)
-        self.server = NameServer(self.view, answers, options, access=access or Access())
-        self.responses = ResponseCache(native_lane)
         self.identity = Identity("s1", 7)
         self.limits = limits or RemotingSettings(max_connections=max_connections, write_buffer_bytes=write_buffer_bytes)
-        self.peer_log = PeerLog()
-        self.connections = Connections(self.limits, self.peer_log, native_lane)
-        self.tls = ServerTls(tls or TlsSettings(), self.clock)
-        self.served = ServedView(
-            self.server,
-            self.responses,
-            self.identity,
-            on_expired=self.connections.close_expired,
-            on_group_changed=on_group_changed,
-        )
-        queue = GatewayLimits(partitions, queue_records, 64 << 20, record_bytes, MAX_GAP_MS, gather_items=gather_items)
-        self.gateway = gateway_type(self.served, self.identity, queue, self.clock, self.peer_log)
+        settings = Settings(remoting=self.limits, tls=tls or TlsSettings())
+        # Without validation: tests want to reach limits that no operator may set so low.
+        changes = {
+            "kafka": {"partitions": partitions, "max_message_bytes": record_bytes + ENVELOPE_BYTES},
+            "server": {"publish_queue_records": queue_records, "publish_queue_bytes": 64 << 20},
+            "liveness": {"max_gap_ms": MAX_GAP_MS},
+        }
+        sections = {name: getattr(settings, name).model_copy(update=values) for name, values in changes.items()}
+        ports = Ports(self.clock, self.identity, native_lane, 0, large_requests, gather_items)
+        self.core = build_core(settings.model_copy(update=sections), self.view, ports)
+        self.server = self.core.name_server
+        if options is not None:
+            self.server.reconfigure(asdict(options))
+        if access is not None:
+            self.server.access = access
+        self.served, self.gateway, self.connections = self.core.view, self.core.gateway, self.core.connections
+        self.tls, self.large_requests = self.core.services.tls, self.core.services.large_requests
+        self.request_figures, self.peer_log = self.core.services.figures, self.core.peer_log
         self.publisher = MemoryKafka()
-        self.request_figures = RequestFigures(native_lane.answered if native_lane else None)
         self._logs = [Log(partition=p, partitions=partitions) for p in range(partitions)]
         self._folded = 0
-        self.large_requests = large_requests or LargeRequests()
-        self.services = Services(
-            self.server,
-            self.responses,
-            self.gateway,
-            self.large_requests,
-            native_lane,
-            self.tls,
-            Origin(*self.identity),
-            self.limits,
-            self.request_figures,
-            self.clock,
-        )
 
     def talk(self) -> None:
         """Let the server reach Kafka for the first time."""
@@ -331,7 +307,7 @@ class Rig:
         return transport
 
     def new_connection(self) -> RemotingConnection:
-        return RemotingConnection(self.connections.next_id(), self.services, self.connections)
+        return self.core.new_connection()
 
     def ask(self, transport: MemoryTransport, request: RemotingCommand) -> RemotingCommand:
         """Send one request and return its answer."""

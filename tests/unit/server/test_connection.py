@@ -2,29 +2,19 @@
 
 import logging
 import struct
-from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
 
-from namesrv_stream.processor.name_server import Accepted
 from namesrv_stream.remoting.codes import ONEWAY_FLAG, RequestCode, ResponseCode
 from namesrv_stream.remoting.command import RemotingCommand
 from namesrv_stream.remoting.frame import encode_frame
 from namesrv_stream.route.changes import ChangeKind, RouteChange
 from namesrv_stream.route.table import RouteTable
-from namesrv_stream.server.gateway import Gateway
 from tests.support.name_server import MASTER, a_broker_header, a_registration_request, a_route_request
 from tests.support.server_rig import MemoryTransport, Rig, turn
 
 CLUSTER_INFO = RemotingCommand(RequestCode.GET_BROKER_CLUSTER_INFO, opaque=1)
-
-
-class FaultyGateway(Gateway):
-    """A gateway with a bug."""
-
-    def accept(self, accepted: Iterable[Accepted]) -> None:
-        raise RuntimeError("a bug")
 
 
 def a_talking_rig(**changes: int) -> Rig:
@@ -116,9 +106,16 @@ async def test_the_configured_write_buffer_is_used() -> None:
     assert a_talking_rig(write_buffer_bytes=12_345).connect().high == 12_345
 
 
-async def test_a_fault_of_ours_is_answered_and_closes_nothing(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_fault_of_ours_is_answered_and_closes_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """A close would count as the death of the brokers that registered over the connection."""
-    rig = Rig(gateway_type=FaultyGateway)
+    rig = Rig()
+
+    def fail(accepted: object) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(rig.gateway, "accept", fail)
     peer = rig.connect()
     with caplog.at_level(logging.ERROR):
         assert rig.ask(peer, a_registration_request()).code == ResponseCode.SYSTEM_ERROR

@@ -1,0 +1,155 @@
+"""The core of a server: what answers requests and logs what they say, without listeners, tables and Kafka.
+
+Production, tests and benchmarks build it by the same function.
+"""
+
+import logging
+from dataclasses import dataclass
+from functools import partial
+
+from namesrv_stream.clock import Clock
+from namesrv_stream.kafka import ENVELOPE_BYTES
+from namesrv_stream.processor.name_server import Access, NameServer, Options
+from namesrv_stream.route.events import Origin
+from namesrv_stream.route.heartbeat_json import MAX_ITEMS
+from namesrv_stream.route.view import RouteView
+from namesrv_stream.server.gateway import Gateway
+from namesrv_stream.server.identity import Identity
+from namesrv_stream.server.min_broker_notifier import MinBrokerNotifier
+from namesrv_stream.server.native.lane import NativeLane
+from namesrv_stream.server.net.cached_answers import CachedRouteAnswers
+from namesrv_stream.server.net.connection import RemotingConnection
+from namesrv_stream.server.net.connections import Connections
+from namesrv_stream.server.net.large_requests import LargeRequests
+from namesrv_stream.server.net.response_cache import ResponseCache
+from namesrv_stream.server.net.services import Services
+from namesrv_stream.server.outbox import GatewayLimits
+from namesrv_stream.server.peer_log import PeerLog
+from namesrv_stream.server.request_figures import RequestFigures
+from namesrv_stream.server.served_view import ServedView
+from namesrv_stream.server.tls import ServerTls, calls_context
+from namesrv_stream.settings import Settings, read_accounts, rocketmq_config
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What a core is given of its surroundings.
+
+    Attributes:
+        lane: Answers route queries without the interpreter; None for none.
+        listen_port: At which brokers and clients reach the server.
+        large_requests: Orders the large requests; None for one with the usual limits.
+        gather_items: So many heartbeats do not wait for the next tick any more.
+    """
+
+    clock: Clock
+    identity: Identity
+    lane: NativeLane | None = None
+    listen_port: int = 0
+    large_requests: LargeRequests | None = None
+    gather_items: int = MAX_ITEMS
+
+
+@dataclass(frozen=True, slots=True)
+class Core:
+    """Belongs to one event loop.
+
+    Attributes:
+        view: The only way in which the routes are changed.
+        notifier: Tells brokers of the smallest brokerId of their group.
+        peer_log: Logs what peers do, with a limit.
+    """
+
+    name_server: NameServer
+    view: ServedView
+    gateway: Gateway
+    connections: Connections
+    services: Services
+    notifier: MinBrokerNotifier
+    peer_log: PeerLog
+
+    def new_connection(self) -> RemotingConnection:
+        """The connection of a peer that has just arrived."""
+        return RemotingConnection(self.connections.next_id(), self.services, self.connections)
+
+    def beat(self) -> None:
+        """Called each tick interval."""
+        self.gateway.beat()
+        self.connections.beat(self.gateway.observed_ms)
+        self.peer_log.beat(self.gateway.observed_ms)
+
+
+def build_core(settings: Settings, view: RouteView, ports: Ports) -> Core:
+    """Wire a core that answers from a view.
+
+    Raises:
+        ConfigError: A file that the settings name cannot be used.
+    """
+    tls = ServerTls(settings.tls, ports.clock)
+    if settings.tls.is_for_calls:
+        calls_context(settings.tls)  # tells of files that cannot be used before anything else happens
+    peer_log = PeerLog()
+    name_server = _name_server(settings, view, ports)
+    responses = ResponseCache(ports.lane)
+    connections = Connections(settings.remoting, peer_log, ports.lane)
+    notifier = MinBrokerNotifier(
+        lambda: name_server.options.notify_min_broker_id_changed,
+        own_port=ports.listen_port,
+        tls=partial(calls_context, settings.tls) if settings.tls.is_for_calls else None,
+    )
+    served = ServedView(
+        name_server,
+        responses,
+        ports.identity,
+        on_expired=connections.close_expired,
+        on_group_changed=notifier.group_changed,
+    )
+    gateway = Gateway(served, ports.identity, _limits(settings, ports), ports.clock, peer_log)
+    services = Services(
+        name_server,
+        responses,
+        gateway,
+        ports.large_requests or LargeRequests(),
+        ports.lane,
+        tls,
+        Origin(ports.identity.server_id, ports.identity.server_epoch),
+        settings.remoting,
+        RequestFigures(ports.lane.answered if ports.lane else None),
+        ports.clock,
+    )
+    return Core(name_server, served, gateway, connections, services, notifier, peer_log)
+
+
+def _name_server(settings: Settings, view: RouteView, ports: Ports) -> NameServer:
+    switches = settings.name_server.model_dump(exclude={"kv_log_interval_ms"})
+    options = Options(**switches, full_registration_interval_ms=settings.server.full_registration_interval_ms)
+    return NameServer(
+        view,
+        CachedRouteAnswers(view, support_acting_master=options.support_acting_master),
+        options,
+        access=_access(settings),
+        started_ms=ports.clock.monotonic_ms(),
+        config=rocketmq_config(settings) | {"listenPort": str(ports.listen_port)},
+    )
+
+
+def _access(settings: Settings) -> Access:
+    admin = settings.admin
+    accounts = read_accounts(admin)
+    for warning in accounts.warnings:
+        logger.warning("%s", warning)
+    return Access(admin.trusted_networks, accounts.secrets, admin.enable_config_update, admin.broker_networks)
+
+
+def _limits(settings: Settings, ports: Ports) -> GatewayLimits:
+    return GatewayLimits(
+        settings.kafka.partitions,
+        settings.server.publish_queue_records,
+        settings.server.publish_queue_bytes,
+        settings.kafka.max_message_bytes - ENVELOPE_BYTES,
+        settings.liveness.max_gap_ms,
+        settings.server.change_timeout_ms,
+        ports.gather_items,
+    )
