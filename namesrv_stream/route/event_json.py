@@ -30,7 +30,7 @@ from namesrv_stream.route.events import (
     TopicRegistered,
     WritePermChanged,
 )
-from namesrv_stream.route.heartbeat_json import HEARTBEATS_KIND, KnownHeartbeats, encode_heartbeats, heartbeat_from
+from namesrv_stream.route.heartbeat_json import HEARTBEATS_KIND, encode_heartbeats, heartbeat_from
 from namesrv_stream.route.registration_json import encode_registration, queue_data_from, registration_from, require
 from namesrv_stream.route.settings import SettingValue
 
@@ -51,8 +51,6 @@ KIND_OF: Mapping[type[Event], str] = {
     ServerStopped: "server_stopped",
     Tick: "tick",
 }
-#: Of ten thousand brokers, each heard by a few servers: some 50 MB, if it comes to that.
-_KNOWN_HEARTBEATS = KnownHeartbeats(1 << 16)
 
 
 def routing_key(event: Event) -> str | None:
@@ -85,9 +83,6 @@ def decode_record(value: bytes) -> list[Event | EventDecodeError]:
     Raises:
         EventDecodeError: The record as a whole is not one of ours.
     """
-    heartbeats = _KNOWN_HEARTBEATS.read(value)
-    if heartbeats is not None:
-        return heartbeats
     try:
         fields = orjson.loads(value)
     except orjson.JSONDecodeError as error:

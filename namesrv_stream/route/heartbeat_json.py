@@ -1,8 +1,4 @@
-"""Records of heartbeats: one server's, of many brokers of one partition.
-
-They are nearly all of a log. Nearly every item of one is, to the byte, an item of an earlier record, so what was read
-once is known by its bytes (``KnownHeartbeats``) and read again without JSON.
-"""
+"""Records of heartbeats: one server's, of many brokers of one partition. They are nearly all of a log."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -10,19 +6,14 @@ from typing import Any, Final
 import orjson
 
 from namesrv_stream.errors import EventDecodeError
-from namesrv_stream.route.event_fields import broker_fields, connection_id, head_fields, live_key_from, read_head
-from namesrv_stream.route.events import BrokerHeartbeat, Event, Origin, Proof
+from namesrv_stream.route.event_fields import broker_fields, connection_id, head_fields, live_key_from
+from namesrv_stream.route.events import BrokerHeartbeat, Origin, Proof
 from namesrv_stream.route.registration_json import require
 
 HEARTBEATS_KIND = "broker_heartbeats"
 #: What a server puts into one record.
 MAX_ITEMS: Final = 2_000
 
-_BEFORE_ITEMS: Final = b'"items":[{'
-_BETWEEN_ITEMS: Final = b"},{"
-_BEHIND_ITEMS: Final = b"}]}"
-#: Bytes of a head or an item that may be known; ours have some two hundred.
-_LONGEST: Final = 400
 _PROOFS: Final[Mapping[str, Proof]] = {str(p): p for p in Proof}
 
 
@@ -67,73 +58,3 @@ def heartbeat_from(item: Any, origin: Origin) -> BrokerHeartbeat | EventDecodeEr
         )
     except EventDecodeError as error:
         return error
-
-
-class KnownHeartbeats:
-    """Items of records that were read before, by their bytes.
-
-    A record is cut where one item seems to end and the next to begin. Where each part is an object of JSON by itself,
-    the whole is the array of just these objects. Where a part is none (a text in it holds what separates items), the
-    record is for the decoder of all records; and where one is long, which also bounds how deep it nests. What is made
-    of a record does not depend on those that were read before.
-
-    Args:
-        capacity: How many heads and items are known, but for one record; all are forgotten when there are more.
-    """
-
-    def __init__(self, capacity: int) -> None:
-        self._capacity = capacity
-        self._count = 0
-        self._of_head: dict[bytes, tuple[Origin, dict[bytes, BrokerHeartbeat]]] = {}
-
-    def __len__(self) -> int:
-        return len(self._of_head) + sum(len(known) for _, known in self._of_head.values())
-
-    def read(self, value: bytes) -> list[Event | EventDecodeError] | None:
-        """The items of a record, in order; None for one that is broken, or of another kind or form."""
-        head, found, rest = value.partition(_BEFORE_ITEMS)
-        if not found or not rest.endswith(_BEHIND_ITEMS):
-            return None
-        if self._count > self._capacity:
-            self._of_head.clear()
-            self._count = 0
-        read = self._of_head.get(head) or self._learn_head(head)
-        if read is None:
-            return None
-        origin, known = read
-        parts = rest[: -len(_BEHIND_ITEMS)].split(_BETWEEN_ITEMS)
-        try:
-            return [known[part] for part in parts]
-        except KeyError:
-            return self._learn_items(parts, origin, known) if len(parts) <= MAX_ITEMS else None
-
-    def _learn_head(self, head: bytes) -> tuple[Origin, dict[bytes, BrokerHeartbeat]] | None:
-        if len(head) > _LONGEST or b"\\" in head:  # An escape may make the last key another than it seems.
-            return None
-        try:
-            kind, origin = read_head(orjson.loads(head + b'"items":[]}'))
-        except (orjson.JSONDecodeError, EventDecodeError):
-            return None
-        if kind != HEARTBEATS_KIND:
-            return None
-        self._count += 1
-        return self._of_head.setdefault(head, (origin, {}))
-
-    def _learn_items(
-        self, parts: list[bytes], origin: Origin, known: dict[bytes, BrokerHeartbeat]
-    ) -> list[Event | EventDecodeError] | None:
-        items: list[Event | EventDecodeError] = []
-        for part in parts:
-            item: Event | EventDecodeError | None = known.get(part)
-            if item is None:
-                if len(part) > _LONGEST:
-                    return None
-                try:
-                    item = heartbeat_from(orjson.loads(b"{" + part + b"}"), origin)
-                except orjson.JSONDecodeError:
-                    return None
-                if isinstance(item, BrokerHeartbeat):
-                    known[part] = item
-                    self._count += 1
-            items.append(item)
-        return items
