@@ -35,7 +35,7 @@ def _topic(topic: InspectedTopic, partitions: int, brokers: int) -> Iterator[Fin
     area, is_fine = f"topic {topic.name}", True
     if topic.partitions != partitions:
         text = f"has {counted(topic.partitions, 'partition')}, the configuration says {partitions}"
-        yield fault(area, text, "set kafka.partitions to what the topic has; it cannot be changed later")
+        yield fault(area, text, "set kafka.partitions to what the topic has; more: `namesrv-stream repartition`")
         is_fine = False
     for name, reason in topic.faults.items():
         remedy = (

@@ -63,8 +63,9 @@ def find_start(
 ) -> FoldStart:
     """The best start for a fold to ``end`` that is looked at from ``begin`` on.
 
-    Without ``begin``, the earliest one. The beginning of the log is one only while there is offset 0, and nothing is
-    folded over a gap. What needs the archive comes after what Kafka alone can give, where ``log`` prefers Kafka.
+    Without ``begin``, the earliest one. The beginning of the log is one only while there is offset 0, and where the
+    topic always had as many partitions. Nothing is folded over a gap. What needs the archive comes after what Kafka
+    alone can give, where ``log`` prefers Kafka.
 
     Args:
         log: The log.
@@ -79,12 +80,12 @@ def find_start(
     """
     for earliest in log.starts(partition, end):
         if begin is None:
-            kept = kept_states.oldest(partition, at_least=earliest) if earliest else None
+            kept = kept_states.oldest(partition, at_least=earliest) if earliest or log.begins else None
         else:
             kept = kept_states.newest(partition, at_most=begin)
         if kept is not None and earliest <= kept.fold_state.next_offset <= end:
             return start_from_state(kept)
-        if not earliest:
+        if not earliest and not log.begins:
             return start_of_log(partition, len(log.pieces))
     oldest = kept_states.oldest(partition, at_least=earliest)
     possible = oldest.fold_state.next_offset if oldest else None

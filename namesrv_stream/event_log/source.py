@@ -1,7 +1,7 @@
 """The log that is folded again: what is known of it, and its records."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from namesrv_stream.event_log.pieces import Piece, Store, clipped, gaps, unbroken_from
@@ -31,6 +31,8 @@ class LogSource:
         has_kafka: Whether Kafka answers. Without it the log ends where the archive does.
         is_kafka_preferred: Whether a beginning that Kafka alone has is to be tried before one further back.
         notes: What whoever reads it should know, a sentence each.
+        begins: partition → first offset written for as many partitions as there are; nothing is folded over it. {}
+            where there always were so many.
     """
 
     topic_id: str
@@ -39,6 +41,7 @@ class LogSource:
     has_kafka: bool = True
     is_kafka_preferred: bool = True
     notes: tuple[str, ...] = ()
+    begins: Mapping[int, int] = field(default_factory=dict)
 
     def begin(self, partition: int) -> int:
         """The first offset of all; 0 where there is none."""
@@ -63,8 +66,8 @@ class LogSource:
 
     def starts(self, partition: int, end: int) -> tuple[int, ...]:
         """The offsets from which on it can be read to ``end`` without a gap, the preferred one first."""
-        unbroken = unbroken_from(self.pieces[partition], end)
-        kafka = next((p.begin for p in self.pieces[partition] if p.store is Store.KAFKA), end)
+        unbroken = max(unbroken_from(self.pieces[partition], end), self.begins.get(partition, 0))
+        kafka = next((max(p.begin, unbroken) for p in self.pieces[partition] if p.store is Store.KAFKA), end)
         return (kafka, unbroken) if self.is_kafka_preferred and unbroken < kafka <= end else (unbroken,)
 
     def gap_before(self, partition: int, offset: int) -> str | None:

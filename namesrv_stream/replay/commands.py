@@ -1,4 +1,4 @@
-"""``replay`` and ``rebuild`` on the command line."""
+"""``replay``, ``rebuild`` and ``repartition`` on the command line."""
 
 import logging
 import sys
@@ -31,6 +31,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands to the command line."""
     app.command()(configured(replay))
     app.command()(configured(rebuild))
+    app.command()(configured(repartition))
 
 
 def replay(
@@ -107,6 +108,27 @@ def rebuild(
     except KafkaUnreachable as error:
         raise _with_remedy(settings, error) from None
     _print(report.rebuild_json(outcome), report.rebuild_text(outcome), as_json=as_json)
+    return 0
+
+
+def repartition(
+    configuration: Configuration,
+    partitions: Annotated[int, typer.Option("--partitions", help="How many there shall be.", min=1)],
+    as_json: JsonOption = False,
+) -> int:
+    """Give the events topic more partitions.
+
+    The job must be stopped; name servers answer on, and brokers stay.
+    """
+    from namesrv_stream.replay import report
+    from namesrv_stream.replay.repartition import repartition as run
+
+    settings = _settings(configuration)
+    try:
+        outcome = run(settings, partitions, progress, _say_progress)
+    except KafkaUnreachable as error:
+        raise _with_remedy(settings, error) from None
+    _print(report.repartition_json(outcome), report.repartition_text(outcome), as_json=as_json)
     return 0
 
 

@@ -1,6 +1,6 @@
 """The tables that a rebuild replaces: any of them may be lost, damaged, or of another log."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import pyarrow as pa
 
@@ -57,6 +57,12 @@ class OldTables:
             losses.append(f"the old tables were made from another log, topic id {topic_id}, partitions {partitions}")
             changes = states = None
         return cls(changes, states, losses, settings.streaming.changes_retention_ms, say)
+
+    @property
+    def begins(self) -> Mapping[int, int]:
+        """As of ``LogSource``."""
+        tables = [table for table in (self._changes, self._states) if table is not None]
+        return next((table.begins for table in tables if table.begins), {})
 
     @property
     def has_changes(self) -> bool:

@@ -100,6 +100,7 @@ def _make(
         for note in (*log.notes, *log.gap_texts()):
             say(note)
         old = OldTables.open(settings, log.topic_id, say)
+        log = replace(log, begins=old.begins)
         starts = find_rebuild_starts(settings, log, old)
         losses = (*old.losses, *(loss for start in starts for loss in start.losses))
         if losses and not consent.loss:
@@ -120,8 +121,8 @@ def _make(
 def _write(
     new: Storage, starts: list[RebuildStart], log: LogSource, say: Callable[[str], None], on_progress: OnProgress
 ) -> None:
-    create_table(new / ROUTE_CHANGES, CHANGES_SCHEMA, log.topic_id, len(starts))
-    create_table(new / ROUTE_STATE, STATE_SCHEMA, log.topic_id, len(starts))
+    create_table(new / ROUTE_CHANGES, CHANGES_SCHEMA, log.topic_id, len(starts), log.begins)
+    create_table(new / ROUTE_STATE, STATE_SCHEMA, log.topic_id, len(starts), log.begins)
     state_writer, writer = StateWriter(new), ChangesWriter(new, 0)
     seeds = {s.partition: s.seed for s in starts if s.seed is not None}
     if seeds:

@@ -55,7 +55,7 @@ def _find(partition: int, partitions: int, log: LogSource, old: OldTables) -> Re
     starts = log.starts(partition, end)
     # What is before a kept state is taken over from the old rows: where there are none, the farther back the better.
     for earliest in starts if old.has_changes else sorted(starts):
-        if not earliest:
+        if not earliest and not log.begins:
             start = start_of_log(partition, partitions)
             return RebuildStart(partition, start, None, STATE_SCHEMA.empty_table(), ROW_SCHEMA.empty_table(), losses)
         kept = old.oldest_state(partition, earliest)
@@ -66,11 +66,17 @@ def _find(partition: int, partitions: int, log: LogSource, old: OldTables) -> Re
                 continue  # of another version of the fold: nothing but the rows can be taken over
             history = old.history(partition, start.offset)
             return RebuildStart(partition, start, kept.fold_state, kept.live, history, losses)
-    return _from_tables(partition, partitions, earliest, min(covered, end), old, losses)
+    return _from_tables(partition, partitions, earliest, min(covered, end), log, old, losses)
 
 
 def _from_tables(
-    partition: int, partitions: int, earliest: int, known: int, old: OldTables, losses: tuple[str, ...]
+    partition: int,
+    partitions: int,
+    earliest: int,
+    known: int,
+    log: LogSource,
+    old: OldTables,
+    losses: tuple[str, ...],
 ) -> RebuildStart:
     """From rows alone, which are known below offset ``known``: nobody knows how long ago who was heard."""
     if known < earliest:
@@ -78,7 +84,10 @@ def _from_tables(
             f"partition {partition}: the records {known} to {earliest - 1} were removed before they were folded",
         )
     kept = old.newest_state(partition, at_most=known)
-    base = kept.fold_state if kept else FoldStateRow(0, 0, b"")
+    begins = log.begins.get(partition, 0)
+    if kept is None and log.begins:
+        losses += (f"partition {partition}: route_state is gone, which alone has what the first partitions said",)
+    base = kept.fold_state if kept else FoldStateRow(begins, 0, b"")
     live = kept.live if kept else STATE_SCHEMA.empty_table()
     since = old.rows(partition, base.next_offset, known)
     since = CHANGES_SCHEMA.empty_table() if since is None else since

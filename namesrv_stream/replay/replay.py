@@ -1,7 +1,7 @@
 """``namesrv-stream replay``: what the log says against what the tables say."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from namesrv_stream.errors import ConfigError, LogTruncated, TableSchemaMismatch
@@ -53,6 +53,7 @@ def replay(settings: Settings, wanted: ReplayRange, on_progress: OnProgress, ope
     changes = stored.changes
     with (open_log or log_opener())(settings) as log:  # after the tables: it has all that they cover
         _check_same_topic(settings, changes, log.topic_id)
+        log = replace(log, begins=changes.begins)
         for offsets in (wanted.begin, wanted.end):
             offsets.check(settings.kafka.partitions)
         ends = {p: _end(log, p, wanted, changes.next_offsets[p]) for p in sorted(changes.next_offsets)}

@@ -1,4 +1,4 @@
-"""What replays and rebuilds print: text for people, JSON values for scripts."""
+"""What replays, rebuilds and repartitions print: text for people, JSON values for scripts."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -7,6 +7,7 @@ from typing import Any, Final
 from namesrv_stream.event_log.pieces import Store
 from namesrv_stream.event_log.source import read_from_text
 from namesrv_stream.logs import safe
+from namesrv_stream.plurals import counted
 from namesrv_stream.replay.comparison import Difference
 from namesrv_stream.replay.partition_replay import PartitionReplay, Replay
 
@@ -30,6 +31,25 @@ class Rebuild:
     proof: Replay
     difference: Difference | None
     kept: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Repartition:
+    """What was done.
+
+    Attributes:
+        before: How many partitions there were.
+        partitions: How many there are.
+        begins: partition → first offset written for so many; {} where an earlier run had done it all.
+        broker_names: That are carried over.
+        closed_s: For how long the topic took no records, seconds.
+    """
+
+    before: int
+    partitions: int
+    begins: dict[int, int]
+    broker_names: int
+    closed_s: float
 
 
 def replay_text(replay: Replay) -> str:
@@ -134,3 +154,22 @@ def rebuild_json(rebuild: Rebuild) -> dict[str, Any]:
         "digest": rebuild.proof.digest,
         "proof": replay_json(rebuild.proof),
     }
+
+
+def repartition_text(done: Repartition) -> str:
+    """What was done, and what the operator must do next."""
+    names = counted(done.broker_names, "broker name")
+    if not done.begins:
+        text = f"the topic has {done.partitions} partitions already, for {names}; it is open"
+    else:
+        text = f"{done.before} partitions are {done.partitions} now, for {names}; the topic was closed for"
+        text += f" {done.closed_s:.0f} s"
+    return (
+        f"{text}\nset kafka.partitions = {done.partitions} in every configuration, restart the name servers one after"
+        " another, then start the job and the history\n"
+    )
+
+
+def repartition_json(done: Repartition) -> dict[str, Any]:
+    """What was done."""
+    return asdict(done)

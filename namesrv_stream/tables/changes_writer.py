@@ -13,7 +13,7 @@ import pyarrow as pa
 from namesrv_stream.errors import NamesrvStreamError
 from namesrv_stream.route.folded_log import Progress
 from namesrv_stream.tables.delta.data_file import DataFile
-from namesrv_stream.tables.delta.table_writer import Change, TableWriter
+from namesrv_stream.tables.delta.table_writer import Change, TableWriter, grown
 from namesrv_stream.tables.schema.columns import CHANGES_SCHEMA
 from namesrv_stream.tables.schema.layout import ROUTE_CHANGES
 from namesrv_stream.tables.schema.rows import from_offsets
@@ -82,6 +82,17 @@ class ChangesWriter:
         if fresh.num_rows or (is_due and advanced):
             self._commit(fresh, advanced, batch_id, metadata)
         return fresh
+
+    def grow(self, begins: Mapping[int, int]) -> None:
+        """Commit that the topic has more partitions from now on.
+
+        Args:
+            begins: Each partition to the first offset written for so many, which is how far the table covers it.
+
+        Raises:
+            NamesrvStreamError: As ``write``.
+        """
+        self.table.commit(grown(self.table, Change("WRITE"), begins))
 
     def _commit(self, rows: pa.Table, advanced: Progress, batch_id: int, metadata: Mapping[str, str]) -> None:
         files: tuple[DataFile, ...] = ()

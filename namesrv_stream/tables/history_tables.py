@@ -55,8 +55,9 @@ def ensure_history_tables(settings: Settings, topic_id: str) -> None:
         has = found.metadata().configuration
         _check_topic(path, has, properties)
         _add_columns(path, found, schema)
-        if has.get(VACUUM_PROPERTY) != properties[VACUUM_PROPERTY]:
-            found.alter.set_table_properties({VACUUM_PROPERTY: properties[VACUUM_PROPERTY]})
+        changed = {n: properties[n] for n in (PARTITIONS_PROPERTY, VACUUM_PROPERTY) if has.get(n) != properties[n]}
+        if changed:
+            found.alter.set_table_properties(changed, raise_if_not_exists=False)
         constraints = CONSTRAINTS.get(table, {})
         missing = {name: constraints[name] for name in constraints if f"delta.constraints.{name}" not in has}
         if missing:
@@ -81,10 +82,10 @@ def has_history_tables(tables: Storage) -> bool:
 
 
 def _check_topic(path: Path, found: Mapping[str, str | None], properties: Mapping[str, str]) -> None:
-    for name in (TOPIC_ID_PROPERTY, PARTITIONS_PROPERTY):
-        if found.get(name) != properties[name]:
-            reason = f"is {found.get(name)}, but route_changes has {properties[name]}: the log is another one"
-            raise ConfigError(str(path), name, f"{reason}; move this table away, a new one is made")
+    name = TOPIC_ID_PROPERTY
+    if found.get(name) != properties[name]:
+        reason = f"is {found.get(name)}, but route_changes has {properties[name]}: the log is another one"
+        raise ConfigError(str(path), name, f"{reason}; move this table away, a new one is made")
 
 
 def _check(path: Path) -> None:

@@ -7,7 +7,7 @@ recreated; for another one `namesrv-stream rebuild` is needed.
 
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import count
 from typing import Final
@@ -69,14 +69,16 @@ def prepare_tables(settings: Settings, topic_id: str) -> list[str]:
     return done + _prepare(tables / ROUTE_CHANGES, CHANGES_SCHEMA, check, settings, topic_id)
 
 
-def create_table(storage: Storage, schema: pa.Schema, topic_id: str, partitions: int) -> None:
-    """Create an empty table; durable."""
+def create_table(
+    storage: Storage, schema: pa.Schema, topic_id: str, partitions: int, begins: Mapping[int, int] | None = None
+) -> None:
+    """Create an empty table, with such properties as ``table_properties``; durable."""
     storage.make()
     with storage.reaching():
         DeltaTable.create(
             str(storage),
             schema,
-            configuration=table_properties(topic_id, partitions),
+            configuration=table_properties(topic_id, partitions, begins),
             raise_if_key_not_exists=False,
             storage_options=storage.delta_options,
         )

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from namesrv_stream.route.changes import KEY_COLUMNS
-from namesrv_stream.tables.delta.table_writer import Change, TableWriter
+from namesrv_stream.tables.delta.table_writer import Change, TableWriter, grown
 from namesrv_stream.tables.route_tables import FoldStateRow, StateRows, read_tables
 from namesrv_stream.tables.schema.columns import STATE_SCHEMA
 from namesrv_stream.tables.schema.layout import ROUTE_STATE
@@ -45,20 +45,23 @@ class StateWriter:
             raise rows.damage
         self.replace(*next_state(rows.state, rows.changes, new_states))
 
-    def replace(self, live: pa.Table, states: Mapping[int, FoldStateRow]) -> None:
+    def replace(
+        self, live: pa.Table, states: Mapping[int, FoldStateRow], begins: Mapping[int, int] | None = None
+    ) -> None:
         """Make these all rows of the table; blocks.
 
         Args:
             live: Live rows, columns of ``STATE_SCHEMA``.
             states: partition → fold state at the offset that ``live`` covers.
+            begins: As of ``Change``.
         """
         old = self.table.files()
         file = self.table.write_rows(with_fold_states(live, states))
         # A file with the same rows has the same name.
         removed = tuple(known for known in old if known.path != file.path)
         added = (file,) if len(removed) == len(old) else ()
-        if added or removed:
-            self.table.commit(Change("WRITE", added, removed))
+        if added or removed or begins:
+            self.table.commit(grown(self.table, Change("WRITE", added, removed), begins or {}))
 
 
 def next_state(

@@ -48,6 +48,7 @@ class StateRows:
         version: Of the table; -1 where there is none.
         topic_id: Of the topic from which it was made; "" where there is no table.
         partitions: Of that topic.
+        begins: partition → first offset written for so many; {} where there always were so many.
     """
 
     live: pa.Table = field(default_factory=as_read(STATE_SCHEMA).empty_table)
@@ -55,6 +56,7 @@ class StateRows:
     version: int = -1
     topic_id: str = ""
     partitions: int = 0
+    begins: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +135,7 @@ def read_state(table: TableVersion) -> StateRows:
         row["partition"]: FoldStateRow(row["offset"], row["at_ms"], row["state"])
         for row in rows.filter(is_state).to_pylist()
     }
-    return StateRows(_without(rows, is_state), states, table.version, table.topic_id, table.partitions)
+    return StateRows(_without(rows, is_state), states, table.version, table.topic_id, table.partitions, table.begins)
 
 
 def read_newest_state(tables: Storage) -> StateRows:

@@ -23,6 +23,7 @@ class StoredChanges:
     Attributes:
         topic_id: Of the topic from which it was made.
         table_id: Delta's id of the table, another one where it was recreated.
+        begins: partition → first offset written for so many partitions; {} where there always were so many.
         next_offsets: partition → first offset that it does not cover.
         newest_at_ms: Highest ``at_ms`` of its rows, epoch milliseconds; 0 where it has none.
     """
@@ -31,6 +32,7 @@ class StoredChanges:
         self._table = table
         self._complete_from = table.removed_below()
         self.topic_id, self.table_id = table.topic_id, table.table_id
+        self.begins: Mapping[int, int] = table.begins
         self.next_offsets: Mapping[int, int] = table.next_offsets
         self.newest_at_ms = max((file.newest_at_ms for file in table.files), default=0)
 
@@ -87,12 +89,15 @@ class KeptState:
 class KeptStates:
     """The versions of ``route_state`` that can still be read: those of the last day, and the newest.
 
+    Those from before the topic was given more partitions are passed over.
+
     Args:
         tables: Where the tables are; may be absent.
 
     Attributes:
         topic_id: Of the topic from which they were made; "" where there is no table.
         partitions: Of that topic.
+        begins: As of ``StateRows``.
         damage: Why the newest version of the table is passed over; None if it is not.
 
     Raises:
@@ -106,6 +111,7 @@ class KeptStates:
         newest, self.damage = newest_readable(self._table, STATE_SCHEMA, read_state)
         self._newest = -1 if newest is None else newest.version
         self.topic_id, self.partitions = ("", 0) if newest is None else (newest.topic_id, newest.partitions)
+        self.begins: Mapping[int, int] = {} if newest is None else newest.begins
         if newest is not None:
             self._read[self._newest] = newest
 
@@ -134,13 +140,13 @@ class KeptStates:
     def _offset(self, version: int, partition: int) -> int:
         """Of the newest version up to this one that can be read; -1 where none has anything of the partition."""
         found = self._readable(version)
-        if found is None or partition not in found.fold_states:
+        if found is None or partition not in found.fold_states or found.partitions != self.partitions:
             return -1
         return found.fold_states[partition].next_offset
 
     def _state(self, version: int, partition: int) -> KeptState | None:
         found = self._readable(version) if version <= self._newest else None
-        if found is None or partition not in found.fold_states:
+        if found is None or partition not in found.fold_states or found.partitions != self.partitions:
             return None
         live = found.live.filter(pc.field("partition") == partition)
         return KeptState(found.version, in_log_order(live), found.fold_states[partition])

@@ -1,7 +1,7 @@
 """Reads the log, and what is known of its brokers from the tables, and analyses all partitions."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from namesrv_stream.event_log.log_fold import OnProgress, read_log
 from namesrv_stream.event_log.opening import OpenLog, log_opener
@@ -15,6 +15,7 @@ from namesrv_stream.settings import Settings
 from namesrv_stream.tables.loader import load_snapshot
 from namesrv_stream.tables.route_tables import read_rows
 from namesrv_stream.tables.storage import tables_of
+from namesrv_stream.tables.stored_changes import StoredChanges
 from namesrv_stream.what_if.analysis import PartitionAnalysis
 from namesrv_stream.what_if.timeout_run import Override
 
@@ -86,7 +87,9 @@ def analyse_log(
     }
     rows = read_rows(tables, ChangeKind.SETTING) if snapshot.version >= 0 else None
     analyses, read_from, records = [], [], 0
+    changes = StoredChanges.open(tables)
     with (open_log or log_opener())(settings) as log:
+        log = replace(log, begins=changes.begins if changes else {})
         notes = [*log.notes, *log.gap_texts()]
         for partition in range(partitions):
             begin, end = _range(log, partition, since_ms, notes)

@@ -37,9 +37,9 @@ def tiled(lasting: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
         [touched.with_columns(pl.lit(True).alias(IS_OLD)), new.with_columns(pl.lit(False).alias(IS_OLD))],
         how="diagonal",
     )
-    # All rows of a key are of one partition.
+    # All rows of a key are of one partition, or the later ones are of another, where the topic was given more.
     end = pl.col("valid_from").shift(-1).over(ROW_KEY)
-    ended = both.sort("offset", "seq").with_columns(valid_to=end)
+    ended = both.sort("valid_from", "offset", "seq").with_columns(valid_to=end)
     lasts = pl.col("valid_to").is_null() | (pl.col("valid_from") < pl.col("valid_to"))
     return ended.filter((pl.col(IS_OLD) & pl.col("valid_to").is_not_null()) | (~pl.col(IS_OLD) & lasts))
 

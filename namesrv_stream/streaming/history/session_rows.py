@@ -106,7 +106,7 @@ class Sessions:
     """
 
     def __init__(self, lasting: pl.DataFrame) -> None:
-        self._opened = {_process(row): _Session(row, is_old=True, is_changed=False) for row in lasting.to_dicts()}
+        self._opened = {_process(row)[1:]: _Session(row, is_old=True, is_changed=False) for row in lasting.to_dicts()}
         self._sessions = list(self._opened.values())
 
     def go_on(self, lives: pa.Table, hearings: pl.DataFrame) -> None:
@@ -119,16 +119,18 @@ class Sessions:
         steps: list[Iterator[_Live | _Hearing]] = [_lives(lives), _hearings(hearings)]
         # Rows of a record come before its hearings: who is heard by a registration is live by it.
         for step in heapq.merge(*steps, key=lambda step: (step.process.partition, step.offset)):
-            session = self._opened.get(step.process)
+            # Of whichever partition: a process goes to another one where the topic is given more.
+            process = step.process[1:]
+            session = self._opened.get(process)
             match step, session:
                 case _Hearing(), _Session():
                     session.hear(timestamp(step.at_ms))
                 case _Live(gone=True), _Session():
-                    self._opened.pop(step.process).end(step)
+                    self._opened.pop(process).end(step)
                 case _Live(gone=False), _Session():
                     session.go_on(step)
                 case _Live(gone=False), None:
-                    self._sessions.append(self._opened.setdefault(step.process, _begun(step)))
+                    self._sessions.append(self._opened.setdefault(process, _begun(step)))
 
     def rows(self) -> pa.Table:
         """Sessions that began, ended, or had a hearing, as they now are.

@@ -1,6 +1,6 @@
 """Opens a table of the job at one version, and verifies it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -22,11 +22,13 @@ from namesrv_stream.tables.delta.commit import (
 )
 from namesrv_stream.tables.delta.data_file import DataFile, content_hash, digest_of, read_files
 from namesrv_stream.tables.schema.layout import (
+    BEGINS_PROPERTY,
     PARTITIONS_PROPERTY,
     PROTOCOL,
     TOPIC_ID_PROPERTY,
     app_id,
     check_table,
+    decode_begins,
     removed_app_id,
 )
 from namesrv_stream.tables.storage import Storage, one_line
@@ -56,6 +58,7 @@ class TableVersion:
         table_id: Delta's id of the table: another one where it was recreated.
         topic_id: Kafka's id of the topic from which it was made.
         partitions: Number of partitions of that topic.
+        begins: partition → first offset written for so many; {} where the topic always had them.
         progress: How far it covers them.
         files: Its data files.
         schema: Columns of the table.
@@ -67,6 +70,7 @@ class TableVersion:
     table_id: str
     topic_id: str
     partitions: int
+    begins: Mapping[int, int]
     progress: Progress
     files: tuple[DataFile, ...]
     schema: pa.Schema
@@ -172,6 +176,7 @@ def open_version(storage: Storage, schema: pa.Schema, version: int | None = None
     try:
         topic_id = str(metadata.configuration[TOPIC_ID_PROPERTY])
         partitions = int(metadata.configuration[PARTITIONS_PROPERTY] or "")
+        begins = decode_begins(metadata.configuration.get(BEGINS_PROPERTY))
     except (LookupError, ValueError):
         raise TableSchemaMismatch(str(storage), f"it has no {TOPIC_ID_PROPERTY}: it is no table of the job") from None
     if identity is not None and identity.progress:
@@ -185,6 +190,7 @@ def open_version(storage: Storage, schema: pa.Schema, version: int | None = None
         table_id=str(metadata.id),
         topic_id=topic_id,
         partitions=partitions,
+        begins=begins,
         progress=progress,
         files=files,
         schema=schema,

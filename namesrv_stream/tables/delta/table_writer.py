@@ -15,7 +15,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -39,7 +39,7 @@ from namesrv_stream.tables.delta.commit import (
 )
 from namesrv_stream.tables.delta.data_file import DataFile, content_hash, digest_of, write_rows
 from namesrv_stream.tables.delta.table_version import TableVersion, open_delta, open_version
-from namesrv_stream.tables.schema.layout import app_id
+from namesrv_stream.tables.schema.layout import app_id, partition_properties
 from namesrv_stream.tables.storage import Storage
 
 _LOG = logging.getLogger(__name__)
@@ -61,6 +61,7 @@ class Change:
         advanced: Partitions that are covered further with it.
         transactions: Application id → version, of more than progress.
         metadata: More fields of ``commitInfo``.
+        begins: Where the topic has more partitions from now on: each to the first offset written for so many.
     """
 
     operation: str
@@ -69,6 +70,7 @@ class Change:
     advanced: Progress = field(default_factory=dict)
     transactions: Mapping[str, int] = field(default_factory=dict)
     metadata: Mapping[str, str] = field(default_factory=dict)
+    begins: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def changes_rows(self) -> bool:
@@ -201,11 +203,26 @@ class TableWriter:
         advanced = {app_id(self.topic_id, p): place.next_offset for p, place in sorted(change.advanced.items())}
         transactions = {**advanced, **change.transactions}
         actions: list[dict[str, Any]] = [
+            *([self._metadata(change.begins)] if change.begins else []),
             *({"txn": {"appId": name, "version": version}} for name, version in transactions.items()),
             *({"remove": f.remove_action(now_ms, data_change=change.changes_rows)} for f in change.removed),
             *({"add": f.add_action(data_change=change.changes_rows)} for f in change.added),
         ]
         return encode_commit(info, actions)
+
+    def _metadata(self, begins: Mapping[int, int]) -> dict[str, Any]:
+        """The action that gives the table another number of partitions."""
+        table = open_delta(self.storage)
+        found = table.metadata()
+        fields = {
+            "id": str(found.id),
+            "format": {"provider": "parquet", "options": {}},
+            "schemaString": table.schema().to_json(),
+            "partitionColumns": [],
+            "configuration": {**found.configuration, **partition_properties(len(begins), begins)},
+            "createdTime": found.created_time,
+        }
+        return {"metaData": fields}
 
     def _attempt(self, content: bytes, progress: Progress) -> bool:
         """Commit behind the version that is known; False where another one is known now.
@@ -272,6 +289,12 @@ class TableWriter:
         if table is None:
             raise TableSchemaMismatch(str(self.storage), "it is gone")
         return table
+
+
+def grown(table: TableWriter, change: Change, begins: Mapping[int, int]) -> Change:
+    """The change, and more partitions with it: the new ones are covered up to their beginning."""
+    new = {partition: Place(offset) for partition, offset in begins.items() if partition not in table.progress}
+    return replace(change, begins=begins, advanced={**change.advanced, **new})
 
 
 def _only_rearranges(commit: Commit) -> bool:

@@ -1,8 +1,9 @@
 """The tables' names, properties and transactions, by which writer and readers understand each other."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
+import orjson
 import pyarrow as pa
 
 from namesrv_stream.errors import TableSchemaMismatch
@@ -13,6 +14,8 @@ ROUTE_STATE: Final = "route_state"
 #: Kafka's id of the topic that the table is made from: offsets of another topic mean nothing here.
 TOPIC_ID_PROPERTY: Final = "namesrv_stream.topic_id"
 PARTITIONS_PROPERTY: Final = "namesrv_stream.partitions"
+#: JSON, of a topic that was given more partitions: partition → first offset of a record that was written for so many.
+BEGINS_PROPERTY: Final = "namesrv_stream.begins"
 
 #: What VACUUM goes by.
 VACUUM_PROPERTY: Final = "delta.deletedFileRetentionDuration"
@@ -23,9 +26,15 @@ PROTOCOL: Final = (1, 2)
 HISTORY_PROTOCOL: Final = (1, 3)
 
 
-def table_properties(topic_id: str, partitions: int) -> dict[str, str]:
-    """Properties of both tables, pinned so that no engine's defaults add a feature that another cannot read."""
-    return {
+def table_properties(topic_id: str, partitions: int, begins: Mapping[int, int] | None = None) -> dict[str, str]:
+    """Properties of both tables, pinned so that no engine's defaults add a feature that another cannot read.
+
+    Args:
+        topic_id: Kafka's id of the events topic.
+        partitions: Of that topic.
+        begins: Where it was given more partitions, each to the first offset written for so many.
+    """
+    return partition_properties(partitions, begins or {}) | {
         "delta.appendOnly": "false",
         "delta.checkpointInterval": "100",
         "delta.columnMapping.mode": "none",
@@ -35,8 +44,18 @@ def table_properties(topic_id: str, partitions: int) -> dict[str, str]:
         "delta.enableDeletionVectors": "false",
         "delta.logRetentionDuration": "interval 1 days",
         TOPIC_ID_PROPERTY: topic_id,
-        PARTITIONS_PROPERTY: str(partitions),
     }
+
+
+def partition_properties(partitions: int, begins: Mapping[int, int]) -> dict[str, str]:
+    """The properties of them that change where the topic is given more partitions."""
+    text = orjson.dumps({str(p): offset for p, offset in sorted(begins.items())}).decode()
+    return {PARTITIONS_PROPERTY: str(partitions)} | ({BEGINS_PROPERTY: text} if begins else {})
+
+
+def decode_begins(text: str | None) -> dict[int, int]:
+    """What ``BEGINS_PROPERTY`` says; raises ValueError where it is damaged."""
+    return {int(partition): int(offset) for partition, offset in orjson.loads(text or "{}").items()}
 
 
 def history_properties(
