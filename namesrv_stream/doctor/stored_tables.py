@@ -147,9 +147,6 @@ def _places(reached: Mapping[int, int], limits: Mapping[int, int]) -> str:
 
 def history_tables(settings: Settings) -> Iterator[Finding]:
     """The tables of the history, where there are any."""
-    if settings.data.store is not None:
-        yield note("history", f"none is written to {tables_of(settings)}: its process needs a folder")
-        return
     found = []
     for name, schema in HISTORY_SCHEMAS.items():
         try:

@@ -11,7 +11,7 @@ import polars as pl
 
 from namesrv_stream.errors import TableSchemaMismatch
 from namesrv_stream.event_log.pieces import Span
-from namesrv_stream.history.opening import open_history_table
+from namesrv_stream.history.past import open_history_table
 from namesrv_stream.route.fold import Record
 from namesrv_stream.settings import Settings
 from namesrv_stream.tables.delta.predicates import Condition, all_of, at_least, at_most, equals, timestamp
@@ -47,7 +47,7 @@ class ArchivedEvents:
             NotInHistory: There is none.
             TableSchemaMismatch: It is damaged, or not as this version of the code expects.
         """
-        return cls(open_history_table(settings, BROKER_EVENTS).table)
+        return cls(open_history_table(settings, BROKER_EVENTS))
 
     def spans(self, partition: int) -> list[Span]:
         """The records that it has, ascending; blocks.

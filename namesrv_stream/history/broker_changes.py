@@ -5,10 +5,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from namesrv_stream.history.past import Past
 from namesrv_stream.history.reasons import Reason, reason_of
-from namesrv_stream.history.route_history import RouteHistory
 from namesrv_stream.route.changes import ChangeKind, RouteChange
-from namesrv_stream.tables.delta.predicates import equals
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +23,14 @@ class BrokerChange:
     reason: Reason
 
 
-def broker_changes(history: RouteHistory, broker_name: str, since_ms: int, until_ms: int) -> list[BrokerChange]:
+def broker_changes(past: Past, broker_name: str, since_ms: int, until_ms: int) -> list[BrokerChange]:
     """The changes after one instant up to another, in order; blocks."""
-    before = history.as_of(since_ms, equals("kind", ChangeKind.BROKER_LIVE), equals("broker_name", broker_name))
-    live = {(row.cluster, row.broker_addr) for row in before if not row.gone}
-    rows = history.between(since_ms, until_ms, equals("broker_name", broker_name))
+    every = past.rows("broker_changes", broker_name=broker_name, until_ms=until_ms)
+    live = set[tuple[str | None, str | None]]()
+    for row in every:
+        if row.at_ms <= since_ms and row.kind == ChangeKind.BROKER_LIVE:
+            (live.discard if row.gone else live.add)((row.cluster, row.broker_addr))
+    rows = [row for row in every if row.at_ms > since_ms]
     found = []
     for _, of_record in groupby(rows, key=lambda row: (row.partition, row.offset)):
         at_once = list(of_record)

@@ -10,6 +10,7 @@ from namesrv_stream.history.cause_colours import UP, colour_of
 from namesrv_stream.history.first_figures import no_figures_text
 from namesrv_stream.history.gap_series import GapSeries, gap_series
 from namesrv_stream.history.outages import Outage, Scope, broker_outages
+from namesrv_stream.history.past import Past
 from namesrv_stream.history.picture import (
     MOST_LANES,
     Bar,
@@ -28,7 +29,7 @@ from namesrv_stream.history.picture import (
     up_patches,
 )
 from namesrv_stream.history.replicas import Replica, replicas
-from namesrv_stream.history.sessions import Session, Sessions
+from namesrv_stream.history.sessions import Session, sessions_between
 from namesrv_stream.history.window import Window
 from namesrv_stream.instants import duration, instant
 from namesrv_stream.plurals import counted
@@ -39,14 +40,14 @@ _TIMEOUTS_SHOWN: Final = 2
 _MOST_SERIES_NAMED: Final = 8
 
 
-def plot_brokers(sessions: Sessions, cluster: str | None, window: Window, path: Path) -> None:
+def plot_brokers(past: Past, cluster: str | None, window: Window, path: Path) -> None:
     """Write swim lanes of all brokers, or of a cluster's.
 
     Raises:
         NotInHistory: There was none.
         ConfigError: The file cannot be written.
     """
-    found = _present(sessions.between(window.since_ms, window.until_ms, cluster=cluster, with_earlier=True), window)
+    found = _present(sessions_between(past, window.since_ms, window.until_ms, cluster=cluster), window)
     if not found:
         raise NotInHistory("no broker was up in that time: there is nothing to draw")
     shown = _most_moved(found, window)
@@ -59,13 +60,13 @@ def plot_brokers(sessions: Sessions, cluster: str | None, window: Window, path: 
 
 
 def plot_broker(
-    settings: Settings, sessions: Sessions, broker_name: str, default_timeout_ms: int, window: Window, path: Path
+    past: Past, settings: Settings, broker_name: str, default_timeout_ms: int, window: Window, path: Path
 ) -> None:
     """Write the swim lanes of a broker name's replicas, and below them their heartbeat gaps.
 
     Args:
+        past: Opened.
         settings: Ours.
-        sessions: Opened.
         broker_name: Whose.
         default_timeout_ms: Of brokers that ask for none.
         window: The time.
@@ -75,7 +76,7 @@ def plot_broker(
         NotInHistory: There was no such broker.
         ConfigError: The file cannot be written.
     """
-    every = sessions.between(window.since_ms, window.until_ms, broker_name=broker_name, with_earlier=True)
+    every = sessions_between(past, window.since_ms, window.until_ms, broker_name=broker_name)
     found = _present(every, window)
     if not found:
         raise NotInHistory(f"broker {broker_name} was not up in that time: there is nothing to draw")
@@ -85,7 +86,7 @@ def plot_broker(
     heading(upper, f"broker {plain(broker_name)}")
     within = [session for replica in shown for session in replica.within(window.since_ms)]
     timeouts = sorted({s.timeout_ms or default_timeout_ms for s in within})
-    series = gap_series(settings, broker_name, window.since_ms, window.until_ms)
+    series = gap_series(past, broker_name, window.since_ms, window.until_ms)
     _draw_gaps(lower, series, absences, timeouts, window)
     if series:
         counted_ms = min(window.until_ms, max(one.at_ms[-1] + one.step_ms for one in series))

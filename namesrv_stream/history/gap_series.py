@@ -2,19 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Final
 
-import polars as pl
-
-from namesrv_stream.history.opening import open_history_table
-from namesrv_stream.settings import Settings
-from namesrv_stream.tables.delta.predicates import at_least, at_most, day_of, equals, in_days, timestamp
-from namesrv_stream.tables.schema.history_columns import HEARTBEAT_MINUTES
+from namesrv_stream.history.past import Past
 
 _MINUTE_MS: Final = 60_000
 #: A line with more points would not show more.
 _MOST_POINTS: Final = 1_500
-_COLUMNS: Final = ("broker_addr", "server_id", "minute", "gap_max_ms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,28 +29,16 @@ class GapSeries:
     step_ms: int
 
 
-def gap_series(settings: Settings, broker_name: str, since_ms: int, until_ms: int) -> list[GapSeries]:
+def gap_series(past: Past, broker_name: str, since_ms: int, until_ms: int) -> list[GapSeries]:
     """A series for each process and server, by both; blocks.
 
     Raises:
-        NotInHistory: There is no table of it.
-        TableSchemaMismatch: It is damaged, or not as this version of the code expects.
+        TableSchemaMismatch: The table is damaged, or not as this version of the code expects.
     """
-    rows = open_history_table(settings, HEARTBEAT_MINUTES).table.rows(
-        in_days("day", day_of(since_ms), day_of(until_ms)),
-        equals("broker_name", broker_name),
-        at_least("minute", timestamp(since_ms // _MINUTE_MS * _MINUTE_MS)),
-        at_most("minute", timestamp(until_ms)),
-        columns=_COLUMNS,
-    )
     step_ms = _MINUTE_MS * max(1, (until_ms - since_ms) // _MINUTE_MS // _MOST_POINTS)
-    steps = (
-        rows.drop_nulls("gap_max_ms")
-        .group_by("broker_addr", "server_id", at_ms=pl.col("minute").dt.epoch("ms") // step_ms * step_ms)
-        .agg(pl.col("gap_max_ms").max())
-        .sort("broker_addr", "server_id", "at_ms")
-    )
-    return [
-        GapSeries(str(addr), str(server_id), one["at_ms"].to_list(), one["gap_max_ms"].to_list(), step_ms)
-        for (addr, server_id), one in steps.group_by("broker_addr", "server_id", maintain_order=True)
-    ]
+    rows = past.ask("gaps", broker_name=broker_name, since_ms=since_ms, until_ms=until_ms, step_ms=step_ms).to_pylist()
+    found = []
+    for (addr, server_id), group in groupby(rows, key=lambda row: (row["broker_addr"], row["server_id"])):
+        own = list(group)
+        found.append(GapSeries(addr, server_id, [r["at_ms"] for r in own], [r["longest_ms"] for r in own], step_ms))
+    return found

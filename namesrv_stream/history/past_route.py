@@ -1,21 +1,19 @@
 """The route of a topic as it was: the rows valid then, through the reducer, answered by the code of a live query."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from namesrv_stream.errors import NotInHistory
+from namesrv_stream.history.past import Past
 from namesrv_stream.history.reasons import Reason, position, reason_of
-from namesrv_stream.history.route_history import RouteHistory
 from namesrv_stream.instants import instant
 from namesrv_stream.processor.route_answers import RouteAnswers
 from namesrv_stream.processor.route_body import encode_topic_route
-from namesrv_stream.remoting.headers import ORDER_TOPIC_CONFIG
 from namesrv_stream.route import reducer
 from namesrv_stream.route.changes import ChangeKind, RouteChange
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.route.topic_route import TopicRoute
 from namesrv_stream.route.view import RouteView
-from namesrv_stream.tables.delta.predicates import equals, one_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +48,11 @@ class PastRoute:
         return encode_topic_route(self.route, strict=True)
 
 
-def route_as_of(history: RouteHistory, topic: str, at_ms: int, options: RouteOptions | None = None) -> PastRoute:
+def route_as_of(past: Past, topic: str, at_ms: int, options: RouteOptions | None = None) -> PastRoute:
     """The route that a client got at an instant; blocks.
 
     Args:
-        history: Opened.
+        past: Opened.
         topic: Any topic.
         at_ms: Epoch milliseconds, log time; changes of that very millisecond are included.
         options: Of the server that answered.
@@ -63,13 +61,15 @@ def route_as_of(history: RouteHistory, topic: str, at_ms: int, options: RouteOpt
         NotInHistory: No broker served the topic then, or the history does not say; tells which.
         TableSchemaMismatch: The tables cannot be read.
     """
-    history.check_covers(at_ms)
+    past.check_covers(at_ms)
     options = options or RouteOptions()
-    rows = _rows_of_topic(history, topic, at_ms, with_order=options.with_order)
+    rows = past.rows("route_as_of", topic=topic, at_ms=at_ms)
+    if not options.with_order:
+        rows = [row for row in rows if row.kind != ChangeKind.KV]
     then = instant(at_ms, with_ms=True)
-    last = max(_relevant(topic, rows), key=position, default=None)
+    last = max(_relevant(rows), key=position, default=None)
     if last is None:
-        raise NotInHistory(f"no route for topic {topic} as of {then}: {_when_known(history, topic)}")
+        raise NotInHistory(f"no route for topic {topic} as of {then}: {_when_known(past, topic)}")
     route = _answers(table_of(rows), options).route(topic, with_order=options.with_order)
     if route is None:
         why = f"{last.cause} of {last.broker_name} at {instant(last.at_ms, with_ms=True)}"
@@ -95,38 +95,18 @@ def table_of(rows: Iterable[RouteChange]) -> RouteTable:
     return table
 
 
-def _rows_of_topic(history: RouteHistory, topic: str, at_ms: int, *, with_order: bool) -> list[RouteChange]:
-    """Of all rows valid then, those that the topic's route depends on."""
-    offers = history.as_of(
-        at_ms, one_of("kind", (ChangeKind.QUEUE_DATA, ChangeKind.TOPIC_MAPPING)), equals("topic", topic)
-    )
-    names = {row.broker_name for row in offers if row.broker_name is not None}
-    kinds = one_of("kind", (ChangeKind.BROKER_DATA, ChangeKind.BROKER_LIVE))
-    brokers = history.as_of(at_ms, kinds, one_of("broker_name", names)) if names else []
-    orders = []
-    if with_order:
-        in_namespace = equals("namespace", ORDER_TOPIC_CONFIG)
-        orders = history.as_of(at_ms, equals("kind", ChangeKind.KV), in_namespace, equals("key", topic))
-    return [*offers, *brokers, *orders]
-
-
-def _relevant(topic: str, rows: Iterable[RouteChange]) -> Iterable[RouteChange]:
+def _relevant(rows: Sequence[RouteChange]) -> Iterable[RouteChange]:
     """Those whose change was one of the topic's route: not of brokers at a time when they did not offer it."""
-    newest: dict[object, RouteChange] = {}
-    for row in sorted(rows, key=position):  # of a key, a row that is not stored yet comes after the stored one
-        newest[
-            row.kind, row.broker_name, row.cluster if row.kind == ChangeKind.BROKER_LIVE else "", row.broker_addr
-        ] = row
-    offering = {r.broker_name for r in newest.values() if r.kind == ChangeKind.QUEUE_DATA and not r.gone}
-    for row in newest.values():
+    offering = {r.broker_name for r in rows if r.kind == ChangeKind.QUEUE_DATA and not r.gone}
+    for row in rows:
         if row.kind in (ChangeKind.QUEUE_DATA, ChangeKind.TOPIC_MAPPING, ChangeKind.KV) or (
             row.broker_name in offering and (row.kind == ChangeKind.BROKER_DATA or row.filter_servers)
         ):
             yield row
 
 
-def _when_known(history: RouteHistory, topic: str) -> str:
-    first_ms = history.first_ms(equals("kind", ChangeKind.QUEUE_DATA), equals("topic", topic))
+def _when_known(past: Past, topic: str) -> str:
+    first_ms = past.ask("topic_first", topic=topic)["at_ms"][0].as_py()
     if first_ms is None:
         return "the history knows no such topic"
     return f"the history knows it from {instant(first_ms, with_ms=True)} on"

@@ -6,8 +6,8 @@ from typing import Any
 import orjson
 
 from namesrv_stream.history.extent import Extent
+from namesrv_stream.history.past import Past
 from namesrv_stream.history.past_route import PastRoute, RouteOptions, route_as_of
-from namesrv_stream.history.route_history import RouteHistory
 from namesrv_stream.instants import COMMAND_LINE, instant, parse_past_instant
 from namesrv_stream.settings import Settings
 
@@ -73,5 +73,5 @@ def ask_route(
     options = RouteOptions(
         support_acting_master=name_server.support_acting_master, with_order=name_server.order_message_enable
     )
-    history = RouteHistory.open(settings)
-    return RouteAnswer(route_as_of(history, topic, at_ms, options), history.extent)
+    past = Past(settings)
+    return RouteAnswer(route_as_of(past, topic, at_ms, options), past.extent)

@@ -4,14 +4,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
 
+from namesrv_stream.history.past import Past
 from namesrv_stream.history.past_route import table_of
 from namesrv_stream.history.reasons import Reason, position, reason_of
-from namesrv_stream.history.route_history import RouteHistory
 from namesrv_stream.route import reducer
 from namesrv_stream.route.changes import ChangeKind, RouteChange
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.model import PERM_READ, PERM_WRITE, QueueData, TopicQueueMappingInfo
-from namesrv_stream.tables.delta.predicates import equals, one_of
 
 _OF_TOPIC = (ChangeKind.QUEUE_DATA, ChangeKind.TOPIC_MAPPING)
 _NO_QUEUES = QueueData(0, 0, 0)
@@ -109,23 +108,20 @@ class TopicStory:
     last_reason: Reason | None
 
 
-def topic_story(history: RouteHistory, topic: str, since_ms: int, until_ms: int) -> TopicStory | None:
+def topic_story(past: Past, topic: str, since_ms: int, until_ms: int) -> TopicStory | None:
     """How a topic's route changed; None where the history knows no such topic until then; blocks.
 
     Args:
-        history: Opened.
+        past: Opened.
         topic: Any.
         since_ms: Changes after this instant, epoch milliseconds.
         until_ms: Changes up to this instant.
     """
-    of_topic = (one_of("kind", _OF_TOPIC), equals("topic", topic))
-    before, rows = history.as_of(since_ms, *of_topic), history.between(since_ms, until_ms, *of_topic)
-    names = {row.broker_name for row in (*before, *rows) if row.broker_name is not None}
+    every = past.rows("topic_changes", topic=topic, until_ms=until_ms)
+    before, rows = [r for r in every if r.at_ms <= since_ms], [r for r in every if r.at_ms > since_ms]
+    names = {row.broker_name for row in every if row.kind in _OF_TOPIC and row.broker_name is not None}
     if not names:
         return None
-    of_brokers = (one_of("kind", (ChangeKind.BROKER_DATA, ChangeKind.BROKER_LIVE)), one_of("broker_name", names))
-    before += history.as_of(since_ms, *of_brokers)
-    rows = sorted([*rows, *history.between(since_ms, until_ms, *of_brokers)], key=position)
     table = table_of(before)
     offers = {name: offer for name in sorted(names) if (offer := _offer(table.group(name), topic)) is not None}
     first = dict(offers)

@@ -74,12 +74,12 @@ def _what_runs(settings: Settings) -> str:
 def _add_history(status: Status, settings: Settings) -> None:
     """What this machine knows of the history: whether its process runs beside ``up``, and how far its tables reach."""
     from namesrv_stream.tables.history_mark import read_mark
-    from namesrv_stream.tables.schema.history_columns import BROKER_SESSIONS
+    from namesrv_stream.tables.schema.history_columns import HEARTBEAT_MINUTES
 
     if not settings.has_history or not status.servers:
         return
     try:
-        mark = read_mark(tables_of(settings) / BROKER_SESSIONS)
+        mark = read_mark(tables_of(settings) / HEARTBEAT_MINUTES)
     except (NamesrvStreamError, OSError) as error:
         status.history = Part("history", "degraded", str(error))
         return

@@ -41,12 +41,9 @@ class DataSettings(Section):
         Raises:
             ConfigError: They are in an object store.
         """
-        return self.tables_folder("this", "copy them to one")
-
-    def tables_folder(self, who: str, remedy: str) -> Path:
-        """The same, with words for the error: who needs a folder, and what to do instead."""
         if self.store is not None:
-            raise ConfigError("settings", "data.tables", f"{who} needs a folder, not {self.tables}: {remedy}")
+            reason = f"this needs a folder, not {self.tables}: copy them to one"
+            raise ConfigError("settings", "data.tables", reason)
         return Path(self.tables) if self.tables else self.dir / "tables"
 
     @property

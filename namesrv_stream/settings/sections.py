@@ -195,7 +195,7 @@ class HistorySettings(Section):
     """The history process: when it writes, how much at a time, and how long rows are kept."""
 
     enabled: bool = True
-    interval_ms: PositiveInt = 60_000
+    interval_ms: PositiveInt = 30_000
     master: NonEmptyStr = "local[1]"
     driver_memory: Annotated[str, Field(pattern=r"^[1-9][0-9]*[mg]$")] = "1g"
     max_records: PositiveInt = 50_000
@@ -267,8 +267,8 @@ class Settings(Section):
 
     @property
     def has_history(self) -> bool:
-        """Whether there is to be a history process: Spark writes its tables to a folder only."""
-        return self.history.enabled and self.data.store is None
+        """Whether there is to be a history process."""
+        return self.history.enabled
 
     @property
     def poll_interval_ms(self) -> int:

@@ -31,11 +31,6 @@ def history_lock(tables_dir: Path) -> AbstractContextManager[None]:
     return _lock(tables_dir / "history.lock", "another history-job runs here", "")
 
 
-def history_jvm_lock(tables_dir: Path) -> Path:
-    """The file that the JVM of the history process locks, beside the lock of its Python."""
-    return tables_dir / "history-jvm.lock"
-
-
 @contextmanager
 def _lock(path: Path, holder: str, remedy: str) -> Iterator[None]:
     try:

@@ -1,24 +1,10 @@
-"""Spark's JVM as a process: how long it holds a lock, whether it can still work, and its end."""
+"""Spark's JVM as a process: whether it can still work, and its end."""
 
 import os
 import sys
-from pathlib import Path
-from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
-
-
-def lock_by_jvm(spark: SparkSession, path: Path) -> Any:
-    """Have the JVM itself hold a lock, which the system lets go of when the JVM ends; blocks until it has it.
-
-    A JVM may outlive its Python that was killed, and finish a commit that it was about to make.
-
-    Returns:
-        The lock; it is held for as long as somebody refers to it.
-    """
-    file = spark.sparkContext._jvm.java.io.RandomAccessFile(str(path), "rw")  # type: ignore[union-attr]  # noqa: SLF001
-    return file.getChannel().lock()
 
 
 def is_gone(spark: SparkSession) -> bool:

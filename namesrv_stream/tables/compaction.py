@@ -22,7 +22,7 @@ from namesrv_stream.tables.delta.table_writer import Change, TableWriter
 from namesrv_stream.tables.history_mark import HistoryMark, read_mark
 from namesrv_stream.tables.route_tables import read_newest_state
 from namesrv_stream.tables.schema.columns import CHANGES_SCHEMA
-from namesrv_stream.tables.schema.history_columns import BROKER_SESSIONS, ROUTE_HISTORY, TOPIC_ROUTE_HISTORY
+from namesrv_stream.tables.schema.history_columns import ROUTE_ARCHIVE
 from namesrv_stream.tables.schema.layout import removed_app_id
 from namesrv_stream.tables.storage import Storage, tables_of
 
@@ -84,15 +84,12 @@ def seen_by_history(settings: Settings, ends: Mapping[int, int]) -> dict[int, in
     """
     if not settings.has_history:
         return dict(ends)
-    seen = dict(ends)
-    for name in (ROUTE_HISTORY, TOPIC_ROUTE_HISTORY, BROKER_SESSIONS):
-        try:
-            mark = read_mark(tables_of(settings) / name) or HistoryMark()
-        except TableSchemaMismatch as error:
-            _LOG.warning("%s", error)
-            mark = HistoryMark()
-        seen = {partition: min(offset, mark.next_offset(partition)) for partition, offset in seen.items()}
-    return seen
+    try:
+        mark = read_mark(tables_of(settings) / ROUTE_ARCHIVE) or HistoryMark()
+    except TableSchemaMismatch as error:
+        _LOG.warning("%s", error)
+        mark = HistoryMark()
+    return {partition: min(offset, mark.next_offset(partition)) for partition, offset in ends.items()}
 
 
 def remove_rows(table: TableWriter, cutoff_ms: int, ends: Mapping[int, int]) -> None:

@@ -3,39 +3,36 @@
 Each run of the history adds a file or two a table. Once an hour those of a day are joined where there are many, once a
 day what is past its retention goes, and files that belong to no version, and the log gets a checkpoint, as it does each
 100 commits, with which what it no longer needs is removed. Time is the log's: a machine that was off for a month does
-not wake to empty tables.
-
-delta-rs does it: to join a day of three million events takes it 2 s of a processor and 150 MB, Spark with a heap of
-1 GiB and statements that it does not compile some 100 s.
+not wake to empty tables. delta-rs does it (ADR 0025).
 """
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Final
 
+import polars as pl
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, WriterProperties
+from deltalake import CommitProperties, WriterProperties, write_deltalake
 
-from namesrv_stream.clock import SystemClock
+from namesrv_stream.route.changes import KEY_COLUMNS
 from namesrv_stream.run_files import read_run_file, write_run_file
 from namesrv_stream.settings import Settings
-from namesrv_stream.tables.delta.commit import LOG
+from namesrv_stream.tables.delta.predicates import at_most, day_of
+from namesrv_stream.tables.delta.stored_table import StoredTable
+from namesrv_stream.tables.delta.table_version import open_delta
 from namesrv_stream.tables.history_mark import HistoryMark, commit_metadata, read_mark
 from namesrv_stream.tables.schema.history_columns import (
     BROKER_EVENTS,
-    BROKER_SESSIONS,
     DAY_COLUMNS,
     HEARTBEAT_MINUTES,
     HISTORY_SCHEMAS,
-    INTERVAL_COLUMNS,
-    ROUTE_HISTORY,
-    TOPIC_ROUTE_HISTORY,
+    ROUTE_ARCHIVE,
 )
-from namesrv_stream.tables.storage import Folder
+from namesrv_stream.tables.storage import Storage, tables_of
 
 _LOG = logging.getLogger(__name__)
 
@@ -44,6 +41,7 @@ _DAY_MS: Final = 86_400_000
 FILES_TO_JOIN: Final = 32
 _STATE_FILE: Final = "history-upkeep.json"
 _WRITER: Final = WriterProperties(compression="ZSTD")
+_PLACE: Final = ("at_ms", "partition", "offset", "seq")
 
 
 class Upkeep:
@@ -55,6 +53,7 @@ class Upkeep:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        self._tables = tables_of(settings)
         self._state = settings.data.run_dir / _STATE_FILE
 
     def run(self, now_ms: int) -> None:
@@ -79,101 +78,124 @@ class Upkeep:
         """Join the small files of each day that has many; blocks."""
         newest = self._newest()
         whole = self._settings.history.optimize_file_bytes
-        for name, path in self._tables():
-            for day, files in sorted(_small_files(path, whole // 2).items()):
+        for name in HISTORY_SCHEMAS:
+            storage = self._tables / name
+            for day, files in sorted(_small_files(storage, DAY_COLUMNS[name], whole // 2).items()):
                 if files >= (FILES_TO_JOIN if newest is None or day >= newest.date() else 2):
-                    DeltaTable(path).optimize.compact(
-                        partition_filters=[(DAY_COLUMNS[name], "=", str(day))],
-                        target_size=whole,
-                        max_concurrent_tasks=1,
-                        writer_properties=_WRITER,
-                        commit_properties=_reaching_as_before(path),
-                    )
+                    with storage.reaching():
+                        open_delta(storage).optimize.compact(
+                            partition_filters=[(DAY_COLUMNS[name], "=", str(day))],
+                            target_size=whole,
+                            max_concurrent_tasks=1,
+                            writer_properties=_WRITER,
+                            commit_properties=_reaching_as_before(storage),
+                        )
                     _LOG.debug("joined %d files of %s, %s", files, name, day)
 
     def clean_up(self) -> None:
         """Remove rows past their retention and files that belong to no version; blocks."""
         newest = self._newest()
-        for name, path in self._tables():
-            table, mark = DeltaTable(path), _reaching_as_before(path)
+        for name in HISTORY_SCHEMAS:
+            storage = self._tables / name
             if newest is not None:
-                condition = expired_condition(name, int(newest.timestamp() * 1000) - self._retention_ms(name))
-                table.delete(condition, writer_properties=_WRITER, commit_properties=mark)
-            table.vacuum(dry_run=False, full=True, commit_properties=mark)
-            for day in path.glob(f"{DAY_COLUMNS[name]}=*"):
+                before_ms = int(newest.timestamp() * 1000) - self._retention_ms(name)
+                if name == ROUTE_ARCHIVE:
+                    remove_superseded(self._tables, before_ms)
+                else:
+                    with storage.reaching():
+                        open_delta(storage).delete(
+                            f"{DAY_COLUMNS[name]} < DATE'{day_of(before_ms)}'",
+                            writer_properties=_WRITER,
+                            commit_properties=_reaching_as_before(storage),
+                        )
+            table, mark = open_delta(storage), _reaching_as_before(storage)
+            with storage.reaching():
+                table.vacuum(dry_run=False, full=True, commit_properties=mark)
+                # Else it may be long before one is written.
+                table.create_checkpoint()
+                table.cleanup_metadata()
+            for day in Path(str(storage)).glob(f"{DAY_COLUMNS[name]}=*"):  # none of an object store
                 with suppress(OSError):  # it has files
                     day.rmdir()
-            # Else it may be long before one is written: Spark writes one with commit 100, delta-rs with commit 99.
-            table.create_checkpoint()
-            table.cleanup_metadata()
-            _clean_log(path, SystemClock().now_ms() - self._settings.history.vacuum_retention_ms)
-
-    def _tables(self) -> Iterator[tuple[str, Path]]:
-        for name in HISTORY_SCHEMAS:
-            yield name, (self._settings.data.tables_dir / name)
 
     def _newest(self) -> datetime | None:
         """The log's time, of the newest event; None where there is none."""
-        folder = self._settings.data.tables_dir / BROKER_EVENTS
-        actions = pa.table(DeltaTable(folder).get_add_actions(flatten=True))
-        found = [at for at in actions["max.at"].to_pylist() if at] if "max.at" in actions.column_names else []
-        return max(found).astimezone(UTC) if found else None
+        table = StoredTable.open(self._tables, BROKER_EVENTS, HISTORY_SCHEMAS[BROKER_EVENTS])
+        newest = table and table.extreme("max", "at")
+        return newest.astimezone(UTC) if isinstance(newest, datetime) else None
 
     def _retention_ms(self, table: str) -> int:
         history = self._settings.history
         retention: Mapping[str, int] = {
             BROKER_EVENTS: history.events_retention_ms,
             HEARTBEAT_MINUTES: history.minutes_retention_ms,
-            BROKER_SESSIONS: history.sessions_retention_ms,
-            ROUTE_HISTORY: history.routes_retention_ms,
-            TOPIC_ROUTE_HISTORY: history.routes_retention_ms,
+            ROUTE_ARCHIVE: max(history.routes_retention_ms, history.sessions_retention_ms),
         }
         return retention[table]
 
 
-def _clean_log(path: Path, before_ms: int) -> None:
-    """Remove what other writers have put beside a table's log, and what a killed one has not finished; blocks.
+def remove_superseded(tables: Storage, before_ms: int) -> None:
+    """Remove rows of ``route_archive`` that no longer held at an instant; blocks.
 
-    Delta removes entries and checkpoints only, Spark its sums of each commit too: where it cleans up itself.
-    """
-    for file in (path / LOG).iterdir():
-        with suppress(OSError):  # it is gone, or no file
-            if file.suffix in (".crc", ".tmp") and file.stat().st_mtime * 1000 < before_ms:
-                file.unlink()
-
-
-def _reaching_as_before(path: Path) -> CommitProperties:
-    """Of a commit after which a table reaches as far as it did."""
-    return CommitProperties(custom_metadata=commit_metadata(read_mark(Folder(path)) or HistoryMark()))
-
-
-def expired_condition(table: str, before_ms: int) -> str:
-    """Which rows go, in SQL: those of days that were over, and of intervals those that had ended.
-
-    A key that is gone, and was before then, goes for good: its last interval would be kept forever.
+    Of each key the row that held then stays, however old it is, unless it says that the key is gone; and the last row
+    of each partition, which says from where on ``route_changes`` has more. Only days that were over are looked at.
 
     Args:
-        table: Its name.
-        before_ms: Epoch milliseconds.
+        tables: Where the tables are.
+        before_ms: The instant, epoch milliseconds.
     """
-    at = datetime.fromtimestamp(before_ms / 1000, tz=UTC)
-    day = f"{DAY_COLUMNS[table]} < DATE'{at.date()}'"
-    if table not in INTERVAL_COLUMNS:
-        return day
-    begin, end = INTERVAL_COLUMNS[table]
-    instant = f"'{at.isoformat()}'"
-    ended = f"{end} < {instant}"
-    if "gone" in HISTORY_SCHEMAS[table].names:
-        ended = f"({ended} OR ({end} IS NULL AND gone AND {begin} < {instant}))"
-    return f"{day} AND {ended}"
+    table = StoredTable.open(tables, ROUTE_ARCHIVE, HISTORY_SCHEMAS[ROUTE_ARCHIVE])
+    day = day_of(before_ms)
+    end_ms = round(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp() * 1000)
+    if table is None or not table.files_for(at_most("at_ms", end_ms - 1)):
+        return
+    old = table.rows(at_most("at_ms", end_ms - 1))
+    is_last = pl.col("offset") == pl.col("offset").max().over("partition")
+    kept = newest_rows(old).filter(~pl.col("gone") | is_last)
+    if kept.height == old.height:
+        return
+    rows = kept.with_columns(pl.from_epoch("at_ms", time_unit="ms").dt.date().alias(DAY_COLUMNS[ROUTE_ARCHIVE]))
+    storage = tables / ROUTE_ARCHIVE
+    with storage.reaching():
+        write_deltalake(
+            open_delta(storage),
+            _as_archived(rows),
+            mode="overwrite",
+            predicate=f"{DAY_COLUMNS[ROUTE_ARCHIVE]} < DATE'{day}'",
+            writer_properties=_WRITER,
+            commit_properties=_reaching_as_before(storage),
+        )
 
 
-def _small_files(path: Path, small_bytes: int) -> Counter[date]:
+def newest_rows(rows: pl.DataFrame) -> pl.DataFrame:
+    """Of rows of ``route_archive``, the newest of each key."""
+    ordered = rows.sort(_PLACE)
+    of_kinds = [
+        ordered.filter(pl.col("kind") == kind.value).unique(key, keep="last", maintain_order=True)
+        for kind, key in KEY_COLUMNS.items()
+    ]
+    return pl.concat(of_kinds)
+
+
+def _as_archived(rows: pl.DataFrame) -> pa.Table:
+    """With the types of the table: Polars has no maps."""
+    schema, table = HISTORY_SCHEMAS[ROUTE_ARCHIVE], rows.to_arrow()
+    columns = [
+        pa.array(table[field.name].to_pylist(), field.type) if pa.types.is_nested(field.type) else table[field.name]
+        for field in schema
+    ]
+    return pa.Table.from_arrays(columns, schema.names).cast(schema)
+
+
+def _reaching_as_before(storage: Storage) -> CommitProperties:
+    """Of a commit after which a table reaches as far as it did."""
+    return CommitProperties(custom_metadata=commit_metadata(read_mark(storage) or HistoryMark()))
+
+
+def _small_files(storage: Storage, day_column: str, small_bytes: int) -> Counter[date]:
     """Day → how many files below a size it has."""
-    table = DeltaTable(path)
-    name = f"partition.{DAY_COLUMNS[path.name]}"
-    actions = pa.table(table.get_add_actions(flatten=True))
+    actions = pa.table(open_delta(storage).get_add_actions(flatten=True))
     if not actions.num_rows:
         return Counter()
-    pairs = zip(actions[name].to_pylist(), actions["size_bytes"].to_pylist(), strict=True)
+    pairs = zip(actions[f"partition.{day_column}"].to_pylist(), actions["size_bytes"].to_pylist(), strict=True)
     return Counter(day for day, size in pairs if size < small_bytes)

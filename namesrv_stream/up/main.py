@@ -190,8 +190,6 @@ async def _start(settings: Settings, parts: _Parts, supervisor: Supervisor, stor
     story.say("the Spark job has committed its first batch")
     if settings.has_history:  # last of all: until here every second of the processors is for the others
         supervisor.start(parts.spec("history-job"))
-    elif settings.history.enabled:
-        story.say(f"no history is written: its process needs a folder, not {settings.data.tables}")
 
 
 def _child_environment(environ: Mapping[str, str]) -> dict[str, str]:

@@ -23,8 +23,9 @@ import pyarrow as pa
 from deltalake import CommitProperties, WriterProperties, write_deltalake
 from pyspark.sql import SparkSession
 
+from namesrv_stream.kafka.extent import TopicExtent
 from namesrv_stream.settings import Flag, Settings, load_settings, to_toml
-from namesrv_stream.streaming.history.history_run import HistoryRun
+from namesrv_stream.streaming.history.history import History
 from namesrv_stream.streaming.history.session import build_history_session
 from namesrv_stream.tables.history_mark import commit_metadata, read_mark
 from namesrv_stream.tables.history_upkeep import Upkeep
@@ -34,6 +35,7 @@ from tests.bench.history_month_clock import ShiftedClock, run_again_with_shifted
 from tests.bench.history_month_figures import cold_opens, command, server_start, sizes
 from tests.bench.history_month_fleet import DAY_MS, FleetLog
 from tests.bench.history_month_job import MonthJob
+from tests.support.history import write_to_the_end
 from tests.support.kafka import REPOSITORY
 
 _RESULTS: Final = REPOSITORY / "build" / "bench" / "history-month.json"
@@ -84,7 +86,6 @@ class Month:
         self._log = FleetLog(plan.brokers)
         self._job = MonthJob(self.settings, self._log)
         self._read = partial(self._job.read, self.spark)
-        self._thinned_run = HistoryRun(self.spark, self._with_heartbeats_each(1), self._read)
 
     def live(self) -> None:
         """All of it."""
@@ -116,7 +117,7 @@ class Month:
         self._clock.set(now_ms)
         self._job.commit()
         before_s = _processor_s(self.spark)
-        self._timed(took, "run", lambda: self._thinned_run.run(self._job.extent()))
+        self._timed(took, "run", lambda: self._run(1))
         self._timed(took, "append", lambda: self._append(made))
         self._clock.date_back(self._tables)
         self._timed(took, "upkeep", lambda: self._upkeep(now_ms))
@@ -148,7 +149,6 @@ class Month:
 
     def _last_hours(self, begin_ms: int) -> None:
         """Real throughout, and no upkeep until the end, where a real one comes each hour."""
-        each, every_fifth = (HistoryRun(self.spark, self._with_heartbeats_each(ms), self._read) for ms in (1 << 40, 1))
         planned = self._log.changes_of_day(self._plan.days, begin_ms)
         runs: list[dict[str, Any]] = []
         for minute in range(self._plan.last_minutes):
@@ -159,7 +159,7 @@ class Month:
             self._job.commit(seconds=60)
             began = time.perf_counter(), time.process_time(), _processor_s(self.spark)
             is_fifth = minute % _HEARTBEATS_MINUTES == _HEARTBEATS_MINUTES - 1
-            written = (every_fifth if is_fifth else each).run(self._job.extent())
+            written = self._run(1 if is_fifth else 1 << 40)
             self._clock.date_back(self._tables)
             runs.append(
                 {
@@ -208,6 +208,13 @@ class Month:
         }
         self.save()
         _say(f"{when}: {json.dumps(self.results[when])}")
+
+    def _run(self, heartbeats_ms: int) -> dict[str, int]:
+        """Bring the history to the job's end."""
+        extent: TopicExtent = self._job.extent()
+        # Each has looked at the tables at its begin: another one has written them since.
+        history = History(self.spark, self._with_heartbeats_each(heartbeats_ms), extent)
+        return write_to_the_end(history, self._read, extent.end, self.settings.history.max_records)
 
     def _upkeep(self, now_ms: int) -> None:
         Upkeep(self.settings).run(now_ms)

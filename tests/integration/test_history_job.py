@@ -12,7 +12,6 @@ from random import Random
 from typing import Any
 
 import pytest
-from deltalake import DeltaTable
 
 from namesrv_stream.kafka.extent import read_extent
 from namesrv_stream.route.changes import ChangeKind
@@ -22,15 +21,14 @@ from namesrv_stream.settings import Settings, to_toml
 from namesrv_stream.tables.history_mark import read_mark
 from namesrv_stream.tables.schema.history_columns import (
     BROKER_EVENTS,
-    BROKER_SESSIONS,
     HEARTBEAT_MINUTES,
     HISTORY_SCHEMAS,
-    ROUTE_HISTORY,
-    TOPIC_ROUTE_HISTORY,
+    ROUTE_ARCHIVE,
 )
 from namesrv_stream.tables.storage import tables_of
 from tests.support.builders import RW, Log, a_registration
 from tests.support.history_oracle import instant, intervals, minutes, sessions
+from tests.support.history_views import BROKER_SESSIONS, ROUTE_HISTORY, TOPIC_ROUTE_HISTORY, rows_of
 from tests.support.kafka import REPOSITORY
 from tests.support.offline_fold import as_row, read_records
 from tests.support.processes import Process, wait_until
@@ -39,7 +37,7 @@ from tests.support.spark import EventProducer, committed_offsets, event_producer
 pytestmark = [pytest.mark.integration, pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(2_000)]
 
 _DEADLINE_S = 600.0  # it is niced, and the machine may be busy with other things
-_MADE = 1  # the last commit that makes a table
+_MADE = 0  # the commit that makes a table
 _HOUR_MS = 3_600_000
 _S1 = Origin("s1", 1, 1)
 
@@ -69,11 +67,8 @@ def _send_some(producer: EventProducer, numbers: range) -> None:
 
 
 def _rows(settings: Settings, table: str) -> list[dict[str, Any]]:
-    """All rows, in log order where they have one."""
-    found = DeltaTable(settings.data.tables_dir / table).to_pyarrow_table()
-    order = [name for name in ("partition", "offset", "seq") if name in found.column_names]
-    rows: list[dict[str, Any]] = found.sort_by([(name, "ascending") for name in order]).to_pylist()
-    return rows
+    rows = rows_of(tables_of(settings), table)
+    return sorted(rows, key=lambda row: (row["partition"], row["offset"])) if table == BROKER_EVENTS else rows
 
 
 def test_killed_amid_its_work_it_loses_nothing_and_writes_nothing_twice(
@@ -89,7 +84,7 @@ def test_killed_amid_its_work_it_loses_nothing_and_writes_nothing_twice(
     versions: list[dict[str, int]] = []
     with event_producer(settings) as producer, _part(settings, "job"):
         with _sending(producer):
-            for table in (BROKER_SESSIONS, BROKER_EVENTS, ROUTE_HISTORY):
+            for table in (HEARTBEAT_MINUTES, BROKER_EVENTS, ROUTE_ARCHIVE):
                 _kill_after_a_commit_of(table, settings, random)
                 versions.append(_versions(settings))
         end = read_extent(settings).end  # the job's own ticks go on
@@ -158,14 +153,8 @@ def _versions(settings: Settings) -> dict[str, int]:
 
 def _agree_with_the_log(settings: Settings) -> None:
     """Each table says what is reckoned from Kafka's records alone, up to where it reaches."""
-    marks = {table: read_mark(tables_of(settings) / table) for table in HISTORY_SCHEMAS}
-    reaches = marks[BROKER_EVENTS]
+    reaches = read_mark(tables_of(settings) / BROKER_EVENTS)
     assert reaches is not None
-    for table in (ROUTE_HISTORY, TOPIC_ROUTE_HISTORY, BROKER_SESSIONS):
-        mark = marks[table]
-        assert mark is not None
-        until = mark.next_offsets
-        assert all(until[p] <= offset for p, offset in reaches.next_offsets.items())
     logs = [Log(partition=p, partitions=2) for p in range(2)]
     for record in read_records(settings, dict(reaches.next_offsets)):
         log = logs[record.partition]
@@ -178,12 +167,11 @@ def _agree_with_the_log(settings: Settings) -> None:
         {**as_row(c), "valid_from": instant(c.at_ms), "valid_to": None if end is None else instant(end)}
         for c, end in intervals(changes)
     ]
-    found = [_without(row, "from_day") for row in _rows(settings, ROUTE_HISTORY)]
+    found = _rows(settings, ROUTE_HISTORY)
     assert [{**row, "broker_addrs": row["broker_addrs"] and dict(row["broker_addrs"])} for row in found] == routes
-    columns = [name for name in HISTORY_SCHEMAS[TOPIC_ROUTE_HISTORY].names if name != "from_day"]
-    assert [_without(row, "from_day") for row in _rows(settings, TOPIC_ROUTE_HISTORY)] == [
-        {name: row[name] for name in columns} for row in routes if row["kind"] == ChangeKind.QUEUE_DATA
-    ]
+    topics = _rows(settings, TOPIC_ROUTE_HISTORY)
+    of_topics = [row for row in routes if row["kind"] == ChangeKind.QUEUE_DATA]
+    assert topics == [{name: row[name] for name in topics[0]} for row in of_topics]
     assert _rows(settings, BROKER_SESSIONS) == [session for log in logs for session in sessions(log)]
     key = ("partition", "cluster", "broker_name", "broker_addr", "server_id", "minute")
     found_minutes = sorted(_rows(settings, HEARTBEAT_MINUTES), key=lambda row: tuple(row[name] for name in key))

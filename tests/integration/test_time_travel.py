@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 
 from namesrv_stream.remoting.codes import RequestCode, ResponseCode
 from namesrv_stream.remoting.command import RemotingCommand
-from namesrv_stream.tables.schema.history_columns import BROKER_SESSIONS, ROUTE_HISTORY
+from namesrv_stream.tables.schema.history_columns import HEARTBEAT_MINUTES, ROUTE_ARCHIVE
 from tests.support.command_line import run_command
 from tests.support.name_server import a_body, a_broker_header, a_registration_request, a_topic
 from tests.support.processes import wait_until
@@ -84,7 +84,7 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
     }
     with Stack(tmp_path / "data", **flags) as running:
         running.wait_job()
-        tables = [(running.settings.data.tables_dir / name) for name in (ROUTE_HISTORY, BROKER_SESSIONS)]
+        tables = [(running.settings.data.tables_dir / name) for name in (ROUTE_ARCHIVE, HEARTBEAT_MINUTES)]
         wait_until(lambda: all(map(DeltaTable.is_deltatable, map(str, tables))), WAIT_S, "tables of the history")
         yield running
 

@@ -12,15 +12,12 @@ from namesrv_stream.event_log.opening import log_opener
 from namesrv_stream.replay.log_range import parse_offsets
 from namesrv_stream.replay.partition_replay import Replay
 from namesrv_stream.replay.replay import ReplayRange, replay
-from namesrv_stream.streaming.history.events_step import write_events
-from namesrv_stream.streaming.history.history_table import HistoryTable
-from namesrv_stream.tables.history_tables import ensure_history_tables
 from namesrv_stream.tables.schema.history_columns import BROKER_EVENTS
 from namesrv_stream.what_if import text
 from namesrv_stream.what_if.log_analysis import analyse_log
 from namesrv_stream.what_if.report import cluster_reports
 from namesrv_stream.what_if.timeout_run import Override
-from tests.support.history import TOPIC_ID, HistoryRig
+from tests.support.history import HistoryRig
 from tests.support.history_life import live_on
 from tests.support.log_source import opens, source_of
 from tests.support.spark import sql_name
@@ -34,8 +31,7 @@ _BYTES = (b"\xed\xa0\x80", b"\xc0\x80", b'{"kind":"\xe2\x82', b"\xf4\x90\x80\x80
 @pytest.fixture
 def rig(spark: SparkSession, tmp_path: Path) -> HistoryRig:
     """Two partitions, copied in several steps as the history process does it; then all files are joined."""
-    rig = HistoryRig(spark, tmp_path, partitions=2)
-    ensure_history_tables(rig.settings, TOPIC_ID)
+    rig = HistoryRig(spark, tmp_path, partitions=2, history__max_records=300)
     for seed in range(2):
         for log in rig.logs:
             live_on(log, Random(seed * 2 + log.state.partition), 200)
@@ -43,9 +39,7 @@ def rig(spark: SparkSession, tmp_path: Path) -> HistoryRig:
                 log.append(value, 1)
         rig.commit()
         rig.compact()
-        ends = {p: len(log.records) for p, log in enumerate(rig.logs)}
-        events = HistoryTable(spark, rig.storage, BROKER_EVENTS)
-        assert write_events(events, rig.read, TOPIC_ID, rig.earliest, ends, 300)
+        rig.write()
     spark.sql(f"OPTIMIZE {sql_name(rig.dir / BROKER_EVENTS)}").collect()
     return rig
 

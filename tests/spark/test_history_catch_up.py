@@ -8,17 +8,17 @@ import pytest
 from pyspark.sql import SparkSession
 
 from namesrv_stream.tables.history_mark import read_mark
-from namesrv_stream.tables.schema.history_columns import BROKER_SESSIONS, ROUTE_HISTORY, TOPIC_ROUTE_HISTORY
+from namesrv_stream.tables.schema.history_columns import ROUTE_ARCHIVE
 from tests.support.builders import a_registration
 from tests.support.history import HistoryRig
 from tests.support.history_life import names_of
 from tests.support.history_oracle import sessions
+from tests.support.history_views import BROKER_SESSIONS, ROUTE_HISTORY
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("history_spark")]
+pytestmark = [pytest.mark.spark]
 
 _DAY_MS = 86_400_000
 _PARTITIONS = 2
-_OF_CHANGES = (ROUTE_HISTORY, TOPIC_ROUTE_HISTORY, BROKER_SESSIONS)
 
 
 def test_a_partition_that_has_caught_up_beyond_the_changes_goes_on_from_there(
@@ -52,21 +52,22 @@ def test_a_partition_that_has_caught_up_beyond_the_changes_goes_on_from_there(
     lossy.register(brokers[0][1], after_ms=1_000)
     rig.compact()
     rig.write()
-    assert _marks(rig)[ROUTE_HISTORY] == {0: len(lossy.records), 1: len(whole.records)}
+    assert _mark(rig) == {0: len(lossy.records), 1: len(whole.records)}
     rig.commit_and_write()
     lossy.unregister(brokers[0][0])
     rig.commit_and_write()
     ends = {p: len(log.records) for p, log in enumerate(rig.logs)}
-    assert _marks(rig) == {table: ends for table in _OF_CHANGES}
+    assert _mark(rig) == ends
     for table, begin, end in ((ROUTE_HISTORY, "valid_from", "valid_to"), (BROKER_SESSIONS, "up_at", "down_at")):
         _assert_no_overlap(rig.rows(table), begin, end)
     found = [row for row in rig.rows(BROKER_SESSIONS) if row["partition"] == 1]
     assert found == sessions(whole)
 
 
-def _marks(rig: HistoryRig) -> dict[str, dict[int, int]]:
-    marks = {table: read_mark(rig.storage / table) for table in _OF_CHANGES}
-    return {table: dict(mark.next_offsets) for table, mark in marks.items() if mark is not None}
+def _mark(rig: HistoryRig) -> dict[int, int]:
+    mark = read_mark(rig.storage / ROUTE_ARCHIVE)
+    assert mark is not None
+    return dict(mark.next_offsets)
 
 
 def _assert_no_overlap(rows: list[dict[str, Any]], begin: str, end: str) -> None:

@@ -21,7 +21,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
 from hypothesis import HealthCheck, Phase, given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
@@ -29,31 +28,29 @@ from pyspark.sql import SparkSession
 
 from namesrv_stream.event_log.log_fold import LogFold, start_of_log
 from namesrv_stream.history.past_route import RouteOptions, route_body
-from namesrv_stream.kafka.extent import TopicExtent, read_extent
+from namesrv_stream.kafka.extent import read_extent
 from namesrv_stream.route import reducer
 from namesrv_stream.route.changes import ChangeKind, RouteChange
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.settings import Settings, to_toml
-from namesrv_stream.streaming.history.history_run import HistoryRun
 from namesrv_stream.tables.changes_writer import ChangesWriter
 from namesrv_stream.tables.repair import prepare_tables
 from namesrv_stream.tables.schema.history_columns import (
     BROKER_EVENTS,
-    BROKER_SESSIONS,
     HEARTBEAT_MINUTES,
     HISTORY_SCHEMAS,
-    ROUTE_HISTORY,
-    TOPIC_ROUTE_HISTORY,
+    ROUTE_ARCHIVE,
 )
-from namesrv_stream.tables.schema.rows import encode_changes, in_log_order
-from namesrv_stream.tables.storage import tables_of
+from namesrv_stream.tables.schema.rows import encode_changes
+from namesrv_stream.tables.storage import Folder, tables_of
 from tests.support.builders import Log
 from tests.support.command_line import run_command
-from tests.support.history import TOPIC_ID, HistoryRig
+from tests.support.history import HistoryRig
 from tests.support.history_crashes import commits_between, crashes_of, lay_out
 from tests.support.history_life import RARE_TOPIC, live_on, names_of
 from tests.support.history_lives import Lives
 from tests.support.history_oracle import clocks, hearings, instant, intervals, key_of, minutes, sessions
+from tests.support.history_views import BROKER_SESSIONS, ROUTE_HISTORY, TOPIC_ROUTE_HISTORY, rows_of
 from tests.support.kafka import REPOSITORY
 from tests.support.offline_fold import read_records
 from tests.support.processes import Process, wait_until
@@ -84,11 +81,11 @@ def test_intervals_of_a_key_tile_the_time_from_its_first_row_on(rig: HistoryRig)
         _assert_tiled(rows)
 
 
-def test_the_rows_that_hold_at_1000_instants_are_the_fold_stopped_there(rig: HistoryRig, lives: Lives) -> None:
+def test_the_rows_that_hold_at_1000_instants_are_the_fold_stopped_there(rig: HistoryRig) -> None:
     rows = [(_change(r), r["valid_from"], r["valid_to"]) for r in _rows(rig.dir, ROUTE_HISTORY)]
-    folds = _Folds(lives.seen)
+    folds = _Folds(rig.logs)
     random, changed = Random(1_000), sorted({c.at_ms for c, _, _ in rows})
-    first_ms, last_ms = changed[0], min(clocks(log)[-1] for log in lives.seen)
+    first_ms, last_ms = changed[0], min(clocks(log)[-1] for log in rig.logs)
     instants = [random.randint(first_ms, last_ms) for _ in range(400)]
     # Most instants of a life with long pauses fall into those: so as many at changes, and just before.
     instants += [max(first_ms, random.choice(changed) - random.randint(0, 1)) for _ in range(600)]
@@ -154,13 +151,11 @@ def test_heartbeats_of_all_minutes_are_those_of_the_log(rig: HistoryRig, lives: 
     assert sum(in_log.values()) > 100
 
 
-def test_killed_at_any_moment_of_a_run_it_goes_on_as_if_it_had_not_been(
-    history_spark: SparkSession, tmp_path: Path
-) -> None:
+def test_killed_at_any_moment_of_a_run_it_goes_on_as_if_it_had_not_been(spark: SparkSession, tmp_path: Path) -> None:
     random = Random(3)
     # So few rows at a time that some tables take several commits.
-    flags = {"history__max_records": 300, "history__heartbeats_interval_ms": 1}
-    rig = HistoryRig(history_spark, tmp_path / "whole", 2, **flags)
+    flags = {"history__max_records": 100, "history__heartbeats_interval_ms": 1}
+    rig = HistoryRig(spark, tmp_path / "whole", 2, **flags)
     for log in rig.logs:
         live_on(log, random, 60)
     rig.commit_and_write()
@@ -179,7 +174,7 @@ def test_killed_at_any_moment_of_a_run_it_goes_on_as_if_it_had_not_been(
         # In a folder of its own, of which the JVM remembers as much as a new one would.
         data_dir = tmp_path / f"crash-{number}"
         lay_out(crash, before, rig.dir, data_dir / "tables")
-        _run_again(history_spark, rig, data_dir)
+        _run_again(rig, data_dir)
         try:
             _assert_says(data_dir / "tables", rig.logs)
         except AssertionError as error:
@@ -188,7 +183,7 @@ def test_killed_at_any_moment_of_a_run_it_goes_on_as_if_it_had_not_been(
 
 
 def test_killed_amid_commits_the_process_itself_loses_nothing_and_writes_nothing_twice(
-    history_spark: SparkSession, kafka_settings: Settings, tmp_path: Path
+    spark: SparkSession, kafka_settings: Settings, tmp_path: Path
 ) -> None:
     """SIGKILL when it has written the data of a commit and not yet the commit; the tests before end a run by hand."""
     settings = own_settings(kafka_settings, tmp_path, partitions=2)
@@ -198,13 +193,14 @@ def test_killed_amid_commits_the_process_itself_loses_nothing_and_writes_nothing
     slowly = settings.model_copy(update={"history": history.model_copy(update={"max_records": 4})})
     logs = _in_kafka(settings, records=40)
     _commit_changes(settings, logs)
-    for victim in (BROKER_EVENTS, ROUTE_HISTORY):
+    for victim in (BROKER_EVENTS, ROUTE_ARCHIVE):
         with _history_process(slowly) as process:
             torn = wait_until(partial(_uncommitted, settings, victim, process), 600, f"a commit of {victim} under way")
             process.signal(signal.SIGKILL, whole_group=True)
             process.wait(10)
         assert torn
-    HistoryRun(history_spark, settings).run(read_extent(settings))
+    with _history_process(settings, "--once") as process:
+        assert process.wait(600) == 0, process.log_text()
     _assert_says(settings.data.tables_dir, logs)
 
 
@@ -234,10 +230,10 @@ def _commit_changes(settings: Settings, logs: Sequence[Log]) -> None:
 
 
 @contextmanager
-def _history_process(settings: Settings) -> Iterator[Process]:
+def _history_process(settings: Settings, *options: str) -> Iterator[Process]:
     conf = settings.data.dir / "conf.toml"
     conf.write_text(to_toml(settings))
-    arguments = [sys.executable, "-m", "namesrv_stream", "history-job", "--conf", str(conf)]
+    arguments = [sys.executable, "-m", "namesrv_stream", "history-job", "--conf", str(conf), *options]
     with Process("history-job", arguments, settings.data.dir / "history-job.log", cwd=REPOSITORY) as process:
         yield process
 
@@ -261,11 +257,11 @@ _SUPPRESSED = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.fun
     st.floats(0, 1, exclude_max=True),
 )
 def test_any_log_cut_anywhere_and_killed_once_gives_the_same_tables(
-    history_spark: SparkSession, entries: list[list[Entry]], cut: float, crash_at: float
+    spark: SparkSession, entries: list[list[Entry]], cut: float, crash_at: float
 ) -> None:
     with TemporaryDirectory() as folder:
         flags = {"history__max_records": 200, "history__heartbeats_interval_ms": 1}
-        rig = HistoryRig(history_spark, Path(folder, "whole"), 4, **flags)
+        rig = HistoryRig(spark, Path(folder, "whole"), 4, **flags)
         for log, own in zip(rig.logs, entries, strict=True):
             _append(log, own[: int(len(own) * cut)])
         rig.commit_and_write()
@@ -281,7 +277,7 @@ def test_any_log_cut_anywhere_and_killed_once_gives_the_same_tables(
         if crashes:
             crashed = Path(folder, "crashed")
             lay_out(crashes[int(len(crashes) * crash_at)], before, rig.dir, crashed / "tables")
-            _run_again(history_spark, rig, crashed)
+            _run_again(rig, crashed)
             _assert_says(crashed / "tables", rig.logs)
 
 
@@ -298,12 +294,11 @@ def _append(log: Log, entries: Sequence[Entry]) -> None:
         log.append(value, entry.after_ms)
 
 
-def _run_again(spark: SparkSession, rig: HistoryRig, data_dir: Path) -> None:
+def _run_again(rig: HistoryRig, data_dir: Path) -> None:
     """The process starts again on tables that a crash has left."""
     data = rig.settings.data.model_copy(update={"dir": data_dir})
     settings: Settings = rig.settings.model_copy(update={"data": data})
-    ends = {p: len(log.records) for p, log in enumerate(rig.logs)}
-    HistoryRun(spark, settings, rig.read).run(TopicExtent(TOPIC_ID, rig.earliest, ends))
+    rig.write(settings)
 
 
 class _Folds:
@@ -347,8 +342,8 @@ def _assert_says(tables_dir: Path, logs: Sequence[Log]) -> None:
         (change, None if end is None else instant(end)) for change, end in expected
     ]
     topics = [r for r in routes if r["kind"] == ChangeKind.QUEUE_DATA]
-    names = HISTORY_SCHEMAS[TOPIC_ROUTE_HISTORY].names
-    assert _rows(tables_dir, TOPIC_ROUTE_HISTORY) == [{name: r[name] for name in names} for r in topics]
+    found = _rows(tables_dir, TOPIC_ROUTE_HISTORY)
+    assert found == [{name: r[name] for name in found[0]} for r in topics]
     assert _rows(tables_dir, BROKER_SESSIONS) == [session for log in logs for session in sessions(log)]
     _assert_minutes(_rows(tables_dir, HEARTBEAT_MINUTES), logs)
 
@@ -400,10 +395,7 @@ def _broker(row: Mapping[str, Any]) -> tuple[str, str, str]:
 
 
 def _rows(tables_dir: Path, table: str) -> Rows:
-    """All rows of a table, in log order where they have one."""
-    found = DeltaTable(tables_dir / table).to_pyarrow_table()
-    rows: Rows = (in_log_order(found) if "seq" in found.column_names else found).to_pylist()
-    return rows
+    return rows_of(Folder(tables_dir), table)
 
 
 def _change(row: Mapping[str, Any]) -> RouteChange:

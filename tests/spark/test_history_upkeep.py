@@ -5,6 +5,7 @@ import os
 import shutil
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
@@ -16,18 +17,18 @@ from namesrv_stream.tables.history_tables import ensure_history_tables
 from namesrv_stream.tables.history_upkeep import Upkeep
 from namesrv_stream.tables.schema.history_columns import (
     BROKER_EVENTS,
-    BROKER_SESSIONS,
     DAY_COLUMNS,
     HEARTBEAT_MINUTES,
     HISTORY_SCHEMAS,
-    ROUTE_HISTORY,
-    TOPIC_ROUTE_HISTORY,
+    ROUTE_ARCHIVE,
+    STATISTICS_COLUMNS,
 )
+from namesrv_stream.tables.schema.layout import history_properties
 from tests.support.builders import RW, a_registration
 from tests.support.history import TOPIC_ID, HistoryRig
-from tests.support.spark import sql_name
+from tests.support.history_views import BROKER_SESSIONS, ROUTE_HISTORY, TOPIC_ROUTE_HISTORY
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("history_spark")]
+pytestmark = [pytest.mark.spark]
 
 _DAY_MS = 86_400_000
 _KEEPS = a_registration(timeout_ms=3_000)
@@ -77,8 +78,9 @@ def test_upkeep_joins_files_and_removes_what_is_past_its_retention_but_nothing_t
     assert {r["offset"] for r in rig.rows(BROKER_EVENTS)} == {5, 6}
     assert rig.rows(HEARTBEAT_MINUTES) == []
     assert {r["broker_name"] for r in rig.rows(BROKER_SESSIONS)} == {"broker-a"}
-    assert {r["broker_name"] for r in rig.rows(TOPIC_ROUTE_HISTORY)} == {"broker-a"}
+    assert {r["broker_name"] for r in rig.rows(TOPIC_ROUTE_HISTORY) if not r["gone"]} == {"broker-a"}
     assert all(r["valid_to"] is None for r in rig.rows(ROUTE_HISTORY))
+    assert {r["offset"] for r in rig.rows(ROUTE_HISTORY) if r["gone"]} == {2}  # the last of all
     assert {table: read_mark(rig.storage / table) for table in HISTORY_SCHEMAS} == marks
     log.heard(_KEEPS, after_ms=1_000)
     rig.restart()
@@ -96,23 +98,6 @@ def test_nothing_is_in_a_tables_log_that_its_clean_up_does_not_know(spark: Spark
     names = {table: sorted(p.name for p in log.iterdir()) for table, log in logs.items()}
     assert names == {table: [f"{n:020d}.json" for n in range(len(there))] for table, there in names.items()}
     assert len(names[BROKER_EVENTS]) > 2
-
-
-def test_what_other_writers_left_in_a_tables_log_goes_once_it_is_old(spark: SparkSession, tmp_path: Path) -> None:
-    rig = HistoryRig(spark, tmp_path)
-    rig.log.register(_KEEPS)
-    rig.commit_and_write()
-    log = rig.dir / BROKER_EVENTS / "_delta_log"
-    entries = {p.name for p in log.iterdir()}
-    two_days_ago_s = SystemClock().now_ms() / 1000 - 2 * 86_400
-    for name in ("00000000000000000000.crc", ".00000000000000000000.json.crc", ".00000000000000000001.json.0-1.tmp"):
-        (log / name).touch()
-        os.utime(log / name, (two_days_ago_s, two_days_ago_s))
-    (log / ".00000000000000000002.json.0-2.tmp").touch()  # of a writer that may be at work
-    Upkeep(rig.settings).clean_up()
-    kept = {p.name for p in log.iterdir()}
-    assert entries | {".00000000000000000002.json.0-2.tmp"} <= kept
-    assert not {name for name in kept if name.endswith(".crc") or "-1.tmp" in name}
 
 
 def test_upkeep_is_done_when_it_is_time_and_not_before(spark: SparkSession, tmp_path: Path) -> None:
@@ -153,7 +138,7 @@ def test_after_changes_were_removed_unseen_it_goes_on_from_route_state_and_says_
     rig.clean_up()
     with caplog.at_level(logging.WARNING, "namesrv_stream"):
         rig.write()
-    assert "route_history: changes of partition 0 from offset 2 on were removed" in caplog.text
+    assert "route_archive: changes of partition 0 from offset 2 on were removed" in caplog.text
     assert new_at_ms
     topics = [r for r in rig.rows(TOPIC_ROUTE_HISTORY) if r["valid_to"] is None]
     assert {(r["topic"], r["broker_name"]) for r in topics if not r["gone"]} == {
@@ -174,15 +159,14 @@ def test_a_table_says_how_far_it_reaches_though_nothing_was_to_be_written(spark:
     rig = HistoryRig(spark, tmp_path, history__heartbeats_interval_ms=1)
     rig.log.register(_KEEPS)
     rig.commit_and_write()
-    files = _files(rig, TOPIC_ROUTE_HISTORY)
+    files = _files(rig, ROUTE_ARCHIVE)
     rig.log.tick()
     rig.log.tick()
     rig.commit_and_write()
-    for table in (ROUTE_HISTORY, TOPIC_ROUTE_HISTORY):
-        mark = read_mark(rig.storage / table)
-        assert mark is not None
-        assert mark.next_offsets == {0: len(rig.log.records)}
-    assert _files(rig, TOPIC_ROUTE_HISTORY) == files
+    mark = read_mark(rig.storage / ROUTE_ARCHIVE)
+    assert mark is not None
+    assert mark.next_offsets == {0: len(rig.log.records)}
+    assert _files(rig, ROUTE_ARCHIVE) == files
 
 
 def test_records_that_kafka_no_longer_has_are_named_and_passed_over(
@@ -194,6 +178,7 @@ def test_records_that_kafka_no_longer_has_are_named_and_passed_over(
     for _ in range(5):
         rig.log.heard(_KEEPS, after_ms=1_000)
     rig.earliest = {0: 4}
+    rig.restart()
     with caplog.at_level(logging.WARNING, "namesrv_stream"):
         rig.commit_and_write()
     assert "partition 0: Kafka no longer has the records 1 to 3" in caplog.text
@@ -204,9 +189,10 @@ def test_tables_that_were_removed_are_made_anew_with_all_that_there_is(spark: Sp
     rig = HistoryRig(spark, tmp_path)
     rig.log.register(_KEEPS)
     rig.commit_and_write()
-    before = {table: rig.rows(table) for table in (BROKER_EVENTS, ROUTE_HISTORY)}
+    before = {table: rig.rows(table) for table in (BROKER_EVENTS, ROUTE_ARCHIVE)}
     for table in before:
         shutil.rmtree(rig.dir / table)
+    rig.restart()
     rig.write()
     assert {table: rig.rows(table) for table in before} == before
     for table in before:
@@ -215,20 +201,14 @@ def test_tables_that_were_removed_are_made_anew_with_all_that_there_is(spark: Sp
 
 def test_a_table_of_an_older_version_gets_the_columns_that_it_lacks(spark: SparkSession, tmp_path: Path) -> None:
     rig = HistoryRig(spark, tmp_path)
-    path = rig.dir / BROKER_SESSIONS
+    path = rig.dir / HEARTBEAT_MINUTES
+    schema = HISTORY_SCHEMAS[HEARTBEAT_MINUTES]
+    older = pa.schema([field for field in schema if field.name != "gap_p50_ms"])
+    properties = history_properties(TOPIC_ID, 1, STATISTICS_COLUMNS[HEARTBEAT_MINUTES])
+    path.mkdir(parents=True)
+    DeltaTable.create(path, older, partition_by=["day"], configuration=properties, raise_if_key_not_exists=False)
     ensure_history_tables(rig.settings, TOPIC_ID)
-    text = (Path(__file__).parents[2] / "schemas" / f"{BROKER_SESSIONS}.sql").read_text().split(";\n")[0]
-    lines = [line for line in text.splitlines() if not line.strip().startswith("down_detail")]
-    older = "\n".join(lines).replace("CREATE TABLE broker_sessions", f"CREATE TABLE {sql_name(path)}")
-    properties = DeltaTable(path).metadata().configuration
-    shutil.rmtree(path)
-    kept = ",\n".join(f"  '{k}' = '{v}'" for k, v in properties.items() if k.startswith("namesrv_stream."))
-    spark.sql(older.replace("TBLPROPERTIES (\n", f"TBLPROPERTIES (\n{kept},\n"))
-    ensure_history_tables(rig.settings, TOPIC_ID)
-    assert {f.name for f in DeltaTable(path).schema().fields} == set(HISTORY_SCHEMAS[BROKER_SESSIONS].names)
-    rig.log.register(_KEEPS)
-    rig.commit_and_write()
-    assert len(rig.rows(BROKER_SESSIONS)) == 1
+    assert {f.name for f in DeltaTable(path).schema().fields} == set(schema.names)
 
 
 def test_tables_of_another_topic_are_refused(spark: SparkSession, tmp_path: Path) -> None:

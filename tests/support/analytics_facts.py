@@ -95,14 +95,36 @@ def facts_of(logs: Sequence[Log]) -> Facts:
     changes = [c for log in logs for c in log.output.changes]
     found = [Interval(change, change.at_ms, end_ms) for change, end_ms in intervals(changes)]
     topics = [i for i in found if i.change.kind == ChangeKind.QUEUE_DATA]
+    heard = [row for log in logs for row in minutes(log, 86_400_000)]
+    of_logs = [_with_figures(session, heard) for log in logs for session in sessions(log)]
     return Facts(
         changes=changes,
         intervals=sorted(found, key=lambda i: (i.begin_ms, i.change.partition, i.change.offset, i.change.seq)),
         topics=sorted(topics, key=lambda i: (i.begin_ms, i.change.topic, i.change.broker_name)),
-        sessions=sorted((s for log in logs for s in sessions(log)), key=lambda s: s["up_at"]),
-        minutes=[row for log in logs for row in minutes(log, 86_400_000)],
+        sessions=sorted(of_logs, key=lambda s: s["up_at"]),
+        minutes=heard,
         events=[event for log in logs for event in _events(log)],
     )
+
+
+def _with_figures(session: Session, heard: Sequence[Session]) -> Session:
+    """Those of the minutes whose last heartbeat falls into it; a gap that began before it is none of it."""
+    up_at, down_at = session["up_at"], session["down_at"]
+    own = [
+        m
+        for m in heard
+        if broker(m) == broker(session) and m["last_at"] >= up_at and (down_at is None or m["last_at"] <= down_at)
+    ]
+    gaps = [
+        max(m["gaps"])
+        for m in own
+        if m["gaps"] and max(m["gaps"]) <= max(ms(m["last_at"]) - ms(m["first_at"]), ms(m["first_at"]) - ms(up_at))
+    ]
+    return session | {
+        "heartbeats": sum(m["heartbeats"] for m in own),
+        "longest_gap_ms": max(gaps, default=None),
+        "last_heard_at": max((m["last_at"] for m in own), default=None),
+    }
 
 
 def _events(log: Log) -> Iterator[Event]:

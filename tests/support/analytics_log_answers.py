@@ -96,9 +96,8 @@ def _newest_changes(facts: Facts) -> list[Row]:
 def _reach(facts: Facts) -> list[Row]:
     newest: dict[str, datetime] = {
         "broker_events": max(e.at for e in facts.events),
-        "broker_sessions": max(s["last_heard_at"] for s in facts.sessions),
         "heartbeat_minutes": max(m["last_at"] for m in facts.minutes),
-        "route_history": max(instant(i.begin_ms) for i in facts.intervals),
+        "route_archive": max(instant(i.begin_ms) for i in facts.intervals),
     }
     return sorted(newest.items())
 

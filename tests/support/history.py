@@ -1,6 +1,6 @@
 """The history tables made by a real Spark from logs that are folded in the test's own process, without Kafka."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +12,21 @@ from namesrv_stream.kafka.extent import TopicExtent
 from namesrv_stream.route.fold import Record
 from namesrv_stream.route.fold_state import encode_state
 from namesrv_stream.settings import Flag, Settings, load_settings
-from namesrv_stream.streaming.history.history_run import HistoryRun
+from namesrv_stream.streaming.history.history import History, step_end
 from namesrv_stream.tables.changes_writer import ChangesWriter
 from namesrv_stream.tables.compaction import clean_up
 from namesrv_stream.tables.repair import prepare_tables
 from namesrv_stream.tables.route_state import StateWriter
 from namesrv_stream.tables.route_tables import FoldStateRow
-from namesrv_stream.tables.schema.rows import encode_changes, in_log_order
+from namesrv_stream.tables.schema.rows import encode_changes
 from namesrv_stream.tables.storage import tables_of
 from tests.support.builders import Log
+from tests.support.history_views import rows_of
 
 TOPIC_ID = "t-opic"
+
+#: Records between offsets, as Spark's Kafka source gives them.
+Read = Callable[[Mapping[int, int], Mapping[int, int]], DataFrame]
 
 
 class HistoryRig:
@@ -36,11 +40,10 @@ class HistoryRig:
     """
 
     def __init__(self, spark: SparkSession, data_dir: Path, partitions: int = 1, **flags: str | int) -> None:
-        values = {"data.dir": data_dir, "kafka.partitions": partitions}
+        values: dict[str, object] = {"data.dir": data_dir, "kafka.partitions": partitions}
         values |= {name.replace("__", ".", 1): value for name, value in flags.items()}
         loaded = load_settings(environ={}, flags=[Flag("test", key, str(value)) for key, value in values.items()])
         self.settings: Settings = loaded.settings
-        self.dir = self.settings.data.tables_dir
         self.logs = [Log(partition=p, partitions=partitions) for p in range(partitions)]
         self.earliest = dict.fromkeys(range(partitions), 0)
         self._spark = spark
@@ -48,7 +51,12 @@ class HistoryRig:
         prepare_tables(self.settings, TOPIC_ID)
         self.writer = ChangesWriter(self.storage, 0)
         self._state_writer = StateWriter(self.storage)
-        self._run = HistoryRun(spark, self.settings, self.read)
+        self._history: History | None = None
+
+    @property
+    def dir(self) -> Path:
+        """The folder of the tables."""
+        return self.settings.data.tables_dir
 
     @property
     def log(self) -> Log:
@@ -76,14 +84,23 @@ class HistoryRig:
 
     def restart(self) -> None:
         """The history process is killed and started again."""
-        self._run = HistoryRun(self._spark, self.settings, self.read)
+        self._history = None
 
-    def write(self) -> dict[str, int] | None:
-        """One run of the history."""
+    def write(self, settings: Settings | None = None) -> dict[str, int]:
+        """Batches of the history, until it has everything.
+
+        Args:
+            settings: Of other tables than the rig's.
+        """
         ends = {p: len(log.records) for p, log in enumerate(self.logs)}
-        return self._run.run(TopicExtent(TOPIC_ID, self.earliest, ends))
+        history = self._history if settings is None else None
+        if history is None:
+            history = History(self._spark, settings or self.settings, TopicExtent(TOPIC_ID, self.earliest, ends))
+        if settings is None:
+            self._history = history
+        return write_to_the_end(history, self.read, ends, self.settings.history.max_records)
 
-    def commit_and_write(self) -> dict[str, int] | None:
+    def commit_and_write(self) -> dict[str, int]:
         self.commit()
         return self.write()
 
@@ -99,10 +116,19 @@ class HistoryRig:
         return self._spark.createDataFrame(pa.table(columns))
 
     def rows(self, table: str) -> list[dict[str, Any]]:
-        """All rows of a history table, in log order where they have one."""
-        found = DeltaTable(self.dir / table).to_pyarrow_table()
-        rows: list[dict[str, Any]] = (in_log_order(found) if "seq" in found.column_names else found).to_pylist()
-        return rows
+        """All rows of a history table, or of a view of it, in log order where they have one."""
+        return rows_of(self.storage, table)
 
     def version(self, table: str) -> int:
         return int(DeltaTable(self.dir / table).version())
+
+
+def write_to_the_end(history: History, read: Read, ends: Mapping[int, int], limit: int) -> dict[str, int]:
+    """Batches of at most ``limit`` records, until the history has everything; table → rows of the last ones."""
+    begin, written = history.next_offsets, dict[str, int]()
+    while begin != ends:
+        end = step_end(begin, ends, limit)
+        written |= history.take(read(begin, end), end)
+        begin = end
+    rest = history.follow(is_last=True)
+    return {table: rest.get(table, 0) + written.get(table, 0) for table in rest | written}

@@ -76,9 +76,6 @@ def sessions(log: Log) -> list[dict[str, Any]]:
     for change in log.output.changes:
         if change.kind == ChangeKind.BROKER_LIVE:
             rows_at[change.offset].append(change)
-    heard_at: dict[int, list[Hearing]] = defaultdict(list)
-    for hearing in hearings(log):
-        heard_at[hearing.offset].append(hearing)
     up: dict[tuple[str, str, str], dict[str, Any]] = {}
     found: list[dict[str, Any]] = []
     for offset in range(len(log.records)):
@@ -93,12 +90,6 @@ def sessions(log: Log) -> list[dict[str, Any]]:
             else:
                 up[broker] = _new_session(row)
                 found.append(up[broker])
-        for hearing in heard_at[offset]:
-            if hearing.broker in up:
-                _hear(up[hearing.broker], hearing)
-    for session in found:
-        heard_ms = session.pop("heard_ms")
-        session["last_heard_at"] = instant(heard_ms) if heard_ms is not None else None
     return [s for s in found if s["down_at"] is None or s["up_at"] < s["down_at"]]
 
 
@@ -114,23 +105,11 @@ def _new_session(row: RouteChange) -> dict[str, Any]:
         "down_cause": None,
         "down_detail": None,
         "timeout_ms": row.timeout_ms,
-        "heartbeats": 0,
-        "longest_gap_ms": None,
-        "heard_ms": None,
         "partition": row.partition,
         "offset": row.offset,
         "seq": row.seq,
         "down_offset": None,
-        "up_day": instant(row.at_ms).date(),
     }
-
-
-def _hear(session: dict[str, Any], hearing: Hearing) -> None:
-    session["heartbeats"] += 1
-    if session["heard_ms"] is not None:
-        gap_ms = hearing.at_ms - session["heard_ms"]
-        session["longest_gap_ms"] = max(gap_ms, session["longest_gap_ms"] or 0)
-    session["heard_ms"] = hearing.at_ms
 
 
 def minutes(log: Log, lookback_ms: int) -> list[dict[str, Any]]:

@@ -1,6 +1,5 @@
 """The history tables of a log, reckoned in plain Python: what the Spark process must write, row by row."""
 
-import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,21 +10,19 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from namesrv_stream.errors import EventDecodeError
-from namesrv_stream.route.changes import KEY_COLUMNS, STATELESS_KINDS, ChangeKind, RouteChange
+from namesrv_stream.route.changes import STATELESS_KINDS, ChangeKind, RouteChange
 from namesrv_stream.route.event_json import decode_record
 from namesrv_stream.route.events import BrokerHeartbeat, BrokerRegistered
 from namesrv_stream.route.fold import Record
 from namesrv_stream.route.lease import LeaseKey
-from namesrv_stream.route.model import LiveKey
 from namesrv_stream.tables.changes_writer import ChangesWriter
 from namesrv_stream.tables.history_mark import HistoryMark, commit_metadata
 from namesrv_stream.tables.repair import prepare_tables
 from namesrv_stream.tables.schema.history_columns import (
-    BROKER_SESSIONS,
     DAY_COLUMNS,
     HEARTBEAT_MINUTES,
     HISTORY_SCHEMAS,
-    ROUTE_HISTORY,
+    ROUTE_ARCHIVE,
     STATISTICS_COLUMNS,
 )
 from namesrv_stream.tables.schema.layout import history_properties
@@ -75,8 +72,7 @@ class HistoryOfLogs:
         until = ends or self.ends()
         changes = [c for c in self.changes if c.offset < until[c.partition]]
         records = [r for p, log in enumerate(self.logs) for r in log.records if r.offset < until[p]]
-        self._overwrite(ROUTE_HISTORY, route_intervals(changes), until)
-        self._overwrite(BROKER_SESSIONS, list(sessions(changes, records)), until)
+        self._overwrite(ROUTE_ARCHIVE, archived(changes), until)
         self._overwrite(HEARTBEAT_MINUTES, list(minutes(records)), until)
 
     def write_minutes(self, ends: Mapping[int, int]) -> None:
@@ -117,62 +113,9 @@ def instant_of(at_ms: int) -> datetime:
     return _EPOCH + timedelta(milliseconds=at_ms)
 
 
-def route_intervals(changes: Iterable[RouteChange]) -> list[Row]:
-    """``route_history``: of each key its rows one after the other, of several in a millisecond the last."""
-    rows_of_key: dict[tuple[Any, ...], dict[int, RouteChange]] = {}
-    for change in changes:
-        if change.kind not in _LEFT_OUT:
-            key = (change.kind, *(getattr(change, name) for name in KEY_COLUMNS[ChangeKind(change.kind)]))
-            rows_of_key.setdefault(key, {})[change.at_ms] = change
-    return [
-        {
-            **row._asdict(),
-            "valid_from": instant_of(row.at_ms),
-            "valid_to": end_ms and instant_of(end_ms),
-            "from_day": instant_of(row.at_ms).date(),
-        }
-        for by_time in rows_of_key.values()
-        for row, end_ms in zip(by_time.values(), [*list(by_time)[1:], None], strict=True)
-    ]
-
-
-def sessions(changes: Sequence[RouteChange], records: Sequence[Record]) -> Iterator[Row]:
-    """``broker_sessions``."""
-    heard = hearings(records)
-    open_rows: dict[LeaseKey, Row] = {}
-    for change in changes:
-        if change.kind != ChangeKind.BROKER_LIVE:
-            continue
-        key = LeaseKey(*_key_of(change))
-        row = open_rows.get(key)
-        if change.gone and row is not None:
-            del open_rows[key]
-            row |= {
-                "down_at": instant_of(change.at_ms),
-                "down_cause": change.cause,
-                "down_detail": change.detail,
-                "down_offset": change.offset,
-            }
-            if row["up_at"] < row["down_at"]:
-                yield _counted(row, heard.get(key, []))
-        elif not change.gone and row is None:
-            open_rows[key] = {
-                "cluster": change.cluster,
-                "broker_name": change.broker_name,
-                "broker_addr": change.broker_addr,
-                "broker_id": change.broker_id,
-                "up_at": instant_of(change.at_ms),
-                "up_cause": change.cause,
-                "timeout_ms": change.timeout_ms,
-                "partition": change.partition,
-                "offset": change.offset,
-                "seq": change.seq,
-                "up_day": instant_of(change.at_ms).date(),
-            }
-        elif row is not None:
-            row["timeout_ms"] = change.timeout_ms
-    for key, row in open_rows.items():
-        yield _counted(row, heard.get(key, []))
+def archived(changes: Iterable[RouteChange]) -> list[Row]:
+    """``route_archive``."""
+    return [row._asdict() | {"day": instant_of(row.at_ms).date()} for row in changes if row.kind not in _LEFT_OUT]
 
 
 def minutes(records: Sequence[Record]) -> Iterator[Row]:
@@ -205,14 +148,6 @@ def minutes(records: Sequence[Record]) -> Iterator[Row]:
         }
 
 
-def hearings(records: Sequence[Record]) -> dict[LeaseKey, list[tuple[int, int]]]:
-    """When each broker was heard by whatever server: (offset, LogAppendTime)."""
-    heard: dict[LeaseKey, list[tuple[int, int]]] = {}
-    for record, key, _ in _hearings(records):
-        heard.setdefault(key, []).append((record.offset, record.at_ms))
-    return heard
-
-
 def _hearings(records: Sequence[Record]) -> Iterator[tuple[Record, LeaseKey, str]]:
     for record in records:
         try:
@@ -225,15 +160,3 @@ def _hearings(records: Sequence[Record]) -> Iterator[tuple[Record, LeaseKey, str
             elif isinstance(event, BrokerRegistered):
                 r = event.registration
                 yield record, LeaseKey(r.broker_name, r.live_key), event.origin.server_id
-
-
-def _counted(row: Row, heard: Sequence[tuple[int, int]]) -> Row:
-    end = row.get("down_offset")
-    mine = [at_ms for offset, at_ms in heard if row["offset"] <= offset and (end is None or offset < end)]
-    gaps = [b - a for a, b in itertools.pairwise(mine)]
-    last = {"last_heard_at": instant_of(mine[-1]) if mine else None}
-    return row | {"heartbeats": len(mine), "longest_gap_ms": max(gaps, default=None)} | last
-
-
-def _key_of(change: RouteChange) -> tuple[str, Any]:
-    return change.broker_name or "", LiveKey(change.cluster or "", change.broker_addr or "")

@@ -9,8 +9,8 @@ from namesrv_stream.errors import NotInHistory
 from namesrv_stream.history.availability import Availability, availabilities
 from namesrv_stream.history.extent import Extent
 from namesrv_stream.history.flaps import Flapping, flappings
-from namesrv_stream.history.opening import open_changes, open_history_table
 from namesrv_stream.history.outages import Outage, broker_outages, gone_before
+from namesrv_stream.history.past import Past, open_changes, open_history_table
 from namesrv_stream.history.questions import sessions_of
 from namesrv_stream.history.report.absences import Absence, absences
 from namesrv_stream.history.report.buckets import Buckets, buckets
@@ -20,8 +20,7 @@ from namesrv_stream.history.report.endings import Endings, endings
 from namesrv_stream.history.report.missed import Heard, heard
 from namesrv_stream.history.report.objective import Objective
 from namesrv_stream.history.report.unknown import Unknown, unknowns
-from namesrv_stream.history.route_history import RouteHistory
-from namesrv_stream.history.sessions import Session, Sessions
+from namesrv_stream.history.sessions import Session
 from namesrv_stream.history.window import Window
 from namesrv_stream.instants import instant
 from namesrv_stream.route.lease import LeaseKey
@@ -131,21 +130,20 @@ def figures(settings: Settings, asked: Asked) -> Figures:
 
 def read(settings: Settings, asked: Asked) -> Material:
     """What the tables say; blocks, and raises as ``figures``."""
-    history = RouteHistory.open(settings)
-    sessions = Sessions.open(settings)
+    past = Past(settings)
     changes = open_changes(settings)
-    since_ms, until_ms = _known_since_ms(asked, history.extent), min(asked.until_ms, history.extent.reaches_ms)
+    since_ms, until_ms = _known_since_ms(asked, past.extent), min(asked.until_ms, past.extent.reaches_ms)
     if since_ms >= until_ms:
-        raise NotInHistory(history.extent.nothing_after(since_ms))
-    known = sessions_of(history, sessions, asked.cluster, Window(since_ms, until_ms))
+        raise NotInHistory(past.extent.nothing_after(since_ms))
+    known = sessions_of(past, asked.cluster, Window(since_ms, until_ms))
     records = changed_records(changes, since_ms, until_ms)
     return Material(
         until_ms=until_ms,
-        extent=history.extent,
+        extent=past.extent,
         sessions=known,
-        counted_to_ms=sessions.counted_to_ms,
-        heard=_heard(settings, known, buckets(since_ms, until_ms), asked.cluster),
-        default_timeouts=history.default_timeouts(since_ms, until_ms),
+        counted_to_ms=past.counted_to_ms,
+        heard=_heard(settings, past, known, buckets(since_ms, until_ms), asked.cluster),
+        default_timeouts=past.default_timeouts(since_ms, until_ms),
         default_timeout_ms=settings.liveness.default_timeout_ms,
         records=records,
         # Of what was before the first of them, nothing is asked.
@@ -203,12 +201,14 @@ def _known_since_ms(asked: Asked, extent: Extent) -> int:
     return max(asked.since_ms, extent.begin_ms or 0)
 
 
-def _heard(settings: Settings, sessions: Sequence[Session], pieces: Buckets, cluster: str | None) -> Heard | None:
+def _heard(
+    settings: Settings, past: Past, sessions: Sequence[Session], pieces: Buckets, cluster: str | None
+) -> Heard | None:
     try:
         table = open_history_table(settings, HEARTBEAT_MINUTES)
     except NotInHistory:
         return None
-    return heard(table, sessions, pieces, cluster)
+    return heard(table, past.counted_to_ms, sessions, pieces, cluster)
 
 
 def _longest_first(outages: Sequence[Outage], since_ms: int, until_ms: int) -> list[Outage]:

@@ -6,19 +6,19 @@ median, over the minutes of a day, of each minute's longest gap. A longest gap o
 session ended is none: it is told as an absence.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
 import polars as pl
 
-from namesrv_stream.history.opening import MarkedTable
 from namesrv_stream.history.report.buckets import Buckets
 from namesrv_stream.history.sessions import Session
 from namesrv_stream.route.lease import LeaseKey
 from namesrv_stream.route.model import LiveKey
 from namesrv_stream.tables.delta.predicates import at_least, at_most, day_of, equals, in_days, timestamp
+from namesrv_stream.tables.delta.stored_table import StoredTable
 
 MINUTE_MS: Final = 60_000
 _PROCESS: Final = ["cluster", "broker_name", "broker_addr"]
@@ -77,7 +77,8 @@ class Heard:
 
 
 def heard(
-    minutes: MarkedTable,
+    minutes: StoredTable,
+    counted_to_ms: Mapping[int, int],
     sessions: Iterable[Session],
     pieces: Buckets,
     cluster: str | None = None,
@@ -86,6 +87,7 @@ def heard(
 
     Args:
         minutes: ``heartbeat_minutes``.
+        counted_to_ms: partition → to when it has everything.
         sessions: All that overlap the time.
         pieces: The time.
         cluster: Only of this cluster.
@@ -98,7 +100,7 @@ def heard(
     only = [] if cluster is None else [equals("cluster", cluster)]
     days = [
         day_figures(
-            minutes.table.rows(
+            minutes.rows(
                 in_days("day", day, day),
                 at_least("minute", timestamp(since_ms)),
                 at_most("minute", timestamp(until_ms)),
@@ -111,9 +113,9 @@ def heard(
         for number in range((day_of(until_ms) - day_of(since_ms)).days + 1)
         for day in (day_of(since_ms) + timedelta(days=number),)
     ]
-    first = minutes.table.extreme("min", "minute")
+    first = minutes.extreme("min", "minute")
     begin_ms = until_ms if first is None else max(since_ms, round(first.timestamp() * 1000))
-    end_ms = max(begin_ms, min(until_ms, min(minutes.mark.at_ms.values(), default=0)))
+    end_ms = max(begin_ms, min(until_ms, min(counted_to_ms.values(), default=0)))
     by_bucket = pl.concat([day.by_bucket for day in days]).group_by("bucket").sum()
     figures = {number: (heartbeats, missed) for number, heartbeats, missed in by_bucket.iter_rows()}
     return Heard(

@@ -1,14 +1,9 @@
 """Kafka's records as rows of ``broker_events``."""
 
-import json
-from collections.abc import Mapping
 from typing import Final
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
-
-from namesrv_stream.kafka import bootstrap_servers, spark_options
-from namesrv_stream.settings import Settings
 
 #: What every record may have at its top, whatever its kind; a field of another type is null.
 _HEAD: Final = (
@@ -17,35 +12,12 @@ _HEAD: Final = (
 )
 
 
-def read_records(
-    spark: SparkSession, settings: Settings, begin: Mapping[int, int], end: Mapping[int, int]
-) -> DataFrame:
-    """The events topic between offsets.
+def event_rows(records: DataFrame) -> DataFrame:
+    """Rows of ``broker_events``.
 
     Args:
-        spark: The session.
-        settings: Of which ``kafka`` and, where its keys begin with ``kafka.``, ``streaming.extra`` matter.
-        begin: partition → first offset; Kafka holds it.
-        end: The same partitions → the offset after the last; Kafka has all before it.
-
-    Returns:
-        Columns partition (int), offset (bigint), at (timestamp, LogAppendTime), value (binary).
+        records: Columns partition (int), offset (bigint), at (timestamp, LogAppendTime), value (binary).
     """
-    topic = settings.kafka.broker_events_topic
-    options = {
-        "kafka.bootstrap.servers": bootstrap_servers(settings),
-        "assign": json.dumps({topic: sorted(begin)}),
-        "startingOffsets": json.dumps({topic: {str(p): o for p, o in sorted(begin.items())}}),
-        "endingOffsets": json.dumps({topic: {str(p): o for p, o in sorted(end.items())}}),
-        "failOnDataLoss": "true",
-    }
-    options |= spark_options(settings)
-    records = spark.read.format("kafka").options(**options).load()
-    return records.select("partition", "offset", f.col("timestamp").alias("at"), "value")
-
-
-def event_rows(records: DataFrame) -> DataFrame:
-    """Rows of ``broker_events`` for records, columns of ``read_records``."""
     is_text = f.is_valid_utf8("value")
     text = f.when(is_text, f.col("value").cast("string"))
     head = f.from_json(text, _HEAD)

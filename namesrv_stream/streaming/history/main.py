@@ -1,4 +1,4 @@
-"""The history process: writes each minute, one a data directory, safe to kill at any moment."""
+"""The history process: one for a folder of tables, safe to kill at any moment."""
 
 import logging
 import os
@@ -6,24 +6,32 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Mapping
 from types import FrameType
-from typing import Any, Final
+from typing import Final
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from namesrv_stream.clock import SystemClock
-from namesrv_stream.errors import ConfigError, KafkaUnreachable, NamesrvStreamError, PrerequisiteMissing
+from namesrv_stream.errors import (
+    ConfigError,
+    KafkaUnreachable,
+    NamesrvStreamError,
+    PrerequisiteMissing,
+    StoreUnreachable,
+    TablesTakenOver,
+)
 from namesrv_stream.kafka.extent import read_extent
 from namesrv_stream.logs import progress, report_error
 from namesrv_stream.priority import give_way
 from namesrv_stream.run_files import write_run_file
 from namesrv_stream.settings import Settings
 from namesrv_stream.streaming.failure import failure_reason
-from namesrv_stream.streaming.history.history_run import HistoryRun
+from namesrv_stream.streaming.history.history import History
+from namesrv_stream.streaming.history.query import start_history_query
 from namesrv_stream.streaming.history.session import build_history_session, history_scratch_dir
-from namesrv_stream.streaming.job_lock import history_jvm_lock, history_lock
-from namesrv_stream.streaming.jvm import is_gone, kill_jvm, lock_by_jvm
+from namesrv_stream.streaming.job_lock import history_lock
+from namesrv_stream.streaming.jvm import is_gone, kill_jvm
 from namesrv_stream.tables.changes_source import ChangesSource
 from namesrv_stream.tables.history_upkeep import Upkeep
 from namesrv_stream.tables.storage import tables_of
@@ -47,11 +55,10 @@ def run_history(settings: Settings, *, once: bool = False) -> int:
         with exit 0.
 
     Raises:
-        ConfigError: Another one runs here, or the tables are in an object store.
+        ConfigError: Another one runs here.
     """
-    tables = settings.data.tables_folder("the history process", "set history.enabled = false, or share a folder")
     give_way(os.getpid(), _NICENESS)  # the job's batches come first
-    with history_lock(tables):
+    with history_lock(settings.data.lock_dir):
         process = _HistoryProcess(settings)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, process.on_signal)
@@ -64,8 +71,6 @@ class _HistoryProcess:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._spark: SparkSession | None = None
-        self._run: HistoryRun | None = None
-        self._jvm_lock: Any = None
 
     def run(self, once: bool) -> int:
         (self._settings.data.run_dir / RUN_FILE).unlink(missing_ok=True)
@@ -109,51 +114,78 @@ class _HistoryProcess:
     def _work(self, once: bool) -> int:
         if once and ChangesSource.open(tables_of(self._settings)) is None:
             reason = "there is no route_changes yet: the job has not run here"
-            raise ConfigError("settings", "data.tables", f"{self._settings.data.tables_dir}: {reason}")
+            raise ConfigError("settings", "data.tables", f"{tables_of(self._settings)}: {reason}")
         while ChangesSource.open(tables_of(self._settings)) is None:
             time.sleep(_LOOK_S)
         self._spark = build_history_session(self._settings)
-        self._jvm_lock = lock_by_jvm(self._spark, history_jvm_lock(self._settings.data.tables_dir))
-        interval_s = self._settings.history.interval_ms / 1000
         while True:
-            began_s = time.monotonic()
             if once:
-                self._write(began_s)
+                self._write(self._spark, once=True)
                 return 0
-            self._attempt(lambda began_s=began_s: self._write(began_s))  # type: ignore[misc]
-            time.sleep(max(0.0, began_s + interval_s - time.monotonic()))
+            self._attempt(self._spark)
+            time.sleep(self._settings.history.interval_ms / 1000)
 
-    def _write(self, began_s: float) -> None:
-        assert self._spark is not None
-        if self._run is None:
-            self._run = HistoryRun(self._spark, self._settings)
-        written = self._run.run(read_extent(self._settings))
-        if written is None:
-            return
-        took_s = time.monotonic() - began_s
-        _LOG.info("wrote %s in %.1f s", ", ".join(f"{table} {rows}" for table, rows in written.items()), took_s)
-        run_file = self._settings.data.run_dir / RUN_FILE
-        if not run_file.exists():
-            write_run_file(run_file, {})
-            progress(f"the history tables are up to date ({took_s:.1f} s)")
-        Upkeep(self._settings).run(SystemClock().now_ms())
-
-    def _attempt(self, work: Callable[[], Any]) -> None:
-        """Do it; what may be over by the next time is logged.
+    def _attempt(self, spark: SparkSession) -> None:
+        """Write for as long as it goes; what may be over by the next time is logged.
 
         Raises:
             NamesrvStreamError: It will not be over by itself.
             Exception: The JVM is gone.
         """
         try:
-            work()
-        except KafkaUnreachable as error:
+            self._write(spark, once=False)
+        except (KafkaUnreachable, StoreUnreachable) as error:
             _LOG.warning("%s; trying again", error)
-        except (ConfigError, PrerequisiteMissing):
+        except (ConfigError, PrerequisiteMissing, TablesTakenOver):
             raise
         except Exception as error:
-            self._run = None
-            if self._spark is None or is_gone(self._spark):
+            if is_gone(spark):
                 raise
-            _LOG.error("a run failed, what it had committed is there: %s", failure_reason(error))
-            _LOG.debug("a run failed", exc_info=error)
+            _LOG.error("writing failed, what was committed is there: %s", failure_reason(error))
+            _LOG.debug("writing failed", exc_info=error)
+
+    def _write(self, spark: SparkSession, *, once: bool) -> None:
+        """Catch up with Kafka and the job; then go on, batch by batch, unless it is for once."""
+        began_s = time.monotonic()
+        history = History(spark, self._settings, read_extent(self._settings))
+        self._follow(spark, history, history.begin, once=True)
+        _log_written(history.follow(is_last=True), began_s)
+        run_file = self._settings.data.run_dir / RUN_FILE
+        if not run_file.exists():
+            write_run_file(run_file, {})
+            progress(f"the history tables are up to date ({time.monotonic() - began_s:.1f} s)")
+        if not once:
+            self._follow(spark, history, history.next_offsets, once=False)
+
+    def _follow(self, spark: SparkSession, history: History, begin: Mapping[int, int], *, once: bool) -> None:
+        """Write batches until the query ends.
+
+        Raises:
+            NamesrvStreamError: A batch raised it.
+            Exception: The query failed.
+        """
+        failures: list[NamesrvStreamError] = []
+        upkeep = Upkeep(self._settings)
+
+        def take(records: DataFrame, end: Mapping[int, int]) -> None:
+            began_s = time.monotonic()
+            try:
+                _log_written(history.take(records, end), began_s)
+                upkeep.run(SystemClock().now_ms())
+            except NamesrvStreamError as error:
+                failures.append(error)
+                raise
+
+        query = start_history_query(spark, self._settings, begin, take, once=once)
+        try:
+            query.awaitTermination()
+        except Exception:
+            if failures:
+                raise failures[0] from None
+            raise
+
+
+def _log_written(written: Mapping[str, int], began_s: float) -> None:
+    rows = ", ".join(f"{table} {count}" for table, count in written.items() if count)
+    if rows:
+        _LOG.info("wrote %s in %.1f s", rows, time.monotonic() - began_s)

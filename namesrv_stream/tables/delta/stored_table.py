@@ -2,16 +2,17 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime
 from typing import Any, Final, Literal
 from urllib.parse import unquote
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.dataset as ds
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
 from namesrv_stream.errors import NamesrvStreamError, TableSchemaMismatch
+from namesrv_stream.tables.delta.commit import read_commit
 from namesrv_stream.tables.delta.predicates import Condition, all_of
 from namesrv_stream.tables.delta.table_version import UNREADABLE, check_delta_table, open_delta
 from namesrv_stream.tables.schema.layout import HISTORY_PROTOCOL
@@ -57,6 +58,7 @@ class StoredTable:
         # The partition columns are not in the files: their paths say them.
         in_files = [field for field in schema if field.name not in metadata.partition_columns]
         self._schema = pl.DataFrame(pa.schema(in_files).empty_table()).schema
+        self._whole_schema = schema.remove_metadata()
 
     @classmethod
     def open(cls, tables: Storage, name: str, schema: pa.Schema) -> "StoredTable | None":
@@ -112,6 +114,13 @@ class StoredTable:
         )
         return scanned.filter(wanted.rows)
 
+    def dataset(self, *conditions: Condition) -> ds.Dataset:
+        """Its files that may have rows which meet all conditions, for another engine; columns as of ``rows``."""
+        dataset = self._table.to_pyarrow_dataset()
+        wanted = {unquote(path) for path in self._paths(all_of(*conditions))}
+        fragments = [fragment for fragment in dataset.get_fragments() if fragment.path in wanted]
+        return ds.FileSystemDataset(fragments, self._whole_schema, dataset.format, dataset.filesystem)
+
     def extreme(self, end: Literal["min", "max"], column: str) -> Any:
         """The lowest or highest value of a column by the files' statistics; None where they do not say."""
         name = f"{end}.{column}"
@@ -125,11 +134,11 @@ class StoredTable:
 
     def committed_ms(self) -> int | None:
         """When the writer last said how far it is, epoch milliseconds by its clock; None where the log has lost it."""
-        with reading(self.storage):
-            for commit in self._table.history(_COMMITS_LOOKED_AT):
-                if not str(commit.get("operation", "")).startswith(_UPKEEP):
-                    at = commit["timestamp"]
-                    return round(at.timestamp() * 1000) if isinstance(at, datetime) else int(at)
+        newest = self._table.version()
+        for version in range(newest, max(-1, newest - _COMMITS_LOOKED_AT), -1):
+            commit = read_commit(self.storage, version)
+            if commit is not None and not str(commit.info.get("operation", "")).startswith(_UPKEEP):
+                return int(commit.info.get("timestamp", 0))
         return None
 
     def files_for(self, *conditions: Condition) -> int:
@@ -140,6 +149,10 @@ class StoredTable:
     def files(self) -> int:
         """How many files the table has."""
         return self._files.height
+
+    def is_named_in(self, text: str) -> bool:
+        """Whether a text, of an error, has the name of a file of the table."""
+        return any(unquote(path) in text for path in self._files["path"])
 
     def _paths(self, wanted: Condition) -> list[str]:
         return self._files.filter(wanted.files(self._files.columns))["path"].to_list()

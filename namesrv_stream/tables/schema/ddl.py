@@ -8,14 +8,11 @@ import pyarrow as pa
 from namesrv_stream.tables.schema.columns import CHANGES_SCHEMA, STATE_SCHEMA
 from namesrv_stream.tables.schema.history_columns import (
     BROKER_EVENTS,
-    BROKER_SESSIONS,
-    CONSTRAINTS,
     DAY_COLUMNS,
     HEARTBEAT_MINUTES,
     HISTORY_SCHEMAS,
-    ROUTE_HISTORY,
+    ROUTE_ARCHIVE,
     STATISTICS_COLUMNS,
-    TOPIC_ROUTE_HISTORY,
 )
 from namesrv_stream.tables.schema.layout import (
     PARTITIONS_PROPERTY,
@@ -32,15 +29,10 @@ COMMENTS: Final = {
     ROUTE_CHANGES: "One row a change of the routes, in the order of the event log; written by the job only",
     ROUTE_STATE: "One row a live key, and per partition the state of the fold; rewritten whole by the job",
     BROKER_EVENTS: "One row an event as Kafka has it, ticks included; written by the history process only",
-    ROUTE_HISTORY: (
-        "One row an interval in which a key of the routes was so, or was gone; those of a key follow each other "
-        "without gap or overlap from its first on; written by the history process only"
+    ROUTE_ARCHIVE: (
+        "One row a change of the routes, kept for years; the views of docs/analytics.md make intervals and sessions of "
+        "it; written by the history process only"
     ),
-    TOPIC_ROUTE_HISTORY: (
-        "One row an interval in which a topic at a broker name had these queues, or was not there; "
-        "written by the history process only"
-    ),
-    BROKER_SESSIONS: "One row an interval in which a broker process was live; written by the history process only",
     HEARTBEAT_MINUTES: (
         "One row a broker process, name server and minute in which it was heard; written by the history process only"
     ),
@@ -60,21 +52,14 @@ _QUOTED: Final = frozenset({"partition", "offset", "key", "value", "state", "at"
 
 
 def ddl(table: str) -> str:
-    """The statements that make ``table``, in Spark's dialect; each ends with a semicolon and a line feed."""
+    """The statement that makes ``table``, in Spark's dialect; it ends with a semicolon and a line feed."""
     pinned = (
         table_properties("", 0)
         if table not in HISTORY_SCHEMAS
         else history_properties("", 0, STATISTICS_COLUMNS[table])
     )
     properties = {k: v for k, v in pinned.items() if k not in (TOPIC_ID_PROPERTY, PARTITIONS_PROPERTY)}
-    return (
-        create_statement(table, table, properties)
-        + ";\n"
-        + "".join(
-            f"{constraint_statement(table, name, expression)};\n"
-            for name, expression in CONSTRAINTS.get(table, {}).items()
-        )
-    )
+    return create_statement(table, table, properties) + ";\n"
 
 
 def create_statement(table: str, name: str, properties: Mapping[str, str]) -> str:
@@ -104,11 +89,6 @@ def column_definition(field: pa.Field) -> str:
 def sql_type(arrow_type: pa.DataType) -> str:
     """A column's type in Spark's SQL."""
     return _TYPES[arrow_type]
-
-
-def constraint_statement(name: str, constraint: str, expression: str) -> str:
-    """ALTER TABLE that adds a CHECK constraint to the table called ``name``."""
-    return f"ALTER TABLE {name} ADD CONSTRAINT {constraint} CHECK ({expression})"
 
 
 def _escaped(comment: str) -> str:

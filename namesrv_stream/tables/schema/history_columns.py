@@ -1,7 +1,7 @@
-"""Columns of the history tables, which the history process writes and anyone may read.
+"""Columns of the history tables, which the history process appends to and anyone may read.
 
-Instants are TIMESTAMP in UTC, of the log's time in milliseconds. Intervals are half-open ``[from, to)``; one that lasts
-until now has no end. A row leads back to Kafka by partition and offset. Columns are only ever added, at the end.
+Instants are TIMESTAMP in UTC, or epoch milliseconds, of the log's time. A row leads back to Kafka by partition and
+offset. No row is ever changed. Columns are only ever added, at the end.
 """
 
 from typing import Final
@@ -11,15 +11,11 @@ import pyarrow as pa
 from namesrv_stream.tables.schema.columns import ROW_SCHEMA
 
 BROKER_EVENTS: Final = "broker_events"
-ROUTE_HISTORY: Final = "route_history"
-TOPIC_ROUTE_HISTORY: Final = "topic_route_history"
-BROKER_SESSIONS: Final = "broker_sessions"
+ROUTE_ARCHIVE: Final = "route_archive"
 HEARTBEAT_MINUTES: Final = "heartbeat_minutes"
 
 _INSTANT: Final = pa.timestamp("us", tz="UTC")
 
-_PARTITION: Final = (pa.int32(), "Kafka partition of the record that caused the row")
-_OFFSET: Final = (pa.int64(), "Offset of that record")
 _SEQ: Final = (
     pa.int32(),
     "0, 1, ... among the rows of one record; negative: not from the log but from route_state, after a loss",
@@ -46,52 +42,10 @@ _BROKER_EVENTS: Final[_Columns] = {
     "event_day": (pa.date32(), "Day of `at`, UTC"),
 }
 
-_ROUTE_HISTORY: Final[_Columns] = {
+_ROUTE_ARCHIVE: Final[_Columns] = {
     **{field.name: (field.type, field.metadata[b"comment"].decode()) for field in ROW_SCHEMA},
     "seq": _SEQ,
-    "valid_from": (_INSTANT, "From when on the key was so: the instant of at_ms"),
-    "valid_to": (_INSTANT, "Until when, exclusive: when the key's next row begins; null: it is so now"),
-    "from_day": (pa.date32(), "Day of `valid_from`, UTC"),
-}
-
-_TOPIC_ROUTE_HISTORY: Final[_Columns] = {
-    "topic": (pa.string(), "Topic name"),
-    "broker_name": (pa.string(), "Broker name that offers it, or no longer does"),
-    "cluster": (pa.string(), "Cluster of that broker name"),
-    "valid_from": (_INSTANT, "From when on it was so"),
-    "valid_to": (_INSTANT, "Until when, exclusive; null: it is so now"),
-    "gone": (pa.bool_(), "Whether the topic was not at that broker name; then the figures are null"),
-    "read_queue_nums": (pa.int32(), "readQueueNums"),
-    "write_queue_nums": (pa.int32(), "writeQueueNums"),
-    "perm": (pa.int32(), "Permission bits, 4 read, 2 write"),
-    "topic_sys_flag": (pa.int32(), "topicSysFlag bits"),
-    "cause": (pa.string(), "Why it became so: registered, expired, topic_deleted, write_perm_wiped, ..."),
-    "detail": (pa.string(), "Figures behind the cause, for people"),
-    "partition": _PARTITION,
-    "offset": _OFFSET,
-    "seq": _SEQ,
-    "from_day": (pa.date32(), "Day of `valid_from`, UTC"),
-}
-
-_BROKER_SESSIONS: Final[_Columns] = {
-    "cluster": (pa.string(), "Cluster name"),
-    "broker_name": (pa.string(), "Broker name"),
-    "broker_addr": (pa.string(), "Address of the broker process, host:port"),
-    "broker_id": (pa.int64(), "Id with which it came up; 0 is the master"),
-    "up_at": (_INSTANT, "When it became live"),
-    "down_at": (_INSTANT, "When it was no longer; null: it is up"),
-    "up_cause": (pa.string(), "Why it came: registered, returned, ..."),
-    "down_cause": (pa.string(), "Why it went: expired, disconnected, unregistered, server_lost, ..."),
-    "down_detail": (pa.string(), "Figures behind the cause, for people"),
-    "timeout_ms": (pa.int64(), "Heartbeat timeout that it last asked for, milliseconds; null: the default"),
-    "heartbeats": (pa.int64(), "How often it was heard, by any name server, its first registration included"),
-    "longest_gap_ms": (pa.int64(), "Longest time between two hearings by any name server; null: heard less than twice"),
-    "last_heard_at": (_INSTANT, "When it was last heard, as far as this row has been brought up to date"),
-    "partition": _PARTITION,
-    "offset": _OFFSET,
-    "seq": _SEQ,
-    "down_offset": (pa.int64(), "Offset of the record that ended it"),
-    "up_day": (pa.date32(), "Day of `up_at`, UTC"),
+    "day": (pa.date32(), "Day of `at_ms`, UTC"),
 }
 
 _HEARTBEAT_MINUTES: Final[_Columns] = {
@@ -112,25 +66,14 @@ _HEARTBEAT_MINUTES: Final[_Columns] = {
 
 _COLUMNS: Final[dict[str, _Columns]] = {
     BROKER_EVENTS: _BROKER_EVENTS,
-    ROUTE_HISTORY: _ROUTE_HISTORY,
-    TOPIC_ROUTE_HISTORY: _TOPIC_ROUTE_HISTORY,
-    BROKER_SESSIONS: _BROKER_SESSIONS,
+    ROUTE_ARCHIVE: _ROUTE_ARCHIVE,
     HEARTBEAT_MINUTES: _HEARTBEAT_MINUTES,
 }
 
 #: Columns that every row has.
 _REQUIRED: Final[dict[str, frozenset[str]]] = {
     BROKER_EVENTS: frozenset({"partition", "offset", "at", "event_day"}),
-    ROUTE_HISTORY: frozenset(
-        {"partition", "offset", "seq", "at_ms", "kind", "gone", "cause", "valid_from", "from_day"}
-    ),
-    TOPIC_ROUTE_HISTORY: frozenset(
-        {"topic", "broker_name", "valid_from", "gone", "cause", "partition", "offset", "seq", "from_day"}
-    ),
-    BROKER_SESSIONS: frozenset(
-        {"cluster", "broker_name", "broker_addr", "up_at", "up_cause", "heartbeats", "partition", "offset", "seq"}
-        | {"up_day"}
-    ),
+    ROUTE_ARCHIVE: frozenset({"partition", "offset", "seq", "at_ms", "kind", "gone", "cause", "day"}),
     HEARTBEAT_MINUTES: frozenset(
         {"cluster", "broker_name", "broker_addr", "server_id", "minute", "heartbeats", "first_at", "last_at"}
         | {"partition", "day"}
@@ -156,24 +99,9 @@ DAY_COLUMNS: Final[dict[str, str]] = {
     for table, schema in HISTORY_SCHEMAS.items()
 }
 
-#: Table of intervals → the columns of their begin and end.
-INTERVAL_COLUMNS: Final[dict[str, tuple[str, str]]] = {
-    ROUTE_HISTORY: ("valid_from", "valid_to"),
-    TOPIC_ROUTE_HISTORY: ("valid_from", "valid_to"),
-    BROKER_SESSIONS: ("up_at", "down_at"),
-}
-
-#: Table → what holds for each of its rows: name of a CHECK constraint to its expression.
-CONSTRAINTS: Final[dict[str, dict[str, str]]] = {
-    table: {f"{end}_after_{begin}": f"{end} IS NULL OR {begin} < {end}"}
-    for table, (begin, end) in INTERVAL_COLUMNS.items()
-}
-
 #: Table → columns whose extremes each file tells, so that readers skip files.
 STATISTICS_COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     BROKER_EVENTS: ("partition", "offset", "at", "kind", "broker_name"),
-    ROUTE_HISTORY: ("partition", "offset", "kind", "broker_name", "topic", "valid_from", "valid_to"),
-    TOPIC_ROUTE_HISTORY: ("partition", "offset", "topic", "broker_name", "cluster", "valid_from", "valid_to"),
-    BROKER_SESSIONS: ("partition", "offset", "cluster", "broker_name", "broker_addr", "up_at", "down_at"),
+    ROUTE_ARCHIVE: ("partition", "offset", "at_ms", "kind", "broker_name", "topic"),
     HEARTBEAT_MINUTES: ("partition", "cluster", "broker_name", "minute"),
 }

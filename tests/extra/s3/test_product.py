@@ -14,11 +14,14 @@ from obstore.store import S3Store
 from namesrv_stream.remoting.codes import RequestCode, ResponseCode
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.settings import Settings, to_toml
+from namesrv_stream.tables.delta.stored_table import StoredTable
 from namesrv_stream.tables.delta.table_version import open_version
 from namesrv_stream.tables.schema.columns import CHANGES_SCHEMA
+from namesrv_stream.tables.schema.history_columns import BROKER_EVENTS, HISTORY_SCHEMAS, ROUTE_ARCHIVE
 from namesrv_stream.tables.schema.layout import ROUTE_CHANGES
 from namesrv_stream.tables.schema.rows import decode_changes, in_log_order
 from namesrv_stream.tables.storage import tables_of
+from tests.support.history_views import rows_of
 from tests.support.kafka import REPOSITORY
 from tests.support.object_store import ObjectStore
 from tests.support.offline_fold import fold_offline
@@ -83,8 +86,34 @@ def test_a_server_answers_what_another_heard_through_the_store(stack: Stack, tmp
             wait_until(lambda: not {"heard-0", "heard-1"} & _brokers(second.remoting), _SETTLE_S, "they are gone")
 
 
-def test_up_starts_no_history_for_it_and_shows_no_secret(stack: Stack) -> None:
-    assert not (stack.data_dir / "logs" / "history-job.log").exists()
+def test_the_history_is_there_too_and_killed_it_loses_nothing(stack: Stack, settings: Settings, tmp_path: Path) -> None:
+    for number in range(2):
+        with QuietBrokers(f"past{number}", 2, [stack.remoting]) as brokers:
+            brokers.heard()
+            wait_until(lambda n=number: f"past{n}-0" in _archived(settings), _SETTLE_S, "it is in the archive")  # type: ignore[misc]
+            brokers.leave()
+        stack.kill("history-job")
+    wait_until(lambda: {"past0-0", "past1-0"} <= _archived(settings), _SETTLE_S, "both are in the archive")
+    rows = rows_of(tables_of(settings), "route_archive")
+    places = [(row["partition"], row["offset"], row["seq"]) for row in rows]
+    assert len(places) == len(set(places))
+    events = [(row["partition"], row["offset"]) for row in rows_of(tables_of(settings), BROKER_EVENTS)]
+    assert len(events) == len(set(events))
+    assert "past0-0" in _command("history", settings, tmp_path / "data", "s3://tables/a/fleet")
+    as_of = _command("route", settings, tmp_path / "data", "s3://tables/a/fleet", "TopicTest", "--as-of", "-1s")
+    assert "as of" in as_of
+
+
+def _archived(settings: Settings) -> set[str]:
+    """Broker names of which ``route_archive`` tells; none before it is there."""
+    if not (tables_of(settings) / "route_archive").has("_delta_log"):
+        return set()
+    table = StoredTable.open(tables_of(settings), ROUTE_ARCHIVE, HISTORY_SCHEMAS[ROUTE_ARCHIVE])
+    assert table is not None
+    return set(table.rows(columns=["broker_name"])["broker_name"].drop_nulls().to_list())
+
+
+def test_nothing_shows_a_secret(stack: Stack) -> None:
     for file in (*stack.data_dir.glob("logs/*"), stack.data_dir / "run" / "effective.toml"):
         assert "Tr0ub4dor" not in file.read_text(errors="replace"), file
 
@@ -153,11 +182,20 @@ def _keys(store: S3Store, prefix: str) -> list[str]:
     return [item["path"] for page in store.list(prefix) for item in page]
 
 
-def _command(name: str, settings: Settings, data_dir: Path, tables: str) -> str:
+def _command(name: str, settings: Settings, data_dir: Path, tables: str, *arguments: str) -> str:
     """What a command that ends with 0 says."""
     sets = {"data.tables": tables, "kafka.bootstrap_servers": settings.kafka.bootstrap_servers}
     flags = [part for key, value in sets.items() for part in ("--set", f"{key}={value}")]
-    command: list[str | Path] = [sys.executable, "-m", "namesrv_stream", name, "--data-dir", data_dir, *flags]
+    command: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "namesrv_stream",
+        name,
+        *arguments,
+        "--data-dir",
+        data_dir,
+        *flags,
+    ]
     with Process(name, command, data_dir.parent / f"{name}.log", cwd=REPOSITORY) as process:
         code = process.wait(_SETTLE_S)
         assert code == 0, process.log_text()

@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from namesrv_stream.doctor.finding import Grade
 from namesrv_stream.doctor.stored_tables import object_store as examined_store
 from namesrv_stream.errors import ConfigError, StoreUnreachable, TablesTakenOver
-from namesrv_stream.history.opening import open_changes
+from namesrv_stream.history.past import open_changes
 from namesrv_stream.replay.rebuild import Consent, rebuild
 from namesrv_stream.route.changes import ChangeKind, RouteChange
 from namesrv_stream.route.folded_log import Place

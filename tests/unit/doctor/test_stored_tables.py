@@ -124,17 +124,9 @@ def test_a_state_of_a_newer_fold_is_a_fault(tables: TablesOfLog) -> None:
 
 
 def test_a_damaged_history_table_is_a_fault(tables: TablesOfLog) -> None:
-    folder = tables.dir / "broker_sessions"
+    folder = tables.dir / "route_archive"
     (folder / "_delta_log").mkdir(parents=True)
     (folder / "_delta_log" / f"{0:020}.json").write_text("{")
     assert [f.grade for f in history_tables(tables.settings)] == [Grade.FAULT]
     shutil.rmtree(folder)
     assert [f.grade for f in history_tables(tables.settings)] == [Grade.NOTE]
-
-
-def test_of_tables_in_a_store_the_history_is_not_looked_for(tmp_path: Path) -> None:
-    settings = settings_in(tmp_path)
-    data = settings.data.model_copy(update={"tables": "s3://bucket/fleet"})
-    [finding] = history_tables(settings.model_copy(update={"data": data}))
-    assert finding.grade == Grade.NOTE
-    assert "s3://bucket/fleet: its process needs a folder" in finding.text

@@ -200,7 +200,7 @@ def test_without_tables_it_is_said_where_they_would_be(run: Run, tmp_path: Path)
     for command in (["history"], ["route", "t", "--as-of", "-2h"]):
         code, out, errors = run(*command, "--data-dir", str(tmp_path))
         assert (code, out) == (1, "")
-        assert f"there is no table route_history in {tmp_path}/tables: `up` writes it within two minutes" in errors
+        assert f"there is no table route_archive in {tmp_path}/tables: `up` writes it within two minutes" in errors
 
 
 def test_a_history_that_is_switched_off_is_said_to_be(run: Run, tmp_path: Path) -> None:
@@ -212,8 +212,8 @@ def test_a_history_that_is_switched_off_is_said_to_be(run: Run, tmp_path: Path) 
 def test_tables_of_another_make_are_refused(run: Run, tmp_path: Path, morning: HistoryOfLogs) -> None:
     copy = tmp_path / "data"
     shutil.copytree(morning.settings.data.dir, copy)
-    first = copy / "tables" / "route_history" / "_delta_log" / "00000000000000000000.json"
+    first = copy / "tables" / "route_archive" / "_delta_log" / "00000000000000000000.json"
     first.write_text(first.read_text().replace('"minReaderVersion":1', '"minReaderVersion":2'))
     code, _, errors = run("history", "--data-dir", str(copy))
     assert code == 2
-    assert "route_history: protocol (2, " in errors
+    assert "route_archive: protocol (2, " in errors

@@ -7,7 +7,7 @@ import pytest
 from namesrv_stream.errors import NotInHistory
 from namesrv_stream.history.asking import Question, ask
 from namesrv_stream.history.first_figures import no_figures_text
-from namesrv_stream.history.route_history import RouteHistory
+from namesrv_stream.history.past import Past
 from namesrv_stream.history.sections import short_detail
 from namesrv_stream.history.window import Window
 from tests.support.builders import Log, a_registration
@@ -35,6 +35,6 @@ def test_where_there_is_no_data_since_then_it_is_asked_whether_the_product_runs(
     log.register(a_registration())
     tables = HistoryOfLogs(tmp_path, log)
     tables.write_all()
-    reaches_ms = RouteHistory.open(tables.settings).extent.reaches_ms
+    reaches_ms = Past(tables.settings).extent.reaches_ms
     with pytest.raises(NotInHistory, match=r"there is no data after .*Z, .*: is the product running\?"):
         ask(tables.settings, Question(Window(reaches_ms + 60_000, reaches_ms + 120_000)))

@@ -1,17 +1,22 @@
-"""What the history tables are defined to say, without tables: of any log, the rows that hold at an instant are it."""
+"""What the history is defined to say: of any log, the rows that hold at an instant are the fold stopped there."""
 
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from namesrv_stream.event_log.log_fold import LogFold, start_of_log
 from namesrv_stream.route import reducer
 from namesrv_stream.route.table import RouteTable
+from namesrv_stream.tables.storage import tables_of
 from tests.support.builders import Log
+from tests.support.examples import examples
 from tests.support.history_oracle import clocks, instant, intervals, key_of, sessions
-from tests.support.history_tables import route_intervals
-from tests.support.history_tables import sessions as sessions_of_tables
+from tests.support.history_tables import HistoryOfLogs
+from tests.support.history_views import BROKER_SESSIONS, ROUTE_HISTORY, rows_of
 from tests.support.strategies_route import Entry, logs
 
 
@@ -51,15 +56,21 @@ def test_the_intervals_of_a_key_follow_each_other_from_its_first_row_on(entries:
         assert spans[-1][1] is None
 
 
-@given(logs(min_size=5), st.integers(0, 60))
-def test_two_reckonings_of_the_tables_agree(entries: list[Entry], kept: int) -> None:
-    """The one that judges Spark's tables and the one that makes tables for the readers' tests."""
-    log = _log_of(entries[:kept])
-    names = ["offset", "seq", "up_at", "down_at", "heartbeats"]
-    if clocks(log) == [r.at_ms for r in log.records]:
-        names.append("longest_gap_ms")  # of LogAppendTimes in the one, of the log's clock in the other
-    found = [[row.get(name) for name in names] for row in sessions_of_tables(log.output.changes, log.records)]
-    assert sorted(found, key=lambda row: row[:2]) == [[row[name] for name in names] for row in sessions(log)]
-    assert sorted((r["offset"], r["seq"], r["valid_to"]) for r in route_intervals(log.output.changes)) == sorted(
-        (c.offset, c.seq, None if end is None else instant(end)) for c, end in intervals(log.output.changes)
-    )
+@settings(max_examples=examples(12), suppress_health_check=[HealthCheck.too_slow])
+@given(logs(min_size=5), st.floats(0, 1))
+def test_the_views_are_the_intervals_and_sessions_of_the_log(entries: list[Entry], share: float) -> None:
+    """Wherever the archive ends and the changes beyond it begin."""
+    log = _log_of(entries)
+    with TemporaryDirectory() as folder:
+        tables = HistoryOfLogs(Path(folder), log)
+        tables.commit()
+        tables.write({0: int(len(log.records) * share)})
+        storage = tables_of(tables.settings)
+        assert [(_place(r), r["valid_to"]) for r in rows_of(storage, ROUTE_HISTORY)] == [
+            (change[:3], None if end is None else instant(end)) for change, end in intervals(log.output.changes)
+        ]
+        assert rows_of(storage, BROKER_SESSIONS) == sessions(log)
+
+
+def _place(row: dict[str, Any]) -> tuple[int, int, int]:
+    return row["partition"], row["offset"], row["seq"]

@@ -10,15 +10,13 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from namesrv_stream.errors import NotInHistory
-from namesrv_stream.history.opening import open_changes, open_history_table
+from namesrv_stream.history.past import Past
 from namesrv_stream.history.past_route import RouteOptions, route_as_of, route_body, table_of
-from namesrv_stream.history.route_history import RouteHistory
 from namesrv_stream.remoting.headers import ORDER_TOPIC_CONFIG
 from namesrv_stream.route import reducer
 from namesrv_stream.route.changes import ChangeKind
 from namesrv_stream.route.events import KvPut, TopicDeleted
 from namesrv_stream.route.table import RouteTable
-from namesrv_stream.tables.schema.history_columns import ROUTE_HISTORY
 from namesrv_stream.tables.schema.layout import ROUTE_CHANGES, removed_app_id
 from tests.support.builders import BEGIN_MS, S1, Log, a_registration
 from tests.support.examples import examples
@@ -64,14 +62,14 @@ def test_the_past_is_what_a_fold_stopped_there_says(data: st.DataObject, entries
         tables = HistoryOfLogs(Path(folder), log)
         tables.commit()
         tables.write({0: known_to})
-        history = RouteHistory.open(tables.settings)
+        history = Past(tables.settings)
         first_ms = history.extent.begin_ms
         if first_ms is None:
             return
         instants = st.integers(first_ms, max(first_ms, log.state.at_ms + 1))
         for at_ms in data.draw(st.lists(instants, min_size=1, max_size=6), "instants"):
             expected = folded_until(log, at_ms)
-            assert_same(table_of(history.as_of(at_ms)), expected)
+            assert_same(table_of(history.rows("rows_as_of", at_ms=at_ms)), expected)
             for topic in TOPICS:
                 for options in (RouteOptions(), RouteOptions(support_acting_master=True, with_order=True)):
                     body = route_body(expected, topic, options)
@@ -94,7 +92,7 @@ def a_broker_that_came_and_went() -> Log:
 def test_a_route_comes_with_the_reason_of_its_last_change(tmp_path: Path) -> None:
     tables = HistoryOfLogs(tmp_path, a_broker_that_came_and_went())
     tables.write_all()
-    found = route_as_of(RouteHistory.open(tables.settings), "TopicTest", BEGIN_MS + 60_000)
+    found = route_as_of(Past(tables.settings), "TopicTest", BEGIN_MS + 60_000)
     assert json.loads(found.body())["brokerDatas"][0]["brokerAddrs"] == {"0": "10.0.0.1:10911"}
     last = found.last_change
     assert (last.at_ms, last.cause, last.broker_name) == (BEGIN_MS + 500, "registered", "broker-a")
@@ -105,7 +103,7 @@ def test_where_there_is_no_route_the_reason_is_told(tmp_path: Path) -> None:
     tables = HistoryOfLogs(tmp_path, a_broker_that_came_and_went())
     tables.write_all()
     with pytest.raises(NotInHistory, match=r"the last change was expired of broker-a .*not heard for 1\d{5} ms"):
-        route_as_of(RouteHistory.open(tables.settings), "TopicTest", BEGIN_MS + 129_000)
+        route_as_of(Past(tables.settings), "TopicTest", BEGIN_MS + 129_000)
 
 
 def test_a_change_of_a_broker_that_no_longer_offers_the_topic_is_none_of_the_topic(tmp_path: Path) -> None:
@@ -117,7 +115,7 @@ def test_a_change_of_a_broker_that_no_longer_offers_the_topic_is_none_of_the_top
     log.register(a_registration("10.0.0.3:10911", 1, broker_name="broker-b", cluster="c1"), after_ms=1_000)
     tables = HistoryOfLogs(tmp_path, log)
     tables.write_all()
-    last = route_as_of(RouteHistory.open(tables.settings), "TopicTest", log.now_ms).last_change
+    last = route_as_of(Past(tables.settings), "TopicTest", log.now_ms).last_change
     assert (last.cause, last.broker_name, last.offset) == ("topic_deleted", "broker-b", 2)
 
 
@@ -128,7 +126,7 @@ def test_the_order_of_queues_is_that_of_then(tmp_path: Path) -> None:
         log.say(KvPut(S1, ORDER_TOPIC_CONFIG, "TopicTest", f"broker-a:{number}"), after_ms=1_000)
     tables = HistoryOfLogs(tmp_path, log)
     tables.write_all()
-    history, options = RouteHistory.open(tables.settings), RouteOptions(with_order=True)
+    history, options = Past(tables.settings), RouteOptions(with_order=True)
     bodies = [route_as_of(history, "TopicTest", BEGIN_MS + ms, options).body() for ms in (500, 1_500, 2_500)]
     assert [json.loads(body).get("orderTopicConf") for body in bodies] == [None, "broker-a:1", "broker-a:2"]
 
@@ -139,7 +137,7 @@ def test_what_came_after_the_history_is_read_from_the_changes(tmp_path: Path) ->
     tables.write_all()
     log.register(BROKER, after_ms=1_000)
     tables.commit()
-    history = RouteHistory.open(tables.settings)
+    history = Past(tables.settings)
     assert route_as_of(history, "TopicTest", log.now_ms).last_change.offset == len(log.records) - 1
     assert history.extent.stored_to_ms == log.now_ms
 
@@ -155,7 +153,7 @@ def test_rows_of_several_partitions_make_one_table(tmp_path: Path) -> None:
     tables = HistoryOfLogs(tmp_path, *parts)
     tables.commit()
     tables.write({0: 1, 1: 1})
-    body = route_as_of(RouteHistory.open(tables.settings), "TopicTest", BEGIN_MS + 5_000).body()
+    body = route_as_of(Past(tables.settings), "TopicTest", BEGIN_MS + 5_000).body()
     assert [b["brokerName"] for b in json.loads(body)["brokerDatas"]] == ["broker-a", "broker-b"]
 
 
@@ -170,7 +168,7 @@ def test_what_the_history_does_not_have_is_said(tmp_path: Path, topic: str, afte
     tables = HistoryOfLogs(tmp_path, a_broker_that_came_and_went())
     tables.write_all()
     with pytest.raises(NotInHistory, match=words):
-        route_as_of(RouteHistory.open(tables.settings), topic, BEGIN_MS + after_ms)
+        route_as_of(Past(tables.settings), topic, BEGIN_MS + after_ms)
 
 
 def test_a_topic_that_came_later_is_said_to(tmp_path: Path) -> None:
@@ -179,7 +177,7 @@ def test_a_topic_that_came_later_is_said_to(tmp_path: Path) -> None:
     tables = HistoryOfLogs(tmp_path, log)
     tables.write_all()
     with pytest.raises(NotInHistory, match=r"no route for topic Late .* knows it from 2023-11-14"):
-        route_as_of(RouteHistory.open(tables.settings), "Late", BEGIN_MS + 60_000)
+        route_as_of(Past(tables.settings), "Late", BEGIN_MS + 60_000)
 
 
 def test_what_is_past_its_retention_is_not_answered(tmp_path: Path) -> None:
@@ -188,9 +186,9 @@ def test_what_is_past_its_retention_is_not_answered(tmp_path: Path) -> None:
     tables = HistoryOfLogs(tmp_path, log)
     tables.write_all()
     kept_ms = 60_000
-    history = RouteHistory(
-        open_history_table(tables.settings, ROUTE_HISTORY), open_changes(tables.settings), retention_ms=kept_ms
-    )
+    retention = {"routes_retention_ms": kept_ms, "sessions_retention_ms": kept_ms}
+    kept = tables.settings.history.model_copy(update=retention)
+    history = Past(tables.settings.model_copy(update={"history": kept}))
     newest_ms = max(c.at_ms for c in log.output.changes)
     assert history.extent.begin_ms == newest_ms - kept_ms
     with pytest.raises(NotInHistory, match="lies before the history"):
@@ -206,12 +204,12 @@ def test_changes_that_were_removed_before_the_history_had_them_are_said_to_be_lo
     log.tick(1_000)
     log.unregister(BROKER)
     tables.commit()
-    assert RouteHistory.open(tables.settings).extent.notes(log.now_ms) == []
+    assert Past(tables.settings).extent.notes(log.now_ms) == []
     removed = Transaction(removed_app_id(TOPIC_ID, 0), first_unseen + 1)
     DeltaTable(tables.settings.data.tables_dir / ROUTE_CHANGES).delete(
         f'"offset" <= {first_unseen}', commit_properties=CommitProperties(app_transactions=[removed])
     )
-    extent = RouteHistory.open(tables.settings).extent
+    extent = Past(tables.settings).extent
     assert extent.lost_until_ms == log.now_ms
     assert extent.notes(log.now_ms)[0].startswith("changes between 2023-11-14 22:15:30Z and")
     assert extent.notes(BEGIN_MS) == []  # of before the loss all is known

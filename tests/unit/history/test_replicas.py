@@ -12,8 +12,9 @@ from namesrv_stream.cli import main
 from namesrv_stream.history.availability import availabilities
 from namesrv_stream.history.flaps import flappings
 from namesrv_stream.history.outages import Outage, Scope, broker_outages, gone_before
+from namesrv_stream.history.past import Past
 from namesrv_stream.history.replicas import replicas
-from namesrv_stream.history.sessions import Session, Sessions
+from namesrv_stream.history.sessions import Session, sessions_between
 from tests.support.builders import BEGIN_MS, Log, a_registration
 from tests.support.history_tables import HistoryOfLogs
 from tests.support.report_figures import HOUR_MS, MONDAY_MS, a_session, figures_of
@@ -227,6 +228,6 @@ def test_who_is_whom_does_not_depend_on_the_time_asked_about(tmp_path: Path) -> 
     log.tick(MINUTE_MS)
     tables = HistoryOfLogs(tmp_path, log)
     tables.write_all()
-    asked = Sessions.open(tables.settings)
+    asked = Past(tables.settings)
     for begin_ms in (BEGIN_MS, since_ms, log.now_ms - MINUTE_MS):
-        assert hosts(asked.between(begin_ms, log.now_ms, with_earlier=True)) == [[1, 1], [2, 2, 2]]
+        assert hosts(sessions_between(asked, begin_ms, log.now_ms)) == [[1, 1], [2, 2, 2]]

@@ -8,7 +8,8 @@ import pytest
 from namesrv_stream.history.availability import availabilities
 from namesrv_stream.history.flaps import flappings
 from namesrv_stream.history.outages import Scope, broker_outages, gone_before
-from namesrv_stream.history.sessions import Session, Sessions
+from namesrv_stream.history.past import Past
+from namesrv_stream.history.sessions import Session, sessions_between
 from tests.support.builders import BEGIN_MS, Log, a_registration
 from tests.support.history_tables import HistoryOfLogs
 
@@ -24,7 +25,7 @@ def minutes_of(ms: int | None) -> int | None:
 
 @pytest.fixture(scope="module")
 def sessions(morning: HistoryOfLogs) -> list[Session]:
-    return Sessions.open(morning.settings).between(BEGIN_MS, END_MS, with_earlier=True)
+    return sessions_between(Past(morning.settings), BEGIN_MS, END_MS)
 
 
 def test_a_session_has_its_begin_its_end_and_its_heartbeats(sessions: list[Session]) -> None:
@@ -46,7 +47,7 @@ def test_sessions_go_on_where_the_table_ends(tmp_path: Path) -> None:
     log.tick(1_000)
     log.register(BROKER, connection=2)
     tables.commit()
-    found = Sessions.open(tables.settings).between(BEGIN_MS, log.now_ms)
+    found = sessions_between(Past(tables.settings), BEGIN_MS, log.now_ms)
     assert [(s.up_ms - BEGIN_MS, s.down_ms and s.down_ms - BEGIN_MS, s.down_cause) for s in found] == [
         (0, 1_000, "unregistered"),
         (2_000, None, None),
@@ -58,7 +59,7 @@ def test_the_table_and_what_is_beyond_it_say_what_the_whole_table_says(tmp_path:
     whole.write_all()
 
     def ends(tables: HistoryOfLogs) -> list[tuple[object, ...]]:
-        found = Sessions.open(tables.settings).between(BEGIN_MS, END_MS)
+        found = sessions_between(Past(tables.settings), BEGIN_MS, END_MS)
         return [(s.key, s.up_ms, s.down_ms, s.up_cause, s.down_cause) for s in found]
 
     assert ends(morning) == ends(whole)
@@ -66,17 +67,14 @@ def test_the_table_and_what_is_beyond_it_say_what_the_whole_table_says(tmp_path:
 
 def test_what_comes_later_is_not_known_yet(morning: HistoryOfLogs) -> None:
     at_ms = BEGIN_MS + 30 * MINUTE_MS
-    found = Sessions.open(morning.settings).between(BEGIN_MS, at_ms, broker_name="broker-b")
+    found = sessions_between(Past(morning.settings), BEGIN_MS, at_ms, broker_name="broker-b")
     assert [(s.down_ms, s.down_cause) for s in found] == [(None, None)]
 
 
-def test_sessions_that_ended_before_are_left_out_but_for_the_last_where_wanted(morning: HistoryOfLogs) -> None:
+def test_sessions_that_ended_before_are_left_out_but_for_the_last(morning: HistoryOfLogs) -> None:
     since_ms = BEGIN_MS + 65 * MINUTE_MS
-    asked = Sessions.open(morning.settings)
-    only = asked.between(since_ms, since_ms + MINUTE_MS, broker_name="broker-b")
-    assert only == []
-    with_earlier = asked.between(since_ms, since_ms + MINUTE_MS, broker_name="broker-b", with_earlier=True)
-    assert [s.down_cause for s in with_earlier] == ["expired"]
+    found = sessions_between(Past(morning.settings), since_ms, since_ms + MINUTE_MS, broker_name="broker-b")
+    assert [s.down_cause for s in found] == ["expired"]
 
 
 def test_a_crash_loop_flaps_and_a_restart_does_not(sessions: list[Session]) -> None:
@@ -130,7 +128,7 @@ def test_an_outage_that_goes_on_has_no_end(sessions: list[Session]) -> None:
 
 def test_a_broker_that_had_gone_before_is_counted_and_not_listed(morning: HistoryOfLogs) -> None:
     since_ms, until_ms = BEGIN_MS + 63 * MINUTE_MS, BEGIN_MS + 65 * MINUTE_MS
-    found = Sessions.open(morning.settings).between(since_ms, until_ms, with_earlier=True)
+    found = sessions_between(Past(morning.settings), since_ms, until_ms)
     assert broker_outages(found, since_ms, until_ms) == []
     assert gone_before(found, since_ms) == 1
 
@@ -152,7 +150,7 @@ def test_who_said_goodbye_and_stayed_away_is_not_missed(tmp_path: Path) -> None:
     log.pass_time(30_000)
     tables = HistoryOfLogs(tmp_path, log)
     tables.write_all()
-    found = Sessions.open(tables.settings).between(BEGIN_MS, log.now_ms, with_earlier=True)
+    found = sessions_between(Past(tables.settings), BEGIN_MS, log.now_ms)
     (broker,) = availabilities(found, BEGIN_MS, log.now_ms)
     assert (broker.share, broker.downs, broker.is_up) == (1.0, 1, False)
     (outage,) = broker_outages(found, BEGIN_MS, log.now_ms)
@@ -169,9 +167,9 @@ def test_brokers_of_one_name_in_two_clusters_are_two(tmp_path: Path) -> None:
     log.tick(1_000)
     tables = HistoryOfLogs(tmp_path, log)
     tables.write_all()
-    found = Sessions.open(tables.settings).between(BEGIN_MS, log.now_ms, broker_name="broker-a", with_earlier=True)
+    found = sessions_between(Past(tables.settings), BEGIN_MS, log.now_ms, broker_name="broker-a")
     assert [(s.cluster, s.down_cause) for s in found] == [("c0", None), ("c9", "disconnected")]
     outages = broker_outages(found, BEGIN_MS, log.now_ms)
     assert [(o.scope, o.cluster) for o in outages] == [(Scope.BROKER, "c9")]
-    of_c9 = Sessions.open(tables.settings).between(BEGIN_MS, log.now_ms, cluster="c9")
+    of_c9 = sessions_between(Past(tables.settings), BEGIN_MS, log.now_ms, cluster="c9")
     assert [s.cluster for s in of_c9] == ["c9"]

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from namesrv_stream.history.outages import Scope, topic_outages
+from namesrv_stream.history.past import Past
 from namesrv_stream.history.past_route import RouteOptions, route_body
-from namesrv_stream.history.route_history import RouteHistory
 from namesrv_stream.history.topic_changes import Offer, TopicChange, TopicStory, Totals, describe, topic_story
 from tests.support.builders import BEGIN_MS, Log
 from tests.support.examples import examples
@@ -24,7 +24,7 @@ END_MS = BEGIN_MS + 180 * MINUTE_MS
 
 @pytest.fixture(scope="module")
 def story(morning: HistoryOfLogs) -> TopicStory:
-    found = topic_story(RouteHistory.open(morning.settings), "TopicTest", BEGIN_MS - MINUTE_MS, END_MS)
+    found = topic_story(Past(morning.settings), "TopicTest", BEGIN_MS - MINUTE_MS, END_MS)
     assert found is not None
     return found
 
@@ -55,7 +55,7 @@ def test_a_topic_is_out_when_no_broker_serves_it(story: TopicStory) -> None:
 
 
 def test_a_topic_that_was_out_before_is_out_from_then(morning: HistoryOfLogs) -> None:
-    history = RouteHistory.open(morning.settings)
+    history = Past(morning.settings)
     found = topic_story(history, "TopicTest", BEGIN_MS + 171 * MINUTE_MS, END_MS)
     assert found is not None
     (outage,) = topic_outages(found)
@@ -63,7 +63,7 @@ def test_a_topic_that_was_out_before_is_out_from_then(morning: HistoryOfLogs) ->
 
 
 def test_of_an_unknown_topic_there_is_nothing_to_tell(morning: HistoryOfLogs) -> None:
-    assert topic_story(RouteHistory.open(morning.settings), "nope", BEGIN_MS, END_MS) is None
+    assert topic_story(Past(morning.settings), "nope", BEGIN_MS, END_MS) is None
 
 
 @settings(max_examples=examples(10), suppress_health_check=[HealthCheck.too_slow], phases=WITHOUT_SHRINKING)
@@ -80,7 +80,7 @@ def test_between_two_changes_the_route_stays_and_at_a_change_it_does_not(
         tables = HistoryOfLogs(Path(folder), log)
         tables.commit()
         tables.write({0: known_to})
-        history = RouteHistory.open(tables.settings)
+        history = Past(tables.settings)
         for topic in ("t1", "t2"):
             found = topic_story(history, topic, since_ms, log.state.at_ms)
             changed = {c.at_ms: c for c in found.changes} if found else {}

@@ -18,7 +18,7 @@ import pytest
 from namesrv_stream.clock import SystemClock
 from namesrv_stream.server.past_routes import PastRoutes
 from namesrv_stream.settings import Settings
-from namesrv_stream.tables.schema.history_columns import ROUTE_HISTORY
+from namesrv_stream.tables.schema.history_columns import ROUTE_ARCHIVE
 from namesrv_stream.tables.storage import Folder
 from tests.support.builders import BEGIN_MS, Log, a_registration
 from tests.support.history_tables import HistoryOfLogs
@@ -98,7 +98,7 @@ async def test_without_a_history_the_port_says_so(tmp_path: Path) -> None:
     async with _serving(settings_in(tmp_path)) as url:
         status, found = await _get(f"{url}/routes/TopicTest?as_of=-1h")
     assert status == 404
-    assert "there is no table route_history" in found["detail"]
+    assert "there is no table route_archive" in found["detail"]
 
 
 class StuckTables:
@@ -110,7 +110,7 @@ class StuckTables:
 
     def __init__(self, data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.settings = settings_in(data_dir)
-        self._table = self.settings.data.tables_dir / ROUTE_HISTORY
+        self._table = self.settings.data.tables_dir / ROUTE_ARCHIVE
         log_dir = self._table / "_delta_log"
         log_dir.mkdir(parents=True)
         (log_dir / f"{0:020}.json").write_text('{"commitInfo":{}}\n')

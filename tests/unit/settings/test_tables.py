@@ -6,7 +6,6 @@ import pytest
 
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.settings import Settings, load_settings, parse_set_flag, passed_through_secrets, to_toml
-from namesrv_stream.streaming.history.main import run_history
 from namesrv_stream.tables.storage import tables_of
 
 _SECRET = "Tr0ub4dor"
@@ -30,11 +29,11 @@ def test_by_default_they_are_in_a_folder_of_the_data_directory(tmp_path: Path) -
     assert settings.poll_interval_ms == 100
 
 
-def test_in_an_object_store_a_look_is_a_request_and_there_is_no_history(tmp_path: Path) -> None:
+def test_in_an_object_store_a_look_is_a_request(tmp_path: Path) -> None:
     settings = _in_store(tmp_path)
     assert str(tables_of(settings)) == "s3://bucket/fleet"
     assert settings.poll_interval_ms == settings.snapshot.object_store_poll_interval_ms
-    assert not settings.has_history
+    assert settings.has_history
     assert settings.data.lock_dir == tmp_path
 
 
@@ -67,6 +66,6 @@ def test_an_error_in_the_options_shows_none_of_them(tmp_path: Path) -> None:
 
 def test_who_needs_a_folder_says_so_and_what_to_do(tmp_path: Path) -> None:
     settings = _in_store(tmp_path)
-    with pytest.raises(ConfigError, match=r"the history process needs a folder, not s3://bucket/fleet: ") as refusal:
-        run_history(settings, once=True)
+    with pytest.raises(ConfigError, match=r"this needs a folder, not s3://bucket/fleet: copy them to one") as refusal:
+        _ = settings.data.tables_dir
     assert refusal.value.key == "data.tables"

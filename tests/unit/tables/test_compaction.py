@@ -17,7 +17,7 @@ from namesrv_stream.tables.history_mark import HistoryMark, encode_mark
 from namesrv_stream.tables.loader import load_snapshot
 from namesrv_stream.tables.route_state import StateWriter
 from namesrv_stream.tables.route_tables import FoldStateRow, read_tables
-from namesrv_stream.tables.schema.history_columns import BROKER_SESSIONS, ROUTE_HISTORY, TOPIC_ROUTE_HISTORY
+from namesrv_stream.tables.schema.history_columns import ROUTE_ARCHIVE
 from namesrv_stream.tables.schema.layout import ROUTE_CHANGES, ROUTE_STATE, removed_app_id
 from namesrv_stream.tables.schema.rows import decode_changes
 from tests.support.builders import BEGIN_MS, Log, a_registration
@@ -122,9 +122,8 @@ def test_they_do_not_wait_for_ever(tmp_path: Path) -> None:
 
 def test_rows_that_the_history_has_seen_go(tmp_path: Path) -> None:
     tables = _tables_with_history(tmp_path)
-    for name in (ROUTE_HISTORY, TOPIC_ROUTE_HISTORY, BROKER_SESSIONS):
-        seen = encode_mark(HistoryMark("t-opic", "", {0: 5 if name == BROKER_SESSIONS else 10}))
-        write_commit((tables.dir / name), 0, {"commitInfo": {"userMetadata": seen}})
+    seen = encode_mark(HistoryMark("t-opic", "", {0: 5}))
+    write_commit((tables.dir / ROUTE_ARCHIVE), 0, {"commitInfo": {"userMetadata": seen}})
     _oldest_after_clean_up(tables, tables.settings, 32 * _DAY_MS)
     changes = DeltaTable(tables.dir / ROUTE_CHANGES)
     assert pc.min(changes.to_pyarrow_table()["offset"]).as_py() == 5

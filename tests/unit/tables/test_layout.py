@@ -16,7 +16,7 @@ def test_our_own_schema_is_accepted() -> None:
 
 
 def test_the_history_tables_may_have_check_constraints() -> None:
-    ours = HISTORY_SCHEMAS["broker_sessions"]
+    ours = HISTORY_SCHEMAS["route_archive"]
     check_table(_PATH, (1, 3), [], ours, ours, HISTORY_PROTOCOL)
     with pytest.raises(TableSchemaMismatch):
         check_table(_PATH, (1, 4), [], ours, ours, HISTORY_PROTOCOL)

@@ -67,7 +67,7 @@ class WhatIf:
     def _expected(self) -> str:
         """When the first figures come, for where there are none."""
         if not self._settings.has_history:
-            return "This installation writes no history tables (history.enabled; they need a folder)."
+            return "This installation writes no history tables (history.enabled)."
         if self._is_new():
             return f"The history process writes the first ones by {instant(self._due_ms)}."
         return "`namesrv-stream status` says whether the history process runs."

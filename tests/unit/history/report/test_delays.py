@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from namesrv_stream.history.opening import open_changes
+from namesrv_stream.history.past import open_changes
 from namesrv_stream.history.report.delays import (
     changed_records,
     commit_delays,

@@ -13,10 +13,10 @@ from deltalake import CommitProperties, write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from namesrv_stream.history.opening import open_history_table
+from namesrv_stream.history.past import open_history_table
 from namesrv_stream.history.report.buckets import buckets
 from namesrv_stream.history.report.missed import DayFigures, Heard, day_figures, heard
-from namesrv_stream.tables.history_mark import HistoryMark, encode_mark
+from namesrv_stream.tables.history_mark import HistoryMark, encode_mark, read_mark
 from namesrv_stream.tables.schema.history_columns import HEARTBEAT_MINUTES, HISTORY_SCHEMAS
 from tests.support.examples import examples
 from tests.support.history_tables import HistoryOfLogs, instant_of
@@ -178,7 +178,7 @@ def test_it_is_said_from_when_to_when_heartbeats_are_known(tmp_path: Path) -> No
 def test_of_a_real_log_it_counts_what_was_heard(morning: HistoryOfLogs) -> None:
     begin_ms = morning.logs[0].records[0].at_ms
     found = heard(
-        open_history_table(morning.settings, HEARTBEAT_MINUTES), [], buckets(begin_ms, begin_ms + 3 * HOUR_MS)
+        open_history_table(morning.settings, HEARTBEAT_MINUTES), {}, [], buckets(begin_ms, begin_ms + 3 * HOUR_MS)
     )
     assert {(of.key.broker_name, of.server_id) for of in found.of} == {
         ("broker-a", "s1"),
@@ -190,4 +190,6 @@ def test_of_a_real_log_it_counts_what_was_heard(morning: HistoryOfLogs) -> None:
 
 def read(data_dir: Path, since_ms: int, until_ms: int) -> Heard:
     table = open_history_table(settings_in(data_dir), HEARTBEAT_MINUTES)
-    return heard(table, [a_session(since_ms)], buckets(since_ms, until_ms))
+    mark = read_mark(table.storage)
+    assert mark is not None
+    return heard(table, mark.at_ms, [a_session(since_ms)], buckets(since_ms, until_ms))

@@ -137,7 +137,7 @@ def test_what_cannot_be_told_is_one_line(ask: Run, arguments: list[str], code: i
 def test_without_tables_it_is_said_where_they_would_be(run: Run, tmp_path: Path) -> None:
     code, out, errors = run("--data-dir", str(tmp_path))
     assert (code, out) == (1, "")
-    assert f"there is no table route_history in {tmp_path}/tables" in errors
+    assert f"there is no table route_archive in {tmp_path}/tables" in errors
 
 
 def test_without_heartbeats_the_rest_is_told(run: Run, morning: HistoryOfLogs, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from namesrv_stream.streaming.history.ranges import is_empty, step_end
+from namesrv_stream.streaming.history.history import step_end
 
 _RANGES = st.dictionaries(
     st.integers(0, 5), st.tuples(st.integers(0, 100), st.integers(0, 100)), min_size=1, max_size=5
@@ -16,7 +16,7 @@ def test_steps_cover_each_range_once_and_none_is_too_large(ranges: dict[int, tup
     end = {p: last for p, (_, last) in ranges.items()}
     seen: list[tuple[int, int]] = []
     at = begin
-    while not is_empty(at, end):
+    while any(at[p] < end[p] for p in at):
         reached = step_end(at, end, limit)
         assert sum(reached[p] - at[p] for p in at) <= max(limit, len(at))
         seen += [(p, offset) for p in at for offset in range(at[p], reached[p])]

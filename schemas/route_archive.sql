@@ -1,4 +1,4 @@
-CREATE TABLE route_history (
+CREATE TABLE route_archive (
   `partition` INT NOT NULL COMMENT 'Kafka partition of the record that caused the row',
   `offset` BIGINT NOT NULL COMMENT 'Offset of that record',
   seq INT NOT NULL COMMENT '0, 1, ... among the rows of one record; negative: not from the log but from route_state, after a loss',
@@ -33,21 +33,18 @@ CREATE TABLE route_history (
   server_epoch BIGINT COMMENT 'holder, server: start of that server',
   connection_id BIGINT COMMENT 'holder: connection at that server',
   `value` STRING COMMENT 'KV value, setting, standing of a server, or JSON of a registration, mapping or hold',
-  valid_from TIMESTAMP NOT NULL COMMENT 'From when on the key was so: the instant of at_ms',
-  valid_to TIMESTAMP COMMENT 'Until when, exclusive: when the key\'s next row begins; null: it is so now',
-  from_day DATE NOT NULL COMMENT 'Day of `valid_from`, UTC'
+  `day` DATE NOT NULL COMMENT 'Day of `at_ms`, UTC'
 )
 USING DELTA
-PARTITIONED BY (from_day)
-COMMENT 'One row an interval in which a key of the routes was so, or was gone; those of a key follow each other without gap or overlap from its first on; written by the history process only'
+PARTITIONED BY (`day`)
+COMMENT 'One row a change of the routes, kept for years; the views of docs/analytics.md make intervals and sessions of it; written by the history process only'
 TBLPROPERTIES (
   'delta.appendOnly' = 'false',
   'delta.checkpointInterval' = '100',
   'delta.columnMapping.mode' = 'none',
-  'delta.dataSkippingStatsColumns' = 'partition,offset,kind,broker_name,topic,valid_from,valid_to',
+  'delta.dataSkippingStatsColumns' = 'partition,offset,at_ms,kind,broker_name,topic',
   'delta.deletedFileRetentionDuration' = 'interval 24 hours',
   'delta.enableChangeDataFeed' = 'false',
   'delta.enableDeletionVectors' = 'false',
   'delta.logRetentionDuration' = 'interval 1 days'
 );
-ALTER TABLE route_history ADD CONSTRAINT valid_to_after_valid_from CHECK (valid_to IS NULL OR valid_from < valid_to);

@@ -1,0 +1,80 @@
+"""History tables as DataFrames: Spark's tasks read and write the data files, in a folder or an object store.
+
+Spark itself knows nothing of where tables are, nor of Delta: it needs no jars for either, and tables in an object store
+are reached as by all other parts.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from namesrv_stream.tables.delta.data_file import DataFile
+from namesrv_stream.tables.history_commits import HistoryTable
+from namesrv_stream.tables.history_files import FILE_SCHEMA, read_batches, write_files
+from namesrv_stream.tables.history_mark import HistoryMark
+from namesrv_stream.tables.schema.history_columns import HISTORY_SCHEMAS
+from namesrv_stream.tables.storage import Storage
+
+
+def read_rows(
+    spark: SparkSession, table: Storage, files: Collection[DataFile], schema: pa.Schema, columns: Iterable[str]
+) -> DataFrame:
+    """Rows of data files.
+
+    Args:
+        spark: The session.
+        table: Where the table is.
+        files: Those to read; a task reads some of them.
+        schema: Columns of the table; one that a file does not have yet is null.
+        columns: Those wanted, in the files themselves.
+    """
+    wanted = pa.schema([schema.field(name) for name in columns]).remove_metadata()
+    nullable = pa.schema([field.with_nullable(True) for field in wanted])
+    if not files:
+        return spark.createDataFrame([], from_arrow_schema(nullable))
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for path in batch["path"].to_pylist():
+                yield from read_batches(table, path, nullable)
+
+    paths = spark.createDataFrame(pa.table({"path": [file.path for file in files]}))
+    tasks = min(len(files), spark.sparkContext.defaultParallelism)
+    return paths.repartition(tasks).mapInArrow(read, from_arrow_schema(nullable))
+
+
+def append(table: HistoryTable, rows: DataFrame, mark: HistoryMark, tasks: int) -> int:
+    """Add rows, in one commit; blocks.
+
+    Args:
+        table: To which.
+        rows: With all columns of the table, in any order.
+        mark: How far the table reaches with them.
+        tasks: How many write, and how many files there are a day: at most.
+
+    Returns:
+        How many rows were added.
+
+    Raises:
+        TablesTakenOver: Another process has written the table meanwhile.
+    """
+    tables, name = table.tables, table.name
+
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return write_files(tables, name, batches)
+
+    ordered = rows.select(*HISTORY_SCHEMAS[name].names).coalesce(tasks)
+    files = ordered.mapInArrow(write, from_arrow_schema(FILE_SCHEMA)).toArrow()
+    return table.commit(files, mark)
+
+
+def within(rows: DataFrame, begin: Mapping[int, int], end: Mapping[int, int]) -> DataFrame:
+    """Rows in ranges: partition → first offset, → the offset after the last."""
+    wanted = f.lit(False)
+    for partition, first in begin.items():
+        in_range = (f.col("offset") >= first) & (f.col("offset") < end[partition])
+        wanted = wanted | ((f.col("partition") == partition) & in_range)
+    return rows.where(wanted)

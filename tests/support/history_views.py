@@ -1,0 +1,41 @@
+"""The history tables and the views of them, as anybody asks them in DuckDB."""
+
+from contextlib import closing
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from namesrv_stream.history.past import TABLE_VIEWS, sql_text
+from namesrv_stream.tables.delta.commit import LOG
+from namesrv_stream.tables.delta.table_version import open_delta
+from namesrv_stream.tables.schema.history_columns import BROKER_EVENTS, HISTORY_SCHEMAS
+from namesrv_stream.tables.schema.layout import ROUTE_CHANGES
+from namesrv_stream.tables.schema.rows import in_log_order
+from namesrv_stream.tables.storage import Storage
+
+ROUTE_HISTORY = "route_history"
+TOPIC_ROUTE_HISTORY = "topic_route_history"
+BROKER_SESSIONS = "broker_sessions"
+
+
+def rows_of(tables: Storage, table: str) -> list[dict[str, Any]]:
+    """All rows of a history table, or of a view of it, in log order where they have one."""
+    found = asked(tables, f"SELECT * FROM {table}")
+    # An instant is there in epoch milliseconds as well.
+    twice = {n for n in found.column_names if n.endswith("_ms") and n.removesuffix("_ms") in found.column_names}
+    found = found.drop_columns([*sorted(twice - {"at_ms"}), *(["at"] if "at_ms" in twice else [])])
+    rows: list[dict[str, Any]] = (in_log_order(found) if "seq" in found.column_names else found).to_pylist()
+    return rows
+
+
+def asked(tables: Storage, sql: str) -> pa.Table:
+    """What a statement answers in DuckDB, of the tables and their views."""
+    with closing(duckdb.connect()) as connection:
+        for name in (*HISTORY_SCHEMAS, ROUTE_CHANGES):
+            rows = open_delta(tables / name).to_pyarrow_dataset() if (tables / name).has(LOG) else None
+            files = name if name == BROKER_EVENTS else f"{name}_files"
+            connection.register(files, HISTORY_SCHEMAS[name].empty_table() if rows is None else rows)
+        for statement in (*TABLE_VIEWS, sql_text("views")):
+            connection.execute(statement)
+        return connection.execute(sql).to_arrow_table()
