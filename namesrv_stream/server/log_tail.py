@@ -41,6 +41,7 @@ from namesrv_stream.route.events import (
 from namesrv_stream.route.fold import Record
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.heartbeat_json import HEARTBEATS_KIND
+from namesrv_stream.route.lease import LeaseKey
 from namesrv_stream.route.partitioner import partition_of
 from namesrv_stream.route.settings import FoldSettings
 from namesrv_stream.route.view import RouteView
@@ -59,8 +60,7 @@ _FoldOnly = ServerEvent | GuardReleased | BrokerDisconnected
 #: The start of a record as ``event_json`` writes it; one that other hands wrote is decoded to know its kind.
 _HEAD: Final = re.compile(rb'\{"schema_version":1,"kind":"([a-z_]+)"')
 _FOLD_ONLY_KINDS: Final = frozenset(
-    KIND_OF[kind].encode()
-    for kind in (ServerStarted, ServerResumed, ServerStopped, Tick, GuardReleased, BrokerDisconnected)
+    KIND_OF[kind].encode() for kind in (ServerStarted, ServerResumed, ServerStopped, Tick, GuardReleased)
 )
 _HEARTBEATS: Final = HEARTBEATS_KIND.encode()
 
@@ -88,6 +88,7 @@ class LogTail:
         self._partitions = partitions
         self._free_bytes = max_bytes
         self._settled: dict[tuple[str, str, str, str], _Settled] = {}
+        self._closed: set[tuple[str, LeaseKey]] = set()  # which the view still shows, until the fold's commit
 
     def take(self, record: Record) -> bool:
         """Apply a record; False if it has no room, and then none behind it may be taken in."""
@@ -99,6 +100,7 @@ class LogTail:
             events = decode_record(record.value)
         except EventDecodeError:
             return True  # the job makes it a dead letter
+        self._closed |= {(e.origin.server_id, e.lease_key) for e in events if isinstance(e, BrokerDisconnected)}
         wanted = [event for event in events if not isinstance(event, EventDecodeError | _FoldOnly)]
         for event in wanted:
             try:
@@ -125,6 +127,8 @@ class LogTail:
         if event.proof is Proof.HEARTBEAT:
             return True
         table, name, origin = self._view.table, event.broker_name, event.origin
+        if (origin.server_id, event.lease_key) in self._closed:
+            return False  # it brings the broker back once the close is committed
         group = table.group(name)
         settings = table.settings_of(partition_of(name, self._partitions))
         if group_after(group, [event], settings) is not group:
@@ -146,7 +150,7 @@ class LogTail:
             return True
         name = item["broker_name"]
         settled = self._settled.get((record.get("server_id", DIRECT), name, item["cluster"], item["broker_addr"]))
-        if settled is None or settled.group is not self._view.table.groups.get(name):
+        if settled is None or self._closed or settled.group is not self._view.table.groups.get(name):
             return False  # a group that has changed since is another object
         connection = (record.get("server_epoch", 0), item.get("connection_id", 0))
         return settled[1:] == (*connection, item["registration_hash"])
