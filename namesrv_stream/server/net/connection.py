@@ -246,6 +246,8 @@ class RemotingConnection(asyncio.Protocol):
                 self._reading.pause(Pause.NATIVE_LANE)
         else:
             self._write(answers)
+        if asked and not self._reading.is_waiting:
+            self._services.gateway.backlog.worked_on(self)  # what a tick waited for was no large request
         self._close_if_done(has_answered=has_answered or bool(asked))
 
     def _queue(self, large: LargeRequest | None, size: int) -> None:
@@ -260,8 +262,10 @@ class RemotingConnection(asyncio.Protocol):
                 answer = self._session.answer_large(large, decoded)
                 self._write([] if answer is None else [answer])
         finally:
-            self._services.gateway.backlog.worked_on(self)
-            self._reading.resume(Pause.LARGE_REQUEST)
+            try:
+                self._services.gateway.backlog.worked_on(self)
+            finally:
+                self._reading.resume(Pause.LARGE_REQUEST)
         self._answer_waiting(has_answered=True)
 
     @property
@@ -284,7 +288,7 @@ class RemotingConnection(asyncio.Protocol):
 
     def _close_if_done(self, *, has_answered: bool) -> None:
         """Close a broken connection, and one that leaves, if nothing of it is left to be answered."""
-        if self._waiting or not self._reading.may_answer:
+        if self._waiting or self._reading.has_large_request:
             return
         if self._phase is Phase.BROKEN:
             self.close("protocol error")
@@ -295,6 +299,8 @@ class RemotingConnection(asyncio.Protocol):
         self._reason = reason
         if self._phase is not Phase.CLOSED:
             self._phase = Phase.CLOSING
+        if not self._reading.has_large_request:
+            self._services.gateway.backlog.worked_on(self)
 
 
 _ENDED: Final = frozenset((Phase.CLOSING, Phase.CLOSED))

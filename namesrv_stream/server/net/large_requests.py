@@ -117,8 +117,8 @@ class LargeRequests:
 
     def _turn(self) -> None:
         self._has_turn = False
-        if self._queue or self._held or self._read:
-            self._call_soon()
+        if self._queue or self._read or (self._held and self._queued < self._queue_bytes):
+            self._call_soon()  # else a decoded request calls
         try:
             self._answer_one()
         finally:

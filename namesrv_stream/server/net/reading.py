@@ -72,6 +72,11 @@ class Reading(Generic[C]):
         return not self._pauses.isdisjoint(_WAITING)
 
     @property
+    def has_large_request(self) -> bool:
+        """Whether a large request waits for its turn."""
+        return Pause.LARGE_REQUEST in self._pauses
+
+    @property
     def may_answer(self) -> bool:
         """Whether the next request may be answered."""
         return self._pauses.isdisjoint(_UNANSWERED)

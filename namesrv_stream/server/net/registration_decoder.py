@@ -10,12 +10,15 @@ import logging
 import multiprocessing
 import signal
 from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from dataclasses import replace
+from sys import intern
 from typing import Final
 
 from namesrv_stream.errors import BodyDecodeError
+from namesrv_stream.logs import safe
 from namesrv_stream.processor.name_server import DecodedBody
-from namesrv_stream.processor.register_body import RegistrationBody, decode_register_body
+from namesrv_stream.processor.register_body import RegisterBrokerBody, RegistrationBody, decode_register_body
+from namesrv_stream.route.model import QueueData, shared_queue_data
 
 logger = logging.getLogger(__name__)
 
@@ -38,20 +41,22 @@ class RegistrationDecoder:
         """Whether to decode a body here would keep the event loop for too long."""
         return len(body.body) * (_INFLATION if body.is_deflated else 1) > _LARGE_BYTES
 
-    async def decode(self, body: RegistrationBody) -> DecodedBody:
-        """Decode a body in the other process, or here if that process is killed."""
-        if self._pool is None:
-            context = multiprocessing.get_context("spawn")
-            self._pool = ProcessPoolExecutor(1, context, initializer=_end_with_parent)
+    async def decode(self, body: RegistrationBody) -> DecodedBody | None:
+        """Decode a body in the other process; None where that fails, and the body is to be decoded here."""
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._pool, _decode, body)
-        except BrokenProcessPool:
-            logger.warning("registration decoder ended, starting another one")
+            if self._pool is None:
+                context = multiprocessing.get_context("spawn")
+                self._pool = ProcessPoolExecutor(1, context, initializer=_end_with_parent)
+            pool = self._pool
+            decoded = await asyncio.get_running_loop().run_in_executor(pool, _decode, body)
+        except Exception as error:  # the process was killed, or cannot be started
+            logger.warning("registration decoder failed, decoding in the server: %s", safe(repr(error)))
             self.stop()
-            return _decode(body)
+            return None
+        return decoded if isinstance(decoded, BodyDecodeError) else _shared(decoded)
 
     def stop(self) -> None:
-        """End the process; what it was decoding is lost."""
+        """End the process once it has decoded what it was given."""
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
             self._pool = None
@@ -68,3 +73,15 @@ def _decode(body: RegistrationBody) -> DecodedBody:
         return decode_register_body(*body)
     except BodyDecodeError as error:
         return error
+
+
+def _shared(body: RegisterBrokerBody) -> RegisterBrokerBody:
+    """The body with the names and queues that this process has already: a pickle brings copies of them.
+
+    The route table compares queues by identity, and the copies would take three times the memory.
+    """
+    queues: dict[QueueData, QueueData] = {}
+    for queue_data in body.topics.values():
+        if queue_data not in queues:
+            queues[queue_data] = shared_queue_data(*queue_data)
+    return replace(body, topics={intern(topic): queues[q] for topic, q in body.topics.items()})

@@ -95,7 +95,11 @@ class Session:
         request = decode_frame(frame)
         if request.is_response:
             return None
-        return LargeRequest(request, body_to_decode(self._services.name_server, self._call(request)))
+        try:
+            body = body_to_decode(self._services.name_server, self._call(request))
+        except Exception:
+            body = None  # ``answer_large`` comes upon the same fault, and answers it
+        return LargeRequest(request, body)
 
     def answer_large(self, large: LargeRequest, decoded: DecodedBody | None) -> bytes | None:
         """The answer to a large request, whose body may have been decoded elsewhere."""

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -165,12 +166,42 @@ async def test_a_huge_registration_is_decoded_elsewhere_and_others_are_answered_
     assert set(rig.view.table.topics()) == set(HUGE_SHAPE.topic_names)
 
 
-async def test_a_huge_body_that_cannot_be_read_is_refused(rig: Rig) -> None:
-    peer = rig.connect()
+async def test_a_huge_body_that_cannot_be_read_is_refused_and_hinders_no_other(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    peer, other = rig.connect(), rig.connect()
     receive(peer, encode_frame(a_registration_request(body=b"[" + b" " * (2 << 20))))
+    receive(other, HUGE)
     await answered(peer)
-    assert peer.answers()[0].code == ResponseCode.SYSTEM_ERROR
+    await answered(other)
+    assert [p.answers()[0].code for p in (peer, other)] == [ResponseCode.SYSTEM_ERROR, ResponseCode.SUCCESS]
     assert not peer.is_closing()
+    assert "decoder failed" not in caplog.text
+
+
+async def test_a_server_that_can_start_no_process_decodes_itself(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise BlockingIOError("no more processes")
+
+    monkeypatch.setattr(ProcessPoolExecutor, "submit", fail)
+    peer = rig.connect()
+    receive(peer, HUGE)
+    await answered(peer)
+    assert peer.answers()[0].code == ResponseCode.SUCCESS
+    assert not peer.is_reading_paused
+
+
+async def test_a_body_decoded_elsewhere_shares_names_and_queues_with_those_decoded_here(rig: Rig) -> None:
+    changed: list[set[str]] = []
+    peer = rig.connect()
+    receive(peer, HUGE)
+    await answered(peer)
+    rig.view.table.on_changed = lambda _, topics: changed.append(set(topics or ()))
+    one_more = Shape(topics=6_001, brokers=1, width=1)
+    other = rig.connect()
+    receive(other, next(iter(frames.registrations(one_more)))[0])
+    await answered(other)
+    assert changed[0] == set(one_more.topic_names) - set(HUGE_SHAPE.topic_names)
 
 
 async def test_a_peer_that_goes_while_its_registration_is_decoded_leaves_no_trace(rig: Rig) -> None:
@@ -181,6 +212,29 @@ async def test_a_peer_that_goes_while_its_registration_is_decoded_leaves_no_trac
     await answered(other)
     assert len(other.answers()) == 1
     assert [c.connection_id for c in rig.connections] == [2]
+
+
+# ---- ticks ----
+
+
+@pytest.mark.parametrize("size", [16_380, 17_000])
+async def test_a_peer_that_was_held_and_asks_nothing_large_delays_no_tick(size: int) -> None:
+    rig = Rig(large_requests=LargeRequests(turn_bytes=1_000))
+    rig.talk()
+    peer = rig.connect()
+    response = encode_frame(RemotingCommand(RequestCode.GET_BROKER_CLUSTER_INFO, flag=1, body=bytes(size - 130)))
+    receive(peer, response[:-1] if size > 16_384 else response[:-1] + b"")
+    rig.beat()
+    await turn()
+    receive(peer, response[-1:])
+    await turn()
+    rig.commit()
+    before = rig.publisher.kinds().count("tick")
+    for _ in range(3):
+        rig.beat()
+        await turn()
+    rig.publisher.ack()
+    assert rig.publisher.kinds().count("tick") >= before + 3
 
 
 # ---- reading ----
