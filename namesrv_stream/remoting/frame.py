@@ -89,6 +89,10 @@ class FrameBuffer:
             self._partial += data[rest:]
         return frames
 
+    def clear(self) -> None:
+        """Give up the partial frame: the stream has ended."""
+        self._partial = bytearray()
+
     def _cut(self, data: bytes, frames: list[bytes]) -> int:
         """Cut ``data`` into frames; where the first one begins that is not complete."""
         begin, size = 0, len(data)

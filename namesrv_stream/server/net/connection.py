@@ -120,6 +120,7 @@ class RemotingConnection(asyncio.Protocol):
         self._hand_over.release()
         self._owner.closed(self)
         self._reading.end()
+        self._inbound.end()
         self._services.gateway.backlog.worked_on(self)
         # That this server closes a connection says nothing about the brokers at its other end.
         if self.has_brokers and not self._reason:

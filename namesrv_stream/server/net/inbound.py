@@ -55,6 +55,11 @@ class Inbound:
         """The sound frames before that by which ``feed`` failed."""
         return self._sound or self._buffer.frames_before_error
 
+    def end(self) -> None:
+        """Give up what is not complete: the connection is closed."""
+        self._preamble = b""
+        self._buffer.clear()
+
     def _feed_preamble(self, data: bytes) -> list[bytes]:
         data, self._preamble = self._preamble + data, b""
         if not self.proxied_for:
