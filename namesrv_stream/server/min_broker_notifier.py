@@ -11,6 +11,7 @@ import re
 import ssl
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import Final
 
@@ -28,12 +29,23 @@ logger = logging.getLogger(__name__)
 #: To connect, and to hand over one frame. Source: rocketmq 5.3.3, NettyClientConfig.connectTimeoutMillis; the 300 ms
 #: of RouteInfoManager.notifyMinBrokerIdChanged bound the wait for a permit to send, which is not needed here.
 _TIMEOUT_MS: Final = 3_000
+#: A connection without a frame for so long is closed; brokers close idle ones after 120 s.
+_IDLE_MS: Final = 60_000
 #: Brokers told at the same time, each over a connection of its own.
 _MAX_RECIPIENTS: Final = 1_024
 #: Frames that wait for one broker, the newest. More than one, for each may name another broker that went offline.
 _MAX_WAITING: Final = 16
 #: A host name or an address, in brackets if it is IPv6, and a port.
 _ADDR: Final = re.compile(r"(?:[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):[0-9]{1,5}")
+
+
+@dataclass(slots=True, eq=False)
+class _Recipient:
+    """A broker that is being told: frames wait in ``outbox``; ``stirred`` is set with each one, and at a close."""
+
+    addr: str
+    outbox: deque[RemotingCommand] = field(default_factory=lambda: deque(maxlen=_MAX_WAITING))
+    stirred: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class MinBrokerNotifier:
@@ -50,6 +62,7 @@ class MinBrokerNotifier:
         *,
         tls: Callable[[], ssl.SSLContext] | None = None,
         timeout_ms: int = _TIMEOUT_MS,
+        idle_ms: int = _IDLE_MS,
     ) -> None:
         """Sends nothing yet.
 
@@ -58,19 +71,21 @@ class MinBrokerNotifier:
             own_port: Port at which this server listens for remoting.
             tls: How to speak TLS, asked for each connection on a thread; None for plain.
             timeout_ms: Milliseconds to connect, and to hand over one frame.
+            idle_ms: Milliseconds after which an unused connection is closed.
         """
         self._is_enabled = is_enabled
         self._own_port = own_port
         self._tls = tls
         self._timeout_ms = timeout_ms
-        self._waiting: dict[str, deque[RemotingCommand]] = {}  # by advertised address, while a broker is being told
-        self._arrived: asyncio.Queue[str] = asyncio.Queue()
+        self._idle_ms = idle_ms
+        self._recipients: dict[str, _Recipient] = {}  # by advertised address
+        self._arrived: asyncio.Queue[_Recipient] = asyncio.Queue()
         self._unreachable: set[str] = set()  # told in the log
 
     @property
     def recipients(self) -> list[str]:
-        """Advertised addresses of the brokers that are being told."""
-        return list(self._waiting)
+        """Advertised addresses of the brokers that are being told, or are connected since."""
+        return list(self._recipients)
 
     def group_changed(self, before: BrokerGroup, after: BrokerGroup) -> None:
         """The members of a group changed: tell those whom it concerns, if enabled."""
@@ -95,47 +110,59 @@ class MinBrokerNotifier:
         """Deliver until cancelled; connections are closed then, and what still waits is lost."""
         async with asyncio.TaskGroup() as tasks:
             while True:
-                addr = await self._arrived.get()
-                tasks.create_task(self._attend(addr, self._waiting[addr]), name=f"notify {safe(addr)}")
+                recipient = await self._arrived.get()
+                tasks.create_task(self._attend(recipient), name=f"notify {safe(recipient.addr)}")
 
     def _post(self, addr: str, request: RemotingCommand) -> None:
-        waiting = self._waiting.get(addr)
-        if waiting is None:
+        recipient = self._recipients.get(addr)
+        if recipient is None:
             if not _ADDR.fullmatch(addr):
                 self._warn_once(addr, "not host:port")
                 return
-            if len(self._waiting) >= _MAX_RECIPIENTS:
+            if len(self._recipients) >= _MAX_RECIPIENTS:
                 self._warn_once(addr, f"{_MAX_RECIPIENTS} others are being notified")
                 return
-            waiting = self._waiting[addr] = deque(maxlen=_MAX_WAITING)
-            self._arrived.put_nowait(addr)
-        waiting.append(request)
+            recipient = self._recipients[addr] = _Recipient(addr)
+            self._arrived.put_nowait(recipient)
+        recipient.outbox.append(request)
+        recipient.stirred.set()
 
-    async def _attend(self, addr: str, waiting: deque[RemotingCommand]) -> None:
+    async def _attend(self, recipient: _Recipient) -> None:
         """Deliver to one broker while there is anything to deliver, over one connection after another."""
         try:
-            while waiting:
-                await self._deliver(addr, waiting)
+            while recipient.outbox:
+                await self._deliver(recipient)
         except (ConnectionLost, RequestTooLarge, ConfigError, OSError) as error:
-            self._warn_once(addr, str(error))
+            self._warn_once(recipient.addr, str(error))
         except Exception:
             # Not worth a name server: the task group would end it.
-            logger.exception("notifying a broker failed addr=%s", safe(addr))
+            logger.exception("notifying a broker failed addr=%s", safe(recipient.addr))
         finally:
-            del self._waiting[addr]
+            del self._recipients[recipient.addr]
 
-    async def _deliver(self, addr: str, waiting: deque[RemotingCommand]) -> None:
+    async def _deliver(self, recipient: _Recipient) -> None:
+        """Deliver over one connection, until it closes or is not needed any more."""
         tls = None if self._tls is None else await asyncio.to_thread(self._tls)
-        connection = await _BrokerConnection.connect(addr, self._timeout_ms, tls)
+        connection = await _BrokerConnection.connect(recipient.addr, self._timeout_ms, tls)
+        connection.closed.add_done_callback(lambda _: recipient.stirred.set())
         try:
             if connection.leads_here(self._own_port):
-                raise ConnectionLost(addr, "it is this server itself")
-            while waiting:
+                raise ConnectionLost(recipient.addr, "it is this server itself")
+            while True:
                 # Sent even if the peer has closed by now, and lost then: one that always does must not hold us here.
-                await self._send(connection, waiting.popleft())
+                while recipient.outbox:
+                    await self._send(connection, recipient.outbox.popleft())
+                self._unreachable.discard(recipient.addr)
+                recipient.stirred.clear()
+                if connection.is_open:
+                    async with asyncio.timeout(self._idle_ms / 1000):
+                        await recipient.stirred.wait()
+                if not connection.is_open:
+                    return
+        except TimeoutError:
+            logger.debug("connection to a broker is idle addr=%s", safe(recipient.addr))
         finally:
-            await connection.close()
-        self._unreachable.discard(addr)
+            connection.abort()
 
     async def _send(self, connection: RemotingConnection, request: RemotingCommand) -> None:
         try:

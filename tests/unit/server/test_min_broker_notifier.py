@@ -45,10 +45,10 @@ def master_comes(notifier: MinBrokerNotifier, slave: str) -> None:
 
 @asynccontextmanager
 async def running(
-    *, own_port: int = OWN_PORT, timeout_ms: int = 5_000, tls: TlsSettings | None = None
+    *, own_port: int = OWN_PORT, timeout_ms: int = 5_000, idle_ms: int = 60_000, tls: TlsSettings | None = None
 ) -> AsyncIterator[MinBrokerNotifier]:
     context = None if tls is None else partial(calls_context, tls)
-    notifier = MinBrokerNotifier(lambda: True, own_port, tls=context, timeout_ms=timeout_ms)
+    notifier = MinBrokerNotifier(lambda: True, own_port, tls=context, timeout_ms=timeout_ms, idle_ms=idle_ms)
     async with asyncio.TaskGroup() as tasks:
         run = tasks.create_task(notifier.run())
         yield notifier
@@ -118,7 +118,7 @@ async def test_the_others_learn_of_a_returned_master_and_where_it_replicates_fro
     }
 
 
-async def test_changes_that_wait_arrive_in_order_over_one_connection() -> None:
+async def test_changes_arrive_in_order_over_one_connection() -> None:
     async with ScriptedNameServer() as slave, running() as notifier:
         for _ in range(4):
             master_leaves(notifier, slave.addr)
@@ -155,14 +155,24 @@ async def test_a_change_before_the_start_is_delivered_after_it() -> None:
 # ---- connections ----
 
 
-async def test_a_connection_is_closed_when_all_is_told_and_the_next_change_opens_another() -> None:
-    async with ScriptedNameServer() as slave, running() as notifier:
+async def test_a_connection_that_the_broker_closed_is_made_anew_for_the_next_change() -> None:
+    async with ScriptedNameServer(lambda _: [None]) as slave, running() as notifier:
         for number in range(1, 4):
             master_leaves(notifier, slave.addr)
             await until(lambda: len(slave.requests) >= number, f"change {number}")  # noqa: B023 - awaited at once
-            await until(lambda: not slave.open_connections, "closed")
-            await until(lambda: not notifier.recipients, "forgotten")
+            await until(lambda: not slave.open_connections, "the broker closed it")
+
     assert slave.connections == 3
+
+
+async def test_an_idle_connection_is_closed_and_the_next_change_opens_another() -> None:
+    async with ScriptedNameServer() as slave, running(idle_ms=20) as notifier:
+        master_leaves(notifier, slave.addr)
+        await until(lambda: slave.requests and not slave.open_connections, "idle connection closed")
+        master_comes(notifier, slave.addr)
+        await until(lambda: len(slave.requests) == 2, "the second change")
+
+    assert slave.connections == 2
 
 
 async def test_the_end_closes_all_connections() -> None:
@@ -306,7 +316,7 @@ async def test_a_broker_is_told_over_tls_whoever_signed_its_certificate(tmp_path
         await until(lambda: slave.requests, "the slave was told")
         master_comes(notifier, slave.addr)
         await until(lambda: len(slave.requests) == 2, "the slave was told again")
-    assert slave.connections == 2
+    assert slave.connections == 1
 
 
 async def test_a_certificate_is_checked_and_shown_where_there_are_files(
