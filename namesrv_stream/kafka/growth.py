@@ -1,6 +1,6 @@
 """The events topic closed to all who write to it, and given more partitions.
 
-A topic whose largest record may have no bytes refuses every record at once, whoever writes it, and goes on being read.
+A topic whose largest record may have no bytes refuses every record of every producer at once, and can still be read.
 So the end of the log stands still while its state is carried over.
 """
 

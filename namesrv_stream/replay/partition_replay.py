@@ -38,7 +38,7 @@ class PartitionReplay:
     """What came of one partition.
 
     Attributes:
-        origin: Where the fold began, for people.
+        origin: Where the fold began, as text.
         folded_from: Its first offset.
         compared_from: First offset whose rows are compared.
         end: First offset beyond the range.

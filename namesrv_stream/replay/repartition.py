@@ -1,7 +1,7 @@
 """``namesrv-stream repartition``: the events topic gets more partitions, and state and routes go on in them.
 
 The topic takes no records meanwhile, so that the log ends at one place for all; servers take that for a Kafka that is
-away. The log is folded up to there, and the state of the fold, which is in ``route_state``, is divided anew. Whichever
+away. The log is folded up to there, and the state of the fold, which is in ``route_state``, is divided again. Whichever
 step is the last before a kill, to run it again does the rest (ADR 0054).
 """
 
@@ -105,7 +105,7 @@ def _folded(tables: Storage) -> FoldedLog:
 def _fold(
     settings: Settings, before: int, partitions: int, say: Callable[[str], None], on_progress: OnProgress
 ) -> tuple[dict[int, int], list[FoldState]]:
-    """Fold the log to its end, and commit that; returns where each partition begins anew, and the states there."""
+    """Fold the log to its end, and commit that; returns where each partition then begins, and the states there."""
     tables = tables_of(settings)
     writer, kept, states = ChangesWriter(tables, 0), KeptStates(tables), []
     with open_kafka_log(settings) as whole:

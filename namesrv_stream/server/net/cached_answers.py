@@ -107,7 +107,7 @@ class CachedRouteAnswers(RouteAnswers):
         return b'{"brokerDatas":[%b],"filterServerTable":{}%b,"queueDatas":[%b]}' % written
 
     def cluster_info_body(self) -> bytes:
-        """As ``RouteAnswers``; every 5.x broker asks for it each 5 s."""
+        """As ``RouteAnswers``; every 5.x broker asks for it every 5 s."""
         version = (self._view.table, self._view.table.brokers_version)
         if self._cluster_info is None or self._cluster_info[0] != version:
             self._cluster_info = (version, super().cluster_info_body())

@@ -104,7 +104,7 @@ class Reading(Generic[C]):
             return
         self._pauses.remove(reason)
         if reason in _WAITING and not self.is_waiting:
-            # The time that the peer has for a frame begins anew.
+            # The time that the peer has for a frame starts again.
             self._services.gateway.backlog.read_again(self._connection)
             self._connection.active_ms = self._services.gateway.observed_ms
             if self.held_bytes and not self._transport.is_closing():
