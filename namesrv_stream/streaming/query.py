@@ -1,6 +1,5 @@
 """Source → fold → sink, as one streaming query."""
 
-import json
 import uuid
 from collections.abc import Callable, Mapping
 
@@ -9,9 +8,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
-from namesrv_stream.kafka import bootstrap_servers, spark_options
 from namesrv_stream.settings import Settings
 from namesrv_stream.streaming.session import scratch_dir
+from namesrv_stream.streaming.source import read_log
 from namesrv_stream.streaming.start_point import StartPoint
 from namesrv_stream.streaming.stateful import INITIAL_STATE_SCHEMA, OUTPUT_SCHEMA, RouteStatefulProcessor
 
@@ -69,17 +68,10 @@ def _events(spark: SparkSession, settings: Settings, starting_offsets: Mapping[i
     Returns:
         Columns partition (int), offset (bigint), at_ms (bigint, LogAppendTime), value (binary).
     """
-    topic = settings.kafka.broker_events_topic
     options = {
-        "kafka.bootstrap.servers": bootstrap_servers(settings),
-        "assign": json.dumps({topic: sorted(starting_offsets)}),
-        "startingOffsets": json.dumps({topic: {str(p): o for p, o in sorted(starting_offsets.items())}}),
-        "maxOffsetsPerTrigger": str(settings.streaming.max_offsets_per_trigger),
         # Behind each read the consumer asks for what comes next, and a broker answers a connection's requests in order:
         # the next batch's first would stand behind one that waits for 500 ms or a record. It took 300 ms a batch.
         "kafka.fetch.max.wait.ms": "1",
-        "failOnDataLoss": "true",  # a gap must stop the job: the fold cannot know what it missed
     }
-    options |= spark_options(settings)
-    records = spark.readStream.format("kafka").options(**options).load()
+    records = read_log(spark, settings, starting_offsets, settings.streaming.max_offsets_per_trigger, options)
     return records.select("partition", "offset", f.unix_millis("timestamp").alias("at_ms"), "value")

@@ -1,6 +1,5 @@
 """The streaming query of the history: Kafka's records, batch by batch, and what follows from them."""
 
-import json
 import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -10,9 +9,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
-from namesrv_stream.kafka import bootstrap_servers, spark_options
 from namesrv_stream.settings import Settings
 from namesrv_stream.streaming.history.session import history_scratch_dir
+from namesrv_stream.streaming.source import read_log
 
 #: Takes records and, of each partition, the offset after the last.
 Take = Callable[[DataFrame, Mapping[int, int]], object]
@@ -51,15 +50,7 @@ def start_history_query(
 
 def read_records(spark: SparkSession, settings: Settings, begin: Mapping[int, int]) -> DataFrame:
     """The events topic from some offsets on: partition (int), offset (bigint), at (timestamp), value (binary)."""
-    topic = settings.kafka.broker_events_topic
-    options = {
-        "kafka.bootstrap.servers": bootstrap_servers(settings),
-        "assign": json.dumps({topic: sorted(begin)}),
-        "startingOffsets": json.dumps({topic: {str(p): o for p, o in sorted(begin.items())}}),
-        "maxOffsetsPerTrigger": str(settings.history.max_records),
-        "failOnDataLoss": "true",  # the next start says what was lost, and goes on behind it
-    }
-    records = spark.readStream.format("kafka").options(**options | spark_options(settings)).load()
+    records = read_log(spark, settings, begin, settings.history.max_records, {})
     return records.select("partition", "offset", f.col("timestamp").alias("at"), "value")
 
 
