@@ -48,7 +48,7 @@ class _Registering(NamedTuple):
     header: RegisterBrokerRequestHeader
     key: LeaseKey
     broker_id: int
-    body: bytes
+    body: RegistrationBody
     digest: str
     is_unchanged: bool
 
@@ -67,7 +67,7 @@ def register_broker(server: NameServer, call: Call) -> Answer:
     heartbeat = BrokerHeartbeat(call.origin, key.broker_name, key.live_key, Proof.REGISTRATION, digest)
     if registering.is_unchanged:
         return Answer(_registered_response(server, call.request, header, group), (Accepted(heartbeat, None),))
-    decoded = call.decoded or _decode(call, registering)
+    decoded = call.decoded or decode_register_body(*registering.body)
     if isinstance(decoded, BodyDecodeError):
         raise decoded
     registration = _registration(registering, decoded)
@@ -82,7 +82,7 @@ def register_broker(server: NameServer, call: Call) -> Answer:
     if outcome.refused:
         raise RequestRefused("register broker failed")
     if outcome.group is group:
-        server.memory.settled[key] = Settled(group, digest, call.origin.holder)  # by the settings of now
+        server.memory.settled[key] = Settled(group, digest, call.origin.holder)  # by the present settings
     retained = group.registrations.get(key.live_key)
     is_known = retained is not None and retained.registration_hash == digest and len(registration.topics) != 1
     response = _registered_response(server, call.request, header, outcome.group)
@@ -92,19 +92,22 @@ def register_broker(server: NameServer, call: Call) -> Answer:
     return Answer(response, (Accepted(registered, registered),))
 
 
-def body_to_decode(server: NameServer, call: Call) -> RegistrationBody | None:
-    """What has to be decoded to answer a request; None for nothing.
+def large_body(server: NameServer, call: Call) -> RegistrationBody | None:
+    """The body that has to be decoded to answer a request, if that takes long; None for nothing.
 
-    A server has large bodies decoded by another process, and passes the result as ``Call.decoded``.
+    A server has it decoded by another process, and passes the result as ``Call.decoded``.
     """
     if call.request.code != RequestCode.REGISTER_BROKER:
         return None
+    header = RegisterBrokerRequestHeader.from_ext_fields(call.request.ext_fields)
+    if not _body_of(call, header).is_large:
+        return None  # before the checksum and the hash, which take the longer the larger it is
     try:
         authorise_broker(server.access, call)
         registering = _begin_registration(server, call)
     except NamesrvStreamError:
         return None  # whatever is wrong with the request is the answer to it
-    return None if registering.is_unchanged else _body_of(call, registering)
+    return None if registering.is_unchanged else registering.body
 
 
 def unregister_broker(server: NameServer, call: Call) -> Answer:
@@ -192,25 +195,21 @@ def broker_of(broker_name: str | None, cluster: str | None, broker_addr: str | N
 
 def _begin_registration(server: NameServer, call: Call) -> _Registering:
     header = RegisterBrokerRequestHeader.from_ext_fields(call.request.ext_fields)
-    body = call.request.body or b""
-    if header.body_crc32 and zlib_ng.crc32(body) & 0x7FFFFFFF != header.body_crc32:
+    body = _body_of(call, header)
+    if header.body_crc32 and zlib_ng.crc32(body.body) & 0x7FFFFFFF != header.body_crc32:
         raise RequestRefused("crc32 not match")
     key = broker_of(header.broker_name, header.cluster_name, header.broker_addr)
     if header.broker_id is None:
         raise RequestRefused("brokerId is missing or no number")
     if call.request.version < 0:
         raise RequestRefused("version is negative")
-    digest = registration_hash(header, body)
+    digest = registration_hash(header, body.body)
     is_unchanged = digest == _unchanged_hash(server, call.origin, key, call.now_ms)
     return _Registering(header, key, header.broker_id, body, digest, is_unchanged)
 
 
-def _body_of(call: Call, registering: _Registering) -> RegistrationBody:
-    return RegistrationBody(registering.body, registering.header.compressed, call.request.version)
-
-
-def _decode(call: Call, registering: _Registering) -> RegisterBrokerBody:
-    return decode_register_body(*_body_of(call, registering))
+def _body_of(call: Call, header: RegisterBrokerRequestHeader) -> RegistrationBody:
+    return RegistrationBody(call.request.body or b"", header.compressed, call.request.version)
 
 
 def _unchanged_hash(server: NameServer, origin: Origin, key: LeaseKey, now_ms: int) -> str | None:

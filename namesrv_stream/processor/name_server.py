@@ -145,7 +145,7 @@ class Call(NamedTuple):
 
     Attributes:
         now_ms: Monotonic time.
-        decoded: What ``broker.body_to_decode`` asked for; None where nobody has decoded it before.
+        decoded: What ``broker.large_body`` asked for; None where the body is still to be decoded.
     """
 
     request: RemotingCommand
@@ -181,7 +181,7 @@ class Answer(NamedTuple):
         options: Changes of the server's options; they hold once all events are in the log. Where SYSTEM_BUSY was
             answered instead they never do, even if the log gets the events in the end: 318 is to be sent again.
         refusal: Why the peer may not ask this, for the server's log.
-        depends_on: The same request has the same answer, and the same effect, until this changes; None: nobody knows.
+        depends_on: The same request has the same answer, and the same effect, until this changes; None if unknown.
     """
 
     response: RemotingCommand

@@ -20,6 +20,10 @@ from namesrv_stream.route.model import DataVersion, QueueData, TopicQueueMapping
 #: Most bytes that a compressed body may inflate to: as many as an uncompressed one could have, some 300,000 topics.
 MAX_INFLATED_BYTES: Final = 16 << 20
 _MAX_REASON_CHARS: Final = 300
+#: Smaller bodies are decoded in 5 ms at most.
+_LARGE_BYTES: Final = 1 << 20
+#: A deflated body may be so many times as large.
+_INFLATION: Final = 16
 
 # Defaults of rocketmq 5.3.3, TopicConfig.
 _DEFAULT_QUEUE_NUMS: Final = 16
@@ -59,6 +63,11 @@ class RegistrationBody(NamedTuple):
         """Whether it is a zlib stream, whatever its header says."""
         return self.compressed or self.body[:1] == b"\x78"
 
+    @property
+    def is_large(self) -> bool:
+        """Whether to decode it would keep an event loop for too long."""
+        return len(self.body) * (_INFLATION if self.is_deflated else 1) > _LARGE_BYTES
+
 
 def decode_register_body(body: bytes, compressed: bool, version: int) -> RegisterBrokerBody:
     """The body of a registration sent by a broker of release ``version``.
@@ -72,7 +81,7 @@ def decode_register_body(body: bytes, compressed: bool, version: int) -> Registe
         BodyDecodeError: It cannot be read, or is too large; the text says where.
     """
     try:
-        decoded = _decoded(body, compressed, version)
+        decoded = _decoded(RegistrationBody(body, compressed, version))
         require_loggable(decoded.topics, decoded.topic_mappings, decoded.filter_servers or ())
     except (ValueError, TypeError, KeyError, struct.error, zlib.error, RecursionError) as error:
         raise BodyDecodeError(RequestCode.REGISTER_BROKER, _reason(error)) from error
@@ -102,15 +111,16 @@ def decode_data_version(body: bytes | None) -> DataVersion | None:
         raise BodyDecodeError(RequestCode.QUERY_DATA_VERSION, f"DataVersion: {error}") from error
 
 
-def _decoded(body: bytes, compressed: bool, version: int) -> RegisterBrokerBody:
-    if version < V3_0_11:  # this form has no filter servers: those known stay
+def _decoded(sent: RegistrationBody) -> RegisterBrokerBody:
+    body = sent.body
+    if sent.version < V3_0_11:  # this form has no filter servers: those known stay
         if not body:
             return RegisterBrokerBody(filter_servers=None)
         return _from_wrapper(as_object(fastjson.loads(body), "body"), body, filter_servers=None)
     if not body:
         return RegisterBrokerBody()
-    if compressed or body[:1] == b"\x78":
-        return _from_compressed(_inflate(body), has_mappings=version >= V5_0_0)
+    if sent.is_deflated:
+        return _from_compressed(_inflate(body), has_mappings=sent.version >= V5_0_0)
     return _from_fields(as_object(fastjson.loads(body), "body"), body)
 
 

@@ -35,7 +35,7 @@ class CutFrame(NamedTuple):
 
 
 def cut_opaque(frame: bytes) -> CutFrame:
-    """Cut a frame at what looks like its opaque; whether it is the opaque, ``has_template`` decides."""
+    """Cut a frame at what looks like its opaque; whether it is the opaque, ``template_of`` decides."""
     begin = frame.find(_OPAQUE) + _OPAQUE_BYTES
     end = frame.find(b",", begin)
     return CutFrame(frame[:begin] + frame[end:], frame[begin:end])
@@ -50,8 +50,8 @@ def is_canonical(opaque: bytes) -> bool:
     )
 
 
-def has_template(frame: bytes, request: RemotingCommand) -> bool:
-    """Whether every frame of the same template, with as many digits, decodes to the same request but for the opaque.
+def template_of(frame: bytes, request: RemotingCommand) -> CutFrame | None:
+    """The cut of a frame, if every frame of that template with as many digits is the same request but for the opaque.
 
     The digits could stand in a comment or in another object, or be overridden by a later property. That is found out by
     decoding the frame with another number in their place.
@@ -60,17 +60,18 @@ def has_template(frame: bytes, request: RemotingCommand) -> bool:
         frame: Without length prefix.
         request: What it decodes to.
     """
-    template, opaque = cut_opaque(frame)
+    template, opaque = cut = cut_opaque(frame)
     if request.serialize_type is not SerializeType.JSON or not is_canonical(opaque):
-        return False
+        return None
     if str(request.opaque).encode() != opaque:
-        return False
+        return None
     other = opaque[:-1] + b"%d" % ((opaque[-1] - _ZERO + 1) % 10)
     begin = frame.find(_OPAQUE) + _OPAQUE_BYTES
     try:
-        return decode_frame(template[:begin] + other + template[begin:]) == replace(request, opaque=int(other))
+        decoded = decode_frame(template[:begin] + other + template[begin:])
     except RemotingError:
-        return False
+        return None
+    return cut if decoded == replace(request, opaque=int(other)) else None
 
 
 class ResponseTemplate(NamedTuple):
@@ -86,11 +87,11 @@ class ResponseTemplate(NamedTuple):
     head: bytes
     tail: bytes
 
-    def frame(self, opaque: bytes) -> bytes:
-        """The frame of the response to the request with that opaque, length prefix included."""
-        header_bytes = self.header_bytes + len(opaque)
+    def lengths(self, digits: int) -> bytes:
+        """What a frame begins with whose opaque has so many digits: its length, and that of its header."""
+        header_bytes = self.header_bytes + digits
         body_bytes = len(self.head) + len(self.tail) - self.header_bytes
-        return _LENGTHS.pack(_WORD_BYTES + header_bytes + body_bytes, header_bytes) + self.head + opaque + self.tail
+        return _LENGTHS.pack(_WORD_BYTES + header_bytes + body_bytes, header_bytes)
 
 
 def response_template(response: RemotingCommand) -> ResponseTemplate:

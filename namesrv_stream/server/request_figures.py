@@ -1,8 +1,4 @@
-"""What a server counts of requests, cheap enough for the path of each of them: plain numbers, read at a scrape.
-
-A read of a socket brings one request or many; they are timed together, from the moment that we begin to work on them
-until the answers are handed over, with two looks at a clock.
-"""
+"""What a server counts of requests, cheap enough for the path of each of them: plain numbers, read at a scrape."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -57,19 +53,13 @@ class RequestFigures:
         self._told = Histogram(BOUNDS_NS)  # by it, so far
         self._by_code = {ROUTE: self._route}
 
-    def routes_answered(self, count: int, took_ns: int) -> None:
-        """``count`` route queries had their answer ready, after so long."""
-        route = self._route
-        route.counts[bisect_left(BOUNDS_NS, took_ns)] += count
-        route.total += count * took_ns
-
-    def answered(self, request_code: int, response_code: int, took_ns: int, count: int = 1) -> None:
-        """One request has its answer, or several of a read have theirs."""
+    def answered(self, request_code: int, response_code: int, took_ns: int) -> None:
+        """A request has its answer, so long after work on it began."""
         histogram = self._by_code.get((request_code, response_code))
         if histogram is None:
             histogram = self._new(request_code, response_code)
-        histogram.counts[bisect_left(BOUNDS_NS, took_ns)] += count
-        histogram.total += count * took_ns
+        histogram.counts[bisect_left(BOUNDS_NS, took_ns)] += 1
+        histogram.total += took_ns
 
     def count(self, response_code: ResponseCode) -> int:
         """How many requests were answered so."""

@@ -10,7 +10,6 @@ from deltalake.exceptions import TableNotFoundError
 
 from namesrv_stream.errors import ConfigError, TableSchemaMismatch
 from namesrv_stream.settings import Settings
-from namesrv_stream.tables.delta.commit import LOG
 from namesrv_stream.tables.delta.table_version import open_delta
 from namesrv_stream.tables.former_history import take_over_former_history
 from namesrv_stream.tables.schema.ddl import COMMENTS
@@ -54,11 +53,6 @@ def ensure_history_tables(settings: Settings, topic_id: str) -> None:
             found.alter.set_table_properties(changed, raise_if_not_exists=False)
         _check(storage, schema)
     take_over_former_history(tables, topic_id)
-
-
-def has_history_tables(tables: Storage) -> bool:
-    """Whether each has a log."""
-    return all((tables / name).has(LOG) for name in HISTORY_SCHEMAS)
 
 
 def _opened_or_made(storage: Storage, name: str, schema: pa.Schema, properties: Mapping[str, str]) -> DeltaTable:

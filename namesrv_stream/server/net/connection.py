@@ -44,6 +44,9 @@ class Phase(Enum):
     CLOSED = "closed"
 
 
+_ENDED: Final = frozenset((Phase.CLOSING, Phase.CLOSED))
+
+
 class RemotingConnection(asyncio.Protocol):
     """The server's side of one connection.
 
@@ -302,6 +305,3 @@ class RemotingConnection(asyncio.Protocol):
             self._phase = Phase.CLOSING
         if not self._reading.has_large_request:
             self._services.gateway.backlog.worked_on(self)
-
-
-_ENDED: Final = frozenset((Phase.CLOSING, Phase.CLOSED))

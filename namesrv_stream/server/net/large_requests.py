@@ -24,7 +24,7 @@ _TURN_BYTES: Final = 2 << 20
 #: Nothing is read as long as so much waits to be answered: the registrations of 280 brokers with 2,000 topics.
 _QUEUE_BYTES: Final = 128 << 20
 #: Connections that are read again in a turn: a transport gives up to 256 kB of each. Twice as many if the turn before
-#: brought little, so that a peer that sends slowly keeps nobody waiting.
+#: brought little, so that a peer that sends slowly does not delay others.
 _MIN_RESUMED: Final = 8
 _MAX_RESUMED: Final = 1_024
 
@@ -70,10 +70,10 @@ class LargeRequests:
         Args:
             size: Its bytes.
             answer: Answers it.
-            body: Is decoded before, by another process if it is large; None for nothing to decode.
+            body: Is decoded by another process before; None for nothing.
         """
         self._queued += size
-        if body is not None and self._decoder.is_large(body):
+        if body is not None:
             task = asyncio.get_running_loop().create_task(self._decode(size, answer, body))
             self._decoding.add(task)
             task.add_done_callback(self._decoding.discard)

@@ -22,10 +22,6 @@ from namesrv_stream.route.model import QueueData, shared_queue_data
 
 logger = logging.getLogger(__name__)
 
-#: Smaller bodies are decoded in 5 ms at most.
-_LARGE_BYTES: Final = 1 << 20
-#: A deflated body may be so many times as large.
-_INFLATION: Final = 16
 #: Source: Linux, sys/prctl.h.
 _PR_SET_PDEATHSIG: Final = 1
 
@@ -35,11 +31,6 @@ class RegistrationDecoder:
 
     def __init__(self) -> None:
         self._pool: ProcessPoolExecutor | None = None
-
-    @staticmethod
-    def is_large(body: RegistrationBody) -> bool:
-        """Whether to decode a body here would keep the event loop for too long."""
-        return len(body.body) * (_INFLATION if body.is_deflated else 1) > _LARGE_BYTES
 
     async def decode(self, body: RegistrationBody) -> DecodedBody | None:
         """Decode a body in the other process; None where that fails, and the body is to be decoded here."""

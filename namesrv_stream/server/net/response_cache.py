@@ -17,9 +17,9 @@ from namesrv_stream.remoting.command import RemotingCommand
 from namesrv_stream.remoting.request_template import (
     ResponseTemplate,
     cut_opaque,
-    has_template,
     is_canonical,
     response_template,
+    template_of,
 )
 from namesrv_stream.route.events import BrokerHeartbeat
 
@@ -29,7 +29,6 @@ _ENTRY_BYTES: Final = 500
 #: Heartbeats and route queries are shorter.
 _MAX_REQUEST_BYTES: Final = 2 * 1024
 _ROUTE_QUERY: Final = b'{"code":105,'
-_LENGTHS_BYTES: Final = 8
 
 
 class RouteCache(Protocol):
@@ -115,24 +114,21 @@ class ResponseCache:
             or request.is_oneway
             or response.code != ResponseCode.SUCCESS
             or response.serialize_type is not SerializeType.JSON
-            or not has_template(frame, request)
+            or (depends_on.kind == "topic" and not is_route_query(frame))
         ):
             return
-        template, opaque = cut_opaque(frame)
-        if depends_on.kind == "topic":
-            if not is_route_query(frame):
-                return
-            if self._routes is not None:
-                self._routes.know(frame, depends_on.name, response_template(response))
-                return
-            key = template
-        else:
-            key = scope + template
+        cut = template_of(frame, request)
+        if cut is None:
+            return
+        parts = response_template(response)
+        if depends_on.kind == "topic" and self._routes is not None:
+            self._routes.know(frame, depends_on.name, parts)
+            return
+        key = cut.template if depends_on.kind == "topic" else scope + cut.template
         heartbeat = accepted[0].logged if accepted else None
         assert heartbeat is None or isinstance(heartbeat, BrokerHeartbeat)
-        parts = response_template(response)
-        lengths = parts.frame(opaque)[:_LENGTHS_BYTES]
-        self._put(key, _Entry(len(frame), lengths + parts.head, parts.tail, request.code, heartbeat, depends_on))
+        head = parts.lengths(len(cut.opaque)) + parts.head
+        self._put(key, _Entry(len(frame), head, parts.tail, request.code, heartbeat, depends_on))
 
     def changed(self, broker_name: str | None, topics: Collection[str] | None) -> None:
         """Drop what is not right any more.

@@ -8,7 +8,7 @@ from time import perf_counter_ns
 from typing import NamedTuple, Protocol
 
 from namesrv_stream.errors import NamesrvStreamError, RequestError, SystemBusy
-from namesrv_stream.processor.broker import body_to_decode
+from namesrv_stream.processor.broker import large_body
 from namesrv_stream.processor.dispatch import process
 from namesrv_stream.processor.name_server import Accepted, Answer, Call, DecodedBody, Peer
 from namesrv_stream.processor.register_body import RegistrationBody
@@ -39,7 +39,7 @@ class LargeRequest(NamedTuple):
     """A request that waits for its turn.
 
     Attributes:
-        body: To be decoded before it is answered; None for nothing to decode.
+        body: To be decoded by another process before it is answered; None for nothing.
     """
 
     request: RemotingCommand
@@ -77,7 +77,7 @@ class Session:
         cached = self._services.responses.find(frame, self._scope)
         if cached is None:
             request = decode_frame(frame)
-            return None if request.is_response else self._answer(request, began_ns, frame)  # we ask nobody
+            return None if request.is_response else self._answer(request, began_ns, frame)  # a server asks no one
         if cached.heartbeat is not None:
             try:
                 self._services.gateway.heard(cached.heartbeat)
@@ -96,7 +96,7 @@ class Session:
         if request.is_response:
             return None
         try:
-            body = body_to_decode(self._services.name_server, self._call(request))
+            body = large_body(self._services.name_server, self._call(request))
         except Exception:
             body = None  # ``answer_large`` comes upon the same fault, and answers it
         return LargeRequest(request, body)
@@ -112,7 +112,7 @@ class Session:
         self,
         request: RemotingCommand,
         began_ns: int,
-        frame: bytes = b"",
+        frame: bytes | None = None,
         decoded: DecodedBody | None = None,
     ) -> bytes | None:
         try:
@@ -120,7 +120,8 @@ class Session:
             response = self._act(request, answer, began_ns)
             if response is None:
                 return None  # later
-            self._services.responses.keep(frame, request, answer, self._scope)
+            if frame is not None:
+                self._services.responses.keep(frame, request, answer, self._scope)
         except Exception:
             # A fault of ours is no reason to close, which would count as the death of the peer's brokers.
             return self._failed(request, began_ns)

@@ -1,4 +1,4 @@
-"""Large requests take turns, in answering and in reading; whoever asks beside them does not wait for all."""
+"""Large requests take turns, in answering and in reading; other peers do not wait for all of them."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
@@ -52,7 +52,7 @@ def opaques(answers: Iterable[RemotingCommand]) -> list[int]:
 async def answered(peer: MemoryTransport) -> None:
     """Wait for what another process does."""
     async with asyncio.timeout(PATIENCE_S):
-        while not peer.received:  # noqa: ASYNC110 (a transport in memory tells nobody)
+        while not peer.received:  # noqa: ASYNC110 (a transport in memory has no event)
             await asyncio.sleep(0.001)
 
 
