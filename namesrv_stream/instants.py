@@ -25,6 +25,7 @@ _SHOWN_CHARS: Final = 60
 #: A duration must have a unit here: who writes a bare number means something else.
 _DURATION: Final = re.compile(r"\d+(\.\d+)?\s*(ms|s|m|h|d|w)")
 _TIME_OF_DAY: Final = re.compile(r"\d{1,2}:")
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _DAYS_AGO: Final = {"today": 0, "yesterday": 1}
 #: The years in between are those that all engines can say.
 _LOWEST_MS: Final = 0
@@ -108,6 +109,11 @@ def _datetime(text: str, now_ms: int, zone: tzinfo | None) -> datetime:
     # Whoever names a zone means a day there.
     today = datetime.fromtimestamp(now_ms / 1000, tz=at_time.tzinfo or zone).date()
     return datetime.combine(today - timedelta(days=_DAYS_AGO[day]), at_time)
+
+
+def utc(at_ms: int) -> datetime:
+    """Epoch milliseconds as a ``datetime`` in UTC, exactly."""
+    return _EPOCH + timedelta(milliseconds=at_ms)
 
 
 def instant(at_ms: int, *, with_ms: bool = False) -> str:

@@ -18,7 +18,7 @@ CREATE TABLE broker_events (
 )
 USING DELTA
 PARTITIONED BY (event_day)
-COMMENT 'One row an event as Kafka has it, ticks included; written by the history process only'
+COMMENT 'One row per event as Kafka has it, ticks included; only the history process writes it'
 TBLPROPERTIES (
   'delta.appendOnly' = 'false',
   'delta.checkpointInterval' = '100',

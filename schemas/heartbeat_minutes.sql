@@ -15,7 +15,7 @@ CREATE TABLE heartbeat_minutes (
 )
 USING DELTA
 PARTITIONED BY (`day`)
-COMMENT 'One row a broker process, name server and minute in which it was heard; written by the history process only'
+COMMENT 'One row per broker process, name server and minute with a heartbeat; only the history process writes it'
 TBLPROPERTIES (
   'delta.appendOnly' = 'false',
   'delta.checkpointInterval' = '100',

@@ -37,7 +37,7 @@ CREATE TABLE route_archive (
 )
 USING DELTA
 PARTITIONED BY (`day`)
-COMMENT 'One row a change of the routes, kept for years; the views of docs/analytics.md make intervals and sessions of it; written by the history process only'
+COMMENT 'One row per change of the routes, kept for years; the views of docs/analytics.md derive intervals and sessions from it; only the history process writes it'
 TBLPROPERTIES (
   'delta.appendOnly' = 'false',
   'delta.checkpointInterval' = '100',

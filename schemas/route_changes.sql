@@ -36,7 +36,7 @@ CREATE TABLE route_changes (
   batch_id BIGINT NOT NULL COMMENT 'Micro-batch that wrote the row, for people; starts again at 0 with a new checkpoint'
 )
 USING DELTA
-COMMENT 'One row a change of the routes, in the order of the event log; written by the job only'
+COMMENT 'One row per change of the routes, in the order of the event log; only the job writes it'
 TBLPROPERTIES (
   'delta.appendOnly' = 'false',
   'delta.checkpointInterval' = '100',

@@ -37,7 +37,7 @@ CREATE TABLE route_state (
   `state` BINARY COMMENT 'kind fold_state only: the fold\'s state of the partition before `offset`, JSON'
 )
 USING DELTA
-COMMENT 'One row a live key, and per partition the state of the fold; rewritten whole by the job'
+COMMENT 'One row per live key, and the fold\'s state of each partition; the job rewrites the whole table'
 TBLPROPERTIES (
   'delta.appendOnly' = 'false',
   'delta.checkpointInterval' = '100',

@@ -12,9 +12,9 @@ import polars as pl
 from namesrv_stream.errors import TableSchemaMismatch
 from namesrv_stream.event_log.pieces import Span
 from namesrv_stream.history.past import open_history_table
+from namesrv_stream.instants import utc
 from namesrv_stream.route.fold import Record
 from namesrv_stream.settings import Settings
-from namesrv_stream.tables.delta.predicates import Condition, all_of, at_least, at_most, equals, timestamp
 from namesrv_stream.tables.delta.stored_table import StoredTable, reading
 from namesrv_stream.tables.schema.history_columns import BROKER_EVENTS
 from namesrv_stream.tables.schema.layout import TOPIC_ID_PROPERTY
@@ -73,7 +73,7 @@ class ArchivedEvents:
             TableSchemaMismatch: A file is gone or damaged.
         """
         with reading(self._table.storage):
-            later = self._table.scan(equals("partition", partition), at_least("at", timestamp(at_ms)))
+            later = self._table.scan(pl.col("partition") == partition, pl.col("at") >= utc(at_ms))
             offset = later.select(pl.col("offset").min()).collect(engine="streaming").item()
         return None if offset is None else int(offset)
 
@@ -121,8 +121,8 @@ class ArchivedEvents:
         return rows["offset"].unique().sort()
 
 
-def _within(partition: int, begin: int, end: int) -> Condition:
-    return all_of(equals("partition", partition), at_least("offset", begin), at_most("offset", end - 1))
+def _within(partition: int, begin: int, end: int) -> pl.Expr:
+    return (pl.col("partition") == partition) & (pl.col("offset") >= begin) & (pl.col("offset") < end)
 
 
 def _spans_of(offsets: pl.Series) -> Iterator[Span]:

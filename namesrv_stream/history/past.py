@@ -7,20 +7,21 @@ has beyond it: an answer is as fresh as the job's last commit.
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, reduce
 from importlib.resources import files
+from operator import or_
 from typing import Any, Final
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from namesrv_stream.errors import NotInHistory, TableSchemaMismatch
 from namesrv_stream.history.extent import Extent
-from namesrv_stream.instants import instant
+from namesrv_stream.instants import instant, utc
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.settings import Settings
-from namesrv_stream.tables.delta.predicates import all_of, any_of, at_least, equals, timestamp
 from namesrv_stream.tables.delta.stored_table import StoredTable
 from namesrv_stream.tables.former_history import has_former_history
 from namesrv_stream.tables.history_mark import HistoryMark, read_mark
@@ -86,7 +87,8 @@ class Past:
             raise TableSchemaMismatch(str(self._archive.storage), reason)
         partitions = range(int(self._changes.properties.get(PARTITIONS_PROPERTY, 0)))
         begin = {p: mark.next_offset(p) for p in partitions}
-        beyond = any_of(*(all_of(equals("partition", p), at_least("offset", o)) for p, o in begin.items()))
+        partition, offset = pc.field("partition"), pc.field("offset")
+        beyond = reduce(or_, ((partition == p) & (offset >= o) for p, o in begin.items()), pc.scalar(False))
         self._connection = duckdb.connect()
         minutes = StoredTable.open(self._tables, HEARTBEAT_MINUTES, HISTORY_SCHEMAS[HEARTBEAT_MINUTES])
         self._opened = [table for table in (self._archive, self._changes, minutes) if table is not None]
@@ -115,7 +117,7 @@ class Past:
         with self._reading():
             sql = sql_text(question)
             known = parameters | {
-                name.replace("_ms", "_minute"): timestamp(value // _MINUTE_MS * _MINUTE_MS)
+                name.replace("_ms", "_minute"): utc(value // _MINUTE_MS * _MINUTE_MS)
                 for name, value in parameters.items()
                 if name.endswith("_ms")
             }

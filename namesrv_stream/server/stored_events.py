@@ -9,7 +9,6 @@ from namesrv_stream.route.changes import ChangeKind, RouteChange
 from namesrv_stream.route.lease import LeaseKey
 from namesrv_stream.route.model import LiveKey
 from namesrv_stream.server.recent_events import StoredEvents, TimelineEvent
-from namesrv_stream.tables.delta.predicates import all_of, any_of, at_least, at_most, equals, one_of
 from namesrv_stream.tables.delta.stored_table import StoredTable, reading
 from namesrv_stream.tables.schema.columns import CHANGES_SCHEMA
 from namesrv_stream.tables.schema.layout import PARTITIONS_PROPERTY, ROUTE_CHANGES, TOPIC_ID_PROPERTY, removed_app_id
@@ -38,14 +37,15 @@ def read_events(tables: Storage, next_offsets: Mapping[int, int], since_ms: int,
     table = StoredTable.open(tables, ROUTE_CHANGES, CHANGES_SCHEMA)
     if table is None or not next_offsets:
         return StoredEvents(frozenset(), (), False)
-    below = any_of(*(all_of(equals("partition", p), at_most("offset", o - 1)) for p, o in sorted(next_offsets.items())))
-    live_kind = ChangeKind.BROKER_LIVE.value
-    others = [kind for kind in kinds if kind != live_kind]
+    partition, offset = pl.col("partition"), pl.col("offset")
+    below = pl.any_horizontal((partition == p) & (offset < o) for p, o in sorted(next_offsets.items()))
+    is_before, is_live = pl.col("at_ms") < since_ms, pl.col("kind") == ChangeKind.BROKER_LIVE.value
+    is_other = pl.col("kind").is_in([kind for kind in kinds if kind != ChangeKind.BROKER_LIVE.value])
     with reading(table.storage):
-        before = table.scan(below, at_most("at_ms", since_ms - 1), equals("kind", live_kind))
+        before = table.scan(below, is_before, is_live)
         newest = before.sort(_PLACE).group_by(_KEY).agg(pl.col("gone").last()).collect()
-        lives = table.scan(below, at_least("at_ms", since_ms), equals("kind", live_kind)).select(_COLUMNS).collect()
-        more = _together(table.scan(below, at_least("at_ms", since_ms), one_of("kind", others))).collect()
+        lives = table.scan(below, ~is_before, is_live).select(_COLUMNS).collect()
+        more = _together(table.scan(below, ~is_before, is_other)).collect()
     live = frozenset(
         LeaseKey(name, LiveKey(cluster, addr))
         for name, cluster, addr in newest.filter(~pl.col("gone")).select(_KEY).iter_rows(buffer_size=_AT_ONCE)

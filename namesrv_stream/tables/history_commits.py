@@ -14,9 +14,9 @@ from deltalake.transaction import AddAction
 
 from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import TablesTakenOver
+from namesrv_stream.instants import utc
 from namesrv_stream.tables.delta.commit import commit_name
 from namesrv_stream.tables.delta.data_file import DataFile
-from namesrv_stream.tables.delta.predicates import timestamp
 from namesrv_stream.tables.delta.table_version import open_delta
 from namesrv_stream.tables.history_mark import HistoryMark, commit_metadata, read_mark
 from namesrv_stream.tables.schema.history_columns import DAY_COLUMNS, HISTORY_SCHEMAS
@@ -32,7 +32,7 @@ def data_files(table: Storage, column: str = "", since_ms: int = 0) -> list[Data
         since_ms: See there.
     """
     listed = pa.table(open_delta(table).get_add_actions(flatten=True)).to_pylist()
-    since = timestamp(since_ms)
+    since = utc(since_ms)
     newest = (row.get(f"max.{column}") for row in listed)
     return [DataFile.from_listing(row) for row, at in zip(listed, newest, strict=True) if at is None or at >= since]
 

@@ -12,8 +12,12 @@ from namesrv_stream.errors import ConfigError, TableSchemaMismatch
 from namesrv_stream.settings import Settings
 from namesrv_stream.tables.delta.table_version import open_delta
 from namesrv_stream.tables.former_history import take_over_former_history
-from namesrv_stream.tables.schema.ddl import COMMENTS
-from namesrv_stream.tables.schema.history_columns import DAY_COLUMNS, HISTORY_SCHEMAS, STATISTICS_COLUMNS
+from namesrv_stream.tables.schema.history_columns import (
+    DAY_COLUMNS,
+    DESCRIPTIONS,
+    HISTORY_SCHEMAS,
+    STATISTICS_COLUMNS,
+)
 from namesrv_stream.tables.schema.layout import (
     HISTORY_PROTOCOL,
     PARTITIONS_PROPERTY,
@@ -65,7 +69,7 @@ def _opened_or_made(storage: Storage, name: str, schema: pa.Schema, properties: 
                 str(storage),
                 schema,
                 partition_by=[DAY_COLUMNS[name]],
-                description=COMMENTS[name],
+                description=DESCRIPTIONS[name],
                 configuration=properties,
                 storage_options=storage.delta_options,
                 raise_if_key_not_exists=False,

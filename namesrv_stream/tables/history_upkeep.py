@@ -18,10 +18,10 @@ import polars as pl
 import pyarrow as pa
 from deltalake import CommitProperties, WriterProperties, write_deltalake
 
+from namesrv_stream.instants import utc
 from namesrv_stream.route.changes import KEY_COLUMNS
 from namesrv_stream.run_files import read_run_file, write_run_file
 from namesrv_stream.settings import Settings
-from namesrv_stream.tables.delta.predicates import at_most, day_of
 from namesrv_stream.tables.delta.stored_table import StoredTable
 from namesrv_stream.tables.delta.table_version import open_delta
 from namesrv_stream.tables.history_mark import HistoryMark, commit_metadata, read_mark
@@ -104,7 +104,7 @@ class Upkeep:
                 else:
                     with storage.reaching():
                         open_delta(storage).delete(
-                            f"{DAY_COLUMNS[name]} < DATE'{day_of(before_ms)}'",
+                            f"{DAY_COLUMNS[name]} < DATE'{utc(before_ms).date()}'",
                             writer_properties=_WRITER,
                             commit_properties=_reaching_as_before(storage),
                         )
@@ -145,21 +145,19 @@ def remove_superseded(tables: Storage, before_ms: int) -> None:
         before_ms: The instant, epoch milliseconds.
     """
     table = StoredTable.open(tables, ROUTE_ARCHIVE, HISTORY_SCHEMAS[ROUTE_ARCHIVE])
-    day = day_of(before_ms)
-    end_ms = round(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp() * 1000)
-    if table is None or not table.files_for(at_most("at_ms", end_ms - 1)):
+    if table is None:
         return
-    old = table.rows(at_most("at_ms", end_ms - 1))
+    day = utc(before_ms).date()
+    old = table.rows(pl.col(DAY_COLUMNS[ROUTE_ARCHIVE]) < day)
     is_last = pl.col("offset") == pl.col("offset").max().over("partition")
     kept = newest_rows(old).filter(~pl.col("gone") | is_last)
     if kept.height == old.height:
         return
-    rows = kept.with_columns(pl.from_epoch("at_ms", time_unit="ms").dt.date().alias(DAY_COLUMNS[ROUTE_ARCHIVE]))
     storage = tables / ROUTE_ARCHIVE
     with storage.reaching():
         write_deltalake(
             open_delta(storage),
-            _as_archived(rows),
+            _as_archived(kept),
             mode="overwrite",
             predicate=f"{DAY_COLUMNS[ROUTE_ARCHIVE]} < DATE'{day}'",
             writer_properties=_WRITER,

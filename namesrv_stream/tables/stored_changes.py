@@ -25,16 +25,19 @@ class StoredChanges:
         table_id: Delta's id of the table, another one where it was recreated.
         begins: partition → first offset written for so many partitions; {} where there always were so many.
         next_offsets: partition → first offset that it does not cover.
+        removed_below: partition → first offset from which on no row was removed for its age.
+        files: Its data files.
         newest_at_ms: Highest ``at_ms`` of its rows, epoch milliseconds; 0 where it has none.
     """
 
     def __init__(self, table: TableVersion) -> None:
+        self.files = table.files
+        self.removed_below = table.removed_below()
         self._table = table
-        self._complete_from = table.removed_below()
         self.topic_id, self.table_id = table.topic_id, table.table_id
         self.begins: Mapping[int, int] = table.begins
         self.next_offsets: Mapping[int, int] = table.next_offsets
-        self.newest_at_ms = max((file.newest_at_ms for file in table.files), default=0)
+        self.newest_at_ms = max((file.newest_at_ms for file in self.files), default=0)
 
     @classmethod
     def open(cls, tables: Storage) -> "StoredChanges | None":
@@ -50,13 +53,9 @@ class StoredChanges:
         """Before this instant, epoch milliseconds, the clean-up may have removed rows."""
         return self.newest_at_ms - retention_ms
 
-    def complete_from(self, partition: int) -> int:
-        """First offset from which on no row was removed for its age."""
-        return self._complete_from.get(partition, 0)
-
     def rows_at_most(self, partition: int, begin: int, end: int) -> int:
         """How many rows the files have that may hold some with ``begin <= offset < end``, of whatever partition."""
-        return sum(file.rows or 0 for file in self._table.files if file.may_have({partition: begin}, {partition: end}))
+        return sum(file.rows or 0 for file in self.files if file.may_have({partition: begin}, {partition: end}))
 
     def rows(self, partition: int, begin: int, end: int) -> pa.Table:
         """Rows of one partition with ``begin <= offset < end``, in log order; blocks.

@@ -14,9 +14,7 @@ from namesrv_stream.route.event_json import KIND_OF, encode_event
 from namesrv_stream.route.events import Event
 from namesrv_stream.route.heartbeat_json import HEARTBEATS_KIND
 from namesrv_stream.route.partitioner import murmur2, partition_of
-from namesrv_stream.tables.schema.ddl import ddl
-from namesrv_stream.tables.schema.history_columns import HISTORY_SCHEMAS
-from namesrv_stream.tables.schema.layout import ROUTE_CHANGES, ROUTE_STATE
+from tests.support.ddl import SCHEMAS, ddl
 from tests.support.strategies_route import events
 
 _SCHEMAS = Path(__file__).resolve().parents[2] / "schemas"
@@ -58,7 +56,7 @@ def test_partitioner_vectors_hold_here_and_in_kafka_python(vector: dict[str, Any
         assert partition_of(vector["key"], partitions) == vector[f"partition_of_{partitions}"]
 
 
-@pytest.mark.parametrize("table", [ROUTE_CHANGES, ROUTE_STATE, *HISTORY_SCHEMAS])
+@pytest.mark.parametrize("table", SCHEMAS)
 def test_ddl_is_that_of_the_code(table: str) -> None:
     assert (_SCHEMAS / f"{table}.sql").read_text() == ddl(table)
 

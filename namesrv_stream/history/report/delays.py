@@ -18,7 +18,6 @@ import polars as pl
 
 from namesrv_stream.history.sessions import Session
 from namesrv_stream.route.changes import Cause
-from namesrv_stream.tables.delta.predicates import above, at_most
 from namesrv_stream.tables.delta.stored_table import StoredTable
 from namesrv_stream.tables.job_commits import JobCommit
 
@@ -58,7 +57,9 @@ def expiry_delays(
 
 def changed_records(changes: StoredTable, since_ms: int, until_ms: int) -> pl.DataFrame:
     """The records that changed something: partition, offset, at_ms; blocks."""
-    rows = changes.rows(above("at_ms", since_ms), at_most("at_ms", until_ms), columns=["partition", "offset", "at_ms"])
+    rows = changes.rows(
+        pl.col("at_ms").is_between(since_ms, until_ms, closed="right"), columns=["partition", "offset", "at_ms"]
+    )
     return rows.unique(["partition", "offset"])
 
 

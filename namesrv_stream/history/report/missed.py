@@ -15,9 +15,9 @@ import polars as pl
 
 from namesrv_stream.history.report.buckets import Buckets
 from namesrv_stream.history.sessions import Session
+from namesrv_stream.instants import utc
 from namesrv_stream.route.lease import LeaseKey
 from namesrv_stream.route.model import LiveKey
-from namesrv_stream.tables.delta.predicates import at_least, at_most, day_of, equals, in_days, timestamp
 from namesrv_stream.tables.delta.stored_table import StoredTable
 
 MINUTE_MS: Final = 60_000
@@ -97,21 +97,20 @@ def heard(
     """
     since_ms, until_ms = pieces.bounds_ms[0], pieces.bounds_ms[-1]
     downs = _downs(sessions)
-    only = [] if cluster is None else [equals("cluster", cluster)]
+    only = [] if cluster is None else [pl.col("cluster") == cluster]
     days = [
         day_figures(
             minutes.rows(
-                in_days("day", day, day),
-                at_least("minute", timestamp(since_ms)),
-                at_most("minute", timestamp(until_ms)),
+                pl.col("day") == day,
+                pl.col("minute").is_between(utc(since_ms), utc(until_ms)),
                 *only,
                 columns=_COLUMNS,
             ),
             downs,
             pieces,
         )
-        for number in range((day_of(until_ms) - day_of(since_ms)).days + 1)
-        for day in (day_of(since_ms) + timedelta(days=number),)
+        for number in range((utc(until_ms).date() - utc(since_ms).date()).days + 1)
+        for day in (utc(since_ms).date() + timedelta(days=number),)
     ]
     first = minutes.extreme("min", "minute")
     begin_ms = until_ms if first is None else max(since_ms, round(first.timestamp() * 1000))

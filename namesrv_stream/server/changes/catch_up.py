@@ -77,7 +77,7 @@ class CatchUp:
         for partition, place in enumerate(end.places):
             begin = position.place(partition)
             if begin < place:
-                if begin.offset < stored.complete_from(partition):
+                if begin.offset < stored.removed_below.get(partition, 0):
                     return None
                 rows += stored.rows_at_most(partition, begin.offset, place.offset)
         return stored if rows <= self._max_rows else None

@@ -20,7 +20,6 @@ from namesrv_stream.streaming.history.archive_rows import HISTORY_KINDS, archive
 from namesrv_stream.streaming.history.event_rows import event_rows
 from namesrv_stream.streaming.history.minute_rows import hearings, minute_rows, running_minutes
 from namesrv_stream.streaming.history.table_io import append, read_rows, within
-from namesrv_stream.tables.changes_source import ChangesSource
 from namesrv_stream.tables.delta.data_file import DataFile
 from namesrv_stream.tables.delta.table_version import open_version
 from namesrv_stream.tables.history_commits import HistoryTable, data_files
@@ -37,6 +36,7 @@ from namesrv_stream.tables.schema.history_columns import (
 from namesrv_stream.tables.schema.layout import ROUTE_CHANGES, ROUTE_STATE
 from namesrv_stream.tables.schema.rows import FOLD_STATE_KIND
 from namesrv_stream.tables.storage import tables_of
+from namesrv_stream.tables.stored_changes import StoredChanges
 
 _LOG = logging.getLogger(__name__)
 
@@ -121,11 +121,11 @@ class History:
             if caught_up is None:
                 return {ROUTE_ARCHIVE: 0}
             written += caught_up
-        begin = {p: self._archive.mark.next_offset(p) for p in source.committed}
-        end = {p: max(begin[p], offset) for p, offset in source.committed.items()}
+        begin = {p: self._archive.mark.next_offset(p) for p in source.next_offsets}
+        end = {p: max(begin[p], offset) for p, offset in source.next_offsets.items()}
         files = [file for file in source.files if file.may_have(begin, end)]
         at_ms = {**self._archive.mark.at_ms, **dict.fromkeys(end, source.newest_at_ms)}
-        mark = HistoryMark(source.topic_id, source.changes_id, end, at_ms)
+        mark = HistoryMark(source.topic_id, source.table_id, end, at_ms)
         is_due = time.monotonic() - self._reached_s >= self._settings.history.heartbeats_interval_ms / 1000
         if files:
             rows = read_rows(self._spark, self._tables / ROUTE_CHANGES, files, CHANGES_SCHEMA, ROW_SCHEMA.names)
@@ -136,8 +136,8 @@ class History:
             self._reached_s = time.monotonic()
         return {ROUTE_ARCHIVE: written}
 
-    def _source(self) -> ChangesSource:
-        source = ChangesSource.open(self._tables)
+    def _source(self) -> StoredChanges:
+        source = StoredChanges.open(self._tables)
         if source is None:
             raise ConfigError("settings", "data.tables", f"{self._tables}: there is no route_changes: has the job run?")
         return source
@@ -150,14 +150,14 @@ class History:
                 _LOG.warning(text, partition, first, earliest - 1)
             yield partition, max(first, earliest)
 
-    def _unseen_partitions(self, source: ChangesSource) -> list[int]:
+    def _unseen_partitions(self, source: StoredChanges) -> list[int]:
         """Partitions of which changes were removed before the archive had them, or were made anew by a rebuild."""
         mark = self._archive.mark
-        if mark.changes_id not in ("", source.changes_id):
-            return sorted(source.committed)
+        if mark.changes_id not in ("", source.table_id):
+            return sorted(source.next_offsets)
         return [p for p, offset in sorted(source.removed_below.items()) if offset > mark.next_offset(p)]
 
-    def _catch_up(self, source: ChangesSource, partitions: Collection[int]) -> int | None:
+    def _catch_up(self, source: StoredChanges, partitions: Collection[int]) -> int | None:
         """Go on from ``route_state``; None where that does not reach far enough yet: the next batch will find more."""
         table = open_version(self._tables / ROUTE_STATE, STATE_SCHEMA)
         if table is None:
@@ -165,7 +165,7 @@ class History:
         state = read_rows(self._spark, table.storage, table.files, STATE_SCHEMA, ROW_SCHEMA.names)
         folded = state.where(f.col("kind") == FOLD_STATE_KIND).select("partition", "offset", "at_ms").collect()
         mark = self._archive.mark
-        known = {p: mark.next_offset(p) for p in source.committed}
+        known = {p: mark.next_offset(p) for p in source.next_offsets}
         reach = {
             r["partition"]: r
             for r in folded
@@ -187,7 +187,7 @@ class History:
         )
         next_offsets = {**known, **{p: row["offset"] for p, row in reach.items()}}
         at_ms = {**mark.at_ms, **{p: row["at_ms"] for p, row in reach.items()}}
-        return append(self._archive, rows, HistoryMark(source.topic_id, source.changes_id, next_offsets, at_ms), 1)
+        return append(self._archive, rows, HistoryMark(source.topic_id, source.table_id, next_offsets, at_ms), 1)
 
     def _take_minutes(self, *, is_last: bool) -> dict[str, int]:
         """Write the minutes that have ended, in steps of a bounded number of records."""

@@ -32,9 +32,9 @@ from namesrv_stream.streaming.history.query import start_history_query
 from namesrv_stream.streaming.history.session import build_history_session, history_scratch_dir
 from namesrv_stream.streaming.job_lock import history_lock
 from namesrv_stream.streaming.jvm import is_gone, kill_jvm
-from namesrv_stream.tables.changes_source import ChangesSource
 from namesrv_stream.tables.history_upkeep import Upkeep
 from namesrv_stream.tables.storage import tables_of
+from namesrv_stream.tables.stored_changes import StoredChanges
 
 _LOG = logging.getLogger(__name__)
 
@@ -112,10 +112,10 @@ class _HistoryProcess:
         shutil.rmtree(history_scratch_dir(self._settings), ignore_errors=True)
 
     def _work(self, once: bool) -> int:
-        if once and ChangesSource.open(tables_of(self._settings)) is None:
+        if once and StoredChanges.open(tables_of(self._settings)) is None:
             reason = "there is no route_changes yet: the job has not run here"
             raise ConfigError("settings", "data.tables", f"{tables_of(self._settings)}: {reason}")
-        while ChangesSource.open(tables_of(self._settings)) is None:
+        while StoredChanges.open(tables_of(self._settings)) is None:
             time.sleep(_LOOK_S)
         self._spark = build_history_session(self._settings)
         while True:

@@ -220,7 +220,8 @@ def read_rows(table: Storage, path: str, dictionaries: Sequence[str] = ()) -> pa
     """
     content = read_content(table, path)
     try:
-        return pq.read_table(pa.BufferReader(content), partitioning=None, read_dictionary=list(dictionaries))
+        # ``pq.read_table`` would do the same, and load the datasets' library for it, which no server needs.
+        return pq.ParquetFile(pa.BufferReader(content), read_dictionary=list(dictionaries)).read()
     except (pa.ArrowException, OSError) as error:
         raise TableDamaged(str(table), unquote(path), f"cannot be read: {error}") from None
 

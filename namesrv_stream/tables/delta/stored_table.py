@@ -7,13 +7,13 @@ from urllib.parse import unquote
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
 from namesrv_stream.errors import NamesrvStreamError, TableSchemaMismatch
 from namesrv_stream.tables.delta.commit import read_commit
-from namesrv_stream.tables.delta.predicates import Condition, all_of
 from namesrv_stream.tables.delta.table_version import UNREADABLE, check_delta_table, open_delta
 from namesrv_stream.tables.schema.layout import HISTORY_PROTOCOL
 from namesrv_stream.tables.storage import Storage, one_line
@@ -48,17 +48,13 @@ class StoredTable:
         Args:
             table: At any version.
             storage: Where it is.
-            schema: Its columns as this version of the code knows them.
+            schema: The columns that this version of the code knows.
         """
         self._table = table
         self.storage = storage
-        metadata = table.metadata()
-        self.properties: dict[str, str] = dict(metadata.configuration)
+        self.properties: dict[str, str] = dict(table.metadata().configuration)
         self._files = pl.DataFrame(pa.table(table.get_add_actions(flatten=True)))
-        # The partition columns are not in the files: their paths say them.
-        in_files = [field for field in schema if field.name not in metadata.partition_columns]
-        self._schema = pl.DataFrame(pa.schema(in_files).empty_table()).schema
-        self._whole_schema = schema.remove_metadata()
+        self._schema = schema.remove_metadata()
 
     @classmethod
     def open(cls, tables: Storage, name: str, schema: pa.Schema) -> "StoredTable | None":
@@ -79,47 +75,33 @@ class StoredTable:
             check_delta_table(storage, table, schema, HISTORY_PROTOCOL, may_differ=True)
             return cls(table, storage, schema)
 
-    def rows(self, *conditions: Condition, columns: Sequence[str] | None = None) -> pl.DataFrame:
-        """The rows that meet all conditions, in no order; blocks.
-
-        Polars decodes the columns that conditions are on, and of the others only the rows that meet them.
+    def rows(self, *conditions: pl.Expr, columns: Sequence[str] | None = None) -> pl.DataFrame:
+        """The rows that meet all conditions, in no particular order; blocks.
 
         Args:
-            conditions: On columns of the table.
-            columns: Those wanted, but for the partition column; all where None.
+            conditions: On columns of the table. Delta's statistics and partition values decide which files are opened.
+            columns: Those wanted; all where None.
 
         Raises:
-            TableSchemaMismatch: A file is gone or damaged.
+            TableSchemaMismatch: A file is missing or damaged.
         """
-        names = list(self._schema) if columns is None else list(columns)
         with reading(self.storage):
-            return self.scan(*conditions).select(names).collect()
+            return self.scan(*conditions).select(columns or self._schema.names).collect()
 
-    def scan(self, *conditions: Condition) -> pl.LazyFrame:
-        """The same, all columns, for more questions of the reader's own; to be collected within ``reading``."""
-        wanted = all_of(*conditions)
-        paths = [f"{self.storage}/{unquote(path)}" for path in self._paths(wanted)]
-        if not paths:
-            return pl.LazyFrame(schema=self._schema)
-        # A column that a file does not have yet is null; one that we do not know is left alone.
-        scanned = pl.scan_parquet(
-            paths,
-            storage_options=self.storage.polars_options,
-            schema=self._schema,
-            missing_columns="insert",
-            extra_columns="ignore",
-            hive_partitioning=False,
-            glob=False,
-            parallel="prefiltered",
-        )
-        return scanned.filter(wanted.rows)
+    def scan(self, *conditions: pl.Expr) -> pl.LazyFrame:
+        """The same, all columns, for further questions of the caller; collect it within ``reading``."""
+        scanned = pl.scan_delta(self._table, storage_options=self.storage.polars_options)
+        existing = self._table.schema().to_arrow()
+        absent = [field for field in self._schema if field.name not in pa.schema(existing).names]
+        types = pl.DataFrame(pa.schema(absent).empty_table()).schema if absent else {}
+        columns = [pl.lit(None, types[n]).alias(n) if n in types else pl.col(n) for n in self._schema.names]
+        return scanned.select(columns).filter(*conditions)
 
-    def dataset(self, *conditions: Condition) -> ds.Dataset:
-        """Its files that may have rows which meet all conditions, for another engine; columns as of ``rows``."""
+    def dataset(self, condition: pc.Expression | None = None) -> ds.Dataset:
+        """Its rows, or those that meet a condition, for another engine; columns as those of ``rows``."""
         dataset = self._table.to_pyarrow_dataset()
-        wanted = {unquote(path) for path in self._paths(all_of(*conditions))}
-        fragments = [fragment for fragment in dataset.get_fragments() if fragment.path in wanted]
-        return ds.FileSystemDataset(fragments, self._whole_schema, dataset.format, dataset.filesystem)
+        whole = ds.FileSystemDataset(list(dataset.get_fragments()), self._schema, dataset.format, dataset.filesystem)
+        return whole if condition is None else whole.filter(condition)
 
     def extreme(self, end: Literal["min", "max"], column: str) -> Any:
         """The lowest or highest value of a column by the files' statistics; None where they do not say."""
@@ -141,10 +123,6 @@ class StoredTable:
                 return int(commit.info.get("timestamp", 0))
         return None
 
-    def files_for(self, *conditions: Condition) -> int:
-        """How many files ``rows`` would open."""
-        return len(self._paths(all_of(*conditions)))
-
     @property
     def files(self) -> int:
         """How many files the table has."""
@@ -153,6 +131,3 @@ class StoredTable:
     def is_named_in(self, text: str) -> bool:
         """Whether a text, of an error, has the name of a file of the table."""
         return any(unquote(path) in text for path in self._files["path"])
-
-    def _paths(self, wanted: Condition) -> list[str]:
-        return self._files.filter(wanted.files(self._files.columns))["path"].to_list()

@@ -99,6 +99,18 @@ DAY_COLUMNS: Final[dict[str, str]] = {
     for table, schema in HISTORY_SCHEMAS.items()
 }
 
+#: Table → what it holds, stored as its description.
+DESCRIPTIONS: Final[dict[str, str]] = {
+    BROKER_EVENTS: "One row per event as Kafka has it, ticks included; only the history process writes it",
+    ROUTE_ARCHIVE: (
+        "One row per change of the routes, kept for years; the views of docs/analytics.md derive intervals and "
+        "sessions from it; only the history process writes it"
+    ),
+    HEARTBEAT_MINUTES: (
+        "One row per broker process, name server and minute with a heartbeat; only the history process writes it"
+    ),
+}
+
 #: Table → columns whose extremes each file tells, so that readers skip files.
 STATISTICS_COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     BROKER_EVENTS: ("partition", "offset", "at", "kind", "broker_name"),

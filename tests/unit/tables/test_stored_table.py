@@ -4,21 +4,14 @@ import shutil
 from datetime import date
 from pathlib import Path
 
+import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from namesrv_stream.errors import TableSchemaMismatch
-from namesrv_stream.tables.delta.predicates import (
-    Condition,
-    above_or_null,
-    all_of,
-    at_most,
-    equals,
-    in_days,
-    one_of,
-    timestamp,
-)
+from namesrv_stream.instants import utc
 from namesrv_stream.tables.delta.stored_table import StoredTable
 from namesrv_stream.tables.storage import Folder
 
@@ -57,31 +50,50 @@ def opened(folder: Path, schema: pa.Schema = SCHEMA) -> StoredTable:
     return table
 
 
-def names(table: StoredTable, *conditions: Condition) -> list[str]:
+def names(table: StoredTable, *conditions: pl.Expr) -> list[str]:
     return sorted(table.rows(*conditions, columns=["name"])["name"].to_list())
 
 
-def test_a_question_opens_only_files_that_may_have_its_rows(tmp_path: Path) -> None:
-    a_table(tmp_path)
-    table = opened(tmp_path)
-    at = timestamp(DAY_MS + 5)
-    held_then = (at_most("valid_from", at), above_or_null("valid_to", at))
-    assert names(table, *held_then) == ["short-1"]
-    assert (table.files_for(*held_then), table.files) == (1, 4)
-    assert table.files_for(equals("name", "short-0")) == 2  # the last file has names below and above it
-    assert table.files_for(in_days("day", date(1970, 1, 2), date(1970, 1, 3))) == 2
-    assert table.files_for(one_of("name", [])) == 0
+def held_at(at_ms: int) -> pl.Expr:
+    return (pl.col("valid_from") <= utc(at_ms)) & (pl.col("valid_to").is_null() | (pl.col("valid_to") > utc(at_ms)))
+
+
+@pytest.mark.parametrize(
+    ("condition", "found"),
+    [
+        (held_at(DAY_MS + 5), ["short-1"]),
+        (pl.col("name") == "short-1", ["short-1"]),
+        (pl.col("day") == date(1970, 1, 2), ["short-1"]),
+        (pl.col("name").is_in(["short-1", "absent"]), ["short-1"]),
+        (pl.col("name").is_in([]), []),
+    ],
+    ids=str,
+)
+def test_a_question_opens_only_files_that_may_have_its_rows(
+    condition: pl.Expr, found: list[str], tmp_path: Path
+) -> None:
+    path = a_table(tmp_path)
+    for file in [*path.glob("day=1970-01-01/*.parquet"), *path.glob("day=1970-01-03/*.parquet")]:
+        file.unlink()
+    assert names(opened(tmp_path), condition) == found
+
+
+def test_another_engine_opens_only_files_that_may_have_its_rows(tmp_path: Path) -> None:
+    path = a_table(tmp_path)
+    for file in path.glob("day=1970-01-01/*.parquet"):
+        file.unlink()
+    rows = opened(tmp_path).dataset(pc.field("valid_from") > pa.scalar(utc(1))).to_table()
+    assert sorted(rows["name"].to_pylist()) == ["lasting", "short-1", "short-2", "short-3"]
 
 
 def test_an_interval_that_lasts_is_found_in_every_later_instant(tmp_path: Path) -> None:
     a_table(tmp_path)
-    at = timestamp(100 * DAY_MS)
-    assert names(opened(tmp_path), at_most("valid_from", at), above_or_null("valid_to", at)) == ["lasting"]
+    assert names(opened(tmp_path), held_at(100 * DAY_MS)) == ["lasting"]
 
 
 def test_a_column_that_the_table_does_not_have_yet_is_null(tmp_path: Path) -> None:
     a_table(tmp_path, pa.schema([f for f in SCHEMA if f.name != "later"]))
-    rows = opened(tmp_path).rows(equals("name", "lasting"), columns=["name", "later"]).to_dicts()
+    rows = opened(tmp_path).rows(pl.col("name") == "lasting", columns=["name", "later"]).to_dicts()
     assert rows == [{"name": "lasting", "later": None}]
 
 
@@ -135,6 +147,6 @@ def test_there_is_no_table_where_there_is_none(tmp_path: Path) -> None:
     assert StoredTable.open(Folder(tmp_path), "intervals", SCHEMA) is None
 
 
-def test_conditions_of_nothing_are_met_by_every_row(tmp_path: Path) -> None:
+def test_without_a_condition_every_row_is_read(tmp_path: Path) -> None:
     a_table(tmp_path)
-    assert len(names(opened(tmp_path), all_of())) == 5
+    assert len(names(opened(tmp_path))) == 5
