@@ -9,7 +9,7 @@ from functools import partial
 
 from namesrv_stream.clock import Clock
 from namesrv_stream.kafka import ENVELOPE_BYTES
-from namesrv_stream.processor.name_server import Access, NameServer, Options
+from namesrv_stream.processor.name_server import Access, NameServer, Options, networks_of
 from namesrv_stream.route.events import Origin
 from namesrv_stream.route.heartbeat_json import MAX_ITEMS
 from namesrv_stream.route.view import RouteView
@@ -140,7 +140,12 @@ def _access(settings: Settings) -> Access:
     accounts = read_accounts(admin)
     for warning in accounts.warnings:
         logger.warning("%s", warning)
-    return Access(admin.trusted_networks, accounts.secrets, admin.enable_config_update, admin.broker_networks)
+    return Access(
+        networks_of(admin.trusted_networks),
+        accounts.secrets,
+        admin.enable_config_update,
+        networks_of(admin.broker_networks),
+    )
 
 
 def _limits(settings: Settings, ports: Ports) -> GatewayLimits:

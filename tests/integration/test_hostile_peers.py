@@ -16,7 +16,7 @@ import orjson
 import pytest
 
 from namesrv_stream.processor.authorisation import ADMIN_CODES, BROKER_CODES
-from namesrv_stream.processor.name_server import Access
+from namesrv_stream.processor.name_server import Access, networks_of
 from namesrv_stream.remoting.codes import RequestCode, ResponseCode
 from namesrv_stream.settings import RemotingSettings, Settings
 from tests.support.processes import wait_until
@@ -135,7 +135,7 @@ def test_a_heartbeat_in_the_name_of_another_clusters_broker_keeps_nobody_alive(w
 
 
 def test_nobody_outside_the_brokers_networks_can_register_spoof_or_end_a_broker() -> None:
-    brokers_only = Access(trusted_networks=(), broker_networks=("127.0.0.0/8",))
+    brokers_only = Access(trusted_networks=(), broker_networks=networks_of(["127.0.0.0/8"]))
     with RemotingRig(access=brokers_only, host="::") as rig:
         port = rig.addr.rpartition(":")[2]
         with RemotingClient(f"127.0.0.1:{port}") as broker, RemotingClient(f"::1:{port}") as stranger:
