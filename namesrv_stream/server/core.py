@@ -9,6 +9,7 @@ from functools import partial
 
 from namesrv_stream.clock import Clock
 from namesrv_stream.kafka import ENVELOPE_BYTES
+from namesrv_stream.metrics import Counters
 from namesrv_stream.processor.name_server import Access, NameServer, Options, networks_of
 from namesrv_stream.route.events import Origin
 from namesrv_stream.route.heartbeat_json import MAX_ITEMS
@@ -60,6 +61,7 @@ class Core:
         view: The only way in which the routes are changed.
         notifier: Tells brokers of the smallest brokerId of their group.
         peer_log: Logs what peers do, with a limit.
+        counters: What is counted for Prometheus.
     """
 
     name_server: NameServer
@@ -69,6 +71,7 @@ class Core:
     services: Services
     notifier: MinBrokerNotifier
     peer_log: PeerLog
+    counters: Counters
 
     def new_connection(self) -> RemotingConnection:
         """The connection of a peer that has just arrived."""
@@ -87,13 +90,14 @@ def build_core(settings: Settings, view: RouteView, ports: Ports) -> Core:
     Raises:
         ConfigError: A file that the settings name cannot be used.
     """
-    tls = ServerTls(settings.tls, ports.clock)
+    counters = Counters()
+    tls = ServerTls(settings.tls, counters, ports.clock)
     if settings.tls.is_for_calls:
         calls_context(settings.tls)  # tells of files that cannot be used before anything else happens
     peer_log = PeerLog()
     name_server = _name_server(settings, view, ports)
     responses = ResponseCache(ports.lane)
-    connections = Connections(settings.remoting, peer_log, ports.lane)
+    connections = Connections(settings.remoting, peer_log, counters, ports.lane)
     notifier = MinBrokerNotifier(
         lambda: name_server.options.notify_min_broker_id_changed,
         own_port=ports.listen_port,
@@ -119,7 +123,7 @@ def build_core(settings: Settings, view: RouteView, ports: Ports) -> Core:
         RequestFigures(ports.lane.answered if ports.lane else None),
         ports.clock,
     )
-    return Core(name_server, served, gateway, connections, services, notifier, peer_log)
+    return Core(name_server, served, gateway, connections, services, notifier, peer_log, counters)
 
 
 def _name_server(settings: Settings, view: RouteView, ports: Ports) -> NameServer:

@@ -11,10 +11,9 @@ from namesrv_stream.route.commit_rows import slices_of
 from namesrv_stream.route.folded_log import FoldedLog
 from namesrv_stream.server.changes.feed import ChangeFeed, size_of
 from namesrv_stream.server.changes.position import generation_of
-from namesrv_stream.server.last_heartbeats import LastHeartbeats
+from namesrv_stream.server.core import Core
 from namesrv_stream.server.recent_events import RecentEvents
 from namesrv_stream.server.served_state import ServedState
-from namesrv_stream.server.served_view import ServedView
 from namesrv_stream.server.table_figures import TableFigures
 from namesrv_stream.settings import Settings
 from namesrv_stream.tables.change_log import TOLD_KINDS, log_commit, log_held
@@ -48,18 +47,17 @@ class Following:
         self,
         settings: Settings,
         snapshot: Snapshot,
-        view: ServedView,
+        core: Core,
         state: ServedState,
-        last_heartbeats: LastHeartbeats,
         clock: Clock,
     ) -> None:
         generation, http = generation_of(snapshot.table_id), settings.http
         self.feed = ChangeFeed(generation, snapshot.next_offsets, http.changes_kept_rows, http.changes_kept_bytes)
-        self.figures = TableFigures(state, snapshot.at_ms, lambda: self._follower.failure, clock)
+        self.figures = TableFigures(state, snapshot.at_ms, lambda: self._follower.failure, core.counters, clock)
         self.recent_events = RecentEvents(tables_of(settings), clock)
-        self._view = view
+        self._view = core.view
         self._state = state
-        self._last_heartbeats = last_heartbeats
+        self._last_heartbeats = core.gateway.last_heartbeats
         self._read: asyncio.Queue[_Commit | Snapshot] = asyncio.Queue()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._follower = SnapshotFollower(

@@ -95,7 +95,7 @@ class _Server:
 
         state = ServedState(self._identity, view, settings.kafka.partitions, snapshot.version, self._clock)
         log_held(view.table.held)
-        following = Following(settings, snapshot, core.view, state, core.gateway.last_heartbeats, self._clock)
+        following = Following(settings, snapshot, core, state, self._clock)
         fleet = Fleet(view, core.gateway, following.recent_events)
         figures = ServerFigures(self._identity, core, fleet, following.figures, self._lane_status)
         sources = Sources(

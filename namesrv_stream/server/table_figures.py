@@ -1,24 +1,12 @@
 """What a server counts of the tables that it follows."""
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final
 
 from namesrv_stream.clock import Clock
-from namesrv_stream.metrics import Histogram, Samples
-from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange
+from namesrv_stream.metrics import Counters, Histogram, Samples
+from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.server.served_state import ServedState
 from namesrv_stream.tables.job_figures import BATCH_BOUNDS_MS, JobFigures
-
-#: Counted from zero, so that the first broker that expires is seen as a rise.
-_KNOWN_ROWS: Final = (
-    *((ChangeKind.BROKER_LIVE, cause, False) for cause in (Cause.REGISTERED, Cause.RETURNED)),
-    *(
-        (ChangeKind.BROKER_LIVE, cause, True)
-        for cause in (*(Cause.EXPIRED, Cause.DISCONNECTED, Cause.UNREGISTERED, Cause.SERVER_LOST, Cause.SERVER_SILENT),)
-    ),
-    (ChangeKind.GUARD, Cause.GUARD_HELD, False),
-)
 
 
 class TableFigures:
@@ -34,6 +22,7 @@ class TableFigures:
         state: ServedState,
         at_ms: Mapping[int, int],
         failure: Callable[[], str],
+        counters: Counters,
         clock: Clock,
     ) -> None:
         self.job: JobFigures | None = None
@@ -41,17 +30,17 @@ class TableFigures:
         self._state = state
         self._at_ms = min(at_ms.values(), default=0)
         self._failure = failure
+        self._counters = counters
         self._clock = clock
-        self._commits = self._reloads = 0
-        self._rows: Counter[tuple[str, str, bool]] = Counter(dict.fromkeys(_KNOWN_ROWS, 0))
 
     def count(self, changes: Iterable[RouteChange]) -> None:
         """Rows of a commit, perhaps not all."""
-        self._rows.update((change.kind, change.cause, change.gone) for change in changes)
+        for change in changes:
+            self._counters.count("rocketmq_namesrv_changes_total", change.kind, change.cause, str(change.gone).lower())
 
     def committed(self, job: JobFigures | None) -> None:
         """One commit was taken over, and its rows were counted."""
-        self._commits += 1
+        self._counters.count("rocketmq_namesrv_snapshot_commits_total")
         if job is not None:
             known = self.job.dead_letters if self.job and self.job.started_ms == job.started_ms else 0
             if job.dead_letters > known:
@@ -61,7 +50,7 @@ class TableFigures:
 
     def reloaded(self, at_ms: Mapping[int, int]) -> None:
         """The tables were opened anew."""
-        self._reloads += 1
+        self._counters.count("rocketmq_namesrv_snapshot_reloads_total")
         self._at_ms = max(self._at_ms, min(at_ms.values(), default=0))
 
     @property
@@ -91,11 +80,7 @@ class TableFigures:
         """Add all figures to a scrape; what is not known is left out."""
         samples.add("rocketmq_namesrv_snapshot_age_seconds", self.age_ms / 1000)
         samples.add("rocketmq_namesrv_snapshot_version", self.version)
-        samples.add("rocketmq_namesrv_snapshot_commits_total", self._commits)
-        samples.add("rocketmq_namesrv_snapshot_reloads_total", self._reloads)
         samples.add("rocketmq_namesrv_tables_readable", not self.failure)
-        for (kind, cause, gone), count in sorted(self._rows.items()):
-            samples.add("rocketmq_namesrv_changes_total", count, kind, cause, str(gone).lower())
         if (lag_ms := self.lag_ms) is not None:
             samples.add("rocketmq_namesrv_event_lag_seconds", lag_ms / 1000)
         if self.job is not None:

@@ -161,7 +161,7 @@ def test_frames_of_16_mib_from_many_peers_are_held_within_the_budget() -> None:
                 for _ in range(15):  # 360 MiB in all
                     peer.sendall(piece)
         assert rig.on_loop(lambda: rig.rig.connections.unfinished.size) <= 64 * MIB
-        assert rig.on_loop(lambda: rig.rig.connections.refused["crowded"]) >= 24 - 64 // 15 - 1
+        assert rig.on_loop(lambda: rig.rig.connection_events("crowded")) >= 24 - 64 // 15 - 1
         assert register(broker) == ResponseCode.SUCCESS, "whoever sends whole frames is served"
         assert rss_mib() - before_mib < 200
 
@@ -220,7 +220,7 @@ def test_who_never_ends_what_it_began_is_closed_however_busily_it_waits(begin: b
         assert len(rig.rig.connections) == 1
         rig.pass_time(2_000)
         assert is_closed(loris)
-        assert rig.on_loop(lambda: rig.rig.connections.refused["late"]) == 1
+        assert rig.on_loop(lambda: rig.rig.connection_events("late")) == 1
 
 
 def test_a_byte_now_and_then_does_not_save_a_slow_loris() -> None:
@@ -278,7 +278,7 @@ def test_a_peer_that_reads_nothing_is_closed() -> None:
         _ask_without_reading(slow, 60_000)
         wait_until(lambda: rig.on_loop(rig.rig.connections.unread_bytes), DEADLINE_S, "answers wait")
         rig.pass_time(6_000)
-        wait_until(lambda: rig.on_loop(lambda: rig.rig.connections.refused["slow_reader"]), DEADLINE_S, "it is closed")
+        wait_until(lambda: rig.on_loop(lambda: rig.rig.connection_events("slow_reader")), DEADLINE_S, "it is closed")
         assert rig.on_loop(rig.rig.connections.unread_bytes) == 0
 
 
@@ -289,8 +289,9 @@ def test_unread_answers_of_many_peers_are_held_within_the_budget() -> None:
             register(broker, brokerName=f"b{number}", brokerAddr=f"10.0.0.{number}:1")
         for _ in range(12):
             _ask_without_reading(peers.enter_context(connect(rig.addr)), 3_000)
-        refused = rig.rig.connections.refused
-        wait_until(lambda: rig.on_loop(lambda: refused["unread"]) > 0, DEADLINE_S, "somebody is turned away")
+        wait_until(
+            lambda: rig.on_loop(lambda: rig.rig.connection_events("unread")) > 0, DEADLINE_S, "somebody is turned away"
+        )
         wait_until(lambda: rig.on_loop(rig.rig.connections.unread_bytes) <= 5 * MIB, DEADLINE_S, "what is left fits")
         assert register(broker) == ResponseCode.SUCCESS
 
@@ -303,7 +304,7 @@ def test_one_address_gets_its_share_of_connections_and_others_theirs() -> None:
     with RemotingRig(limits, host="::") as rig, ExitStack() as peers:
         port = rig.addr.rpartition(":")[2]
         many = [peers.enter_context(connect(f"127.0.0.1:{port}")) for _ in range(8)]
-        wait_until(lambda: rig.on_loop(lambda: rig.rig.connections.refused["rejected_address"]) == 3, DEADLINE_S, "3")
+        wait_until(lambda: rig.on_loop(lambda: rig.rig.connection_events("rejected_address")) == 3, DEADLINE_S, "3")
         with RemotingClient(f"::1:{port}") as other:
             assert other.ask(106).code == 0
         many[0].close()

@@ -63,7 +63,7 @@ class HttpRig:
             generation_of(table_id), rig.view.next_offsets, http.changes_kept_rows, http.changes_kept_bytes
         )
         self.recent_events = RecentEvents(tables_of(settings), rig.clock)
-        self.tables = TableFigures(self.state, {}, lambda: self.failure, rig.clock)
+        self.tables = TableFigures(self.state, {}, lambda: self.failure, rig.core.counters, rig.clock)
         fleet = Fleet(rig.view, rig.gateway, self.recent_events)
         self.figures = ServerFigures(rig.identity, rig.core, fleet, self.tables, native_lane)
         sources = Sources(

@@ -65,7 +65,7 @@ class ChangesPage:
         self._feed = sources.feed
         self._catch_up = CatchUp(tables_of(sources.settings), sources.settings.http.changes_catch_up_rows)
         self._steps = steps
-        self._figures = sources.figures.http
+        self._counters = sources.figures.counters
 
     @answers("/changes", (JSON, Changes), (EVENT_STREAM, None), errors=(410, 503))
     async def changes(self, request: Request, query: ChangesQuery) -> Response:
@@ -121,7 +121,7 @@ class ChangesPage:
                 async for event in self._go_on(self._follower(choice, position)):
                     yield event
             except PositionGone as error:
-                self._figures.reset(error.reason)
+                self._counters.count("rocketmq_namesrv_change_resets_total", error.reason)
                 position, reason = None, str(error)
 
     async def _begin_anew(self, state: StateAt, choice: RowFilter, reason: str) -> AsyncIterator[bytes]:
@@ -173,7 +173,7 @@ class ChangesPage:
             raise self._gone(PositionGone("tables", "the tables were made anew, and their rows have other places"))
 
     def _gone(self, error: PositionGone) -> Problem:
-        self._figures.reset(error.reason)
+        self._counters.count("rocketmq_namesrv_change_resets_total", error.reason)
         todo = "forget what you have, take GET /changes/state, and go on from its position"
         return Problem(410, f"{error}: {todo}", kind=POSITION_GONE)
 

@@ -9,11 +9,8 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from namesrv_stream.logs import safe
-from namesrv_stream.server.http.protocol import CONNECTION, HttpProtocol
+from namesrv_stream.server.http.protocol import CONNECTION, HttpProtocol, Port
 from namesrv_stream.server.http.responses import TRY_AGAIN, Problem
-from namesrv_stream.server.http_figures import HttpFigures
-from namesrv_stream.server.peer_log import PeerLog
-from namesrv_stream.settings import HttpSettings
 
 logger = logging.getLogger(__name__)
 
@@ -27,60 +24,60 @@ _RETRY: Final = {"Retry-After": "1"}
 
 
 class Limits:
-    """ASGI middleware around the whole application."""
+    """ASGI middleware around the whole application.
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        settings: HttpSettings,
-        figures: HttpFigures,
-        *,
-        streams: frozenset[str],
-        templates: Mapping[Any, str],
-        peer_log: PeerLog,
-    ) -> None:
+    Args:
+        app: The application.
+        port: Of the port.
+        streams: Paths whose answers may have no end.
+        templates: Endpoint to the path by which its answers are counted: there are few of these.
+    """
+
+    def __init__(self, app: ASGIApp, port: Port, *, streams: frozenset[str], templates: Mapping[Any, str]) -> None:
         self._app = app
-        self._settings = settings
-        self._figures = figures
+        self._port = port
         self._streams = streams
         self._templates = templates
-        self._peer_log = peer_log
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":  # WebSockets: there are none
             return
-        figures, is_stream = self._figures, scope["path"] in self._streams
-        answer = _Answer(scope, send, self._settings.slow_reader_ms / 1000)
+        load, is_stream = self._port.load, scope["path"] in self._streams
+        answer = _Answer(scope, send, self._port.settings.slow_reader_ms / 1000)
         problem = _refused(scope) or self._one_too_many(is_stream)
         if problem is not None:
             await problem.response(Headers(scope=scope))(scope, receive, answer.send)
-            figures.answered("(refused)", answer.status)
+            self._count("(refused)", answer)
             return
-        figures.streams += is_stream
-        figures.inflight += not is_stream
+        load.streams += is_stream
+        load.inflight += not is_stream
         try:
             await self._app(scope, receive, answer.send)
         except Exception:
             text, path = "HTTP request failed unexpectedly path=%s", safe(scope["path"])
-            self._peer_log.tell(logger, logging.ERROR, text, path, is_fault=True)
+            self._port.peer_log.tell(logger, logging.ERROR, text, path, is_fault=True)
             if not answer.status:
                 problem = Problem(500, "the request failed unexpectedly; the server's log says why")
                 await problem.response(Headers(scope=scope))(scope, receive, answer.send)
             else:
                 answer.abort("answer_failed")
         finally:
-            figures.streams -= is_stream
-            figures.inflight -= not is_stream
-            figures.answered(self._templates.get(scope.get("endpoint"), "(unknown)"), answer.status)
+            load.streams -= is_stream
+            load.inflight -= not is_stream
+            self._count(self._templates.get(scope.get("endpoint"), "(unknown)"), answer)
+
+    def _count(self, route: str, answer: "_Answer") -> None:
+        self._port.counters.count("rocketmq_namesrv_http_requests_total", route, str(answer.status))
 
     def _one_too_many(self, is_stream: bool) -> Problem | None:
-        if is_stream and self._figures.streams >= self._settings.max_streams:
-            self._figures.event("stream_refused")
-            text = f"http.max_streams={self._settings.max_streams} follow the changes already"
+        limits, load = self._port.settings, self._port.load
+        if is_stream and load.streams >= limits.max_streams:
+            self._port.event("stream_refused")
+            text = f"http.max_streams={limits.max_streams} follow the changes already"
             return Problem(503, f"{text}; ask again, or another server", kind=TRY_AGAIN, headers=_RETRY)
-        if not is_stream and self._figures.inflight >= self._settings.max_requests:
-            self._figures.event("request_refused")
-            text = f"http.max_requests={self._settings.max_requests} are being answered"
+        if not is_stream and load.inflight >= limits.max_requests:
+            self._port.event("request_refused")
+            text = f"http.max_requests={limits.max_requests} are being answered"
             return Problem(503, f"{text}; ask again", kind=TRY_AGAIN, headers=_RETRY)
         return None
 

@@ -3,13 +3,13 @@
 import asyncio
 import contextlib
 import logging
-from collections import Counter
 from collections.abc import Iterator
 from itertools import count
 from typing import Final
 
 from namesrv_stream.errors import RemotingError
 from namesrv_stream.logs import safe
+from namesrv_stream.metrics import Counters
 from namesrv_stream.server.native.lane import NativeLane
 from namesrv_stream.server.net.address_counts import AddressCounts
 from namesrv_stream.server.net.connection import IDLE, STOPPING, RemotingConnection
@@ -23,23 +23,23 @@ _LATE: Final = "what it began to send was not complete in time"
 _CROWDED: Final = "too much incomplete is held of all connections, and this began before others"
 _NOT_READING: Final = "it did not read its answers"
 _UNREAD: Final = "too many answers of all connections are not read, and of this one the most"
-#: Short names of reasons; counted from zero, so that the first connection is seen as a rise.
-_REASONS: Final = ("rejected", "rejected_address", "idle", "late", "crowded", "slow_reader", "unread")
+#: The counter of what happens to connections.
+CONNECTION_EVENTS: Final = "rocketmq_namesrv_connection_events_total"
 
 
 class Connections:
     """The open connections by id.
 
     Attributes:
-        admitted: How many were ever taken.
-        broken_count: How many broke the protocol.
-        refused: How many were turned away, or closed by us, by the reason's short name.
         unfinished: What they hold of frames that are not complete.
         native_lane: Answers route queries on some of them; None where there is none.
     """
 
-    def __init__(self, limits: RemotingSettings, peer_log: PeerLog, native_lane: NativeLane | None = None) -> None:
+    def __init__(
+        self, limits: RemotingSettings, peer_log: PeerLog, counters: Counters, native_lane: NativeLane | None = None
+    ) -> None:
         self._limits = limits
+        self._counters = counters
         self._peer_log = peer_log
         self.native_lane = native_lane
         self._open: dict[int, RemotingConnection] = {}
@@ -49,8 +49,6 @@ class Connections:
         self.unfinished: Unfinished[RemotingConnection] = Unfinished(
             limits.partial_frames_bytes, is_spared=lambda connection: connection.has_brokers
         )
-        self.refused: Counter[str] = Counter(dict.fromkeys(_REASONS, 0))
-        self.admitted = self.broken_count = 0
         self._all_left = asyncio.Event()
 
     def __len__(self) -> int:
@@ -71,14 +69,14 @@ class Connections:
             self._warn(
                 "connection refused, too many are open peer=%s limit=%d", connection.peer, limits.max_connections
             )
-            self.refused["rejected"] += 1
+            self._count("rejected")
             return False
         if of_address > limits.max_connections_per_address:
             limit = limits.max_connections_per_address
             self._warn("connection refused, too many of its address peer=%s limit=%d", connection.peer, limit)
-            self.refused["rejected_address"] += 1
+            self._count("rejected_address")
             return False
-        self.admitted += 1
+        self._count("admitted")
         return True
 
     def closed(self, connection: RemotingConnection) -> None:
@@ -90,7 +88,7 @@ class Connections:
             self._all_left.set()
 
     def broken(self, connection: RemotingConnection, error: RemotingError) -> None:
-        self.broken_count += 1
+        self._count("broken")
         text = "connection closed, its peer broke the protocol peer=%s reason=%s"
         self._warn(text, connection.peer, safe(str(error)), kind=type(error).__name__)
 
@@ -133,7 +131,7 @@ class Connections:
         """Close those without traffic for the idle timeout."""
         for connection in list(self._open.values()):
             if not connection.is_waiting and observed_ms - connection.active_ms > self._limits.idle_timeout_ms:
-                self.refused["idle"] += 1
+                self._count("idle")
                 connection.abort(IDLE)  # whoever has not read its answers by now leaves them
 
     def close_expired(self, connection_id: int) -> None:
@@ -173,12 +171,15 @@ class Connections:
             if over <= 0:
                 return
 
+    def _count(self, event: str) -> None:
+        self._counters.count(CONNECTION_EVENTS, event)
+
     def _warn(self, text: str, *args: object, kind: str = "") -> None:
         self._peer_log.tell(logger, logging.WARNING, text, *args, kind=kind)
 
     def _abort(self, connection: RemotingConnection, reason: str, name: str) -> None:
         self._warn("connection closed, %s peer=%s", reason, connection.peer, kind=name)
-        self.refused[name] += 1
+        self._count(name)
         self._stalled.pop(connection, None)
         self.unfinished.forget(connection)
         connection.abort(reason)
