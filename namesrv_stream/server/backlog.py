@@ -3,7 +3,7 @@
 A tick tells the fold that all that the server received before it is in the log. So a tick that is asked for is due when
 of each peer that waits for the server at that moment one request has been worked on, or the peer has gone. A peer that
 always has another request delays no tick for longer than that: as long as something of it waits, its brokers count as
-heard.
+heard. Nor does one that has been read again for a whole beat without a request: it has sent none that is complete.
 """
 
 from collections.abc import Callable, Iterable
@@ -28,7 +28,8 @@ class Backlog:
 
     def __init__(self) -> None:
         self.waiting: dict[WaitingPeer, None] = {}
-        self._awaited: dict[WaitingPeer, None] = {}  # by the tick that was asked for
+        # By the tick that was asked for: whether they were read at the beat before.
+        self._awaited: dict[WaitingPeer, bool] = {}
         self._on_due: Callable[[], None] = lambda: None
 
     def wait(self, peer: WaitingPeer) -> None:
@@ -47,10 +48,12 @@ class Backlog:
                 self._on_due()
 
     def when_worked_off(self, on_due: Callable[[], None]) -> None:
-        """Have a tick logged when it is due; no second one is asked for as long as one waits."""
+        """Have a tick logged when it is due; called each beat. No second one is asked for as long as one waits."""
         if self._awaited:
-            return
-        if self.waiting:
-            self._awaited, self._on_due = dict(self.waiting), on_due
+            for peer in [peer for peer, is_read in self._awaited.items() if is_read and peer not in self.waiting]:
+                self.worked_on(peer)
+            self._awaited = {peer: peer not in self.waiting for peer in self._awaited}
+        elif self.waiting:
+            self._awaited, self._on_due = dict.fromkeys(self.waiting, False), on_due
         else:
             on_due()

@@ -75,7 +75,7 @@ class Core:
 
     def new_connection(self) -> RemotingConnection:
         """The connection of a peer that has just arrived."""
-        return RemotingConnection(self.connections.next_id(), self.services, self.connections)
+        return RemotingConnection(self.connections.next_id(), self.services)
 
     def beat(self) -> None:
         """Called each tick interval."""
@@ -115,11 +115,10 @@ def build_core(settings: Settings, view: RouteView, ports: Ports) -> Core:
         name_server,
         responses,
         gateway,
+        connections,
         ports.large_requests or LargeRequests(),
-        ports.lane,
         tls,
         Origin(ports.identity.server_id, ports.identity.server_epoch),
-        settings.remoting,
         RequestFigures(ports.lane.answered if ports.lane else None),
         ports.clock,
     )

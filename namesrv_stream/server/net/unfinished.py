@@ -1,6 +1,6 @@
 """What connections hold of frames, preambles and TLS handshakes that are not complete: how much, and for how long."""
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable
 from typing import Generic, NamedTuple, TypeVar
 
 H = TypeVar("H", bound=Hashable)
@@ -12,7 +12,7 @@ class _Held(NamedTuple):
 
 
 class Unfinished(Generic[H]):
-    """Bytes held by each holder, the oldest first.
+    """Bytes held by each holder, in the order in which they began.
 
     A peer that sends as brokers do is done within milliseconds, so whoever is the oldest when there is too much is the
     one who can best be done without; but those that are spared come last.
@@ -56,9 +56,12 @@ class Unfinished(Generic[H]):
         if held is not None:
             self.size -= held.size
 
-    def older_than(self, since_ms: int) -> Iterator[H]:
+    def postpone(self, holder: H, by_ms: int) -> None:
+        """What it holds counts as begun so much later, if it holds anything: it was not read meanwhile."""
+        held = self._held.get(holder)
+        if held is not None:
+            self._held[holder] = held._replace(since_ms=held.since_ms + by_ms)
+
+    def older_than(self, since_ms: int) -> list[H]:
         """Who has held something since before ``since_ms``."""
-        for holder, held in self._held.items():
-            if held.since_ms >= since_ms:
-                return
-            yield holder
+        return [holder for holder, held in self._held.items() if held.since_ms < since_ms]

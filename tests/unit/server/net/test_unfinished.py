@@ -47,3 +47,14 @@ def test_the_sum_is_that_of_the_holders_and_within_the_limit(steps: list[tuple[i
         assert held.size == sum(expected.values()) <= 100
         order = list(held.older_than(now_ms + 1))
         assert sorted(order) == sorted(holder for holder, size in expected.items() if size)
+
+
+def test_the_time_in_which_a_holder_was_not_read_is_not_counted_and_no_other_time_is_left_out() -> None:
+    held: Unfinished[str] = Unfinished(100)
+    held.hold("a", 1, 1_000, is_new=True)
+    held.postpone("a", 500)
+    held.postpone("nobody", 500)
+    assert held.older_than(1_500) == []
+    assert held.older_than(1_501) == ["a"]
+    held.hold("a", 2, 1_600, is_new=False)
+    assert held.older_than(1_501) == ["a"]
