@@ -24,7 +24,7 @@ from namesrv_stream.server.net.connections import Connections
 from namesrv_stream.server.net.large_requests import LargeRequests
 from namesrv_stream.server.net.response_cache import ResponseCache
 from namesrv_stream.server.net.services import Services
-from namesrv_stream.server.outbox import GatewayLimits
+from namesrv_stream.server.partition_log import GatewayLimits
 from namesrv_stream.server.peer_log import PeerLog
 from namesrv_stream.server.request_figures import RequestFigures
 from namesrv_stream.server.served_view import ServedView

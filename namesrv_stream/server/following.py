@@ -9,12 +9,11 @@ from namesrv_stream.clock import Clock
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.commit_rows import slices_of
 from namesrv_stream.route.folded_log import FoldedLog
-from namesrv_stream.server.changes.feed import ChangeFeed, size_of
+from namesrv_stream.server.changes.feed import ChangeFeed
 from namesrv_stream.server.changes.position import generation_of
 from namesrv_stream.server.core import Core
 from namesrv_stream.server.recent_events import RecentEvents
-from namesrv_stream.server.served_state import ServedState
-from namesrv_stream.server.table_figures import TableFigures
+from namesrv_stream.server.table_figures import TableStatus
 from namesrv_stream.settings import Settings
 from namesrv_stream.tables.change_log import TOLD_KINDS, log_commit, log_held
 from namesrv_stream.tables.follower import SnapshotFollower
@@ -24,6 +23,8 @@ from namesrv_stream.tables.storage import tables_of
 
 #: For the follower to finish what it is reading; its thread does not keep the process.
 _STOP_S: Final = 1.0
+#: Most commits that are read and not taken over yet.
+_READ_AHEAD: Final = 4
 #: Some milliseconds.
 _ROWS_A_TURN: Final = 1_000
 
@@ -39,7 +40,7 @@ class Following:
 
     Attributes:
         feed: The newest changes.
-        figures: What is counted of them.
+        status: Which version is served, and what the job says.
         recent_events: What happened lately.
     """
 
@@ -48,17 +49,16 @@ class Following:
         settings: Settings,
         snapshot: Snapshot,
         core: Core,
-        state: ServedState,
         clock: Clock,
     ) -> None:
         generation, http = generation_of(snapshot.table_id), settings.http
         self.feed = ChangeFeed(generation, snapshot.next_offsets, http.changes_kept_rows, http.changes_kept_bytes)
-        self.figures = TableFigures(state, snapshot.at_ms, lambda: self._follower.failure, core.counters, clock)
+        self.status = TableStatus(snapshot, core.counters, clock)
         self.recent_events = RecentEvents(tables_of(settings), clock)
         self._view = core.view
-        self._state = state
         self._last_heartbeats = core.gateway.last_heartbeats
         self._read: asyncio.Queue[_Commit | Snapshot] = asyncio.Queue()
+        self._room = threading.Semaphore(_READ_AHEAD)  # in that queue
         self._loop: asyncio.AbstractEventLoop | None = None
         self._follower = SnapshotFollower(
             tables_of(settings),
@@ -67,6 +67,7 @@ class Following:
             self._on_commit,
             known=snapshot,
         )
+        self.status.failure = lambda: self._follower.failure
 
     def folded_log(self) -> FoldedLog:
         """The log as far as the tables cover it now; from any thread."""
@@ -79,6 +80,7 @@ class Following:
 
     def stop(self) -> None:
         """End the thread, unless it hangs in a read of the tables: that must not keep the server from ending."""
+        self._room.release()  # it may be waiting for that
         stopping = threading.Thread(target=self._follower.stop, name="stop-follower", daemon=True)
         stopping.start()
         stopping.join(_STOP_S)
@@ -89,12 +91,12 @@ class Following:
             taken = await self._read.get()
             if isinstance(taken, Snapshot):
                 self._reloaded(taken)
-                continue
-            for changes, next_offsets in taken.slices:
-                self._committed(changes, next_offsets)
-                await asyncio.sleep(0)
-            self._state.moved(taken.version)
-            self.figures.committed(taken.job)
+            else:
+                for changes, next_offsets in taken.slices:
+                    self._committed(changes, next_offsets)
+                    await asyncio.sleep(0)
+                self.status.committed(taken.version, taken.job)
+            self._room.release()
 
     # ---- on the follower's thread ----
 
@@ -107,22 +109,22 @@ class Following:
 
     def _hand_over(self, read: "_Commit | Snapshot") -> None:
         if self._loop is not None:
+            self._room.acquire()
             self._loop.call_soon_threadsafe(self._read.put_nowait, read)
 
     # ---- on the event loop ----
 
     def _committed(self, changes: Sequence[RouteChange], next_offsets: Mapping[int, int]) -> None:
         self._view.committed(changes, next_offsets)
-        self.feed.committed(changes, next_offsets, size_of(changes))
+        self.feed.committed(changes, next_offsets)
         log_commit([change for change in changes if change.kind in TOLD_KINDS])
         self._last_heartbeats.committed(changes, lambda key: self._view.live(key) is not None)
         self.recent_events.committed(changes)
-        self.figures.count(changes)
+        self.status.count(changes)
 
     def _reloaded(self, snapshot: Snapshot) -> None:
         self._view.reloaded(snapshot.table, snapshot.next_offsets)
-        self._state.moved(snapshot.version)
         log_held(snapshot.table.held)
         self.recent_events.reloaded()
-        self.figures.reloaded(snapshot.at_ms)
+        self.status.reloaded(snapshot)
         self.feed.reloaded(generation_of(snapshot.table_id), snapshot.next_offsets)

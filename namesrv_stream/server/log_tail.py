@@ -9,11 +9,9 @@ keeps, which server is silent, a starting server learns from its commits.
 """
 
 import logging
-import re
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final
 
-import orjson
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 
@@ -21,9 +19,8 @@ from namesrv_stream.clock import Clock
 from namesrv_stream.errors import EventDecodeError
 from namesrv_stream.kafka import consumer_config
 from namesrv_stream.logs import safe
-from namesrv_stream.route.event_json import KIND_OF, decode_record, routing_key
+from namesrv_stream.route.event_json import decode_record, routing_key
 from namesrv_stream.route.events import (
-    DIRECT,
     JOB,
     AcceptedEvent,
     BrokerDisconnected,
@@ -32,15 +29,9 @@ from namesrv_stream.route.events import (
     GuardReleased,
     Proof,
     ServerEvent,
-    ServerResumed,
-    ServerStarted,
-    ServerStopped,
     SettingsChanged,
-    Tick,
 )
 from namesrv_stream.route.fold import Record
-from namesrv_stream.route.group import BrokerGroup
-from namesrv_stream.route.heartbeat_json import HEARTBEATS_KIND
 from namesrv_stream.route.lease import LeaseKey
 from namesrv_stream.route.partitioner import partition_of
 from namesrv_stream.route.settings import FoldSettings
@@ -57,21 +48,6 @@ _EVENT_BYTES: Final = 512
 
 #: What the fold alone decides about.
 _FoldOnly = ServerEvent | GuardReleased | BrokerDisconnected
-#: The start of a record as ``event_json`` writes it; one that other hands wrote is decoded to know its kind.
-_HEAD: Final = re.compile(rb'\{"schema_version":1,"kind":"([a-z_]+)"')
-_FOLD_ONLY_KINDS: Final = frozenset(
-    KIND_OF[kind].encode() for kind in (ServerStarted, ServerResumed, ServerStopped, Tick, GuardReleased)
-)
-_HEARTBEATS: Final = HEARTBEATS_KIND.encode()
-
-
-class _Settled(NamedTuple):
-    """An unchanged registration that would not change ``group`` again."""
-
-    group: BrokerGroup | None
-    server_epoch: int
-    connection_id: int
-    registration_hash: str
 
 
 class LogTail:
@@ -87,15 +63,10 @@ class LogTail:
         self._view = view
         self._partitions = partitions
         self._free_bytes = max_bytes
-        self._settled: dict[tuple[str, str, str, str], _Settled] = {}
         self._closed: set[tuple[str, LeaseKey]] = set()  # which the view still shows, until the fold's commit
 
     def take(self, record: Record) -> bool:
         """Apply a record; False if it has no room, and then none behind it may be taken in."""
-        head = _HEAD.match(record.value)
-        kind = head[1] if head else b""
-        if kind in _FOLD_ONLY_KINDS or (kind == _HEARTBEATS and self._says_nothing_new(record.value)):
-            return True
         try:
             events = decode_record(record.value)
         except EventDecodeError:
@@ -120,40 +91,15 @@ class LogTail:
 
     def _changes_nothing(self, event: AcceptedEvent) -> bool:
         """Whether it is a heartbeat of a broker that the view has so already: most of the log is that."""
-        if isinstance(event, SettingsChanged):
-            self._settled.clear()  # what a registration changes depends on them
         if not isinstance(event, BrokerHeartbeat):
             return False
         if event.proof is Proof.HEARTBEAT:
             return True
-        table, name, origin = self._view.table, event.broker_name, event.origin
-        if (origin.server_id, event.lease_key) in self._closed:
+        if (event.origin.server_id, event.lease_key) in self._closed:
             return False  # it brings the broker back once the close is committed
-        group = table.group(name)
-        settings = table.settings_of(partition_of(name, self._partitions))
-        if group_after(group, [event], settings) is not group:
-            return False
-        settled = _Settled(table.groups.get(name), origin.server_epoch, origin.connection_id, event.registration_hash)
-        self._settled[origin.server_id, name, *event.live_key] = settled
-        return True
-
-    def _says_nothing_new(self, value: bytes) -> bool:
-        """Whether all items of a heartbeats record are settled, found without making events of them."""
-        try:
-            fields = orjson.loads(value)
-            return all(self._is_settled(item, fields) for item in fields["items"])
-        except (ValueError, KeyError, TypeError, AttributeError):
-            return False
-
-    def _is_settled(self, item: Mapping[str, Any], record: Mapping[str, Any]) -> bool:
-        if item["proof"] == Proof.HEARTBEAT:
-            return True
-        name = item["broker_name"]
-        settled = self._settled.get((record.get("server_id", DIRECT), name, item["cluster"], item["broker_addr"]))
-        if settled is None or self._closed or settled.group is not self._view.table.groups.get(name):
-            return False  # a group that has changed since is another object
-        connection = (record.get("server_epoch", 0), item.get("connection_id", 0))
-        return settled[1:] == (*connection, item["registration_hash"])
+        group = self._view.table.group(event.broker_name)
+        settings = self._view.table.settings_of(partition_of(event.broker_name, self._partitions))
+        return group_after(group, [event], settings) is group
 
 
 def _is_refused(event: Event, partition: int, partitions: int) -> bool:

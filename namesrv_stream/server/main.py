@@ -93,11 +93,11 @@ class _Server:
         core = build_core(settings, view, ports)
         keep_all()
 
-        state = ServedState(self._identity, view, settings.kafka.partitions, snapshot.version, self._clock)
         log_held(view.table.held)
-        following = Following(settings, snapshot, core, state, self._clock)
+        following = Following(settings, snapshot, core, self._clock)
+        state = ServedState(self._identity, view, following.status, settings.kafka.partitions)
         fleet = Fleet(view, core.gateway, following.recent_events)
-        figures = ServerFigures(self._identity, core, fleet, following.figures, self._lane_status)
+        figures = ServerFigures(self._identity, core, fleet, following.status, self._lane_status)
         sources = Sources(
             core.name_server,
             name_server_addrs=NameServerAddrs(settings.http.nsaddr, *listener.getsockname()[:2]),

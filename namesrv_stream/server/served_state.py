@@ -12,10 +12,10 @@ import orjson
 
 from namesrv_stream import __version__
 from namesrv_stream.client.server_states import PartDigest, PartitionParts, PartRows, ServerState
-from namesrv_stream.clock import Clock
 from namesrv_stream.route.digest import Part, TableContent, TableDigest, TableDigester, content_of, part_rows
 from namesrv_stream.route.view import RouteView
 from namesrv_stream.server.identity import Identity
+from namesrv_stream.server.table_figures import TableStatus
 
 T = TypeVar("T")
 
@@ -31,34 +31,21 @@ class ServedState:
 
     Attributes:
         partitions: Of the topic.
-        version: Of ``route_changes``, that is served; -1 for none.
     """
 
-    def __init__(self, identity: Identity, view: RouteView, partitions: int, version: int, clock: Clock) -> None:
+    def __init__(self, identity: Identity, view: RouteView, tables: TableStatus, partitions: int) -> None:
         self._identity = identity
         self._view = view
-        self.version = version
-        self._clock = clock
+        self._tables = tables
         self.partitions = partitions
         self._digester = TableDigester(partitions)
         self._digesting = asyncio.Lock()
         self._telling = asyncio.Lock()  # rows of one part at a time: they take memory
         self._last: _Digested | None = None
-        self._moved_ms = clock.monotonic_ms()
-
-    def moved(self, version: int) -> None:
-        """A commit of the job was taken over, or the tables were loaded; they are at that version now."""
-        self.version = version
-        self._moved_ms = self._clock.monotonic_ms()
 
     @property
     def server_id(self) -> str:
         return self._identity.server_id
-
-    @property
-    def age_ms(self) -> int:
-        """Since the last commit that was taken over; the job makes one about each second."""
-        return self._clock.monotonic_ms() - self._moved_ms
 
     async def describe(self) -> ServerState:
         """The state in short."""
@@ -66,8 +53,8 @@ class ServedState:
         return ServerState(
             *self._identity,
             software=__version__,
-            version=self.version,
-            age_ms=self.age_ms,
+            version=self._tables.version,
+            age_ms=self._tables.age_ms,
             pending_events=self._view.pending_count,
             next_offsets=_in_order(found.next_offsets),
             digest=found.digest.total,

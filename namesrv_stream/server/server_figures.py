@@ -15,7 +15,7 @@ from namesrv_stream.server.identity import Identity
 from namesrv_stream.server.native.lane import LaneStatus
 from namesrv_stream.server.net.connections import CONNECTION_EVENTS
 from namesrv_stream.server.steps import Steps
-from namesrv_stream.server.table_figures import TableFigures
+from namesrv_stream.server.table_figures import TableStatus
 
 #: Clusters with figures of their own, those of the most brokers; brokers name their clusters as they like.
 _MAX_CLUSTERS: Final = 100
@@ -57,7 +57,7 @@ class ServerFigures:
         identity: Identity,
         core: Core,
         fleet: Fleet,
-        tables: TableFigures,
+        tables: TableStatus,
         native_lane: LaneStatus,
     ) -> None:
         self.view = fleet.view

@@ -1,35 +1,31 @@
-"""What a server counts of the tables that it follows."""
+"""The tables that a server follows: which version it serves, how old that is, and what the job says of itself."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
 from namesrv_stream.clock import Clock
 from namesrv_stream.metrics import Counters, Histogram, Samples
 from namesrv_stream.route.changes import RouteChange
-from namesrv_stream.server.served_state import ServedState
 from namesrv_stream.tables.job_figures import BATCH_BOUNDS_MS, JobFigures
+from namesrv_stream.tables.loader import Snapshot
 
 
-class TableFigures:
+class TableStatus:
     """Told of each commit and reload on the event loop.
 
     Attributes:
+        version: Of ``route_changes``, that is served; -1 for none.
+        failure: Tells why the tables cannot be read; "" where they can.
         job: What the job said of itself last; None where it has said nothing since this server's start.
         refused_at_ms: When this server learned last that the job refused a record, epoch milliseconds; None for never.
     """
 
-    def __init__(
-        self,
-        state: ServedState,
-        at_ms: Mapping[int, int],
-        failure: Callable[[], str],
-        counters: Counters,
-        clock: Clock,
-    ) -> None:
+    def __init__(self, snapshot: Snapshot, counters: Counters, clock: Clock) -> None:
+        self.version = snapshot.version
+        self.failure: Callable[[], str] = lambda: ""
         self.job: JobFigures | None = None
         self.refused_at_ms: int | None = None
-        self._state = state
-        self._at_ms = min(at_ms.values(), default=0)
-        self._failure = failure
+        self._moved_ms = clock.monotonic_ms()
+        self._at_ms = min(snapshot.at_ms.values(), default=0)
         self._counters = counters
         self._clock = clock
 
@@ -38,9 +34,10 @@ class TableFigures:
         for change in changes:
             self._counters.count("rocketmq_namesrv_changes_total", change.kind, change.cause, str(change.gone).lower())
 
-    def committed(self, job: JobFigures | None) -> None:
+    def committed(self, version: int, job: JobFigures | None) -> None:
         """One commit was taken over, and its rows were counted."""
         self._counters.count("rocketmq_namesrv_snapshot_commits_total")
+        self._move(version)
         if job is not None:
             known = self.job.dead_letters if self.job and self.job.started_ms == job.started_ms else 0
             if job.dead_letters > known:
@@ -48,25 +45,20 @@ class TableFigures:
             self.job = job
             self._at_ms = max(self._at_ms, job.at_ms)
 
-    def reloaded(self, at_ms: Mapping[int, int]) -> None:
+    def reloaded(self, snapshot: Snapshot) -> None:
         """The tables were opened anew."""
         self._counters.count("rocketmq_namesrv_snapshot_reloads_total")
-        self._at_ms = max(self._at_ms, min(at_ms.values(), default=0))
+        self._move(snapshot.version)
+        self._at_ms = max(self._at_ms, min(snapshot.at_ms.values(), default=0))
 
-    @property
-    def version(self) -> int:
-        """Of ``route_changes``; -1 for none."""
-        return self._state.version
+    def _move(self, version: int) -> None:
+        self.version = version
+        self._moved_ms = self._clock.monotonic_ms()
 
     @property
     def age_ms(self) -> int:
-        """Since the last commit that was taken over."""
-        return self._state.age_ms
-
-    @property
-    def failure(self) -> str:
-        """Why the tables cannot be read; "" where they can."""
-        return self._failure()
+        """Since the last commit that was taken over; the job makes one about each second."""
+        return self._clock.monotonic_ms() - self._moved_ms
 
     @property
     def lag_ms(self) -> int | None:
@@ -77,10 +69,10 @@ class TableFigures:
         return max(0, self._clock.now_ms() - self._at_ms) if self._at_ms else None
 
     def sample(self, samples: Samples) -> None:
-        """Add all figures to a scrape; what is not known is left out."""
+        """Add all metrics to a scrape; what is not known is left out."""
         samples.add("rocketmq_namesrv_snapshot_age_seconds", self.age_ms / 1000)
         samples.add("rocketmq_namesrv_snapshot_version", self.version)
-        samples.add("rocketmq_namesrv_tables_readable", not self.failure)
+        samples.add("rocketmq_namesrv_tables_readable", not self.failure())
         if (lag_ms := self.lag_ms) is not None:
             samples.add("rocketmq_namesrv_event_lag_seconds", lag_ms / 1000)
         if self.job is not None:

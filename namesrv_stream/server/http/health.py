@@ -12,7 +12,7 @@ from namesrv_stream.plurals import counted
 from namesrv_stream.server.gateway import GatewayStatus
 from namesrv_stream.server.http.answers import PartHealth
 from namesrv_stream.server.native.lane import LaneStatus
-from namesrv_stream.server.table_figures import TableFigures
+from namesrv_stream.server.table_figures import TableStatus
 
 State = Literal["ok", "degraded", "failed"]
 _COLOURS = {"ok": "green", "degraded": "yellow", "failed": "red"}
@@ -23,7 +23,7 @@ _ORDER: tuple[State, ...] = ("ok", "degraded", "failed")
 
 def health(
     gateway: GatewayStatus,
-    tables: TableFigures,
+    tables: TableStatus,
     native_lane: LaneStatus,
     *,
     held_brokers: int,
@@ -89,9 +89,9 @@ def _kafka(gateway: GatewayStatus) -> PartHealth:
     return _part("kafka", "degraded", text, gateway.since_ms)
 
 
-def _tables(tables: TableFigures, stale_after_ms: int) -> PartHealth:
-    if tables.failure:
-        return _part("tables", "degraded", f"they cannot be read: {tables.failure}")
+def _tables(tables: TableStatus, stale_after_ms: int) -> PartHealth:
+    if failure := tables.failure():
+        return _part("tables", "degraded", f"they cannot be read: {failure}")
     if tables.version < 0:
         return _part(
             "tables", "degraded", "there are none yet: the job has not made them; this server knows its own brokers"
@@ -104,7 +104,7 @@ def _tables(tables: TableFigures, stale_after_ms: int) -> PartHealth:
     return _part("tables", "ok")
 
 
-def _job(tables: TableFigures, now_ms: int) -> PartHealth:
+def _job(tables: TableStatus, now_ms: int) -> PartHealth:
     job, refused_at_ms = tables.job, tables.refused_at_ms
     if job is not None and refused_at_ms is not None and now_ms - refused_at_ms < REFUSED_SHOWN_MS:
         text = (
