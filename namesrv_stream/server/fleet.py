@@ -1,6 +1,6 @@
 """Every broker process, for people: who hears it, how old its last heartbeat is, and why it is gone if it is."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
 
 from namesrv_stream.route.changes import RouteChange
@@ -62,12 +62,11 @@ class Fleet:
         """That hold now."""
         return FoldSettings().with_texts(effective_texts(self.view.table.settings))
 
-    def reader(self) -> Callable[[BrokerGroup], Iterator[Broker]]:
-        """Reads live processes out of groups, by this moment's settings, holds and time."""
+    def live(self, groups: Iterable[BrokerGroup]) -> Iterator[Broker]:
+        """The live processes of groups, each made as it is asked for, by the settings, holds and time of the first."""
         settings, held = self.settings(), dict(self.view.table.held)
-        hearings, observed_ms = self._gateway.last_heartbeats, self._gateway.observed_ms
-
-        def read(group: BrokerGroup) -> Iterator[Broker]:
+        last_heartbeats, observed_ms = self._gateway.last_heartbeats, self._gateway.observed_ms
+        for group in groups:
             ids = {addr: broker_id for broker_id, addr in sorted(group.broker_addrs.items(), reverse=True)}
             for live_key, live in sorted(group.lives.items()):
                 key = LeaseKey(group.broker_name, live_key)
@@ -76,13 +75,11 @@ class Fleet:
                     ids.get(live_key.broker_addr),
                     live.timeout_ms,
                     settings.effective_timeout_ms(live.timeout_ms),
-                    hearings.age_ms(key, observed_ms),
+                    last_heartbeats.age_ms(key, observed_ms),
                     tuple(sorted(live.holders)),
                     held.get(key),
                     since_ms=self._recent_events.came_ms(key),
                 )
-
-        return read
 
     async def ended(self) -> Iterable[Broker]:
         """Those that went within the last day and have not come back, the newest first.

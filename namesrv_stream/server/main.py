@@ -171,7 +171,7 @@ class _Server:
             has_kafka = await has_topics(self._settings)
         config: dict[str, Any] = producer_config(self._settings)
         topic = self._settings.kafka.broker_events_topic
-        gateway.attach(partial(KafkaPublisher, asyncio.get_running_loop(), config, topic, guard))
+        gateway.attach(partial(KafkaPublisher, asyncio.get_running_loop(), config, topic, guard.check))
 
     async def _beat(self, core: Core, figures: ServerFigures) -> None:
         interval_ms = self._settings.liveness.tick_interval_ms

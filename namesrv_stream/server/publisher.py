@@ -55,11 +55,9 @@ class PublisherOwner(Protocol):
         """A session ended, and these records may not be in the log."""
 
 
-class SessionGuard(Protocol):
-    """Who is asked, on the session's thread, whether Kafka's log may be written to."""
-
-    def check(self, partition: int) -> int:
-        """The offset of the partition's next record; raises where it may not."""
+#: Asked on the session's thread whether Kafka's log may be written to: partition → the offset of its next record;
+#: raises where it may not.
+CheckLog = Callable[[int], int]
 
 
 class KafkaPublisher:
@@ -75,14 +73,14 @@ class KafkaPublisher:
         loop: asyncio.AbstractEventLoop,
         config: dict[str, Any],
         topic: str,
-        guard: SessionGuard,
+        check_log: CheckLog,
         owner: PublisherOwner,
     ) -> None:
         """``owner`` is told on ``loop``."""
         self._loop = loop
         self._config = config
         self._topic = topic
-        self.guard = guard
+        self.check_log = check_log
         self._owner = owner
         self.partition = owner.partition
         self.newest_offset = -1
@@ -239,7 +237,7 @@ class _Session:
             NamesrvStreamError: It is another log, or Kafka does not answer.
         """
         owner = self._owner
-        end = owner.guard.check(owner.partition)
+        end = owner.check_log(owner.partition)
         if end <= owner.newest_offset:
             text = (
                 "Kafka has lost acknowledged records, changes of operators in them are gone partition=%d from=%d to=%d"

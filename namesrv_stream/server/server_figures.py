@@ -98,8 +98,8 @@ class ServerFigures:
         """Brokers by cluster and state, and how near the most silent one of a cluster is to its expiry; in steps."""
         counts: Counter[tuple[str, str]] = Counter()
         silences: dict[str, _Silence] = {}
-        groups, read = list(self.view.table.groups.values()), self.fleet.reader()
-        async for some in self._steps.lists(broker for group in groups for broker in read(group)):
+        groups = list(self.view.table.groups.values())
+        async for some in self._steps.lists(self.fleet.live(groups)):
             for broker in some:
                 cluster = broker.key.live_key.cluster
                 counts[cluster, broker.state] += 1

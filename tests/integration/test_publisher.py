@@ -68,7 +68,7 @@ class Session:
             asyncio.get_running_loop(),
             producer_config(kafka.settings),
             kafka.settings.kafka.broker_events_topic,
-            LogGuard(kafka.settings, FoldedLog),
+            LogGuard(kafka.settings, FoldedLog).check,
             self,
         )
 

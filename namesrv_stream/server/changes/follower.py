@@ -41,6 +41,15 @@ class Follower:
         self._wanted = choice
         self._mark = NO_MARK
 
+    def check(self) -> None:
+        """Refuse a position of other tables; one that is too old is found out when its rows are read.
+
+        Raises:
+            PositionGone: It is one.
+        """
+        if self.position.generation != self._feed.end.generation:
+            raise PositionGone("tables", "the tables were made anew, and their rows have other places")
+
     async def next(self, timeout_s: float) -> Piece | None:
         """The next rows, as soon as there are some, or as the position moves on without any; None after a time-out.
 
@@ -60,8 +69,7 @@ class Follower:
         """A piece; None where the feed has changed meanwhile, so that it must be asked again."""
         feed, position = self._feed, self.position
         async with self._steps.step():  # a commit wakes all followers at once
-            if position.generation != feed.end.generation:
-                raise PositionGone("tables", "the tables were made anew, and their rows have other places")
+            self.check()
             if feed.reaches(position):
                 return feed.read(position, self._wanted.wants, _PIECE_BYTES, self._mark)
             begin = feed.begin

@@ -80,7 +80,10 @@ class ChangesPage:
         last = request.headers.get("last-event-id")
         position = self._position(last or since)
         if not last and position is not None:
-            self._check(position)
+            try:
+                self._follower(choice, position).check()
+            except PositionGone as error:
+                raise self._gone(error) from None
         return StreamingResponse(self._stream(choice, position), media_type=EVENT_STREAM, headers=_NO_STORE)
 
     @answers("/changes/state", (JSON, StateRows))
@@ -166,11 +169,6 @@ class ChangesPage:
             return parse_token(text)
         except BadToken as error:
             raise Problem(400, f"since: {error}; take one from an answer, or `now`") from None
-
-    def _check(self, position: Position) -> None:
-        """Refuse a position of other tables at once; one that is too old is found out when its rows are read."""
-        if position.generation != self._feed.end.generation:
-            raise self._gone(PositionGone("tables", "the tables were made anew, and their rows have other places"))
 
     def _gone(self, error: PositionGone) -> Problem:
         self._counters.count("rocketmq_namesrv_change_resets_total", error.reason)

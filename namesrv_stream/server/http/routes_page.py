@@ -114,10 +114,9 @@ class RoutesPage:
             list(self._server.table.groups.values()) if query.state != "ended" else [],
             key=lambda group: (group.cluster, group.broker_name),
         )
-        read = self._fleet.reader()
         wanted = (
             _broker(broker).model_dump_json().encode()
-            for broker in chain((broker for group in groups for broker in read(group)), ended)
+            for broker in chain(self._fleet.live(groups), ended)
             if query.cluster in (None, broker.key.live_key.cluster) and query.state in (None, "any", broker.state)
         )
         return self._stream(_array(wanted))

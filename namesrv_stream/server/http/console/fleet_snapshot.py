@@ -86,11 +86,10 @@ class FleetSnapshots:
         return await self._kept.get(None, self._take)
 
     async def _take(self) -> FleetSnapshot:
-        ended, read = await self._fleet.ended(), self._fleet.reader()
-        groups = list(self._view.table.groups.values())
+        ended = await self._fleet.ended()
+        live = self._fleet.live(list(self._view.table.groups.values()))
         brokers: list[tuple[str, Broker]] = []
         counts: Counter[tuple[str, str]] = Counter()
-        live = (broker for group in groups for broker in read(group))
         async for some in self._steps.lists((status_of(broker), broker) for broker in chain(live, ended)):
             brokers += some
             counts.update((broker.key.live_key.cluster, status) for status, broker in some)
