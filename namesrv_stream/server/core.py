@@ -24,8 +24,8 @@ from namesrv_stream.server.net.connections import Connections
 from namesrv_stream.server.net.large_requests import LargeRequests
 from namesrv_stream.server.net.response_cache import ResponseCache
 from namesrv_stream.server.net.services import Services
-from namesrv_stream.server.partition_log import GatewayLimits
 from namesrv_stream.server.peer_log import PeerLog
+from namesrv_stream.server.records import GatewayLimits
 from namesrv_stream.server.request_figures import RequestFigures
 from namesrv_stream.server.served_view import ServedView
 from namesrv_stream.server.tls import ServerTls, calls_context

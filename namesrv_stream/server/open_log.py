@@ -1,21 +1,65 @@
-"""What a starting server does with the log before it answers: topics, first settings, the tail, and who else writes."""
+"""What a starting server opens before it answers: the tables, then the log (topics, first settings, the tail)."""
 
 import asyncio
 import logging
+from typing import Final
 
 from namesrv_stream.clock import Clock
-from namesrv_stream.errors import KafkaUnreachable, LogReplaced, LogTruncated, NamesrvStreamError
+from namesrv_stream.errors import (
+    KafkaUnreachable,
+    LogReplaced,
+    LogTruncated,
+    NamesrvStreamError,
+    StoreUnreachable,
+    TableDamaged,
+)
 from namesrv_stream.kafka import ensure_topics
 from namesrv_stream.kafka.first_settings import log_first_settings
 from namesrv_stream.kafka.log_check import check_log
+from namesrv_stream.logs import progress
 from namesrv_stream.route.folded_log import FoldedLog
+from namesrv_stream.route.table import RouteTable
 from namesrv_stream.route.view import RouteView
 from namesrv_stream.server.identity import Identity
+from namesrv_stream.server.log_guard import refuse_rival
 from namesrv_stream.server.log_tail import read_log_tail
-from namesrv_stream.server.rival import refuse_rival
 from namesrv_stream.settings import Settings
+from namesrv_stream.tables.loader import Snapshot, load_snapshot
+from namesrv_stream.tables.storage import Storage
 
-logger = logging.getLogger(__name__)
+_LOG = logging.getLogger(__name__)
+
+_RETRY_S: Final = 1.0
+
+
+async def first_snapshot(tables: Storage, stop: asyncio.Event) -> Snapshot | None:
+    """What the tables hold; waits for an object store that is away, for without it no route is known.
+
+    Returns:
+        An empty snapshot that names the damage where no version of a table can be read: the server takes registrations
+        until the job has repaired the tables. None where the server was stopped meanwhile.
+
+    Raises:
+        TableSchemaMismatch: A table is not as this version of the code expects.
+    """
+    told = ""
+    while not stop.is_set():
+        try:
+            snapshot = await asyncio.to_thread(load_snapshot, tables)
+        except TableDamaged as error:
+            snapshot = Snapshot(RouteTable(), {}, -1, damage=str(error))
+        except StoreUnreachable as error:
+            if str(error) != told:
+                told = str(error)
+                _LOG.error("waiting for the tables: %s", told)
+                progress(f"waiting for the tables: {error.place} cannot be reached")
+            await asyncio.sleep(_RETRY_S)
+            continue
+        if snapshot.damage:
+            _LOG.error("tables damaged, serving version=%d: %s", snapshot.version, snapshot.damage)
+            progress(f"tables damaged: {snapshot.damage}")
+        return snapshot
+    return None
 
 
 async def open_log(settings: Settings, identity: Identity, view: RouteView, folded: FoldedLog, clock: Clock) -> bool:
@@ -54,10 +98,10 @@ def _read_tail(settings: Settings, view: RouteView, folded: FoldedLog, clock: Cl
     try:
         check_log(settings, folded)
     except (LogReplaced, LogTruncated) as error:
-        logger.error("the tail of the log is not read: %s", error)
+        _LOG.error("the tail of the log is not read: %s", error)
         return
     except NamesrvStreamError as error:
-        logger.warning("the tail of the log is not read: %s", error)
+        _LOG.warning("the tail of the log is not read: %s", error)
         return
     read_log_tail(settings, view, clock)
 
@@ -73,6 +117,6 @@ async def has_topics(settings: Settings, *, is_needed: bool = False) -> bool:
     except KafkaUnreachable:
         if is_needed:
             raise
-        logger.warning("Kafka does not answer: serving the tables from before, registrations stay in memory")
+        _LOG.warning("Kafka does not answer: serving the tables from before, registrations stay in memory")
         return False
     return True

@@ -12,7 +12,6 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple, Protocol
 
@@ -28,12 +27,11 @@ from namesrv_stream.route.events import (
     ServerStopped,
     Tick,
 )
-from namesrv_stream.route.heartbeat_json import MAX_ITEMS
 from namesrv_stream.server.identity import Identity
 from namesrv_stream.server.operator_changes import Change, OperatorChanges
 from namesrv_stream.server.outage_buffer import OutageBuffer
 from namesrv_stream.server.peer_log import PeerLog
-from namesrv_stream.server.records import Acked, Item, OutRecord, Publisher, Unloggable, records_of
+from namesrv_stream.server.records import Acked, GatewayLimits, Item, OutRecord, Publisher, Unloggable, records_of
 from namesrv_stream.server.served_view import ServedView
 
 logger = logging.getLogger(__name__)
@@ -41,27 +39,6 @@ logger = logging.getLogger(__name__)
 _RETRY_AFTER_MS: Final = 1_000
 #: So many of the largest records may wait, however small a partition's share of the queue is.
 _LARGEST_RECORDS: Final = 2
-
-
-@dataclass(frozen=True, slots=True)
-class GatewayLimits:
-    """Bounds on what waits for Kafka, and on one record.
-
-    Attributes:
-        partitions: Of the topic; each has its share of the queue.
-        max_gap_ms: A longer silence of Kafka's is a blindness.
-        change_timeout_ms: An operator's change that Kafka has not acknowledged by then is answered all the same;
-            below the 5 s for which mqadmin waits.
-        gather_items: So many signs of life do not wait for the next tick any more, for they fill a record.
-    """
-
-    partitions: int
-    queue_records: int
-    queue_bytes: int
-    record_bytes: int
-    max_gap_ms: int
-    change_timeout_ms: int = 4_000
-    gather_items: int = MAX_ITEMS
 
 
 class LogParts(NamedTuple):

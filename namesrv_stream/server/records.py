@@ -1,6 +1,7 @@
 """What goes to the log: events gathered into Kafka records, and who takes them there."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby, islice
 from typing import NamedTuple, Protocol
 
@@ -10,6 +11,27 @@ from namesrv_stream.route.events import AcceptedEvent, BrokerHeartbeat
 from namesrv_stream.route.heartbeat_json import MAX_ITEMS, encode_heartbeats
 from namesrv_stream.route.view import Pending
 from namesrv_stream.server.operator_changes import Change
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayLimits:
+    """Bounds on what waits for Kafka, and on one record.
+
+    Attributes:
+        partitions: Of the topic; each has its share of the queue.
+        max_gap_ms: A longer silence of Kafka's is a blindness.
+        change_timeout_ms: An operator's change that Kafka has not acknowledged by then is answered all the same;
+            below the 5 s for which mqadmin waits.
+        gather_items: So many signs of life do not wait for the next tick any more, for they fill a record.
+    """
+
+    partitions: int
+    queue_records: int
+    queue_bytes: int
+    record_bytes: int
+    max_gap_ms: int
+    change_timeout_ms: int = 4_000
+    gather_items: int = MAX_ITEMS
 
 
 class Item(NamedTuple):

@@ -14,12 +14,10 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from namesrv_stream.server.changes.catch_up import CatchUp
 from namesrv_stream.server.changes.feed import Piece
-from namesrv_stream.server.changes.follower import Follower, PositionGone
+from namesrv_stream.server.changes.follower import CatchUp, Follower, PositionGone
 from namesrv_stream.server.changes.position import BadToken, Position, parse_token
-from namesrv_stream.server.changes.rows import USUAL_KINDS, RowFilter, parse_kinds
-from namesrv_stream.server.changes.state_rows import StateAt, encoded_rows, state_now
+from namesrv_stream.server.changes.rows import USUAL_KINDS, RowFilter, StateAt, encoded_rows, parse_kinds, state_now
 from namesrv_stream.server.http.answers import Changes, StateRows
 from namesrv_stream.server.http.operation import JSON, Query, answers
 from namesrv_stream.server.http.responses import POSITION_GONE, Problem

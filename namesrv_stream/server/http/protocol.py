@@ -1,17 +1,21 @@
-"""HTTP connections with limits of their own: how many there are, how long requests and answers may take."""
+"""HTTP connections, plain or in TLS, with limits on their number and on the time of requests and answers."""
 
 import asyncio
+import logging
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
+from namesrv_stream.errors import TlsBroken
+from namesrv_stream.logs import safe
 from namesrv_stream.metrics import Counters
 from namesrv_stream.server.http.responses import Problem
-from namesrv_stream.server.net.address_counts import AddressCounts
+from namesrv_stream.server.net.connections import AddressCounts
 from namesrv_stream.server.peer_log import PeerLog
 from namesrv_stream.server.server_figures import HttpLoad
+from namesrv_stream.server.tls import ServerTls, TlsTransport
 from namesrv_stream.settings import HttpSettings
 
 #: Name of the connection in the scope's state.
@@ -130,3 +134,58 @@ class HttpProtocol(H11Protocol):
         if self._is_late is not None:
             self._is_late.cancel()
             self._is_late = None
+
+
+logger = logging.getLogger(__name__)
+
+
+class TlsProtocol(asyncio.Protocol):
+    """Decrypts what ``inner`` receives.
+
+    ``inner`` has its connection before the handshake, so that its limits hold for handshakes too: how many connections
+    there are, and how long it takes until a whole request is there.
+    """
+
+    def __init__(self, inner: asyncio.Protocol, tls: ServerTls, peer_log: PeerLog) -> None:
+        self._inner = inner
+        self._tls = tls
+        self._peer_log = peer_log
+        self._records: TlsTransport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._records = self._tls.accept_http(cast(asyncio.Transport, transport))
+        self._inner.connection_made(self._records)
+
+    def data_received(self, data: bytes) -> None:
+        assert self._records is not None
+        if self._records.is_closing():
+            return
+        was_established = self._records.is_established
+        try:
+            plain = self._records.received(data)
+        except TlsBroken as error:
+            self._tls.broken(error)
+            text = "HTTP connection closed peer=%s reason=%s"
+            self._peer_log.tell(logger, logging.INFO, text, self._peer(), safe(str(error)))
+            self._records.close()
+            return
+        if self._records.is_established and not was_established:
+            self._tls.established()
+        if plain:
+            self._inner.data_received(plain)
+
+    def pause_writing(self) -> None:
+        self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._inner.resume_writing()
+
+    def eof_received(self) -> None:
+        self._inner.eof_received()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._inner.connection_lost(exc)
+
+    def _peer(self) -> str:
+        address = self._records.get_extra_info("peername") if self._records else None
+        return f"{address[0]}:{address[1]}" if address else "?"

@@ -13,7 +13,7 @@ from typing import cast
 from namesrv_stream.errors import RemotingError
 from namesrv_stream.processor.name_server import Peer
 from namesrv_stream.route.events import BrokerHeartbeat
-from namesrv_stream.server.native.hand_over import HandOver
+from namesrv_stream.server.native.lane import HandOver
 from namesrv_stream.server.net.connections import STOPPING
 from namesrv_stream.server.net.inbound import Inbound, host_of
 from namesrv_stream.server.net.reading import Pause, Reading

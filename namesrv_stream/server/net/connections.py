@@ -3,7 +3,9 @@
 import asyncio
 import contextlib
 import logging
+from collections import Counter
 from collections.abc import Iterator
+from ipaddress import IPv6Address, IPv6Network, ip_address
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
@@ -11,13 +13,13 @@ from namesrv_stream.errors import RemotingError
 from namesrv_stream.logs import safe
 from namesrv_stream.metrics import Counters
 from namesrv_stream.server.native.lane import NativeLane
-from namesrv_stream.server.net.address_counts import AddressCounts
 from namesrv_stream.server.net.unfinished import Unfinished
 from namesrv_stream.server.peer_log import PeerLog
 from namesrv_stream.settings import RemotingSettings
 
 if TYPE_CHECKING:
     from namesrv_stream.server.net.connection import RemotingConnection
+
 
 logger = logging.getLogger(__name__)
 
@@ -195,3 +197,38 @@ class Connections:
         self._stalled.pop(connection, None)
         self.unfinished.forget(connection)
         connection.abort(reason)
+
+
+_IPV6_PREFIX = 64  # one host has at least so much for itself (RFC 4291 §2.5.1), and can speak from all of it
+
+
+class AddressCounts:
+    """Open connections by peer, an IPv6 peer being its /64 network."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+
+    def enter(self, host: str) -> int:
+        """Count one more from ``host``; how many these are."""
+        peer = _peer_of(host)
+        self._counts[peer] += 1
+        return self._counts[peer]
+
+    def leave(self, host: str) -> None:
+        """Count one less."""
+        peer = _peer_of(host)
+        self._counts[peer] -= 1
+        if self._counts[peer] <= 0:
+            del self._counts[peer]
+
+
+def _peer_of(host: str) -> str:
+    if ":" not in host:
+        return host
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return host
+    if not isinstance(address, IPv6Address):
+        return host
+    return str(address.ipv4_mapped or IPv6Network((address, _IPV6_PREFIX), strict=False))
