@@ -9,15 +9,12 @@ keeps, which server is silent, a starting server learns from its commits.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
-from kafka import KafkaConsumer, TopicPartition
-from kafka.errors import KafkaError
-
 from namesrv_stream.clock import Clock
-from namesrv_stream.errors import EventDecodeError
-from namesrv_stream.kafka import consumer_config
+from namesrv_stream.errors import EventDecodeError, KafkaUnreachable, RecordsRemoved
+from namesrv_stream.kafka import LogReader
 from namesrv_stream.logs import safe
 from namesrv_stream.route.event_json import decode_record, routing_key
 from namesrv_stream.route.events import (
@@ -41,8 +38,6 @@ from namesrv_stream.settings import Settings
 
 logger = logging.getLogger(__name__)
 
-_POLL_MS: Final = 200
-_BATCH_RECORDS: Final = 2_000
 #: What a pending event takes in memory beside the bytes of its record, about.
 _EVENT_BYTES: Final = 512
 
@@ -117,117 +112,55 @@ def read_log_tail(settings: Settings, view: RouteView, clock: Clock) -> None:
     What is not read within the limits, or because Kafka fails, is told in the log; it is seen once the job has folded
     it.
     """
-    begin_ms = clock.monotonic_ms()
+    begin_ms, records = clock.monotonic_ms(), 0
+    tail = LogTail(view, settings.kafka.partitions, settings.server.log_tail_bytes)
     try:
-        with _Reader(settings, clock, begin_ms + settings.server.log_tail_timeout_ms) as reader:
-            tail = LogTail(view, settings.kafka.partitions, settings.server.log_tail_bytes)
-            reader.find(view.next_offsets)
-            reader.read(tail)
-    except (KafkaError, OSError) as error:
-        logger.warning("log tail: Kafka does not tell it: %s", safe(f"{type(error).__name__}: {error}"))
-        return
-    if reader.records:
+        with LogReader(settings, timeout_ms=settings.server.log_tail_timeout_ms) as reader:
+            ranges = _behind(reader.extents(range(settings.kafka.partitions)), view.next_offsets)
+            until_ms = begin_ms + settings.server.log_tail_timeout_ms
+            records = _read(reader, ranges, tail, lambda: clock.monotonic_ms() >= until_ms) if ranges else 0
+    except (KafkaUnreachable, RecordsRemoved) as error:
+        logger.warning("log tail: Kafka does not tell it: %s", safe(str(error)))
+    if records:
         took_ms = clock.monotonic_ms() - begin_ms
-        logger.info("log tail: read records=%d events=%d ms=%d", reader.records, tail.events, took_ms)
+        logger.info("log tail: read records=%d events=%d ms=%d", records, tail.events, took_ms)
 
 
-class _Reader:
-    """Reads all partitions at once, so that none waits for another, until a moment of the monotonic clock.
+def _behind(extents: Mapping[int, tuple[int, int]], next_offsets: Mapping[int, int]) -> dict[int, tuple[int, int]]:
+    """What there is to read: partition to begin and end.
 
-    Attributes:
-        records: How many were read.
+    Args:
+        extents: Of Kafka's log.
+        next_offsets: Kafka partition to the first offset that the tables do not cover.
     """
+    found: dict[int, tuple[int, int]] = {}
+    for partition, (first, end) in extents.items():
+        begin = next_offsets.get(partition, 0)
+        if begin < first < end:
+            text = "log tail: not read, the log begins too late partition=%d tables_end=%d log_begins=%d"
+            logger.warning(text, partition, begin, first)
+        elif begin < end:
+            found[partition] = (begin, end)
+    return found
 
-    def __init__(self, settings: Settings, clock: Clock, until_ms: int) -> None:
-        """Connect.
 
-        Raises:
-            KafkaError: No broker answers.
-        """
-        self.records = 0
-        self._clock = clock
-        self._until_ms = until_ms
-        self._partitions = [
-            TopicPartition(settings.kafka.broker_events_topic, p) for p in range(settings.kafka.partitions)
-        ]
-        self._ends: dict[TopicPartition, int] = {}
-        self._next: dict[TopicPartition, int] = {}
-        limits = {"max_poll_records": _BATCH_RECORDS, "bootstrap_timeout_ms": self._left_ms}
-        self._consumer = KafkaConsumer(**consumer_config(settings) | limits)
-
-    def __enter__(self) -> "_Reader":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._consumer.close(timeout_ms=self._left_ms)
-
-    @property
-    def _left_ms(self) -> int:
-        return max(1, self._until_ms - self._clock.monotonic_ms())
-
-    def find(self, next_offsets: Mapping[int, int]) -> None:
-        """Find out what there is to read.
-
-        Args:
-            next_offsets: Kafka partition to the first offset that the tables do not cover.
-
-        Raises:
-            KafkaError: Kafka does not say.
-        """
-        ends = self._consumer.end_offsets(self._partitions, timeout_ms=self._left_ms)
-        behind = [tp for tp in self._partitions if next_offsets.get(tp.partition, 0) < ends[tp]]
-        if not behind:
-            return
-        firsts = self._consumer.beginning_offsets(behind, timeout_ms=self._left_ms)
-        for tp in behind:
-            begin = next_offsets.get(tp.partition, 0)
-            if firsts[tp] > begin:
-                place = (tp.partition, begin, firsts[tp])
-                logger.warning(
-                    "log tail: not read, the log begins too late partition=%d tables_end=%d log_begins=%d", *place
-                )
-            else:
-                self._next[tp], self._ends[tp] = begin, ends[tp]
-
-    def read(self, tail: LogTail) -> None:
-        """Hand over what was found, as far as time and room allow.
-
-        Raises:
-            KafkaError: Kafka went away.
-        """
-        if not self._ends:
-            return
-        self._consumer.assign(list(self._ends))
-        for tp, begin in self._next.items():
-            self._consumer.seek(tp, begin)
-        try:
-            while self._is_more and self._clock.monotonic_ms() < self._until_ms:
-                if not self._hand_over(tail):
-                    break
-        finally:
-            for tp, end in self._ends.items():
-                if self._next[tp] < end:
-                    place = (tp.partition, self._next[tp], end)
-                    logger.warning("log tail: not read to its end partition=%d read_to=%d log_ends=%d", *place)
-
-    @property
-    def _is_more(self) -> bool:
-        return any(self._next[tp] < end for tp, end in self._ends.items())
-
-    def _hand_over(self, tail: LogTail) -> bool:
-        """One batch; False once the limits are reached."""
-        for tp, fetched in self._consumer.poll(timeout_ms=min(_POLL_MS, self._left_ms)).items():
-            for r in fetched:
-                if r.offset >= self._ends[tp]:
-                    break
-                if self._clock.monotonic_ms() >= self._until_ms:
-                    return False
-                if not tail.take(Record(tp.partition, r.offset, r.timestamp, r.value)):
-                    return False
-                self.records += 1
-                self._next[tp] = r.offset + 1
-        for tp, end in self._ends.items():
-            # Behind the last record there may be offsets that hold none.
-            reached = self._consumer.position(tp, timeout_ms=self._left_ms)
-            self._next[tp] = self._next[tp] if reached is None else min(reached, end)
-        return True
+def _read(reader: LogReader, ranges: Mapping[int, tuple[int, int]], tail: LogTail, is_late: Callable[[], bool]) -> int:
+    """Hand over what there is, as far as time and room allow; how many records that were."""
+    count, read_to = 0, {partition: begin for partition, (begin, _) in ranges.items()}
+    is_whole = False
+    try:
+        for batch in reader.batches_of(ranges):
+            for record in batch:
+                if is_late() or not tail.take(record):
+                    return count
+                count += 1
+                read_to[record.partition] = record.offset + 1
+        is_whole = True
+    except TimeoutError:
+        pass
+    finally:
+        for partition, (_, end) in ranges.items():
+            if not is_whole and read_to[partition] < end:
+                place = (partition, read_to[partition], end)
+                logger.warning("log tail: not read to its end partition=%d read_to=%d log_ends=%d", *place)
+    return count
