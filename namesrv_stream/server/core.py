@@ -14,8 +14,9 @@ from namesrv_stream.processor.name_server import Access, NameServer, Options, ne
 from namesrv_stream.route.events import Origin
 from namesrv_stream.route.heartbeat_json import MAX_ITEMS
 from namesrv_stream.route.view import RouteView
-from namesrv_stream.server.gateway import Gateway
-from namesrv_stream.server.identity import Identity
+from namesrv_stream.server.gateway.gateway import Gateway
+from namesrv_stream.server.gateway.records import GatewayLimits
+from namesrv_stream.server.metrics.requests import RequestMetrics
 from namesrv_stream.server.min_broker_notifier import MinBrokerNotifier
 from namesrv_stream.server.native.lane import NativeLane
 from namesrv_stream.server.net.cached_answers import CachedRouteAnswers
@@ -25,10 +26,9 @@ from namesrv_stream.server.net.large_requests import LargeRequests
 from namesrv_stream.server.net.response_cache import ResponseCache
 from namesrv_stream.server.net.services import Services
 from namesrv_stream.server.peer_log import PeerLog
-from namesrv_stream.server.records import GatewayLimits
-from namesrv_stream.server.request_figures import RequestFigures
-from namesrv_stream.server.served_view import ServedView
+from namesrv_stream.server.start.identity import Identity
 from namesrv_stream.server.tls import ServerTls, calls_context
+from namesrv_stream.server.view.served_view import ServedView
 from namesrv_stream.settings import Settings, read_accounts, rocketmq_config
 
 logger = logging.getLogger(__name__)
@@ -119,7 +119,7 @@ def build_core(settings: Settings, view: RouteView, ports: Ports) -> Core:
         ports.large_requests or LargeRequests(),
         tls,
         Origin(ports.identity.server_id, ports.identity.server_epoch),
-        RequestFigures(ports.lane.answered if ports.lane else None),
+        RequestMetrics(ports.lane.answered if ports.lane else None),
         ports.clock,
     )
     return Core(name_server, served, gateway, connections, services, notifier, peer_log, counters)

@@ -20,21 +20,21 @@ from namesrv_stream.route.folded_log import FoldedLog
 from namesrv_stream.route.view import RouteView
 from namesrv_stream.run_files import write_run_file
 from namesrv_stream.server.core import Core, Ports, build_core
-from namesrv_stream.server.fleet import Fleet
-from namesrv_stream.server.following import Following
-from namesrv_stream.server.gateway import Gateway
+from namesrv_stream.server.gateway.gateway import Gateway
+from namesrv_stream.server.gateway.publisher import KafkaPublisher
 from namesrv_stream.server.http.http_server import HttpServer
 from namesrv_stream.server.http.sources import Sources
-from namesrv_stream.server.identity import IdentityFile
-from namesrv_stream.server.listener import BACKLOG, NameServerAddrs, address, bind
-from namesrv_stream.server.log_guard import LogGuard, watch_for_rival
+from namesrv_stream.server.metrics.scrape import ServerMetrics
 from namesrv_stream.server.native.lane import open_lane
-from namesrv_stream.server.open_log import first_snapshot, has_topics, open_log
-from namesrv_stream.server.past_routes import PastRoutes
-from namesrv_stream.server.process import exit_code_of, keep_all, prepare_process
-from namesrv_stream.server.publisher import KafkaPublisher
-from namesrv_stream.server.served_state import ServedState
-from namesrv_stream.server.server_figures import ServerFigures
+from namesrv_stream.server.start.identity import IdentityFile
+from namesrv_stream.server.start.listener import BACKLOG, NameServerAddrs, address, bind
+from namesrv_stream.server.start.log_guard import LogGuard, watch_for_rival
+from namesrv_stream.server.start.opening import first_snapshot, has_topics, open_log
+from namesrv_stream.server.start.process import exit_code_of, keep_all, prepare_process
+from namesrv_stream.server.view.fleet import Fleet
+from namesrv_stream.server.view.following import Following
+from namesrv_stream.server.view.past_routes import PastRoutes
+from namesrv_stream.server.view.served_state import ServedState
 from namesrv_stream.settings import Settings
 from namesrv_stream.tables.change_log import log_held
 from namesrv_stream.tables.storage import tables_of
@@ -94,7 +94,7 @@ class _Server:
         following = Following(settings, snapshot, core, self._clock)
         state = ServedState(self._identity, view, following.status, settings.kafka.partitions)
         fleet = Fleet(view, core.gateway, following.recent_events)
-        figures = ServerFigures(self._identity, core, fleet, following.status, self._lane_status)
+        figures = ServerMetrics(self._identity, core, fleet, following.status, self._lane_status)
         sources = Sources(
             core.name_server,
             name_server_addrs=NameServerAddrs(settings.http.nsaddr, *listener.getsockname()[:2]),
@@ -170,7 +170,7 @@ class _Server:
         topic = self._settings.kafka.broker_events_topic
         gateway.attach(partial(KafkaPublisher, asyncio.get_running_loop(), config, topic, guard.check))
 
-    async def _beat(self, core: Core, figures: ServerFigures) -> None:
+    async def _beat(self, core: Core, figures: ServerMetrics) -> None:
         interval_ms = self._settings.liveness.tick_interval_ms
         while True:
             core.beat()

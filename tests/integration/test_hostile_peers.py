@@ -160,7 +160,7 @@ def test_frames_of_16_mib_from_many_peers_are_held_within_the_budget() -> None:
             with suppress(ConnectionError):  # where it has become the oldest
                 for _ in range(15):  # 360 MiB in all
                     peer.sendall(piece)
-        assert rig.on_loop(lambda: rig.rig.connections.unfinished.size) <= 64 * MIB
+        assert rig.on_loop(lambda: rig.rig.connections.partial_frames.size) <= 64 * MIB
         assert rig.on_loop(lambda: rig.rig.connection_events("crowded")) >= 24 - 64 // 15 - 1
         assert register(broker) == ResponseCode.SUCCESS, "whoever sends whole frames is served"
         assert rss_mib() - before_mib < 200
@@ -215,7 +215,7 @@ def test_a_length_that_lies_ends_its_connection_and_no_other(with_broker: Remoti
 def test_who_never_ends_what_it_began_is_closed_however_busily_it_waits(begin: bytes) -> None:
     with RemotingRig(RemotingSettings(frame_timeout_ms=10_000)) as rig, connect(rig.addr) as loris:
         loris.sendall(begin)
-        wait_until(lambda: rig.on_loop(lambda: rig.rig.connections.unfinished.size), DEADLINE_S, "it is there")
+        wait_until(lambda: rig.on_loop(lambda: rig.rig.connections.partial_frames.size), DEADLINE_S, "it is there")
         rig.pass_time(9_000)
         assert len(rig.rig.connections) == 1
         rig.pass_time(2_000)
@@ -227,7 +227,7 @@ def test_a_byte_now_and_then_does_not_save_a_slow_loris() -> None:
     frame = struct.pack(">I", 1_000)
     with RemotingRig(RemotingSettings(frame_timeout_ms=10_000)) as rig, connect(rig.addr) as loris:
         loris.sendall(frame)
-        wait_until(lambda: rig.on_loop(lambda: rig.rig.connections.unfinished.size), DEADLINE_S, "it is there")
+        wait_until(lambda: rig.on_loop(lambda: rig.rig.connections.partial_frames.size), DEADLINE_S, "it is there")
         connection = next(iter(rig.rig.connections))
         for _ in range(4):
             rig.pass_time(2_000)
@@ -248,7 +248,9 @@ def test_whoever_sends_whole_frames_may_send_them_for_ever() -> None:
     with RemotingRig(RemotingSettings(frame_timeout_ms=2_000)) as rig, connect(rig.addr) as busy:
         busy.sendall(frame[:5])
         for _ in range(10):
-            wait_until(lambda: rig.on_loop(lambda: rig.rig.connections.unfinished.size) == 5, DEADLINE_S, "it is read")
+            wait_until(
+                lambda: rig.on_loop(lambda: rig.rig.connections.partial_frames.size) == 5, DEADLINE_S, "it is read"
+            )
             rig.pass_time(1_000)
             busy.sendall(frame[5:] + frame[:5])
             assert busy.recv(65_536)

@@ -258,7 +258,7 @@ def test_a_handshake_that_never_ends_is_closed(authority: Authority) -> None:
         host, _, port = rig.addr.rpartition(":")
         with socket.create_connection((host, int(port)), DEADLINE_S) as loris:
             loris.sendall(b"\x16\x03\x01\x02\x00\x01")
-            wait_until(lambda: rig.on_loop(lambda: rig.rig.connections.unfinished.size), DEADLINE_S, "it is there")
+            wait_until(lambda: rig.on_loop(lambda: rig.rig.connections.partial_frames.size), DEADLINE_S, "it is there")
             rig.pass_time(6_000)
             assert not loris.recv(1)
         assert rig.on_loop(lambda: rig.rig.connection_events("late")) == 1

@@ -12,16 +12,16 @@ from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.server.changes.feed import ChangeFeed
 from namesrv_stream.server.changes.position import generation_of
-from namesrv_stream.server.fleet import Fleet
 from namesrv_stream.server.http.http_server import HttpServer
 from namesrv_stream.server.http.sources import Sources
-from namesrv_stream.server.listener import NameServerAddrs
+from namesrv_stream.server.metrics.scrape import ServerMetrics
+from namesrv_stream.server.metrics.tables import TableStatus
 from namesrv_stream.server.native.lane import LaneStatus
-from namesrv_stream.server.past_routes import PastRoutes
-from namesrv_stream.server.recent_events import RecentEvents
-from namesrv_stream.server.served_state import ServedState
-from namesrv_stream.server.server_figures import ServerFigures
-from namesrv_stream.server.table_figures import TableStatus
+from namesrv_stream.server.start.listener import NameServerAddrs
+from namesrv_stream.server.view.fleet import Fleet
+from namesrv_stream.server.view.past_routes import PastRoutes
+from namesrv_stream.server.view.recent_events import RecentEvents
+from namesrv_stream.server.view.served_state import ServedState
 from namesrv_stream.settings import Settings, load_settings
 from namesrv_stream.settings.layers import Flag
 from namesrv_stream.tables.job_figures import JobFigures
@@ -67,7 +67,7 @@ class HttpRig:
         self.tables.failure = lambda: self.failure
         self.state = ServedState(rig.identity, rig.view, self.tables, partitions)
         fleet = Fleet(rig.view, rig.gateway, self.recent_events)
-        self.figures = ServerFigures(rig.identity, rig.core, fleet, self.tables, native_lane)
+        self.figures = ServerMetrics(rig.identity, rig.core, fleet, self.tables, native_lane)
         sources = Sources(
             rig.server,
             name_server_addrs=NameServerAddrs((), "127.0.0.1", 9876),

@@ -25,7 +25,7 @@ from namesrv_stream.server.http.responses import Problem, conditional
 from namesrv_stream.server.http.routes_page import RoutesPage
 from namesrv_stream.server.http.sources import Sources
 from namesrv_stream.server.http.status_page import StatusPage
-from namesrv_stream.server.listener import NameServerAddrs, address
+from namesrv_stream.server.start.listener import NameServerAddrs, address
 from namesrv_stream.server.steps import Steps
 from namesrv_stream.server.tls import ServerTls
 

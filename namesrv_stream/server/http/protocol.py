@@ -12,9 +12,9 @@ from namesrv_stream.errors import TlsBroken
 from namesrv_stream.logs import safe
 from namesrv_stream.metrics import Counters
 from namesrv_stream.server.http.responses import Problem
+from namesrv_stream.server.metrics.scrape import HttpLoad
 from namesrv_stream.server.net.connections import AddressCounts
 from namesrv_stream.server.peer_log import PeerLog
-from namesrv_stream.server.server_figures import HttpLoad
 from namesrv_stream.server.tls import ServerTls, TlsTransport
 from namesrv_stream.settings import HttpSettings
 

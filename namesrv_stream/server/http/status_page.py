@@ -19,14 +19,14 @@ from namesrv_stream.clock import Clock
 from namesrv_stream.metrics import CONTENT_TYPE
 from namesrv_stream.plurals import counted
 from namesrv_stream.route.digest import Part
-from namesrv_stream.server.gateway import GatewayStatus
+from namesrv_stream.server.gateway.gateway import GatewayStatus
 from namesrv_stream.server.http.answers import Health, PartHealth, Readiness
 from namesrv_stream.server.http.operation import JSON, Query, answers
 from namesrv_stream.server.http.responses import Problem
+from namesrv_stream.server.metrics.scrape import ServerMetrics
+from namesrv_stream.server.metrics.tables import TableStatus
 from namesrv_stream.server.native.lane import LaneStatus
-from namesrv_stream.server.served_state import ServedState
-from namesrv_stream.server.server_figures import ServerFigures
-from namesrv_stream.server.table_figures import TableStatus
+from namesrv_stream.server.view.served_state import ServedState
 
 State = Literal["ok", "degraded", "failed"]
 _COLOURS = {"ok": "green", "degraded": "yellow", "failed": "red"}
@@ -160,7 +160,7 @@ class PartQuery(PartitionQuery):
 class StatusPage:
     """Endpoints; of one event loop."""
 
-    def __init__(self, figures: ServerFigures, state: ServedState, stale_after_ms: int, clock: Clock) -> None:
+    def __init__(self, figures: ServerMetrics, state: ServedState, stale_after_ms: int, clock: Clock) -> None:
         self._figures = figures
         self._state = state
         self._clock = clock

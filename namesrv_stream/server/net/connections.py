@@ -13,7 +13,7 @@ from namesrv_stream.errors import RemotingError
 from namesrv_stream.logs import safe
 from namesrv_stream.metrics import Counters
 from namesrv_stream.server.native.lane import NativeLane
-from namesrv_stream.server.net.unfinished import Unfinished
+from namesrv_stream.server.net.partial_frames import PartialFrames
 from namesrv_stream.server.peer_log import PeerLog
 from namesrv_stream.settings import RemotingSettings
 
@@ -39,7 +39,7 @@ class Connections:
 
     Attributes:
         limits: Of them all, and of each.
-        unfinished: What they hold of frames that are not complete.
+        partial_frames: What they hold of frames that are not complete.
         native_lane: Answers route queries on some of them; None where there is none.
     """
 
@@ -54,7 +54,7 @@ class Connections:
         self._ids = count(1)
         self._addresses = AddressCounts()
         self._stalled: dict[RemotingConnection, int] = {}  # since when, the longest first
-        self.unfinished: Unfinished[RemotingConnection] = Unfinished(
+        self.partial_frames: PartialFrames[RemotingConnection] = PartialFrames(
             limits.partial_frames_bytes, is_spared=lambda connection: connection.has_brokers
         )
         self._all_left = asyncio.Event()
@@ -92,7 +92,7 @@ class Connections:
         if self._open.pop(connection.connection_id, None) is not None:
             self._addresses.leave(connection.host)
         self._stalled.pop(connection, None)
-        self.unfinished.forget(connection)
+        self.partial_frames.forget(connection)
         if not self._open:
             self._all_left.set()
 
@@ -113,7 +113,7 @@ class Connections:
 
     def holds(self, connection: "RemotingConnection", size: int, *, is_new: bool) -> None:
         """It holds ``size`` bytes of a frame, or of what comes before frames; ``is_new`` where that just began."""
-        for gone in self.unfinished.hold(connection, size, connection.active_ms, is_new=is_new):
+        for gone in self.partial_frames.hold(connection, size, connection.active_ms, is_new=is_new):
             self._abort(gone, _CROWDED, "crowded")
 
     def stalled(self, connection: "RemotingConnection") -> None:
@@ -133,7 +133,7 @@ class Connections:
             for lent in self.native_lane.active():
                 lent.active_ms = observed_ms
         self.close_idle(observed_ms)
-        for connection in self.unfinished.older_than(observed_ms - self.limits.frame_timeout_ms):
+        for connection in self.partial_frames.older_than(observed_ms - self.limits.frame_timeout_ms):
             if not connection.is_waiting:
                 self._abort(connection, _LATE, "late")
         for connection, since_ms in list(self._stalled.items()):
@@ -195,7 +195,7 @@ class Connections:
         self._warn("connection closed, %s peer=%s", reason, connection.peer, kind=name)
         self._count(name)
         self._stalled.pop(connection, None)
-        self.unfinished.forget(connection)
+        self.partial_frames.forget(connection)
         connection.abort(reason)
 
 

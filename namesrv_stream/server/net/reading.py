@@ -92,7 +92,7 @@ class Reading:
             gateway, connection = self._services.gateway, self._connection
             gateway.backlog.read_again(connection)
             # The time in which it was not read is no time that the peer took for its frame.
-            self._services.connections.unfinished.postpone(connection, gateway.observed_ms - self._waits_since_ms)
+            self._services.connections.partial_frames.postpone(connection, gateway.observed_ms - self._waits_since_ms)
             connection.active_ms = gateway.observed_ms
         if not self._pauses and not self._transport.is_closing():
             self._transport.resume_reading()

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from namesrv_stream.clock import Clock
 from namesrv_stream.processor.name_server import NameServer
 from namesrv_stream.route.events import Origin
-from namesrv_stream.server.gateway import Gateway
+from namesrv_stream.server.gateway.gateway import Gateway
+from namesrv_stream.server.metrics.requests import RequestMetrics
 from namesrv_stream.server.net.connections import Connections
 from namesrv_stream.server.net.large_requests import LargeRequests
 from namesrv_stream.server.net.response_cache import ResponseCache
-from namesrv_stream.server.request_figures import RequestFigures
 from namesrv_stream.server.tls import ServerTls
 
 
@@ -36,5 +36,5 @@ class Services:
     large_requests: LargeRequests
     tls: ServerTls
     origin: Origin
-    figures: RequestFigures
+    figures: RequestMetrics
     clock: Clock

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from namesrv_stream.server.publisher import KafkaPublisher
-from namesrv_stream.server.records import Acked, OutRecord
+from namesrv_stream.server.gateway.publisher import KafkaPublisher
+from namesrv_stream.server.gateway.records import Acked, OutRecord
 from tests.support.processes import free_port
 
 _DEADLINE_S = 20.0

@@ -15,11 +15,11 @@ from namesrv_stream.instants import duration, instant
 from namesrv_stream.plurals import times
 from namesrv_stream.route.changes import Cause
 from namesrv_stream.route.view import RouteView
-from namesrv_stream.server.fleet import Broker, Fleet
 from namesrv_stream.server.http.console.formatting import WHY_ENDED, plain
 from namesrv_stream.server.http.console.question import SHOWN, STATES, Question, Tone
-from namesrv_stream.server.recent_events import RecentEvents
 from namesrv_stream.server.steps import Kept, Steps
+from namesrv_stream.server.view.fleet import Broker, Fleet
+from namesrv_stream.server.view.recent_events import RecentEvents
 
 #: A console asks every few seconds, and after each change.
 _FRESH_MS: Final = 900

@@ -11,7 +11,7 @@ from namesrv_stream.server.http.answers import PartHealth
 from namesrv_stream.server.http.console.brokers import LIVE, FleetSnapshot
 from namesrv_stream.server.http.console.question import Tone
 from namesrv_stream.server.http.status_page import worst
-from namesrv_stream.server.server_figures import ServerFigures
+from namesrv_stream.server.metrics.scrape import ServerMetrics
 from namesrv_stream.tables.job_figures import BATCH_BOUNDS_MS, JobFigures
 
 _MEANING: Final = {
@@ -24,7 +24,7 @@ _MEANING: Final = {
 TONES: Final[dict[str, Tone]] = {"ok": "good", "degraded": "warn", "failed": "bad"}
 
 
-def pipeline(figures: ServerFigures, parts: Sequence[PartHealth], clock: Clock) -> dict[str, Any]:
+def pipeline(figures: ServerMetrics, parts: Sequence[PartHealth], clock: Clock) -> dict[str, Any]:
     """What the template ``pipeline`` shows."""
     refused: Tone = next((TONES[part.state] for part in parts if part.name == "job" and part.reason), "calm")
     return {
@@ -40,7 +40,7 @@ def _figure(label: str, value: object, note: str, *, warn: bool = False) -> dict
     return {"label": label, "value": shown, "note": note, "tone": "warn" if warn else "calm"}
 
 
-def _own_figures(figures: ServerFigures) -> list[dict[str, Any]]:
+def _own_figures(figures: ServerMetrics) -> list[dict[str, Any]]:
     gateway, tables = figures.gateway.status, figures.tables
     lag_ms, unpublished = tables.lag_ms, gateway.unpublished_brokers + gateway.unpublished_changes
     return [
@@ -98,7 +98,7 @@ _MOST_CLUSTERS: Final = 12
 _BAR: Final = ("alive", "unknown", "late", "held", "gone", "replaced", "left")
 
 
-def summary(figures: ServerFigures, fleet: FleetSnapshot, parts: Sequence[PartHealth]) -> dict[str, Any]:
+def summary(figures: ServerMetrics, fleet: FleetSnapshot, parts: Sequence[PartHealth]) -> dict[str, Any]:
     """What the template ``summary`` shows."""
     state, attention = worst(parts), fleet.count("gone", "late")
     names = sorted({cluster for cluster, _ in fleet.counts}, key=lambda name: (*_urgency(fleet, name), name))
@@ -123,7 +123,7 @@ def _verdict(state: str, attention: int) -> str:
     return "All is well"
 
 
-def _sentence(figures: ServerFigures, fleet: FleetSnapshot, clusters: Sequence[str]) -> str:
+def _sentence(figures: ServerMetrics, fleet: FleetSnapshot, clusters: Sequence[str]) -> str:
     tables, view = figures.tables, figures.view
     live_clusters = sum(fleet.count_in(name, *LIVE) > 0 for name in clusters)
     known = f"{counted(fleet.count(*LIVE), 'broker')} in {counted(live_clusters, 'cluster')}"
@@ -140,7 +140,7 @@ def _sentence(figures: ServerFigures, fleet: FleetSnapshot, clusters: Sequence[s
     )
 
 
-def _tiles(figures: ServerFigures, fleet: FleetSnapshot) -> list[tuple[str, int, str, Tone, str]]:
+def _tiles(figures: ServerMetrics, fleet: FleetSnapshot) -> list[tuple[str, int, str, Tone, str]]:
     """Label, figure, note, tone, and the state that the brokers' list is asked for."""
     late, held, gone, unknown = (fleet.count(status) for status in ("late", "held", "gone", "unknown"))
     alive, left = fleet.count("alive", "late", "unknown"), fleet.count("left", "replaced")

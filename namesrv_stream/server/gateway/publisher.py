@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 from kafka import KafkaProducer
 
 from namesrv_stream.errors import NamesrvStreamError
-from namesrv_stream.server.records import Acked, OutRecord
+from namesrv_stream.server.gateway.records import Acked, OutRecord
 
 logger = logging.getLogger(__name__)
 

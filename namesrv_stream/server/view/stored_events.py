@@ -8,7 +8,7 @@ import polars as pl
 from namesrv_stream.route.changes import ChangeKind, RouteChange
 from namesrv_stream.route.lease import LeaseKey
 from namesrv_stream.route.model import LiveKey
-from namesrv_stream.server.recent_events import StoredEvents, TimelineEvent
+from namesrv_stream.server.view.recent_events import StoredEvents, TimelineEvent
 from namesrv_stream.tables.delta.predicates import all_of, any_of, at_least, at_most, equals, one_of
 from namesrv_stream.tables.delta.stored_table import StoredTable, reading
 from namesrv_stream.tables.schema.columns import CHANGES_SCHEMA

@@ -268,7 +268,7 @@ def _subject(change: RouteChange) -> tuple[object, ...]:
 
 def _read(tables: Storage, next_offsets: Mapping[int, int], since_ms: int) -> StoredEvents:
     # Imported by the first who asks: a server that nobody asks for the past does without.
-    from namesrv_stream.server.stored_events import read_events
+    from namesrv_stream.server.view.stored_events import read_events
     from namesrv_stream.tables.delta.stored_table import reading
 
     with reading(tables / ROUTE_CHANGES):

@@ -11,7 +11,7 @@ class _Held(NamedTuple):
     size: int
 
 
-class Unfinished(Generic[H]):
+class PartialFrames(Generic[H]):
     """Bytes held by each holder, in the order in which they began.
 
     A peer that sends as brokers do is done within milliseconds, so whoever is the oldest when there is too much is the

@@ -19,14 +19,14 @@ from namesrv_stream.route.event_json import routing_key
 from namesrv_stream.route.events import AcceptedEvent, BrokerDisconnected, BrokerHeartbeat, Origin
 from namesrv_stream.route.fold_state import LeaseKey
 from namesrv_stream.route.partitioner import partition_of
-from namesrv_stream.server.backlog import Backlog
-from namesrv_stream.server.identity import Identity
-from namesrv_stream.server.loop_watch import LastHeartbeats, LoopWatch
-from namesrv_stream.server.operator_changes import NOT_TAKEN, Change, OperatorChanges, Outcome
-from namesrv_stream.server.partition_log import LogParts, PartitionLog
+from namesrv_stream.server.gateway.backlog import Backlog
+from namesrv_stream.server.gateway.observed_time import LastHeartbeats, LoopWatch
+from namesrv_stream.server.gateway.operator_changes import NOT_TAKEN, Change, OperatorChanges, Outcome
+from namesrv_stream.server.gateway.partition_log import LogParts, PartitionLog
+from namesrv_stream.server.gateway.records import GatewayLimits, Item, Publisher, check_loggable
 from namesrv_stream.server.peer_log import PeerLog
-from namesrv_stream.server.records import GatewayLimits, Item, Publisher, check_loggable
-from namesrv_stream.server.served_view import ServedView
+from namesrv_stream.server.start.identity import Identity
+from namesrv_stream.server.view.served_view import ServedView
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from namesrv_stream.route.events import (
 )
 from namesrv_stream.route.fold_state import LeaseKey
 from namesrv_stream.route.view import Pending
-from namesrv_stream.server.records import Item
+from namesrv_stream.server.gateway.records import Item
 
 
 class OutageBuffer:

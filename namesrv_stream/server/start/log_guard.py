@@ -34,7 +34,7 @@ from namesrv_stream.route.event_json import decode_record
 from namesrv_stream.route.events import ServerStopped, Tick
 from namesrv_stream.route.fold import Record
 from namesrv_stream.route.folded_log import FoldedLog
-from namesrv_stream.server.identity import Identity
+from namesrv_stream.server.start.identity import Identity
 from namesrv_stream.settings import Settings
 
 _LOG = logging.getLogger(__name__)

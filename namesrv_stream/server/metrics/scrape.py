@@ -10,12 +10,12 @@ from namesrv_stream import __version__
 from namesrv_stream.metrics import Histogram, Samples
 from namesrv_stream.remoting.codes import ResponseCode
 from namesrv_stream.server.core import Core
-from namesrv_stream.server.fleet import Fleet
-from namesrv_stream.server.identity import Identity
+from namesrv_stream.server.metrics.tables import TableStatus
 from namesrv_stream.server.native.lane import LaneStatus
 from namesrv_stream.server.net.connections import CONNECTION_EVENTS
+from namesrv_stream.server.start.identity import Identity
 from namesrv_stream.server.steps import Steps
-from namesrv_stream.server.table_figures import TableStatus
+from namesrv_stream.server.view.fleet import Fleet
 
 #: Clusters with figures of their own, those of the most brokers; brokers name their clusters as they like.
 _MAX_CLUSTERS: Final = 100
@@ -49,7 +49,7 @@ class HttpLoad:
     connections: Callable[[], int] = lambda: 0
 
 
-class ServerFigures:
+class ServerMetrics:
     """Belongs to one event loop; ``text`` may be called any time."""
 
     def __init__(
@@ -140,7 +140,7 @@ class ServerFigures:
         samples.add("rocketmq_namesrv_active_connections", len(connections))
         closed = self.counters.value(CONNECTION_EVENTS, "admitted") - len(connections)
         samples.add(CONNECTION_EVENTS, max(0, closed), "closed")
-        samples.add("rocketmq_namesrv_partial_frames_bytes", connections.unfinished.size)
+        samples.add("rocketmq_namesrv_partial_frames_bytes", connections.partial_frames.size)
         samples.add("rocketmq_namesrv_unread_answers_bytes", connections.unread_bytes())
         if connections.native_lane is not None:
             for lane in ("native_lane", "express"):  # the second is deprecated

@@ -37,7 +37,7 @@ _RESULT_OF: Final[Mapping[int, str]] = {
 _UNKNOWN: Final = -1  # whatever a peer sends, a bounded number of series
 
 
-class RequestFigures:
+class RequestMetrics:
     """Counts and latencies by request and response code.
 
     Args:

@@ -9,8 +9,8 @@ from namesrv_stream.route.hold import Hold
 from namesrv_stream.route.lease import LeaseKey
 from namesrv_stream.route.settings import FoldSettings, effective_texts
 from namesrv_stream.route.view import RouteView
-from namesrv_stream.server.gateway import Gateway
-from namesrv_stream.server.recent_events import RecentEvents
+from namesrv_stream.server.gateway.gateway import Gateway
+from namesrv_stream.server.view.recent_events import RecentEvents
 
 State = Literal["alive", "held", "ended"]
 

@@ -10,7 +10,7 @@ from namesrv_stream.route.event_json import encode_event, routing_key
 from namesrv_stream.route.events import AcceptedEvent, BrokerHeartbeat
 from namesrv_stream.route.heartbeat_json import MAX_ITEMS, encode_heartbeats
 from namesrv_stream.route.view import Pending
-from namesrv_stream.server.operator_changes import Change
+from namesrv_stream.server.gateway.operator_changes import Change
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,12 +27,20 @@ from namesrv_stream.route.events import (
     ServerStopped,
     Tick,
 )
-from namesrv_stream.server.identity import Identity
-from namesrv_stream.server.operator_changes import Change, OperatorChanges
-from namesrv_stream.server.outage_buffer import OutageBuffer
+from namesrv_stream.server.gateway.operator_changes import Change, OperatorChanges
+from namesrv_stream.server.gateway.outage_buffer import OutageBuffer
+from namesrv_stream.server.gateway.records import (
+    Acked,
+    GatewayLimits,
+    Item,
+    OutRecord,
+    Publisher,
+    Unloggable,
+    records_of,
+)
 from namesrv_stream.server.peer_log import PeerLog
-from namesrv_stream.server.records import Acked, GatewayLimits, Item, OutRecord, Publisher, Unloggable, records_of
-from namesrv_stream.server.served_view import ServedView
+from namesrv_stream.server.start.identity import Identity
+from namesrv_stream.server.view.served_view import ServedView
 
 logger = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.model import BrokerLive, Holder
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.route.view import Pending
-from namesrv_stream.server.identity import Identity
 from namesrv_stream.server.net.response_cache import ResponseCache
+from namesrv_stream.server.start.identity import Identity
 
 
 class ServedView:

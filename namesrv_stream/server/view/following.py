@@ -12,8 +12,8 @@ from namesrv_stream.route.folded_log import FoldedLog
 from namesrv_stream.server.changes.feed import ChangeFeed
 from namesrv_stream.server.changes.position import generation_of
 from namesrv_stream.server.core import Core
-from namesrv_stream.server.recent_events import RecentEvents
-from namesrv_stream.server.table_figures import TableStatus
+from namesrv_stream.server.metrics.tables import TableStatus
+from namesrv_stream.server.view.recent_events import RecentEvents
 from namesrv_stream.settings import Settings
 from namesrv_stream.tables.change_log import TOLD_KINDS, log_commit, log_held
 from namesrv_stream.tables.follower import SnapshotFollower
