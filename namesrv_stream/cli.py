@@ -129,7 +129,7 @@ def serve(
 ) -> int:
     """Run the name server."""
     settings = _load(conf, data_dir, sets, print_only, remoting=listen_port, http=http_port)
-    from namesrv_stream.server.process import prepare_imports
+    from namesrv_stream.server.start.process import prepare_imports
 
     prepare_imports()
     from namesrv_stream.server.main import serve as run_server

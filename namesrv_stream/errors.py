@@ -125,7 +125,7 @@ class BodyDecodeError(RemotingError):
 
 
 class RequestError(NamesrvStreamError):
-    """A request that is answered with an error; ``processor.response`` maps classes to response codes."""
+    """A request that is answered with an error; ``processor.dispatch`` maps classes to response codes."""
 
 
 class TopicNotExist(RequestError):

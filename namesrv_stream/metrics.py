@@ -6,6 +6,7 @@ Grafana board shows ours as well. All others are ``rocketmq_namesrv_*`` in secon
 a topic, a broker or an address.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Literal, NamedTuple
 
@@ -13,17 +14,27 @@ from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, CollectorRegistry, Proce
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
+from namesrv_stream.route.changes import Cause, ChangeKind
+
 #: Of the text that ``Samples.text`` makes.
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 
 
 class Metric(NamedTuple):
-    """What a metric is."""
+    """What a metric is.
+
+    Attributes:
+        from_zero: Values of the labels that are told from the start, so that the first event is seen as a rise.
+    """
 
     kind: Literal["counter", "gauge", "histogram"]
     text: str
     labels: tuple[str, ...] = ()
+    from_zero: tuple[tuple[str, ...], ...] = ()
 
+
+#: Why brokers end.
+_ENDS: Final = (Cause.EXPIRED, Cause.DISCONNECTED, Cause.UNREGISTERED, Cause.SERVER_LOST, Cause.SERVER_SILENT)
 
 METRICS: Final[Mapping[str, Metric]] = {
     # ---- requests over remoting ----
@@ -50,6 +61,10 @@ METRICS: Final[Mapping[str, Metric]] = {
         "rejected_address (too many of one address), broken (protocol error); closed by this server because "
         "they were idle, late, crowded, slow_reader or unread.",
         ("result",),
+        (
+            *(("admitted",), ("broken",), ("rejected",), ("rejected_address",)),
+            *(("idle",), ("late",), ("crowded",), ("slow_reader",), ("unread",)),
+        ),
     ),
     "rocketmq_namesrv_partial_frames_bytes": Metric(
         "gauge",
@@ -79,6 +94,10 @@ METRICS: Final[Mapping[str, Metric]] = {
         "the certificate (tls_reload), ok or failed; peers without TLS where it is required (tls_plain, "
         "denied).",
         ("operation", "result"),
+        (
+            *(("tls_handshake", "ok"), ("tls_handshake", "failed"), ("tls_plain", "denied")),
+            *(("tls_reload", "ok"), ("tls_reload", "failed")),
+        ),
     ),
     "rocketmq_namesrv_tls_certificate_expiry_timestamp_seconds": Metric(
         "gauge",
@@ -118,6 +137,11 @@ METRICS: Final[Mapping[str, Metric]] = {
         "Rows of the table route_changes that this server took over from commits of the job, by kind of row, "
         "its cause, and whether the key is gone.",
         ("kind", "cause", "gone"),
+        (
+            *((ChangeKind.BROKER_LIVE, cause, "false") for cause in (Cause.REGISTERED, Cause.RETURNED)),
+            *((ChangeKind.BROKER_LIVE, cause, "true") for cause in _ENDS),
+            (ChangeKind.GUARD, Cause.GUARD_HELD, "false"),
+        ),
     ),
     # ---- the way into the log ----
     "rocketmq_namesrv_kafka_up": Metric(
@@ -171,10 +195,13 @@ METRICS: Final[Mapping[str, Metric]] = {
         "gauge",
         "Version of the table route_changes that this server serves; -1 before there is one.",
     ),
-    "rocketmq_namesrv_snapshot_commits_total": Metric("counter", "Commits of the job that this server took over."),
+    "rocketmq_namesrv_snapshot_commits_total": Metric(
+        "counter", "Commits of the job that this server took over.", (), ((),)
+    ),
     "rocketmq_namesrv_snapshot_reloads_total": Metric(
         "counter",
         "Times that this server opened the tables again from the start.",
+        from_zero=((),),
     ),
     "rocketmq_namesrv_tables_readable": Metric("gauge", "0 while this server cannot read the tables, otherwise 1."),
     "rocketmq_namesrv_event_lag_seconds": Metric(
@@ -235,6 +262,10 @@ METRICS: Final[Mapping[str, Metric]] = {
         "that was no HTTP, came late, or named an unknown host; a reader that did not read; an answer that "
         "failed.",
         ("event",),
+        (
+            *(("connection_refused",), ("request_broken",), ("request_late",), ("request_refused",)),
+            *(("host_refused",), ("stream_refused",), ("slow_reader",), ("answer_failed",)),
+        ),
     ),
     "rocketmq_namesrv_change_streams": Metric("gauge", "Open streams of /changes, and long polls that wait there."),
     "rocketmq_namesrv_change_resets_total": Metric(
@@ -242,6 +273,7 @@ METRICS: Final[Mapping[str, Metric]] = {
         "Followers of /changes that had to start again, by reason: tables (they were made anew), too_old (the"
         " position is no longer kept).",
         ("reason",),
+        (("tables",), ("too_old",)),
     ),
 }
 
@@ -261,6 +293,27 @@ class Histogram:
         self.bounds = tuple(bounds)
         self.counts = list(counts) or [0] * (len(self.bounds) + 1)
         self.total = total
+
+
+class Counters:
+    """What is counted as it happens, by counter of ``METRICS`` and its labels; belongs to one event loop."""
+
+    def __init__(self) -> None:
+        zeros = ((name, *labels) for name, metric in METRICS.items() for labels in metric.from_zero)
+        self._counts: Counter[tuple[str, ...]] = Counter(dict.fromkeys(zeros, 0))
+
+    def count(self, name: str, *labels: str) -> None:
+        """One more."""
+        self._counts[name, *labels] += 1
+
+    def value(self, name: str, *labels: str) -> int:
+        """How many were counted."""
+        return self._counts[name, *labels]
+
+    def sample(self, samples: "Samples") -> None:
+        """Add all counts to a scrape."""
+        for (name, *labels), count in sorted(self._counts.items()):
+            samples.add(name, count, *labels)
 
 
 class Samples(Collector):

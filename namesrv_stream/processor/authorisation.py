@@ -8,12 +8,11 @@ Who gets to see a signed request, be it a question, can send an admin request th
 """
 
 import hmac
-from functools import lru_cache
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from ipaddress import IPv6Address, ip_address
 from typing import Final
 
 from namesrv_stream.errors import NoPermission, RequestRefused
-from namesrv_stream.processor.name_server import Access, Call, Peer
+from namesrv_stream.processor.name_server import Access, Call, Networks
 from namesrv_stream.remoting.acl import ACCESS_KEY, SIGNATURE, sign
 from namesrv_stream.remoting.codes import RequestCode
 from namesrv_stream.remoting.command import RemotingCommand
@@ -46,8 +45,6 @@ MAX_BODY_BYTES: Final = 64 * 1024
 # Source: rocketmq 5.3.3, DynamicalExtFieldRPCHook, which MQClientAPIImpl registers after the hook that signs.
 _ZONE_FIELDS = frozenset({"__ZONE_NAME", "__ZONE_MODE"})
 
-Networks = tuple[IPv4Network | IPv6Network, ...]
-
 
 def authorise(access: Access, call: Call) -> None:
     """Let an admin request pass.
@@ -59,7 +56,8 @@ def authorise(access: Access, call: Call) -> None:
     size = len(call.request.body or b"")
     if size > MAX_BODY_BYTES:
         raise RequestRefused(f"a body of {size} bytes exceeds {MAX_BODY_BYTES}")
-    if _is_trusted(call.peer, networks_of(access.trusted_networks)) or _is_signed(access, call.request):
+    is_trusted = not call.peer.is_proxied and _is_within(call.peer.host, access.trusted_networks)
+    if is_trusted or _is_signed(access, call.request):
         return
     name = RequestCode(call.request.code).name
     origin = f"{call.peer.host or 'an unknown address'}{' through a proxy' if call.peer.is_proxied else ''}"
@@ -74,7 +72,7 @@ def authorise_broker(access: Access, call: Call) -> None:
     Raises:
         NoPermission: It comes from outside ``broker_networks``, and is not signed by one of the accounts.
     """
-    if _is_within(call.peer.host, networks_of(access.broker_networks)) or _is_signed(access, call.request):
+    if _is_within(call.peer.host, access.broker_networks) or _is_signed(access, call.request):
         return
     name = RequestCode(call.request.code).name
     raise _refusal(access, call, f"{name} from {call.peer.host or 'an unknown address'}", "admin.broker_networks")
@@ -94,33 +92,15 @@ def _refusal(access: Access, call: Call, what: str, networks: str) -> NoPermissi
     return NoPermission(f"{refused}; {said}", for_log=f"{what}: {logged}")
 
 
-@lru_cache(maxsize=8)
-def networks_of(texts: tuple[str, ...]) -> Networks:
-    """Networks by their CIDR notation; a lone address is a network of one.
-
-    Raises:
-        ValueError: One is none; the text names it.
-    """
-    return tuple(ip_network(text, strict=False) for text in texts)
-
-
-def _is_trusted(peer: Peer, networks: Networks) -> bool:
-    return not peer.is_proxied and _is_within(peer.host, networks)
-
-
-@lru_cache(maxsize=4096)  # brokers ask every few seconds, each over one address
 def _is_within(host: str, networks: Networks) -> bool:
     try:
         address = ip_address(host)
     except ValueError:
         return False
-    return any(_plain(address) in network for network in networks)
-
-
-def _plain(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
-    """A socket that listens on both families shows IPv4 peers as ``::ffff:a.b.c.d``."""
-    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
-    return mapped or address
+    if isinstance(address, IPv6Address):
+        # A socket that listens on both families shows IPv4 peers as ``::ffff:a.b.c.d``.
+        address = address.ipv4_mapped or address
+    return any(address in network for network in networks)
 
 
 def _is_signed(access: Access, request: RemotingCommand) -> bool:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from namesrv_stream.errors import RequestRefused, TopicNotExist
 from namesrv_stream.processor.name_server import Answer, Call, Dependency, NameServer
-from namesrv_stream.remoting.codes import V4_9_4, ResponseCode
+from namesrv_stream.remoting.codes import V4_9_4
 from namesrv_stream.remoting.command import RemotingCommand, response_to
 from namesrv_stream.remoting.headers import GetRouteInfoRequestHeader
 
@@ -58,9 +58,9 @@ def get_route_info_by_topic(server: NameServer, call: Call) -> Answer:
         raise TopicNotExist(query.topic)
     # The order of queues is a KV value, which changes without a change of the route.
     depends_on = None if options.order_message_enable else Dependency("topic", query.topic)
-    return Answer(response_to(call.request, ResponseCode.SUCCESS, body=body), depends_on=depends_on)
+    return Answer(response_to(call.request, body=body), depends_on=depends_on)
 
 
 def get_broker_cluster_info(server: NameServer, call: Call) -> Answer:
     """106."""
-    return Answer(response_to(call.request, ResponseCode.SUCCESS, body=server.answers.cluster_info_body()))
+    return Answer(response_to(call.request, body=server.answers.cluster_info_body()))

@@ -1,16 +1,25 @@
-"""From request code to processor.
+"""From request code to processor, and from an error to its response.
 
 The codes of the controller that RocketMQ can start inside its NameServer (1001 to 1018) are not among them: it listens
 on a port of its own, and has an election protocol to itself.
 """
 
-from namesrv_stream.errors import NamesrvStreamError, NoPermission
-from namesrv_stream.processor import broker, client, kv, namesrv_config, topic_changes, topics, write_perm
+from collections.abc import Mapping
+from typing import Final
+
+from namesrv_stream.errors import (
+    NamesrvStreamError,
+    NoPermission,
+    QueryNotFound,
+    RequestError,
+    SystemBusy,
+    TopicNotExist,
+)
+from namesrv_stream.processor import broker, client, kv, namesrv_config, topic_changes, topics
 from namesrv_stream.processor.authorisation import ADMIN_CODES, BROKER_CODES, authorise, authorise_broker
 from namesrv_stream.processor.name_server import Answer, Call, NameServer, Processors
-from namesrv_stream.processor.response import error_response
 from namesrv_stream.remoting.codes import RequestCode, ResponseCode
-from namesrv_stream.remoting.command import response_to
+from namesrv_stream.remoting.command import RemotingCommand, response_to
 
 PROCESSORS: Processors = {
     RequestCode.PUT_KV_CONFIG: kv.put_kv_config,
@@ -20,7 +29,7 @@ PROCESSORS: Processors = {
     RequestCode.UNREGISTER_BROKER: broker.unregister_broker,
     RequestCode.GET_ROUTEINFO_BY_TOPIC: client.get_route_info_by_topic,
     RequestCode.GET_BROKER_CLUSTER_INFO: client.get_broker_cluster_info,
-    RequestCode.WIPE_WRITE_PERM_OF_BROKER: write_perm.wipe_write_perm_of_broker,
+    RequestCode.WIPE_WRITE_PERM_OF_BROKER: topic_changes.wipe_write_perm_of_broker,
     RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: topics.get_all_topic_list,
     RequestCode.DELETE_TOPIC_IN_NAMESRV: topic_changes.delete_topic_in_namesrv,
     RequestCode.REGISTER_TOPIC_IN_NAMESRV: topic_changes.register_topic_in_namesrv,
@@ -33,10 +42,22 @@ PROCESSORS: Processors = {
     RequestCode.UPDATE_NAMESRV_CONFIG: namesrv_config.update_namesrv_config,
     RequestCode.GET_NAMESRV_CONFIG: namesrv_config.get_namesrv_config,
     RequestCode.QUERY_DATA_VERSION: broker.query_data_version,
-    RequestCode.ADD_WRITE_PERM_OF_BROKER: write_perm.add_write_perm_of_broker,
+    RequestCode.ADD_WRITE_PERM_OF_BROKER: topic_changes.add_write_perm_of_broker,
     RequestCode.GET_BROKER_MEMBER_GROUP: broker.get_broker_member_group,
     RequestCode.BROKER_HEARTBEAT: broker.broker_heartbeat,
 }
+
+#: All other errors of ours are SYSTEM_ERROR.
+_RESPONSE_CODE_OF: Final[Mapping[type[NamesrvStreamError], ResponseCode]] = {
+    TopicNotExist: ResponseCode.TOPIC_NOT_EXIST,
+    QueryNotFound: ResponseCode.QUERY_NOT_FOUND,
+    NoPermission: ResponseCode.NO_PERMISSION,
+    SystemBusy: ResponseCode.SYSTEM_BUSY,
+}
+#: Source: rocketmq 5.3.3, FAQUrl.suggestTodo(FAQUrl.APPLY_TOPIC_URL), as seen on the wire.
+_FAQ: Final = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
+#: Requests whose refusal has Java's response header in it, with no field set.
+_WITH_HEADER: Final = frozenset({RequestCode.GET_KV_CONFIG, RequestCode.REGISTER_BROKER})
 
 _PROCESSOR_OF_NUMBER = {int(code): processor for code, processor in PROCESSORS.items()}
 
@@ -59,3 +80,13 @@ def process(server: NameServer, call: Call) -> Answer:
         return Answer(error_response(call.request, error), refusal=error.for_log)
     except NamesrvStreamError as error:
         return Answer(error_response(call.request, error))
+
+
+def error_response(request: RemotingCommand, error: NamesrvStreamError) -> RemotingCommand:
+    """The answer to a request that failed with ``error``."""
+    remark = str(error)
+    if isinstance(error, TopicNotExist):
+        remark = f"No topic route info in name server for the topic: {error.topic}{_FAQ}"
+    code = _RESPONSE_CODE_OF.get(type(error), ResponseCode.SYSTEM_ERROR)
+    has_header = request.code in _WITH_HEADER and isinstance(error, RequestError)
+    return response_to(request, code, remark, ext_fields={} if has_header else None)

@@ -4,9 +4,8 @@ Source: rocketmq 5.3.3, DefaultRequestProcessor and KVConfigManager; nameserver.
 """
 
 from namesrv_stream.errors import QueryNotFound, RequestRefused
-from namesrv_stream.processor.name_server import Accepted, Answer, Call, NameServer
+from namesrv_stream.processor.name_server import Answer, Call, NameServer, operator_change
 from namesrv_stream.processor.route_body import encode_kv_table
-from namesrv_stream.remoting.codes import ResponseCode
 from namesrv_stream.remoting.command import response_to
 from namesrv_stream.remoting.headers import (
     DeleteKVConfigRequestHeader,
@@ -33,7 +32,7 @@ def put_kv_config(_: NameServer, call: Call) -> Answer:
     if header.value is None:
         raise RequestRefused("value is null")
     event = KvPut(call.origin, header.namespace, header.key, header.value)
-    return Answer(response_to(call.request, ResponseCode.SUCCESS), (Accepted(event, event),), is_logged_first=True)
+    return operator_change(response_to(call.request), event)
 
 
 def get_kv_config(server: NameServer, call: Call) -> Answer:
@@ -47,17 +46,16 @@ def get_kv_config(server: NameServer, call: Call) -> Answer:
     if value is None or header.namespace is None or header.key is None:
         raise QueryNotFound(f"No config item, Namespace: {_java(header.namespace)} Key: {_java(header.key)}")
     fields = GetKVConfigResponseHeader(value).to_ext_fields()
-    return Answer(response_to(call.request, ResponseCode.SUCCESS, ext_fields=fields))
+    return Answer(response_to(call.request, ext_fields=fields))
 
 
 def delete_kv_config(_: NameServer, call: Call) -> Answer:
     """102: always SUCCESS; the namespace survives empty. Without namespace or key nothing can be meant."""
     header = DeleteKVConfigRequestHeader.from_ext_fields(call.request.ext_fields)
-    response = response_to(call.request, ResponseCode.SUCCESS)
+    response = response_to(call.request)
     if header.namespace is None or header.key is None:
         return Answer(response)
-    event = KvDeleted(call.origin, header.namespace, header.key)
-    return Answer(response, (Accepted(event, event),), is_logged_first=True)
+    return operator_change(response, KvDeleted(call.origin, header.namespace, header.key))
 
 
 def get_kv_list_by_namespace(server: NameServer, call: Call) -> Answer:
@@ -72,7 +70,7 @@ def get_kv_list_by_namespace(server: NameServer, call: Call) -> Answer:
         entries = held_entries(server.table)
     if entries is None:
         raise QueryNotFound(f"No config item, Namespace: {_java(header.namespace)}")
-    return Answer(response_to(call.request, ResponseCode.SUCCESS, body=encode_kv_table(entries)))
+    return Answer(response_to(call.request, body=encode_kv_table(entries)))
 
 
 def _java(text: str | None) -> str:

@@ -19,11 +19,11 @@ MAX_ENTRIES: Final = 300_000
 #: record of Kafka holds it (``frame.MAX_HEADER_BYTES``; ``kafka.max_message_bytes`` is 20 MiB at least).
 MAX_EVENT_BYTES: Final = 16 << 20
 
-# Least and most bytes of an entry without its texts, and of a character of them, in JSON.
-_TOPIC_BYTES: Final = (13, 60)
-_MAPPING_BYTES: Final = (90, 160)
-_QUEUE_BYTES: Final = (6, 27)
-_CHAR_BYTES: Final = (1, 6)
+# Most bytes of an entry without its texts, and of a character of them, in JSON.
+_TOPIC_BYTES: Final = 60
+_MAPPING_BYTES: Final = 160
+_QUEUE_BYTES: Final = 27
+_CHAR_BYTES: Final = 6
 
 
 def require_loggable(
@@ -40,22 +40,11 @@ def require_loggable(
         raise ValueError(f"{entries} topics with {queues} static queues exceed {MAX_ENTRIES}")
     chars = sum(map(len, topics)) + sum(map(len, filter_servers))
     chars += sum(len(key) + len(m.topic) + len(m.bname) + len(m.scope) for key, m in mappings.items())
-    least, most = (
-        (len(topics) + len(filter_servers)) * topic + len(mappings) * mapping + queues * queue + chars * char
-        for topic, mapping, queue, char in zip(_TOPIC_BYTES, _MAPPING_BYTES, _QUEUE_BYTES, _CHAR_BYTES, strict=True)
-    )
-    if most <= MAX_EVENT_BYTES:
-        return
-    if not mappings and _most_bytes(topics, filter_servers) <= MAX_EVENT_BYTES:
-        return
-    size = least if least > MAX_EVENT_BYTES else _written_bytes(topics, mappings, filter_servers)
+    most = (len(topics) + len(filter_servers)) * _TOPIC_BYTES + len(mappings) * _MAPPING_BYTES
+    most += queues * _QUEUE_BYTES + chars * _CHAR_BYTES
+    size = most if most <= MAX_EVENT_BYTES else _written_bytes(topics, mappings, filter_servers)
     if size > MAX_EVENT_BYTES:
-        raise ValueError(f"as an event it has {size} bytes or more, which exceeds {MAX_EVENT_BYTES}")
-
-
-def _most_bytes(topics: Collection[str], filter_servers: Collection[str]) -> int:
-    """Likewise, the texts as they are written."""
-    return len(topics) * _TOPIC_BYTES[1] + sum(len(orjson.dumps(list(texts))) for texts in (topics, filter_servers))
+        raise ValueError(f"as an event it has {size} bytes, which exceeds {MAX_EVENT_BYTES}")
 
 
 def _written_bytes(

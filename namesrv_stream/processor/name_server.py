@@ -1,7 +1,8 @@
 """What a processor may look at, and what it gives back."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from types import MappingProxyType
 from typing import Final, Literal, NamedTuple
 
@@ -84,21 +85,37 @@ class Peer(NamedTuple):
     is_proxied: bool
 
 
+Networks = tuple[IPv4Network | IPv6Network, ...]
+
+
+def networks_of(texts: Iterable[str]) -> Networks:
+    """Networks by their CIDR notation; a lone address is a network of one.
+
+    Raises:
+        ValueError: One is none; the text names it.
+    """
+    return tuple(ip_network(text, strict=False) for text in texts)
+
+
+_THIS_MACHINE: Final = networks_of(("127.0.0.0/8", "::1/128"))
+_ANYBODY: Final = networks_of(("0.0.0.0/0", "::/0"))
+
+
 @dataclass(frozen=True, slots=True)
 class Access:
     """Who may change what an operator changes, and which of it at all.
 
     Attributes:
-        trusted_networks: Peers in these need no signature, unless they come through a proxy; CIDR notation.
+        trusted_networks: Peers in these need no signature, unless they come through a proxy.
         accounts: RocketMQ ACL accounts: AccessKey to secret.
         enable_config_update: Whether UPDATE_NAMESRV_CONFIG is served.
         broker_networks: Peers in these may say what brokers say without a signature, through a proxy too.
     """
 
-    trusted_networks: tuple[str, ...] = ("127.0.0.0/8", "::1/128")
+    trusted_networks: Networks = _THIS_MACHINE
     accounts: Mapping[str, str] = field(default_factory=dict, repr=False)
     enable_config_update: bool = False
-    broker_networks: tuple[str, ...] = ("0.0.0.0/0", "::/0")
+    broker_networks: Networks = _ANYBODY
 
 
 @dataclass(slots=True)
@@ -190,6 +207,12 @@ class Answer(NamedTuple):
     options: OptionChanges = _NO_CHANGES
     refusal: str = ""
     depends_on: Dependency | None = None
+
+
+def operator_change(response: RemotingCommand, *events: AcceptedEvent, options: OptionChanges = _NO_CHANGES) -> Answer:
+    """The answer to an operator's change: ``response`` goes out once all events are in the log, if there are any."""
+    accepted = tuple(Accepted(event, event) for event in events)
+    return Answer(response, accepted, is_logged_first=bool(events), options=options)
 
 
 Processor = Callable[[NameServer, Call], Answer]

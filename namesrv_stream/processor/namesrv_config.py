@@ -12,9 +12,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from namesrv_stream.errors import NoPermission, RequestRefused
-from namesrv_stream.processor.name_server import Accepted, Answer, Call, NameServer
+from namesrv_stream.processor.name_server import Answer, Call, NameServer, operator_change
 from namesrv_stream.remoting import java_properties
-from namesrv_stream.remoting.codes import ResponseCode
 from namesrv_stream.remoting.command import response_to
 from namesrv_stream.route.events import SettingsChanged
 
@@ -87,7 +86,7 @@ def effective_config(server: NameServer) -> dict[str, str]:
 def get_namesrv_config(server: NameServer, call: Call) -> Answer:
     """319: a line ``key=value`` each, which Java does not escape either."""
     text = "".join(f"{key}={value}\n" for key, value in effective_config(server).items())
-    return Answer(response_to(call.request, ResponseCode.SUCCESS, body=text.encode()))
+    return Answer(response_to(call.request, body=text.encode()))
 
 
 def update_namesrv_config(server: NameServer, call: Call) -> Answer:
@@ -105,17 +104,16 @@ def update_namesrv_config(server: NameServer, call: Call) -> Answer:
         raise NoPermission(
             "UPDATE_NAMESRV_CONFIG is off: admin.enable_config_update=true in the configuration allows it"
         )
-    response = response_to(call.request, ResponseCode.SUCCESS)
+    response = response_to(call.request)
     wanted = _properties(call.request.body)
     _refuse_unsafe(wanted, effective_config(server)["configBlackList"])
     values = {key: _value(key, text) for key, text in wanted.items()}
     changed = {OPTION_OF[key]: value for key, value in values.items() if key in OPTION_OF}
-    accepted: tuple[Accepted, ...] = ()
-    if _DELETE_TOPIC in values:
-        source = f"updateNamesrvConfig from {call.peer.host or 'an unknown address'}"
-        event = SettingsChanged(call.origin, source, ((_DELETE_TOPIC_SETTING, values[_DELETE_TOPIC]),))
-        accepted = (Accepted(event, event),)
-    return Answer(response, accepted, is_logged_first=bool(accepted), options=changed)
+    if _DELETE_TOPIC not in values:
+        return Answer(response, options=changed)
+    source = f"updateNamesrvConfig from {call.peer.host or 'an unknown address'}"
+    event = SettingsChanged(call.origin, source, ((_DELETE_TOPIC_SETTING, values[_DELETE_TOPIC]),))
+    return operator_change(response, event, options=changed)
 
 
 def _properties(body: bytes | None) -> Mapping[str, str]:

@@ -1,6 +1,7 @@
-"""Topics that appear and go without a registration: 216 from an operator, 217 from a broker.
+"""Topics that change without a registration: 205, 216 and 327 from an operator, 217 from a broker.
 
-Source: rocketmq 5.3.3, DefaultRequestProcessor and RouteInfoManager.deleteTopic, registerTopic; nameserver.md §5.4.
+Source: rocketmq 5.3.3, DefaultRequestProcessor and RouteInfoManager.deleteTopic, registerTopic,
+operateWritePermOfBrokerByLock; nameserver.md §5.4, §7.7.
 """
 
 from collections.abc import Iterator
@@ -8,12 +9,21 @@ from typing import Any, Final
 
 from namesrv_stream.errors import BodyDecodeError, RequestRefused
 from namesrv_stream.processor.body_fields import as_int, as_object, as_text
-from namesrv_stream.processor.name_server import Accepted, Answer, Call, NameServer
+from namesrv_stream.processor.name_server import Answer, Call, NameServer, operator_change
 from namesrv_stream.remoting import fastjson
-from namesrv_stream.remoting.codes import RequestCode, ResponseCode
+from namesrv_stream.remoting.codes import RequestCode
 from namesrv_stream.remoting.command import response_to
-from namesrv_stream.remoting.headers import DeleteTopicFromNamesrvRequestHeader, RegisterTopicRequestHeader
-from namesrv_stream.route.events import TopicDeleted, TopicRegistered
+from namesrv_stream.remoting.headers import (
+    AddWritePermOfBrokerRequestHeader,
+    DeleteTopicFromNamesrvRequestHeader,
+    RegisterTopicRequestHeader,
+    WipeWritePermOfBrokerRequestHeader,
+)
+from namesrv_stream.remoting.response_headers import (
+    AddWritePermOfBrokerResponseHeader,
+    WipeWritePermOfBrokerResponseHeader,
+)
+from namesrv_stream.route.events import TopicDeleted, TopicRegistered, WritePermChanged
 from namesrv_stream.route.model import QueueData, shared_queue_data
 
 #: Brokers let a name have 127 characters, and put a prefix before a group's name of 255 at most. Source: rocketmq
@@ -26,11 +36,39 @@ _MAX_QUEUE_DATAS: Final = 10_000
 def delete_topic_in_namesrv(_: NameServer, call: Call) -> Answer:
     """216: in the brokers of one cluster, or without one in all. Always SUCCESS; static mappings stay."""
     header = DeleteTopicFromNamesrvRequestHeader.from_ext_fields(call.request.ext_fields)
-    response = response_to(call.request, ResponseCode.SUCCESS)
+    response = response_to(call.request)
     if header.topic is None:
         return Answer(response)
-    event = TopicDeleted(call.origin, header.topic, header.cluster_name or None)
-    return Answer(response, (Accepted(event, event),), is_logged_first=True)
+    return operator_change(response, TopicDeleted(call.origin, header.topic, header.cluster_name or None))
+
+
+def wipe_write_perm_of_broker(server: NameServer, call: Call) -> Answer:
+    """205: no topic of the broker is writable, until its own registration says otherwise.
+
+    Answers how many topics it has, 0 for an unknown broker.
+    """
+    name = WipeWritePermOfBrokerRequestHeader.from_ext_fields(call.request.ext_fields).broker_name
+    return _set_write_perm(server, call, name or "", WipeWritePermOfBrokerResponseHeader, writable=False)
+
+
+def add_write_perm_of_broker(server: NameServer, call: Call) -> Answer:
+    """327: every topic of the broker has read and write permission and no other. Lasts and answers as 205."""
+    name = AddWritePermOfBrokerRequestHeader.from_ext_fields(call.request.ext_fields).broker_name
+    return _set_write_perm(server, call, name or "", AddWritePermOfBrokerResponseHeader, writable=True)
+
+
+def _set_write_perm(
+    server: NameServer,
+    call: Call,
+    broker_name: str,
+    header: type[AddWritePermOfBrokerResponseHeader | WipeWritePermOfBrokerResponseHeader],
+    *,
+    writable: bool,
+) -> Answer:
+    count = len(server.table.group(broker_name).topics)
+    response = response_to(call.request, ext_fields=header(count).to_ext_fields())
+    events = [WritePermChanged(call.origin, broker_name, writable)] if count else []
+    return operator_change(response, *events)
 
 
 def register_topic_in_namesrv(server: NameServer, call: Call) -> Answer:
@@ -48,11 +86,7 @@ def register_topic_in_namesrv(server: NameServer, call: Call) -> Answer:
         raise RequestRefused(f"a topic of {len(topic)} characters exceeds {_MAX_TOPIC_CHARS}")
     registered = dict(_known(server, topic, list(_queue_datas(call.request.body))))
     events = [TopicRegistered(call.origin, name, topic, queue_data) for name, queue_data in registered.items()]
-    return Answer(
-        response_to(call.request, ResponseCode.SUCCESS),
-        tuple(Accepted(event, event) for event in events),
-        is_logged_first=bool(events),
-    )
+    return operator_change(response_to(call.request), *events)
 
 
 def _known(server: NameServer, topic: str, told: list[tuple[str, QueueData]]) -> list[tuple[str, QueueData]]:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable
 from namesrv_stream.errors import RequestRefused
 from namesrv_stream.processor.name_server import Answer, Call, NameServer
 from namesrv_stream.processor.route_body import encode_topic_list
-from namesrv_stream.remoting.codes import ResponseCode
 from namesrv_stream.remoting.command import response_to
 from namesrv_stream.remoting.headers import GetTopicsByClusterRequestHeader
 
@@ -79,4 +78,4 @@ def _topics_where(server: NameServer, is_wanted: Callable[[int], bool]) -> set[s
 
 def _topic_list(call: Call, topics: Iterable[str], broker_addr: str | None = None) -> Answer:
     body = encode_topic_list(sorted(topics), broker_addr)
-    return Answer(response_to(call.request, ResponseCode.SUCCESS, body=body))
+    return Answer(response_to(call.request, body=body))

@@ -3,7 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from namesrv_stream.remoting.codes import MQ_VERSION, ONEWAY_FLAG, RESPONSE_FLAG, LanguageCode, SerializeType
+from namesrv_stream.remoting.codes import (
+    MQ_VERSION,
+    ONEWAY_FLAG,
+    RESPONSE_FLAG,
+    LanguageCode,
+    ResponseCode,
+    SerializeType,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +52,7 @@ class RemotingCommand:
 
 def response_to(
     request: RemotingCommand,
-    code: int,
+    code: int = ResponseCode.SUCCESS,
     remark: str | None = None,
     ext_fields: Mapping[str, str] | None = None,
     body: bytes | None = None,

@@ -33,7 +33,10 @@ class QueueData(NamedTuple):
 
 @lru_cache(maxsize=65_536)
 def shared_queue_data(read_queue_nums: int, write_queue_nums: int, perm: int, topic_sys_flag: int) -> QueueData:
-    """One object for all topics of equal shape: a fleet has some hundred thousand entries and few shapes."""
+    """One object for all topics of equal shape: a fleet has some hundred thousand entries and few shapes.
+
+    Not for speed: the objects of a fleet would take three times the memory, and changes are found by identity.
+    """
     return QueueData(read_queue_nums, write_queue_nums, perm, topic_sys_flag)
 
 

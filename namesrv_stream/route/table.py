@@ -7,7 +7,6 @@ changed. Nothing waits and nothing else writes, so a reader on the same event lo
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
-from functools import lru_cache
 from itertools import compress
 from operator import is_, is_not
 
@@ -107,12 +106,27 @@ class RouteTable:
             return  # the old object stays: who remembers it by identity is still right
         self._replace(old, new)
         if old.topics is not new.topics and old.topics.keys() != new.topics.keys():
-            for topic in old.topics.keys() - new.topics.keys():
-                names_left = _without(self._names_of_topic.pop(topic), name)
-                if names_left:
-                    self._names_of_topic[topic] = names_left
-            for topic in new.topics.keys() - old.topics.keys():
-                self._names_of_topic[topic] = _with(self._names_of_topic.get(topic, ()), name)
+            self._index_topics(
+                name, gone=old.topics.keys() - new.topics.keys(), new=new.topics.keys() - old.topics.keys()
+            )
+
+    def _index_topics(self, name: str, *, gone: Set[str], new: Set[str]) -> None:
+        """A broker name offers some topics no longer, and others from now on."""
+        # Most of these topics have the same brokers: their names are put together once, and kept as one object.
+        after: dict[tuple[str, ...], tuple[str, ...]] = {}
+        for topic in gone:
+            names = self._names_of_topic.pop(topic)
+            if names not in after:
+                after[names] = tuple(other for other in names if other != name)
+            if after[names]:
+                self._names_of_topic[topic] = after[names]
+        after.clear()
+        for topic in new:
+            names = self._names_of_topic.get(topic, ())
+            if names not in after:
+                at = bisect_left(names, name)  # they are in order, and may be thousands
+                after[names] = (*names[:at], name, *names[at:])
+            self._names_of_topic[topic] = after[names]
 
     def replace_groups(self, groups: Iterable[BrokerGroup]) -> None:
         """As ``replace_group`` for each, one of a name; the first ones are indexed all at once."""
@@ -184,7 +198,7 @@ def _names_by_topic(groups: Mapping[str, BrokerGroup]) -> dict[str, tuple[str, .
     for topics, names in sharing.values():
         for topic in topics:
             found[topic] += names
-    # One object for all topics of the same brokers, as ``_with`` has it.
+    # One object for all topics of the same brokers, as ``_index_topics`` has it.
     in_order: dict[tuple[str, ...], tuple[str, ...]] = {}
     return {
         topic: in_order.get(names) or in_order.setdefault(names, tuple(sorted(names)))
@@ -200,15 +214,3 @@ def _move(index: dict[str, set[str]], name: str, old: Set[str], new: Set[str]) -
             del index[key]
     for key in new - old:
         index.setdefault(key, set()).add(name)
-
-
-@lru_cache(maxsize=4_096)
-def _with(names: tuple[str, ...], name: str) -> tuple[str, ...]:
-    """One object for all topics of the same brokers: these register many topics, one broker after the other."""
-    at = bisect_left(names, name)  # they are in order, and may be thousands
-    return names if names[at : at + 1] == (name,) else (*names[:at], name, *names[at:])
-
-
-@lru_cache(maxsize=4_096)
-def _without(names: tuple[str, ...], name: str) -> tuple[str, ...]:
-    return tuple(other for other in names if other != name)

@@ -9,12 +9,14 @@ from functools import partial
 
 from namesrv_stream.clock import Clock
 from namesrv_stream.kafka import ENVELOPE_BYTES
-from namesrv_stream.processor.name_server import Access, NameServer, Options
+from namesrv_stream.metrics import Counters
+from namesrv_stream.processor.name_server import Access, NameServer, Options, networks_of
 from namesrv_stream.route.events import Origin
 from namesrv_stream.route.heartbeat_json import MAX_ITEMS
 from namesrv_stream.route.view import RouteView
-from namesrv_stream.server.gateway import Gateway
-from namesrv_stream.server.identity import Identity
+from namesrv_stream.server.gateway.gateway import Gateway
+from namesrv_stream.server.gateway.records import GatewayLimits
+from namesrv_stream.server.metrics.requests import RequestMetrics
 from namesrv_stream.server.min_broker_notifier import MinBrokerNotifier
 from namesrv_stream.server.native.lane import NativeLane
 from namesrv_stream.server.net.cached_answers import CachedRouteAnswers
@@ -23,11 +25,10 @@ from namesrv_stream.server.net.connections import Connections
 from namesrv_stream.server.net.large_requests import LargeRequests
 from namesrv_stream.server.net.response_cache import ResponseCache
 from namesrv_stream.server.net.services import Services
-from namesrv_stream.server.outbox import GatewayLimits
 from namesrv_stream.server.peer_log import PeerLog
-from namesrv_stream.server.request_figures import RequestFigures
-from namesrv_stream.server.served_view import ServedView
+from namesrv_stream.server.start.identity import Identity
 from namesrv_stream.server.tls import ServerTls, calls_context
+from namesrv_stream.server.view.served_view import ServedView
 from namesrv_stream.settings import Settings, read_accounts, rocketmq_config
 
 logger = logging.getLogger(__name__)
@@ -60,6 +61,7 @@ class Core:
         view: The only way in which the routes are changed.
         notifier: Tells brokers of the smallest brokerId of their group.
         peer_log: Logs what peers do, with a limit.
+        counters: What is counted for Prometheus.
     """
 
     name_server: NameServer
@@ -69,10 +71,11 @@ class Core:
     services: Services
     notifier: MinBrokerNotifier
     peer_log: PeerLog
+    counters: Counters
 
     def new_connection(self) -> RemotingConnection:
         """The connection of a peer that has just arrived."""
-        return RemotingConnection(self.connections.next_id(), self.services, self.connections)
+        return RemotingConnection(self.connections.next_id(), self.services)
 
     def beat(self) -> None:
         """Called each tick interval."""
@@ -87,13 +90,14 @@ def build_core(settings: Settings, view: RouteView, ports: Ports) -> Core:
     Raises:
         ConfigError: A file that the settings name cannot be used.
     """
-    tls = ServerTls(settings.tls, ports.clock)
+    counters = Counters()
+    tls = ServerTls(settings.tls, counters, ports.clock)
     if settings.tls.is_for_calls:
         calls_context(settings.tls)  # tells of files that cannot be used before anything else happens
     peer_log = PeerLog()
     name_server = _name_server(settings, view, ports)
     responses = ResponseCache(ports.lane)
-    connections = Connections(settings.remoting, peer_log, ports.lane)
+    connections = Connections(settings.remoting, peer_log, counters, ports.lane)
     notifier = MinBrokerNotifier(
         lambda: name_server.options.notify_min_broker_id_changed,
         own_port=ports.listen_port,
@@ -111,15 +115,14 @@ def build_core(settings: Settings, view: RouteView, ports: Ports) -> Core:
         name_server,
         responses,
         gateway,
+        connections,
         ports.large_requests or LargeRequests(),
-        ports.lane,
         tls,
         Origin(ports.identity.server_id, ports.identity.server_epoch),
-        settings.remoting,
-        RequestFigures(ports.lane.answered if ports.lane else None),
+        RequestMetrics(ports.lane.answered if ports.lane else None),
         ports.clock,
     )
-    return Core(name_server, served, gateway, connections, services, notifier, peer_log)
+    return Core(name_server, served, gateway, connections, services, notifier, peer_log, counters)
 
 
 def _name_server(settings: Settings, view: RouteView, ports: Ports) -> NameServer:
@@ -140,7 +143,12 @@ def _access(settings: Settings) -> Access:
     accounts = read_accounts(admin)
     for warning in accounts.warnings:
         logger.warning("%s", warning)
-    return Access(admin.trusted_networks, accounts.secrets, admin.enable_config_update, admin.broker_networks)
+    return Access(
+        networks_of(admin.trusted_networks),
+        accounts.secrets,
+        admin.enable_config_update,
+        networks_of(admin.broker_networks),
+    )
 
 
 def _limits(settings: Settings, ports: Ports) -> GatewayLimits:

@@ -7,37 +7,34 @@ import signal
 import socket
 from collections.abc import Coroutine, Mapping
 from functools import partial
+from itertools import islice
 from typing import Any, Final
 
 import uvloop
 
 from namesrv_stream.clock import SystemClock, until_multiple_ms
 from namesrv_stream.kafka import producer_config
-from namesrv_stream.logs import progress
+from namesrv_stream.logs import progress, safe
 from namesrv_stream.processor.name_server import NameServer
 from namesrv_stream.route.folded_log import FoldedLog
 from namesrv_stream.route.view import RouteView
 from namesrv_stream.run_files import write_run_file
 from namesrv_stream.server.core import Core, Ports, build_core
-from namesrv_stream.server.failures import exit_code_of
-from namesrv_stream.server.first_snapshot import first_snapshot
-from namesrv_stream.server.fleet import Fleet
-from namesrv_stream.server.following import Following
-from namesrv_stream.server.gateway import Gateway
+from namesrv_stream.server.gateway.gateway import Gateway
+from namesrv_stream.server.gateway.publisher import KafkaPublisher
 from namesrv_stream.server.http.http_server import HttpServer
 from namesrv_stream.server.http.sources import Sources
-from namesrv_stream.server.identity import IdentityFile
-from namesrv_stream.server.kv_log import log_kv_table
-from namesrv_stream.server.listener import BACKLOG, NameServerAddrs, address, bind
-from namesrv_stream.server.log_guard import LogGuard
+from namesrv_stream.server.metrics.scrape import ServerMetrics
 from namesrv_stream.server.native.lane import open_lane
-from namesrv_stream.server.open_log import has_topics, open_log
-from namesrv_stream.server.past_routes import PastRoutes
-from namesrv_stream.server.process import keep_all, prepare_process
-from namesrv_stream.server.publisher import KafkaPublisher
-from namesrv_stream.server.rival import watch_for_rival
-from namesrv_stream.server.served_state import ServedState
-from namesrv_stream.server.server_figures import ServerFigures
+from namesrv_stream.server.start.identity import IdentityFile
+from namesrv_stream.server.start.listener import BACKLOG, NameServerAddrs, address, bind
+from namesrv_stream.server.start.log_guard import LogGuard, watch_for_rival
+from namesrv_stream.server.start.opening import first_snapshot, has_topics, open_log
+from namesrv_stream.server.start.process import exit_code_of, keep_all, prepare_process
+from namesrv_stream.server.view.fleet import Fleet
+from namesrv_stream.server.view.following import Following
+from namesrv_stream.server.view.past_routes import PastRoutes
+from namesrv_stream.server.view.served_state import ServedState
 from namesrv_stream.settings import Settings
 from namesrv_stream.tables.change_log import log_held
 from namesrv_stream.tables.storage import tables_of
@@ -93,11 +90,11 @@ class _Server:
         core = build_core(settings, view, ports)
         keep_all()
 
-        state = ServedState(self._identity, view, settings.kafka.partitions, snapshot.version, self._clock)
         log_held(view.table.held)
-        following = Following(settings, snapshot, core.view, state, core.gateway.last_heartbeats, self._clock)
+        following = Following(settings, snapshot, core, self._clock)
+        state = ServedState(self._identity, view, following.status, settings.kafka.partitions)
         fleet = Fleet(view, core.gateway, following.recent_events)
-        figures = ServerFigures(self._identity, core, fleet, following.figures, self._lane_status)
+        figures = ServerMetrics(self._identity, core, fleet, following.status, self._lane_status)
         sources = Sources(
             core.name_server,
             name_server_addrs=NameServerAddrs(settings.http.nsaddr, *listener.getsockname()[:2]),
@@ -171,9 +168,9 @@ class _Server:
             has_kafka = await has_topics(self._settings)
         config: dict[str, Any] = producer_config(self._settings)
         topic = self._settings.kafka.broker_events_topic
-        gateway.attach(partial(KafkaPublisher, asyncio.get_running_loop(), config, topic, guard))
+        gateway.attach(partial(KafkaPublisher, asyncio.get_running_loop(), config, topic, guard.check))
 
-    async def _beat(self, core: Core, figures: ServerFigures) -> None:
+    async def _beat(self, core: Core, figures: ServerMetrics) -> None:
         interval_ms = self._settings.liveness.tick_interval_ms
         while True:
             core.beat()
@@ -196,3 +193,18 @@ class _Server:
         facts: dict[str, str | int] = {"remoting": address(listener), "http": http.address}
         write_run_file(self._settings.data.run_dir / "serve.json", facts)
         logger.info("listening remoting=%s http=%s server_id=%s", *facts.values(), self._identity.server_id)
+
+
+#: Entries printed at a time.
+_MAX_ENTRIES: Final = 1_000
+
+
+def log_kv_table(kv: Mapping[str, Mapping[str, str]], max_entries: int = _MAX_ENTRIES) -> None:
+    """Log a line with the table's size, then a line for each of the first entries; long values are cut."""
+    size = sum(len(entries) for entries in kv.values())
+    logger.info("kv table namespaces=%d entries=%d", len(kv), size)
+    entries = ((namespace, key, value) for namespace in sorted(kv) for key, value in sorted(kv[namespace].items()))
+    for namespace, key, value in islice(entries, max_entries):
+        logger.info("kv namespace=%s key=%s chars=%d value=%s", safe(namespace), safe(key), len(value), safe(value))
+    if size > max_entries:
+        logger.info("kv table has %d more entries, not printed", size - max_entries)

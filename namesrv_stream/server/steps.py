@@ -2,14 +2,18 @@
 
 A thread would not help: it takes the interpreter for 5 ms at a time, or for as long as one call into C takes. A step
 takes a millisecond at most, and of all answers that are being made one makes a step in a turn of the loop.
+
+``Kept`` spares the same answer to several who ask within a while.
 """
 
 import asyncio
 import heapq
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from time import perf_counter
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
+
+from namesrv_stream.clock import Clock
 
 Item = TypeVar("Item")
 
@@ -69,3 +73,26 @@ def _some(rest: Iterator[Item]) -> list[Item]:
         if perf_counter() >= until:
             break
     return found
+
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class Kept(Generic[K, V]):
+    """Answers by question; one is made at a time. Belongs to one event loop."""
+
+    def __init__(self, fresh_ms: int, clock: Clock) -> None:
+        self._fresh_ms = fresh_ms
+        self._clock = clock
+        self._making = asyncio.Lock()
+        self._answers: dict[K, tuple[int, V]] = {}
+
+    async def get(self, question: K, make: Callable[[], Awaitable[V]]) -> V:
+        """The answer, made anew where it is older than it may be."""
+        async with self._making:
+            since_ms = self._clock.monotonic_ms() - self._fresh_ms
+            self._answers = {key: kept for key, kept in self._answers.items() if kept[0] >= since_ms}
+            if question not in self._answers:
+                self._answers[question] = self._clock.monotonic_ms(), await make()
+            return self._answers[question][1]

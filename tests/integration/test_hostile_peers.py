@@ -16,7 +16,7 @@ import orjson
 import pytest
 
 from namesrv_stream.processor.authorisation import ADMIN_CODES, BROKER_CODES
-from namesrv_stream.processor.name_server import Access
+from namesrv_stream.processor.name_server import Access, networks_of
 from namesrv_stream.remoting.codes import RequestCode, ResponseCode
 from namesrv_stream.settings import RemotingSettings, Settings
 from tests.support.processes import wait_until
@@ -135,7 +135,7 @@ def test_a_heartbeat_in_the_name_of_another_clusters_broker_keeps_nobody_alive(w
 
 
 def test_nobody_outside_the_brokers_networks_can_register_spoof_or_end_a_broker() -> None:
-    brokers_only = Access(trusted_networks=(), broker_networks=("127.0.0.0/8",))
+    brokers_only = Access(trusted_networks=(), broker_networks=networks_of(["127.0.0.0/8"]))
     with RemotingRig(access=brokers_only, host="::") as rig:
         port = rig.addr.rpartition(":")[2]
         with RemotingClient(f"127.0.0.1:{port}") as broker, RemotingClient(f"::1:{port}") as stranger:
@@ -160,8 +160,8 @@ def test_frames_of_16_mib_from_many_peers_are_held_within_the_budget() -> None:
             with suppress(ConnectionError):  # where it has become the oldest
                 for _ in range(15):  # 360 MiB in all
                     peer.sendall(piece)
-        assert rig.on_loop(lambda: rig.rig.connections.unfinished.size) <= 64 * MIB
-        assert rig.on_loop(lambda: rig.rig.connections.refused["crowded"]) >= 24 - 64 // 15 - 1
+        assert rig.on_loop(lambda: rig.rig.connections.partial_frames.size) <= 64 * MIB
+        assert rig.on_loop(lambda: rig.rig.connection_events("crowded")) >= 24 - 64 // 15 - 1
         assert register(broker) == ResponseCode.SUCCESS, "whoever sends whole frames is served"
         assert rss_mib() - before_mib < 200
 
@@ -215,19 +215,19 @@ def test_a_length_that_lies_ends_its_connection_and_no_other(with_broker: Remoti
 def test_who_never_ends_what_it_began_is_closed_however_busily_it_waits(begin: bytes) -> None:
     with RemotingRig(RemotingSettings(frame_timeout_ms=10_000)) as rig, connect(rig.addr) as loris:
         loris.sendall(begin)
-        wait_until(lambda: rig.on_loop(lambda: rig.rig.connections.unfinished.size), DEADLINE_S, "it is there")
+        wait_until(lambda: rig.on_loop(lambda: rig.rig.connections.partial_frames.size), DEADLINE_S, "it is there")
         rig.pass_time(9_000)
         assert len(rig.rig.connections) == 1
         rig.pass_time(2_000)
         assert is_closed(loris)
-        assert rig.on_loop(lambda: rig.rig.connections.refused["late"]) == 1
+        assert rig.on_loop(lambda: rig.rig.connection_events("late")) == 1
 
 
 def test_a_byte_now_and_then_does_not_save_a_slow_loris() -> None:
     frame = struct.pack(">I", 1_000)
     with RemotingRig(RemotingSettings(frame_timeout_ms=10_000)) as rig, connect(rig.addr) as loris:
         loris.sendall(frame)
-        wait_until(lambda: rig.on_loop(lambda: rig.rig.connections.unfinished.size), DEADLINE_S, "it is there")
+        wait_until(lambda: rig.on_loop(lambda: rig.rig.connections.partial_frames.size), DEADLINE_S, "it is there")
         connection = next(iter(rig.rig.connections))
         for _ in range(4):
             rig.pass_time(2_000)
@@ -248,7 +248,9 @@ def test_whoever_sends_whole_frames_may_send_them_for_ever() -> None:
     with RemotingRig(RemotingSettings(frame_timeout_ms=2_000)) as rig, connect(rig.addr) as busy:
         busy.sendall(frame[:5])
         for _ in range(10):
-            wait_until(lambda: rig.on_loop(lambda: rig.rig.connections.unfinished.size) == 5, DEADLINE_S, "it is read")
+            wait_until(
+                lambda: rig.on_loop(lambda: rig.rig.connections.partial_frames.size) == 5, DEADLINE_S, "it is read"
+            )
             rig.pass_time(1_000)
             busy.sendall(frame[5:] + frame[:5])
             assert busy.recv(65_536)
@@ -278,7 +280,7 @@ def test_a_peer_that_reads_nothing_is_closed() -> None:
         _ask_without_reading(slow, 60_000)
         wait_until(lambda: rig.on_loop(rig.rig.connections.unread_bytes), DEADLINE_S, "answers wait")
         rig.pass_time(6_000)
-        wait_until(lambda: rig.on_loop(lambda: rig.rig.connections.refused["slow_reader"]), DEADLINE_S, "it is closed")
+        wait_until(lambda: rig.on_loop(lambda: rig.rig.connection_events("slow_reader")), DEADLINE_S, "it is closed")
         assert rig.on_loop(rig.rig.connections.unread_bytes) == 0
 
 
@@ -289,8 +291,9 @@ def test_unread_answers_of_many_peers_are_held_within_the_budget() -> None:
             register(broker, brokerName=f"b{number}", brokerAddr=f"10.0.0.{number}:1")
         for _ in range(12):
             _ask_without_reading(peers.enter_context(connect(rig.addr)), 3_000)
-        refused = rig.rig.connections.refused
-        wait_until(lambda: rig.on_loop(lambda: refused["unread"]) > 0, DEADLINE_S, "somebody is turned away")
+        wait_until(
+            lambda: rig.on_loop(lambda: rig.rig.connection_events("unread")) > 0, DEADLINE_S, "somebody is turned away"
+        )
         wait_until(lambda: rig.on_loop(rig.rig.connections.unread_bytes) <= 5 * MIB, DEADLINE_S, "what is left fits")
         assert register(broker) == ResponseCode.SUCCESS
 
@@ -303,7 +306,7 @@ def test_one_address_gets_its_share_of_connections_and_others_theirs() -> None:
     with RemotingRig(limits, host="::") as rig, ExitStack() as peers:
         port = rig.addr.rpartition(":")[2]
         many = [peers.enter_context(connect(f"127.0.0.1:{port}")) for _ in range(8)]
-        wait_until(lambda: rig.on_loop(lambda: rig.rig.connections.refused["rejected_address"]) == 3, DEADLINE_S, "3")
+        wait_until(lambda: rig.on_loop(lambda: rig.rig.connection_events("rejected_address")) == 3, DEADLINE_S, "3")
         with RemotingClient(f"::1:{port}") as other:
             assert other.ask(106).code == 0
         many[0].close()

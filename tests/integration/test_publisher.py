@@ -12,9 +12,9 @@ from kafka.net.compat import KafkaNetClient
 
 from namesrv_stream.kafka import producer_config
 from namesrv_stream.route.folded_log import FoldedLog
-from namesrv_stream.server.log_guard import LogGuard
-from namesrv_stream.server.publisher import KafkaPublisher
-from namesrv_stream.server.records import Acked, OutRecord
+from namesrv_stream.server.gateway.publisher import KafkaPublisher
+from namesrv_stream.server.gateway.records import Acked, OutRecord
+from namesrv_stream.server.start.log_guard import LogGuard
 from tests.support.kafka import KafkaProcess, settings_for
 from tests.support.offline_fold import read_records
 
@@ -68,7 +68,7 @@ class Session:
             asyncio.get_running_loop(),
             producer_config(kafka.settings),
             kafka.settings.kafka.broker_events_topic,
-            LogGuard(kafka.settings, FoldedLog),
+            LogGuard(kafka.settings, FoldedLog).check,
             self,
         )
 

@@ -15,7 +15,9 @@ import pytest
 from namesrv_stream.agent.agent import BrokerAgent
 from namesrv_stream.agent.config import AgentConfig
 from namesrv_stream.client import client_context
+from namesrv_stream.metrics import METRICS
 from namesrv_stream.remoting.codes import ResponseCode
+from namesrv_stream.server.tls.server_tls import SECURITY_EVENTS
 from namesrv_stream.settings import RemotingSettings, Settings, TlsSettings
 from tests.support.certificates import Authority, KeyPair, serial_of
 from tests.support.command_line import run_command
@@ -60,9 +62,11 @@ def is_refused(rig: RemotingRig, tls: ssl.SSLContext | None) -> bool:
     return False
 
 
-def security_events(rig: RemotingRig) -> dict[tuple[str, str], int]:
+def security_events(rig: RemotingRig) -> dict[tuple[str, ...], int]:
     """What happened at least once."""
-    return rig.on_loop(lambda: {event: count for event, count in rig.rig.tls.events.items() if count})
+    value = rig.rig.tls.counters.value
+    events = METRICS[SECURITY_EVENTS].from_zero
+    return rig.on_loop(lambda: {event: count for event in events if (count := value(SECURITY_EVENTS, *event))})
 
 
 def shake_hands(tls: ssl.SSLObject, send: Callable[[], None], receive: Callable[[], object]) -> None:
@@ -82,7 +86,7 @@ def shake_hands(tls: ssl.SSLObject, send: Callable[[], None], receive: Callable[
 def test_permissive_serves_tls_and_plain_on_one_port(permissive: RemotingRig, authority: Authority) -> None:
     assert code_of(permissive, authority.client_context()) == ResponseCode.SUCCESS
     assert code_of(permissive, None) == ResponseCode.SUCCESS
-    assert security_events(permissive) == {("handshake", "ok"): 1}
+    assert security_events(permissive) == {("tls_handshake", "ok"): 1}
 
 
 @pytest.mark.parametrize(
@@ -101,14 +105,14 @@ def test_enforcing_refuses_plain(authority: Authority) -> None:
     with RemotingRig(tls=served_by(authority.issue(), mode="enforcing")) as rig:
         assert is_refused(rig, None)
         assert code_of(rig, authority.client_context()) == ResponseCode.SUCCESS
-        assert security_events(rig) == {("plain", "denied"): 1, ("handshake", "ok"): 1}
+        assert security_events(rig) == {("tls_plain", "denied"): 1, ("tls_handshake", "ok"): 1}
 
 
 def test_disabled_refuses_tls_and_says_so(authority: Authority, caplog: pytest.LogCaptureFixture) -> None:
     with RemotingRig(tls=served_by(authority.issue(), mode="disabled")) as rig:
         assert is_refused(rig, authority.client_context())
         assert code_of(rig, None) == ResponseCode.SUCCESS
-        assert security_events(rig) == {("handshake", "failed"): 1}
+        assert security_events(rig) == {("tls_handshake", "failed"): 1}
     assert "tls.mode is disabled" in caplog.text
 
 
@@ -160,7 +164,7 @@ def test_a_required_certificate_must_be_there_and_be_of_the_trusted_authority(
         assert is_refused(rig, authority.client_context())
         assert is_refused(rig, stranger)
         assert code_of(rig, authority.client_context(authority.issue("client"))) == ResponseCode.SUCCESS
-        assert security_events(rig) == {("handshake", "failed"): 2, ("handshake", "ok"): 1}
+        assert security_events(rig) == {("tls_handshake", "failed"): 2, ("tls_handshake", "ok"): 1}
 
 
 def test_an_expired_certificate_of_a_client_is_refused(authority: Authority) -> None:
@@ -243,10 +247,10 @@ def test_a_change_before_a_broken_record_is_done(permissive: RemotingRig, author
         tls.write(encode_request(PUT_KV_CONFIG, 7, {"namespace": "n", "key": "k", "value": "v"}))
         peer.sendall(outgoing.read() + b"\x17\x03\x03\x00\x40" + b"z" * 64)
         wait_until(
-            lambda: permissive.on_loop(lambda: permissive.rig.connections.broken_count), DEADLINE_S, "it is seen"
+            lambda: permissive.on_loop(lambda: permissive.rig.connection_events("broken")), DEADLINE_S, "it is seen"
         )
         assert permissive.on_loop(lambda: permissive.rig.view.table.kv) == {"n": {"k": "v"}}
-    assert security_events(permissive) == {("handshake", "ok"): 1}
+    assert security_events(permissive) == {("tls_handshake", "ok"): 1}
 
 
 def test_a_handshake_that_never_ends_is_closed(authority: Authority) -> None:
@@ -254,10 +258,10 @@ def test_a_handshake_that_never_ends_is_closed(authority: Authority) -> None:
         host, _, port = rig.addr.rpartition(":")
         with socket.create_connection((host, int(port)), DEADLINE_S) as loris:
             loris.sendall(b"\x16\x03\x01\x02\x00\x01")
-            wait_until(lambda: rig.on_loop(lambda: rig.rig.connections.unfinished.size), DEADLINE_S, "it is there")
+            wait_until(lambda: rig.on_loop(lambda: rig.rig.connections.partial_frames.size), DEADLINE_S, "it is there")
             rig.pass_time(6_000)
             assert not loris.recv(1)
-        assert rig.on_loop(lambda: rig.rig.connections.refused["late"]) == 1
+        assert rig.on_loop(lambda: rig.rig.connection_events("late")) == 1
 
 
 def test_a_handshake_of_a_megabyte_is_refused(permissive: RemotingRig, caplog: pytest.LogCaptureFixture) -> None:
@@ -298,7 +302,7 @@ def test_files_that_cannot_be_used_leave_the_certificate_in_use(
             pair.cert.write_text("" if damage == "empty" else "no certificate")
         rig.reload()
         assert serial_of(context, rig.addr) == before
-        assert security_events(rig)["reload", "failed"] == 1
+        assert security_events(rig)["tls_reload", "failed"] == 1
     line = next(record for record in caplog.records if "not reloaded" in record.getMessage())
     assert line.levelname == "ERROR"
     assert str(pair.cert.parent) in line.getMessage()
@@ -336,7 +340,7 @@ def test_a_thousand_reloads_cost_less_than_five_mib(authority: Authority) -> Non
         reloads(1_000)
         grown = _rss_bytes() - before
         assert old.ask(CLUSTER_INFO).code == ResponseCode.SUCCESS
-        assert security_events(rig)["reload", "ok"] == 1_100
+        assert security_events(rig)["tls_reload", "ok"] == 1_100
     assert grown < 5 << 20, f"{grown / (1 << 20):.1f} MiB"
 
 
@@ -345,16 +349,20 @@ async def test_changed_files_are_taken_over_by_themselves(authority: Authority) 
     settings = served_by(pair).model_copy(update={"reload_interval_ms": 20})
     rig = HttpRig(http_settings_with(settings))
     tls = rig.rig.tls
+
+    def reloads(result: str) -> int:
+        return tls.counters.value(SECURITY_EVENTS, "tls_reload", result)
+
     async with asyncio.TaskGroup() as tasks:
         watch = tasks.create_task(tls.watch())
         for number in (1, 2):
             authority.issue("watched")
-            await eventually(lambda number=number: tls.events["reload", "ok"] == number, "it is read")  # type: ignore[misc]
+            await eventually(lambda number=number: reloads("ok") == number, "it is read")  # type: ignore[misc]
         # Half of a change is waited for, and a key that does not fit is no reason to go on without TLS.
         pair.key.write_bytes(authority.issue("other").key.read_bytes())
-        await eventually(lambda: tls.events["reload", "failed"] == 1, "it is refused")
+        await eventually(lambda: reloads("failed") == 1, "it is refused")
         authority.issue("watched")
-        await eventually(lambda: tls.events["reload", "ok"] == 3, "it is read again")
+        await eventually(lambda: reloads("ok") == 3, "it is read again")
         watch.cancel()
 
 

@@ -12,19 +12,20 @@ from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.server.changes.feed import ChangeFeed
 from namesrv_stream.server.changes.position import generation_of
-from namesrv_stream.server.fleet import Fleet
 from namesrv_stream.server.http.http_server import HttpServer
 from namesrv_stream.server.http.sources import Sources
-from namesrv_stream.server.listener import NameServerAddrs
+from namesrv_stream.server.metrics.scrape import ServerMetrics
+from namesrv_stream.server.metrics.tables import TableStatus
 from namesrv_stream.server.native.lane import LaneStatus
-from namesrv_stream.server.past_routes import PastRoutes
-from namesrv_stream.server.recent_events import RecentEvents
-from namesrv_stream.server.served_state import ServedState
-from namesrv_stream.server.server_figures import ServerFigures
-from namesrv_stream.server.table_figures import TableFigures
+from namesrv_stream.server.start.listener import NameServerAddrs
+from namesrv_stream.server.view.fleet import Fleet
+from namesrv_stream.server.view.past_routes import PastRoutes
+from namesrv_stream.server.view.recent_events import RecentEvents
+from namesrv_stream.server.view.served_state import ServedState
 from namesrv_stream.settings import Settings, load_settings
 from namesrv_stream.settings.layers import Flag
 from namesrv_stream.tables.job_figures import JobFigures
+from namesrv_stream.tables.loader import Snapshot
 from namesrv_stream.tables.storage import tables_of
 from tests.support.server_rig import Rig
 
@@ -58,14 +59,15 @@ class HttpRig:
         self.rig = Rig(partitions=partitions, tls=settings.tls)
         rig, http = self.rig, settings.http
         self.failure = ""
-        self.state = ServedState(rig.identity, rig.view, partitions, -1, rig.clock)
         self.feed = ChangeFeed(
             generation_of(table_id), rig.view.next_offsets, http.changes_kept_rows, http.changes_kept_bytes
         )
         self.recent_events = RecentEvents(tables_of(settings), rig.clock)
-        self.tables = TableFigures(self.state, {}, lambda: self.failure, rig.clock)
+        self.tables = TableStatus(Snapshot(RouteTable(), {}, -1), rig.core.counters, rig.clock)
+        self.tables.failure = lambda: self.failure
+        self.state = ServedState(rig.identity, rig.view, self.tables, partitions)
         fleet = Fleet(rig.view, rig.gateway, self.recent_events)
-        self.figures = ServerFigures(rig.identity, rig.core, fleet, self.tables, native_lane)
+        self.figures = ServerMetrics(rig.identity, rig.core, fleet, self.tables, native_lane)
         sources = Sources(
             rig.server,
             name_server_addrs=NameServerAddrs((), "127.0.0.1", 9876),
@@ -87,9 +89,8 @@ class HttpRig:
     ) -> None:
         """Take over one commit of the job."""
         self.rig.served.committed(list(changes), next_offsets)
-        self.state.moved(self.state.version + 1)
         self.tables.count(changes)
-        self.tables.committed(job)
+        self.tables.committed(self.tables.version + 1, job)
         self.rig.gateway.last_heartbeats.committed(changes, lambda key: self.rig.served.live(key) is not None)
         self.recent_events.committed(changes)
         self.feed.committed(changes, next_offsets)
@@ -97,8 +98,7 @@ class HttpRig:
     def reload(self, table: RouteTable, next_offsets: Mapping[int, int], table_id: str = TABLE_ID) -> None:
         """Open the tables anew."""
         self.rig.served.reloaded(table, next_offsets)
-        self.state.moved(self.state.version + 1)
-        self.tables.reloaded({})
+        self.tables.reloaded(Snapshot(table, next_offsets, self.tables.version + 1))
         self.recent_events.reloaded()
         self.feed.reloaded(generation_of(table_id), next_offsets)
 

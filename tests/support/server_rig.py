@@ -15,12 +15,13 @@ from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.heartbeat_json import MAX_ITEMS
 from namesrv_stream.route.view import RouteView
 from namesrv_stream.server.core import Ports, build_core
-from namesrv_stream.server.identity import Identity
+from namesrv_stream.server.gateway.partition_log import PartitionLog
+from namesrv_stream.server.gateway.records import Acked, OutRecord
 from namesrv_stream.server.native.lane import NativeLane
 from namesrv_stream.server.net.connection import RemotingConnection
+from namesrv_stream.server.net.connections import CONNECTION_EVENTS
 from namesrv_stream.server.net.large_requests import LargeRequests
-from namesrv_stream.server.partition_log import PartitionLog
-from namesrv_stream.server.records import Acked, OutRecord
+from namesrv_stream.server.start.identity import Identity
 from namesrv_stream.settings import RemotingSettings, Settings, TlsSettings
 from tests.support.builders import BEGIN_MS, Log
 
@@ -308,6 +309,10 @@ class Rig:
 
     def new_connection(self) -> RemotingConnection:
         return self.core.new_connection()
+
+    def connection_events(self, event: str) -> int:
+        """How often that happened to a connection."""
+        return self.core.counters.value(CONNECTION_EVENTS, event)
 
     def ask(self, transport: MemoryTransport, request: RemotingCommand) -> RemotingCommand:
         """Send one request and return its answer."""

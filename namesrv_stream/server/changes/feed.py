@@ -7,6 +7,7 @@ begins anew as well.
 """
 
 import asyncio
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
@@ -28,11 +29,11 @@ class _Commit:
 
     __slots__ = ("_encoded", "end", "number", "rows", "size")
 
-    def __init__(self, number: int, rows: Sequence[RouteChange], end: Position, size: int) -> None:
+    def __init__(self, number: int, rows: Sequence[RouteChange], end: Position) -> None:
         self.number = number
         self.rows = rows
         self.end = end
-        self.size = len(end.places) * 8 + _COMMIT_BYTES + size
+        self.size = len(end.places) * 8 + _COMMIT_BYTES + sum(_ROW_BYTES + len(row.value or "") for row in rows)
         self._encoded: list[bytes | None] = [None] * len(rows)
 
     def encoded(self, index: int) -> bytes:
@@ -40,11 +41,6 @@ class _Commit:
         if found is None:
             found = self._encoded[index] = encode_row(self.rows[index])
         return found
-
-
-def size_of(rows: Sequence[RouteChange]) -> int:
-    """Bytes that rows take in memory, about; reckons 0.1 s for half a million."""
-    return sum(_ROW_BYTES + len(row.value or "") for row in rows)
 
 
 class Piece(NamedTuple):
@@ -88,10 +84,10 @@ class ChangeFeed:
         self._number = 0
         self._moved = asyncio.Event()
 
-    def committed(self, rows: Sequence[RouteChange], next_offsets: Mapping[int, int], size: int | None = None) -> None:
-        """One commit of the job; ``size`` is ``size_of`` its rows, where the caller has it from another thread."""
+    def committed(self, rows: Sequence[RouteChange], next_offsets: Mapping[int, int]) -> None:
+        """One commit of the job, or a slice of it."""
         self.end = self.end.at_least(next_offsets)
-        commit = _Commit(self._number, rows, self.end, size_of(rows) if size is None else size)
+        commit = _Commit(self._number, rows, self.end)
         self._number += 1
         self._commits.append(commit)
         self._rows += len(rows)
@@ -148,7 +144,9 @@ class ChangeFeed:
         """
         found: list[bytes] = []
         seen = number = 0
-        for commit in islice(self._commits, self._first_behind(position), None):
+        # The first commit that has an end which the follower has not reached.
+        first = bisect_left(self._commits, True, key=lambda commit: not position.covers(commit.end))
+        for commit in islice(self._commits, first, None):
             number = commit.number
             passed: list[tuple[int, int, int]] = []
             for index in range(mark[1] if mark[0] == number else 0, len(commit.rows)):
@@ -165,17 +163,6 @@ class ChangeFeed:
             if seen >= max_bytes:
                 break
         return Piece(found, position, True, (number, 0))
-
-    def _first_behind(self, position: Position) -> int:
-        """Index of the first commit that has an end which the follower has not reached."""
-        low, high = 0, len(self._commits)
-        while low < high:
-            middle = (low + high) // 2
-            if position.covers(self._commits[middle].end):
-                low = middle + 1
-            else:
-                high = middle
-        return low
 
     def _drop_oldest(self) -> None:
         commit = self._commits.popleft()

@@ -14,12 +14,10 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from namesrv_stream.server.changes.catch_up import CatchUp
 from namesrv_stream.server.changes.feed import Piece
-from namesrv_stream.server.changes.follower import Follower, PositionGone
+from namesrv_stream.server.changes.follower import CatchUp, Follower, PositionGone
 from namesrv_stream.server.changes.position import BadToken, Position, parse_token
-from namesrv_stream.server.changes.rows import USUAL_KINDS, RowFilter, parse_kinds
-from namesrv_stream.server.changes.state_rows import StateAt, encoded_rows, state_now
+from namesrv_stream.server.changes.rows import USUAL_KINDS, RowFilter, StateAt, encoded_rows, parse_kinds, state_now
 from namesrv_stream.server.http.answers import Changes, StateRows
 from namesrv_stream.server.http.operation import JSON, Query, answers
 from namesrv_stream.server.http.responses import POSITION_GONE, Problem
@@ -65,7 +63,7 @@ class ChangesPage:
         self._feed = sources.feed
         self._catch_up = CatchUp(tables_of(sources.settings), sources.settings.http.changes_catch_up_rows)
         self._steps = steps
-        self._figures = sources.figures.http
+        self._counters = sources.figures.counters
 
     @answers("/changes", (JSON, Changes), (EVENT_STREAM, None), errors=(410, 503))
     async def changes(self, request: Request, query: ChangesQuery) -> Response:
@@ -80,7 +78,10 @@ class ChangesPage:
         last = request.headers.get("last-event-id")
         position = self._position(last or since)
         if not last and position is not None:
-            self._check(position)
+            try:
+                self._follower(choice, position).check()
+            except PositionGone as error:
+                raise self._gone(error) from None
         return StreamingResponse(self._stream(choice, position), media_type=EVENT_STREAM, headers=_NO_STORE)
 
     @answers("/changes/state", (JSON, StateRows))
@@ -121,7 +122,7 @@ class ChangesPage:
                 async for event in self._go_on(self._follower(choice, position)):
                     yield event
             except PositionGone as error:
-                self._figures.reset(error.reason)
+                self._counters.count("rocketmq_namesrv_change_resets_total", error.reason)
                 position, reason = None, str(error)
 
     async def _begin_anew(self, state: StateAt, choice: RowFilter, reason: str) -> AsyncIterator[bytes]:
@@ -167,13 +168,8 @@ class ChangesPage:
         except BadToken as error:
             raise Problem(400, f"since: {error}; take one from an answer, or `now`") from None
 
-    def _check(self, position: Position) -> None:
-        """Refuse a position of other tables at once; one that is too old is found out when its rows are read."""
-        if position.generation != self._feed.end.generation:
-            raise self._gone(PositionGone("tables", "the tables were made anew, and their rows have other places"))
-
     def _gone(self, error: PositionGone) -> Problem:
-        self._figures.reset(error.reason)
+        self._counters.count("rocketmq_namesrv_change_resets_total", error.reason)
         todo = "forget what you have, take GET /changes/state, and go on from its position"
         return Problem(410, f"{error}: {todo}", kind=POSITION_GONE)
 

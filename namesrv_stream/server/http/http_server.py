@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -18,20 +18,14 @@ from starlette.types import Receive, Scope, Send
 
 from namesrv_stream.server.http.changes_page import ChangesPage
 from namesrv_stream.server.http.console.console_page import ConsolePage
-from namesrv_stream.server.http.hosts import MISDIRECTED, AllowedHosts, only_for
-from namesrv_stream.server.http.limits import Limits
-from namesrv_stream.server.http.openapi import openapi_document
-from namesrv_stream.server.http.operation import JSON, answers, operations, route
-from namesrv_stream.server.http.protocol import HttpProtocol
+from namesrv_stream.server.http.limits import MISDIRECTED, AllowedHosts, Limits, only_for
+from namesrv_stream.server.http.operation import JSON, answers, openapi_document, operations, route
+from namesrv_stream.server.http.protocol import HttpProtocol, Port, TlsProtocol
 from namesrv_stream.server.http.responses import Problem, conditional
 from namesrv_stream.server.http.routes_page import RoutesPage
 from namesrv_stream.server.http.sources import Sources
 from namesrv_stream.server.http.status_page import StatusPage
-from namesrv_stream.server.http.tls_protocol import TlsProtocol
-from namesrv_stream.server.http_figures import HttpFigures
-from namesrv_stream.server.listener import NameServerAddrs, address
-from namesrv_stream.server.net.address_counts import AddressCounts
-from namesrv_stream.server.peer_log import PeerLog
+from namesrv_stream.server.start.listener import NameServerAddrs, address
 from namesrv_stream.server.steps import Steps
 from namesrv_stream.server.tls import ServerTls
 
@@ -50,8 +44,9 @@ class HttpServer:
         self._bound = bound
         self._feed = sources.feed
         self.address = address(bound)
-        settings, figures, peer_log = sources.settings, sources.figures, sources.peer_log
-        steps, limits, tls = Steps(), settings.http, sources.tls if settings.http.tls else None
+        settings, figures, steps = sources.settings, sources.figures, Steps()
+        limits, tls = settings.http, sources.tls if settings.http.tls else None
+        port = Port(limits, figures.counters, figures.http, sources.peer_log)
         fleet = figures.fleet
         status = StatusPage(figures, sources.state, settings.snapshot.stale_after_ms, sources.clock)
         pages = (
@@ -64,30 +59,14 @@ class HttpServer:
         self.routes = [route(*found) for page in pages for found in operations(page)]
         hosts = AllowedHosts([limits.listen_host, *limits.allowed_hosts])
         router = Router(self.routes, default=_nothing_here)
-        app = ExceptionMiddleware(
-            only_for(hosts, router), handlers={Problem: partial(_problem, peer_log, figures.http)}
-        )
-        limited = Limits(
-            app,
-            limits,
-            figures.http,
-            streams=frozenset({"/changes"}),
-            templates={route.endpoint: route.name for route in self.routes},
-            peer_log=peer_log,
-        )
-        protocol = partial(
-            HttpProtocol,
-            max_connections=limits.max_connections,
-            max_connections_per_address=limits.max_connections_per_address,
-            addresses=AddressCounts(),
-            request_timeout_s=limits.request_timeout_ms / 1000,
-            figures=figures.http,
-        )
+        app = ExceptionMiddleware(only_for(hosts, router), handlers={Problem: partial(_problem, port)})
+        templates = {route.endpoint: route.name for route in self.routes}
+        limited = Limits(app, port, streams=frozenset({"/changes"}), templates=templates)
         # uvicorn's words are not for our operators: peers that break the protocol are told and counted.
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
         config = uvicorn.Config(
             limited,
-            http=protocol if tls is None else partial(_with_tls, tls, peer_log, protocol),  # type: ignore[arg-type] # a class, or what makes its objects
+            http=partial(HttpProtocol, port) if tls is None else partial(_with_tls, tls, port),  # type: ignore[arg-type] # instead of a class
             ws="none",
             lifespan="off",
             access_log=False,
@@ -95,7 +74,7 @@ class HttpServer:
             timeout_graceful_shutdown=1,
         )
         self._uvicorn = _QuietServer(config)
-        figures.count_http_connections = lambda: len(self._uvicorn.server_state.connections)
+        figures.http.connections = lambda: len(self._uvicorn.server_state.connections)
 
     async def run(self) -> None:
         """Serve until ``stop``."""
@@ -139,11 +118,11 @@ class DirectoryPage:
         return conditional(request, orjson.dumps(document()))
 
 
-async def _problem(peer_log: PeerLog, figures: HttpFigures, request: Request, error: Exception) -> Response:
+async def _problem(port: Port, request: Request, error: Exception) -> Response:
     assert isinstance(error, Problem)
     if error.status == MISDIRECTED:
-        figures.event("host_refused")
-        peer_log.tell(_LOG, logging.WARNING, "HTTP request refused: %s", error.detail)
+        port.event("host_refused")
+        port.peer_log.tell(_LOG, logging.WARNING, "HTTP request refused: %s", error.detail)
     return error.response(request.headers)
 
 
@@ -151,8 +130,8 @@ async def _nothing_here(scope: Scope, receive: Receive, send: Send) -> None:
     raise Problem(404, "there is nothing here; GET /openapi.json says what there is")
 
 
-def _with_tls(tls: ServerTls, peer_log: PeerLog, make: Callable[..., HttpProtocol], **arguments: Any) -> TlsProtocol:
-    return TlsProtocol(make(**arguments), tls, peer_log)
+def _with_tls(tls: ServerTls, port: Port, **of_uvicorn: Any) -> TlsProtocol:
+    return TlsProtocol(HttpProtocol(port, **of_uvicorn), tls, port.peer_log)
 
 
 class _QuietServer(uvicorn.Server):

@@ -1,19 +1,23 @@
-"""What every request passes first: methods, bodies, how many at a time, and readers that do not read."""
+"""What every request passes first: methods, bodies, how many at a time, readers that do not read, and host names.
+
+A web page can make its own name resolve to 127.0.0.1 ("DNS rebinding"): the browser then takes this server for the
+page's own and lets it read every answer. The browser still sends the page's name as ``Host``, so unknown names are
+refused. Literal addresses and ``localhost`` are safe: no web page can be loaded from a name of that kind and resolve it
+elsewhere.
+"""
 
 import asyncio
+import ipaddress
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from namesrv_stream.logs import safe
-from namesrv_stream.server.http.protocol import CONNECTION, HttpProtocol
+from namesrv_stream.server.http.protocol import CONNECTION, HttpProtocol, Port
 from namesrv_stream.server.http.responses import TRY_AGAIN, Problem
-from namesrv_stream.server.http_figures import HttpFigures
-from namesrv_stream.server.peer_log import PeerLog
-from namesrv_stream.settings import HttpSettings
 
 logger = logging.getLogger(__name__)
 
@@ -27,60 +31,60 @@ _RETRY: Final = {"Retry-After": "1"}
 
 
 class Limits:
-    """ASGI middleware around the whole application."""
+    """ASGI middleware around the whole application.
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        settings: HttpSettings,
-        figures: HttpFigures,
-        *,
-        streams: frozenset[str],
-        templates: Mapping[Any, str],
-        peer_log: PeerLog,
-    ) -> None:
+    Args:
+        app: The application.
+        port: Of the port.
+        streams: Paths whose answers may have no end.
+        templates: Endpoint to the path by which its answers are counted: there are few of these.
+    """
+
+    def __init__(self, app: ASGIApp, port: Port, *, streams: frozenset[str], templates: Mapping[Any, str]) -> None:
         self._app = app
-        self._settings = settings
-        self._figures = figures
+        self._port = port
         self._streams = streams
         self._templates = templates
-        self._peer_log = peer_log
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":  # WebSockets: there are none
             return
-        figures, is_stream = self._figures, scope["path"] in self._streams
-        answer = _Answer(scope, send, self._settings.slow_reader_ms / 1000)
+        load, is_stream = self._port.load, scope["path"] in self._streams
+        answer = _Answer(scope, send, self._port.settings.slow_reader_ms / 1000)
         problem = _refused(scope) or self._one_too_many(is_stream)
         if problem is not None:
             await problem.response(Headers(scope=scope))(scope, receive, answer.send)
-            figures.answered("(refused)", answer.status)
+            self._count("(refused)", answer)
             return
-        figures.streams += is_stream
-        figures.inflight += not is_stream
+        load.streams += is_stream
+        load.inflight += not is_stream
         try:
             await self._app(scope, receive, answer.send)
         except Exception:
             text, path = "HTTP request failed unexpectedly path=%s", safe(scope["path"])
-            self._peer_log.tell(logger, logging.ERROR, text, path, is_fault=True)
+            self._port.peer_log.tell(logger, logging.ERROR, text, path, is_fault=True)
             if not answer.status:
                 problem = Problem(500, "the request failed unexpectedly; the server's log says why")
                 await problem.response(Headers(scope=scope))(scope, receive, answer.send)
             else:
                 answer.abort("answer_failed")
         finally:
-            figures.streams -= is_stream
-            figures.inflight -= not is_stream
-            figures.answered(self._templates.get(scope.get("endpoint"), "(unknown)"), answer.status)
+            load.streams -= is_stream
+            load.inflight -= not is_stream
+            self._count(self._templates.get(scope.get("endpoint"), "(unknown)"), answer)
+
+    def _count(self, route: str, answer: "_Answer") -> None:
+        self._port.counters.count("rocketmq_namesrv_http_requests_total", route, str(answer.status))
 
     def _one_too_many(self, is_stream: bool) -> Problem | None:
-        if is_stream and self._figures.streams >= self._settings.max_streams:
-            self._figures.event("stream_refused")
-            text = f"http.max_streams={self._settings.max_streams} follow the changes already"
+        limits, load = self._port.settings, self._port.load
+        if is_stream and load.streams >= limits.max_streams:
+            self._port.event("stream_refused")
+            text = f"http.max_streams={limits.max_streams} follow the changes already"
             return Problem(503, f"{text}; ask again, or another server", kind=TRY_AGAIN, headers=_RETRY)
-        if not is_stream and self._figures.inflight >= self._settings.max_requests:
-            self._figures.event("request_refused")
-            text = f"http.max_requests={self._settings.max_requests} are being answered"
+        if not is_stream and load.inflight >= limits.max_requests:
+            self._port.event("request_refused")
+            text = f"http.max_requests={limits.max_requests} are being answered"
             return Problem(503, f"{text}; ask again", kind=TRY_AGAIN, headers=_RETRY)
         return None
 
@@ -128,3 +132,53 @@ def _refused(scope: Scope) -> Problem | None:
         # What is left of the body is not read: the connection ends with the answer.
         return Problem(413, "a question here has no body", headers={"Connection": "close"})
     return None
+
+
+MISDIRECTED = 421
+
+
+class AllowedHosts:
+    """Names without a port; ``*.example.com`` stands for every name that ends in ``.example.com``."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        names = [name.lower() for name in names]
+        self._names = frozenset(["localhost", *names])
+        self._endings = tuple(name[1:] for name in names if name.startswith("*."))
+
+    def allows(self, host: str) -> bool:
+        """Whether a ``Host`` header, with or without a port, names this server."""
+        name = _name(host)
+        return name in self._names or name.endswith(self._endings) or _is_address(name)
+
+
+def only_for(hosts: AllowedHosts, app: ASGIApp) -> ASGIApp:
+    """``app`` for requests to these hosts; raises a ``Problem`` for others."""
+
+    async def checked(scope: Scope, receive: Receive, send: Send) -> None:
+        # A request of HTTP/1.0 may have none; every browser sends one.
+        host = Headers(scope=scope).get("host", "localhost")
+        if not hosts.allows(host):
+            raise Problem(
+                MISDIRECTED,
+                f"this server does not answer for the host name {safe(_name(host))}: use its IP address, or add the "
+                "name to its setting http.allowed_hosts",
+            )
+        await app(scope, receive, send)
+
+    return checked
+
+
+def _name(host: str) -> str:
+    """The name or address of a ``Host`` header, in lower case, without its port."""
+    host = host.strip().lower()
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0].removesuffix(".")
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True

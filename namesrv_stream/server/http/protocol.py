@@ -1,19 +1,40 @@
-"""HTTP connections with limits of their own: how many there are, how long requests and answers may take."""
+"""HTTP connections, plain or in TLS, with limits on their number and on the time of requests and answers."""
 
 import asyncio
-from typing import Any, Final
+import logging
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
 
 import h11
-import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
-from uvicorn.server import ServerState
 
+from namesrv_stream.errors import TlsBroken
+from namesrv_stream.logs import safe
+from namesrv_stream.metrics import Counters
 from namesrv_stream.server.http.responses import Problem
-from namesrv_stream.server.http_figures import HttpFigures
-from namesrv_stream.server.net.address_counts import AddressCounts
+from namesrv_stream.server.metrics.scrape import HttpLoad
+from namesrv_stream.server.net.connections import AddressCounts
+from namesrv_stream.server.peer_log import PeerLog
+from namesrv_stream.server.tls import ServerTls, TlsTransport
+from namesrv_stream.settings import HttpSettings
 
 #: Name of the connection in the scope's state.
 CONNECTION: Final = "connection"
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """What all connections of the HTTP port share."""
+
+    settings: HttpSettings
+    counters: Counters
+    load: HttpLoad
+    peer_log: PeerLog
+    addresses: AddressCounts = field(default_factory=AddressCounts)
+
+    def event(self, name: str) -> None:
+        """Count that a peer was turned away."""
+        self.counters.count("rocketmq_namesrv_http_events_total", name)
 
 
 class HttpProtocol(H11Protocol):
@@ -24,35 +45,20 @@ class HttpProtocol(H11Protocol):
     unread: uvicorn's close waits until all is written.
     """
 
-    def __init__(
-        self,
-        config: uvicorn.Config,
-        server_state: ServerState,
-        app_state: dict[str, Any],
-        _loop: asyncio.AbstractEventLoop | None = None,
-        *,
-        max_connections: int,
-        max_connections_per_address: int,
-        addresses: AddressCounts,
-        request_timeout_s: float,
-        figures: HttpFigures,
-    ) -> None:
-        super().__init__(config, server_state, {CONNECTION: self}, _loop)
-        self._max_connections = max_connections
-        self._max_connections_per_address = max_connections_per_address
-        self._addresses = addresses
+    def __init__(self, port: Port, **of_uvicorn: Any) -> None:
+        super().__init__(**(of_uvicorn | {"app_state": {CONNECTION: self}}))
+        self._port = port
         self._host = ""
-        self._request_timeout_s = request_timeout_s
-        self._figures = figures
+        self._request_timeout_s = port.settings.request_timeout_ms / 1000
         self._is_late: asyncio.TimerHandle | None = None
         self._is_unread: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._host = self.client[0] if self.client else ""
-        of_address = self._addresses.enter(self._host)
-        if len(self.connections) > self._max_connections or of_address > self._max_connections_per_address:
-            self._figures.event("connection_refused")
+        of_address, limits = self._port.addresses.enter(self._host), self._port.settings
+        if len(self.connections) > limits.max_connections or of_address > limits.max_connections_per_address:
+            self._port.event("connection_refused")
             transport.abort()
             return
         self._expect_request()
@@ -68,12 +74,12 @@ class HttpProtocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_expecting()
         self._stop_expecting_reader()
-        self._addresses.leave(self._host)
+        self._port.addresses.leave(self._host)
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:
         """What cannot be read is told like every other problem."""
-        self._figures.event("request_broken")
+        self._port.event("request_broken")
         answer = Problem(400, "that is no HTTP request").response()
         headers = [*answer.raw_headers, (b"connection", b"close")]
         for event in (
@@ -97,7 +103,7 @@ class HttpProtocol(H11Protocol):
 
     def abort(self, event: str) -> None:
         """Close at once: the peer does not read."""
-        self._figures.event(event)
+        self._port.event(event)
         self.transport.abort()
 
     def _expect_request(self) -> None:
@@ -128,3 +134,58 @@ class HttpProtocol(H11Protocol):
         if self._is_late is not None:
             self._is_late.cancel()
             self._is_late = None
+
+
+logger = logging.getLogger(__name__)
+
+
+class TlsProtocol(asyncio.Protocol):
+    """Decrypts what ``inner`` receives.
+
+    ``inner`` has its connection before the handshake, so that its limits hold for handshakes too: how many connections
+    there are, and how long it takes until a whole request is there.
+    """
+
+    def __init__(self, inner: asyncio.Protocol, tls: ServerTls, peer_log: PeerLog) -> None:
+        self._inner = inner
+        self._tls = tls
+        self._peer_log = peer_log
+        self._records: TlsTransport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._records = self._tls.accept_http(cast(asyncio.Transport, transport))
+        self._inner.connection_made(self._records)
+
+    def data_received(self, data: bytes) -> None:
+        assert self._records is not None
+        if self._records.is_closing():
+            return
+        was_established = self._records.is_established
+        try:
+            plain = self._records.received(data)
+        except TlsBroken as error:
+            self._tls.broken(error)
+            text = "HTTP connection closed peer=%s reason=%s"
+            self._peer_log.tell(logger, logging.INFO, text, self._peer(), safe(str(error)))
+            self._records.close()
+            return
+        if self._records.is_established and not was_established:
+            self._tls.established()
+        if plain:
+            self._inner.data_received(plain)
+
+    def pause_writing(self) -> None:
+        self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._inner.resume_writing()
+
+    def eof_received(self) -> None:
+        self._inner.eof_received()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._inner.connection_lost(exc)
+
+    def _peer(self) -> str:
+        address = self._records.get_extra_info("peername") if self._records else None
+        return f"{address[0]}:{address[1]}" if address else "?"

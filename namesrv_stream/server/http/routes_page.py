@@ -10,7 +10,6 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from namesrv_stream.processor.name_server import NameServer
-from namesrv_stream.server.fleet import Broker, Fleet
 from namesrv_stream.server.http.answers import (
     BrokerProcess,
     Clusters,
@@ -24,8 +23,9 @@ from namesrv_stream.server.http.answers import (
 )
 from namesrv_stream.server.http.operation import JSON, Query, answers
 from namesrv_stream.server.http.responses import Problem, conditional
-from namesrv_stream.server.past_routes import REFUSALS, STATUS_OF, PastRoutes
 from namesrv_stream.server.steps import Steps
+from namesrv_stream.server.view.fleet import Broker, Fleet
+from namesrv_stream.server.view.past_routes import REFUSALS, STATUS_OF, PastRoutes
 
 
 class RouteQuery(Query):
@@ -114,10 +114,9 @@ class RoutesPage:
             list(self._server.table.groups.values()) if query.state != "ended" else [],
             key=lambda group: (group.cluster, group.broker_name),
         )
-        read = self._fleet.reader()
         wanted = (
             _broker(broker).model_dump_json().encode()
-            for broker in chain((broker for group in groups for broker in read(group)), ended)
+            for broker in chain(self._fleet.live(groups), ended)
             if query.cluster in (None, broker.key.live_key.cluster) and query.state in (None, "any", broker.state)
         )
         return self._stream(_array(wanted))

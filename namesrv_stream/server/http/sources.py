@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from namesrv_stream.clock import Clock
 from namesrv_stream.processor.name_server import NameServer
 from namesrv_stream.server.changes.feed import ChangeFeed
-from namesrv_stream.server.listener import NameServerAddrs
-from namesrv_stream.server.past_routes import PastRoutes
+from namesrv_stream.server.metrics.scrape import ServerMetrics
 from namesrv_stream.server.peer_log import PeerLog
-from namesrv_stream.server.recent_events import RecentEvents
-from namesrv_stream.server.served_state import ServedState
-from namesrv_stream.server.server_figures import ServerFigures
+from namesrv_stream.server.start.listener import NameServerAddrs
 from namesrv_stream.server.tls import ServerTls
+from namesrv_stream.server.view.past_routes import PastRoutes
+from namesrv_stream.server.view.recent_events import RecentEvents
+from namesrv_stream.server.view.served_state import ServedState
 from namesrv_stream.settings import Settings
 
 
@@ -25,7 +25,7 @@ class Sources:
     past_routes: PastRoutes
     feed: ChangeFeed
     recent_events: RecentEvents
-    figures: ServerFigures
+    figures: ServerMetrics
     tls: ServerTls
     clock: Clock
     settings: Settings

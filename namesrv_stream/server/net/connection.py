@@ -1,37 +1,28 @@
-"""One TCP connection of a broker, client or tool: bytes in, answers out.
+"""One TCP connection of a broker, client or tool: bytes in, frames out (``inbound``), answers out (``requests``).
 
 A connection has a ``Phase``, and may have reasons for which it is not read (``reading.Pause``). A frame that breaks the
-protocol closes this connection and nothing else; the sound frames before it are answered. What a peer asks behind a
-large request waits until that is answered.
+protocol closes this connection and nothing else; the sound frames before it are answered.
 """
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Iterator
 from enum import Enum
-from functools import partial
-from typing import Final, cast
+from typing import cast
 
 from namesrv_stream.errors import RemotingError
-from namesrv_stream.processor.name_server import DecodedBody, Peer
-from namesrv_stream.route.events import BrokerHeartbeat, Proof
-from namesrv_stream.server.native.hand_over import HandOver
+from namesrv_stream.processor.name_server import Peer
+from namesrv_stream.route.events import BrokerHeartbeat
+from namesrv_stream.server.native.lane import HandOver
+from namesrv_stream.server.net.connections import STOPPING
 from namesrv_stream.server.net.inbound import Inbound, host_of
-from namesrv_stream.server.net.large_requests import LARGE_BYTES
 from namesrv_stream.server.net.reading import Pause, Reading
+from namesrv_stream.server.net.requests import Requests
 from namesrv_stream.server.net.response_cache import is_route_query
-from namesrv_stream.server.net.services import ConnectionOwner, Services
-from namesrv_stream.server.net.session import LargeRequest, Session
+from namesrv_stream.server.net.services import Services
+from namesrv_stream.server.net.session import Session
 
 logger = logging.getLogger(__name__)
-
-#: Why ``Connections`` closes a connection on which nothing moves.
-IDLE: Final = "idle for too long"
-#: Why it closes all.
-STOPPING: Final = "the server stops"
-#: Answers are gathered up to so many bytes before they are written.
-_GATHERED_BYTES: Final = 64 * 1024
 
 
 class Phase(Enum):
@@ -44,9 +35,6 @@ class Phase(Enum):
     CLOSED = "closed"
 
 
-_ENDED: Final = frozenset((Phase.CLOSING, Phase.CLOSED))
-
-
 class RemotingConnection(asyncio.Protocol):
     """The server's side of one connection.
 
@@ -57,27 +45,29 @@ class RemotingConnection(asyncio.Protocol):
         peer: For people: the other end's address and port, and those of the peer behind a proxy.
     """
 
-    def __init__(self, connection_id: int, services: Services, owner: "ConnectionOwner[RemotingConnection]") -> None:
+    def __init__(self, connection_id: int, services: Services) -> None:
         self.connection_id = connection_id
         self.active_ms = services.gateway.observed_ms
         self.host = ""
         self.peer = "?"
         self._services = services
-        self._owner = owner
-        self._session = Session(services, connection_id, self)
+        self._owner = services.connections
+        self._session = Session(services, self)
         self._phase = Phase.OPEN
-        self._waiting: deque[bytes] = deque()  # frames to be answered
         self._reason = ""  # why we close; "" as long as we do not
 
     # ---- asyncio's callbacks ----
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        services = self._services
+        services, limits = self._services, self._owner.limits
         self._transport = cast(asyncio.Transport, transport)  # uvloop's transports are no subclass of asyncio's
-        self._transport.set_write_buffer_limits(high=services.limits.write_buffer_bytes)
-        self._inbound = Inbound(self._transport, services.tls, services.limits.max_frame_bytes)
-        self._reading = Reading(self, self._transport, services, self._owner)
-        self._hand_over = HandOver(services.lane, self, self._transport)
+        self._transport.set_write_buffer_limits(high=limits.write_buffer_bytes)
+        self._inbound = Inbound(self._transport, services.tls, limits.max_frame_bytes)
+        self._reading = Reading(self, self._transport, services)
+        self._requests = Requests(
+            self._session, self._reading, services.large_requests, self._write, self._answer_waiting
+        )
+        self._hand_over = HandOver(self._owner.native_lane, self, self._transport)
         address = transport.get_extra_info("peername")
         self.host = host_of(address[0]) if address else ""
         self._session.caller = Peer(self.host, is_proxied=False)
@@ -99,7 +89,7 @@ class RemotingConnection(asyncio.Protocol):
             self._session.caller = Peer(self.host, is_proxied=True)
             self.peer = f"{self.peer} for {inbound.proxied_for}"
         self._transport = inbound.transport
-        self._waiting.extend(frames)
+        self._requests.add(frames)
         if error is None:
             self._reading.received(len(data), inbound.held_bytes, is_new=bool(frames))
         else:
@@ -119,7 +109,7 @@ class RemotingConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._phase = Phase.CLOSED
-        self._waiting.clear()
+        self._requests.end()
         self._hand_over.release()
         self._owner.closed(self)
         self._reading.end()
@@ -131,7 +121,55 @@ class RemotingConnection(asyncio.Protocol):
             registered, reason = self._session.registered, f"connection {self.peer} {how}"
             self._services.gateway.disconnected(self.connection_id, registered, reason)
 
-    # ---- what ``Connections`` asks for ----
+    # ---- requests ----
+
+    def _answer_waiting(self) -> None:
+        try:
+            if self._requests.answer() and not self._reading.is_waiting:
+                self._services.gateway.backlog.worked_on(self)  # what a tick waited for was no large request
+        except RemotingError as error:
+            self._requests.drop()
+            self._break(error)
+        self._close_if_done()
+
+    def _write(self, answers: bytes, request: bytes) -> None:
+        """Write answers; the native lane may have the connection where the only request was a route query."""
+        if is_route_query(request) and self._may_hand_over:
+            if self._hand_over.answer(request, answers):
+                self._reading.pause(Pause.NATIVE_LANE)
+        elif self._phase is not Phase.CLOSED:
+            self._transport.write(answers)
+
+    @property
+    def _may_hand_over(self) -> bool:
+        """Whether nothing else goes on here."""
+        is_idle = self._reading.is_free and self._requests.is_empty and not self._session.changes
+        return is_idle and self._phase is Phase.OPEN and self._inbound.is_plain
+
+    def settled(self, answer: bytes | None) -> None:
+        """An operator's change is in the log, or will not be; its answer, if there is any."""
+        if answer is not None:
+            self._write(answer, b"")
+        if self._phase is Phase.CLOSING:
+            self.close(self._reason)
+
+    def returned(self, unread: bytes, unsent: bytes) -> None:
+        """As ``LaneConnection``."""
+        self._hand_over.is_handed_over = False
+        self.active_ms = self._services.gateway.observed_ms
+        try:
+            if unsent:
+                self._write(unsent, b"")
+            self._reading.resume(Pause.NATIVE_LANE)
+            if self._phase is Phase.CLOSING:
+                self.close(self._reason)
+            elif unread:
+                self.data_received(unread)
+        except Exception:
+            self.abort("a fault of ours")
+            raise
+
+    # ---- the end ----
 
     def close(self, reason: str) -> None:
         """Close from our side, once what is written has gone out and no operator's change waits for the log."""
@@ -148,6 +186,7 @@ class RemotingConnection(asyncio.Protocol):
         """
         if self._phase is Phase.OPEN:
             self._phase = Phase.LEAVING
+            self._requests.has_answered = False
         if self._hand_over.take_back():
             self._reading.resume(Pause.NATIVE_LANE)
 
@@ -164,16 +203,39 @@ class RemotingConnection(asyncio.Protocol):
         share it (a BrokerContainer's) with one of them. Nor does it close while a request waits, which may register
         the broker again.
         """
-        if not (self.is_waiting or self._waiting or self._reading.held_bytes or any(self.heartbeats())):
+        waits = self.is_waiting or not self._requests.is_empty or self._reading.held_bytes
+        if not (waits or any(self.heartbeats())):
             logger.info("connection closed, its brokers have expired peer=%s", self.peer)
             self.close("expired")
 
+    def _break(self, error: RemotingError) -> None:
+        if self._phase in (Phase.OPEN, Phase.LEAVING):  # of a second error nothing is said
+            self._phase = Phase.BROKEN
+            self._owner.broken(self, error)
+            self._services.tls.broken(error)
+
+    def _close_if_done(self) -> None:
+        """Close a broken connection, and one that leaves, if nothing of it is left to be answered."""
+        if not self._requests.is_empty:
+            return
+        if self._phase is Phase.BROKEN:
+            self.close("protocol error")
+        elif self._phase is Phase.LEAVING and self._requests.has_answered and not self._reading.held_bytes:
+            self.close(STOPPING)
+
+    def _end(self, reason: str) -> None:
+        self._reason = reason
+        self._requests.end()
+        if self._phase is not Phase.CLOSED:
+            self._phase = Phase.CLOSING
+        if not self._reading.has_large_request:
+            self._services.gateway.backlog.worked_on(self)
+
+    # ---- what others ask ----
+
     def heartbeats(self) -> Iterator[BrokerHeartbeat]:
         """The signs of life of the brokers that are heard over this connection."""
-        origin = self._session.origin
-        for key in self._session.registered:
-            if self._services.gateway.view.is_held(key, origin.holder):
-                yield BrokerHeartbeat(origin, *key, Proof.HEARTBEAT)
+        return self._session.heartbeats()
 
     @property
     def has_brokers(self) -> bool:
@@ -189,119 +251,3 @@ class RemotingConnection(asyncio.Protocol):
     def unread_bytes(self) -> int:
         """Answers that wait for the peer to read."""
         return self._transport.get_write_buffer_size()
-
-    # ---- what the session, the native lane and ``LargeRequests`` tell ----
-
-    def settled(self, answer: bytes | None) -> None:
-        if answer is not None:
-            self._write([answer])
-        if self._phase is Phase.CLOSING:
-            self.close(self._reason)
-
-    def failed(self, code: int) -> None:
-        self._owner.failed(self, code)
-
-    def denied(self, reason: str) -> None:
-        self._owner.denied(self, reason)
-
-    def hold_reading(self, *, is_held: bool) -> None:
-        change = self._reading.pause if is_held else self._reading.resume
-        change(Pause.LARGE_FRAME)
-
-    def returned(self, unread: bytes, unsent: bytes) -> None:
-        self._hand_over.is_handed_over = False
-        self.active_ms = self._services.gateway.observed_ms
-        try:
-            self._write([unsent] if unsent else [])
-            self._reading.resume(Pause.NATIVE_LANE)
-            if self._phase is Phase.CLOSING:
-                self.close(self._reason)
-            elif unread:
-                self.data_received(unread)
-        except Exception:
-            self.abort("a fault of ours")
-            raise
-
-    # ---- requests ----
-
-    def _answer_waiting(self, *, has_answered: bool = False) -> None:
-        """Answer what waits, as far as the peer reads its answers, up to the first large request."""
-        answers: list[bytes] = []
-        frame, asked, size = b"", len(self._waiting), 0
-        while self._waiting and self._phase not in _ENDED and self._reading.may_answer:
-            frame = self._waiting.popleft()
-            try:
-                if len(frame) > LARGE_BYTES:
-                    self._queue(self._session.large_request(frame), len(frame))
-                    continue
-                answer = self._session.answer(frame)
-            except RemotingError as error:
-                self._waiting.clear()
-                self._break(error)
-                break
-            if answer is not None:
-                answers.append(answer)
-                size += len(answer)
-                if size >= _GATHERED_BYTES and self._waiting:
-                    self._write(answers)
-                    answers, size = [], 0
-        if len(answers) == asked == 1 and is_route_query(frame) and self._may_hand_over:
-            if self._hand_over.answer(frame, answers[0]):
-                self._reading.pause(Pause.NATIVE_LANE)
-        else:
-            self._write(answers)
-        if asked and not self._reading.is_waiting:
-            self._services.gateway.backlog.worked_on(self)  # what a tick waited for was no large request
-        self._close_if_done(has_answered=has_answered or bool(asked))
-
-    def _queue(self, large: LargeRequest | None, size: int) -> None:
-        if large is not None:
-            self._reading.pause(Pause.LARGE_REQUEST)
-            self._services.large_requests.add(size, partial(self._answer_large, large), large.body)
-
-    def _answer_large(self, large: LargeRequest, decoded: DecodedBody | None) -> None:
-        """Answer a large request in its turn, and then what waits behind it."""
-        try:
-            if self._phase not in _ENDED:  # who has gone is not answered, and nothing that it said is done
-                answer = self._session.answer_large(large, decoded)
-                self._write([] if answer is None else [answer])
-        finally:
-            try:
-                self._services.gateway.backlog.worked_on(self)
-            finally:
-                self._reading.resume(Pause.LARGE_REQUEST)
-        self._answer_waiting(has_answered=True)
-
-    @property
-    def _may_hand_over(self) -> bool:
-        """Whether nothing else goes on here, so that the native lane may have the connection."""
-        is_idle = self._reading.is_free and not (self._waiting or self._session.changes)
-        return is_idle and self._phase is Phase.OPEN and self._inbound.is_plain
-
-    def _write(self, answers: list[bytes]) -> None:
-        if answers and self._phase is not Phase.CLOSED:
-            self._transport.write(b"".join(answers) if len(answers) > 1 else answers[0])
-
-    # ---- the end ----
-
-    def _break(self, error: RemotingError) -> None:
-        if self._phase in (Phase.OPEN, Phase.LEAVING):  # of a second error nothing is said
-            self._phase = Phase.BROKEN
-            self._owner.broken(self, error)
-            self._services.tls.broken(error)
-
-    def _close_if_done(self, *, has_answered: bool) -> None:
-        """Close a broken connection, and one that leaves, if nothing of it is left to be answered."""
-        if self._waiting or self._reading.has_large_request:
-            return
-        if self._phase is Phase.BROKEN:
-            self.close("protocol error")
-        elif self._phase is Phase.LEAVING and has_answered and not self._reading.held_bytes:
-            self.close(STOPPING)
-
-    def _end(self, reason: str) -> None:
-        self._reason = reason
-        if self._phase is not Phase.CLOSED:
-            self._phase = Phase.CLOSING
-        if not self._reading.has_large_request:
-            self._services.gateway.backlog.worked_on(self)

@@ -5,58 +5,64 @@ import contextlib
 import logging
 from collections import Counter
 from collections.abc import Iterator
+from ipaddress import IPv6Address, IPv6Network, ip_address
 from itertools import count
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from namesrv_stream.errors import RemotingError
 from namesrv_stream.logs import safe
+from namesrv_stream.metrics import Counters
 from namesrv_stream.server.native.lane import NativeLane
-from namesrv_stream.server.net.address_counts import AddressCounts
-from namesrv_stream.server.net.connection import IDLE, STOPPING, RemotingConnection
-from namesrv_stream.server.net.unfinished import Unfinished
+from namesrv_stream.server.net.partial_frames import PartialFrames
 from namesrv_stream.server.peer_log import PeerLog
 from namesrv_stream.settings import RemotingSettings
 
+if TYPE_CHECKING:
+    from namesrv_stream.server.net.connection import RemotingConnection
+
+
 logger = logging.getLogger(__name__)
 
+#: Why all connections are closed.
+STOPPING: Final = "the server stops"
+_IDLE: Final = "idle for too long"
 _LATE: Final = "what it began to send was not complete in time"
 _CROWDED: Final = "too much incomplete is held of all connections, and this began before others"
 _NOT_READING: Final = "it did not read its answers"
 _UNREAD: Final = "too many answers of all connections are not read, and of this one the most"
-#: Short names of reasons; counted from zero, so that the first connection is seen as a rise.
-_REASONS: Final = ("rejected", "rejected_address", "idle", "late", "crowded", "slow_reader", "unread")
+#: The counter of what happens to connections.
+CONNECTION_EVENTS: Final = "rocketmq_namesrv_connection_events_total"
 
 
 class Connections:
     """The open connections by id.
 
     Attributes:
-        admitted: How many were ever taken.
-        broken_count: How many broke the protocol.
-        refused: How many were turned away, or closed by us, by the reason's short name.
-        unfinished: What they hold of frames that are not complete.
+        limits: Of them all, and of each.
+        partial_frames: What they hold of frames that are not complete.
         native_lane: Answers route queries on some of them; None where there is none.
     """
 
-    def __init__(self, limits: RemotingSettings, peer_log: PeerLog, native_lane: NativeLane | None = None) -> None:
-        self._limits = limits
+    def __init__(
+        self, limits: RemotingSettings, peer_log: PeerLog, counters: Counters, native_lane: NativeLane | None = None
+    ) -> None:
+        self.limits = limits
+        self._counters = counters
         self._peer_log = peer_log
         self.native_lane = native_lane
         self._open: dict[int, RemotingConnection] = {}
         self._ids = count(1)
         self._addresses = AddressCounts()
         self._stalled: dict[RemotingConnection, int] = {}  # since when, the longest first
-        self.unfinished: Unfinished[RemotingConnection] = Unfinished(
+        self.partial_frames: PartialFrames[RemotingConnection] = PartialFrames(
             limits.partial_frames_bytes, is_spared=lambda connection: connection.has_brokers
         )
-        self.refused: Counter[str] = Counter(dict.fromkeys(_REASONS, 0))
-        self.admitted = self.broken_count = 0
         self._all_left = asyncio.Event()
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def __iter__(self) -> Iterator[RemotingConnection]:
+    def __iter__(self) -> "Iterator[RemotingConnection]":
         return iter(self._open.values())
 
     def next_id(self) -> int:
@@ -64,53 +70,59 @@ class Connections:
 
     # ---- what connections tell ----
 
-    def opened(self, connection: RemotingConnection) -> bool:
+    def opened(self, connection: "RemotingConnection") -> bool:
+        """Take a connection in; whether it may stay."""
         self._open[connection.connection_id] = connection
-        limits, of_address = self._limits, self._addresses.enter(connection.host)
+        limits, of_address = self.limits, self._addresses.enter(connection.host)
         if len(self._open) > limits.max_connections:
             self._warn(
                 "connection refused, too many are open peer=%s limit=%d", connection.peer, limits.max_connections
             )
-            self.refused["rejected"] += 1
+            self._count("rejected")
             return False
         if of_address > limits.max_connections_per_address:
             limit = limits.max_connections_per_address
             self._warn("connection refused, too many of its address peer=%s limit=%d", connection.peer, limit)
-            self.refused["rejected_address"] += 1
+            self._count("rejected_address")
             return False
-        self.admitted += 1
+        self._count("admitted")
         return True
 
-    def closed(self, connection: RemotingConnection) -> None:
+    def closed(self, connection: "RemotingConnection") -> None:
         if self._open.pop(connection.connection_id, None) is not None:
             self._addresses.leave(connection.host)
         self._stalled.pop(connection, None)
-        self.unfinished.forget(connection)
+        self.partial_frames.forget(connection)
         if not self._open:
             self._all_left.set()
 
-    def broken(self, connection: RemotingConnection, error: RemotingError) -> None:
-        self.broken_count += 1
+    def broken(self, connection: "RemotingConnection", error: RemotingError) -> None:
+        """Its peer broke the protocol."""
+        self._count("broken")
         text = "connection closed, its peer broke the protocol peer=%s reason=%s"
         self._warn(text, connection.peer, safe(str(error)), kind=type(error).__name__)
 
-    def failed(self, connection: RemotingConnection, code: int) -> None:
+    def failed(self, connection: "RemotingConnection", code: int) -> None:
+        """A request failed by a fault of ours, the exception that is being handled."""
         text = "request failed unexpectedly peer=%s code=%d"
         self._peer_log.tell(logger, logging.ERROR, text, connection.peer, code, kind=str(code), is_fault=True)
 
-    def denied(self, connection: RemotingConnection, reason: str) -> None:
+    def denied(self, connection: "RemotingConnection", reason: str) -> None:
+        """The peer may not make the request that it sent; ``reason`` is for the log."""
         self._warn("request refused peer=%s reason=%s", connection.peer, safe(reason))
 
-    def holds(self, connection: RemotingConnection, size: int, *, is_new: bool) -> None:
-        for gone in self.unfinished.hold(connection, size, connection.active_ms, is_new=is_new):
+    def holds(self, connection: "RemotingConnection", size: int, *, is_new: bool) -> None:
+        """It holds ``size`` bytes of a frame, or of what comes before frames; ``is_new`` where that just began."""
+        for gone in self.partial_frames.hold(connection, size, connection.active_ms, is_new=is_new):
             self._abort(gone, _CROWDED, "crowded")
 
-    def stalled(self, connection: RemotingConnection) -> None:
+    def stalled(self, connection: "RemotingConnection") -> None:
+        """Its peer does not read its answers; ``flows`` once it does."""
         self._stalled.setdefault(connection, connection.active_ms)
         # Each of these has more than ``write_buffer_bytes`` waiting, so they are few.
         self._bound_unread(list(self._stalled))
 
-    def flows(self, connection: RemotingConnection) -> None:
+    def flows(self, connection: "RemotingConnection") -> None:
         self._stalled.pop(connection, None)
 
     # ---- what the server asks for ----
@@ -121,20 +133,20 @@ class Connections:
             for lent in self.native_lane.active():
                 lent.active_ms = observed_ms
         self.close_idle(observed_ms)
-        for connection in list(self.unfinished.older_than(observed_ms - self._limits.frame_timeout_ms)):
+        for connection in self.partial_frames.older_than(observed_ms - self.limits.frame_timeout_ms):
             if not connection.is_waiting:
                 self._abort(connection, _LATE, "late")
         for connection, since_ms in list(self._stalled.items()):
-            if observed_ms - since_ms > self._limits.slow_reader_ms:
+            if observed_ms - since_ms > self.limits.slow_reader_ms:
                 self._abort(connection, _NOT_READING, "slow_reader")
         self._bound_unread(list(self._open.values()))
 
     def close_idle(self, observed_ms: int) -> None:
         """Close those without traffic for the idle timeout."""
         for connection in list(self._open.values()):
-            if not connection.is_waiting and observed_ms - connection.active_ms > self._limits.idle_timeout_ms:
-                self.refused["idle"] += 1
-                connection.abort(IDLE)  # whoever has not read its answers by now leaves them
+            if not connection.is_waiting and observed_ms - connection.active_ms > self.limits.idle_timeout_ms:
+                self._count("idle")
+                connection.abort(_IDLE)  # whoever has not read its answers by now leaves them
 
     def close_expired(self, connection_id: int) -> None:
         """A broker that registered over the connection has expired: it closes, unless others over it live."""
@@ -161,9 +173,9 @@ class Connections:
         """Answers that wait for their readers."""
         return sum(connection.unread_bytes for connection in self._open.values())
 
-    def _bound_unread(self, connections: list[RemotingConnection]) -> None:
+    def _bound_unread(self, connections: "list[RemotingConnection]") -> None:
         sizes = [(size, connection) for connection in connections if (size := connection.unread_bytes)]
-        over = sum(size for size, _ in sizes) - self._limits.unread_answers_bytes
+        over = sum(size for size, _ in sizes) - self.limits.unread_answers_bytes
         if over <= 0:
             return
         # Peers over which no broker is heard first, of these those with the most.
@@ -173,12 +185,50 @@ class Connections:
             if over <= 0:
                 return
 
+    def _count(self, event: str) -> None:
+        self._counters.count(CONNECTION_EVENTS, event)
+
     def _warn(self, text: str, *args: object, kind: str = "") -> None:
         self._peer_log.tell(logger, logging.WARNING, text, *args, kind=kind)
 
-    def _abort(self, connection: RemotingConnection, reason: str, name: str) -> None:
+    def _abort(self, connection: "RemotingConnection", reason: str, name: str) -> None:
         self._warn("connection closed, %s peer=%s", reason, connection.peer, kind=name)
-        self.refused[name] += 1
+        self._count(name)
         self._stalled.pop(connection, None)
-        self.unfinished.forget(connection)
+        self.partial_frames.forget(connection)
         connection.abort(reason)
+
+
+_IPV6_PREFIX = 64  # one host has at least so much for itself (RFC 4291 §2.5.1), and can speak from all of it
+
+
+class AddressCounts:
+    """Open connections by peer, an IPv6 peer being its /64 network."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+
+    def enter(self, host: str) -> int:
+        """Count one more from ``host``; how many these are."""
+        peer = _peer_of(host)
+        self._counts[peer] += 1
+        return self._counts[peer]
+
+    def leave(self, host: str) -> None:
+        """Count one less."""
+        peer = _peer_of(host)
+        self._counts[peer] -= 1
+        if self._counts[peer] <= 0:
+            del self._counts[peer]
+
+
+def _peer_of(host: str) -> str:
+    if ":" not in host:
+        return host
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return host
+    if not isinstance(address, IPv6Address):
+        return host
+    return str(address.ipv4_mapped or IPv6Network((address, _IPV6_PREFIX), strict=False))

@@ -1,13 +1,14 @@
 """Whether a connection is read, and what it holds of a frame that is not complete."""
 
 import asyncio
-from collections.abc import Iterable
 from enum import Enum
-from typing import Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final
 
-from namesrv_stream.route.events import BrokerHeartbeat
 from namesrv_stream.server.net.large_requests import LARGE_BYTES
-from namesrv_stream.server.net.services import ConnectionOwner, Services
+from namesrv_stream.server.net.services import Services
+
+if TYPE_CHECKING:
+    from namesrv_stream.server.net.connection import RemotingConnection
 
 
 class Pause(Enum):
@@ -25,41 +26,20 @@ _WAITING: Final = frozenset((Pause.LARGE_REQUEST, Pause.LARGE_FRAME))
 _UNANSWERED: Final = frozenset((Pause.SLOW_READER, Pause.LARGE_REQUEST))
 
 
-class ReadConnection(Protocol):
-    """The connection."""
-
-    active_ms: int
-
-    def heartbeats(self) -> Iterable[BrokerHeartbeat]:
-        """The signs of life of the brokers that are heard over it."""
-
-    def hold_reading(self, *, is_held: bool) -> None:
-        """Read no further, or do."""
-
-
-C = TypeVar("C", bound=ReadConnection)
-
-
-class Reading(Generic[C]):
+class Reading:
     """Of one connection, which is read as long as there is no ``Pause``.
 
     Attributes:
         held_bytes: Of a frame, or of what comes before frames, that is not complete.
     """
 
-    def __init__(
-        self,
-        connection: C,
-        transport: asyncio.Transport,
-        services: Services,
-        owner: ConnectionOwner[C],
-    ) -> None:
+    def __init__(self, connection: "RemotingConnection", transport: asyncio.Transport, services: Services) -> None:
         self.held_bytes = 0
         self._connection = connection
         self._transport = transport
         self._services = services
-        self._owner = owner
         self._pauses: set[Pause] = set()
+        self._waits_since_ms = 0
 
     @property
     def is_free(self) -> bool:
@@ -85,16 +65,21 @@ class Reading(Generic[C]):
         """So many bytes came, and so many are held now, which began just now if ``is_new``."""
         before, self.held_bytes = self.held_bytes, held_bytes
         if max(held_bytes, before, size) > LARGE_BYTES:
-            is_partial = held_bytes > LARGE_BYTES
-            self._services.large_requests.read(self._connection, size, is_partial=is_partial)
+            self._services.large_requests.read(self, size, is_partial=held_bytes > LARGE_BYTES)
         if held_bytes or before:
-            self._owner.holds(self._connection, held_bytes, is_new=is_new)
+            self._services.connections.holds(self._connection, held_bytes, is_new=is_new)
+
+    def hold_reading(self, *, is_held: bool) -> None:
+        """Read no further, or do: ``LargeRequests`` says so."""
+        change = self.pause if is_held else self.resume
+        change(Pause.LARGE_FRAME)
 
     def pause(self, reason: Pause) -> None:
         """Read nothing further."""
-        self._pauses.add(reason)
-        if reason in _WAITING:
+        if reason in _WAITING and not self.is_waiting:
             self._services.gateway.backlog.wait(self._connection)
+            self._waits_since_ms = self._services.gateway.observed_ms
+        self._pauses.add(reason)
         if not self._transport.is_closing():
             self._transport.pause_reading()
 
@@ -104,15 +89,22 @@ class Reading(Generic[C]):
             return
         self._pauses.remove(reason)
         if reason in _WAITING and not self.is_waiting:
-            # The time that the peer has for a frame starts again.
-            self._services.gateway.backlog.read_again(self._connection)
-            self._connection.active_ms = self._services.gateway.observed_ms
-            if self.held_bytes and not self._transport.is_closing():
-                self._owner.holds(self._connection, self.held_bytes, is_new=True)
+            gateway, connection = self._services.gateway, self._connection
+            gateway.backlog.read_again(connection)
+            # The time in which it was not read is no time that the peer took for its frame.
+            self._services.connections.partial_frames.postpone(connection, gateway.observed_ms - self._waits_since_ms)
+            connection.active_ms = gateway.observed_ms
         if not self._pauses and not self._transport.is_closing():
             self._transport.resume_reading()
 
+    def large_request_answered(self) -> None:
+        """The large request has had its turn: read on."""
+        try:
+            self._services.gateway.backlog.worked_on(self._connection)
+        finally:
+            self.resume(Pause.LARGE_REQUEST)
+
     def end(self) -> None:
         """The connection is closed."""
-        self._services.large_requests.forget(self._connection)
+        self._services.large_requests.forget(self)
         self._services.gateway.backlog.read_again(self._connection)

@@ -18,7 +18,7 @@ from namesrv_stream.errors import BodyDecodeError
 from namesrv_stream.logs import safe
 from namesrv_stream.processor.name_server import DecodedBody
 from namesrv_stream.processor.register_body import RegisterBrokerBody, RegistrationBody, decode_register_body
-from namesrv_stream.route.model import QueueData, shared_queue_data
+from namesrv_stream.route.model import shared_queue_data
 
 logger = logging.getLogger(__name__)
 
@@ -71,8 +71,7 @@ def _shared(body: RegisterBrokerBody) -> RegisterBrokerBody:
 
     The route table compares queues by identity, and the copies would take three times the memory.
     """
-    queues: dict[QueueData, QueueData] = {}
-    for queue_data in body.topics.values():
-        if queue_data not in queues:
-            queues[queue_data] = shared_queue_data(*queue_data)
-    return replace(body, topics={intern(topic): queues[q] for topic, q in body.topics.items()})
+    # Topics that had one object in the other process have one in the pickle, too.
+    shared = {key: shared_queue_data(*q) for key, q in {id(q): q for q in body.topics.values()}.items()}
+    queues = [shared[key] for key in map(id, body.topics.values())]
+    return replace(body, topics=dict(zip(map(intern, body.topics), queues, strict=True)))

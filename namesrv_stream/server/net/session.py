@@ -4,15 +4,15 @@ No answer is ever given to a oneway request. The answer to an operator's change 
 others may overtake it.
 """
 
+from collections.abc import Iterator
 from time import perf_counter_ns
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from namesrv_stream.errors import NamesrvStreamError, RequestError, SystemBusy
 from namesrv_stream.processor.broker import large_body
-from namesrv_stream.processor.dispatch import process
+from namesrv_stream.processor.dispatch import error_response, process
 from namesrv_stream.processor.name_server import Accepted, Answer, Call, DecodedBody, Peer
 from namesrv_stream.processor.register_body import RegistrationBody
-from namesrv_stream.processor.response import error_response
 from namesrv_stream.remoting.codes import ResponseCode
 from namesrv_stream.remoting.command import RemotingCommand, response_to
 from namesrv_stream.remoting.frame import decode_frame, encode_frame
@@ -21,18 +21,8 @@ from namesrv_stream.route.fold_state import LeaseKey
 from namesrv_stream.server.net.response_cache import scope_of
 from namesrv_stream.server.net.services import Services
 
-
-class SessionOwner(Protocol):
-    """The connection."""
-
-    def settled(self, answer: bytes | None) -> None:
-        """An operator's change is in the log, or will not be; its answer, if there is any."""
-
-    def failed(self, code: int) -> None:
-        """A request failed by a fault of ours, the exception that is being handled."""
-
-    def denied(self, reason: str) -> None:
-        """The peer may not make the request that it sent; ``reason`` is for the log."""
+if TYPE_CHECKING:
+    from namesrv_stream.server.net.connection import RemotingConnection
 
 
 class LargeRequest(NamedTuple):
@@ -55,14 +45,14 @@ class Session:
         changes: How many of an operator's changes wait for the log.
     """
 
-    def __init__(self, services: Services, connection_id: int, owner: SessionOwner) -> None:
+    def __init__(self, services: Services, connection: "RemotingConnection") -> None:
         self.caller = Peer("", False)
         self.registered: dict[LeaseKey, None] = {}
         self.changes = 0
-        self.origin = services.origin._replace(connection_id=connection_id)
+        self.origin = services.origin._replace(connection_id=connection.connection_id)
         self._services = services
-        self._scope = scope_of(connection_id)
-        self._owner = owner
+        self._scope = scope_of(connection.connection_id)
+        self._connection = connection
 
     def answer(self, frame: bytes) -> bytes | None:
         """The answer to a request; None for none, or none yet.
@@ -85,6 +75,12 @@ class Session:
                 return self._failed(decode_frame(frame), began_ns)
         self._services.figures.answered(cached.code, ResponseCode.SUCCESS, perf_counter_ns() - began_ns)
         return cached.frame
+
+    def heartbeats(self) -> Iterator[BrokerHeartbeat]:
+        """The signs of life of the brokers that are heard over the connection."""
+        for key in self.registered:
+            if self._services.gateway.view.is_held(key, self.origin.holder):
+                yield BrokerHeartbeat(self.origin, *key, Proof.HEARTBEAT)
 
     def large_request(self, frame: bytes) -> LargeRequest | None:
         """A request that is answered later, by ``answer_large``; None for no request.
@@ -128,7 +124,7 @@ class Session:
         return self._encoded(request, response, began_ns)
 
     def _failed(self, request: RemotingCommand, began_ns: int) -> bytes | None:
-        self._owner.failed(request.code)
+        self._services.connections.failed(self._connection, request.code)
         response = response_to(request, ResponseCode.SYSTEM_ERROR, "the request failed unexpectedly")
         return self._encoded(request, response, began_ns)
 
@@ -141,7 +137,7 @@ class Session:
         """Do what was accepted; the response, or None where it waits for the log."""
         gateway = self._services.gateway
         if answer.refusal:
-            self._owner.denied(answer.refusal)
+            self._services.connections.denied(self._connection, answer.refusal)
         if answer.accepted:
             if answer.is_logged_first:
                 return self._change(request, answer, began_ns)
@@ -160,10 +156,10 @@ class Session:
             if error is None and answer.options:
                 gateway.view.reconfigure(answer.options)
             response = error_response(request, error) if error else answer.response
-            self._owner.settled(self._encoded(request, response, began_ns))
+            self._connection.settled(self._encoded(request, response, began_ns))
 
         try:
-            if self.changes >= self._services.limits.max_requests_in_flight:
+            if self.changes >= self._services.connections.limits.max_requests_in_flight:
                 raise SystemBusy(f"{self.changes} changes of this connection wait for the log already")
             gateway.change(answer.accepted, settled)
         except RequestError as error:

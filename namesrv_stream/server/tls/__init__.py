@@ -3,8 +3,7 @@
 And TLS of the connections that a server opens itself.
 """
 
-from namesrv_stream.server.tls.calls import calls_context
-from namesrv_stream.server.tls.certificate import Certificate, read_certificate
+from namesrv_stream.server.tls.certificate import Certificate, calls_context, read_certificate
 from namesrv_stream.server.tls.server_tls import ServerTls
 from namesrv_stream.server.tls.transport import TlsTransport
 

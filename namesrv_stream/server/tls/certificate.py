@@ -1,12 +1,16 @@
-"""From files to what TLS connections are made with; whatever is wrong with them is told by file and setting."""
+"""From files to what TLS connections are made with; whatever is wrong with them is told by file and setting.
+
+Source of the dates in a certificate, which ``ssl`` does not tell: RFC 5280 §4.1 (Certificate, Validity), X.690 §8.1
+(tags and lengths).
+"""
 
 import base64
 import ssl
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from namesrv_stream.errors import ConfigError
-from namesrv_stream.server.tls.validity import Validity, validity_of
 from namesrv_stream.settings import TlsSettings
 
 _CLIENT_AUTH: Final = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "require": ssl.CERT_REQUIRED}
@@ -20,6 +24,69 @@ _OLD_CIPHERS: Final = tuple(b"\x06\x0a\x2a\x86\x48\x86\xf7\x0d\x01\x0c\x01" + by
 _OLD_CIPHER: Final = (
     "its encryption is no longer supported; write it anew: openssl pkcs8 -topk8 -v2 aes256 -in OLD -out NEW"
 )
+
+
+_VERSION, _UTC_TIME, _GENERALIZED_TIME = 0xA0, 0x17, 0x18
+#: Elements of a TBSCertificate before its validity: serial number, signature algorithm, issuer; a version may be first.
+_BEFORE_VALIDITY: Final = 3
+#: A UTCTime's years of two digits are those from 1950 on.
+_UTC_TIME_PIVOT: Final = 50
+
+
+class Validity(NamedTuple):
+    """An interval of wall-clock time, both ends included; epoch seconds."""
+
+    not_before_s: int
+    not_after_s: int
+
+
+class _Element(NamedTuple):
+    tag: int
+    begin: int
+    end: int
+
+
+def validity_of(der: bytes) -> Validity:
+    """The validity that a certificate states.
+
+    Args:
+        der: One X.509 certificate.
+
+    Raises:
+        ValueError: It is none.
+    """
+    try:
+        certificate = _element(der, 0)
+        tbs = _element(der, certificate.begin)
+        element = _element(der, tbs.begin)
+        if element.tag == _VERSION:
+            element = _element(der, element.end)
+        for _ in range(_BEFORE_VALIDITY):
+            element = _element(der, element.end)
+        begin = _element(der, element.begin)
+        return Validity(_time(der, begin), _time(der, _element(der, begin.end)))
+    except IndexError:
+        raise ValueError("a certificate that ends before its validity") from None
+
+
+def _element(der: bytes, at: int) -> _Element:
+    tag, length, begin = der[at], der[at + 1], at + 2
+    if length & 0x80:
+        octets = length & 0x7F
+        length = int.from_bytes(der[begin : begin + octets], "big")
+        begin += octets
+    if begin + length > len(der):
+        raise IndexError
+    return _Element(tag, begin, begin + length)
+
+
+def _time(der: bytes, element: _Element) -> int:
+    text = der[element.begin : element.end].decode("ascii")
+    if element.tag == _UTC_TIME:
+        text = ("20" if int(text[:2]) < _UTC_TIME_PIVOT else "19") + text
+    elif element.tag != _GENERALIZED_TIME:
+        raise ValueError(f"a time with the tag {element.tag}")
+    return int(datetime.strptime(text, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC).timestamp())
 
 
 class Certificate(NamedTuple):
@@ -163,3 +230,23 @@ def _read(name: str, key: str) -> bytes:
         return Path(name).read_bytes()
     except OSError as error:
         raise ConfigError(name, key, error.strerror or str(error)) from None
+
+
+def calls_context(tls: TlsSettings) -> ssl.SSLContext:
+    """For connections to brokers, by what the files hold now; blocks.
+
+    Nobody looks at the name in a broker's certificate, as in RocketMQ: brokers register addresses of their choice.
+
+    Raises:
+        ConfigError: A file cannot be used; names it and the setting.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    if tls.calls_trust_file:
+        trust(context, tls.calls_trust_file, f"{CALLS}trust_file")
+    else:
+        context.verify_mode = ssl.CERT_NONE  # rocketmq 5.3.3, TlsHelper: tls.client.authServer=false
+    if tls.calls_cert_file:
+        files = (tls.calls_cert_file, tls.calls_key_file, tls.calls_key_password_file)
+        load_chain(context, ChainFiles(*files, section=CALLS))
+    return context

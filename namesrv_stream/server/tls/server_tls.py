@@ -2,13 +2,12 @@
 
 import asyncio
 import logging
-from collections import Counter
 from pathlib import Path
 from typing import Final
 
 from namesrv_stream.clock import Clock
 from namesrv_stream.errors import ConfigError, PlainNotServed, RemotingError, TlsBroken, TlsNotServed
-from namesrv_stream.metrics import Samples
+from namesrv_stream.metrics import Counters, Samples
 from namesrv_stream.server.tls.certificate import Certificate, files_of, read_certificate
 from namesrv_stream.server.tls.transport import TlsTransport
 from namesrv_stream.settings import TlsSettings
@@ -24,20 +23,18 @@ _WARNED_BEFORE_S: Final = 14 * _DAY_S
 _Stamp = tuple[int, int, int, int]
 _Stamps = tuple[_Stamp | None, ...]
 
-#: Operation and result; counted from zero, so that the first event is seen as a rise.
-_EVENTS: Final = (
-    *(("handshake", "ok"), ("handshake", "failed"), ("plain", "denied"), ("reload", "ok"), ("reload", "failed")),
-)
+#: The counter of what happens.
+SECURITY_EVENTS: Final = "rocketmq_namesrv_security_events_total"
 
 
 class ServerTls:
     """TLS of one server. Belongs to one event loop.
 
     Attributes:
-        events: What happened how often, by operation and result.
+        counters: Of what happens to connections and files.
     """
 
-    def __init__(self, settings: TlsSettings, clock: Clock) -> None:
+    def __init__(self, settings: TlsSettings, counters: Counters, clock: Clock) -> None:
         """Read the certificate, if there is to be one; blocks.
 
         Raises:
@@ -49,7 +46,7 @@ class ServerTls:
         self._stamps = _stamps(self._files)  # of the files that are in use
         self._failure = ""  # what was told of the files that lie there now
         self._certificate = self._read() if settings.cert_file else None
-        self.events: Counter[tuple[str, str]] = Counter(dict.fromkeys(_EVENTS, 0))
+        self.counters = counters
         self._tell_validity()
 
     # ---- connections ----
@@ -87,19 +84,17 @@ class ServerTls:
 
     def established(self) -> None:
         """A handshake is done."""
-        self.events["handshake", "ok"] += 1
+        self.counters.count(SECURITY_EVENTS, "tls_handshake", "ok")
 
     def broken(self, error: RemotingError) -> None:
         """A connection ends by ``error``, which may be about TLS."""
         if isinstance(error, PlainNotServed):
-            self.events["plain", "denied"] += 1
+            self.counters.count(SECURITY_EVENTS, "tls_plain", "denied")
         elif isinstance(error, TlsNotServed) or (isinstance(error, TlsBroken) and error.is_handshake):
-            self.events["handshake", "failed"] += 1
+            self.counters.count(SECURITY_EVENTS, "tls_handshake", "failed")
 
     def sample(self, samples: Samples) -> None:
-        """Add all figures to a scrape."""
-        for (operation, result), count in sorted(self.events.items()):
-            samples.add("rocketmq_namesrv_security_events_total", count, f"tls_{operation}", result)
+        """Add the end of the certificate to a scrape."""
         if self._certificate is not None:
             end_s = self._certificate.validity.not_after_s
             samples.add("rocketmq_namesrv_tls_certificate_expiry_timestamp_seconds", end_s)
@@ -134,10 +129,10 @@ class ServerTls:
         except ConfigError as error:
             if str(error) != self._failure:
                 self._failure = str(error)
-                self.events["reload", "failed"] += 1
+                self.counters.count(SECURITY_EVENTS, "tls_reload", "failed")
                 logger.error("certificate not reloaded, the one before stays in use reason=%s", error)
             return False
-        self.events["reload", "ok"] += 1
+        self.counters.count(SECURITY_EVENTS, "tls_reload", "ok")
         self._certificate, self._failure = certificate, ""
         logger.info("certificate reloaded file=%s", self._settings.cert_file)
         self._tell_validity()

@@ -2,6 +2,9 @@
 
 asyncio's own TLS begins with a connection's first byte. RocketMQ's peers may say first through which proxy they come,
 and the first byte decides whether they speak TLS at all; so the records are handled here, in memory.
+
+OpenSSL takes half records in and does not tell of them, so ``PartialRecord`` counts these bytes. Source: RFC 8446 §5.1
+(a record's type, version and length are never encrypted).
 """
 
 import asyncio
@@ -10,7 +13,6 @@ import ssl
 from typing import Any, Final
 
 from namesrv_stream.errors import TlsBroken
-from namesrv_stream.server.tls.partial_record import PartialRecord
 
 #: Of a handshake's messages: a chain of certificates with large keys takes 10 KiB. What OpenSSL would take is ten times
 #: as much, before anybody has shown who they are.
@@ -160,3 +162,32 @@ def _reason_of(error: ssl.SSLError) -> str:
     detail = getattr(error, "verify_message", "")
     reason = (error.reason or "unknown reason").lower().replace("_", " ")
     return f"{reason}: {detail}" if detail else reason
+
+
+_HEAD_BYTES: Final = 5
+_LENGTH_AT: Final = 3
+
+
+class PartialRecord:
+    """Follows the records in a stream of bytes, whatever it is cut into.
+
+    Attributes:
+        size: Bytes of the record that is not complete; 0 between two records.
+    """
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._head = b""  # of a record whose length is not here yet
+        self._missing = 0  # bytes of a record whose length is known
+
+    def feed(self, data: bytes) -> None:
+        """Further bytes of the stream."""
+        begin = 0 if self._head else -self.size
+        data = self._head + data
+        end = self._missing
+        while end + _HEAD_BYTES <= len(data):
+            length = int.from_bytes(data[end + _LENGTH_AT : end + _HEAD_BYTES], "big")
+            begin, end = end, end + _HEAD_BYTES + length
+        self._missing = max(end - len(data), 0)
+        self._head = b"" if self._missing else data[end:]
+        self.size = len(data) - (begin if self._missing else end)

@@ -6,7 +6,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from namesrv_stream.server.http.hosts import AllowedHosts
+from namesrv_stream.server.http.limits import AllowedHosts
 from namesrv_stream.settings import Settings
 from namesrv_stream.streaming import main as job
 from namesrv_stream.streaming.history import main as history

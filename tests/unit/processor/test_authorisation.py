@@ -10,10 +10,9 @@ from namesrv_stream.processor.authorisation import (
     BROKER_CODES,
     MAX_BODY_BYTES,
     authorise_broker,
-    networks_of,
 )
 from namesrv_stream.processor.dispatch import PROCESSORS
-from namesrv_stream.processor.name_server import Access, Call, Peer
+from namesrv_stream.processor.name_server import Access, Call, Peer, networks_of
 from namesrv_stream.remoting.acl import AclCredentials, signed
 from namesrv_stream.remoting.codes import ONEWAY_FLAG, RequestCode, ResponseCode
 from namesrv_stream.remoting.command import RemotingCommand
@@ -102,7 +101,7 @@ def test_proxied_and_unknown_peers_are_strangers(peer: Peer) -> None:
     ],
 )
 def test_trusted_networks_are_configured(network: str, code: ResponseCode) -> None:
-    assert ask(STRANGER, a_request(), Access(trusted_networks=("fd00::/8", network))).code == code
+    assert ask(STRANGER, a_request(), Access(trusted_networks=networks_of(["fd00::/8", network]))).code == code
 
 
 def test_nobody_is_trusted_where_no_network_is() -> None:
@@ -241,7 +240,7 @@ def test_a_signature_does_not_cover_the_request_code_which_is_why_accounts_are_f
 
 @pytest.mark.parametrize("code", sorted(BROKER_CODES))
 def test_who_is_outside_the_brokers_networks_may_not_speak_as_one(code: RequestCode) -> None:
-    access = Access(broker_networks=("10.1.0.0/16",))
+    access = Access(broker_networks=networks_of(["10.1.0.0/16"]))
     for host, may in (("10.1.2.3", True), ("10.2.0.1", False), ("", False), ("127.0.0.1", False)):
         call = Call(RemotingCommand(code), Origin("s1", 1), 0, Peer(host, False))
         if may:
@@ -256,7 +255,7 @@ def test_who_is_outside_the_brokers_networks_may_not_speak_as_one(code: RequestC
 async def test_a_connection_from_outside_the_brokers_networks_is_refused_what_brokers_say(
     code: RequestCode, size: int
 ) -> None:
-    rig = Rig(access=Access(broker_networks=("10.1.0.0/16",)))
+    rig = Rig(access=Access(broker_networks=networks_of(["10.1.0.0/16"])))
 
     peer = rig.connect("10.2.0.1")
 

@@ -8,7 +8,7 @@ from namesrv_stream.remoting.codes import RequestCode
 from namesrv_stream.remoting.command import RemotingCommand
 from namesrv_stream.remoting.frame import encode_frame
 from namesrv_stream.route.events import BrokerHeartbeat
-from namesrv_stream.server.backlog import Backlog
+from namesrv_stream.server.gateway.backlog import Backlog
 from tests.support.name_server import a_body, a_broker_header, a_registration_request, a_topic
 from tests.support.server_rig import MemoryTransport, Rig, turn
 
@@ -165,3 +165,29 @@ def test_a_tick_waits_for_those_that_waited_when_it_was_asked_for_and_no_second_
     backlog.worked_on(second)
     assert due == [1]
     assert list(backlog.waiting) == [second, later]
+
+
+def test_a_peer_that_is_read_again_and_sends_nothing_delays_a_tick_by_two_beats_at_most() -> None:
+    backlog, due = Backlog(), list[int]()
+    silent, busy = Peer(), Peer()
+    for peer in (silent, busy):
+        backlog.wait(peer)
+    backlog.when_worked_off(lambda: due.append(1))
+    backlog.read_again(silent)
+    for _ in range(2):
+        backlog.when_worked_off(lambda: due.append(2))
+        assert due == []
+    backlog.worked_on(busy)
+    assert due == [1]
+
+
+def test_a_peer_that_is_held_again_is_waited_for() -> None:
+    backlog, due = Backlog(), list[int]()
+    peer = Peer()
+    for _ in range(3):
+        backlog.wait(peer)
+        backlog.when_worked_off(lambda: due.append(1))
+        backlog.read_again(peer)
+    backlog.wait(peer)
+    backlog.when_worked_off(lambda: due.append(1))
+    assert due == []

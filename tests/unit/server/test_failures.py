@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from namesrv_stream.errors import ConfigError
-from namesrv_stream.server.failures import exit_code_of
+from namesrv_stream.server.start.process import exit_code_of
 from tests.support.kafka import REPOSITORY
 
 _FAILING = """

@@ -14,7 +14,7 @@ from namesrv_stream.route.events import AcceptedEvent, KvPut, Origin, TopicDelet
 from namesrv_stream.route.partitioner import partition_of
 from namesrv_stream.route.reducer import apply
 from namesrv_stream.route.table import RouteTable
-from namesrv_stream.server.operator_changes import NOT_TAKEN
+from namesrv_stream.server.gateway.operator_changes import NOT_TAKEN
 from tests.support.builders import Log
 from tests.support.examples import examples
 from tests.support.name_server import a_body, a_registration_request, a_topic

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from namesrv_stream.errors import ConfigError
-from namesrv_stream.server.identity import IdentityFile
+from namesrv_stream.server.start.identity import IdentityFile
 
 
 def begin(folder: Path, now_ms: int, configured_id: str = "") -> tuple[str, int]:

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from namesrv_stream.server.kv_log import log_kv_table
+from namesrv_stream.server.main import log_kv_table
 
 
 def test_each_entry_is_a_line_below_the_tables_size(caplog: pytest.LogCaptureFixture) -> None:

@@ -2,7 +2,7 @@
 
 from namesrv_stream.route.events import BrokerHeartbeat, BrokerRegistered, Proof
 from namesrv_stream.route.lease import LeaseKey
-from namesrv_stream.server.last_heartbeats import LastHeartbeats
+from namesrv_stream.server.gateway.observed_time import LastHeartbeats
 from tests.support.builders import NAME, S1, Log, a_key, a_registration, over
 from tests.support.name_server import a_registration_request
 from tests.support.server_rig import TICK_MS, Rig

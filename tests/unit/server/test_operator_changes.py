@@ -3,7 +3,7 @@
 import pytest
 
 from namesrv_stream.errors import NamesrvStreamError
-from namesrv_stream.server.operator_changes import NOT_TAKEN, UNKNOWN, Change, OperatorChanges
+from namesrv_stream.server.gateway.operator_changes import NOT_TAKEN, UNKNOWN, Change, OperatorChanges
 
 TIMEOUT_MS = 4_000
 HERE = frozenset({0})

@@ -99,6 +99,6 @@ async def test_connections_that_are_refused_broken_or_given_up_in_a_loop_do_not_
         peer = rig.connect()
         peer.deliver(b"GET / HTTP/1.1\r\n\r\n")
     assert len(told(caplog)) == 2 * FEW
-    assert (rig.connections.refused["rejected"], rig.connections.broken_count) == (500, 500)
+    assert (rig.connection_events("rejected"), rig.connection_events("broken")) == (500, 500)
     rig.peer_log.beat(INTERVAL_MS)
     assert [line.split()[0] for line in told(caplog)] == ["495", "495"]

@@ -5,7 +5,7 @@ import sys
 
 _START = """
 import gc, sys
-from namesrv_stream.server.process import keep_all, prepare_imports
+from namesrv_stream.server.start.process import keep_all, prepare_imports
 prepare_imports()
 import namesrv_stream.server.main
 print(sorted({"matplotlib", "numpy", "pandas", "polars", "pyspark"} & sys.modules.keys()))

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from namesrv_stream.server.publisher import KafkaPublisher
-from namesrv_stream.server.records import Acked, OutRecord
+from namesrv_stream.server.gateway.publisher import KafkaPublisher
+from namesrv_stream.server.gateway.records import Acked, OutRecord
 from tests.support.processes import free_port
 
 _DEADLINE_S = 20.0
@@ -31,15 +31,8 @@ class Heard:
         self.failures.append((reason, lost))
 
 
-class AnyLog:
-    """A guard that refuses no log."""
-
-    def check(self, partition: int) -> int:
-        return partition
-
-
 def a_publisher(heard: Heard, config: dict[str, Any]) -> KafkaPublisher:
-    return KafkaPublisher(asyncio.get_running_loop(), config, "topic", AnyLog(), heard)
+    return KafkaPublisher(asyncio.get_running_loop(), config, "topic", lambda partition: partition, heard)
 
 
 async def until_it_can_begin(publisher: KafkaPublisher) -> None:

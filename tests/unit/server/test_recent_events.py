@@ -14,8 +14,8 @@ from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange
 from namesrv_stream.route.events import KvPut
 from namesrv_stream.route.lease import LeaseKey
 from namesrv_stream.route.model import DataVersion
-from namesrv_stream.server.recent_events import KINDS, WINDOW_MS, RecentEvents
-from namesrv_stream.server.stored_events import read_events
+from namesrv_stream.server.view.recent_events import KINDS, WINDOW_MS, RecentEvents
+from namesrv_stream.server.view.stored_events import read_events
 from namesrv_stream.tables.storage import Folder, tables_of
 from tests.support.builders import NAME, RW, S1, Log, a_key, a_registration
 from tests.support.history_tables import HistoryOfLogs

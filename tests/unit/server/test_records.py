@@ -5,7 +5,7 @@ import pytest
 
 from namesrv_stream.route.events import BrokerEvent, BrokerHeartbeat, BrokerUnregistered, Origin, Proof
 from namesrv_stream.route.model import LiveKey
-from namesrv_stream.server.records import Item, OutRecord, Unloggable, records_of
+from namesrv_stream.server.gateway.records import Item, OutRecord, Unloggable, records_of
 
 ORIGIN = Origin("s1", 1, 1)
 LIVE = LiveKey("c0", "10.0.0.1:1")

@@ -4,11 +4,11 @@ import pytest
 
 from namesrv_stream.metrics import METRICS, Samples
 from namesrv_stream.remoting.codes import RequestCode, ResponseCode
-from namesrv_stream.server.request_figures import BOUNDS_NS, RequestFigures
+from namesrv_stream.server.metrics.requests import BOUNDS_NS, RequestMetrics
 
 
 def test_a_value_at_a_bound_is_within_it() -> None:
-    figures = RequestFigures()
+    figures = RequestMetrics()
     for took_ns in (BOUNDS_NS[0], BOUNDS_NS[0], BOUNDS_NS[0] + 1, BOUNDS_NS[-1] + 1):
         figures.answered(RequestCode.GET_ROUTEINFO_BY_TOPIC, ResponseCode.SUCCESS, took_ns)
     samples = Samples()
@@ -19,7 +19,7 @@ def test_a_value_at_a_bound_is_within_it() -> None:
 
 
 def test_whatever_peers_send_makes_a_bounded_number_of_series() -> None:
-    figures = RequestFigures()
+    figures = RequestMetrics()
     for code in range(2_000, 3_000):
         figures.answered(code, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, 1)
     samples = Samples()

@@ -14,24 +14,21 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from namesrv_stream import __version__
-from namesrv_stream.server.fleet import Fleet
-from namesrv_stream.server.http.console.brokers import brokers
-from namesrv_stream.server.http.console.fleet_snapshot import FleetSnapshots
+from namesrv_stream.server.http.console.brokers import FleetSnapshots, brokers
 from namesrv_stream.server.http.console.formatting import FILTERS, shown
-from namesrv_stream.server.http.console.pipeline import pipeline
 from namesrv_stream.server.http.console.question import SHOWN, WINDOWS, Question
-from namesrv_stream.server.http.console.route import Offer, offers_now, offers_of, route_diff
 from namesrv_stream.server.http.console.servers import OtherServers
-from namesrv_stream.server.http.console.summary import summary
+from namesrv_stream.server.http.console.summary import pipeline, summary
 from namesrv_stream.server.http.console.timeline import timeline
-from namesrv_stream.server.http.console.topics import topics
+from namesrv_stream.server.http.console.topics import Offer, offers_now, offers_of, route_diff, topics
 from namesrv_stream.server.http.console.what_if import WhatIf
 from namesrv_stream.server.http.operation import answers
 from namesrv_stream.server.http.responses import Problem, conditional
 from namesrv_stream.server.http.sources import Sources
 from namesrv_stream.server.http.status_page import StatusPage
-from namesrv_stream.server.past_routes import REFUSALS
 from namesrv_stream.server.steps import Steps
+from namesrv_stream.server.view.fleet import Fleet
+from namesrv_stream.server.view.past_routes import REFUSALS
 
 if TYPE_CHECKING:
     from namesrv_stream.history.route_question import RouteAnswer

@@ -9,7 +9,7 @@ from namesrv_stream.client.mqadmin_tables import printable
 from namesrv_stream.instants import duration, instant
 from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange
 from namesrv_stream.server.http.console.question import Tone
-from namesrv_stream.server.recent_events import TimelineEvent
+from namesrv_stream.server.view.recent_events import TimelineEvent
 
 #: Why a broker ended.
 WHY_ENDED: Final[Mapping[str, str]] = {

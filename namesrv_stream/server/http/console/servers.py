@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from namesrv_stream.client.server_states import BadAnswer, ServerState, ServerUnreachable, ask
 from namesrv_stream.clock import Clock
-from namesrv_stream.server.http.console.kept import Kept
 from namesrv_stream.server.http.console.question import Tone
-from namesrv_stream.server.served_state import ServedState
+from namesrv_stream.server.steps import Kept
+from namesrv_stream.server.view.served_state import ServedState
 
 _TIMEOUT_S: Final = 2.0
 _MOST_BYTES: Final = 1 << 20

@@ -1,22 +1,104 @@
-"""The top of the page: one sentence of truth, the counts, and each cluster."""
+"""The top of the page (one sentence of truth, the counts, each cluster), and the pipeline with how far each part is."""
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any, Final
 
+from namesrv_stream.clock import Clock
 from namesrv_stream.instants import duration
 from namesrv_stream.plurals import counted, plural
 from namesrv_stream.server.http.answers import PartHealth
-from namesrv_stream.server.http.console.fleet_snapshot import LIVE, FleetSnapshot
-from namesrv_stream.server.http.console.pipeline import TONES
+from namesrv_stream.server.http.console.brokers import LIVE, FleetSnapshot
 from namesrv_stream.server.http.console.question import Tone
-from namesrv_stream.server.http.health import worst
-from namesrv_stream.server.server_figures import ServerFigures
+from namesrv_stream.server.http.status_page import worst
+from namesrv_stream.server.metrics.scrape import ServerMetrics
+from namesrv_stream.tables.job_figures import BATCH_BOUNDS_MS, JobFigures
+
+_MEANING: Final = {
+    "server": "answers brokers and clients",
+    "kafka": "takes every event",
+    "tables": "are what the job has folded",
+    "job": "folds events into routes",
+    "guard": "keeps brokers when too many seem to end at once",
+}
+TONES: Final[dict[str, Tone]] = {"ok": "good", "degraded": "warn", "failed": "bad"}
+
+
+def pipeline(figures: ServerMetrics, parts: Sequence[PartHealth], clock: Clock) -> dict[str, Any]:
+    """What the template ``pipeline`` shows."""
+    refused: Tone = next((TONES[part.state] for part in parts if part.name == "job" and part.reason), "calm")
+    return {
+        "parts": [
+            (part, TONES[part.state], part.reason or part.detail or _MEANING.get(part.name, "")) for part in parts
+        ],
+        "figures": [*_own_figures(figures), *_job_figures(figures.tables.job, refused, clock.now_ms())],
+    }
+
+
+def _figure(label: str, value: object, note: str, *, warn: bool = False) -> dict[str, Any]:
+    shown = f"{value:,}" if isinstance(value, int) else value
+    return {"label": label, "value": shown, "note": note, "tone": "warn" if warn else "calm"}
+
+
+def _own_figures(figures: ServerMetrics) -> list[dict[str, Any]]:
+    gateway, tables = figures.gateway.status, figures.tables
+    lag_ms, unpublished = tables.lag_ms, gateway.unpublished_brokers + gateway.unpublished_changes
+    return [
+        _figure(
+            "snapshot",
+            duration(tables.age_ms) if tables.version >= 0 else "none",
+            f"version {tables.version:,}; the job commits each second",
+            warn=tables.age_ms > 10_000,
+        ),
+        _figure(
+            "event lag",
+            "unknown" if lag_ms is None else duration(lag_ms),
+            "age of the newest folded record, by Kafka's stamp",
+            warn=lag_ms is not None and lag_ms > 10_000,
+        ),
+        _figure(
+            "publish queue",
+            gateway.queued_records,
+            f"records that wait for Kafka; the oldest for {duration(gateway.oldest_age_ms)}",
+            warn=gateway.oldest_age_ms > 2_000,
+        ),
+        _figure("not folded yet", figures.view.pending_count, "events that this server accepted"),
+        _figure(
+            "unpublished events",
+            unpublished,
+            f"kept while Kafka was away; it was lost {gateway.lost_sessions:,} times",
+            warn=unpublished > 0,
+        ),
+    ]
+
+
+def _job_figures(job: JobFigures | None, refused: Tone, now_ms: int) -> list[dict[str, Any]]:
+    if job is None:
+        return [_figure("job", "unknown", "it has committed nothing since this server's start", warn=True)]
+    batches, age = sum(job.batch_counts), duration(max(0, now_ms - job.started_ms))
+    mean = f"mean {duration(job.batch_ms / batches)} of {batches:,} batches" if batches else "no batch is done yet"
+    letters = _figure("dead letters", job.dead_letters, "records that the job refused, since its start")
+    return [
+        _figure("batch", _quantile(job.batch_counts, 0.99), f"99 of 100 take less; {mean}"),
+        _figure("records folded", job.records, f"since the job's start {age} ago"),
+        letters | {"tone": refused},
+    ]
+
+
+def _quantile(counts: Sequence[int], share: float) -> str:
+    """The bound below which so many of the batches took."""
+    total = sum(counts)
+    if not total:
+        return "unknown"
+    bounds = [f"≤ {duration(bound)}" for bound in BATCH_BOUNDS_MS] + [f"> {duration(BATCH_BOUNDS_MS[-1])}"]
+    return next(b for b, count in zip(bounds, accumulate(counts), strict=True) if count >= share * total)
+
 
 _MOST_CLUSTERS: Final = 12
 _BAR: Final = ("alive", "unknown", "late", "held", "gone", "replaced", "left")
 
 
-def summary(figures: ServerFigures, fleet: FleetSnapshot, parts: Sequence[PartHealth]) -> dict[str, Any]:
+def summary(figures: ServerMetrics, fleet: FleetSnapshot, parts: Sequence[PartHealth]) -> dict[str, Any]:
     """What the template ``summary`` shows."""
     state, attention = worst(parts), fleet.count("gone", "late")
     names = sorted({cluster for cluster, _ in fleet.counts}, key=lambda name: (*_urgency(fleet, name), name))
@@ -41,7 +123,7 @@ def _verdict(state: str, attention: int) -> str:
     return "All is well"
 
 
-def _sentence(figures: ServerFigures, fleet: FleetSnapshot, clusters: Sequence[str]) -> str:
+def _sentence(figures: ServerMetrics, fleet: FleetSnapshot, clusters: Sequence[str]) -> str:
     tables, view = figures.tables, figures.view
     live_clusters = sum(fleet.count_in(name, *LIVE) > 0 for name in clusters)
     known = f"{counted(fleet.count(*LIVE), 'broker')} in {counted(live_clusters, 'cluster')}"
@@ -58,7 +140,7 @@ def _sentence(figures: ServerFigures, fleet: FleetSnapshot, clusters: Sequence[s
     )
 
 
-def _tiles(figures: ServerFigures, fleet: FleetSnapshot) -> list[tuple[str, int, str, Tone, str]]:
+def _tiles(figures: ServerMetrics, fleet: FleetSnapshot) -> list[tuple[str, int, str, Tone, str]]:
     """Label, figure, note, tone, and the state that the brokers' list is asked for."""
     late, held, gone, unknown = (fleet.count(status) for status in ("late", "held", "gone", "unknown"))
     alive, left = fleet.count("alive", "late", "unknown"), fleet.count("left", "replaced")

@@ -12,8 +12,8 @@ from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange, lease_k
 from namesrv_stream.route.lease import LeaseKey
 from namesrv_stream.server.http.console.formatting import in_words, plain
 from namesrv_stream.server.http.console.question import WINDOWS, Question
-from namesrv_stream.server.recent_events import RecentEvents
 from namesrv_stream.server.steps import Steps
+from namesrv_stream.server.view.recent_events import RecentEvents
 
 _MOST_LANES: Final = 20
 _MOST_EVENTS: Final = 100

@@ -1,12 +1,15 @@
-"""The topics: who offers each of them, and with how many queues."""
+"""The topics: who offers each of them; and one topic's route of now beside that of another time, broker by broker."""
 
 import heapq
-from collections.abc import Iterator
-from itertools import islice
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, islice
+from typing import Any, Final, Literal, NamedTuple
 
 from namesrv_stream.processor.name_server import NameServer
+from namesrv_stream.route.group import BrokerGroup
+from namesrv_stream.route.model import QueueData
 from namesrv_stream.route.system_topics import is_system_topic
+from namesrv_stream.route.topic_route import TopicRoute, told_broker_data
 from namesrv_stream.server.http.console.question import TOPIC_SETS, Question
 from namesrv_stream.server.steps import Steps
 
@@ -47,3 +50,91 @@ def _found(server: NameServer, question: Question) -> Iterator[tuple[str, bool]]
 def _topic(server: NameServer, name: str) -> dict[str, Any]:
     offers = list(islice(server.table.queue_data_of(name), _MOST_BROKERS))
     return {"name": name, "offers": offers, "more": len(server.table.names_offering(name)) - len(offers)}
+
+
+Kind = Literal["same", "added", "removed", "changed"]
+
+
+class Offer(NamedTuple):
+    """What a broker name offers of the topic, as it is shown."""
+
+    cluster: str
+    addrs: str
+    read: str
+    write: str
+    perm: str
+
+
+async def route_diff(
+    now: Iterable[tuple[str, Offer]],
+    before: Iterable[tuple[str, Offer]],
+    *,
+    is_compared: bool,
+    most: int,
+    steps: Steps,
+) -> dict[str, Any]:
+    """What the template ``route`` shows of the broker names of a topic, which may be thousands.
+
+    Args:
+        now: What broker names offer; empty where there is no route.
+        before: The same of another time.
+        is_compared: Whether there is another time.
+        most: Lines.
+        steps: In which it is made.
+
+    Returns:
+        ``lines``, those that differ first, else by broker name; how many are ``left_out``; ``counts`` of all by kind.
+    """
+    ours, theirs = dict(await steps.all(now)), dict(await steps.all(before))
+    names = await steps.sorted(chain(ours, (name for name in theirs if name not in ours)))
+    by_kind: dict[Kind, list[str]] = {"added": [], "removed": [], "changed": [], "same": []}
+    async for some in steps.lists((_kind(ours.get(name), theirs.get(name), is_compared), name) for name in names):
+        for kind, name in some:
+            by_kind[kind].append(name)
+    kind_of = {name: kind for kind in ("added", "removed", "changed") for name in by_kind[kind]}
+    shown = islice(chain(await steps.sorted(kind_of), by_kind["same"]), most)
+    lines = [
+        {"kind": kind_of.get(name, "same"), "name": name, "now": ours.get(name), "before": theirs.get(name)}
+        for name in shown
+    ]
+    counts = {kind: len(found) for kind, found in by_kind.items()}
+    return {"lines": lines, "left_out": len(names) - len(lines), "counts": counts}
+
+
+def _kind(now: Offer | None, before: Offer | None, is_compared: bool) -> Kind:
+    if not is_compared or now == before:
+        return "same"
+    if before is None:
+        return "added"
+    return "removed" if now is None else "changed"
+
+
+def offers_now(
+    offering: Iterable[tuple[BrokerGroup, QueueData]], topic: str, *, support_acting_master: bool
+) -> Iterator[tuple[str, Offer]]:
+    """What each broker group offers of ``topic``, made as it is asked for."""
+    for group, queue in offering:
+        if group.is_registered:
+            data = told_broker_data(group, queue, topic, support_acting_master=support_acting_master)
+            yield group.broker_name, _offer(data.cluster, data.broker_addrs, queue)
+        else:
+            yield group.broker_name, _offer("", {}, queue)
+
+
+def offers_of(route: TopicRoute) -> Iterator[tuple[str, Offer]]:
+    """The same of a route."""
+    brokers = {broker.broker_name: broker for broker in route.broker_datas}
+    for name, queue in route.queue_datas.items():
+        broker = brokers.get(name)
+        cluster, addrs = (broker.cluster, broker.broker_addrs) if broker else ("", {})
+        yield name, _offer(cluster, addrs, queue)
+
+
+def _offer(cluster: str, addrs: Mapping[int, str], queue: QueueData) -> Offer:
+    told = ", ".join(f"{broker_id}={addr}" for broker_id, addr in sorted(addrs.items()))
+    return Offer(cluster, told, str(queue.read_queue_nums), str(queue.write_queue_nums), _perm(queue.perm))
+
+
+def _perm(perm: int) -> str:
+    """RocketMQ's bits as letters: 6 is ``RW-``."""
+    return f"{'R' if perm & 4 else '-'}{'W' if perm & 2 else '-'}{'X' if perm & 1 else '-'}"

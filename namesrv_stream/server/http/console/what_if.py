@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 from namesrv_stream.clock import Clock
 from namesrv_stream.errors import NotInHistory, StoreUnreachable, TableSchemaMismatch
 from namesrv_stream.instants import instant
-from namesrv_stream.server.http.console.fleet_snapshot import FleetSnapshot
-from namesrv_stream.server.http.console.kept import Kept
+from namesrv_stream.server.http.console.brokers import FleetSnapshot
 from namesrv_stream.server.http.console.question import WINDOWS
+from namesrv_stream.server.steps import Kept
 from namesrv_stream.settings import Settings
 
 if TYPE_CHECKING:

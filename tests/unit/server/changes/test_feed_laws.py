@@ -22,9 +22,8 @@ from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.digest import digest_of
 from namesrv_stream.route.events import KvPut, TopicDeleted
 from namesrv_stream.route.table import RouteTable
-from namesrv_stream.server.changes.catch_up import CatchUp
 from namesrv_stream.server.changes.feed import ChangeFeed, Piece
-from namesrv_stream.server.changes.follower import Follower, PositionGone
+from namesrv_stream.server.changes.follower import CatchUp, Follower, PositionGone
 from namesrv_stream.server.changes.position import Position, generation_of, parse_token, position_at
 from namesrv_stream.server.changes.rows import RowFilter, parse_kinds
 from namesrv_stream.server.steps import Steps

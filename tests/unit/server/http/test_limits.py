@@ -33,7 +33,7 @@ async def test_connections_beyond_the_limit_are_closed_at_once() -> None:
         assert await _is_closed(third[0])
         for _, writer in (first, second, third):
             writer.close()
-        await eventually(lambda: not served.figures.count_http_connections(), "all connections are closed")
+        await eventually(lambda: not served.figures.http.connections(), "all connections are closed")
         assert await _event_count(served, "connection_refused")
 
 

@@ -42,13 +42,13 @@ async def test_connections_in_their_handshake_are_counted(authority: Authority, 
     async with _rig(authority, **{limit: 2}).serving() as rig, asyncio.timeout(60):
         host, _, port = rig.http.address.rpartition(":")
         silent = [await asyncio.open_connection(host, int(port)) for _ in range(2)]
-        await eventually(lambda: rig.figures.count_http_connections() == 2, "they are counted")
+        await eventually(lambda: rig.figures.http.connections() == 2, "they are counted")
         with pytest.raises(OSError):  # noqa: PT011 - cut off before its handshake: reset, or no more bytes
             await asyncio.open_connection(host, int(port), ssl=authority.client_context())
         assert await _events(rig) == ['event="connection_refused"} 1.0']
         for _, writer in silent:
             writer.close()
-        await eventually(lambda: rig.figures.count_http_connections() == 0, "they have gone")
+        await eventually(lambda: rig.figures.http.connections() == 0, "they have gone")
         _, writer = await asyncio.open_connection(host, int(port), ssl=authority.client_context())
         writer.close()
 
@@ -69,6 +69,6 @@ async def test_a_server_that_stops_closes_connections_in_their_handshake(authori
         async with _rig(authority).serving() as rig:
             host, _, port = rig.http.address.rpartition(":")
             reader, writer = await asyncio.open_connection(host, int(port))
-            await eventually(lambda: rig.figures.count_http_connections() == 1, "it is there")
+            await eventually(lambda: rig.figures.http.connections() == 1, "it is there")
         assert await reader.read() == b""
         writer.close()

@@ -11,11 +11,10 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
-from namesrv_stream.metrics import Samples
+from namesrv_stream.metrics import Counters
 from namesrv_stream.server.http.limits import Limits
-from namesrv_stream.server.http.protocol import HttpProtocol
-from namesrv_stream.server.http_figures import HttpFigures
-from namesrv_stream.server.net.address_counts import AddressCounts
+from namesrv_stream.server.http.protocol import HttpProtocol, Port
+from namesrv_stream.server.metrics.scrape import HttpLoad
 from namesrv_stream.server.peer_log import PeerLog
 from namesrv_stream.settings import HttpSettings
 from tests.support.http_rig import eventually
@@ -23,33 +22,24 @@ from tests.support.http_rig import eventually
 _MORE_THAN_SOCKETS_TAKE = 16 << 20
 
 
-class Port:
-    """An HTTP port, each of whose answers is one large piece.
-
-    Attributes:
-        figures: Of the port.
-    """
+class PortWithLargeAnswers:
+    """An HTTP port, each of whose answers is one large piece."""
 
     def __init__(self, slow_reader_ms: int = 200) -> None:
-        self.figures = HttpFigures()
         self._state = ServerState()
-        self._slow_reader_ms = slow_reader_ms
-        settings = HttpSettings(slow_reader_ms=slow_reader_ms)
-        limited = Limits(_answer, settings, self.figures, streams=frozenset(), templates={}, peer_log=PeerLog())
+        settings = HttpSettings(
+            slow_reader_ms=slow_reader_ms,
+            request_timeout_ms=slow_reader_ms,
+            max_connections=10,
+            max_connections_per_address=10,
+        )
+        self._port = Port(settings, Counters(), HttpLoad(), PeerLog())
+        limited = Limits(_answer, self._port, streams=frozenset(), templates={})
         self._config = uvicorn.Config(limited, ws="none", lifespan="off", log_config=None)
         self._config.load()
 
     def protocol(self) -> HttpProtocol:
-        return HttpProtocol(
-            self._config,
-            self._state,
-            {},
-            max_connections=10,
-            max_connections_per_address=10,
-            addresses=AddressCounts(),
-            request_timeout_s=self._slow_reader_ms / 1000,
-            figures=self.figures,
-        )
+        return HttpProtocol(self._port, config=self._config, server_state=self._state, app_state={})
 
     @property
     def connections(self) -> int:
@@ -57,9 +47,7 @@ class Port:
         return len(self._state.connections)
 
     def was_given_up(self) -> bool:
-        samples = Samples()
-        self.figures.sample(samples, 0)
-        return 'rocketmq_namesrv_http_events_total{event="slow_reader"} 1.0' in samples.text().decode().splitlines()
+        return self._port.counters.value("rocketmq_namesrv_http_events_total", "slow_reader") == 1
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[tuple[str, int]]:
@@ -77,7 +65,7 @@ async def _answer(scope: Scope, receive: Receive, send: Send) -> None:
 
 @pytest.mark.parametrize("more", [b"\r\n", b"Connection: close\r\n\r\n", b"\r\nno request\r\n\r\n"])
 async def test_who_leaves_a_finished_answer_unread_is_given_up(more: bytes) -> None:
-    port = Port()
+    port = PortWithLargeAnswers()
     async with port.serving() as addr:
         with socket.socket() as peer:
             peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
@@ -89,7 +77,7 @@ async def test_who_leaves_a_finished_answer_unread_is_given_up(more: bytes) -> N
 
 async def test_who_has_read_the_answer_may_ask_again_however_late() -> None:
     slow_reader_s = 2  # in which a busy machine brings the answer on its way, too
-    port = Port(1_000 * slow_reader_s)
+    port = PortWithLargeAnswers(1_000 * slow_reader_s)
     async with port.serving() as addr:
         reader, writer = await asyncio.open_connection(*addr)
         for _ in range(2):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from namesrv_stream.server.net.address_counts import AddressCounts
+from namesrv_stream.server.net.connections import AddressCounts
 
 
 def test_what_left_is_not_counted() -> None:

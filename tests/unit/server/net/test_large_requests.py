@@ -415,9 +415,9 @@ async def test_a_large_request_may_come_in_parts_and_what_follows_is_answered(ri
 async def test_a_connection_that_ends_amid_a_large_request_is_forgotten(rig: Rig) -> None:
     peer = rig.connect()
     receive(peer, HUGE[:100_000])
-    assert rig.connections.unfinished.size >= 100_000
+    assert rig.connections.partial_frames.size >= 100_000
     peer.abort()
-    assert (len(rig.connections), rig.connections.unfinished.size) == (0, 0)
+    assert (len(rig.connections), rig.connections.partial_frames.size) == (0, 0)
 
 
 async def test_what_comes_of_a_large_request_while_the_connection_ends_is_dropped(rig: Rig) -> None:

@@ -8,8 +8,9 @@ import pytest
 
 from namesrv_stream.clock import ManualClock
 from namesrv_stream.errors import ConfigError
+from namesrv_stream.metrics import Counters
 from namesrv_stream.server.tls import ServerTls, read_certificate
-from namesrv_stream.server.tls.validity import validity_of
+from namesrv_stream.server.tls.certificate import validity_of
 from namesrv_stream.settings import TlsSettings
 from tests.support.certificates import Authority
 
@@ -148,7 +149,7 @@ def test_a_certificate_that_ends_soon_is_warned_about(
     clock = ManualClock()
     clock.advance(int(datetime.now(UTC).timestamp() * 1000) - clock.now_ms())
     cert, key = authority.issue("ends", days=days)
-    ServerTls(TlsSettings(cert_file=str(cert), key_file=str(key)), clock)
+    ServerTls(TlsSettings(cert_file=str(cert), key_file=str(key)), Counters(), clock)
     assert (said in caplog.text) if said else not caplog.text
 
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from namesrv_stream.server.tls.partial_record import PartialRecord
+from namesrv_stream.server.tls.transport import PartialRecord
 
 _SIZES = st.integers(0, 40) | st.sampled_from([255, 256, 16_384])
 

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from namesrv_stream.clock import ManualClock
+from namesrv_stream.metrics import Counters
 from namesrv_stream.server.tls import ServerTls
+from namesrv_stream.server.tls.server_tls import SECURITY_EVENTS
 from namesrv_stream.settings import TlsSettings
 from tests.support.certificates import Authority, KeyPair
 from tests.support.http_rig import eventually
@@ -25,12 +27,17 @@ def authority(tmp_path: Path) -> Authority:
 
 @asynccontextmanager
 async def watched(pair: KeyPair) -> AsyncIterator[ServerTls]:
-    tls = ServerTls(TlsSettings(cert_file=str(pair.cert), key_file=str(pair.key), reload_interval_ms=10), ManualClock())
+    settings = TlsSettings(cert_file=str(pair.cert), key_file=str(pair.key), reload_interval_ms=10)
+    tls = ServerTls(settings, Counters(), ManualClock())
     watch = asyncio.ensure_future(tls.watch())
     try:
         yield tls
     finally:
         watch.cancel()
+
+
+def reloads(tls: ServerTls, result: str) -> int:
+    return tls.counters.value(SECURITY_EVENTS, "tls_reload", result)
 
 
 def _write(path: Path, text: bytes) -> None:
@@ -57,7 +64,7 @@ async def test_a_change_that_keeps_size_and_time_is_seen(authority: Authority) -
     async with watched(pair) as tls:
         _write(pair.cert, renewed.cert.read_bytes())
         _write(pair.key, renewed.key.read_bytes())
-        await eventually(lambda: tls.events["reload", "ok"] == 1, "it is read")
+        await eventually(lambda: reloads(tls, "ok") == 1, "it is read")
 
 
 async def test_files_that_could_not_be_read_are_read_once_they_can(
@@ -67,8 +74,8 @@ async def test_files_that_could_not_be_read_are_read_once_they_can(
     async with watched(pair) as tls:
         authority.issue()
         with no_more_files():
-            await eventually(lambda: tls.events["reload", "failed"] == 1, "it fails")
-        await eventually(lambda: tls.events["reload", "ok"] == 1, "it is read")
+            await eventually(lambda: reloads(tls, "failed") == 1, "it fails")
+        await eventually(lambda: reloads(tls, "ok") == 1, "it is read")
     assert "Too many open files" in caplog.text
 
 
@@ -76,10 +83,10 @@ async def test_the_same_failure_is_told_once_for_the_same_files(
     authority: Authority, caplog: pytest.LogCaptureFixture
 ) -> None:
     pair = authority.issue()
-    tls = ServerTls(TlsSettings(cert_file=str(pair.cert), key_file=str(pair.key)), ManualClock())
+    tls = ServerTls(TlsSettings(cert_file=str(pair.cert), key_file=str(pair.key)), Counters(), ManualClock())
     pair.key.write_text("no key")
     assert [await tls.reload() for _ in range(3)] == [False] * 3
-    assert caplog.text.count("not reloaded") == tls.events["reload", "failed"] == 1
+    assert caplog.text.count("not reloaded") == reloads(tls, "failed") == 1
     pair.key.unlink()
     assert not await tls.reload()
     assert caplog.text.count("not reloaded") == 2
@@ -90,4 +97,4 @@ async def test_files_that_fail_anew_after_a_change_are_told_again(authority: Aut
     async with watched(pair) as tls:
         for number in (1, 2):
             pair.key.write_text("no key" + " " * number)
-            await eventually(lambda number=number: tls.events["reload", "failed"] == number, "it is told")  # type: ignore[misc]
+            await eventually(lambda number=number: reloads(tls, "failed") == number, "it is told")  # type: ignore[misc]

@@ -11,12 +11,12 @@ from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.route.topic_route import pickup_topic_route
-from namesrv_stream.server.fleet import Fleet
-from namesrv_stream.server.http.console.fleet_snapshot import FleetSnapshots
+from namesrv_stream.server.http.console.brokers import FleetSnapshots
 from namesrv_stream.server.http.console.question import Question
-from namesrv_stream.server.http.console.route import Offer, offers_now, offers_of, route_diff
 from namesrv_stream.server.http.console.timeline import timeline
+from namesrv_stream.server.http.console.topics import Offer, offers_now, offers_of, route_diff
 from namesrv_stream.server.steps import Steps
+from namesrv_stream.server.view.fleet import Fleet
 from tests.support.examples import examples
 from tests.support.http_rig import HttpRig
 from tests.support.strategies_route import groups

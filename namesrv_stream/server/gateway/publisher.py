@@ -1,0 +1,297 @@
+"""Records to Kafka, in order, off the event loop.
+
+One thread calls ``KafkaProducer.send`` (which may block) and kafka-python's own thread tells the outcome; both reach
+the event loop by ``call_soon_threadsafe`` only. The first record that fails ends a *session*: nothing queued behind it
+is sent, the producer is thrown away, and the owner hears of it once. Once its last thread has ended, so that nothing of
+it can reach the log any more, the owner begins a new session, in which it first says again what was lost.
+"""
+
+import asyncio
+import logging
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from kafka import KafkaProducer
+
+from namesrv_stream.errors import NamesrvStreamError
+from namesrv_stream.server.gateway.records import Acked, OutRecord
+
+logger = logging.getLogger(__name__)
+
+#: For kafka-python's thread to end; it may be waiting for an answer to a request.
+_CLOSE_TIMEOUT_S: Final = 30.0
+
+
+class _Producer(KafkaProducer):  # type: ignore[misc]  # untyped
+    """A producer that can be ended at once; kafka-python's own ``close`` waits, and fails where Kafka is away."""
+
+    _is_discarded = False
+
+    def discard(self) -> None:
+        """Send nothing more, whatever is queued; may be called from any thread, kafka-python's own too."""
+        self._is_discarded = True
+        self._sender.force_close()
+
+    def flush(self, timeout: float | None = None) -> None:
+        if not self._is_discarded:
+            super().flush(timeout)
+
+
+class PublisherOwner(Protocol):
+    """Who is told of what becomes of the records."""
+
+    partition: int
+
+    def opened(self) -> None:
+        """Kafka is there."""
+
+    def acked(self, records: list[Acked]) -> None:
+        """Records are in the log."""
+
+    def failed(self, reason: str, lost: list[OutRecord]) -> None:
+        """A session ended, and these records may not be in the log."""
+
+
+#: Asked on the session's thread whether Kafka's log may be written to: partition → the offset of its next record;
+#: raises where it may not.
+CheckLog = Callable[[int], int]
+
+
+class KafkaPublisher:
+    """Sends records of one partition; at most one session at a time.
+
+    Attributes:
+        partition: Kafka partition.
+        newest_offset: Of the records that Kafka has acknowledged; -1 before the first.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        config: dict[str, Any],
+        topic: str,
+        check_log: CheckLog,
+        owner: PublisherOwner,
+    ) -> None:
+        """``owner`` is told on ``loop``."""
+        self._loop = loop
+        self._config = config
+        self._topic = topic
+        self.check_log = check_log
+        self._owner = owner
+        self.partition = owner.partition
+        self.newest_offset = -1
+        self._session: _Session | None = None
+        self._ending: set[_Session] = set()
+
+    def begin(self) -> None:
+        """Begin a session, if ``can_begin``; nothing may be published before it is opened."""
+        self._session = _Session(self, self._loop, self._config, self._topic)
+
+    def publish(self, record: OutRecord) -> None:
+        """Queue a record; never blocks. Without a session the record is lost, which the caller knows."""
+        if self._session is not None:
+            self._session.put(record)
+
+    @property
+    def can_begin(self) -> bool:
+        """Whether no session is open, nor can anything of an earlier one still reach the log."""
+        return self._session is None and not self._ending
+
+    @property
+    def queued_records(self) -> int:
+        """Records not acknowledged yet."""
+        return self._session.unacked_count if self._session else 0
+
+    @property
+    def queued_bytes(self) -> int:
+        return self._session.unacked_bytes if self._session else 0
+
+    @property
+    def oldest_ms(self) -> int | None:
+        """When the oldest record that is not acknowledged was published; None without any."""
+        return self._session.oldest_ms if self._session else None
+
+    def abort(self, reason: str) -> None:
+        """End the session as if a record had failed."""
+        if self._session is not None:
+            self._session.take_arrived()
+            self.ended(self._session, reason)
+
+    async def close(self, timeout_s: float) -> bool:
+        """Wait until all is acknowledged, at most ``timeout_s``; True if it is."""
+        session = self._session
+        if session is None:
+            return False
+        drained = await session.drain(timeout_s)
+        if session is self._session:
+            self._session = None
+            session.abandon()
+        return drained
+
+    # ---- called by the sessions, on the event loop ----
+
+    def opened(self, session: "_Session") -> None:
+        if session is self._session:
+            self._owner.opened()
+
+    def acked(self, records: list[Acked]) -> None:
+        self._owner.acked(records)
+
+    def ended(self, session: "_Session", reason: str) -> None:
+        if session is not self._session:
+            return
+        self._session = None
+        self._ending.add(session)
+        self._owner.failed(reason, session.abandon())
+
+    def gone(self, session: "_Session") -> None:
+        self._ending.discard(session)
+
+
+class _Session:
+    """One producer's life. All methods but ``_run`` and those said to run on other threads run on the event loop."""
+
+    def __init__(
+        self, owner: KafkaPublisher, loop: asyncio.AbstractEventLoop, config: dict[str, Any], topic: str
+    ) -> None:
+        self._owner = owner
+        self._loop = loop
+        self._config = config
+        self._topic = topic
+        self._queue: queue.SimpleQueue[OutRecord | None] = queue.SimpleQueue()
+        self._unacked: dict[int, OutRecord] = {}
+        self._arrived: deque[tuple[OutRecord, int]] = deque()
+        self._wake_lock = threading.Lock()
+        self._is_waking = False
+        self._failed = threading.Event()
+        self._producer: _Producer | None = None
+        self._drained: asyncio.Future[bool] | None = None
+        self.unacked_bytes = 0
+        threading.Thread(target=self._run, name="kafka-publisher", daemon=True).start()
+
+    @property
+    def unacked_count(self) -> int:
+        return len(self._unacked)
+
+    @property
+    def oldest_ms(self) -> int | None:
+        return next(iter(self._unacked.values())).at_ms if self._unacked else None
+
+    def put(self, record: OutRecord) -> None:
+        self._unacked[id(record)] = record
+        self.unacked_bytes += len(record.value)
+        self._queue.put(record)
+
+    async def drain(self, timeout_s: float) -> bool:
+        if not self._unacked:
+            return True
+        self._drained = self._loop.create_future()
+        try:
+            return await asyncio.wait_for(self._drained, timeout_s)
+        except TimeoutError:
+            return False
+
+    def abandon(self) -> list[OutRecord]:
+        """Stop sending; returns what was not acknowledged, in order."""
+        self._failed.set()
+        if self._unacked and self._producer is not None:
+            self._producer.discard()
+        self._queue.put(None)
+        lost = list(self._unacked.values())
+        self._unacked.clear()
+        self.unacked_bytes = 0
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(False)
+        return lost
+
+    def _run(self) -> None:
+        try:
+            self._check_log()
+            producer = self._producer = _Producer(**self._config)
+        except Exception as error:  # not KafkaError alone: a dead thread would leave the session open for ever
+            self._fail(str(error) if isinstance(error, NamesrvStreamError) else f"{type(error).__name__}: {error}")
+            self._call(self._owner.gone, self)
+            return
+        self._call(self._owner.opened, self)
+        try:
+            while (record := self._queue.get()) is not None and not self._failed.is_set():
+                future = producer.send(self._topic, value=record.value, key=record.key, partition=record.partition)
+                future.add_callback(self._sent, record)
+                future.add_errback(self._not_sent)
+        except Exception as error:
+            self._fail(f"{type(error).__name__}: {error}")
+        try:
+            producer.close(timeout=_CLOSE_TIMEOUT_S)
+        except Exception:
+            logger.exception("Kafka producer shutdown failed")
+        self._call(self._owner.gone, self)
+
+    def _check_log(self) -> None:
+        """Refuse another log, and say what a log has lost that this server had written to it.
+
+        Raises:
+            NamesrvStreamError: It is another log, or Kafka does not answer.
+        """
+        owner = self._owner
+        end = owner.check_log(owner.partition)
+        if end <= owner.newest_offset:
+            text = (
+                "Kafka has lost acknowledged records, changes of operators in them are gone partition=%d from=%d to=%d"
+            )
+            logger.error(text, owner.partition, end, owner.newest_offset)
+            owner.newest_offset = end - 1
+
+    def _sent(self, record: OutRecord, metadata: Any) -> None:
+        """On kafka-python's thread."""
+        owner = self._owner
+        if metadata.offset <= owner.newest_offset:
+            self._fail(f"Kafka has lost records: offset {metadata.offset} came behind {owner.newest_offset}")
+            return
+        owner.newest_offset = metadata.offset
+        self._arrived.append((record, metadata.offset))
+        with self._wake_lock:
+            if self._is_waking:
+                return
+            self._is_waking = True
+        self._call(self.take_arrived)
+
+    def take_arrived(self) -> None:
+        with self._wake_lock:
+            self._is_waking = False
+        acked: list[Acked] = []
+        while self._arrived:
+            record, offset = self._arrived.popleft()
+            if self._unacked.pop(id(record), None) is not None:
+                self.unacked_bytes -= len(record.value)
+                acked.append(Acked(record, offset))
+        if acked:
+            self._owner.acked(acked)
+        if not self._unacked and self._drained is not None and not self._drained.done():
+            self._drained.set_result(True)
+
+    def _not_sent(self, error: BaseException) -> None:
+        """On kafka-python's thread."""
+        self._fail(f"{type(error).__name__}: {error}")
+
+    def _fail(self, reason: str) -> None:
+        """On any thread. What is queued behind the lost record, a tick above all, must not reach the log without it."""
+        if not self._failed.is_set():
+            self._failed.set()
+            if self._producer is not None:
+                self._producer.discard()
+            self._queue.put(None)
+            self._call(self._ended, reason)
+
+    def _ended(self, reason: str) -> None:
+        self.take_arrived()
+        self._owner.ended(self, reason)
+
+    def _call(self, callback: Callable[..., None], *args: Any) -> None:
+        try:
+            self._loop.call_soon_threadsafe(callback, *args)
+        except RuntimeError:  # the loop is closed: nobody wants to know any more
+            logger.debug("publisher outcome after the end of the loop")

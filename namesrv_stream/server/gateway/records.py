@@ -1,0 +1,154 @@
+"""What goes to the log: events gathered into Kafka records, and who takes them there."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby, islice
+from typing import NamedTuple, Protocol
+
+from namesrv_stream.errors import RequestRefused
+from namesrv_stream.route.event_json import encode_event, routing_key
+from namesrv_stream.route.events import AcceptedEvent, BrokerHeartbeat
+from namesrv_stream.route.heartbeat_json import MAX_ITEMS, encode_heartbeats
+from namesrv_stream.route.view import Pending
+from namesrv_stream.server.gateway.operator_changes import Change
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayLimits:
+    """Bounds on what waits for Kafka, and on one record.
+
+    Attributes:
+        partitions: Of the topic; each has its share of the queue.
+        max_gap_ms: A longer silence of Kafka's is a blindness.
+        change_timeout_ms: An operator's change that Kafka has not acknowledged by then is answered all the same;
+            below the 5 s for which mqadmin waits.
+        gather_items: So many signs of life do not wait for the next tick any more, for they fill a record.
+    """
+
+    partitions: int
+    queue_records: int
+    queue_bytes: int
+    record_bytes: int
+    max_gap_ms: int
+    change_timeout_ms: int = 4_000
+    gather_items: int = MAX_ITEMS
+
+
+class Item(NamedTuple):
+    """An event on its way to one partition.
+
+    Attributes:
+        pending: The view's ticket, which is settled once the event is in the log.
+        number: Counts the items in the order in which their events were accepted.
+        change: Of an operator, that waits for its acknowledgement.
+    """
+
+    event: AcceptedEvent
+    pending: Pending | None
+    number: int = 0
+    change: Change | None = None
+
+
+class OutRecord(NamedTuple):
+    """One record on its way.
+
+    Attributes:
+        items: What it says of brokers; empty for ticks and the like.
+        at_ms: Monotonic time at which it was handed to the publisher.
+    """
+
+    partition: int
+    key: bytes | None
+    value: bytes
+    items: Sequence[Item] = ()
+    at_ms: int = 0
+
+
+class Acked(NamedTuple):
+    """A record that is in the log at ``offset``."""
+
+    record: OutRecord
+    offset: int
+
+
+class Unloggable(NamedTuple):
+    """An event that no record can hold."""
+
+    item: Item
+    reason: str
+
+
+class Publisher(Protocol):
+    """Takes records to the log in order, in sessions; see ``KafkaPublisher``."""
+
+    @property
+    def can_begin(self) -> bool: ...
+
+    @property
+    def queued_records(self) -> int: ...
+
+    @property
+    def queued_bytes(self) -> int: ...
+
+    @property
+    def oldest_ms(self) -> int | None: ...
+
+    def begin(self) -> None: ...
+
+    def publish(self, record: OutRecord) -> None: ...
+
+    def abort(self, reason: str) -> None: ...
+
+    async def close(self, timeout_s: float) -> bool: ...
+
+
+def records_of(partition: int, items: Iterable[Item], max_bytes: int) -> Iterator[OutRecord | Unloggable]:
+    """Events as records, in order: runs of heartbeats share one.
+
+    Args:
+        max_bytes: Most bytes of a record's value that Kafka takes; one larger would fail every session anew.
+    """
+    for is_run, run in groupby(items, lambda item: isinstance(item.event, BrokerHeartbeat)):
+        size = MAX_ITEMS if is_run else 1
+        while batch := list(islice(run, size)):
+            yield from _records(partition, batch, max_bytes)
+
+
+def check_loggable(event: AcceptedEvent, max_bytes: int) -> None:
+    """Refuse an operator's event that no record can hold.
+
+    Raises:
+        RequestRefused: It is such an event; the text says why.
+    """
+    try:
+        _encoded([event], max_bytes)
+    except ValueError as error:
+        raise RequestRefused(f"the change cannot be logged: {error}") from error
+
+
+def _records(partition: int, batch: list[Item], max_bytes: int) -> Iterator[OutRecord | Unloggable]:
+    try:
+        key, value = _encoded([item.event for item in batch], max_bytes)
+    except ValueError as error:
+        if len(batch) == 1:
+            yield Unloggable(batch[0], str(error))
+        else:
+            middle = len(batch) // 2
+            yield from _records(partition, batch[:middle], max_bytes)
+            yield from _records(partition, batch[middle:], max_bytes)
+    else:
+        yield OutRecord(partition, key, value, batch)
+
+
+def _encoded(events: Sequence[AcceptedEvent], max_bytes: int) -> tuple[bytes | None, bytes]:
+    """Key and value of a record."""
+    try:
+        heartbeats = [event for event in events if isinstance(event, BrokerHeartbeat)]
+        value = encode_heartbeats(heartbeats) if heartbeats else encode_event(events[0])
+        name = routing_key(events[0])
+        key = None if name is None else name.encode()
+    except (ValueError, TypeError) as error:  # text or a number that JSON cannot carry
+        raise ValueError(f"{type(error).__name__}: {error}") from error
+    if len(value) > max_bytes:
+        raise ValueError(f"{len(value)} bytes exceed {max_bytes}")
+    return key, value

@@ -1,0 +1,108 @@
+"""What a server counts of requests, cheap enough for the path of each of them: plain numbers, read at a scrape."""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import IntEnum
+from typing import Final
+
+from namesrv_stream.metrics import Histogram, Samples
+from namesrv_stream.remoting.codes import RequestCode, ResponseCode
+
+#: Upper bounds in nanoseconds. 1, 3, 5, 10 and 100 ms, 1 and 3 s are those of RocketMQ's own rocketmq_rpc_latency.
+BOUNDS_NS: Final = tuple(
+    int(ms * 1_000_000) for ms in (0.05, 0.1, 0.25, 0.5, 1, 3, 5, 10, 25, 50, 100, 250, 1_000, 3_000)
+)
+ROUTE: Final = (int(RequestCode.GET_ROUTEINFO_BY_TOPIC), int(ResponseCode.SUCCESS))
+
+#: Classes of requests, as rocketmq-rust names them.
+_TYPE_OF: Final[Mapping[int, str]] = {
+    RequestCode.GET_ROUTEINFO_BY_TOPIC: "route-read",
+    **dict.fromkeys(
+        (
+            RequestCode.REGISTER_BROKER,
+            RequestCode.UNREGISTER_BROKER,
+            RequestCode.QUERY_DATA_VERSION,
+            RequestCode.BROKER_HEARTBEAT,
+            RequestCode.GET_BROKER_MEMBER_GROUP,
+            RequestCode.GET_BROKER_CLUSTER_INFO,
+            RequestCode.REGISTER_TOPIC_IN_NAMESRV,
+        ),
+        "broker-control",
+    ),
+}
+_RESULT_OF: Final[Mapping[int, str]] = {
+    ResponseCode.SUCCESS: "success",
+    **dict.fromkeys((ResponseCode.SYSTEM_BUSY, ResponseCode.NO_PERMISSION, ResponseCode.GO_AWAY), "rejected"),
+}
+_UNKNOWN: Final = -1  # whatever a peer sends, a bounded number of series
+
+
+class RequestMetrics:
+    """Counts and latencies by request and response code.
+
+    Args:
+        elsewhere: Tells of route queries that are not told here: how many by ``BOUNDS_NS``, those above them behind,
+            and nanoseconds of all.
+    """
+
+    __slots__ = ("_by_code", "_elsewhere", "_route", "_told")
+
+    def __init__(self, elsewhere: Callable[[], tuple[Sequence[int], int]] | None = None) -> None:
+        self._route = Histogram(BOUNDS_NS)
+        self._elsewhere = elsewhere
+        self._told = Histogram(BOUNDS_NS)  # by it, so far
+        self._by_code = {ROUTE: self._route}
+
+    def answered(self, request_code: int, response_code: int, took_ns: int) -> None:
+        """A request has its answer, so long after work on it began."""
+        histogram = self._by_code.get((request_code, response_code))
+        if histogram is None:
+            histogram = self._new(request_code, response_code)
+        histogram.counts[bisect_left(BOUNDS_NS, took_ns)] += 1
+        histogram.total += took_ns
+
+    def count(self, response_code: ResponseCode) -> int:
+        """How many requests were answered so."""
+        self._ask_elsewhere()
+        return sum(sum(found.counts) for (_, response), found in self._by_code.items() if response == response_code)
+
+    def sample(self, samples: Samples) -> None:
+        """Add all figures to a scrape."""
+        self._ask_elsewhere()
+        route = Histogram(BOUNDS_NS)
+        for request_code, response_code, histogram in self._sorted():
+            request, response = _name(RequestCode, request_code), _name(ResponseCode, response_code)
+            kind, result = _TYPE_OF.get(request_code, "admin"), _RESULT_OF.get(response_code, "error")
+            samples.add("rocketmq_namesrv_requests_total", sum(histogram.counts), kind, request, response, result)
+            samples.add_histogram("rocketmq_rpc_latency", histogram, 1e-6, "nameserver", "remoting", request, response)
+            if request_code == RequestCode.GET_ROUTEINFO_BY_TOPIC:
+                route.counts = [a + b for a, b in zip(route.counts, histogram.counts, strict=True)]
+                route.total += histogram.total
+        samples.add_histogram("rocketmq_namesrv_route_end_to_end_latency", route, 1e-3)
+
+    def _ask_elsewhere(self) -> None:
+        if self._elsewhere is None:
+            return
+        counts, total = self._elsewhere()
+        for at, (told, before) in enumerate(zip(counts, self._told.counts, strict=True)):
+            self._route.counts[at] += told - before
+        self._route.total += total - self._told.total
+        self._told = Histogram(BOUNDS_NS, counts, total)
+
+    def _new(self, request_code: int, response_code: int) -> Histogram:
+        request_code = request_code if request_code in _REQUEST_CODES else _UNKNOWN
+        return self._by_code.setdefault((request_code, response_code), Histogram(BOUNDS_NS))
+
+    def _sorted(self) -> Iterator[tuple[int, int, Histogram]]:
+        return ((*codes, histogram) for codes, histogram in sorted(self._by_code.items()))
+
+
+_REQUEST_CODES: Final = frozenset(map(int, RequestCode))
+
+
+def _name(codes: type[IntEnum], code: int) -> str:
+    """As RocketMQ labels it: the constant's name in small letters."""
+    try:
+        return codes(code).name.lower()
+    except ValueError:
+        return "unknown"

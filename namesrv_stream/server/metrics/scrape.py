@@ -1,0 +1,173 @@
+"""Everything that a server tells Prometheus, gathered when it is asked."""
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from namesrv_stream import __version__
+from namesrv_stream.metrics import Histogram, Samples
+from namesrv_stream.remoting.codes import ResponseCode
+from namesrv_stream.server.core import Core
+from namesrv_stream.server.metrics.tables import TableStatus
+from namesrv_stream.server.native.lane import LaneStatus
+from namesrv_stream.server.net.connections import CONNECTION_EVENTS
+from namesrv_stream.server.start.identity import Identity
+from namesrv_stream.server.steps import Steps
+from namesrv_stream.server.view.fleet import Fleet
+
+#: Clusters with figures of their own, those of the most brokers; brokers name their clusters as they like.
+_MAX_CLUSTERS: Final = 100
+_OTHER_CLUSTERS: Final = "(other)"
+_STATES: Final = ("alive", "held", "gone")
+_LAG_BOUNDS_MS: Final = (1, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_000)
+
+
+class _Silence(NamedTuple):
+    """The oldest heartbeat of a cluster's brokers; ``share`` is the largest part of a timeout that has passed."""
+
+    age_ms: int = 0
+    share: float = 0.0
+
+    def and_of(self, age_ms: int, share: float) -> "_Silence":
+        return _Silence(max(self.age_ms, age_ms), max(self.share, share))
+
+
+@dataclass(slots=True)
+class HttpLoad:
+    """What the HTTP port does at this moment.
+
+    Attributes:
+        inflight: Requests being answered, streams not among them.
+        streams: Followers of /changes, those that wait for an answer included.
+        connections: Tells how many are open.
+    """
+
+    inflight: int = 0
+    streams: int = 0
+    connections: Callable[[], int] = lambda: 0
+
+
+class ServerMetrics:
+    """Belongs to one event loop; ``text`` may be called any time."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        core: Core,
+        fleet: Fleet,
+        tables: TableStatus,
+        native_lane: LaneStatus,
+    ) -> None:
+        self.view = fleet.view
+        self.fleet = fleet
+        self.gateway = core.gateway
+        self.connections = core.connections
+        self.tables = tables
+        self.native_lane = native_lane
+        self.counters = core.counters
+        self.http = HttpLoad()
+        self._identity = identity
+        self._requests = core.services.figures
+        self._tls = core.services.tls
+        self._loop_lag = Histogram(_LAG_BOUNDS_MS)
+        self._steps = Steps()
+
+    def beat_came_late(self, late_ms: float) -> None:
+        """By so much the event loop's beat came after its time."""
+        self._loop_lag.counts[bisect_left(_LAG_BOUNDS_MS, late_ms)] += 1
+        self._loop_lag.total += late_ms
+
+    async def text(self) -> bytes:
+        """All figures in Prometheus' text format."""
+        counts, silences = await self._count_brokers()
+        samples = Samples()
+        self._sample_brokers(samples, counts, silences)
+        self._requests.sample(samples)
+        self.counters.sample(samples)
+        self._tls.sample(samples)
+        self.tables.sample(samples)
+        self._sample_remoting(samples)
+        self._sample_gateway(samples)
+        samples.add("rocketmq_namesrv_info", 1, self._identity.server_id, __version__)
+        samples.add_histogram("rocketmq_namesrv_event_loop_lag_seconds", self._loop_lag, 1e-3)
+        return samples.text()
+
+    async def _count_brokers(self) -> tuple[Counter[tuple[str, str]], Mapping[str, "_Silence"]]:
+        """Brokers by cluster and state, and how near the most silent one of a cluster is to its expiry; in steps."""
+        counts: Counter[tuple[str, str]] = Counter()
+        silences: dict[str, _Silence] = {}
+        groups = list(self.view.table.groups.values())
+        async for some in self._steps.lists(self.fleet.live(groups)):
+            for broker in some:
+                cluster = broker.key.live_key.cluster
+                counts[cluster, broker.state] += 1
+                # One that has gone over to another server is still known here, and grows no older for that.
+                if broker.age_ms is not None and self._identity.server_id in broker.servers:
+                    share = broker.age_ms / broker.expires_after_ms
+                    silences[cluster] = silences.get(cluster, _Silence()).and_of(broker.age_ms, share)
+        ended = (live_key for group in groups for live_key in group.registrations if live_key not in group.lives)
+        async for keys in self._steps.lists(ended):
+            counts.update((live_key.cluster, "gone") for live_key in keys)
+        return counts, silences
+
+    def _sample_brokers(
+        self, samples: Samples, counts: Counter[tuple[str, str]], silences: Mapping[str, "_Silence"]
+    ) -> None:
+        sizes: Counter[str] = Counter()
+        for (cluster, _), count in counts.items():
+            sizes[cluster] += count
+        shown = {cluster for cluster, _ in sizes.most_common(_MAX_CLUSTERS)}
+        by_state = Counter({(cluster, state): 0 for cluster in shown for state in _STATES})
+        for (cluster, state), count in counts.items():
+            by_state[cluster if cluster in shown else _OTHER_CLUSTERS, state] += count
+        for (cluster, state), count in sorted(by_state.items()):
+            samples.add("rocketmq_namesrv_brokers", count, cluster, state)
+        oldest: dict[str, _Silence] = {}
+        for cluster, silence in silences.items():
+            name = cluster if cluster in shown else _OTHER_CLUSTERS
+            oldest[name] = oldest.get(name, _Silence()).and_of(*silence)
+        for cluster, silence in sorted(oldest.items()):
+            samples.add("rocketmq_namesrv_oldest_heartbeat_age_seconds", silence.age_ms / 1000, cluster)
+            samples.add("rocketmq_namesrv_oldest_heartbeat_timeout_ratio", silence.share, cluster)
+        active = sum(count for (_, state), count in counts.items() if state != "gone")
+        samples.add("rocketmq_namesrv_active_brokers", active)
+        samples.add("rocketmq_namesrv_topics", self.view.table.topic_count)
+
+    def _sample_remoting(self, samples: Samples) -> None:
+        connections = self.connections
+        samples.add("rocketmq_namesrv_active_connections", len(connections))
+        closed = self.counters.value(CONNECTION_EVENTS, "admitted") - len(connections)
+        samples.add(CONNECTION_EVENTS, max(0, closed), "closed")
+        samples.add("rocketmq_namesrv_partial_frames_bytes", connections.partial_frames.size)
+        samples.add("rocketmq_namesrv_unread_answers_bytes", connections.unread_bytes())
+        if connections.native_lane is not None:
+            for lane in ("native_lane", "express"):  # the second is deprecated
+                samples.add(f"rocketmq_namesrv_{lane}_connections", connections.native_lane.connections)
+                samples.add(f"rocketmq_namesrv_{lane}_answers_bytes", connections.native_lane.known_bytes)
+        samples.add("rocketmq_namesrv_native_lane_active", self.native_lane.is_active)
+        denied = self._requests.count(ResponseCode.NO_PERMISSION)
+        samples.add("rocketmq_namesrv_security_events_total", denied, "auth", "denied")
+        samples.add("rocketmq_namesrv_http_inflight", self.http.inflight)
+        samples.add("rocketmq_namesrv_http_connections", self.http.connections())
+        samples.add("rocketmq_namesrv_change_streams", self.http.streams)
+
+    def _sample_gateway(self, samples: Samples) -> None:
+        gateway = self.gateway.status
+        for name, value in (
+            ("kafka_up", gateway.is_talking),
+            ("kafka_sessions_lost_total", gateway.lost_sessions),
+            ("blind", gateway.is_blind),
+            ("publish_queue_records", gateway.queued_records),
+            ("publish_queue_bytes", gateway.queued_bytes),
+            ("publish_queue_limit_records", self.gateway.limits.queue_records),
+            ("publish_oldest_seconds", gateway.oldest_age_ms / 1000),
+            ("pending_events", self.view.pending_count),
+        ):
+            samples.add(f"rocketmq_namesrv_{name}", value)
+        for name in ("unpublished_events", "unsaid_facts"):
+            samples.add(f"rocketmq_namesrv_{name}", gateway.unpublished_brokers, "brokers")
+            samples.add(f"rocketmq_namesrv_{name}", gateway.unpublished_changes, "changes")
+        for partition, offset in sorted(self.view.next_offsets.items()):
+            samples.add("rocketmq_namesrv_next_offset", offset, str(partition))

@@ -1,0 +1,130 @@
+"""From the thread that follows the tables to the event loop: the view first, then all that tell of it."""
+
+import asyncio
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from namesrv_stream.clock import Clock
+from namesrv_stream.route.changes import RouteChange
+from namesrv_stream.route.commit_rows import slices_of
+from namesrv_stream.route.folded_log import FoldedLog
+from namesrv_stream.server.changes.feed import ChangeFeed
+from namesrv_stream.server.changes.position import generation_of
+from namesrv_stream.server.core import Core
+from namesrv_stream.server.metrics.tables import TableStatus
+from namesrv_stream.server.view.recent_events import RecentEvents
+from namesrv_stream.settings import Settings
+from namesrv_stream.tables.change_log import TOLD_KINDS, log_commit, log_held
+from namesrv_stream.tables.follower import SnapshotFollower
+from namesrv_stream.tables.job_figures import JobFigures
+from namesrv_stream.tables.loader import Snapshot
+from namesrv_stream.tables.storage import tables_of
+
+#: For the follower to finish what it is reading; its thread does not keep the process.
+_STOP_S: Final = 1.0
+#: Most commits that are read and not taken over yet.
+_READ_AHEAD: Final = 4
+#: Some milliseconds.
+_ROWS_A_TURN: Final = 1_000
+
+
+class _Commit(NamedTuple):
+    slices: list[tuple[Sequence[RouteChange], Mapping[int, int]]]
+    version: int
+    job: JobFigures | None
+
+
+class Following:
+    """A server's follower of the tables, and who is told of what it reads.
+
+    Attributes:
+        feed: The newest changes.
+        status: Which version is served, and what the job says.
+        recent_events: What happened lately.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        snapshot: Snapshot,
+        core: Core,
+        clock: Clock,
+    ) -> None:
+        generation, http = generation_of(snapshot.table_id), settings.http
+        self.feed = ChangeFeed(generation, snapshot.next_offsets, http.changes_kept_rows, http.changes_kept_bytes)
+        self.status = TableStatus(snapshot, core.counters, clock)
+        self.recent_events = RecentEvents(tables_of(settings), clock)
+        self._view = core.view
+        self._last_heartbeats = core.gateway.last_heartbeats
+        self._read: asyncio.Queue[_Commit | Snapshot] = asyncio.Queue()
+        self._room = threading.Semaphore(_READ_AHEAD)  # in that queue
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._follower = SnapshotFollower(
+            tables_of(settings),
+            settings.poll_interval_ms,
+            self._on_reload,
+            self._on_commit,
+            known=snapshot,
+        )
+        self.status.failure = lambda: self._follower.failure
+
+    def folded_log(self) -> FoldedLog:
+        """The log as far as the tables cover it now; from any thread."""
+        return FoldedLog(self._follower.topic_id, self._follower.progress)
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Begin to follow; all are told on ``loop``."""
+        self._loop = loop
+        self._follower.start()
+
+    def stop(self) -> None:
+        """End the thread, unless it hangs in a read of the tables: that must not keep the server from ending."""
+        self._room.release()  # it may be waiting for that
+        stopping = threading.Thread(target=self._follower.stop, name="stop-follower", daemon=True)
+        stopping.start()
+        stopping.join(_STOP_S)
+
+    async def run(self) -> None:
+        """Take over what the follower reads, a slice of a commit in each turn of the event loop."""
+        while True:
+            taken = await self._read.get()
+            if isinstance(taken, Snapshot):
+                self._reloaded(taken)
+            else:
+                for changes, next_offsets in taken.slices:
+                    self._committed(changes, next_offsets)
+                    await asyncio.sleep(0)
+                self.status.committed(taken.version, taken.job)
+            self._room.release()
+
+    # ---- on the follower's thread ----
+
+    def _on_commit(self, changes: list[RouteChange], next_offsets: Mapping[int, int]) -> None:
+        slices = list(slices_of(changes, next_offsets, _ROWS_A_TURN))
+        self._hand_over(_Commit(slices, self._follower.version, self._follower.job))
+
+    def _on_reload(self, snapshot: Snapshot) -> None:
+        self._hand_over(snapshot)
+
+    def _hand_over(self, read: "_Commit | Snapshot") -> None:
+        if self._loop is not None:
+            self._room.acquire()
+            self._loop.call_soon_threadsafe(self._read.put_nowait, read)
+
+    # ---- on the event loop ----
+
+    def _committed(self, changes: Sequence[RouteChange], next_offsets: Mapping[int, int]) -> None:
+        self._view.committed(changes, next_offsets)
+        self.feed.committed(changes, next_offsets)
+        log_commit([change for change in changes if change.kind in TOLD_KINDS])
+        self._last_heartbeats.committed(changes, lambda key: self._view.live(key) is not None)
+        self.recent_events.committed(changes)
+        self.status.count(changes)
+
+    def _reloaded(self, snapshot: Snapshot) -> None:
+        self._view.reloaded(snapshot.table, snapshot.next_offsets)
+        log_held(snapshot.table.held)
+        self.recent_events.reloaded()
+        self.status.reloaded(snapshot)
+        self.feed.reloaded(generation_of(snapshot.table_id), snapshot.next_offsets)

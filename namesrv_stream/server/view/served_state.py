@@ -1,0 +1,97 @@
+"""What one server serves, in short: of which table version, how old, up to which offsets, and its digest.
+
+The digest is that of the committed rows, so two servers that cover the same offsets must tell the same one, whatever
+each of them has accepted meanwhile. It is made on a thread, from a copy that takes a millisecond.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from typing import NamedTuple, TypeVar
+
+import orjson
+
+from namesrv_stream import __version__
+from namesrv_stream.client.server_states import PartDigest, PartitionParts, PartRows, ServerState
+from namesrv_stream.route.digest import Part, TableContent, TableDigest, TableDigester, content_of, part_rows
+from namesrv_stream.route.view import RouteView
+from namesrv_stream.server.metrics.tables import TableStatus
+from namesrv_stream.server.start.identity import Identity
+
+T = TypeVar("T")
+
+
+class _Digested(NamedTuple):
+    next_offsets: Mapping[int, int]
+    content: TableContent
+    digest: TableDigest
+
+
+class ServedState:
+    """Describes a view to whoever compares servers.
+
+    Attributes:
+        partitions: Of the topic.
+    """
+
+    def __init__(self, identity: Identity, view: RouteView, tables: TableStatus, partitions: int) -> None:
+        self._identity = identity
+        self._view = view
+        self._tables = tables
+        self.partitions = partitions
+        self._digester = TableDigester(partitions)
+        self._digesting = asyncio.Lock()
+        self._telling = asyncio.Lock()  # rows of one part at a time: they take memory
+        self._last: _Digested | None = None
+
+    @property
+    def server_id(self) -> str:
+        return self._identity.server_id
+
+    async def describe(self) -> ServerState:
+        """The state in short."""
+        found = await self._digested()
+        return ServerState(
+            *self._identity,
+            software=__version__,
+            version=self._tables.version,
+            age_ms=self._tables.age_ms,
+            pending_events=self._view.pending_count,
+            next_offsets=_in_order(found.next_offsets),
+            digest=found.digest.total,
+            partitions=_in_order(found.digest.partitions),
+        )
+
+    async def keys(self, partition: int) -> PartitionParts:
+        """The digest of each part of one partition."""
+        found = await self._digested()
+        parts = sorted(item for item in found.digest.parts.items() if item[0].partition == partition)
+        digests = [PartDigest(part.kind, part.name, digest) for part, digest in parts]
+        return PartitionParts(found.next_offsets.get(partition, 0), digests)
+
+    async def rows(self, part: Part) -> bytes:
+        """What a part holds, as ``PartRows`` in JSON, made on a thread, for it may be megabytes."""
+        found = await self._digested()
+        async with self._telling:
+            return await asyncio.to_thread(_rows_json, found, part)
+
+    async def _digested(self) -> _Digested:
+        """The newest digest: one is made at a time, and none twice for the same offsets."""
+        async with self._digesting:
+            next_offsets = dict(self._view.next_offsets)
+            if self._last is None or self._last.next_offsets != next_offsets:
+                content = content_of(self._view.committed_table(), self.partitions)
+                digest = await asyncio.to_thread(self._digester.digest, content)
+                self._last = _Digested(next_offsets, content, digest)
+            return self._last
+
+
+def _rows_json(found: _Digested, part: Part) -> bytes:
+    rows = [
+        {"kind": kind} | {name: value for name, value in columns.items() if value is not None}
+        for kind, _, columns in part_rows(found.content, part)
+    ]
+    return orjson.dumps(PartRows(_in_order(found.next_offsets), rows), option=orjson.OPT_NON_STR_KEYS)
+
+
+def _in_order(values: Mapping[int, T]) -> dict[int, T]:
+    return dict(sorted(values.items()))

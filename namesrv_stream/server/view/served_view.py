@@ -1,0 +1,121 @@
+"""The server's view with all that depends on it: what is remembered of it, and who is told of its changes."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from namesrv_stream.processor.name_server import NameServer, OptionChanges
+from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange, lease_key
+from namesrv_stream.route.events import AcceptedEvent, SettingsChanged
+from namesrv_stream.route.fold_state import LeaseKey
+from namesrv_stream.route.group import BrokerGroup
+from namesrv_stream.route.model import BrokerLive, Holder
+from namesrv_stream.route.table import RouteTable
+from namesrv_stream.route.view import Pending
+from namesrv_stream.server.net.response_cache import ResponseCache
+from namesrv_stream.server.start.identity import Identity
+
+
+class ServedView:
+    """The only way in which a server's view is changed."""
+
+    def __init__(
+        self,
+        server: NameServer,
+        responses: ResponseCache,
+        identity: Identity,
+        *,
+        on_expired: Callable[[int], None] = lambda connection_id: None,
+        on_group_changed: Callable[[BrokerGroup, BrokerGroup], None] | None = None,
+    ) -> None:
+        """Both callbacks run while the view changes, or right behind that, and must not change it.
+
+        Args:
+            on_expired: Told of the connection over which this server heard a broker that has expired.
+            on_group_changed: Told of a group before and after its broker addresses changed.
+        """
+        self._server = server
+        self._responses = responses
+        self._identity = identity
+        self._on_expired = on_expired
+        server.view.on_group_changed = on_group_changed
+        server.view.watch(responses.changed)
+
+    def live(self, key: LeaseKey) -> BrokerLive | None:
+        return self._server.table.group(key.broker_name).lives.get(key.live_key)
+
+    def accept(self, event: AcceptedEvent) -> list[Pending]:
+        """Apply an event at once; returns its tickets, one for each partition it goes to."""
+        tickets = self._server.view.accept(event)
+        self._judge_anew(event)
+        return tickets
+
+    def closed(self, key: LeaseKey, connection: Holder) -> None:
+        """The connection is closed over which this server heard a broker: until it registers again, it is not heard."""
+        self._server.memory.closed[key] = connection
+        self._responses.changed(key.broker_name, ())
+
+    def drop(self, pending: Pending) -> None:
+        """Take back an event that will never be in the log: nothing else would ever end it."""
+        self._server.view.drop(pending)
+        self._judge_anew(pending.event)
+
+    def settle(self, pending: Pending, position: tuple[int, int]) -> bool:
+        """The event is in the log; True if its commit was here before, so that ``sweep`` is due."""
+        pending.position = position
+        return pending.is_covered(self._server.view.next_offsets)
+
+    def sweep(self) -> None:
+        """Forget accepted events that the committed rows include."""
+        self._server.view.commit((), {})
+
+    def committed(self, changes: Sequence[RouteChange], next_offsets: Mapping[int, int]) -> None:
+        """Take over rows and offsets of one commit of the job, or of a slice of it."""
+        memory, server_id = self._server.memory, self._identity.server_id
+        expired: list[tuple[LeaseKey, Holder]] = []
+        holders: dict[LeaseKey, Holder | None] = {}
+        is_setting = False
+        for change in changes:
+            if change.kind == ChangeKind.REGISTRATION_WANTED and change.server_id == server_id:
+                memory.wanted.add(lease_key(change))
+            elif change.kind == ChangeKind.SETTING:
+                is_setting = True
+            elif change.kind == ChangeKind.BROKER_LIVE and change.gone:
+                memory.forget(lease_key(change))
+            elif change.kind == ChangeKind.HOLDER and change.server_id == server_id:
+                key = lease_key(change)
+                held = holders[key] if key in holders else self._committed_holder(key)
+                if change.cause == Cause.EXPIRED and held is not None:
+                    expired.append((key, held))
+                holders[key] = None if change.gone else Holder(change.server_epoch or 0, change.connection_id or 0)
+        self._server.view.commit(changes, next_offsets)
+        if is_setting:
+            memory.settled.clear()
+        for key, holder in expired:
+            if holder.server_epoch == self._identity.server_epoch and not self.is_held(key, holder):
+                self._on_expired(holder.connection_id)
+
+    def is_held(self, key: LeaseKey, holder: Holder) -> bool:
+        """Whether this server hears the broker over exactly that connection."""
+        live = self.live(key)
+        return live is not None and live.holders.get(self._identity.server_id) == holder
+
+    def _committed_holder(self, key: LeaseKey) -> Holder | None:
+        live = self._server.view.committed_group(key.broker_name).lives.get(key.live_key)
+        return live.holders.get(self._identity.server_id) if live else None
+
+    def reloaded(self, table: RouteTable, next_offsets: Mapping[int, int]) -> None:
+        """The tables were opened anew."""
+        self._server.view.reload(table, next_offsets)
+        memory = self._server.memory
+        memory.settled.clear()  # valid by the identity of groups that are no more
+        for key in [k for k in memory.full_due_ms if self.live(k) is None]:
+            memory.forget(key)  # gone in rows that nobody told us
+
+    def reconfigure(self, changes: OptionChanges) -> None:
+        """Answer by other options from now on."""
+        self._server.reconfigure(changes)
+        self._responses.clear()
+
+    def _judge_anew(self, event: AcceptedEvent) -> None:
+        """What a registration changes depends on the settings: by others, one that is settled may change something."""
+        if isinstance(event, SettingsChanged):
+            self._server.memory.settled.clear()
