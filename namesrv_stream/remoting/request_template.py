@@ -5,13 +5,12 @@ without the digits of the opaque. Only frames with JSON headers have one.
 """
 
 import struct
-from dataclasses import replace
 from typing import Final, NamedTuple
 
 from namesrv_stream.errors import RemotingError
 from namesrv_stream.remoting.codes import SerializeType
 from namesrv_stream.remoting.command import RemotingCommand
-from namesrv_stream.remoting.frame import decode_frame, encode_frame
+from namesrv_stream.remoting.frame import decode_frame
 
 _OPAQUE: Final = b'"opaque":'
 _OPAQUE_BYTES: Final = len(_OPAQUE)
@@ -71,7 +70,9 @@ def template_of(frame: bytes, request: RemotingCommand) -> CutFrame | None:
         decoded = decode_frame(template[:begin] + other + template[begin:])
     except RemotingError:
         return None
-    return cut if decoded == replace(request, opaque=int(other)) else None
+    # The digits can be in no other of its properties.
+    is_same = (decoded.ext_fields, decoded.remark, decoded.body) == (request.ext_fields, request.remark, request.body)
+    return cut if is_same and decoded.opaque == int(other) else None
 
 
 class ResponseTemplate(NamedTuple):
@@ -94,8 +95,13 @@ class ResponseTemplate(NamedTuple):
         return _LENGTHS.pack(_WORD_BYTES + header_bytes + body_bytes, header_bytes)
 
 
-def response_template(response: RemotingCommand) -> ResponseTemplate:
-    """The template of a response with a JSON header."""
-    header = encode_frame(replace(response, opaque=0, body=None))[_LENGTHS.size :]
-    begin = header.find(_OPAQUE) + _OPAQUE_BYTES
-    return ResponseTemplate(len(header) - 1, header[:begin], header[begin + 1 :] + (response.body or b""))
+def response_template(frame: bytes) -> ResponseTemplate:
+    """The template of a response.
+
+    Args:
+        frame: As ``encode_frame`` returns it, with a JSON header.
+    """
+    _, header_bytes = _LENGTHS.unpack_from(frame)
+    begin = frame.find(_OPAQUE, _LENGTHS.size) + _OPAQUE_BYTES
+    end = frame.find(b",", begin)
+    return ResponseTemplate(header_bytes - (end - begin), frame[_LENGTHS.size : begin], frame[end:])

@@ -57,6 +57,20 @@ class CachedResponse(NamedTuple):
     heartbeat: BrokerHeartbeat | None
 
 
+class AnsweredRequest(NamedTuple):
+    """A request that was answered.
+
+    Attributes:
+        frame: Of the request, without length prefix.
+        encoded: The frame of the answer's response.
+    """
+
+    frame: bytes
+    request: RemotingCommand
+    answer: Answer
+    encoded: bytes
+
+
 class _Entry(NamedTuple):
     frame_bytes: int  # of the request, so that its opaque has as many digits
     head: bytes
@@ -105,8 +119,9 @@ class ResponseCache:
         self._entries.move_to_end(key)
         return CachedResponse(entry.head + opaque + entry.tail, entry.code, entry.heartbeat)
 
-    def keep(self, frame: bytes, request: RemotingCommand, answer: Answer, scope: bytes) -> None:
+    def keep(self, answered: AnsweredRequest, scope: bytes) -> None:
         """Keep the response to a frame, if all requests of its template have the same answer and effect."""
+        frame, request, answer, encoded = answered
         depends_on, response, accepted = answer.depends_on, answer.response, answer.accepted
         if (
             depends_on is None
@@ -120,7 +135,7 @@ class ResponseCache:
         cut = template_of(frame, request)
         if cut is None:
             return
-        parts = response_template(response)
+        parts = response_template(encoded)
         if depends_on.kind == "topic" and self._routes is not None:
             self._routes.know(frame, depends_on.name, parts)
             return

@@ -18,7 +18,7 @@ from namesrv_stream.remoting.command import RemotingCommand, response_to
 from namesrv_stream.remoting.frame import decode_frame, encode_frame
 from namesrv_stream.route.events import BrokerHeartbeat, BrokerRegistered, Proof
 from namesrv_stream.route.fold_state import LeaseKey
-from namesrv_stream.server.net.response_cache import scope_of
+from namesrv_stream.server.net.response_cache import AnsweredRequest, scope_of
 from namesrv_stream.server.net.services import Services
 
 if TYPE_CHECKING:
@@ -116,12 +116,13 @@ class Session:
             response = self._act(request, answer, began_ns)
             if response is None:
                 return None  # later
-            if frame is not None:
-                self._services.responses.keep(frame, request, answer, self._scope)
+            encoded = self._encoded(request, response, began_ns)
+            if frame is not None and encoded is not None:
+                self._services.responses.keep(AnsweredRequest(frame, request, answer, encoded), self._scope)
+            return encoded
         except Exception:
             # A fault of ours is no reason to close, which would count as the death of the peer's brokers.
             return self._failed(request, began_ns)
-        return self._encoded(request, response, began_ns)
 
     def _failed(self, request: RemotingCommand, began_ns: int) -> bytes | None:
         self._services.connections.failed(self._connection, request.code)
