@@ -1,8 +1,9 @@
-"""Of what time the tables can tell, and what must be said where that is not enough."""
+"""The time that the tables cover, and what must be said where that is not enough."""
 
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from namesrv_stream.errors import NotInHistory
 from namesrv_stream.instants import instant
 
 #: The job commits each second or so; so much behind now, no one needs a warning.
@@ -10,8 +11,16 @@ _USUAL_LAG_MS: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
+class Window:
+    """A time that a question is about; epoch milliseconds."""
+
+    since_ms: int
+    until_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class Extent:
-    """Of what time the tables can tell; epoch milliseconds.
+    """The time that the tables cover; epoch milliseconds.
 
     Attributes:
         begin_ms: The first instant of which all is known; None where nothing is.
@@ -46,12 +55,17 @@ class Extent:
         """To when all answers reach: told with each, for people."""
         return f"the tables reach to {instant(self.reaches_ms)}"
 
-    def nothing_after(self, since_ms: int) -> str:
-        """That nothing is known of a time that begins where the tables end, or later; for people."""
-        return (
-            f"there is no data after {instant(self.reaches_ms)}, and --since is {instant(since_ms)}:"
-            " is the product running?"
-        )
+    def known_part(self, asked: Window) -> Window:
+        """The part of a time that the tables cover.
+
+        Raises:
+            NotInHistory: It begins where they end, or later.
+        """
+        known = Window(max(asked.since_ms, self.begin_ms or 0), min(asked.until_ms, self.reaches_ms))
+        if known.since_ms >= known.until_ms:
+            end, begin = instant(self.reaches_ms), instant(known.since_ms)
+            raise NotInHistory(f"there is no data after {end}, and --since is {begin}: is the product running?")
+        return known
 
     def as_json(self) -> dict[str, Any]:
         """By field names."""

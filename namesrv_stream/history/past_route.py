@@ -63,7 +63,7 @@ def route_as_of(past: Past, topic: str, at_ms: int, options: RouteOptions | None
     """
     past.check_covers(at_ms)
     options = options or RouteOptions()
-    rows = past.rows("route_as_of", topic=topic, at_ms=at_ms)
+    rows = past.changes("route_as_of", topic=topic, at_ms=at_ms)
     if not options.with_order:
         rows = [row for row in rows if row.kind != ChangeKind.KV]
     then = instant(at_ms, with_ms=True)

@@ -1,4 +1,4 @@
--- From when on which timeout held for brokers that ask for none.
+-- Which default timeout was in force, and from when on: it applies to brokers that set no timeout of their own.
 SELECT h.at_ms, CAST(h.value AS BIGINT) AS timeout_ms
 FROM route_history h
 WHERE h.kind = 'setting' AND h.namespace = 'effective' AND h.key = 'default_timeout_ms' AND h.value IS NOT NULL
