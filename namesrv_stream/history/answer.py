@@ -1,7 +1,7 @@
-"""An answer as rows and columns, and the three forms in which it is told: tables for people, JSON, CSV.
+"""An answer as rows and columns, and its three forms: tables for people, JSON, CSV.
 
 Instants are columns whose names end in ``_ms`` without being durations: epoch milliseconds in JSON, ISO 8601 in UTC in
-CSV and in this machine's zone in tables. Names are as brokers told them in JSON alone: in CSV and tables control
+CSV and in UTC in tables. Only JSON has names exactly as brokers sent them: in CSV and tables control
 characters are escaped, so that a row is a line and does nothing to a terminal.
 """
 
@@ -113,7 +113,7 @@ class Answer:
 
 
 def print_text(answer: Answer, *, wide: bool = False) -> None:
-    """Print tables that fit the terminal to stdout, and below them of what time they tell.
+    """Print tables that fit the terminal to stdout, and below them the time that they cover.
 
     Args:
         answer: It.

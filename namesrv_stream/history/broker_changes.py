@@ -1,4 +1,4 @@
-"""What changed at a broker name, record by record: processes, connections, holds of the guard, topics."""
+"""What changed at a broker name, record by record: processes, connections, the mass-expiry guard, topics."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence

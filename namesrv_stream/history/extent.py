@@ -24,7 +24,7 @@ class Extent:
 
     Attributes:
         begin_ms: The first instant of which all is known; None where nothing is.
-        stored_to_ms: To when the history tables tell everything; from there on ``route_changes`` does. 0 where they
+        stored_to_ms: Up to when the history tables have everything; ``route_changes`` has the rest. 0 where they
             have nothing yet.
         reaches_ms: To when ``route_changes`` reaches, and with it every answer, by the clock of the job.
         lost_until_ms: Where changes after ``stored_to_ms`` were removed before the history had them: until when; else
@@ -37,7 +37,7 @@ class Extent:
     lost_until_ms: int | None = None
 
     def notes(self, at_ms: int) -> list[str]:
-        """What must be said where the tables do not tell everything up to an instant."""
+        """Notes for answers where the tables do not have everything up to an instant."""
         notes = []
         if self.lost_until_ms is not None and at_ms >= self.stored_to_ms:
             begin = f"between {instant(self.stored_to_ms)} and" if self.stored_to_ms else "before"
@@ -52,7 +52,7 @@ class Extent:
         return self.reaches_ms < at_ms - _USUAL_LAG_MS
 
     def reach(self) -> str:
-        """To when all answers reach: told with each, for people."""
+        """Up to when all answers reach; for people."""
         return f"the tables reach to {instant(self.reaches_ms)}"
 
     def known_part(self, asked: Window) -> Window:

@@ -13,7 +13,7 @@ def no_figures_text(settings: Settings, heard_from_ms: int, now_ms: int) -> str:
 
     Args:
         settings: Ours.
-        heard_from_ms: When the first broker of the time came, epoch milliseconds.
+        heard_from_ms: When the first broker of the time came up, epoch milliseconds.
         now_ms: Epoch milliseconds.
     """
     # The first minute has to end, and the history process to come by twice.

@@ -92,10 +92,10 @@ class Past(Database):
         return decode_changes(self.ask(question, **parameters))
 
     def check_covers(self, at_ms: int) -> None:
-        """Pass over an instant of which the history tells.
+        """Check that the history covers an instant.
 
         Raises:
-            NotInHistory: It lies before that.
+            NotInHistory: The instant lies before the history.
         """
         begin_ms = self.extent.begin_ms
         if begin_ms is None:
@@ -105,12 +105,12 @@ class Past(Database):
             raise NotInHistory(f"{at} lies before the history, which begins at {begin}")
 
     def default_timeouts(self, since_ms: int, until_ms: int) -> list[tuple[int, int]]:
-        """Timeouts of brokers that ask for none: from when on (epoch milliseconds), and which; by time."""
+        """Default timeouts: from when on each was in force (epoch milliseconds), and which it was; by time."""
         rows = self.rows("default_timeouts", since_ms=since_ms, until_ms=until_ms)
         return [(row["at_ms"], row["timeout_ms"]) for row in rows]
 
     def all_counted_to_ms(self, until_ms: int) -> int | None:
-        """To when, of some time, the heartbeats of all brokers are counted; None where none is."""
+        """Up to when the heartbeats of all brokers are counted, but no later than an instant; None where none is."""
         return min((min(at_ms, until_ms) for at_ms in self.counted_to_ms.values()), default=None)
 
     @property

@@ -23,8 +23,8 @@ class Offer:
 
     Attributes:
         queues: None where it only has a share of a static topic.
-        broker_addrs: Broker id to address; empty where none of its brokers is there: what else it contributes is told
-            beside others' only, as Java does.
+        broker_addrs: Broker id to address; empty where none of its brokers is registered: as in Java, what else it
+            contributes is then shown beside others only.
         mapping: Its share of a static topic, if any.
     """
 
