@@ -23,24 +23,21 @@ def broker_tracks(brokers: Sequence[Row], outages: Sequence[Row], window: Window
     bars = {row["replica"]: [span(window, row["begin_ms"], row["end_ms"], colours.UP)] for row in brokers}
     shown = [row for row in outages if row["scope"] == "broker" and row["replica"] in bars]
     for row in sorted(shown, key=lambda row: row["begin_ms"]):
-        bars[row["replica"]].append(outage_bar(row, window))
+        colour = colours.colour_of(row["cause"])
+        bar = titled_span(window, row["begin_ms"], row["end_ms"], colour, row["cause"], is_pale=row["for_good"])
+        bars[row["replica"]].append(bar)
     has_clusters = len({row["cluster"] for row in brokers}) > 1
     tracks = [_track(row, bars[row["replica"]], with_cluster=has_clusters) for row in brokers]
     return Tracks("up and down", tracks, time_labels(window), colours.down_legend(row["cause"] for row in shown))
 
 
-def outage_bar(outage: Row, window: Window) -> Bar:
-    """An outage in the colour of its cause, pale where the broker was removed on purpose."""
-    colour = colours.colour_of(outage["cause"])
-    return titled_span(
-        window, outage["begin_ms"], outage["end_ms"], colour, outage["cause"], is_pale=outage["for_good"]
-    )
-
-
 def titled_span(
     window: Window, begin_ms: int, end_ms: int | None, colour: str, text: str, *, is_pale: bool = False
 ) -> Bar:
-    """A bar that says since when and for how long something was so; an end of None is that of the window."""
+    """A bar that says since when and for how long something was so; an end of None is that of the window.
+
+    Pale is what was intended: a broker that was unregistered and did not come back.
+    """
     until_ms = window.until_ms if end_ms is None else end_ms
     title = f"{instant(begin_ms)}: {text}, {duration(until_ms - begin_ms)}"
     return span(window, begin_ms, until_ms, colour, title, is_pale=is_pale)

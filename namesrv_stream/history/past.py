@@ -7,6 +7,8 @@ beyond it: an answer is as fresh as the job's last commit.
 from collections.abc import Mapping
 from typing import Any, Final
 
+import pyarrow as pa
+
 from namesrv_stream.errors import NotInHistory, TableSchemaMismatch
 from namesrv_stream.history.database import Database, sql_text
 from namesrv_stream.history.extent import Extent, Window
@@ -104,10 +106,11 @@ class Past(Database):
             at, begin = instant(at_ms, with_ms=True), instant(begin_ms, with_ms=True)
             raise NotInHistory(f"{at} lies before the history, which begins at {begin}")
 
-    def default_timeouts(self, since_ms: int, until_ms: int) -> list[tuple[int, int]]:
-        """Default timeouts: from when on each was in force (epoch milliseconds), and which it was; by time."""
-        rows = self.rows("default_timeouts", since_ms=since_ms, until_ms=until_ms)
-        return [(row["at_ms"], row["timeout_ms"]) for row in rows]
+    def default_timeouts(self, settings: Settings, window: Window) -> pa.Table:
+        """Default timeouts by time: ``at_ms``, from when on each was in force, and ``timeout_ms``."""
+        default_ms = settings.liveness.default_timeout_ms
+        span = {"since_ms": window.since_ms, "until_ms": window.until_ms}
+        return self.ask("default_timeouts", default_timeout_ms=default_ms, **span)
 
     def all_counted_to_ms(self, until_ms: int) -> int | None:
         """Up to when the heartbeats of all brokers are counted, but no later than an instant; None where none is."""

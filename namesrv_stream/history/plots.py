@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from namesrv_stream.errors import NotInHistory
-from namesrv_stream.history.broker_tracks import broker_tracks, outage_bar, titled_span
+from namesrv_stream.history.broker_tracks import broker_tracks, titled_span
 from namesrv_stream.history.database import Row
 from namesrv_stream.history.drawing import colours
 from namesrv_stream.history.drawing.axes import scale, time_labels
@@ -63,8 +63,7 @@ def plot_broker(past: Past, settings: Settings, broker_name: str, window: Window
         ConfigError: The file cannot be written.
     """
     tracks, _ = _tracks(past, window)
-    known = past.default_timeouts(window.until_ms - 1, window.until_ms)
-    default_ms = known[-1][1] if known else settings.liveness.default_timeout_ms
+    default_ms = past.default_timeouts(settings, window)["timeout_ms"][-1].as_py()
     sessions = past.rows("period_sessions")
     timeouts = sorted({row["timeout_ms"] or default_ms for row in sessions})
     step_ms = _MINUTE_MS * max(1, (window.until_ms - window.since_ms) // _MINUTE_MS // _MOST_POINTS)
@@ -81,23 +80,21 @@ def plot_broker(past: Past, settings: Settings, broker_name: str, window: Window
     write_plot(path, f"broker {broker_name}", [tracks, _gap_chart(title, gaps, shades, timeouts, window, step_ms)])
 
 
-def plot_topic(history: TopicHistory, outages: Sequence[Row], path: Path) -> None:
+def plot_topic(history: TopicHistory, path: Path) -> None:
     """Write which broker name was in the route of a topic when, and how many queues there were.
 
     Raises:
         ConfigError: The file cannot be written.
     """
     window = history.window
-    absences = [row for row in outages if row["scope"] == "broker_name"]
-    every = [
-        _offer_track(name, list(of), [row for row in absences if row["name"] == name], window)
-        for name, of in groupby(offer_intervals(history), key=lambda interval: interval.broker_name)
-    ]
+    intervals = offer_intervals(history)
+    by_name = groupby(intervals, key=lambda interval: interval.broker_name)
+    every = [_offer_track(name, list(of), window) for name, of in by_name]
     most_moved = sorted(every, key=lambda track: -len(track.bars))[:_MOST_TRACKS]
     tracks = [track for track in every if track in most_moved]
     some = "" if len(tracks) == len(every) else f"; {len(tracks)} of {len(every)} brokers"
     drawn = {bar.colour for track in tracks for bar in track.bars}
-    causes = colours.in_order(row["cause"] for row in absences)
+    causes = colours.in_order(i.reason.cause for i in intervals if i.offer is None and i.reason is not None)
     legend = [entry for entry in _COLOUR_OF_PERM.values() if entry[1] in drawn]
     legend += [(f"gone: {cause}", colours.colour_of(cause)) for cause in causes]
     title = f"route of {history.topic}: {len(history.changes)} changes{some}"
@@ -151,17 +148,20 @@ def _gap_chart(
     return Chart(title, title, bars, lines, time_labels(window), axis.labels(), legend)
 
 
-def _offer_track(name: str, intervals: Sequence[OfferInterval], absences: Sequence[Row], window: Window) -> Track:
+def _offer_track(name: str, intervals: Sequence[OfferInterval], window: Window) -> Track:
     """The queues of a broker name in the route, and when it was out of the route."""
     bars = []
-    for interval in intervals:
-        if interval.offer is not None and interval.offer.queues is not None:
-            queues = interval.offer.queues
+    for i in intervals:
+        if i.offer is not None and i.offer.queues is not None:
+            queues = i.offer.queues
             _, colour = _COLOUR_OF_PERM[queues.perm & (PERM_READ | PERM_WRITE)]
-            bars.append(titled_span(window, interval.begin_ms, interval.end_ms, colour, queues_text(queues)))
+            bars.append(titled_span(window, i.begin_ms, i.end_ms, colour, queues_text(queues)))
+        elif i.reason is not None:
+            cause = i.reason.cause
+            is_pale = i.end_ms is None and cause == Cause.UNREGISTERED
+            bars.append(titled_span(window, i.begin_ms, i.end_ms, colours.colour_of(cause), cause, is_pale=is_pale))
     last = intervals[-1].offer
-    note = "" if last is None else queues_text(last.queues)
-    return Track(cut(name), note, cut(name), [*bars, *(outage_bar(row, window) for row in absences)])
+    return Track(cut(name), "" if last is None else queues_text(last.queues), cut(name), bars)
 
 
 def _queue_chart(history: TopicHistory) -> Chart:

@@ -85,11 +85,10 @@ def _of_topic(past: Past, topic: str, question: Question) -> Answer:
     found = topic_history(past, topic, window)
     if found is None:
         raise NotInHistory(f"the history knows no topic {topic}{known_from(past)}")
-    outages = topic_outages(found)
     if question.plot is not None:
-        plot_topic(found, outages, question.plot)
+        plot_topic(found, question.plot)
     if question.outages:
-        return Answer(window.since_ms, window.until_ms, [outages_section(outages)], past.extent)
+        return Answer(window.since_ms, window.until_ms, [outages_section(topic_outages(found))], past.extent)
     brokers = totals_of(found.first.values()).brokers
     began = f"at the begin {counted(brokers, 'broker') if brokers else 'no broker'} served it"
     return Answer(window.since_ms, window.until_ms, [topic_changes_section(found)], past.extent, (began,))

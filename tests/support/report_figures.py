@@ -134,7 +134,8 @@ def ask_delays(
     """The answer of ``delays.sql``, by kind; of Monday and what follows."""
     database = period_of(sessions, MONDAY_MS, until_ms)
     counted_to_ms = {0: FAR_MS} if counted_to_ms is None else counted_to_ms
-    register_delays(database, counted_to_ms, timeouts, RECORDS.empty_table() if records is None else records, commits)
+    records = RECORDS.empty_table() if records is None else records
+    register_delays(database, counted_to_ms, _timeouts(timeouts), records, commits)
     return {row["delay"]: row for row in database.rows("delays")}
 
 
@@ -154,7 +155,7 @@ def figures_of(
     window = Window(max(since_ms, extent.begin_ms or 0), until_ms)
     database = period_of(sessions, window.since_ms, until_ms)
     counted_to_ms = {0: FAR_MS} if counted_to_ms is None else counted_to_ms
-    register_delays(database, counted_to_ms, [(0, DEFAULT_TIMEOUT_MS)], RECORDS.empty_table(), ())
+    register_delays(database, counted_to_ms, _timeouts([(0, DEFAULT_TIMEOUT_MS)]), RECORDS.empty_table(), ())
     register_heartbeats(database, heard.rows if heard else ())
     minutes = pa.array(heard.minutes if heard else [], pa.int64())
     clusters = pa.array([cluster] * len(minutes), pa.string())
@@ -164,7 +165,11 @@ def figures_of(
         extent=extent,
         heard=heard.window if heard else None,
         has_heartbeats=heard is not None,
-        default_timeout_ms=DEFAULT_TIMEOUT_MS,
         commits_from_ms=None,
     )
     return answers(database, Asked(Window(since_ms, until_ms), objective, cluster), known)
+
+
+def _timeouts(timeouts: Sequence[tuple[int, int]]) -> pa.Table:
+    """The answer of ``default_timeouts.sql``."""
+    return pa.table({"at_ms": [at_ms for at_ms, _ in timeouts], "timeout_ms": [ms for _, ms in timeouts]})

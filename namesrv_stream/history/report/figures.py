@@ -50,7 +50,6 @@ class Known:
         extent: Of the history.
         heard: The part of the time of which heartbeats are counted; None where there is none.
         has_heartbeats: Whether there is a table of heartbeats.
-        default_timeout_ms: Of brokers that ask for none, at the end.
         commits_from_ms: From when on commits of the job are known; None where none is.
     """
 
@@ -58,7 +57,6 @@ class Known:
     extent: Extent
     heard: Window | None
     has_heartbeats: bool
-    default_timeout_ms: int
     commits_from_ms: int | None
 
 
@@ -96,13 +94,12 @@ def figures(settings: Settings, asked: Asked) -> Figures:
     window = extent.known_part(asked.window)
     set_period(past, window, cluster=asked.cluster)
     read_heartbeats(past, window, asked.cluster)
-    timeouts = [(0, settings.liveness.default_timeout_ms), *past.default_timeouts(window.since_ms, window.until_ms)]
     records = changed_records(changes, window)
     # Of what was before the first of them, nothing is asked.
     commits = job_commits(changes, min(records["at_ms"].to_pylist())) if records.num_rows else []
-    register_delays(past, past.counted_to_ms, timeouts, records, commits)
+    register_delays(past, past.counted_to_ms, past.default_timeouts(settings, window), records, commits)
     commits_from_ms = max(window.since_ms, commits[0].at_ms) if commits else None
-    known = Known(window, extent, past.heard(window), past.has_heartbeats, timeouts[-1][1], commits_from_ms)
+    known = Known(window, extent, past.heard(window), past.has_heartbeats, commits_from_ms)
     return answers(past, asked, known)
 
 
@@ -124,7 +121,6 @@ def answers(database: Database, asked: Asked, known: Known) -> Figures:
         "cluster": asked.cluster,
         "heard_from_ms": heard and heard.since_ms,
         "heard_to_ms": heard and heard.until_ms,
-        "default_timeout_ms": known.default_timeout_ms,
     }
     rows = {question: database.rows(question, **parameters) for question in _QUESTIONS}
     if not rows["brokers"]:
@@ -142,7 +138,7 @@ def answers(database: Database, asked: Asked, known: Known) -> Figures:
 def register_delays(
     database: Database,
     counted_to_ms: Mapping[int, int],
-    timeouts: Sequence[tuple[int, int]],
+    timeouts: pa.Table,
     records: pa.Table,
     commits: Sequence[JobCommit],
 ) -> None:
@@ -151,7 +147,7 @@ def register_delays(
     Args:
         database: For them.
         counted_to_ms: partition → up to when heartbeats are counted.
-        timeouts: From when on which default timeout was in force, by time.
+        timeouts: The answer of ``default_timeouts.sql``.
         records: Those that changed something: partition, offset, at_ms.
         commits: By time.
     """
@@ -159,7 +155,7 @@ def register_delays(
     database.register("records", records)
     database.register("commits", _table(offsets, "partition", "next_offset", "at_ms"))
     database.register("counted", _table(list(counted_to_ms.items()), "partition", "at_ms"))
-    database.register("default_timeouts", _table(timeouts, "at_ms", "timeout_ms"))
+    database.register("default_timeouts", timeouts)
 
 
 def changed_records(changes: StoredTable, window: Window) -> pa.Table:

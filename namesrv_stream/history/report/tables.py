@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from namesrv_stream.history.answer import Answer, Section, number_column
+from namesrv_stream.history.answer import Answer, Column, Section, number_column
 from namesrv_stream.history.columns import columns
 from namesrv_stream.history.database import Row
 from namesrv_stream.history.report.figures import Figures
@@ -32,7 +32,10 @@ _MISSED_HEARTBEATS: Final = columns(
     *(_HEARD, _MISSED),
 )
 _SERVERS: Final = columns("server_id brokers heartbeats missed missed_share missing_brokers", _HEARD, _MISSED)
-_DELAYS: Final = columns("(delay) what count p50_ms p95_ms p99_ms max_ms mean_ms", number_column("count", "measured"))
+_DELAYS: Final = columns(
+    "(delay) what count p50_ms p95_ms p99_ms max_ms mean_ms",
+    *(Column("what", "delay"), number_column("count", "measured")),
+)
 _SEGMENTS: Final = columns(
     "begin_ms (end_ms) availability down_ms (down_by_cause_ms) ended ended_by_cause (heartbeats) missed (clusters)"
 )

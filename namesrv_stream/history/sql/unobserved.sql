@@ -1,7 +1,7 @@
 -- Times of which something is not known: sessions that begin or end by state_rebuilt, heartbeats that are not in the
 -- tables, and blind times. In a blind time, of at least three minutes and three usual gaps, no broker at all was heard,
 -- though a session went on for longer than its timeout: name servers, Kafka or the job stood still. `heartbeats`
--- has the answers of heartbeats_of_day.sql for all days.
+-- has the answers of heartbeats_of_day.sql for all days, `default_timeouts` that of default_timeouts.sql.
 WITH rebuilt AS (
   SELECT s.up_ms AS at_ms FROM period_sessions s WHERE s.up_cause = 'state_rebuilt'
   UNION ALL
@@ -28,12 +28,13 @@ blind AS (
   SELECT h.begin_ms, h.end_ms
   FROM holes h
   CROSS JOIN (SELECT MIN(b.usual_ms) AS usual_ms FROM heartbeats b WHERE b.usual_ms > 0) u
+  CROSS JOIN (SELECT LAST(t.timeout_ms ORDER BY t.at_ms) AS timeout_ms FROM default_timeouts t) d
   WHERE h.end_ms - h.begin_ms >= GREATEST(180000, 3 * COALESCE(u.usual_ms, 0))
     AND EXISTS (
       SELECT 1
       FROM sessions s
       WHERE s.up_ms <= h.begin_ms AND (s.down_ms IS NULL OR s.down_ms >= h.end_ms)
-        AND h.end_ms - h.begin_ms > COALESCE(s.timeout_ms, $default_timeout_ms)
+        AND h.end_ms - h.begin_ms > COALESCE(s.timeout_ms, d.timeout_ms)
     )
 )
 SELECT 1 AS number, 'state rebuilt' AS what, r.at_ms AS begin_ms, r.at_ms AS end_ms, COUNT(*) AS sessions
