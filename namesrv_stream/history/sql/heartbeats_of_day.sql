@@ -15,9 +15,12 @@ usual AS (
   GROUP BY ALL
 ),
 heard AS (
-  SELECT m.cluster, m.broker_name, m.broker_addr, m.server_id, g.number, SUM(m.heartbeats)::BIGINT AS heartbeats
+  SELECT
+    m.cluster, m.broker_name, m.broker_addr, m.server_id,
+    (LEAST(m.minute_ms, d.until_ms - 1) - d.first_ms) // d.step_ms + 1 AS number,
+    SUM(m.heartbeats)::BIGINT AS heartbeats
   FROM minutes m
-  ASOF JOIN segments g ON m.minute_ms >= g.begin_ms
+  CROSS JOIN division d
   GROUP BY ALL
 ),
 gaps AS (
@@ -41,10 +44,11 @@ silences AS (
 ),
 missed AS (
   SELECT
-    s.cluster, s.broker_name, s.broker_addr, s.server_id, g.number, SUM(s.missed)::BIGINT AS missed,
+    s.cluster, s.broker_name, s.broker_addr, s.server_id,
+    (LEAST(s.end_ms, d.until_ms - 1) - d.first_ms) // d.step_ms + 1 AS number, SUM(s.missed)::BIGINT AS missed,
     COUNT(*) AS silences, MAX(s.gap_max_ms) AS longest_ms
   FROM silences s
-  ASOF JOIN segments g ON s.end_ms >= g.begin_ms
+  CROSS JOIN division d
   GROUP BY ALL
 )
 SELECT

@@ -140,23 +140,20 @@ JOIN awaited a USING (replica)
 LEFT JOIN went_down w USING (replica)
 LEFT JOIN absent b USING (replica);
 
--- One row for each hour of the time (up to two days), day (up to 120 days) or week; the first and the last may be cut.
--- Days begin at midnight UTC.
-CREATE OR REPLACE TEMPORARY TABLE segments AS
-WITH units AS (
-  SELECT
-    p.*,
-    CASE
-      WHEN p.until_ms - p.since_ms <= 172800000 THEN {'unit': 'hour', 'step_ms': 3600000, 'round_ms': 3600000}
-      WHEN p.until_ms - p.since_ms <= 10368000000 THEN {'unit': 'day', 'step_ms': 86400000, 'round_ms': 86400000}
-      ELSE {'unit': 'week', 'step_ms': 604800000, 'round_ms': 86400000}
-    END AS u
-  FROM period p
-),
-borders AS (
-  SELECT b.*, UNNEST(RANGE(b.since_ms - b.since_ms % b.u.round_ms, b.until_ms, b.u.step_ms)) AS at_ms FROM units b
-)
+-- One row that says how the time is divided: into hours (up to two days), days (up to 120 days) or weeks of step_ms. The
+-- first one begins at first_ms. Days begin at midnight UTC.
+CREATE OR REPLACE TEMPORARY TABLE division AS
 SELECT
-  b.u.unit AS unit, ROW_NUMBER() OVER (ORDER BY b.at_ms) AS number, GREATEST(b.at_ms, b.since_ms) AS begin_ms,
-  LEAST(b.at_ms + b.u.step_ms, b.until_ms) AS end_ms
-FROM borders b;
+  CASE WHEN p.hours <= 48 THEN 'hour' WHEN p.hours <= 2880 THEN 'day' ELSE 'week' END AS unit,
+  CASE WHEN p.hours <= 48 THEN 3600000 WHEN p.hours <= 2880 THEN 86400000 ELSE 604800000 END AS step_ms,
+  p.since_ms - p.since_ms % CASE WHEN p.hours <= 48 THEN 3600000 ELSE 86400000 END AS first_ms,
+  p.since_ms, p.until_ms
+FROM (SELECT *, (until_ms - since_ms) / 3600000 AS hours FROM period) p;
+
+-- One row for each hour, day or week; the first and the last may be cut.
+CREATE OR REPLACE TEMPORARY TABLE segments AS
+SELECT
+  d.unit, (b.at_ms - d.first_ms) // d.step_ms + 1 AS number, GREATEST(b.at_ms, d.since_ms) AS begin_ms,
+  LEAST(b.at_ms + d.step_ms, d.until_ms) AS end_ms
+FROM division d
+CROSS JOIN UNNEST(RANGE(d.first_ms, d.until_ms, d.step_ms)) b (at_ms);

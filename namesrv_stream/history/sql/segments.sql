@@ -44,7 +44,9 @@ ends AS (
   GROUP BY ALL
 ),
 heard AS (
-  SELECT h.number, SUM(h.heartbeats)::BIGINT AS heartbeats, SUM(h.missed)::BIGINT AS missed FROM heartbeats h GROUP BY ALL
+  SELECT h.number, SUM(h.heartbeats)::BIGINT AS heartbeats, SUM(h.missed)::BIGINT AS missed
+  FROM heartbeats h
+  GROUP BY ALL
 )
 SELECT
   g.unit, g.begin_ms, g.end_ms, c.known_ms, c.known_ms * (1 - $objective) AS budget_ms, c.down_ms,

@@ -85,7 +85,7 @@ def with_period(sessions: Sequence[Row]) -> tuple[list[list[Row]], Database]:
     return brokers_of(sessions), database
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(lives())
 def test_figures_are_what_counting_hours_says(sessions: list[Row]) -> None:
     counted, database = with_period(sessions)
@@ -111,7 +111,7 @@ def test_figures_are_what_counting_hours_says(sessions: list[Row]) -> None:
     assert sum(e["count"] for e in ends) == sum(f["downs"] for f in database.rows("flaps")) == len(ended)
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(lives())
 def test_hours_are_what_looking_at_each_says(sessions: list[Row]) -> None:
     counted, database = with_period(sessions)
@@ -130,7 +130,7 @@ def test_hours_are_what_looking_at_each_says(sessions: list[Row]) -> None:
             assert share is None if not own else share == pytest.approx(up / len(own))
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(lives())
 def test_a_cluster_is_dark_in_the_hours_in_which_none_is_up(sessions: list[Row]) -> None:
     counted, database = with_period(sessions)
