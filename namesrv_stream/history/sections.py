@@ -20,7 +20,7 @@ _BROKERS: Final = columns(
     "cluster? broker_name broker_addr broker_id? state availability for_good downs mttr_ms? heartbeats?"
     " longest_gap_ms? down_cause? earlier_addrs?"
 )
-FLAPS: Final = columns(
+_FLAPS: Final = columns(
     "cluster? broker_name broker_addr state downs returns? median_down_ms? peak_score? score? flapping has_flapped?"
     " causes? earlier_addrs?"
 )
@@ -68,7 +68,7 @@ def brokers_section(rows: Sequence[Row]) -> Section:
 
 def flaps_section(rows: Sequence[Row]) -> Section:
     """Of ``flaps.sql``."""
-    return Section("flaps", "brokers by how much they flapped", FLAPS, rows, lambda row: bool(row["has_flapped"]))
+    return Section("flaps", "brokers by how much they flapped", _FLAPS, rows, lambda row: bool(row["has_flapped"]))
 
 
 def outages_section(rows: Sequence[Row]) -> Section:

@@ -8,7 +8,7 @@ from namesrv_stream.history.columns import columns
 from namesrv_stream.history.database import Row
 from namesrv_stream.history.report.figures import Figures
 from namesrv_stream.history.report.unobserved import unobserved
-from namesrv_stream.history.sections import FLAPS, outages_section
+from namesrv_stream.history.sections import outages_section
 
 _HEARD: Final = number_column("heartbeats", "heard")
 _MISSED: Final = number_column("missed", "missed")
@@ -26,6 +26,10 @@ _BROKERS: Final = columns(
 _SESSION_ENDS: Final = columns(
     "cause count brokers down_ms down_share returns return_mean_ms? return_p95_ms? silence_p50_ms? silence_max_ms?",
     number_column("returns", "came back"),
+)
+_FLAPS: Final = columns(
+    "cluster? broker_name broker_addr state downs returns? median_down_ms? peak_score? score? flapping (has_flapped)"
+    " causes? earlier_addrs?"
 )
 _MISSED_HEARTBEATS: Final = columns(
     "cluster? broker_name broker_addr server_id missed missed_share silences longest_ms? usual_ms? heartbeats?",
@@ -52,14 +56,13 @@ def answer_of(figures: Figures, notes: Sequence[str] = ()) -> Answer:
     rows, unit = figures.rows, figures.unit
     worst = sorted(rows["clusters"], key=lambda row: 1.0 if row["availability"] is None else row["availability"])
     flapped = [row for row in rows["flaps"] if row["has_flapped"]]
-    flap_columns = [column for column in FLAPS if column.key != "has_flapped"]
     sections = (
         Section("summary", "all brokers", _SUMMARY, [summary(figures)], _misses_objective),
         Section("clusters", "clusters", _CLUSTERS, worst, _misses_objective),
         Section("brokers", "brokers by how long they were down", _BROKERS, rows["brokers"], _misses_objective),
         Section("endings", "why brokers went", _SESSION_ENDS, rows["session_ends"]),
         outages_section(rows["outages"]),
-        Section("flaps", "brokers by how much they flapped", flap_columns, flapped, lambda row: bool(row["flapping"])),
+        Section("flaps", "brokers by how much they flapped", _FLAPS, flapped, lambda row: bool(row["flapping"])),
         Section("missed", "missed heartbeats", _MISSED_HEARTBEATS, rows["missed"]),
         Section("servers", "missed heartbeats by name server", _SERVERS, rows["name_servers"]),
         Section("delays", "propagation delay", _DELAYS, rows["delays"]),
