@@ -1,16 +1,18 @@
-"""An answer as rows and columns, and the three forms in which it is told: tables for people, JSON, CSV.
+"""An answer as rows and columns, and its three forms: tables for people, JSON, CSV.
 
 Instants are columns whose names end in ``_ms`` without being durations: epoch milliseconds in JSON, ISO 8601 in UTC in
-CSV and in this machine's zone in tables. Names are as brokers told them in JSON alone: in CSV and tables control
+CSV and in UTC in tables. Only JSON has names exactly as brokers sent them: in CSV and tables control
 characters are escaped, so that a row is a line and does nothing to a terminal.
 """
 
 import csv
 import io
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
+import orjson
 from rich.table import Table
 from rich.text import Text
 
@@ -52,13 +54,9 @@ class Column:
     show_short: Show | None = None
 
 
-def at_column(key: str, title: str, *, is_for_scripts: bool = False) -> Column:
+def at_column(key: str, title: str) -> Column:
     """A column of instants."""
-
-    def show(at_ms: int) -> str:
-        return instant(at_ms)
-
-    return Column(key, title, show, is_instant=True, is_for_scripts=is_for_scripts)
+    return Column(key, title, instant, is_instant=True)
 
 
 def duration_column(key: str, title: str) -> Column:
@@ -77,7 +75,7 @@ class Section:
     Attributes:
         name: In JSON.
         title: Above it, for people.
-        rows: Each with the keys of all columns, and no others.
+        rows: Each with the keys of all columns; others are not shown.
         emphasis: Which rows people should see first.
     """
 
@@ -86,6 +84,11 @@ class Section:
     columns: Sequence[Column]
     rows: Sequence[Mapping[str, Any]]
     emphasis: Callable[[Mapping[str, Any]], bool] = lambda row: False
+
+    def shown_columns(self) -> list[Column]:
+        """Those for people that say something of any row."""
+        shown = [column for column in self.columns if not column.is_for_scripts]
+        return [c for c in shown if any(row[c.key] is not None and row[c.key] is not False for row in self.rows)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +113,7 @@ class Answer:
 
 
 def print_text(answer: Answer, *, wide: bool = False) -> None:
-    """Print tables that fit the terminal to stdout, and below them of what time they tell.
+    """Print tables that fit the terminal to stdout, and below them the time that they cover.
 
     Args:
         answer: It.
@@ -132,8 +135,7 @@ def print_text(answer: Answer, *, wide: bool = False) -> None:
 
 
 def _table(section: Section, width: int | None) -> list[Table | Text]:
-    shown = [c for c in section.columns if not c.is_for_scripts]
-    columns = [c for c in shown if any(row[c.key] is not None and row[c.key] is not False for row in section.rows)]
+    columns = section.shown_columns()
     return table_lines(
         [TextColumn(c.title, c.justify, c.is_text, c.is_optional) for c in columns],
         [[_shown(c, row[c.key], is_whole=width is None) for c in columns] for row in section.rows],
@@ -149,16 +151,17 @@ def _shown(column: Column, value: Any, *, is_whole: bool) -> str:
     return text if len(text) <= most else f"{text[:most]}…"
 
 
-def as_json(answer: Answer) -> dict[str, Any]:
-    """All of it; instants in epoch milliseconds."""
-    return {
+def print_json(answer: Answer) -> None:
+    """Print all of it to stdout; instants in epoch milliseconds."""
+    found = {
         "since_ms": answer.since_ms,
         "until_ms": answer.until_ms,
         "history": answer.extent.as_json(),
         "notes": list(answer.notes),
         "heartbeats_counted_to_ms": answer.counted_to_ms,
-        **{section.name: [dict(row) for row in section.rows] for section in answer.sections},
+        **{s.name: [{c.key: row[c.key] for c in s.columns} for row in s.rows] for s in answer.sections},
     }
+    sys.stdout.write(orjson.dumps(found, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS).decode() + "\n")
 
 
 def as_csv(section: Section, *, raw: bool = False) -> str:

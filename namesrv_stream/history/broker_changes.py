@@ -1,31 +1,22 @@
-"""What changed at a broker name, record by record: processes, connections, holds of the guard, topics."""
+"""What changed at a broker name, record by record: processes, connections, the mass-expiry guard, topics."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 
+from namesrv_stream.history.database import Row
 from namesrv_stream.history.past import Past
-from namesrv_stream.history.reasons import Reason, reason_of
+from namesrv_stream.history.reasons import reason_of
 from namesrv_stream.route.changes import ChangeKind, RouteChange
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerChange:
-    """All that one record changed.
+def broker_changes(past: Past, broker_name: str, since_ms: int, until_ms: int) -> list[Row]:
+    """The changes after one instant up to another, in order; blocks.
 
-    Attributes:
-        what: For people, one entry a thing.
-        reason: Of all of it.
+    Returns:
+        A row for each record: ``change``, for people, and its ``Reason``.
     """
-
-    what: tuple[str, ...]
-    reason: Reason
-
-
-def broker_changes(past: Past, broker_name: str, since_ms: int, until_ms: int) -> list[BrokerChange]:
-    """The changes after one instant up to another, in order; blocks."""
-    every = past.rows("broker_changes", broker_name=broker_name, until_ms=until_ms)
+    every = past.changes("broker_changes", broker_name=broker_name, until_ms=until_ms)
     live = set[tuple[str | None, str | None]]()
     for row in every:
         if row.at_ms <= since_ms and row.kind == ChangeKind.BROKER_LIVE:
@@ -34,9 +25,8 @@ def broker_changes(past: Past, broker_name: str, since_ms: int, until_ms: int) -
     found = []
     for _, of_record in groupby(rows, key=lambda row: (row.partition, row.offset)):
         at_once = list(of_record)
-        what = tuple(_what(at_once, live))
-        if what:
-            found.append(BrokerChange(what, reason_of(at_once[0])))
+        if what := ", ".join(_what(at_once, live)):
+            found.append({**reason_of(at_once[0]).as_json(), "change": what})
     return found
 
 

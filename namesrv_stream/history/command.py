@@ -1,22 +1,28 @@
 """``namesrv-stream history``."""
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
-import orjson
 import typer
 
 from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import ConfigError
-from namesrv_stream.history.plot_file import check_plot_file
-from namesrv_stream.history.window import Window
+from namesrv_stream.history.extent import Window
 from namesrv_stream.instants import COMMAND_LINE, check_past, instant, parse_instant, parse_since
 from namesrv_stream.settings.command_line import Configuration, configured
 from namesrv_stream.text_table import WideOption
 
 if TYPE_CHECKING:
     from namesrv_stream.history.answer import Answer
+
+
+_EXCLUSIVE: Final = (
+    *(("BROKER", "--topic"), ("BROKER", "--cluster"), ("--topic", "--cluster")),
+    *(("BROKER", "--flaps"), ("BROKER", "--outages"), ("--topic", "--flaps")),
+    *(("--flaps", "--outages"), ("--json", "--csv")),
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -45,20 +51,31 @@ def history(
         bool, typer.Option("--raw-csv", help="As --csv, but without an apostrophe before a text like a formula.")
     ] = False,
     wide: WideOption = False,
-    plot: Annotated[Path | None, typer.Option("--plot", help="Write a plot to FILE.png.", metavar="FILE.png")] = None,
+    plot: Annotated[Path | None, typer.Option("--plot", help="Write a plot to FILE.html.", metavar="FILE.html")] = None,
 ) -> None:
     """Query the history: sessions, routes, outages, availability.
 
     Without arguments: the availability of every broker.
     """
     as_csv = as_csv or raw_csv
-    _check_flags(broker, topic, cluster, flaps=flaps, outages=outages, as_json=as_json, as_csv=as_csv)
+    _check_flags(
+        {
+            "BROKER": broker,
+            "--topic": topic,
+            "--cluster": cluster,
+            "--flaps": flaps,
+            "--outages": outages,
+            "--json": as_json,
+            "--csv": as_csv,
+        }
+    )
+    # Spared to the other commands: Arrow and Delta take a second to import.
+    from namesrv_stream.history.drawing.pages import check_plot_file
+    from namesrv_stream.history.questions import Question, ask
+
     if plot is not None:
         check_plot_file(plot)
-    # Spared to the other commands: Arrow and Delta take a second to import.
-    from namesrv_stream.history.asking import Question, ask
-
-    window = Window(*asked_span(since, until, SystemClock().now_ms()))
+    window = asked_window(since, until, SystemClock().now_ms())
     question = Question(window, broker, topic, cluster, flaps=flaps, outages=outages, plot=plot)
     answer = ask(configuration.load().settings, question)
     _print(answer, as_json=as_json, as_csv=as_csv, raw_csv=raw_csv, wide=wide)
@@ -66,8 +83,8 @@ def history(
         print(f"written to {plot}", file=sys.stderr if as_json or as_csv else sys.stdout)
 
 
-def asked_span(since: str, until: str, now_ms: int) -> tuple[int, int]:
-    """Begin and end of the time asked about, epoch milliseconds.
+def asked_window(since: str, until: str, now_ms: int) -> Window:
+    """The time asked about.
 
     Raises:
         ConfigError: One is no instant or lies in the future, or the end is not after the begin.
@@ -79,49 +96,31 @@ def asked_span(since: str, until: str, now_ms: int) -> tuple[int, int]:
         raise ConfigError(
             COMMAND_LINE, "--since", f"{instant(since_ms)} does not lie before --until, {instant(until_ms)}"
         )
-    return since_ms, until_ms
+    return Window(since_ms, until_ms)
 
 
-def _check_flags(
-    broker: str | None,
-    topic: str | None,
-    cluster: str | None,
-    *,
-    flaps: bool,
-    outages: bool,
-    as_json: bool,
-    as_csv: bool,
-) -> None:
+def _check_flags(given: Mapping[str, str | bool | None]) -> None:
     """Refuse what cannot be asked, or not together.
 
     Raises:
         ConfigError: It is that.
     """
-    for name, value in (("BROKER", broker), ("--topic", topic), ("--cluster", cluster)):
+    for flag, value in given.items():
         if value == "":
-            raise ConfigError(COMMAND_LINE, name, "is empty")
-    for one, other in (
-        (broker and "BROKER", topic and "--topic"),
-        (broker and "BROKER", cluster and "--cluster"),
-        (topic and "--topic", cluster and "--cluster"),
-        (broker and "BROKER", (flaps and "--flaps") or (outages and "--outages")),
-        (topic and "--topic", flaps and "--flaps"),
-        (flaps and "--flaps", outages and "--outages"),
-        (as_json and "--json", as_csv and "--csv"),
-    ):
-        if one and other:
+            raise ConfigError(COMMAND_LINE, flag, "is empty")
+    for one, other in _EXCLUSIVE:
+        if given[one] and given[other]:
             reason = f"cannot be combined with {other}"
             if one == "BROKER" and other in ("--flaps", "--outages"):
-                reason += f": ask `history {other}` for all brokers, or `history {broker}` for this one"
-            raise ConfigError(COMMAND_LINE, str(one), reason)
+                reason += f": ask `history {other}` for all brokers, or `history {given[one]}` for this one"
+            raise ConfigError(COMMAND_LINE, one, reason)
 
 
 def _print(answer: "Answer", *, as_json: bool, as_csv: bool, raw_csv: bool, wide: bool) -> None:
     from namesrv_stream.history import answer as forms
 
     if as_json:
-        found = forms.as_json(answer)
-        sys.stdout.write(orjson.dumps(found, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS).decode() + "\n")
+        forms.print_json(answer)
     elif as_csv:
         sys.stdout.write(forms.as_csv(answer.sections[0], raw=raw_csv))
         for note in answer.notes:

@@ -13,16 +13,13 @@ def no_figures_text(settings: Settings, heard_from_ms: int, now_ms: int) -> str:
 
     Args:
         settings: Ours.
-        heard_from_ms: When the first broker of the time came, epoch milliseconds.
+        heard_from_ms: When the first broker of the time came up, epoch milliseconds.
         now_ms: Epoch milliseconds.
     """
-    due_ms = figures_due_ms(settings, heard_from_ms)
+    # The first minute has to end, and the history process to come by twice.
+    minute_end_ms = (heard_from_ms // _MINUTE_MS + 1) * _MINUTE_MS
+    interval_ms = max(settings.history.heartbeats_interval_ms, settings.history.interval_ms)
+    due_ms = minute_end_ms + interval_ms + _MINUTE_MS
     if due_ms >= now_ms:
         return f"the first heartbeat figures arrive by {instant(due_ms)}"
     return f"no heartbeat figures of this time, due by {instant(due_ms)}: does the history process run?"
-
-
-def figures_due_ms(settings: Settings, heard_from_ms: int) -> int:
-    """By when the figures of the first minute are written: it has to end, and the history process to come by twice."""
-    minute_end_ms = (heard_from_ms // _MINUTE_MS + 1) * _MINUTE_MS
-    return minute_end_ms + max(settings.history.heartbeats_interval_ms, settings.history.interval_ms) + _MINUTE_MS

@@ -1,25 +1,21 @@
-"""The past as the tables tell it: opened at one moment, and asked in SQL.
+"""The history's tables as they are at one moment, to be asked in SQL.
 
-Each question is a file in ``sql``; DuckDB answers it, within this process, from the tables' data files, wherever they
-are. ``views.sql`` makes intervals and sessions of what the history process appends to, and adds what ``route_changes``
-has beyond it: an answer is as fresh as the job's last commit.
+``views.sql`` makes intervals and sessions of what the history process appends to, and adds what ``route_changes`` has
+beyond it: an answer is as fresh as the job's last commit.
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from functools import cache, reduce
-from importlib.resources import files
+from collections.abc import Mapping
+from functools import reduce
 from operator import or_
 from typing import Any, Final
 
-import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
 from namesrv_stream.errors import NotInHistory, TableSchemaMismatch
-from namesrv_stream.history.extent import Extent
-from namesrv_stream.instants import instant, utc
+from namesrv_stream.history.database import Database, sql_text
+from namesrv_stream.history.extent import Extent, Window
+from namesrv_stream.instants import instant
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.settings import Settings
 from namesrv_stream.tables.delta.stored_table import StoredTable
@@ -38,11 +34,10 @@ from namesrv_stream.tables.schema.layout import (
     removed_app_id,
 )
 from namesrv_stream.tables.schema.rows import decode_changes
-from namesrv_stream.tables.storage import one_line, tables_of
+from namesrv_stream.tables.storage import tables_of
 
-_MINUTE_MS: Final = 60_000
 _ELSEWHERE: Final = "name the directory of the tables with --conf or --data-dir"
-#: Columns that the views and questions want beside those of the tables: in each engine, they are made another way.
+#: Columns that the views and questions need beside those of the tables; each engine makes them in another way.
 TABLE_VIEWS: Final = (
     "SET TimeZone = 'UTC'",
     "CREATE VIEW route_archive AS SELECT *, make_timestamptz(at_ms * 1000) AS at FROM route_archive_files",
@@ -52,18 +47,12 @@ TABLE_VIEWS: Final = (
 )
 
 
-@cache
-def sql_text(name: str) -> str:
-    """A question, or ``views``: a file of SQL that the package has."""
-    return files("namesrv_stream.history.sql").joinpath(f"{name}.sql").read_text(encoding="utf-8")
-
-
-class Past:
+class Past(Database):
     """The tables at one moment; of one thread.
 
     Attributes:
-        extent: Of what time they can tell.
-        counted_to_ms: partition → to when, log time, heartbeats are counted.
+        extent: The time that they cover.
+        counted_to_ms: partition → up to when, log time, heartbeats are counted.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -74,6 +63,7 @@ class Past:
             TableSchemaMismatch: A table is damaged, or not as this version of the code expects.
             StoreUnreachable: The object store does not answer.
         """
+        super().__init__()
         self._tables = tables_of(settings)
         # In this order: what the archive gets meanwhile, route_changes has as well.
         mark = read_mark(self._tables / ROUTE_ARCHIVE) or HistoryMark()
@@ -89,54 +79,28 @@ class Past:
         begin = {p: mark.next_offset(p) for p in partitions}
         partition, offset = pc.field("partition"), pc.field("offset")
         beyond = reduce(or_, ((partition == p) & (offset >= o) for p, o in begin.items()), pc.scalar(False))
-        self._connection = duckdb.connect()
-        minutes = StoredTable.open(self._tables, HEARTBEAT_MINUTES, HISTORY_SCHEMAS[HEARTBEAT_MINUTES])
-        self._opened = [table for table in (self._archive, self._changes, minutes) if table is not None]
+        self._minutes = StoredTable.open(self._tables, HEARTBEAT_MINUTES, HISTORY_SCHEMAS[HEARTBEAT_MINUTES])
+        self._where = str(self._tables)
+        self._opened = [table for table in (self._archive, self._changes, self._minutes) if table is not None]
         nothing = HISTORY_SCHEMAS[HEARTBEAT_MINUTES].empty_table()
-        self.register("heartbeat_minutes_files", nothing if minutes is None else minutes.dataset())
+        self.register("heartbeat_minutes_files", self._minutes.dataset() if self._minutes else nothing)
         self.register("route_archive_files", self._archive.dataset())
         self.register("route_changes_files", self._changes.dataset(beyond))
-        with self._reading():
-            for statement in ("SET threads = 2", *TABLE_VIEWS, sql_text("views")):
-                self._connection.execute(statement)
+        for statement in (*TABLE_VIEWS, sql_text("views")):
+            self.execute(statement)
         is_lost = any(o < self._changes.transaction_version(removed_app_id(topic_id, p)) for p, o in begin.items())
         retention_ms = max(settings.history.routes_retention_ms, settings.history.sessions_retention_ms)
         self.extent = self._extent(retention_ms, min(mark.at_ms.values(), default=0) if is_lost else None)
 
-    def ask(self, question: str, **parameters: Any) -> pa.Table:
-        """The rows that answer a question; blocks.
-
-        Args:
-            question: Name of a file of SQL.
-            parameters: Those that it names. One in epoch milliseconds may be named as an instant: ``since_ms``,
-                ``$since_minute`` is the begin of its minute.
-
-        Raises:
-            TableSchemaMismatch: A file is gone or damaged.
-        """
-        with self._reading():
-            sql = sql_text(question)
-            known = parameters | {
-                name.replace("_ms", "_minute"): utc(value // _MINUTE_MS * _MINUTE_MS)
-                for name, value in parameters.items()
-                if name.endswith("_ms")
-            }
-            wanted = {name: value for name, value in known.items() if f"${name}" in sql}
-            return self._connection.execute(sql, wanted).to_arrow_table()
-
-    def rows(self, question: str, **parameters: Any) -> list[RouteChange]:
-        """The same where the answer is changes."""
+    def changes(self, question: str, **parameters: Any) -> list[RouteChange]:
+        """The answer of a question that asks for changes; blocks, and raises as ``ask``."""
         return decode_changes(self.ask(question, **parameters))
 
-    def register(self, name: str, rows: pa.Table | ds.Dataset) -> None:
-        """Let questions ask rows of elsewhere."""
-        self._connection.register(name, rows)
-
     def check_covers(self, at_ms: int) -> None:
-        """Pass over an instant of which the history tells.
+        """Check that the history covers an instant.
 
         Raises:
-            NotInHistory: It lies before that.
+            NotInHistory: The instant lies before the history.
         """
         begin_ms = self.extent.begin_ms
         if begin_ms is None:
@@ -145,14 +109,29 @@ class Past:
             at, begin = instant(at_ms, with_ms=True), instant(begin_ms, with_ms=True)
             raise NotInHistory(f"{at} lies before the history, which begins at {begin}")
 
-    def default_timeouts(self, since_ms: int, until_ms: int) -> list[tuple[int, int]]:
-        """Timeouts of brokers that ask for none: from when on (epoch milliseconds), and which; by time."""
-        rows = self.ask("default_timeouts", since_ms=since_ms, until_ms=until_ms)
-        return [(row["at_ms"], row["timeout_ms"]) for row in rows.to_pylist()]
+    def default_timeouts(self, settings: Settings, window: Window) -> pa.Table:
+        """Default timeouts by time: ``at_ms``, from when on each was in force, and ``timeout_ms``."""
+        default_ms = settings.liveness.default_timeout_ms
+        span = {"since_ms": window.since_ms, "until_ms": window.until_ms}
+        return self.ask("default_timeouts", default_timeout_ms=default_ms, **span)
 
     def all_counted_to_ms(self, until_ms: int) -> int | None:
-        """To when, of some time, the heartbeats of all brokers are counted; None where none is."""
+        """Up to when the heartbeats of all brokers are counted, but no later than an instant; None where none is."""
         return min((min(at_ms, until_ms) for at_ms in self.counted_to_ms.values()), default=None)
+
+    @property
+    def has_heartbeats(self) -> bool:
+        """Whether there is a table of heartbeats."""
+        return self._minutes is not None
+
+    def heard(self, window: Window) -> Window | None:
+        """The part of a time of which heartbeats are counted; None where there is no such part."""
+        first = self._minutes.extreme("min", "minute") if self._minutes else None
+        end_ms = self.all_counted_to_ms(window.until_ms)
+        if first is None or end_ms is None:
+            return None
+        begin_ms = max(window.since_ms, round(first.timestamp() * 1000))
+        return Window(begin_ms, end_ms) if end_ms > begin_ms else None
 
     def _extent(self, retention_ms: int, seen_ms: int | None) -> Extent:
         reaches_ms = self._changes.committed_ms() or self._changes.extreme("max", "at_ms") or 0
@@ -167,14 +146,6 @@ class Past:
         # What no longer held before the retention is no longer there, so that before it only part of the truth is.
         begin_ms = newer_ms if low is None else max(low, high - retention_ms)
         return Extent(begin_ms, stored_to_ms, reaches_ms, lost_until_ms)
-
-    @contextmanager
-    def _reading(self) -> Iterator[None]:
-        try:
-            yield
-        except (duckdb.Error, OSError, pa.ArrowException) as error:
-            named = (table.storage for table in self._opened if table.is_named_in(str(error)))
-            raise TableSchemaMismatch(str(next(named, self._tables)), f"cannot be read: {one_line(error)}") from error
 
 
 def open_history_table(settings: Settings, name: str) -> StoredTable:

@@ -1,4 +1,4 @@
-"""The route of a topic as it was: the rows valid then, through the reducer, answered by the code of a live query."""
+"""The route of a topic at an instant: the reducer applies the rows valid then, and the code of a live query answers."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -58,12 +58,12 @@ def route_as_of(past: Past, topic: str, at_ms: int, options: RouteOptions | None
         options: Of the server that answered.
 
     Raises:
-        NotInHistory: No broker served the topic then, or the history does not say; tells which.
+        NotInHistory: No broker served the topic then, or the history does not cover it; the message says which.
         TableSchemaMismatch: The tables cannot be read.
     """
     past.check_covers(at_ms)
     options = options or RouteOptions()
-    rows = past.rows("route_as_of", topic=topic, at_ms=at_ms)
+    rows = past.changes("route_as_of", topic=topic, at_ms=at_ms)
     if not options.with_order:
         rows = [row for row in rows if row.kind != ChangeKind.KV]
     then = instant(at_ms, with_ms=True)
@@ -80,7 +80,7 @@ def route_as_of(past: Past, topic: str, at_ms: int, options: RouteOptions | None
 
 
 def route_body(table: RouteTable, topic: str, options: RouteOptions) -> bytes | None:
-    """The route as the HTTP port tells it; None where there is none."""
+    """The route as the HTTP port answers it; None where there is none."""
     return _answers(table, options).route_body(topic, strict=True, with_order=options.with_order)
 
 

@@ -1,14 +1,14 @@
-"""The questions of ``namesrv-stream history``, each answered with tables."""
+"""The questions of ``namesrv-stream history``: each is answered with tables, and with a plot where one is wanted."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from namesrv_stream.errors import NotInHistory
 from namesrv_stream.history.answer import Answer, Section
-from namesrv_stream.history.availability import availabilities
 from namesrv_stream.history.broker_changes import broker_changes
-from namesrv_stream.history.flaps import flappings
-from namesrv_stream.history.outages import broker_outages, gone_before, topic_outages
+from namesrv_stream.history.extent import Window
 from namesrv_stream.history.past import Past
+from namesrv_stream.history.plots import plot_broker, plot_brokers, plot_topic
 from namesrv_stream.history.sections import (
     broker_changes_section,
     brokers_section,
@@ -17,115 +17,108 @@ from namesrv_stream.history.sections import (
     sessions_section,
     topic_changes_section,
 )
-from namesrv_stream.history.sessions import Session, sessions_between
-from namesrv_stream.history.topic_changes import TopicStory, topic_story, totals_of
-from namesrv_stream.history.window import Window
+from namesrv_stream.history.sessions import known_from, set_period
+from namesrv_stream.history.topic_changes import topic_history, totals_of
+from namesrv_stream.history.topic_outages import topic_outages
 from namesrv_stream.instants import instant
 from namesrv_stream.plurals import counted, plural
+from namesrv_stream.settings import Settings
 
 
-def ask_broker(past: Past, broker_name: str, window: Window) -> Answer:
-    """Its sessions and its changes; blocks.
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked; at most one of broker and topic.
+
+    Attributes:
+        cluster: Only of this cluster.
+        flaps: How often brokers went down and came back.
+        outages: When something was down.
+        plot: The file for a plot of it.
+    """
+
+    window: Window
+    broker: str | None = None
+    topic: str | None = None
+    cluster: str | None = None
+    flaps: bool = False
+    outages: bool = False
+    plot: Path | None = None
+
+
+def ask(settings: Settings, question: Question) -> Answer:
+    """Answer it, and write the plot where one is wanted; blocks.
 
     Raises:
-        NotInHistory: There was no such broker in that time.
-        TableSchemaMismatch: The tables cannot be read.
+        NotInHistory: The history does not have it.
+        TableSchemaMismatch: A table is damaged, or not as this version of the code expects.
+        ConfigError: The plot cannot be written.
     """
-    found = sessions_between(past, window.since_ms, window.until_ms, broker_name=broker_name)
-    if not found:
-        raise NotInHistory(f"the history knows no broker {broker_name}{_known_from(past)}")
-    changes = broker_changes(past, broker_name, window.since_ms, window.until_ms)
-    within = sessions_section(_within(found, window), window)
-    answer = _answer(past, window, within, broker_changes_section(changes), notes=_gone_notes(found, window))
-    return replace(answer, counted_to_ms=past.all_counted_to_ms(window.until_ms))
+    past, asked = Past(settings), question.window
+    past.check_covers(asked.until_ms)
+    known = past.extent.known_part(asked)
+    answer = _answer(settings, past, replace(question, window=known))
+    notes = list(answer.notes)
+    if asked.since_ms < known.since_ms:
+        notes.append(f"the history begins at {instant(known.since_ms)}")
+    return replace(answer, notes=(*notes, *past.extent.notes(asked.until_ms)))
 
 
-def ask_topic(past: Past, topic: str, window: Window) -> tuple[Answer, TopicStory]:
-    """Each change of its route; blocks.
+def _answer(settings: Settings, past: Past, question: Question) -> Answer:
+    if question.topic is not None:
+        return _of_topic(past, question.topic, question)
+    set_period(past, question.window, cluster=question.cluster, broker_name=question.broker)
+    if question.broker is not None:
+        answer = _of_broker(past, question.broker, question.window)
+    else:
+        answer = _of_brokers(past, question)
+    if question.plot is not None:
+        if question.broker is not None:
+            plot_broker(past, settings, question.broker, question.window, question.plot)
+        else:
+            plot_brokers(past, question.cluster, question.window, question.plot)
+    return answer
 
-    Raises:
-        NotInHistory: There was no such topic by then.
-        TableSchemaMismatch: The tables cannot be read.
-    """
-    story = topic_story(past, topic, window.since_ms, window.until_ms)
-    if story is None:
-        raise NotInHistory(f"the history knows no topic {topic}{_known_from(past)}")
-    brokers = totals_of(story.first.values()).brokers
+
+def _of_topic(past: Past, topic: str, question: Question) -> Answer:
+    """Each change of its route, or when brokers were not in it any more."""
+    window = question.window
+    found = topic_history(past, topic, window)
+    if found is None:
+        raise NotInHistory(f"the history knows no topic {topic}{known_from(past)}")
+    if question.plot is not None:
+        plot_topic(found, question.plot)
+    if question.outages:
+        return Answer(window.since_ms, window.until_ms, [outages_section(topic_outages(found))], past.extent)
+    brokers = totals_of(found.first.values()).brokers
     began = f"at the begin {counted(brokers, 'broker') if brokers else 'no broker'} served it"
-    return _answer(past, window, topic_changes_section(story), notes=(began,)), story
+    return Answer(window.since_ms, window.until_ms, [topic_changes_section(found)], past.extent, (began,))
 
 
-def ask_topic_outages(past: Past, story: TopicStory) -> Answer:
-    """When brokers, or all of them, were not in a topic's route any more."""
-    window = Window(story.since_ms, story.until_ms)
-    return _answer(past, window, outages_section(topic_outages(story), window))
+def _of_broker(past: Past, broker_name: str, window: Window) -> Answer:
+    """Its sessions and its changes."""
+    changes = broker_changes(past, broker_name, window.since_ms, window.until_ms)
+    sections = sessions_section(past.rows("period_sessions")), broker_changes_section(changes)
+    return _answer_of(past, window, *sections, counts_heartbeats=True)
 
 
-def ask_brokers(past: Past, cluster: str | None, window: Window) -> Answer:
-    """How available each broker was; blocks.
-
-    Raises:
-        NotInHistory: There was no such cluster, or no broker, in that time.
-        TableSchemaMismatch: The tables cannot be read.
-    """
-    found = sessions_of(past, cluster, window)
-    section = brokers_section(availabilities(found, window.since_ms, window.until_ms))
-    answer = _answer(past, window, section, notes=_gone_notes(found, window))
-    return replace(answer, counted_to_ms=past.all_counted_to_ms(window.until_ms))
+def _of_brokers(past: Past, question: Question) -> Answer:
+    """How often each flapped, when brokers were down, or how available each was."""
+    if question.flaps:
+        return replace(_answer_of(past, question.window, flaps_section(past.rows("flaps"))), notes=())
+    if question.outages:
+        return _answer_of(past, question.window, outages_section(past.rows("outages")))
+    rows = past.rows("brokers", objective=None)
+    return _answer_of(past, question.window, brokers_section(rows), counts_heartbeats=True)
 
 
-def ask_flaps(past: Past, cluster: str | None, window: Window) -> Answer:
-    """How often each broker went and came back, the worst first; blocks.
-
-    Raises:
-        NotInHistory: There was no such cluster, or no broker, in that time.
-        TableSchemaMismatch: The tables cannot be read.
-    """
-    found = sessions_of(past, cluster, window)
-    return _answer(past, window, flaps_section(flappings(found, window.since_ms, window.until_ms)))
+def _answer_of(past: Past, window: Window, *sections: Section, counts_heartbeats: bool = False) -> Answer:
+    counted_to_ms = past.all_counted_to_ms(window.until_ms) if counts_heartbeats else None
+    return Answer(window.since_ms, window.until_ms, sections, past.extent, _gone_notes(past), counted_to_ms)
 
 
-def ask_outages(past: Past, cluster: str | None, window: Window) -> Answer:
-    """When brokers, and all of a broker name or cluster, were gone; blocks.
-
-    Raises:
-        NotInHistory: There was no such cluster, or no broker, in that time.
-        TableSchemaMismatch: The tables cannot be read.
-    """
-    found = sessions_of(past, cluster, window)
-    section = outages_section(broker_outages(found, window.since_ms, window.until_ms), window)
-    return _answer(past, window, section, notes=_gone_notes(found, window))
-
-
-def sessions_of(past: Past, cluster: str | None, window: Window) -> list[Session]:
-    """All sessions of a time, and each process's first and last before.
-
-    Raises:
-        NotInHistory: There was no such cluster, or no broker.
-        TableSchemaMismatch: The tables cannot be read.
-    """
-    found = sessions_between(past, window.since_ms, window.until_ms, cluster=cluster)
-    if not found:
-        what = "no broker" if cluster is None else f"no cluster {cluster}"
-        raise NotInHistory(f"the history knows {what}{_known_from(past)}")
-    return found
-
-
-def _answer(past: Past, window: Window, *sections: Section, notes: tuple[str, ...] = ()) -> Answer:
-    return Answer(window.since_ms, window.until_ms, sections, past.extent, notes)
-
-
-def _within(sessions: list[Session], window: Window) -> list[Session]:
-    return [s for s in sessions if s.down_ms is None or s.down_ms > window.since_ms]
-
-
-def _known_from(past: Past) -> str:
-    begin_ms = past.extent.begin_ms
-    return "" if begin_ms is None else f"; it begins at {instant(begin_ms)}"
-
-
-def _gone_notes(sessions: list[Session], window: Window) -> tuple[str, ...]:
-    count = gone_before(sessions, window.since_ms)
+def _gone_notes(past: Past) -> tuple[str, ...]:
+    (row,) = past.rows("gone_before")
+    count = row["brokers"]
     if not count:
         return ()
     return (

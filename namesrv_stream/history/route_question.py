@@ -20,7 +20,7 @@ class RouteAnswer:
     extent: Extent
 
     def as_json(self) -> dict[str, Any]:
-        """TopicRouteData as name servers tell it, and of when it is and since when and why."""
+        """TopicRouteData as name servers answer it, with the instant, its last change and what the history covers."""
         answer: dict[str, Any] = orjson.loads(self.json_text())
         return answer
 
@@ -35,7 +35,7 @@ class RouteAnswer:
         return self.route.body().removesuffix(b"}") + b"," + orjson.dumps(more).removeprefix(b"{")
 
     def notes(self) -> list[str]:
-        """What whoever reads the route should know of the history."""
+        """What readers of the route should know about the history."""
         return self.extent.notes(self.route.at_ms)
 
     def lines(self) -> list[str]:
@@ -65,7 +65,7 @@ def ask_route(
 
     Raises:
         ConfigError: The instant is none, or lies in the future.
-        NotInHistory: There was no route then, or the history does not say; tells which.
+        NotInHistory: There was no route then, or the history does not cover it; the message says which.
         TableSchemaMismatch: A table is damaged, or not as this version of the code expects.
     """
     at_ms = parse_past_instant(flag, as_of, now_ms, source=source)

@@ -1,9 +1,10 @@
-"""How the route of a topic changed: each moment at which a client was told something else, and why."""
+"""How the route of a topic changed: each moment from which on clients got another route, and why."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
 
+from namesrv_stream.history.extent import Window
 from namesrv_stream.history.past import Past
 from namesrv_stream.history.past_route import table_of
 from namesrv_stream.history.reasons import Reason, position, reason_of
@@ -22,8 +23,8 @@ class Offer:
 
     Attributes:
         queues: None where it only has a share of a static topic.
-        broker_addrs: Broker id to address; empty where none of its brokers is there: what else it contributes is told
-            beside others' only, as Java does.
+        broker_addrs: Broker id to address; empty where none of its brokers is registered: as in Java, what else it
+            contributes is then shown beside others only.
         mapping: Its share of a static topic, if any.
     """
 
@@ -89,36 +90,32 @@ class TopicChange:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicStory:
+class TopicHistory:
     """A topic's route over a time.
 
     Attributes:
-        since_ms: Where it begins, epoch milliseconds.
-        until_ms: Where it ends.
-        first: The offers at its begin, by broker name.
+        first: The offers at the begin of the time, by broker name.
         changes: What changed after that, in order.
         last_reason: Why the route was as it was at the begin; None where nothing had ever been known of it.
     """
 
     topic: str
-    since_ms: int
-    until_ms: int
+    window: Window
     first: Mapping[str, Offer]
     changes: tuple[TopicChange, ...]
     last_reason: Reason | None
 
 
-def topic_story(past: Past, topic: str, since_ms: int, until_ms: int) -> TopicStory | None:
+def topic_history(past: Past, topic: str, window: Window) -> TopicHistory | None:
     """How a topic's route changed; None where the history knows no such topic until then; blocks.
 
     Args:
         past: Opened.
         topic: Any.
-        since_ms: Changes after this instant, epoch milliseconds.
-        until_ms: Changes up to this instant.
+        window: Changes after its begin, up to its end.
     """
-    every = past.rows("topic_changes", topic=topic, until_ms=until_ms)
-    before, rows = [r for r in every if r.at_ms <= since_ms], [r for r in every if r.at_ms > since_ms]
+    every = past.changes("topic_changes", topic=topic, until_ms=window.until_ms)
+    before, rows = [r for r in every if r.at_ms <= window.since_ms], [r for r in every if r.at_ms > window.since_ms]
     names = {row.broker_name for row in every if row.kind in _OF_TOPIC and row.broker_name is not None}
     if not names:
         return None
@@ -141,9 +138,9 @@ def topic_story(past: Past, topic: str, since_ms: int, until_ms: int) -> TopicSt
         # Without a broker in it there is no route, whatever else is known.
         if found and (had_route or totals.brokers):
             changes.append(TopicChange(at_ms, found, totals))
-    told = [row for row in before if row.kind == ChangeKind.QUEUE_DATA]
-    last = max(told, key=position, default=None)
-    return TopicStory(topic, since_ms, until_ms, first, tuple(changes), last and reason_of(last))
+    of_queues = [row for row in before if row.kind == ChangeKind.QUEUE_DATA]
+    last = max(of_queues, key=position, default=None)
+    return TopicHistory(topic, window, first, tuple(changes), last and reason_of(last))
 
 
 def _changed(group: BrokerGroup, topic: str, offers: dict[str, Offer], rows: list[RouteChange]) -> OfferChange | None:

@@ -11,7 +11,6 @@ from namesrv_stream.clock import SystemClock
 from namesrv_stream.durations import parse_duration_ms
 from namesrv_stream.errors import ConfigError, QueryNotFound
 from namesrv_stream.event_log.choice import Source, SourceOption
-from namesrv_stream.history.plot_file import check_plot_file
 from namesrv_stream.instants import check_past, parse_since
 from namesrv_stream.settings.command_line import Configuration, configured
 
@@ -34,7 +33,7 @@ def what_if(
         bool, typer.Option("--every-broker", help="Also for brokers that ask for a timeout of their own.")
     ] = False,
     plot: Annotated[
-        Path | None, typer.Option("--plot", help="Draw the silences against the timeouts.", metavar="FILE.png")
+        Path | None, typer.Option("--plot", help="Draw the silences against the timeouts.", metavar="FILE.html")
     ] = None,
     source: SourceOption = Source.AUTO,
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON, for scripts.")] = False,
@@ -43,10 +42,11 @@ def what_if(
 
     Prints the false expiries and the detection time with every timeout, and a suggestion.
     """
-    # Spared to the other commands: Delta, Kafka and the plotting library take a second to import.
+    # Spared to the other commands: Delta and Kafka take a second to import.
     from rich.console import Console
 
     from namesrv_stream.event_log.opening import log_opener
+    from namesrv_stream.history.drawing.pages import check_plot_file
     from namesrv_stream.what_if import text
     from namesrv_stream.what_if.log_analysis import analyse_log
     from namesrv_stream.what_if.report import cluster_reports

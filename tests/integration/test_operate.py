@@ -175,7 +175,7 @@ def test_a_server_that_is_down_is_named_and_back_again_it_serves_the_same(
 
 
 def test_what_if_tells_frozen_brokers_from_a_dead_one(stack: Stack, run: Run, tmp_path: Path) -> None:
-    path = tmp_path / "gaps.png"
+    path = tmp_path / "gaps.html"
     arguments = ("what-if", "--timeout", "4s,600s", "--since", "1h", "--cluster", "host")
 
     def analysed() -> dict[str, Any]:

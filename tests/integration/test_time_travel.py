@@ -131,9 +131,9 @@ def _tell_of_the_broker(stack: Stack) -> None:
     outages = _history(stack, "--outages")["outages"]
     last = [(o["scope"], o["cause"], o["for_good"]) for o in outages if o["end_ms"] is None]
     assert ("broker_name", "expired", False) in last
-    picture = stack.data_dir / "picture.png"
-    assert run_command("history", "broker-a", "--plot", str(picture), *_conf(stack)).code == 0
-    assert picture.read_bytes().startswith(b"\x89PNG")
+    plot = stack.data_dir / "plot.html"
+    assert run_command("history", "broker-a", "--plot", str(plot), *_conf(stack)).code == 0
+    assert "<svg" in plot.read_text()
 
 
 def _history(stack: Stack, *question: str) -> dict[str, Any]:

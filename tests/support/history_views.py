@@ -6,7 +6,8 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from namesrv_stream.history.past import TABLE_VIEWS, sql_text
+from namesrv_stream.history.database import sql_text
+from namesrv_stream.history.past import TABLE_VIEWS
 from namesrv_stream.tables.delta.commit import LOG
 from namesrv_stream.tables.delta.table_version import open_delta
 from namesrv_stream.tables.schema.history_columns import BROKER_EVENTS, HISTORY_SCHEMAS

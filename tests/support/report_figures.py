@@ -1,24 +1,70 @@
-"""Sessions said in a line, and the report's figures of them without tables."""
+"""Sessions said in a line, and the answers and the report of them without stored tables."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
 
-import polars as pl
+import pyarrow as pa
 
-from namesrv_stream.history.extent import Extent
-from namesrv_stream.history.report.figures import Asked, Figures, Material, reckon
-from namesrv_stream.history.report.missed import Heard
-from namesrv_stream.history.report.objective import Objective
-from namesrv_stream.history.sessions import Session
-from namesrv_stream.route.lease import LeaseKey
-from namesrv_stream.route.model import LiveKey
+from namesrv_stream.history.database import Database, Row
+from namesrv_stream.history.extent import Extent, Window
+from namesrv_stream.history.report.figures import Asked, Figures, Known, answers, register_delays
+from namesrv_stream.history.sessions import with_replicas
 from namesrv_stream.tables.job_commits import JobCommit
 
 #: A Monday, at midnight of UTC, in which the tests' machine is to be.
-MONDAY_MS = 1_699_833_600_000
-HOUR_MS = 3_600_000
-DAY_MS = 24 * HOUR_MS
-FAR_MS = 9_000_000_000_000
-RECORDS = {"partition": pl.Int32, "offset": pl.Int64, "at_ms": pl.Int64}
+MONDAY_MS: Final = 1_699_833_600_000
+HOUR_MS: Final = 3_600_000
+DAY_MS: Final = 24 * HOUR_MS
+FAR_MS: Final = 9_000_000_000_000
+DEFAULT_TIMEOUT_MS: Final = 120_000
+RECORDS: Final = pa.schema({"partition": pa.int32(), "offset": pa.int64(), "at_ms": pa.int64()})
+_PROCESS: Final = {"cluster": pa.string(), "broker_name": pa.string(), "broker_addr": pa.string()}
+SESSIONS: Final = pa.schema(
+    {
+        **_PROCESS,
+        "broker_id": pa.int64(),
+        "up_ms": pa.int64(),
+        "down_ms": pa.int64(),
+        "up_cause": pa.string(),
+        "down_cause": pa.string(),
+        "down_detail": pa.string(),
+        "timeout_ms": pa.int64(),
+        "heartbeats": pa.int64(),
+        "longest_gap_ms": pa.int64(),
+        "last_heard_ms": pa.int64(),
+        "partition": pa.int32(),
+        "offset": pa.int64(),
+    }
+)
+_HEARTBEATS: Final = pa.schema(
+    {
+        **_PROCESS,
+        "server_id": pa.string(),
+        "number": pa.int64(),
+        "day": pa.date32(),
+        "heartbeats": pa.int64(),
+        "missed": pa.int64(),
+        "silences": pa.int64(),
+        "longest_ms": pa.int64(),
+        "usual_ms": pa.float64(),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What is known of heartbeats.
+
+    Attributes:
+        rows: As of ``heartbeats_of_day.sql``.
+        minutes: Those in which anybody was heard: their begins, epoch milliseconds.
+        window: The time that they cover; None where there are none, though there is a table.
+    """
+
+    rows: Sequence[Row]
+    minutes: Sequence[int]
+    window: Window | None
 
 
 def a_session(
@@ -33,27 +79,68 @@ def a_session(
     up_cause: str = "registered",
     timeout_ms: int | None = None,
     last_heard_ms: int | None = None,
-) -> Session:
-    """One; without a cause it ends by expiring."""
-    return Session(
-        key=LeaseKey(name, LiveKey(cluster, addr)),
-        broker_id=broker_id,
-        up_ms=up_ms,
-        down_ms=down_ms,
-        up_cause=up_cause,
-        down_cause=None if down_ms is None else cause or "expired",
-        down_detail=None,
-        timeout_ms=timeout_ms,
-        heartbeats=1,
-        longest_gap_ms=None,
-        last_heard_ms=last_heard_ms,
-        partition=0,
-        offset=0,
-    )
+) -> Row:
+    """A row of ``sessions.sql``; without a cause it ends by expiring."""
+    return {
+        "cluster": cluster,
+        "broker_name": name,
+        "broker_addr": addr,
+        "broker_id": broker_id,
+        "up_ms": up_ms,
+        "down_ms": down_ms,
+        "up_cause": up_cause,
+        "down_cause": None if down_ms is None else cause or "expired",
+        "timeout_ms": timeout_ms,
+        "heartbeats": 1,
+        "last_heard_ms": last_heard_ms,
+        "partition": 0,
+        "offset": 0,
+    }
+
+
+def period_of(sessions: Sequence[Row], since_ms: int, until_ms: int) -> Database:
+    """A database that answers the questions about brokers."""
+    database = Database()
+    database.set_period(sessions_table(sessions), Window(since_ms, until_ms))
+    return database
+
+
+def sessions_table(sessions: Sequence[Row]) -> pa.Table:
+    """The answer of ``sessions.sql``, with replicas."""
+    ordered = sorted(sessions, key=lambda s: (s["cluster"], s["broker_name"], s["broker_addr"], s["up_ms"]))
+    return with_replicas(pa.Table.from_pylist([dict.fromkeys(SESSIONS.names) | s for s in ordered], SESSIONS))
+
+
+def ask(question: str, sessions: Sequence[Row], since_ms: int, until_ms: int, **parameters: Any) -> list[Row]:
+    """The answer to a question about brokers."""
+    return period_of(sessions, since_ms, until_ms).rows(question, **{"objective": None} | parameters)
+
+
+def register_heartbeats(database: Database, rows: Sequence[Row] = ()) -> None:
+    """Make ``heartbeats`` a table."""
+    complete = [dict.fromkeys(_HEARTBEATS.names) | row for row in rows]
+    database.register("heartbeats", pa.Table.from_pylist(complete, _HEARTBEATS))
+
+
+def ask_delays(
+    sessions: Sequence[Row],
+    until_ms: int,
+    *,
+    counted_to_ms: Mapping[int, int] | None = None,
+    timeouts: Sequence[tuple[int, int]] = ((0, DEFAULT_TIMEOUT_MS),),
+    records: pa.Table | None = None,
+    commits: Sequence[JobCommit] = (),
+) -> dict[str, Row]:
+    """The answer of ``delays.sql``, by kind; of Monday and what follows."""
+    database = period_of(sessions, MONDAY_MS, until_ms)
+    counted_to_ms = {0: FAR_MS} if counted_to_ms is None else counted_to_ms
+    records = RECORDS.empty_table() if records is None else records
+    register_delays(database, counted_to_ms, _timeouts(timeouts), records, commits)
+    return {row["delay"]: row for row in database.rows("delays")}
 
 
 def figures_of(
-    sessions: Sequence[Session],
+    sessions: Sequence[Row],
     since_ms: int,
     until_ms: int,
     *,
@@ -62,20 +149,27 @@ def figures_of(
     heard: Heard | None = None,
     extent: Extent | None = None,
     counted_to_ms: Mapping[int, int] | None = None,
-    records: pl.DataFrame | None = None,
-    committed: Sequence[JobCommit] = (),
 ) -> Figures:
-    """The figures of sessions, of a history that knows everything."""
-    ordered = sorted(sessions, key=lambda s: (s.cluster, s.broker_name, s.broker_addr, s.up_ms))
-    material = Material(
-        until_ms=until_ms,
-        extent=extent or Extent(0, until_ms, until_ms),
-        sessions=ordered,
-        counted_to_ms={0: FAR_MS} if counted_to_ms is None else counted_to_ms,
-        heard=heard,
-        default_timeouts=(),
-        default_timeout_ms=120_000,
-        records=pl.DataFrame(schema=RECORDS) if records is None else records,
-        committed=committed,
+    """The report of sessions, of a history that knows everything."""
+    extent = extent or Extent(0, until_ms, until_ms)
+    window = Window(max(since_ms, extent.begin_ms or 0), until_ms)
+    database = period_of(sessions, window.since_ms, until_ms)
+    counted_to_ms = {0: FAR_MS} if counted_to_ms is None else counted_to_ms
+    register_delays(database, counted_to_ms, _timeouts([(0, DEFAULT_TIMEOUT_MS)]), RECORDS.empty_table(), ())
+    register_heartbeats(database, heard.rows if heard else ())
+    minutes = pa.array(heard.minutes if heard else [], pa.int64())
+    clusters = pa.array([cluster] * len(minutes), pa.string())
+    database.register("heartbeat_minutes", pa.table({"minute_ms": minutes, "cluster": clusters}))
+    known = Known(
+        window=window,
+        extent=extent,
+        heard=heard.window if heard else None,
+        has_heartbeats=heard is not None,
+        commits_from_ms=None,
     )
-    return reckon(Asked(since_ms, until_ms, Objective(objective), cluster), material)
+    return answers(database, Asked(Window(since_ms, until_ms), objective, cluster), known)
+
+
+def _timeouts(timeouts: Sequence[tuple[int, int]]) -> pa.Table:
+    """The answer of ``default_timeouts.sql``."""
+    return pa.table({"at_ms": [at_ms for at_ms, _ in timeouts], "timeout_ms": [ms for _, ms in timeouts]})

@@ -1,22 +1,25 @@
 """``namesrv-stream report``."""
 
+import math
 import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
-import orjson
 import typer
 
 from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import ConfigError
-from namesrv_stream.history.command import asked_span
+from namesrv_stream.history.command import asked_window
+from namesrv_stream.history.extent import Window
 from namesrv_stream.instants import COMMAND_LINE, instant
+from namesrv_stream.settings import Settings
 from namesrv_stream.settings.command_line import Configuration, configured
 from namesrv_stream.text_table import WideOption
 
 if TYPE_CHECKING:
     from namesrv_stream.history.answer import Answer
+    from namesrv_stream.history.report.figures import Figures
 
 _ROWS_FOR_PEOPLE: Final = 10
 
@@ -49,50 +52,56 @@ def report(
     if cluster == "":
         raise ConfigError(COMMAND_LINE, "--cluster", "is empty")
     # Spared to the other commands: Arrow and Delta take a second to import.
-    from namesrv_stream.history.first_figures import no_figures_text
-    from namesrv_stream.history.report.by_piece import by_piece
+    from namesrv_stream.history.drawing.pages import write_page
     from namesrv_stream.history.report.figures import Asked, figures
-    from namesrv_stream.history.report.objective import parse_objective
+    from namesrv_stream.history.report.page import page
     from namesrv_stream.history.report.tables import answer_of
 
     now_ms = SystemClock().now_ms()
-    since_ms, until_ms = asked_span(since, until, now_ms)
-    asked = Asked(since_ms, until_ms, parse_objective(slo), cluster)
+    window = asked_window(since, until, now_ms)
+    asked = Asked(window, _objective(slo), cluster)
     settings = configuration.load().settings
     found = figures(settings, asked)
-    pieces = by_piece(found)
-    notes = []
-    if since_ms < found.asked.since_ms:
-        notes.append(f"the history begins at {instant(found.asked.since_ms)}: the report begins there, too")
-    if found.known_heartbeats is None and found.sessions:
-        first_ms = max(found.asked.since_ms, min(session.up_ms for session in found.sessions))
-        notes.append(no_figures_text(settings, first_ms, found.until_ms))
-    answer = answer_of(found, pieces, notes)
+    answer = answer_of(found, _notes(settings, window, found))
     if html is not None:
-        from namesrv_stream.history.report.page import page
-
-        _write(html, page(found, answer, pieces, now_ms))
+        write_page("--html", html, page(found, answer, now_ms))
     _print(answer, html, as_json=as_json, wide=wide)
 
 
-def _write(path: Path, text: str) -> None:
-    """Write the page.
+def _objective(text: str) -> float:
+    """The share of per cent, as ``99.9`` or ``99.9%``.
 
     Raises:
-        ConfigError: The file cannot be written.
+        ConfigError: It is no number, or none between 0 and 100.
     """
     try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(COMMAND_LINE, "--html", f"{path} cannot be written: {error.strerror}") from None
+        percent = float(text.strip().removesuffix("%"))
+    except ValueError:
+        percent = math.nan
+    if not 0 < percent < 100:
+        shown = text if len(text) <= 20 else f"{text[:20]}…"
+        raise ConfigError(COMMAND_LINE, "--slo", f"{shown!r} is no objective: expected per cent above 0 and below 100")
+    return percent / 100
+
+
+def _notes(settings: Settings, asked: Window, found: "Figures") -> list[str]:
+    """Where the report begins, and when the first heartbeat figures arrive."""
+    from namesrv_stream.history.first_figures import no_figures_text
+
+    notes, window = [], found.known.window
+    if asked.since_ms < window.since_ms:
+        notes.append(f"the history begins at {instant(window.since_ms)}: the report begins there, too")
+    if found.known.heard is None:
+        first_ms = min(row["begin_ms"] for row in found.rows["brokers"])
+        notes.append(no_figures_text(settings, first_ms, window.until_ms))
+    return notes
 
 
 def _print(answer: "Answer", html: Path | None, *, as_json: bool, wide: bool) -> None:
     from namesrv_stream.history import answer as forms
 
     if as_json:
-        found = forms.as_json(answer)
-        sys.stdout.write(orjson.dumps(found, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS).decode() + "\n")
+        forms.print_json(answer)
     else:
         forms.print_text(_short(answer), wide=wide)
         if html is not None:

@@ -1,46 +1,63 @@
-"""All figures of a report: read and reckoned once, for the page, for JSON and for the terminal."""
+"""All figures of a report, asked once for the page, for JSON and for the terminal."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from datetime import timedelta
 
 import polars as pl
+import pyarrow as pa
 
 from namesrv_stream.errors import NotInHistory
-from namesrv_stream.history.availability import Availability, availabilities
-from namesrv_stream.history.extent import Extent
-from namesrv_stream.history.flaps import Flapping, flappings
-from namesrv_stream.history.outages import Outage, broker_outages, gone_before
-from namesrv_stream.history.past import Past, open_changes, open_history_table
-from namesrv_stream.history.questions import sessions_of
-from namesrv_stream.history.report.absences import Absence, absences
-from namesrv_stream.history.report.buckets import Buckets, buckets
-from namesrv_stream.history.report.clusters import ClusterFigures, cluster_figures, total_figures
-from namesrv_stream.history.report.delays import changed_records, commit_delays, expiry_delays
-from namesrv_stream.history.report.endings import Endings, endings
-from namesrv_stream.history.report.missed import Heard, heard
-from namesrv_stream.history.report.objective import Objective
-from namesrv_stream.history.report.unknown import Unknown, unknowns
-from namesrv_stream.history.sessions import Session
-from namesrv_stream.history.window import Window
-from namesrv_stream.instants import instant
-from namesrv_stream.route.lease import LeaseKey
+from namesrv_stream.history.database import Database, Row
+from namesrv_stream.history.extent import Extent, Window
+from namesrv_stream.history.past import Past, open_changes
+from namesrv_stream.history.sessions import set_period
+from namesrv_stream.instants import instant, utc
 from namesrv_stream.settings import Settings
+from namesrv_stream.tables.delta.stored_table import StoredTable
 from namesrv_stream.tables.job_commits import JobCommit, job_commits
-from namesrv_stream.tables.schema.history_columns import HEARTBEAT_MINUTES
+
+_QUESTIONS = (
+    *("brokers", "clusters", "delays", "flaps", "gone_before", "missed", "missed_of_brokers", "name_servers"),
+    *("outages", "segments", "session_ends", "unobserved"),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a report is to be about; instants in epoch milliseconds.
+    """What a report is about.
 
     Attributes:
+        objective: For how much of its time a broker is to be up, above 0 and below 1.
         cluster: Only this one; None for all.
     """
 
-    since_ms: int
-    until_ms: int
-    objective: Objective
+    window: Window
+    objective: float
     cluster: str | None = None
+
+    @property
+    def objective_text(self) -> str:
+        return f"{self.objective * 100:.6g}%"
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the tables cover of the time asked about.
+
+    Attributes:
+        window: That part of the time.
+        extent: Of the history.
+        heard: The part of the time of which heartbeats are counted; None where there is none.
+        has_heartbeats: Whether there is a table of heartbeats.
+        commits_from_ms: From when on commits of the job are known; None where none is.
+    """
+
+    window: Window
+    extent: Extent
+    heard: Window | None
+    has_heartbeats: bool
+    commits_from_ms: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,174 +65,121 @@ class Figures:
     """What a report says.
 
     Attributes:
-        asked: As asked, but that the time begins no earlier than the history.
-        until_ms: The end of its time: as asked, or to where the tables reach.
-        extent: Of the history.
-        pieces: The time by hours, days or weeks.
-        total: Of all clusters.
-        clusters: By name.
-        brokers: By how long they were down, the worst first.
-        sessions: Of that time, by key and begin.
-        flapping: Of each broker.
-        absences: By begin.
-        outages: The longest first; a goodbye for good is none.
-        endings: Why sessions ended, by how much time it took.
-        heard: Heartbeats; None where there is no table of them.
-        expiry_delays_ms: Of each expiry of which it is known.
-        commit_delays_ms: Of each record that changed something, as far back as it is known.
-        commits_from_ms: From when on those are known; None where none is.
-        unknown: What is not.
+        rows: Question → its answer. Of ``brokers`` those that were down longest are first, with their ``missed``
+            heartbeats; of ``outages`` the longest, without brokers that were removed on purpose.
+        total: Of all clusters: the last row of ``clusters.sql``.
     """
 
     asked: Asked
-    until_ms: int
-    extent: Extent
-    pieces: Buckets
-    total: ClusterFigures
-    clusters: Sequence[ClusterFigures]
-    brokers: Sequence[Availability]
-    sessions: Sequence[Session]
-    flapping: Mapping[LeaseKey, Flapping]
-    absences: Sequence[Absence]
-    outages: Sequence[Outage]
-    endings: Sequence[Endings]
-    heard: Heard | None
-    expiry_delays_ms: Sequence[int]
-    commit_delays_ms: Sequence[int]
-    commits_from_ms: int | None
-    unknown: Sequence[Unknown]
+    known: Known
+    rows: Mapping[str, Sequence[Row]]
+    total: Row
 
     @property
-    def known_heartbeats(self) -> Heard | None:
-        """The heartbeats of the time; None where none of them is known."""
-        return self.heard if self.heard and self.heard.has_figures else None
-
-
-@dataclass(frozen=True, slots=True)
-class Material:
-    """What the tables say of the time asked about.
-
-    Attributes:
-        until_ms: The end of the time: as asked, or to where the tables reach.
-        extent: Of the history.
-        sessions: All that overlap the time, and each process's first and last before.
-        counted_to_ms: partition → to when it is known when brokers that went were last heard.
-        heard: Heartbeats; None where there is no table of them.
-        default_timeouts: From when on which timeout held for brokers that asked for none, by time.
-        default_timeout_ms: That before the first of them.
-        records: Records that changed something: partition, offset, at_ms.
-        committed: The job's commits, by time.
-    """
-
-    until_ms: int
-    extent: Extent
-    sessions: Sequence[Session]
-    counted_to_ms: Mapping[int, int]
-    heard: Heard | None
-    default_timeouts: Sequence[tuple[int, int]]
-    default_timeout_ms: int
-    records: pl.DataFrame
-    committed: Sequence[JobCommit]
+    def unit(self) -> str:
+        """What a segment is: hour, day or week."""
+        unit: str = self.rows["segments"][0]["unit"]
+        return unit
 
 
 def figures(settings: Settings, asked: Asked) -> Figures:
-    """Read and reckon; blocks.
+    """Read the tables, and ask; blocks.
 
     Raises:
         NotInHistory: There is no history, or it does not have that time or that cluster.
         TableSchemaMismatch: A table is damaged, or not as this version of the code expects.
     """
-    return reckon(asked, read(settings, asked))
+    past, changes = Past(settings), open_changes(settings)
+    extent = past.extent
+    window = extent.known_part(asked.window)
+    set_period(past, window, cluster=asked.cluster)
+    read_heartbeats(past, window, asked.cluster)
+    records = changed_records(changes, window)
+    # Of what was before the first of them, nothing is asked.
+    commits = job_commits(changes, min(records["at_ms"].to_pylist())) if records.num_rows else []
+    register_delays(past, past.counted_to_ms, past.default_timeouts(settings, window), records, commits)
+    commits_from_ms = max(window.since_ms, commits[0].at_ms) if commits else None
+    known = Known(window, extent, past.heard(window), past.has_heartbeats, commits_from_ms)
+    return answers(past, asked, known)
 
 
-def read(settings: Settings, asked: Asked) -> Material:
-    """What the tables say; blocks, and raises as ``figures``."""
-    past = Past(settings)
-    changes = open_changes(settings)
-    since_ms, until_ms = _known_since_ms(asked, past.extent), min(asked.until_ms, past.extent.reaches_ms)
-    if since_ms >= until_ms:
-        raise NotInHistory(past.extent.nothing_after(since_ms))
-    known = sessions_of(past, asked.cluster, Window(since_ms, until_ms))
-    records = changed_records(changes, since_ms, until_ms)
-    return Material(
-        until_ms=until_ms,
-        extent=past.extent,
-        sessions=known,
-        counted_to_ms=past.counted_to_ms,
-        heard=_heard(settings, past, known, buckets(since_ms, until_ms), asked.cluster),
-        default_timeouts=past.default_timeouts(since_ms, until_ms),
-        default_timeout_ms=settings.liveness.default_timeout_ms,
-        records=records,
-        # Of what was before the first of them, nothing is asked.
-        committed=job_commits(changes, min(records["at_ms"].to_list())) if records.height else [],
-    )
+def answers(database: Database, asked: Asked, known: Known) -> Figures:
+    """Ask all questions of the report; blocks.
 
-
-def reckon(asked: Asked, material: Material) -> Figures:
-    """The figures.
+    Args:
+        database: With the tables of the period, of heartbeats, of delays, and ``heartbeat_minutes``.
+        asked: The time as asked, and what else was.
+        known: What the tables cover of it.
 
     Raises:
-        NotInHistory: No broker was to be up in that time.
+        NotInHistory: No broker was up in that time.
+        TableSchemaMismatch: The tables cannot be read.
     """
-    wanted_ms, until_ms, known = asked.since_ms, material.until_ms, material.sessions
-    since_ms = _known_since_ms(asked, material.extent)
-    brokers = availabilities(known, since_ms, until_ms)
-    if not brokers:
-        raise NotInHistory(f"no broker was up between {instant(since_ms)} and {instant(until_ms)}")
-    within = [s for s in known if s.down_ms is None or s.down_ms > since_ms]
-    outages = broker_outages(known, since_ms, until_ms)
-    absent = absences(outages, since_ms, until_ms)
-    clusters = cluster_figures(brokers, outages, since_ms, until_ms)
-    timeouts, default_ms = material.default_timeouts, material.default_timeout_ms
-    return Figures(
-        asked=replace(asked, since_ms=since_ms),
-        until_ms=until_ms,
-        extent=material.extent,
-        pieces=buckets(since_ms, until_ms),
-        total=total_figures(clusters),
-        clusters=clusters,
-        brokers=sorted(brokers, key=lambda a: (a.up_ms - a.known_ms, a.key)),
-        sessions=within,
-        flapping={f.key: f for f in flappings(known, since_ms, until_ms)},
-        absences=absent,
-        outages=_longest_first(outages, since_ms, until_ms),
-        endings=endings(known, absent, material.counted_to_ms, since_ms, until_ms),
-        heard=material.heard,
-        expiry_delays_ms=expiry_delays(within, timeouts, default_ms, material.counted_to_ms, since_ms, until_ms),
-        commit_delays_ms=commit_delays(material.records, material.committed),
-        commits_from_ms=max(since_ms, material.committed[0].at_ms) if material.committed else None,
-        unknown=unknowns(
-            material.extent,
-            known,
-            material.heard,
-            timeouts[-1][1] if timeouts else default_ms,
-            gone_before(known, since_ms),
-            Window(wanted_ms, asked.until_ms),
-            since_ms,
-        ),
+    heard, window = known.heard, known.window
+    parameters = {
+        "objective": asked.objective,
+        "cluster": asked.cluster,
+        "heard_from_ms": heard and heard.since_ms,
+        "heard_to_ms": heard and heard.until_ms,
+    }
+    rows = {question: database.rows(question, **parameters) for question in _QUESTIONS}
+    if not rows["brokers"]:
+        raise NotInHistory(f"no broker was up between {instant(window.since_ms)} and {instant(window.until_ms)}")
+    missed = {row["replica"]: row["missed"] for row in rows["missed_of_brokers"]}
+    for row in rows["brokers"]:
+        row["missed"] = missed.get(row["replica"], 0) if heard else None
+    rows["brokers"].sort(key=lambda row: (-row["down_ms"], row["broker_name"]))
+    rows["outages"] = sorted(
+        (row for row in rows["outages"] if not row["for_good"]), key=lambda row: -_taken(row, window)
     )
+    return Figures(asked, known, rows, rows["clusters"].pop())
 
 
-def _known_since_ms(asked: Asked, extent: Extent) -> int:
-    """The begin of the time as asked, or that of the history."""
-    return max(asked.since_ms, extent.begin_ms or 0)
+def register_delays(
+    database: Database,
+    counted_to_ms: Mapping[int, int],
+    timeouts: pa.Table,
+    records: pa.Table,
+    commits: Sequence[JobCommit],
+) -> None:
+    """Make the tables that ``delays.sql`` reads.
+
+    Args:
+        database: For them.
+        counted_to_ms: partition → up to when heartbeats are counted.
+        timeouts: The answer of ``default_timeouts.sql``.
+        records: Those that changed something: partition, offset, at_ms.
+        commits: By time.
+    """
+    offsets = [(p, offset, commit.at_ms) for commit in commits for p, offset in commit.next_offsets.items()]
+    database.register("records", records)
+    database.register("commits", _table(offsets, "partition", "next_offset", "at_ms"))
+    database.register("counted", _table(list(counted_to_ms.items()), "partition", "at_ms"))
+    database.register("default_timeouts", timeouts)
 
 
-def _heard(
-    settings: Settings, past: Past, sessions: Sequence[Session], pieces: Buckets, cluster: str | None
-) -> Heard | None:
-    try:
-        table = open_history_table(settings, HEARTBEAT_MINUTES)
-    except NotInHistory:
-        return None
-    return heard(table, past.counted_to_ms, sessions, pieces, cluster)
+def changed_records(changes: StoredTable, window: Window) -> pa.Table:
+    """The records that changed something: partition, offset, at_ms; blocks."""
+    is_within = pl.col("at_ms").is_between(window.since_ms, window.until_ms, closed="right")
+    rows = changes.rows(is_within, columns=["partition", "offset", "at_ms"])
+    return rows.unique(["partition", "offset"]).to_arrow()
 
 
-def _longest_first(outages: Sequence[Outage], since_ms: int, until_ms: int) -> list[Outage]:
-    """By how much of the time they took."""
+def read_heartbeats(past: Past, window: Window, cluster: str | None) -> None:
+    """Ask for heartbeats a day at a time: those of a month are millions of rows."""
+    first, last = utc(window.since_ms).date(), utc(window.until_ms).date()
+    days = [first + timedelta(days=number) for number in range((last - first).days + 1)]
+    found = [past.ask("heartbeats_of_day", day=day, cluster=cluster) for day in days]
+    past.register("heartbeats", pa.concat_tables(found))
 
-    def length_ms(outage: Outage) -> int:
-        return min(until_ms, outage.end_ms or until_ms) - max(since_ms, outage.begin_ms)
 
-    found = [outage for outage in outages if not outage.is_for_good]
-    return sorted(found, key=lambda o: (-length_ms(o), o.begin_ms, o.scope, o.name, o.broker_addr or ""))
+def _table(rows: Sequence[tuple[int, ...]], *names: str) -> pa.Table:
+    columns = zip(*rows, strict=True) if rows else [() for _ in names]
+    return pa.table([pa.array(column, pa.int64()) for column in columns], names=names)
+
+
+def _taken(outage: Row, window: Window) -> int:
+    """How much of a time an outage took, milliseconds."""
+    begin_ms: int = max(window.since_ms, outage["begin_ms"])
+    end_ms: int = window.until_ms if outage["end_ms"] is None else min(window.until_ms, outage["end_ms"])
+    return end_ms - begin_ms

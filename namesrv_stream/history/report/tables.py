@@ -1,112 +1,92 @@
-"""The figures as rows and columns: the same for the page, for JSON and for the terminal."""
+"""The tables of the report: the same for the page, for JSON and for the terminal."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
-from namesrv_stream.history.answer import Answer, Column, Section, at_column, duration_column, number_column
-from namesrv_stream.history.report.availability_tables import (
-    brokers_section,
-    clusters_section,
-    endings_section,
-    summary_section,
-)
-from namesrv_stream.history.report.by_piece import Piece
+from namesrv_stream.history.answer import Answer, Column, Section, number_column
+from namesrv_stream.history.columns import columns
+from namesrv_stream.history.database import Row
 from namesrv_stream.history.report.figures import Figures
-from namesrv_stream.history.report.heartbeat_tables import delays_section, missed_section, servers_section
-from namesrv_stream.history.sections import counts_text, flaps_section, optional, outages_section, percent
-from namesrv_stream.history.window import Window
+from namesrv_stream.history.report.unobserved import unobserved
+from namesrv_stream.history.sections import outages_section
+
+_HEARD: Final = number_column("heartbeats", "heard")
+_MISSED: Final = number_column("missed", "missed")
+_OF_TIME: Final = "availability budget_left down_ms interruptions? failures? mttr_ms? mtbf_ms? (met)"
+#: Of several brokers together.
+_TOGETHER: Final = f"brokers up {_OF_TIME} (known_ms) (budget_left_ms)"
+_SUMMARY: Final = columns(
+    f"objective {_TOGETHER} (sessions_ended) flapped? heartbeats missed (heartbeats_from_ms) (heartbeats_to_ms)",
+    _MISSED,
+)
+_CLUSTERS: Final = columns(f"cluster {_TOGETHER} dark_ms")
+_BROKERS: Final = columns(
+    f"cluster? broker_name broker_addr broker_id? state for_good {_OF_TIME} missed? down_cause? earlier_addrs?"
+)
+_SESSION_ENDS: Final = columns(
+    "cause count brokers down_ms down_share returns return_mean_ms? return_p95_ms? silence_p50_ms? silence_max_ms?",
+    number_column("returns", "came back"),
+)
+_FLAPS: Final = columns(
+    "cluster? broker_name broker_addr state downs returns? median_down_ms? peak_score? score? flapping (has_flapped)"
+    " causes? earlier_addrs?"
+)
+_MISSED_HEARTBEATS: Final = columns(
+    "cluster? broker_name broker_addr server_id missed missed_share silences longest_ms? usual_ms? heartbeats?",
+    *(_HEARD, _MISSED),
+)
+_SERVERS: Final = columns("server_id brokers heartbeats missed missed_share missing_brokers", _HEARD, _MISSED)
+_DELAYS: Final = columns(
+    "(delay) what count p50_ms p95_ms p99_ms max_ms mean_ms",
+    *(Column("what", "delay"), number_column("count", "measured")),
+)
+_SEGMENTS: Final = columns(
+    "begin_ms (end_ms) availability down_ms (down_by_cause_ms) ended ended_by_cause (heartbeats) missed (clusters)"
+)
+_UNOBSERVED: Final = columns("what begin_ms end_ms duration_ms? meaning")
 
 
-def answer_of(figures: Figures, pieces: Sequence[Piece], notes: Sequence[str] = ()) -> Answer:
+def answer_of(figures: Figures, notes: Sequence[str] = ()) -> Answer:
     """All tables, with all rows.
 
     Args:
         figures: What they say.
-        pieces: The same, piece by piece.
         notes: What else people should know.
     """
+    rows, unit = figures.rows, figures.unit
+    worst = sorted(rows["clusters"], key=lambda row: 1.0 if row["availability"] is None else row["availability"])
+    flapped = [row for row in rows["flaps"] if row["has_flapped"]]
     sections = (
-        summary_section(figures),
-        clusters_section(figures),
-        brokers_section(figures),
-        endings_section(figures),
-        outages_section(figures.outages, Window(figures.asked.since_ms, figures.until_ms)),
-        _flaps_section(figures),
-        missed_section(figures),
-        servers_section(figures),
-        delays_section(figures),
-        pieces_section(figures, pieces),
-        unknown_section(figures),
+        Section("summary", "all brokers", _SUMMARY, [summary(figures)], _misses_objective),
+        Section("clusters", "clusters", _CLUSTERS, worst, _misses_objective),
+        Section("brokers", "brokers by how long they were down", _BROKERS, rows["brokers"], _misses_objective),
+        Section("endings", "why brokers went", _SESSION_ENDS, rows["session_ends"]),
+        outages_section(rows["outages"]),
+        Section("flaps", "brokers by how much they flapped", _FLAPS, flapped, lambda row: bool(row["flapping"])),
+        Section("missed", "missed heartbeats", _MISSED_HEARTBEATS, rows["missed"]),
+        Section("servers", "missed heartbeats by name server", _SERVERS, rows["name_servers"]),
+        Section("delays", "propagation delay", _DELAYS, rows["delays"]),
+        Section("pieces", f"{unit} by {unit}", _SEGMENTS, rows["segments"]),
+        Section("unknown", "what is not known", _UNOBSERVED, unobserved(figures)),
     )
-    heard = figures.known_heartbeats
-    return Answer(
-        figures.asked.since_ms,
-        figures.until_ms,
-        sections,
-        figures.extent,
-        notes=notes,
-        counted_to_ms=heard.end_ms if heard else None,
-    )
+    window, heard = figures.known.window, figures.known.heard
+    counted_to_ms = heard.until_ms if heard else None
+    return Answer(window.since_ms, window.until_ms, sections, figures.known.extent, notes, counted_to_ms)
 
 
-def pieces_section(figures: Figures, pieces: Sequence[Piece]) -> Section:
-    """A row an hour, day or week."""
-    rows = [
-        {
-            "begin_ms": p.begin_ms,
-            "end_ms": p.end_ms,
-            "availability": p.share,
-            "down_ms": sum(p.down_ms.values()),
-            "down_by_cause_ms": dict(p.down_ms),
-            "ended": sum(p.ended.values()),
-            "ended_by_cause": dict(p.ended),
-            "heartbeats": p.heartbeats if _is_heard(figures, p) else None,
-            "missed": p.missed if _is_heard(figures, p) else None,
-            "clusters": dict(p.shares),
-        }
-        for p in pieces
-    ]
-    columns = (
-        *(at_column("begin_ms", "from"), at_column("end_ms", "to", is_for_scripts=True)),
-        *(number_column("availability", "available", percent), duration_column("down_ms", "down")),
-        *(Column("down_by_cause_ms", "", is_for_scripts=True), number_column("ended", "sessions ended")),
-        *(
-            Column("ended_by_cause", "by cause", counts_text, is_text=True),
-            Column("heartbeats", "", is_for_scripts=True),
-            number_column("missed", "missed heartbeats"),
-            Column("clusters", "", is_for_scripts=True),
-        ),
-    )
-    return Section("pieces", f"{figures.pieces.unit} by {figures.pieces.unit}", columns, rows)
+def summary(figures: Figures) -> Row:
+    """One row of all brokers."""
+    heard, servers = figures.known.heard, figures.rows["name_servers"]
+    return figures.total | {
+        "objective": figures.asked.objective,
+        "sessions_ended": sum(row["count"] for row in figures.rows["session_ends"]),
+        "flapped": sum(row["has_flapped"] for row in figures.rows["flaps"]),
+        "heartbeats": sum(row["heartbeats"] for row in servers) if heard else None,
+        "missed": sum(row["missed"] for row in servers) if heard else None,
+        "heartbeats_from_ms": heard.since_ms if heard else None,
+        "heartbeats_to_ms": heard.until_ms if heard else None,
+    }
 
 
-def _is_heard(figures: Figures, piece: Piece) -> bool:
-    """Whether heartbeats of any part of it are known; of a part that is not, the last table says so."""
-    heard = figures.known_heartbeats
-    return heard is not None and piece.begin_ms < heard.end_ms and piece.end_ms > heard.begin_ms
-
-
-def unknown_section(figures: Figures) -> Section:
-    """A row a thing that is not known."""
-    rows = [
-        {
-            "what": u.what,
-            "begin_ms": u.begin_ms,
-            "end_ms": u.end_ms,
-            "duration_ms": u.length_ms,
-            "meaning": u.meaning,
-        }
-        for u in figures.unknown
-    ]
-    columns = (
-        *(Column("what", "what"), at_column("begin_ms", "from"), at_column("end_ms", "to")),
-        *(optional(duration_column("duration_ms", "for")), Column("meaning", "meaning", is_text=True)),
-    )
-    return Section("unknown", "what is not known", columns, rows)
-
-
-def _flaps_section(figures: Figures) -> Section:
-    """Of the brokers that flapped at any time; those that do so now stand out."""
-    section = flaps_section(f for f in figures.flapping.values() if f.has_flapped)
-    columns = [column for column in section.columns if column.key != "has_flapped"]
-    return replace(section, columns=columns, emphasis=lambda row: bool(row["flapping"]))
+def _misses_objective(row: Mapping[str, Any]) -> bool:
+    return not row["met"]

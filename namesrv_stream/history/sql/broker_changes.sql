@@ -1,4 +1,4 @@
--- All changes of a broker name up to an instant.
+-- All changes of a broker name up to an instant, in order.
 SELECT c.*
 FROM changes c
 WHERE c.broker_name = $broker_name AND c.at_ms <= $until_ms

@@ -1,4 +1,4 @@
--- The longest gap between heartbeats of each process of a broker name at each name server, step by step.
+-- The longest gap between heartbeats in each step of time, for each process of a broker name and each name server.
 SELECT
   m.broker_addr, m.server_id, m.minute_ms - m.minute_ms % $step_ms AS at_ms, MAX(m.gap_max_ms) AS longest_ms
 FROM heartbeat_minutes m

@@ -1,5 +1,5 @@
--- The sessions that overlap a time, and of each process its first and its last that had ended before; what came later
--- is not known yet. Heartbeats are those of the time, as far as they are counted.
+-- The sessions that overlap a time, and of each process the first and the last one that ended before it. What happened
+-- after the time is left out. Heartbeats are those of the time, as far as they are counted.
 WITH known AS (
   SELECT
     s.cluster, s.broker_name, s.broker_addr, s.broker_id, s.up_at_ms, s.up_cause, s.timeout_ms, s.partition, s.offset,
@@ -12,26 +12,19 @@ WITH known AS (
     AND ($cluster IS NULL OR s.cluster = $cluster)
     AND ($broker_name IS NULL OR s.broker_name = $broker_name)
 ),
-ranked AS (
-  SELECT
-    k.*,
-    ROW_NUMBER() OVER (
-      PARTITION BY k.cluster, k.broker_name, k.broker_addr, k.has_ended ORDER BY k.up_at_ms
-    ) AS nth,
-    ROW_NUMBER() OVER (
-      PARTITION BY k.cluster, k.broker_name, k.broker_addr, k.has_ended ORDER BY k.up_at_ms DESC
-    ) AS nth_last
-  FROM known k
-),
 wanted AS (
-  SELECT r.* FROM ranked r WHERE NOT r.has_ended OR r.nth = 1 OR r.nth_last = 1
+  SELECT k.*
+  FROM known k
+  WINDOW
+    forwards AS (PARTITION BY k.cluster, k.broker_name, k.broker_addr, k.has_ended ORDER BY k.up_at_ms),
+    backwards AS (PARTITION BY k.cluster, k.broker_name, k.broker_addr, k.has_ended ORDER BY k.up_at_ms DESC)
+  QUALIFY NOT k.has_ended OR ROW_NUMBER() OVER forwards = 1 OR ROW_NUMBER() OVER backwards = 1
 ),
 heard AS (
   SELECT
-    w.cluster, w.broker_name, w.broker_addr, w.up_at_ms,
-    SUM(m.heartbeats) AS heartbeats,
+    w.cluster, w.broker_name, w.broker_addr, w.up_at_ms, SUM(m.heartbeats)::BIGINT AS heartbeats,
     MAX(m.last_at_ms) AS last_heard_ms,
-    -- As of session_heartbeats.
+    -- As in session_heartbeats.
     MAX(CASE
       WHEN m.gap_max_ms <= m.last_at_ms - m.first_at_ms OR m.gap_max_ms <= m.first_at_ms - w.up_at_ms THEN m.gap_max_ms
     END) AS longest_gap_ms
@@ -42,14 +35,12 @@ heard AS (
     AND m.minute >= $since_minute AND m.minute <= $until_minute
     AND ($cluster IS NULL OR m.cluster = $cluster)
     AND ($broker_name IS NULL OR m.broker_name = $broker_name)
-  GROUP BY w.cluster, w.broker_name, w.broker_addr, w.up_at_ms
+  GROUP BY ALL
 )
 SELECT
   w.cluster, w.broker_name, w.broker_addr, w.broker_id, w.up_at_ms AS up_ms, w.down_at_ms AS down_ms, w.up_cause,
-  w.down_cause, w.down_detail, w.timeout_ms, CAST(COALESCE(h.heartbeats, 0) AS BIGINT) AS heartbeats,
-  h.longest_gap_ms, h.last_heard_ms, w.partition, w.offset
+  w.down_cause, w.down_detail, w.timeout_ms, COALESCE(h.heartbeats, 0) AS heartbeats, h.longest_gap_ms,
+  h.last_heard_ms, w.partition, w.offset
 FROM wanted w
-LEFT JOIN heard h
-  ON h.cluster = w.cluster AND h.broker_name = w.broker_name AND h.broker_addr = w.broker_addr
-  AND h.up_at_ms = w.up_at_ms
+LEFT JOIN heard h USING (cluster, broker_name, broker_addr, up_at_ms)
 ORDER BY w.cluster, w.broker_name, w.broker_addr, w.up_at_ms

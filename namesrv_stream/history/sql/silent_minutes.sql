@@ -1,5 +1,5 @@
--- Of each minute and broker process that was heard, the longest silence that ended in it, as the name server tells that
--- heard it best; null where the process had gone meanwhile.
+-- The longest silence that ended in each minute, for each broker process that was heard in it, by the name server that
+-- heard it best; null where the session ended within the silence.
 WITH minutes AS (
   SELECT
     m.cluster, m.broker_name, m.broker_addr, m.minute_ms, MIN(m.first_at_ms) AS first_ms, MAX(m.last_at_ms) AS last_ms,

@@ -1,8 +1,9 @@
--- What timeouts would have done: whom they would have expired, and how often; of silent_minutes.
+-- How many brokers other timeouts would have expired, and how often. `silent_minutes` has the answer of
+-- silent_minutes.sql; `timeouts` has the timeouts to try.
 SELECT
-  t.timeout_ms,
-  COUNT(DISTINCT CASE WHEN s.silence_ms > t.timeout_ms THEN CONCAT_WS(' ', s.cluster, s.broker_name, s.broker_addr) END) AS brokers,
-  COUNT(CASE WHEN s.silence_ms > t.timeout_ms THEN 1 END) AS expiries
+  t.timeout_ms, COUNT(s.silence_ms) AS expiries,
+  COUNT(DISTINCT (s.cluster, s.broker_name, s.broker_addr)) FILTER (WHERE s.silence_ms IS NOT NULL) AS brokers
 FROM timeouts t
-CROSS JOIN silent_minutes s
-GROUP BY t.timeout_ms
+LEFT JOIN silent_minutes s ON s.silence_ms > t.timeout_ms
+GROUP BY ALL
+ORDER BY t.timeout_ms

@@ -1,8 +1,8 @@
--- What the history process appends to, as intervals, for Spark, DuckDB and Polars. It needs route_archive and
--- route_changes with a column more, ``at``: the instant of ``at_ms``; and heartbeat_minutes with ``last_at_ms`` and
--- ``first_at_ms`` beside the instants.
+-- Views of the history's tables as intervals and sessions, for Spark, DuckDB and Polars. They need one more column in
+-- route_archive and route_changes, `at`: the instant of `at_ms`; and in heartbeat_minutes `first_at_ms` and
+-- `last_at_ms`: its instants in epoch milliseconds.
 
--- Changes of the last minute, which only route_changes has.
+-- The changes that route_changes has and route_archive does not have yet: those of the last minute.
 CREATE OR REPLACE TEMPORARY VIEW newer_changes AS
 SELECT
   c.partition, c.offset, c.seq, c.at, c.at_ms, c.kind, c.gone, c.cause, c.detail, c.cluster, c.broker_name, c.broker_addr,
@@ -12,14 +12,14 @@ SELECT
   c.registration_hash, c.server_epoch, c.connection_id, c.value
 FROM route_changes c
 LEFT JOIN (
-  -- A negative seq is of no record: it says how things were before the record at that offset.
+  -- A row with a negative seq does not belong to the record at its offset: it is the state before that record.
   SELECT a.partition, MAX(CASE WHEN a.seq < 0 THEN a.offset - 1 ELSE a.offset END) AS reached
   FROM route_archive a
   GROUP BY a.partition
 ) r ON r.partition = c.partition
 WHERE c.offset > COALESCE(r.reached, -1) AND c.kind NOT IN ('registration', 'registration_wanted', 'ignored');
 
--- Every change of the routes.
+-- One row for each change of the routes.
 CREATE OR REPLACE TEMPORARY VIEW changes AS
 SELECT
   c.partition, c.offset, c.seq, c.at, c.at_ms, c.kind, c.gone, c.cause, c.detail, c.cluster, c.broker_name, c.broker_addr,
@@ -31,7 +31,8 @@ FROM route_archive c
 UNION ALL
 SELECT c.* FROM newer_changes c;
 
--- Any key of the routes from one change of it to the next. What began and ended within a millisecond is left out.
+-- One row for each interval between two changes of a key of the routes. An interval that begins and ends within the
+-- same millisecond is left out.
 CREATE OR REPLACE TEMPORARY VIEW route_history AS
 SELECT h.*
 FROM (
@@ -53,7 +54,8 @@ FROM (
 ) h
 WHERE h.valid_to_ms IS NULL OR h.valid_from_ms < h.valid_to_ms;
 
--- The queues of a topic at a broker name, or that it was not there.
+-- One row for each interval in which the queues of a topic at a broker name stayed the same; `gone` where the broker
+-- name did not have the topic.
 CREATE OR REPLACE TEMPORARY VIEW topic_route_history AS
 SELECT
   h.topic, h.broker_name, h.cluster, h.valid_from, h.valid_to, h.valid_from_ms, h.valid_to_ms, h.gone,
@@ -61,7 +63,7 @@ SELECT
 FROM route_history h
 WHERE h.kind = 'queue_data';
 
--- A broker process from its coming to its going.
+-- One row for each session of a broker process: from the moment it is up until it is down.
 CREATE OR REPLACE TEMPORARY VIEW broker_sessions AS
 WITH lives AS (
   SELECT
@@ -110,8 +112,9 @@ SELECT
 FROM sessions s
 WHERE s.down_at_ms IS NULL OR s.up_at_ms < s.down_at_ms;
 
--- How often a broker process was heard in a session: the minutes whose last heartbeat falls into it. A gap that began
--- before the session is none of it; one that is no longer than a minute's hearings lies within.
+-- One row for each session in which a name server heard the broker process: its heartbeats, from the minutes whose last
+-- heartbeat lies in the session. A gap that began before the session does not count. A gap that is no longer than the
+-- time between the first and the last heartbeat of its minute lies within the session.
 CREATE OR REPLACE TEMPORARY VIEW session_heartbeats AS
 SELECT
   s.cluster, s.broker_name, s.broker_addr, s.up_at, SUM(m.heartbeats) AS heartbeats, MAX(m.last_at) AS last_heard_at,

@@ -10,11 +10,11 @@ from typing import Final
 
 from namesrv_stream.processor.dispatch import process
 from namesrv_stream.processor.name_server import Call, Peer
-from namesrv_stream.remoting.frame import decode_frame
+from namesrv_stream.remoting.frame import decode_frame, encode_frame
 from namesrv_stream.route.events import Origin
 from namesrv_stream.server.native.lane import open_lane
 from namesrv_stream.server.net.cached_answers import CachedRouteAnswers
-from namesrv_stream.server.net.response_cache import ResponseCache, scope_of
+from namesrv_stream.server.net.response_cache import AnsweredRequest, ResponseCache, scope_of
 from namesrv_stream.settings import RemotingSettings
 from tests.bench.contenders import OURS
 from tests.bench.figures import Figure, Spread
@@ -52,7 +52,8 @@ def query_us(shape: Shape) -> Spread:
     origin, peer, scope = Origin("s1", 1), Peer("127.0.0.1", False), scope_of(1)
     for frame in frames:
         request = decode_frame(frame)
-        responses.keep(frame, request, process(exchange.server, Call(request, origin, 0, peer)), scope)
+        answer = process(exchange.server, Call(request, origin, 0, peer))
+        responses.keep(AnsweredRequest(frame, request, answer, encode_frame(answer.response)), scope)
     asked = random.Random(1).choices(frames, k=_QUERIES)
     taken = []
     for _ in range(1 + _REPEATS):

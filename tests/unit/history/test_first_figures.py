@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from namesrv_stream.errors import NotInHistory
-from namesrv_stream.history.asking import Question, ask
+from namesrv_stream.history.columns import short_detail
+from namesrv_stream.history.extent import Window
 from namesrv_stream.history.first_figures import no_figures_text
 from namesrv_stream.history.past import Past
-from namesrv_stream.history.sections import short_detail
-from namesrv_stream.history.window import Window
+from namesrv_stream.history.questions import Question, ask
 from tests.support.builders import Log, a_registration
 from tests.support.history_tables import HistoryOfLogs
 from tests.support.tables import settings_in

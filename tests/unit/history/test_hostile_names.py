@@ -1,8 +1,9 @@
-"""Names that brokers should not have: an answer stays a table, a CSV and a picture, and does nothing to a terminal."""
+"""Names that brokers should not have: an answer stays a table, a CSV and a plot, and does nothing to a terminal."""
 
 import csv
 import io
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -64,11 +65,13 @@ def test_each_form_keeps_them_in_their_place(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     asked = ("history", *question, *FROM_BEGIN, "--data-dir", str(evil.settings.data.dir))
-    picture = tmp_path / "picture.png"
-    text = run(monkeypatch, capsys, *asked, "--plot", str(picture))
+    plot = tmp_path / "plot.html"
+    text = run(monkeypatch, capsys, *asked, "--plot", str(plot))
     assert all(char.isprintable() or char == "\n" for char in text)
     assert max(map(len, text.splitlines())) < 4_000
-    assert picture.read_bytes().startswith(b"\x89PNG")
+    page = plot.read_text()
+    assert not re.search("[\x1b\x9b\u202e]", page)
+    assert len(page) < 60_000
 
     rows = json.loads(run(monkeypatch, capsys, *asked, "--json"))[section]
     of_csv = run(monkeypatch, capsys, *asked, "--csv")

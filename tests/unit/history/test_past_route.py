@@ -69,7 +69,7 @@ def test_the_past_is_what_a_fold_stopped_there_says(data: st.DataObject, entries
         instants = st.integers(first_ms, max(first_ms, log.state.at_ms + 1))
         for at_ms in data.draw(st.lists(instants, min_size=1, max_size=6), "instants"):
             expected = folded_until(log, at_ms)
-            assert_same(table_of(history.rows("rows_as_of", at_ms=at_ms)), expected)
+            assert_same(table_of(history.changes("rows_as_of", at_ms=at_ms)), expected)
             for topic in TOPICS:
                 for options in (RouteOptions(), RouteOptions(support_acting_master=True, with_order=True)):
                     body = route_body(expected, topic, options)

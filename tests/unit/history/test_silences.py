@@ -30,13 +30,13 @@ def test_brokers_that_were_silent_for_longer_are_counted(tmp_path: Path) -> None
     _beats(log, "10.0.0.1:10911", "broker-a", 10_000, 20_000, 150_000, 10_000, 150_000, 100_000)
     log.tick(after_ms=200_000)
     found = _asked(tmp_path, log, 5_000, 15_000, 100_000, 149_999, 150_000)
-    assert [(t.brokers, t.expiries > 0) for t in found.timeouts] == [
+    assert [(t["brokers"], t["expiries"] > 0) for t in found.timeouts] == [
         *((1, True), (1, True), (1, True), (1, True)),
         (0, False),
     ]
-    assert found.timeouts[3].expiries == 2
+    assert found.timeouts[3]["expiries"] == 2
     assert found.brokers == 1
-    assert [(s.broker_name, s.longest_ms) for s in found.longest] == [("broker-a", 150_000)]
+    assert [(s["broker_name"], s["longest_ms"]) for s in found.longest] == [("broker-a", 150_000)]
 
 
 def test_expiries_are_of_the_same_time_as_the_heartbeats(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_a_silence_that_ended_a_session_is_none(tmp_path: Path) -> None:
     _beats(log, "10.0.0.1:10911", "broker-a", 10_000, 70_000)
     log.tick(after_ms=120_000)
     found = _asked(tmp_path, log, 60_000, 90_000)
-    assert [t.brokers for t in found.timeouts] == [1, 0]
+    assert [t["brokers"] for t in found.timeouts] == [1, 0]
 
 
 def test_a_broker_that_another_server_hears_is_not_silent(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_a_broker_that_another_server_hears_is_not_silent(tmp_path: Path) -> Non
     log.beat(registration, S1)
     log.tick(after_ms=120_000)
     found = _asked(tmp_path, log, 59_000, 61_000)
-    assert [t.brokers for t in found.timeouts] == [1, 0]
+    assert [t["brokers"] for t in found.timeouts] == [1, 0]
 
 
 def test_without_the_tables_it_says_what_writes_them(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import gc, sys
 from namesrv_stream.server.start.process import keep_all, prepare_imports
 prepare_imports()
 import namesrv_stream.server.main
-print(sorted({"matplotlib", "numpy", "pandas", "polars", "pyspark"} & sys.modules.keys()))
+print(sorted({"numpy", "pandas", "polars", "pyspark"} & sys.modules.keys()))
 keep_all()
 print(gc.isenabled(), gc.get_freeze_count() > 0)
 """

@@ -214,10 +214,12 @@ def test_a_log_without_records_is_said_to_be_so() -> None:
     assert "no records" in capture.get()
 
 
-def test_the_plot_is_a_png(tmp_path: Path) -> None:
-    path = tmp_path / "gaps.png"
+def test_the_plot_has_a_chart_for_each_cluster(tmp_path: Path) -> None:
+    path = tmp_path / "gaps.html"
     without_gaps = replace(_report(), gaps=GapTally())
     plot([_report(), without_gaps], path)
-    assert path.read_bytes().startswith(b"\x89PNG")
+    page = path.read_text()
+    assert page.count("<svg") == 2
+    assert "20 s: 1 false, 0 unclear, 2 real" in page
     with pytest.raises(ConfigError, match="--plot"):
-        plot([_report()], tmp_path / "absent" / "gaps.png")
+        plot([_report()], tmp_path / "absent" / "gaps.html")

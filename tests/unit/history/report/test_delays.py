@@ -1,32 +1,42 @@
 """Delays: each from columns that the tables have."""
 
+import math
 from pathlib import Path
 
 import orjson
-import polars as pl
+import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from namesrv_stream.history.database import Row
+from namesrv_stream.history.extent import Window
 from namesrv_stream.history.past import open_changes
-from namesrv_stream.history.report.delays import (
-    changed_records,
-    commit_delays,
-    expiry_delays,
-    spread,
-)
+from namesrv_stream.history.report.figures import changed_records
 from namesrv_stream.tables.job_commits import JobCommit, job_commits
 from namesrv_stream.tables.schema.layout import ROUTE_CHANGES
 from tests.support.builders import BEGIN_MS, a_registration
-from tests.support.report_figures import MONDAY_MS, RECORDS, a_session
+from tests.support.examples import examples
+from tests.support.report_figures import MONDAY_MS, RECORDS, a_session, ask_delays
 from tests.support.tables import TablesOfLog
 
 UNTIL = MONDAY_MS + 10_000_000
 
 
-def records_of(*records: tuple[int, int, int]) -> pl.DataFrame:
+def records_of(*records: tuple[int, int, int]) -> pa.Table:
     """Of (partition, offset, at_ms)."""
-    return pl.DataFrame(records, schema=RECORDS, orient="row")
+    return pa.Table.from_pylist([dict(zip(RECORDS.names, record, strict=True)) for record in records], RECORDS)
+
+
+def commit_delays(records: pa.Table, commits: list[JobCommit]) -> Row:
+    return ask_delays([], UNTIL, records=records, commits=commits)["commit"]
+
+
+def spread(durations_ms: list[int]) -> Row:
+    """Of silences that long."""
+    down_ms = MONDAY_MS + 1_000_000
+    sessions = [a_session(MONDAY_MS, down_ms, "disconnected", last_heard_ms=down_ms - ms) for ms in durations_ms]
+    return ask_delays(sessions, UNTIL)["silence"]
 
 
 def test_an_expiry_is_late_by_what_is_above_the_timeout() -> None:
@@ -34,7 +44,8 @@ def test_an_expiry_is_late_by_what_is_above_the_timeout() -> None:
         a_session(MONDAY_MS, MONDAY_MS + 500_000, last_heard_ms=MONDAY_MS + 379_400, timeout_ms=120_000),
         a_session(MONDAY_MS, MONDAY_MS + 500_000, last_heard_ms=MONDAY_MS + 469_000, timeout_ms=30_000),
     ]
-    assert expiry_delays(sessions, [], 120_000, {0: UNTIL}, MONDAY_MS, UNTIL) == [600, 1_000]
+    expiry = ask_delays(sessions, UNTIL)["expiry"]
+    assert (expiry["count"], expiry["p50_ms"], expiry["max_ms"]) == (2, 600, 1_000)
 
 
 def test_who_asked_for_no_timeout_has_the_default_of_that_moment() -> None:
@@ -42,34 +53,36 @@ def test_who_asked_for_no_timeout_has_the_default_of_that_moment() -> None:
         a_session(MONDAY_MS, MONDAY_MS + at_ms, last_heard_ms=MONDAY_MS + at_ms - 61_000)
         for at_ms in (100_000, 300_000)
     ]
-    timeouts = [(MONDAY_MS + 200_000, 60_000)]
-    assert expiry_delays(sessions, timeouts, 50_000, {0: UNTIL}, MONDAY_MS, UNTIL) == [11_000, 1_000]
+    expiry = ask_delays(sessions, UNTIL, timeouts=[(0, 50_000), (MONDAY_MS + 200_000, 60_000)])["expiry"]
+    assert (expiry["count"], expiry["p50_ms"], expiry["max_ms"]) == (2, 1_000, 11_000)
 
 
 @pytest.mark.parametrize("cause", ["unregistered", "disconnected", "server_lost"])
 def test_who_did_not_expire_was_not_due(cause: str) -> None:
     session = a_session(MONDAY_MS, MONDAY_MS + 500_000, cause, last_heard_ms=MONDAY_MS)
-    assert expiry_delays([session], [], 120_000, {0: UNTIL}, MONDAY_MS, UNTIL) == []
+    assert ask_delays([session], UNTIL)["expiry"]["count"] == 0
 
 
 def test_a_record_is_in_the_table_with_the_first_commit_above_it() -> None:
-    committed = [JobCommit(1_000, {0: 10, 1: 5}), JobCommit(2_000, {0: 12}), JobCommit(3_000, {0: 20, 1: 6})]
-    records = records_of((0, 10, 1_400), (0, 11, 1_900), (0, 12, 2_500), (1, 5, 2_990))
-    assert sorted(commit_delays(records, committed)) == [10, 100, 500, 600]
+    commits = [JobCommit(1_000, {0: 10, 1: 5}), JobCommit(2_000, {0: 12}), JobCommit(3_000, {0: 20, 1: 6})]
+    found = commit_delays(records_of((0, 10, 1_400), (0, 11, 1_900), (0, 12, 2_500), (1, 5, 2_990)), commits)
+    assert (found["count"], found["mean_ms"]) == (4, (10 + 100 + 500 + 600) / 4)
+    assert (found["p50_ms"], found["max_ms"]) == (100, 600)
 
 
 def test_what_was_committed_before_all_that_is_known_is_left_out() -> None:
-    committed = [JobCommit(1_000, {0: 10}), JobCommit(2_000, {0: 12})]
-    assert commit_delays(records_of((0, 3, 500), (0, 12, 1_900), (1, 0, 700)), committed) == []
+    commits = [JobCommit(1_000, {0: 10}), JobCommit(2_000, {0: 12})]
+    assert commit_delays(records_of((0, 3, 500), (0, 12, 1_900), (1, 0, 700)), commits)["count"] == 0
 
 
+@settings(max_examples=examples(30), deadline=None)
 @given(
     st.lists(st.tuples(st.integers(1, 5), st.integers(1, 2_000)), min_size=1, max_size=30),
     st.integers(0, 3),
 )
 def test_delays_are_what_a_walk_along_the_commits_says(steps: list[tuple[int, int]], forgotten: int) -> None:
     at_ms, offset = 0, 0
-    committed, records, expected = [], [], []
+    commits, records, expected = [], [], []
     for number, (count, after_ms) in enumerate(steps):
         at_ms += after_ms
         for n in range(count):
@@ -77,8 +90,10 @@ def test_delays_are_what_a_walk_along_the_commits_says(steps: list[tuple[int, in
             if number > forgotten:
                 expected.append(7 * n)
         offset += count
-        committed.append(JobCommit(at_ms, {0: offset}))
-    assert sorted(commit_delays(records_of(*records), committed[forgotten:])) == sorted(expected)
+        commits.append(JobCommit(at_ms, {0: offset}))
+    found = commit_delays(records_of(*records), commits[forgotten:])
+    assert (found["count"], found["max_ms"]) == (len(expected), max(expected, default=None))
+    assert (found["mean_ms"] or 0) * len(expected) == pytest.approx(sum(expected))
 
 
 def test_commits_are_read_from_deltas_log(tmp_path: Path) -> None:
@@ -98,9 +113,10 @@ def test_commits_are_read_from_deltas_log(tmp_path: Path) -> None:
         if "commitInfo" in action
     ]
     assert [c.at_ms for c in found] == stamps[-2:]
-    records = changed_records(changes, BEGIN_MS - 1, tables.log.now_ms)
-    assert sorted(records["offset"].to_list()) == [0, 2]
-    assert commit_delays(records, found) == [found[1].at_ms - tables.log.now_ms]
+    records = changed_records(changes, Window(BEGIN_MS - 1, tables.log.now_ms))
+    assert sorted(records["offset"].to_pylist()) == [0, 2]
+    delays = commit_delays(records, found)
+    assert (delays["count"], delays["max_ms"]) == (1, found[1].at_ms - tables.log.now_ms)
 
 
 def test_no_more_of_the_log_is_read_than_was_asked_for(tmp_path: Path) -> None:
@@ -113,19 +129,16 @@ def test_no_more_of_the_log_is_read_than_was_asked_for(tmp_path: Path) -> None:
 
 
 def test_a_spread_is_of_real_values() -> None:
-    found = spread(range(1, 101))
-    assert (found.count, found.mean_ms, found.p50_ms, found.p95_ms, found.p99_ms, found.max_ms) == (
-        *(100, 50.5, 50),
-        *(95, 99, 100),
-    )
-    assert spread([7]) == spread(iter([7]))
-    assert spread([]).max_ms is None
+    found = spread(list(range(1, 101)))
+    figures = ("count", "mean_ms", "p50_ms", "p95_ms", "p99_ms", "max_ms")
+    assert [found[key] for key in figures] == [100, 50.5, 50, 95, 99, 100]
+    assert [spread([7])[key] for key in figures] == [1, 7, 7, 7, 7, 7]
+    assert [spread([])[key] for key in figures] == [0, None, None, None, None, None]
 
 
+@settings(max_examples=examples(30), deadline=None)
 @given(st.lists(st.integers(-100, 10_000), min_size=1))
 def test_so_many_do_not_exceed_a_quantile(durations: list[int]) -> None:
     found = spread(durations)
-    for share, value in ((0.5, found.p50_ms), (0.95, found.p95_ms), (0.99, found.p99_ms)):
-        assert value in durations
-        assert sum(ms <= (value or 0) for ms in durations) >= share * len(durations)
-        assert sum(ms < (value or 0) for ms in durations) < share * len(durations)
+    for share, value in ((0.5, found["p50_ms"]), (0.95, found["p95_ms"]), (0.99, found["p99_ms"])):
+        assert value == sorted(durations)[math.ceil(share * len(durations)) - 1]

@@ -3,8 +3,6 @@
 import pytest
 
 from namesrv_stream.errors import NotInHistory
-from namesrv_stream.history.outages import Scope
-from namesrv_stream.history.report.by_piece import by_piece
 from namesrv_stream.history.report.verdict import verdict
 from tests.support.report_figures import DAY_MS, HOUR_MS, MONDAY_MS, a_session, figures_of
 
@@ -20,35 +18,35 @@ def at(hours: float) -> int:
 def test_availability_is_up_time_by_the_time_from_the_first_session_on() -> None:
     # 240 h, of which the broker comes after 40; away from 100 to 110 and from 150 to 160: 180 of 200.
     sessions = [a_session(at(40), at(100)), a_session(at(110), at(150)), a_session(at(160))]
-    (broker,) = figures_of(sessions, SINCE, UNTIL).brokers
-    assert (broker.known_ms, broker.up_ms, broker.share) == (200 * HOUR_MS, 180 * HOUR_MS, 0.9)
+    (broker,) = figures_of(sessions, SINCE, UNTIL).rows["brokers"]
+    assert (broker["known_ms"], broker["down_ms"], broker["availability"]) == (200 * HOUR_MS, 20 * HOUR_MS, 0.9)
 
 
 def test_what_lies_before_the_time_counts_not() -> None:
     sessions = [a_session(at(-100), at(-2)), a_session(at(6))]
-    (broker,) = figures_of(sessions, SINCE, UNTIL).brokers
-    assert (broker.known_ms, broker.up_ms) == (240 * HOUR_MS, 234 * HOUR_MS)
+    (broker,) = figures_of(sessions, SINCE, UNTIL).rows["brokers"]
+    assert (broker["known_ms"], broker["down_ms"]) == (240 * HOUR_MS, 6 * HOUR_MS)
 
 
 def test_mttr_is_the_mean_of_absences_that_ended() -> None:
     sessions = [a_session(at(0), at(10)), a_session(at(12), at(20)), a_session(at(26), at(200))]
     found = figures_of(sessions, SINCE, UNTIL)
-    assert found.brokers[0].mttr_ms == 4 * HOUR_MS  # of 2 h and 6 h; the third goes on
-    assert found.total.mttr_ms == 4 * HOUR_MS
+    assert found.rows["brokers"][0]["mttr_ms"] == 4 * HOUR_MS  # of 2 h and 6 h; the third goes on
+    assert found.total["mttr_ms"] == 4 * HOUR_MS
 
 
 def test_mtbf_is_up_time_by_interruptions() -> None:
     sessions = [a_session(at(0), at(10)), a_session(at(12), at(20), "unregistered"), a_session(at(26), at(200))]
     found = figures_of(sessions, SINCE, UNTIL)
-    assert found.brokers[0].interruptions == 3
-    assert found.brokers[0].mtbf_ms == pytest.approx((10 + 8 + 174) / 3 * HOUR_MS)
+    assert found.rows["brokers"][0]["interruptions"] == 3
+    assert found.rows["brokers"][0]["mtbf_ms"] == pytest.approx((10 + 8 + 174) / 3 * HOUR_MS)
 
 
 def test_a_goodbye_for_good_is_no_interruption_and_no_outage() -> None:
     found = figures_of([a_session(at(0), at(10), "unregistered")], SINCE, UNTIL)
-    assert (found.total.interruptions, found.total.mtbf_ms, found.total.share) == (0, None, 1.0)
-    assert list(found.outages) == []
-    assert [(e.cause, e.count, e.down_ms) for e in found.endings] == [("unregistered", 1, 0)]
+    assert (found.total["interruptions"], found.total["mtbf_ms"], found.total["availability"]) == (0, None, 1.0)
+    assert found.rows["outages"] == []
+    assert [(e["cause"], e["count"], e["down_ms"]) for e in found.rows["session_ends"]] == [("unregistered", 1, 0)]
 
 
 def test_what_went_without_a_goodbye_is_counted_apart() -> None:
@@ -59,7 +57,7 @@ def test_what_went_without_a_goodbye_is_counted_apart() -> None:
         a_session(at(31)),
     ]
     found = figures_of(sessions, SINCE, UNTIL)
-    assert (found.total.interruptions, found.total.failures) == (3, 2)
+    assert (found.total["interruptions"], found.total["failures"]) == (3, 2)
 
 
 def test_a_cluster_is_the_sum_of_its_brokers() -> None:
@@ -68,9 +66,9 @@ def test_a_cluster_is_the_sum_of_its_brokers() -> None:
         a_session(at(120), at(180), addr="10.0.0.2:10911", broker_id=1),
         a_session(at(0), name="x", cluster="c1"),
     ]
-    c0, c1 = figures_of(sessions, SINCE, UNTIL).clusters
-    assert (c0.brokers, c0.up, c0.known_ms, c0.up_ms) == (2, 1, 360 * HOUR_MS, 300 * HOUR_MS)
-    assert (c1.cluster, c1.share) == ("c1", 1.0)
+    c0, c1 = figures_of(sessions, SINCE, UNTIL).rows["clusters"]
+    assert (c0["brokers"], c0["up"], c0["known_ms"], c0["down_ms"]) == (2, 1, 360 * HOUR_MS, 60 * HOUR_MS)
+    assert (c1["cluster"], c1["availability"]) == ("c1", 1.0)
 
 
 def test_a_cluster_is_dark_while_none_of_its_brokers_is_up() -> None:
@@ -83,8 +81,8 @@ def test_a_cluster_is_dark_while_none_of_its_brokers_is_up() -> None:
         a_session(at(25), name="lonely", cluster="c1"),
     ]
     found = figures_of(sessions, SINCE, UNTIL)
-    assert [(c.cluster, c.dark_ms) for c in found.clusters] == [("c0", HOUR_MS), ("c1", 5 * HOUR_MS)]
-    assert found.total.dark_ms == 6 * HOUR_MS
+    assert [(c["cluster"], c["dark_ms"]) for c in found.rows["clusters"]] == [("c0", HOUR_MS), ("c1", 5 * HOUR_MS)]
+    assert found.total["dark_ms"] == 6 * HOUR_MS
 
 
 def test_a_cluster_that_said_goodbye_is_not_dark() -> None:
@@ -92,8 +90,8 @@ def test_a_cluster_that_said_goodbye_is_not_dark() -> None:
         a_session(at(0), at(10), "unregistered"),
         a_session(at(0), at(11), "unregistered", addr="b:1", broker_id=1),
     ]
-    (cluster,) = figures_of(sessions, SINCE, UNTIL).clusters
-    assert cluster.dark_ms == 0
+    (cluster,) = figures_of(sessions, SINCE, UNTIL).rows["clusters"]
+    assert cluster["dark_ms"] == 0
 
 
 def test_a_cause_has_its_sessions_its_down_time_and_its_returns() -> None:
@@ -102,36 +100,36 @@ def test_a_cause_has_its_sessions_its_down_time_and_its_returns() -> None:
         a_session(at(12), at(20), "expired", last_heard_ms=at(17)),
         a_session(at(26), at(235), "disconnected", last_heard_ms=at(235)),
     ]
-    expired, disconnected = figures_of(sessions, SINCE, UNTIL).endings
-    assert (expired.cause, expired.count, expired.brokers, expired.down_ms) == ("expired", 2, 1, 8 * HOUR_MS)
-    assert sorted(expired.returns_ms) == [2 * HOUR_MS, 6 * HOUR_MS]
-    assert sorted(expired.silences_ms) == [HOUR_MS, 3 * HOUR_MS]
-    assert (disconnected.down_ms, list(disconnected.returns_ms)) == (5 * HOUR_MS, [])
+    expired, disconnected = figures_of(sessions, SINCE, UNTIL).rows["session_ends"]
+    assert [expired[key] for key in ("cause", "count", "brokers", "down_ms")] == ["expired", 2, 1, 8 * HOUR_MS]
+    assert [expired[key] for key in ("returns", "return_mean_ms", "return_p95_ms")] == [2, 4 * HOUR_MS, 6 * HOUR_MS]
+    assert (expired["silence_p50_ms"], expired["silence_max_ms"]) == (HOUR_MS, 3 * HOUR_MS)
+    assert (disconnected["down_ms"], disconnected["returns"]) == (5 * HOUR_MS, 0)
+    assert expired["down_share"] == pytest.approx(8 / 13)
 
 
 def test_silences_beyond_what_was_counted_are_not_guessed() -> None:
     sessions = [a_session(at(0), at(10), last_heard_ms=at(1))]
     found = figures_of(sessions, SINCE, UNTIL, counted_to_ms={0: at(9)})
-    assert list(found.endings[0].silences_ms) == []
-    assert list(found.expiry_delays_ms) == []
+    assert found.rows["session_ends"][0]["silence_max_ms"] is None
+    assert [row["count"] for row in found.rows["delays"]] == [0, 0, 0]
 
 
 def test_the_longest_outage_is_first() -> None:
     sessions = [a_session(at(0), at(10)), a_session(at(12), at(20)), a_session(at(26))]
     found = figures_of(sessions, SINCE, UNTIL)
-    assert [(o.scope, o.length_ms(UNTIL)) for o in found.outages] == [
-        (Scope.BROKER, 6 * HOUR_MS),
-        (Scope.BROKER, 2 * HOUR_MS),
+    assert [(o["scope"], o["duration_ms"]) for o in found.rows["outages"]] == [
+        ("broker", 6 * HOUR_MS),
+        ("broker", 2 * HOUR_MS),
     ]
 
 
 def test_a_day_has_its_own_availability() -> None:
     sessions = [a_session(at(0), at(22)), a_session(at(30))]
-    pieces = by_piece(figures_of(sessions, SINCE, UNTIL))
-    down_h = [sum(p.down_ms.values()) / HOUR_MS for p in pieces]
-    assert sum(down_h) == 8
-    assert [p.share for p in pieces[-3:]] == [1.0, 1.0, 1.0]
-    assert sum(p.ended.get("expired", 0) for p in pieces) == 1
+    segments = figures_of(sessions, SINCE, UNTIL).rows["segments"]
+    assert [row["down_ms"] / HOUR_MS for row in segments] == [2, 6, *[0] * 8]
+    assert [row["availability"] for row in segments[:3]] == pytest.approx([22 / 24, 18 / 24, 1])
+    assert [row["ended_by_cause"] for row in segments[:2]] == [{"expired": 1}, {}]
 
 
 def test_the_verdict_says_what_matters() -> None:

@@ -6,26 +6,27 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import polars as pl
 import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from namesrv_stream.history.past import open_history_table
-from namesrv_stream.history.report.buckets import buckets
-from namesrv_stream.history.report.missed import DayFigures, Heard, day_figures, heard
-from namesrv_stream.tables.history_mark import HistoryMark, encode_mark, read_mark
+from namesrv_stream.history.database import Database, Row
+from namesrv_stream.history.extent import Window
+from namesrv_stream.history.past import TABLE_VIEWS, Past
+from namesrv_stream.history.report.figures import read_heartbeats
+from namesrv_stream.history.sessions import sessions_between
+from namesrv_stream.tables.history_mark import HistoryMark, encode_mark
 from namesrv_stream.tables.schema.history_columns import HEARTBEAT_MINUTES, HISTORY_SCHEMAS
+from tests.support.builders import Log
 from tests.support.examples import examples
 from tests.support.history_tables import HistoryOfLogs, instant_of
-from tests.support.report_figures import DAY_MS, HOUR_MS, MONDAY_MS, a_session
-from tests.support.tables import TOPIC_ID, settings_in
+from tests.support.report_figures import DAY_MS, HOUR_MS, MONDAY_MS, a_session, period_of, sessions_table
+from tests.support.tables import TOPIC_ID
 
 MINUTE_MS = 60_000
-PIECES = buckets(MONDAY_MS, MONDAY_MS + 4 * HOUR_MS)
-SCHEMA = pl.DataFrame(HISTORY_SCHEMAS[HEARTBEAT_MINUTES].empty_table()).schema
+UNTIL = MONDAY_MS + 4 * HOUR_MS
 
 
 def a_minute(
@@ -57,17 +58,27 @@ def a_minute(
     }
 
 
-def day(rows: Sequence[dict[str, Any]], downs_ms: Sequence[int] = (), addr: str = "10.0.0.1:10911") -> DayFigures:
-    of_downs = [("c0", "broker-a", addr, down_ms) for down_ms in sorted(downs_ms)]
-    schema = {"cluster": pl.String, "broker_name": pl.String, "broker_addr": pl.String, "down_ms": pl.Int64}
-    downs = pl.DataFrame(of_downs, schema=schema, orient="row")
-    return day_figures(pl.DataFrame(rows, schema=SCHEMA), downs, PIECES)
+def database_of(
+    rows: Sequence[Row], sessions: Sequence[Row], since_ms: int = MONDAY_MS, until_ms: int = UNTIL
+) -> Database:
+    database = period_of(sessions, since_ms, until_ms)
+    database.register(
+        f"{HEARTBEAT_MINUTES}_files", pa.Table.from_pylist(list(rows), HISTORY_SCHEMAS[HEARTBEAT_MINUTES])
+    )
+    database.execute(next(view for view in TABLE_VIEWS if f"VIEW {HEARTBEAT_MINUTES} " in view))
+    return database
 
 
-def sums(figures: DayFigures) -> tuple[int, int, int | None]:
+def day(rows: Sequence[Row], downs_ms: Sequence[int] = (), addr: str = "10.0.0.1:10911") -> list[Row]:
+    """What Monday's rows come to, with sessions of the broker at that address that ended then."""
+    database = database_of(rows, [a_session(MONDAY_MS, down_ms, addr=addr) for down_ms in downs_ms])
+    return database.rows("heartbeats_of_day", day=instant_of(MONDAY_MS).date(), cluster=None)
+
+
+def sums(rows: Sequence[Row]) -> tuple[int, int, int | None]:
     """Missed, in how many silences, the longest."""
-    row = figures.of.row(0, named=True)
-    return row["missed"] or 0, row["silences"] or 0, row["longest_ms"]
+    longest = [row["longest_ms"] for row in rows if row["longest_ms"] is not None]
+    return sum(row["missed"] for row in rows), sum(row["silences"] for row in rows), max(longest, default=None)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +92,7 @@ def test_as_many_are_missed_as_would_have_fitted(gap_ms: int, missed: int) -> No
 def test_the_usual_gap_is_the_median_of_the_days_longest_gaps() -> None:
     rows = [a_minute(n, gap) for n, gap in enumerate([1_000, 1_100, 1_100, 1_200, 9_900])]
     found = day(rows)
-    assert found.of["usual_ms"].to_list() == [1_100]
+    assert {row["usual_ms"] for row in found} == {1_100}
     assert sums(found) == (8, 1, 9_900)
 
 
@@ -102,23 +113,21 @@ def test_another_brokers_end_does_not_matter() -> None:
 def test_each_server_is_a_listener_of_its_own() -> None:
     rows = [a_minute(n, 30_000, server_id=s) for n in range(5) for s in ("ns1", "ns2")]
     rows.append(a_minute(7, 90_000, server_id="ns2"))
-    found = day(rows).of.sort("server_id")
-    assert found["missed"].to_list() == [None, 2]
-    assert found["heartbeats"].to_list() == [10, 12]
+    found = sorted(day(rows), key=lambda row: row["server_id"])
+    assert [(row["missed"], row["heartbeats"]) for row in found] == [(0, 10), (2, 12)]
 
 
 def test_they_are_counted_in_the_hour_in_which_the_silence_ended() -> None:
     rows = [a_minute(n, 30_000) for n in range(5)] + [a_minute(61, 90_000)]
-    by_bucket = day(rows).by_bucket.group_by("bucket").sum().sort("bucket")
-    assert by_bucket["missed"].to_list() == [0, 2]
-    assert by_bucket["heartbeats"].to_list() == [10, 2]
+    found = sorted(day(rows), key=lambda row: row["number"])
+    assert [(row["number"], row["missed"], row["heartbeats"]) for row in found] == [(1, 0, 10), (2, 2, 2)]
 
 
 def test_a_first_hearing_has_no_gap() -> None:
     assert sums(day([a_minute(0, None)])) == (0, 0, None)
 
 
-@settings(max_examples=examples(80), deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     st.lists(
         st.tuples(st.integers(0, 239), st.integers(1, 200_000)), min_size=1, max_size=40, unique_by=lambda g: g[0]
@@ -139,57 +148,60 @@ def test_they_are_what_going_through_the_gaps_says(gaps: list[tuple[int, int]], 
     assert found[:2] == (sum(missed), len(missed))
 
 
-def table_of(data_dir: Path, rows: Sequence[dict[str, Any]], reaches_ms: int) -> None:
+def past_of(data_dir: Path, rows: Sequence[Row], reaches_ms: int) -> Past:
+    """Tables of one broker that came up on Monday and stayed, with these minutes instead of its own."""
+    tables = HistoryOfLogs(data_dir, Log())
+    tables.write_all()
     mark = encode_mark(HistoryMark(TOPIC_ID, "", {0: 1}, {0: reaches_ms}))
     write_deltalake(
-        (settings_in(data_dir).data.tables_dir / HEARTBEAT_MINUTES),
+        tables.settings.data.tables_dir / HEARTBEAT_MINUTES,
         pa.Table.from_pylist(list(rows), HISTORY_SCHEMAS[HEARTBEAT_MINUTES]),
-        partition_by=["day"],
+        mode="overwrite",
         commit_properties=CommitProperties(custom_metadata={"userMetadata": mark}),
     )
+    return Past(tables.settings)
+
+
+def read(past: Past, since_ms: int, until_ms: int) -> list[Row]:
+    """What the days of a time come to."""
+    window = Window(since_ms, until_ms)
+    past.set_period(sessions_table([a_session(since_ms)]), window)
+    read_heartbeats(past, window, None)
+    return past.rows("name_servers")
 
 
 def test_days_are_added_up(tmp_path: Path) -> None:
     a_day = DAY_MS // MINUTE_MS
     rows = [a_minute(n, 30_000) for n in [*range(10), *range(a_day, a_day + 10)]]
     rows += [a_minute(20, 60_000), a_minute(a_day + 20, 120_000)]
-    table_of(tmp_path, rows, MONDAY_MS + 2 * DAY_MS)
-    found = read(tmp_path, MONDAY_MS, MONDAY_MS + 2 * DAY_MS)
-    (of,) = found.of
-    assert (of.heartbeats, of.missed, of.silences, of.longest_ms, of.usual_ms) == (44, 4, 2, 120_000, 30_000)
-    assert sum(found.heartbeats) == 44
-    assert sum(found.missed) == 4
-    assert len(found.minutes) == 22
-    assert (found.begin_ms, found.end_ms) == (MONDAY_MS, MONDAY_MS + 2 * DAY_MS)
+    past = past_of(tmp_path, rows, MONDAY_MS + 2 * DAY_MS)
+    (server,) = read(past, MONDAY_MS, MONDAY_MS + 2 * DAY_MS)
+    assert (server["heartbeats"], server["missed"], server["brokers"], server["missing_brokers"]) == (44, 4, 1, 1)
+    (of,) = past.rows("missed")
+    assert (of["heartbeats"], of["missed"], of["silences"], of["longest_ms"], of["usual_ms"]) == (
+        *(44, 4, 2),
+        *(120_000, 30_000),
+    )
 
 
 def test_nothing_outside_of_the_time_is_counted(tmp_path: Path) -> None:
-    table_of(tmp_path, [a_minute(n, 30_000) for n in range(60)], MONDAY_MS + HOUR_MS)
-    found = read(tmp_path, MONDAY_MS + 10 * MINUTE_MS, MONDAY_MS + 19 * MINUTE_MS)
-    assert sum(found.heartbeats) == 20
+    past = past_of(tmp_path, [a_minute(n, 30_000) for n in range(60)], MONDAY_MS + HOUR_MS)
+    (server,) = read(past, MONDAY_MS + 10 * MINUTE_MS, MONDAY_MS + 19 * MINUTE_MS)
+    assert server["heartbeats"] == 20
 
 
 def test_it_is_said_from_when_to_when_heartbeats_are_known(tmp_path: Path) -> None:
-    table_of(tmp_path, [a_minute(n, 30_000) for n in range(60, 90)], MONDAY_MS + 2 * HOUR_MS)
-    found = read(tmp_path, MONDAY_MS, MONDAY_MS + DAY_MS)
-    assert (found.begin_ms, found.end_ms) == (MONDAY_MS + HOUR_MS, MONDAY_MS + 2 * HOUR_MS)
+    past = past_of(tmp_path, [a_minute(n, 30_000) for n in range(60, 90)], MONDAY_MS + 2 * HOUR_MS)
+    assert past.heard(Window(MONDAY_MS, MONDAY_MS + DAY_MS)) == Window(MONDAY_MS + HOUR_MS, MONDAY_MS + 2 * HOUR_MS)
+    assert past.heard(Window(MONDAY_MS, MONDAY_MS + HOUR_MS)) is None
 
 
 def test_of_a_real_log_it_counts_what_was_heard(morning: HistoryOfLogs) -> None:
     begin_ms = morning.logs[0].records[0].at_ms
-    found = heard(
-        open_history_table(morning.settings, HEARTBEAT_MINUTES), {}, [], buckets(begin_ms, begin_ms + 3 * HOUR_MS)
-    )
-    assert {(of.key.broker_name, of.server_id) for of in found.of} == {
-        ("broker-a", "s1"),
-        ("broker-b", "s1"),
-        ("loner", "s1"),
-    }
-    assert sum(of.heartbeats for of in found.of) == sum(found.heartbeats)
-
-
-def read(data_dir: Path, since_ms: int, until_ms: int) -> Heard:
-    table = open_history_table(settings_in(data_dir), HEARTBEAT_MINUTES)
-    mark = read_mark(table.storage)
-    assert mark is not None
-    return heard(table, mark.at_ms, [a_session(since_ms)], buckets(since_ms, until_ms))
+    past, window = Past(morning.settings), Window(begin_ms, begin_ms + 3 * HOUR_MS)
+    past.set_period(sessions_between(past, window), window)
+    read_heartbeats(past, window, None)
+    (server,) = past.rows("name_servers")
+    assert (server["server_id"], server["brokers"]) == ("s1", 4)
+    segments = past.rows("segments", objective=None, heard_from_ms=window.since_ms, heard_to_ms=window.until_ms)
+    assert server["heartbeats"] == sum(row["heartbeats"] for row in segments) > 1_000

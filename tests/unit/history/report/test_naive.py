@@ -3,22 +3,23 @@
 import itertools
 from collections.abc import Sequence
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from namesrv_stream.history.report.by_piece import by_piece
-from namesrv_stream.history.sessions import Session
+from namesrv_stream.history.database import Database, Row
 from tests.support.examples import examples
-from tests.support.report_figures import HOUR_MS, MONDAY_MS, a_session, figures_of
+from tests.support.report_figures import FAR_MS, HOUR_MS, MONDAY_MS, a_session, period_of, register_heartbeats
 
 _BEGIN, _END = -10, 40  # hours about the time asked about, which has 30
+SINCE, UNTIL = MONDAY_MS, MONDAY_MS + 30 * HOUR_MS
 _CAUSES = ("expired", "disconnected", "unregistered")
 _BROKERS = (("c0", "a", 1), ("c0", "a", 2), ("c0", "b", 0), ("c1", "x", 0))
 
 
 @st.composite
-def lives(draw: st.DrawFn) -> list[Session]:
+def lives(draw: st.DrawFn) -> list[Row]:
     """Of each broker sessions one after the other, each at any of three addresses, the last of which may last.
 
     One at an address that is not seen again may end later than the next one begins.
@@ -47,93 +48,99 @@ def lives(draw: st.DrawFn) -> list[Session]:
     return found
 
 
-def brokers_of(sessions: Sequence[Session]) -> list[list[Session]]:
+def brokers_of(sessions: Sequence[Row]) -> list[list[Row]]:
     """The sessions of each broker that was up in the time, or went in it: who had gone before is not counted."""
-    of_broker = [[s for s in sessions if (s.cluster, s.broker_name, s.broker_id) == broker] for broker in _BROKERS]
-    return [own for own in of_broker if any(s.down_ms is None or s.down_ms > MONDAY_MS for s in own)]
+    of_broker = [
+        [s for s in sessions if (s["cluster"], s["broker_name"], s["broker_id"]) == broker] for broker in _BROKERS
+    ]
+    return [own for own in of_broker if any(s["down_ms"] is None or s["down_ms"] > MONDAY_MS for s in own)]
 
 
-def is_up(sessions: Sequence[Session], at_ms: int) -> bool:
-    return any(s.up_ms <= at_ms and (s.down_ms is None or at_ms < s.down_ms) for s in sessions)
+def is_up(sessions: Sequence[Row], at_ms: int) -> bool:
+    return any(s["up_ms"] <= at_ms and (s["down_ms"] is None or at_ms < s["down_ms"]) for s in sessions)
 
 
-def is_awaited(sessions: Sequence[Session], at_ms: int) -> bool:
+def is_awaited(sessions: Sequence[Row], at_ms: int) -> bool:
     """Whether it had come, and will come back or has gone without a goodbye."""
-    if not any(s.up_ms <= at_ms for s in sessions):
+    if not any(s["up_ms"] <= at_ms for s in sessions):
         return False
-    if any(s.down_ms is None for s in sessions):
+    if any(s["down_ms"] is None for s in sessions):
         return True
-    last = max(sessions, key=lambda s: s.down_ms or 0)
-    return last.down_cause != "unregistered" or at_ms < (last.down_ms or 0)
+    last = max(sessions, key=lambda s: s["down_ms"] or 0)
+    return bool(last["down_cause"] != "unregistered" or at_ms < (last["down_ms"] or 0))
 
 
-def absences_of(sessions: Sequence[Session], until_ms: int) -> list[tuple[int, int | None]]:
+def absences_of(sessions: Sequence[Row], until_ms: int) -> list[tuple[int, int | None]]:
     """Hours at which it was up no more, each with that at which it was again."""
     hours = range(MONDAY_MS + _BEGIN * HOUR_MS, until_ms + 1, HOUR_MS)
     begins = [at_ms for at_ms in hours if is_up(sessions, at_ms - HOUR_MS) and not is_up(sessions, at_ms)]
     return [(begin, next((h for h in hours if h > begin and is_up(sessions, h)), None)) for begin in begins]
 
 
-@settings(max_examples=examples(150), deadline=None)
+def with_period(sessions: Sequence[Row]) -> tuple[list[list[Row]], Database]:
+    """The brokers that count, and a database to ask."""
+    database = period_of(sessions, SINCE, UNTIL)
+    database.register("counted", pa.table({"partition": pa.array([0], pa.int32()), "at_ms": [FAR_MS]}))
+    register_heartbeats(database)
+    return brokers_of(sessions), database
+
+
+@settings(max_examples=examples(40), deadline=None)
 @given(lives())
-def test_figures_are_what_counting_hours_says(sessions: list[Session]) -> None:
-    since_ms, until_ms = MONDAY_MS, MONDAY_MS + 30 * HOUR_MS
-    counted = brokers_of(sessions)
-    if not counted:
-        return
-    hours = range(since_ms, until_ms, HOUR_MS)
-    found = figures_of(sessions, since_ms, until_ms)
+def test_figures_are_what_counting_hours_says(sessions: list[Row]) -> None:
+    counted, database = with_period(sessions)
+    hours = range(SINCE, UNTIL, HOUR_MS)
     known = sum(is_awaited(own, at_ms) for own in counted for at_ms in hours)
     up = sum(is_up(own, at_ms) for own in counted for at_ms in hours)
-    assert found.total.brokers == len(counted)
-    assert (found.total.known_ms, found.total.up_ms) == (known * HOUR_MS, up * HOUR_MS)
-    assert sum(a.length_ms for a in found.absences) == (known - up) * HOUR_MS
-    assert sum(e.down_ms for e in found.endings) == (known - up) * HOUR_MS
-    absences = [(own, *absence) for own in counted for absence in absences_of(own, until_ms)]
-    repairs = [end - begin for _, begin, end in absences if end is not None and since_ms < end]
-    assert sorted(found.total.repairs_ms) == sorted(repairs)
-    assert found.total.interruptions == sum(
-        since_ms < begin and any(is_awaited(own, at_ms) for at_ms in range(begin, until_ms + 1, HOUR_MS))
+    *_, total = database.rows("clusters", objective=0.999)
+    if not counted:
+        assert not database.rows("brokers", objective=0.999)
+        return
+    assert total["brokers"] == len(counted)
+    assert (total["known_ms"], total["down_ms"]) == (known * HOUR_MS, (known - up) * HOUR_MS)
+    ends = database.rows("session_ends")
+    assert sum(e["down_ms"] for e in ends) == (known - up) * HOUR_MS
+    absences = [(own, *absence) for own in counted for absence in absences_of(own, UNTIL)]
+    repairs = [end - begin for _, begin, end in absences if end is not None and end > SINCE]
+    assert (total["repairs"], total["repair_ms"]) == (len(repairs), sum(repairs))
+    assert total["interruptions"] == sum(
+        begin > SINCE and any(is_awaited(own, at_ms) for at_ms in range(begin, UNTIL + 1, HOUR_MS))
         for own, begin, _ in absences
     )
-    ended = [s for own in counted for s in own if s.down_ms is not None and since_ms < s.down_ms]
-    assert sum(e.count for e in found.endings) == sum(f.downs for f in found.flapping.values()) == len(ended)
+    ended = [s for own in counted for s in own if s["down_ms"] is not None and s["down_ms"] > SINCE]
+    assert sum(e["count"] for e in ends) == sum(f["downs"] for f in database.rows("flaps")) == len(ended)
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(lives())
-def test_hours_are_what_looking_at_each_says(sessions: list[Session]) -> None:
-    since_ms, until_ms = MONDAY_MS, MONDAY_MS + 30 * HOUR_MS
-    counted = brokers_of(sessions)
+def test_hours_are_what_looking_at_each_says(sessions: list[Row]) -> None:
+    counted, database = with_period(sessions)
     if not counted:
         return
-    pieces = by_piece(figures_of(sessions, since_ms, until_ms))
-    assert len(pieces) == 30
-    for piece in pieces:
-        known = [own for own in counted if is_awaited(own, piece.begin_ms)]
-        down = sum(not is_up(own, piece.begin_ms) for own in known)
-        assert (piece.known_ms, sum(piece.down_ms.values())) == (len(known) * HOUR_MS, down * HOUR_MS)
-        for cluster, share in piece.shares.items():
-            own = [sessions for sessions in known if sessions[0].cluster == cluster]
-            up = sum(is_up(s, piece.begin_ms) for s in own)
+    segments = database.rows("segments", objective=None, heard_from_ms=None, heard_to_ms=None)
+    assert len(segments) == 30
+    for segment in segments:
+        known = [own for own in counted if is_awaited(own, segment["begin_ms"])]
+        down = sum(not is_up(own, segment["begin_ms"]) for own in known)
+        assert (segment["known_ms"], segment["down_ms"]) == (len(known) * HOUR_MS, down * HOUR_MS)
+        assert sum(segment["down_by_cause_ms"].values()) == down * HOUR_MS
+        for cluster, share in segment["clusters"].items():
+            own = [sessions for sessions in known if sessions[0]["cluster"] == cluster]
+            up = sum(is_up(s, segment["begin_ms"]) for s in own)
             assert share is None if not own else share == pytest.approx(up / len(own))
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(lives())
-def test_a_cluster_is_dark_in_the_hours_in_which_none_is_up(sessions: list[Session]) -> None:
-    since_ms, until_ms = MONDAY_MS, MONDAY_MS + 30 * HOUR_MS
-    in_time = [s for s in sessions if s.down_ms is None or s.down_ms > since_ms]
-    if not in_time:
-        return
-    for cluster in figures_of(sessions, since_ms, until_ms).clusters:
-        own = [s for s in sessions if s.cluster == cluster.cluster]
-        counted = brokers_of(own)
+def test_a_cluster_is_dark_in_the_hours_in_which_none_is_up(sessions: list[Row]) -> None:
+    counted, database = with_period(sessions)
+    for row in database.rows("clusters", objective=0.999)[:-1] if counted else ():
+        own = [s for s in sessions if s["cluster"] == row["cluster"]]
         dark = [
             at_ms
-            for at_ms in range(since_ms, until_ms, HOUR_MS)
+            for at_ms in range(SINCE, UNTIL, HOUR_MS)
             if not is_up(own, at_ms)
-            and any(s.up_ms <= at_ms for s in own)
-            and any(is_awaited(of, later) for of in counted for later in range(at_ms, until_ms, HOUR_MS))
+            and any(s["up_ms"] <= at_ms for s in own)
+            and any(is_awaited(of, later) for of in brokers_of(own) for later in range(at_ms, UNTIL, HOUR_MS))
         ]
-        assert cluster.dark_ms == len(dark) * HOUR_MS
+        assert row["dark_ms"] == len(dark) * HOUR_MS

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from fnmatch import fnmatch
 from html.parser import HTMLParser
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
-from namesrv_stream.history import report
-from namesrv_stream.history.report.by_piece import by_piece
-from namesrv_stream.history.report.missed import Heard, HeardOf
+from namesrv_stream.history import drawing, report
+from namesrv_stream.history.database import Row
+from namesrv_stream.history.extent import Window
 from namesrv_stream.history.report.page import page
 from namesrv_stream.history.report.tables import answer_of
-from namesrv_stream.history.sessions import Session
-from tests.support.report_figures import DAY_MS, HOUR_MS, MONDAY_MS, a_session, figures_of
+from tests.support.report_figures import DAY_MS, HOUR_MS, MONDAY_MS, Heard, a_session, figures_of
 from tests.support.settings_tables import REPOSITORY
 
 SINCE, UNTIL = MONDAY_MS, MONDAY_MS + 10 * DAY_MS
@@ -26,7 +26,7 @@ EVIL = (
     "' onmouseover='alert(1)",
     "{{ 7 * 7 }}{% for x in y %}",
     "javascript:alert(1)",
-    "\u202egpj.exe\x00\x1b[31m\ud800",
+    "\u202egpj.exe\x00\x1b[31m",
     "x" * 5_000,
 )
 
@@ -60,14 +60,13 @@ def lives(name: str, cluster: str, addr: str, cause: str = "expired", server_id:
     return made(sessions, server_id)
 
 
-def made(sessions: Sequence[Session], server_id: str = "ns1", objective: float = 0.999) -> tuple[str, Elements]:
-    key = sessions[0].key
+def made(sessions: Sequence[Row], server_id: str = "ns1", objective: float = 0.999) -> tuple[str, Elements]:
+    process = {key: sessions[0][key] for key in ("cluster", "broker_name", "broker_addr")}
+    figures = {"heartbeats": 100, "missed": 7, "silences": 3, "longest_ms": 90_000, "usual_ms": 30_000.0, "number": 1}
     minutes = range(SINCE, UNTIL, 60_000)
-    buckets = [1] * 10
-    heard = Heard([HeardOf(key, server_id, 100, 7, 3, 90_000, 30_000)], buckets, buckets, minutes, SINCE, UNTIL)
-    figures = figures_of(sessions, SINCE, UNTIL, heard=heard, objective=objective, cluster=key.live_key.cluster)
-    pieces = by_piece(figures)
-    html = page(figures, answer_of(figures, pieces), pieces, UNTIL)
+    heard = Heard([process | figures | {"server_id": server_id}], minutes, Window(SINCE, UNTIL))
+    found = figures_of(sessions, SINCE, UNTIL, heard=heard, objective=objective, cluster=process["cluster"])
+    html = page(found, answer_of(found), UNTIL)
     return html, Elements(html)
 
 
@@ -164,10 +163,11 @@ def test_a_short_table_says_how_many_there_are() -> None:
     assert len(html) < 400_000
 
 
-def test_the_template_is_part_of_the_package() -> None:
+@pytest.mark.parametrize("package", [report, drawing])
+def test_the_templates_are_part_of_the_package(package: ModuleType) -> None:
     built = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
-    patterns = built["namesrv_stream.history.report"]
-    folder = Path(report.__file__).parent
+    patterns = built[package.__name__]
+    folder = Path(str(package.__file__)).parent
     others = [path.name for path in folder.iterdir() if path.is_file() and path.suffix != ".py"]
     assert others
     assert all(any(fnmatch(name, pattern) for pattern in patterns) for name in others)

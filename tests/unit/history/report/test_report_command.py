@@ -97,6 +97,11 @@ def test_a_cluster_alone_is_of_its_brokers(ask: Run) -> None:
     assert sum(p["heartbeats"] for p in found["pieces"]) < sum(p["heartbeats"] for p in report_of(ask)["pieces"])
 
 
+def test_an_objective_is_per_cent(ask: Run) -> None:
+    for text in ("99.9%", " 99.9 "):
+        assert report_of(ask, "--slo", text)["summary"][0]["objective"] == pytest.approx(0.999)
+
+
 def test_the_objective_decides_what_is_met(ask: Run) -> None:
     assert [c["met"] for c in report_of(ask, "--slo", "90")["clusters"]] == [True, True]
     assert [c["met"] for c in report_of(ask, "--slo", "95")["clusters"]] == [False, True]
@@ -118,7 +123,7 @@ def test_json_has_the_keys_of_its_document(ask: Run) -> None:
         (["--cluster", "nowhere"], 1, "the history knows no cluster nowhere; it begins at 2023-11-14"),
         (["--cluster", ""], 2, "--cluster: is empty"),
         (["--slo", "100"], 2, "--slo: '100' is no objective: expected per cent above 0 and below 100"),
-        (["--slo", "many"], 2, "--slo: 'many' is no objective"),
+        *((["--slo", text], 2, f"--slo: '{text}' is no objective") for text in ("0", "nan", "inf", "many", "", "99,9")),
         (["--since", "soon"], 2, "--since: 'soon' is no instant"),
         (["--until", "2106-01-01"], 2, "lies in the future"),
         (["--until", str(BEGIN_MS - 1)], 2, "does not lie before"),

@@ -1,0 +1,97 @@
+"""DuckDB within this process. It answers the questions, each of which is a file in ``sql``."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final
+
+import duckdb
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from namesrv_stream.errors import TableSchemaMismatch
+from namesrv_stream.history.extent import Window
+from namesrv_stream.instants import utc
+from namesrv_stream.tables.delta.stored_table import StoredTable
+from namesrv_stream.tables.storage import one_line
+
+_MINUTE_MS: Final = 60_000
+
+Row = dict[str, Any]
+
+
+@cache
+def sql_text(name: str) -> str:
+    """A question, or statements that make views or tables: a file of SQL in the package."""
+    return files("namesrv_stream.history.sql").joinpath(f"{name}.sql").read_text(encoding="utf-8")
+
+
+class Database:
+    """Tables, and answers from them; of one thread."""
+
+    def __init__(self) -> None:
+        self._connection = duckdb.connect()
+        self._opened: Sequence[StoredTable] = ()
+        self._where = ""
+        self.execute("SET TimeZone = 'UTC'")
+        self.execute("SET threads = 2")
+
+    def register(self, name: str, rows: pa.Table | ds.Dataset) -> None:
+        """Make rows a table that questions read; it replaces one of the same name."""
+        self._connection.register(name, rows)
+
+    def set_period(self, sessions: pa.Table, window: Window) -> None:
+        """Make the tables of ``period_tables.sql``, which the questions about brokers read; blocks.
+
+        Args:
+            sessions: All that overlap the time, and the first and last one before it of each process, with the numbers
+                of their replicas.
+            window: The time.
+        """
+        self.register("sessions", sessions)
+        self.register("period", pa.table({"since_ms": [window.since_ms], "until_ms": [window.until_ms]}))
+        self.execute(sql_text("period_tables"))
+
+    def execute(self, script: str) -> None:
+        """Execute statements that answer nothing."""
+        with self._reading():
+            self._connection.execute(script)
+
+    def ask(self, question: str, **parameters: Any) -> pa.Table:
+        """The rows that answer a question; blocks.
+
+        Args:
+            question: Name of a file of SQL.
+            parameters: Values that it may name. Of one in epoch milliseconds, as ``since_ms``, it may also name the
+                begin of the minute as an instant: ``$since_minute``.
+
+        Raises:
+            TableSchemaMismatch: A file is gone or damaged.
+        """
+        sql = sql_text(question)
+        known = parameters | {
+            name.replace("_ms", "_minute"): utc(value // _MINUTE_MS * _MINUTE_MS)
+            for name, value in parameters.items()
+            if name.endswith("_ms") and value is not None
+        }
+        wanted = {name: value for name, value in known.items() if f"${name}" in sql}
+        with self._reading():
+            return self._connection.execute(sql, wanted).to_arrow_table()
+
+    def rows(self, question: str, **parameters: Any) -> list[Row]:
+        """The same as dictionaries; a map of SQL is one too, and empty where it is null."""
+        found = self.ask(question, **parameters)
+        maps = [field.name for field in found.schema if pa.types.is_map(field.type)]
+        rows: list[Row] = found.to_pylist()
+        for row in rows:
+            row |= {name: dict(row[name] or ()) for name in maps}
+        return rows
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            yield
+        except (duckdb.Error, OSError, pa.ArrowException) as error:
+            named = (str(table.storage) for table in self._opened if table.is_named_in(str(error)))
+            raise TableSchemaMismatch(next(named, self._where), f"cannot be read: {one_line(error)}") from error

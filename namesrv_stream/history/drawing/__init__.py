@@ -1,0 +1,1 @@
+"""Charts over time as inline SVG: for the report, and for the plots of commands."""
