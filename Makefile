@@ -3,10 +3,10 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.NOTPARALLEL: # the check of prerequisites comes before all else
+.NOTPARALLEL: # the check of prerequisites comes first
 MAKEFLAGS += --warn-undefined-variables --no-builtin-rules
 
-# The lock files are made with 3.11; any later version that their packages support works, too.
+# `make lock` uses 3.11; any later version that the locked packages support works, too.
 # A python3.11 that does not run (a shim of pyenv, for example) does not hide a python3 that does.
 PYTHON ?= $(shell python3.11 -c pass 2>/dev/null && command -v python3.11 || echo python3)
 ARGS ?=
@@ -18,16 +18,16 @@ BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 CODE := $(wildcard namesrv_stream jobs tests)
 
-# What running needs, and what the tests and the developers' tools need on top of it; both in one virtual environment.
+# Packages to run, and further packages for the tests and the developers' tools; both in one virtual environment.
 RUN_LOCK := deploy/image/requirements.lock
 RUN_JARS := .jars/spark/.copied .jars/kafka/.copied
 TEST_JARS := .jars/rocketmq/.copied .jars/rocketmq4/.copied
 needs_maven = $(if $(filter-out $(wildcard $(RUN_JARS)),$(RUN_JARS)),maven)
 
-# $(call step,what,command): say what is done, do it, say how long it took.
+# $(call step,what,command): print what happens, run the command, print how long it took.
 step = @began=$$SECONDS; echo "setup: $(1) …"; $(2); echo "setup: $(1): done in $$((SECONDS - began)) s"
 install = conf/install-packages $(1)/bin/python $(2)
-# Of Maven, the jars that it has downloaded, and errors. It resets the terminal's colours on stderr, whatever it is told.
+# Shows the jars that Maven has downloaded, and errors. Maven always resets the terminal's colours on stderr.
 mvn_progress = awk '/Downloaded from .*\.jar/ { sub(/ at .*/, ""); sub(/.*\//, "  "); print; fflush() } /ERROR/ { print; fflush() }'
 copy_jars = conf/check-prerequisites "$(PYTHON)" maven && rm -rf $(1) && \
 	mvn -B -Dstyle.color=never -f $(2) dependency:copy-dependencies -DoutputDirectory=$(abspath $(1)) \
@@ -55,7 +55,7 @@ demo: setup ## A guided run of less than a minute: start, register, query, kill,
 
 ##@ Check
 .PHONY: test-setup
-test-setup: jdk setup $(VENV)/.installed ## Build what tests need as well: the developers' tools on top of `make setup`
+test-setup: jdk setup $(VENV)/.installed ## Build what the tests need as well: the developers' tools in addition to `make setup`
 
 .PHONY: check
 check: lint types layers dependencies unit ## Before every commit: lint, types, layers, dependencies, unit tests; no JVM
@@ -74,13 +74,13 @@ layers: $(VENV)/.installed ## Who may import whom
 	$(BIN)/lint-imports
 
 .PHONY: dependencies
-dependencies: $(VENV)/.installed ## Every dependency pinned with its hashes, as locked, under a licence that we may use; no network
+dependencies: $(VENV)/.installed ## Check that every dependency is pinned with its hashes, as locked, under a permitted licence; no network
 	$(BIN)/python -m tests.support.dependencies
 
-# PyPI's advisories. A package that could not be looked up counts as a failure: a mirror without them answers "nothing known".
+# PyPI's advisories. A failed look-up counts as a failure, because a mirror without advisories answers "nothing known".
 .PHONY: audit
 audit: $(VENV)/.audit-installed ## Known vulnerabilities of the locked dependencies; needs PyPI itself
-	for lock in requirements.lock $(RUN_LOCK) tests/bench/requirements.lock conf/audit/requirements.lock; do \
+	for lock in requirements.lock $(RUN_LOCK) tests/bench/requirements.lock conf/audit/requirements.lock conf/docs/requirements.lock; do \
 		$(VENV)/audit/bin/pip-audit --strict --require-hashes --disable-pip --progress-spinner off -r $$lock $(ARGS); \
 	done
 
@@ -93,7 +93,7 @@ spark: test-setup ## Tests with a local SparkSession
 	$(PYTEST) tests/spark $(ARGS)
 
 .PHONY: integration
-integration: test-setup .jars/rocketmq/.copied ## Tests of our parts together, with a real Kafka
+integration: test-setup .jars/rocketmq/.copied ## Tests of the parts together, with a real Kafka
 	$(PYTEST) tests/integration $(ARGS)
 
 .PHONY: e2e
@@ -101,22 +101,22 @@ e2e: test-setup $(TEST_JARS) ## Unmodified RocketMQ brokers, clients and tools a
 	$(PYTEST) tests/e2e $(ARGS)
 
 .PHONY: differential
-differential: test-setup .jars/rocketmq/.copied ## The Java name server and ours side by side: scenarios and random sequences
+differential: test-setup .jars/rocketmq/.copied ## The same requests to the Java NameServer and to this one: scenarios and random sequences
 	$(PYTEST) tests/differential $(ARGS)
 
 .PHONY: fuzz
-fuzz: test-setup ## Damaged frames and bodies, and the dearest ones: at the wire, at the rules, and at the whole product
+fuzz: test-setup ## Fuzzing: malformed frames and bodies, and the most expensive requests
 	$(PYTEST) tests/fuzz $(ARGS)
 
 .PHONY: power-cut
-power-cut: $(VENV)/.native-built $(VENV)/.installed ## Power cuts and damaged files in a minute: what servers and the job make of the tables that are left
+power-cut: $(VENV)/.native-built $(VENV)/.installed ## Power cuts and damaged files in a minute: how servers and the job handle the remaining tables
 	$(PYTEST) tests/power_cut $(ARGS)
 
 .PHONY: chaos-short
-chaos-short: test-setup ## Chaos in a minute: the whole product killed, frozen and lied to, judged by a fleet's truth
+chaos-short: test-setup ## Chaos tests in a minute: kills, freezes and false clocks, checked against a fleet whose state is known
 	$(PYTEST) tests/chaos $(ARGS)
 
-# Every part runs even if one before it failed, so that one run shows all there is to mend.
+# Every part runs even if an earlier one failed, so that one run shows all failures.
 .PHONY: test
 test: test-setup $(TEST_JARS) ## Everything: check, spark, integration, differential, e2e, fuzz, power-cut, chaos-short
 	@failed=""; \
@@ -134,25 +134,29 @@ test-extra: test-setup $(VENV)/.console-installed $(VENV)/.moto-installed $(TEST
 	DIFFERENTIAL_SEEDS="$$(seq -s' ' 11 60)" $(PYTEST) tests/differential/test_random_sequences.py --timeout 3600 $(ARGS)
 	$(PYTEST) tests/extra $(ARGS)
 
-# Half an hour or more; interrupted, it goes on where it was. Played again: make chaos SEED=1 ARGS="--only 3"
+# Half an hour or more; an interrupted run continues. To repeat one run: make chaos SEED=1 ARGS="--only 3"
 .PHONY: chaos
-chaos: test-setup ## At least KILLS (100) random kills by SEED (1), among other faults; a verdict after each run
+chaos: test-setup ## At least KILLS (100) random kills by SEED (1), among other faults; a verdict after every run
 	@exec $(BIN)/python -m tests.chaos --seed $(SEED) --kills $(KILLS) $(ARGS)
 
-# Half an hour. A part: make bench ARGS="--only reads mixed --rounds 3"
+# Half an hour. For a part: make bench ARGS="--only reads mixed --rounds 3"
 .PHONY: bench
-bench: test-setup $(VENV)/.bench-installed .jars/rocketmq/.copied .jars/rocketmq-newest/.copied ## Measure by turns with the Java name server: throughput, latency, memory; writes bench/results.json
+bench: test-setup $(VENV)/.bench-installed .jars/rocketmq/.copied .jars/rocketmq-newest/.copied ## Measure next to the Java NameServer: throughput, latency, memory; writes bench/results.json
 	@exec $(BIN)/python -m tests.bench $(ARGS)
 
-# Half an hour, niced: what a month of 1,000 brokers leaves in the history tables, and in the job's checkpoint.
+# Half an hour, at low CPU priority: a month of 1,000 brokers in the history tables and the job's checkpoint.
 .PHONY: bench-history
 bench-history: test-setup ## A month of 1,000 brokers: sizes, file counts, cold opens. ARGS="--days 3" for less
 	nice $(BIN)/python -m tests.bench.history_month_checkpoint
 	exec nice $(BIN)/python -m tests.bench.history_month $(ARGS)
 
-##@ Keep
+.PHONY: docs
+docs: $(VENV)/.docs-installed ## Build the documentation as a site in build/site; a dead link is an error
+	NO_MKDOCS_2_WARNING=1 $(VENV)/docs/bin/mkdocs build --clean --config-file conf/docs/mkdocs.yml $(ARGS)
+
+##@ Maintain
 .PHONY: fmt
-fmt: $(VENV)/.installed ## Format, and mend what can be mended
+fmt: $(VENV)/.installed ## Format, and fix what can be fixed
 	$(BIN)/ruff format $(CODE)
 	$(BIN)/ruff check --fix $(CODE)
 
@@ -168,6 +172,9 @@ lock: $(VENV)/.installed ## Choose the newest package versions and write the loc
 		--allow-unsafe --strip-extras --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
 		--no-emit-options --output-file conf/audit/requirements.lock conf/audit/requirements.in
 	env -u PIP_FIND_LINKS CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --upgrade --generate-hashes \
+		--allow-unsafe --strip-extras --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
+		--no-emit-options --output-file conf/docs/requirements.lock conf/docs/requirements.in
+	env -u PIP_FIND_LINKS CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --upgrade --generate-hashes \
 		--constraint requirements.lock --build-deps-for editable --allow-unsafe --strip-extras --no-emit-index-url \
 		--no-emit-trusted-host --no-emit-find-links --no-emit-options --output-file $(RUN_LOCK) pyproject.toml
 	env -u PIP_FIND_LINKS CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --upgrade --generate-hashes \
@@ -179,7 +186,7 @@ lock: $(VENV)/.installed ## Choose the newest package versions and write the loc
 		--no-emit-options --output-file tests/extra/s3/requirements.lock tests/extra/s3/requirements.in
 
 .PHONY: wheel
-wheel: $(VENV)/.native-built ## Build dist/namesrv_stream-VERSION-*.whl for Python 3.11 and later on this kind of machine, which brings jobs/, conf/ and schemas/ along
+wheel: $(VENV)/.native-built ## Build dist/namesrv_stream-VERSION-*.whl for Python 3.11 and later on this kind of machine, with jobs/, conf/ and schemas/
 	$(BIN)/python -m pip wheel --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
 
 .PHONY: clean
@@ -191,7 +198,7 @@ clean: ## Remove caches and built files
 distclean: clean ## Remove what `make setup` built as well; data/ stays
 	rm -rf $(VENV) .jars
 
-# Maven only where jars are missing: to ask it for its version takes a second.
+# Checks Maven only if jars are missing, because its version query takes a second.
 .PHONY: prerequisites
 prerequisites:
 	@conf/check-prerequisites "$(PYTHON)" $(needs_maven)
@@ -200,7 +207,7 @@ prerequisites:
 jdk:
 	@conf/check-prerequisites "$(PYTHON)" jdk $(needs_maven)
 
-# Java is not checked here: `make check` needs none.
+# Does not check Java: `make check` needs none.
 $(VENV)/.run-installed: $(RUN_LOCK) pyproject.toml
 	@if [ ! -x $(BIN)/python ]; then echo "setup: creating $(VENV) with $$($(PYTHON) -V)"; $(PYTHON) -m venv $(VENV); fi
 	$(call step,installing Python packages,$(call install,$(VENV),$(RUN_LOCK)))
@@ -211,10 +218,16 @@ $(VENV)/.installed: requirements.lock | $(VENV)/.run-installed
 	$(call step,installing the developers' tools,$(call install,$(VENV),requirements.lock))
 	@touch $@
 
-# In an environment of its own: the audit's dependencies are not to be mistaken for ours.
+# In a separate environment, to keep the audit's dependencies apart from the product's.
 $(VENV)/.audit-installed: conf/audit/requirements.lock | $(VENV)/.run-installed
 	$(BIN)/python -m venv $(VENV)/audit
 	$(call step,installing pip-audit,$(call install,$(VENV)/audit,$<))
+	@touch $@
+
+# In a separate environment: only the site needs it.
+$(VENV)/.docs-installed: conf/docs/requirements.lock | $(VENV)/.run-installed
+	$(BIN)/python -m venv $(VENV)/docs
+	$(call step,installing mkdocs-material,$(call install,$(VENV)/docs,$<))
 	@touch $@
 
 # A C compiler as a wheel, and a profiler.
@@ -222,23 +235,23 @@ $(VENV)/.bench-installed: tests/bench/requirements.lock | $(VENV)/.run-installed
 	$(call step,installing a C compiler and a profiler,$(call install,$(VENV),$<))
 	@touch $@
 
-# Selenium, and axe-core out of a wheel whose own dependencies nobody needs.
+# Selenium, and axe-core from a wheel whose own dependencies are not needed.
 $(VENV)/.console-installed: tests/extra/console/requirements.lock | $(VENV)/.installed
 	$(call step,installing Selenium and axe-core,$(call install,$(VENV),$< --no-deps))
 	@touch $@
 
-# In an environment of its own: it brings much of AWS's along.
+# In a separate environment: it installs many AWS packages.
 $(VENV)/.moto-installed: tests/extra/s3/requirements.lock | $(VENV)/.run-installed
 	$(BIN)/python -m venv $(VENV)/moto
 	$(call step,installing moto,$(call install,$(VENV)/moto,$<))
 	@touch $@
 
-# With what is here, or with that wheel.
+# An installed compiler, or that wheel.
 .PHONY: compiler
 compiler: $(VENV)/.run-installed
 	@command -v cc >/dev/null || command -v gcc >/dev/null || command -v clang >/dev/null || $(MAKE) --no-print-directory $(VENV)/.bench-installed
 
-# Setuptools takes what was compiled before, with whatever options.
+# Removes earlier builds: setuptools would reuse them, whatever their options.
 $(VENV)/.native-built: pyproject.toml $(wildcard namesrv_stream/server/native/*.[ch] namesrv_stream/server/native/build_library.py) | $(VENV)/.run-installed compiler
 	@rm -rf build/lib.* build/temp.* namesrv_stream/server/native/*.so
 	$(call step,compiling the native lane,CC="$$(command -v cc || command -v gcc || command -v clang || echo $(BIN)/python -m ziglang cc)" \

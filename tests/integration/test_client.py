@@ -384,5 +384,5 @@ def test_an_example_of_the_documentation_runs(java: JavaNameServer, number: int)
     names: dict[str, Any] = {"__name__": "__main__"}
     with registered(java), contextlib.redirect_stdout(printed):
         exec(compile(source, f"docs/client.md example {number + 1}", "exec"), names)
-    expected = re.findall(r"#> (.*)", source)
+    expected = re.findall(r"# > (.*)", source)
     assert [line for line in expected if line not in printed.getvalue().splitlines()] == []

@@ -17,7 +17,13 @@ from packaging.utils import canonicalize_name
 REPOSITORY: Final = Path(__file__).resolve().parents[2]
 LOCK: Final = "requirements.lock"
 RUN_LOCK: Final = "deploy/image/requirements.lock"
-LOCKS: Final = (LOCK, RUN_LOCK, "tests/bench/requirements.lock", "conf/audit/requirements.lock")
+LOCKS: Final = (
+    LOCK,
+    RUN_LOCK,
+    "tests/bench/requirements.lock",
+    "conf/audit/requirements.lock",
+    "conf/docs/requirements.lock",
+)
 
 _PINNED: Final = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)==([0-9][A-Za-z0-9.+!-]*)(?: *;.*)?")
 _HASH: Final = re.compile(r"--hash=sha256:[0-9a-f]{64}")

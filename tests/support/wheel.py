@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 _REPOSITORY = Path(__file__).resolve().parents[2]
-_PARTS = ("namesrv_stream", "jobs", "conf", "schemas", "pyproject.toml", "README.md", "LICENSE")
+_PARTS = ("namesrv_stream", "jobs", "conf", "schemas", "pyproject.toml", "README.md", "LICENSE", "NOTICE")
 _PIP: Final = (sys.executable, "-m", "pip", "--disable-pip-version-check")
 
 

@@ -95,9 +95,9 @@ _RESULTS: Final[list[dict[str, Any]]] = json.loads((_ROOT / "bench/results.json"
 _NUMBER: Final = re.compile(r"[0-9][0-9,]*(?:\.[0-9]+)?")
 _CONTENDERS: Final = ("ours", "Java 5.3.3", "Java 5.5.0")
 _READS: Final = ("queries a second", "p99, ms")
-#: Begin of a row in the README's table → row of the results, and the names of the figures that each cell begins with.
-_README_ROWS: Final = {
-    "route queries a second, 2,000 topics on 4 brokers, 16 connections": ("route reads, 16 connections", _READS),
+#: Begin of a row in the summary of docs/performance.md → row of the results, and the figures that its cells begin with.
+_SUMMARY_ROWS: Final = {
+    "route queries per second, 2,000 topics on 4 brokers, 16 connections": ("route reads, 16 connections", _READS),
     "the same, 64 connections": ("route reads, 64 connections", _READS),
     "the same, 1,024 connections": ("route reads, 1,024 connections", _READS),
     "100,000 topics on 16 of 1,000 brokers": ("100,000 topics on 16 of 1,000 brokers, 1,024 connections", _READS),
@@ -106,13 +106,17 @@ _README_ROWS: Final = {
     "reads' p99 while 300 brokers": ("300 brokers of 2,000 topics, all changed", ("read p99 meanwhile, ms",)),
     "memory of the server, 2,000": ("route reads", ("memory of the server, MB",)),
     "memory with 1,000 brokers": ("memory at rest, 1,000 brokers, 20,000 topics on 4 each", ("server, MB",)),
-    "heartbeats a second": ("heartbeats of 1,000 brokers over 64 connections", ("answered a second", "p99, ms")),
+    "heartbeats per second": ("heartbeats of 1,000 brokers over 64 connections", ("answered a second", "p99, ms")),
 }
 _PROPAGATION: Final = "a change in Kafka to the memory of another server, 1,000 brokers"
 _AT_REST: Final = "memory at rest, 1,000 brokers, 20,000 topics on 4 each"
 #: Sentences elsewhere: document, pattern with one group a figure, the figures.
 _SENTENCES: Final = [
-    ("README.md", r"p50 / p99 \| ([\d.]+) / ([\d.]+) ms", [(_PROPAGATION, "p50, ms"), (_PROPAGATION, "p99, ms")]),
+    (
+        "docs/performance.md",
+        r"p50 / p99 \| ([\d.]+) / ([\d.]+) ms",
+        [(_PROPAGATION, "p50, ms"), (_PROPAGATION, "p99, ms")],
+    ),
     ("docs/capacity.md", r"p50 ([\d.]+) ms, p99 ([\d.]+) ms", [(_PROPAGATION, "p50, ms"), (_PROPAGATION, "p99, ms")]),
     ("docs/capacity.md", r"20,000 topics on 4 brokers each \| (\d+) MB", [(_AT_REST, "server, MB")]),
     (
@@ -140,9 +144,9 @@ def _cells(text: str, label: str) -> list[str]:
     return [cell.strip() for cell in line.strip("|").split("|")[1:]]
 
 
-def _readme_differences(text: str) -> list[str]:
+def _summary_differences(text: str) -> list[str]:
     found = []
-    for label, (row, names) in _README_ROWS.items():
+    for label, (row, names) in _SUMMARY_ROWS.items():
         for contender, cell in zip(_CONTENDERS, _cells(text, label), strict=True):
             scale = 0.001 if " GB" in cell.split("(")[0] else 1  # the results have MB
             wanted = [_measured(row, name, contender) * scale for name in names]
@@ -152,14 +156,14 @@ def _readme_differences(text: str) -> list[str]:
     return found
 
 
-def test_the_readme_quotes_the_results_of_the_benchmarks() -> None:
-    assert _readme_differences((_ROOT / "README.md").read_text(encoding="utf-8")) == []
+def test_the_summary_quotes_the_results_of_the_benchmarks() -> None:
+    assert _summary_differences((_ROOT / "docs/performance.md").read_text(encoding="utf-8")) == []
 
 
-def test_another_figure_in_the_readme_is_seen() -> None:
-    text = (_ROOT / "README.md").read_text(encoding="utf-8")
-    assert len(_readme_differences(text.replace("152,900 (", "151,900 ("))) == 1
-    assert len(_readme_differences(text.replace("935 ms", "953 ms"))) == 1
+def test_another_figure_in_the_summary_is_seen() -> None:
+    text = (_ROOT / "docs/performance.md").read_text(encoding="utf-8")
+    assert len(_summary_differences(text.replace("152,900 (", "151,900 ("))) == 1
+    assert len(_summary_differences(text.replace("935 ms", "953 ms"))) == 1
 
 
 @pytest.mark.parametrize(("document", "pattern", "figures"), _SENTENCES)
