@@ -17,7 +17,7 @@ from tests.bench import machine
 from tests.bench.compiler import NoCompiler, compile_loadgen
 from tests.bench.figures import Figure
 from tests.bench.report import print_figures, write_results
-from tests.bench.rows import expiry, growth, heartbeats, job, large, memory, mixed, reads, storm
+from tests.bench.rows import expiry, fleet, growth, heartbeats, job, large, memory, mixed, new_topics, reads, storm
 from tests.bench.rows.bench import Bench
 
 ROWS: Final[dict[str, Callable[[Bench], list[Figure]]]] = {
@@ -25,6 +25,8 @@ ROWS: Final[dict[str, Callable[[Bench], list[Figure]]]] = {
     "mixed": mixed.measure,
     "large": large.measure,
     "storm": storm.measure,
+    "new-topics": new_topics.measure,
+    "fleet": fleet.measure,
     "heartbeats": heartbeats.measure,
     "job": job.measure,
     "expiry": expiry.measure,

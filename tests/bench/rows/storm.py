@@ -125,7 +125,7 @@ def _committed_after_s(stack: Stack, began: float) -> float:
 
 def _figures(storm: _Storm, runs: dict[str, list[Seen]], delta_s: list[float]) -> list[Figure]:
     peers = (JAVA, JAVA_NEWEST)
-    during = {name: [_during(one) for one in of_runs] for name, of_runs in runs.items()}
+    during = {name: [during_storm(one) for one in of_runs] for name, of_runs in runs.items()}
     goal_ms = storm.goal_p99_ms
     within = Spread.of(delta_s)
     return [
@@ -174,7 +174,7 @@ def _figures(storm: _Storm, runs: dict[str, list[Seen]], delta_s: list[float]) -
     ]
 
 
-def _during(seen: Seen) -> tuple[float, float]:
+def during_storm(seen: Seen) -> tuple[float, float]:
     """p99 and maximum of the reads, in ms, over the time of the storm.
 
     Reads at a fixed rate: of the whole run's, the slowest belong to the storm, however long the quiet around it.
