@@ -14,7 +14,7 @@ from deltalake.exceptions import TableNotFoundError
 
 from namesrv_stream.errors import NamesrvStreamError, TableSchemaMismatch
 from namesrv_stream.tables.delta.commit import read_commit
-from namesrv_stream.tables.delta.table_version import UNREADABLE, check_delta_table, open_delta
+from namesrv_stream.tables.delta.table_version import PANIC, UNREADABLE, check_delta_table, open_delta
 from namesrv_stream.tables.schema.layout import HISTORY_PROTOCOL
 from namesrv_stream.tables.storage import Storage, one_line
 
@@ -30,8 +30,11 @@ def reading(table: Storage) -> Iterator[None]:
         yield
     except NamesrvStreamError:
         raise
-    except (*UNREADABLE, pl.exceptions.PolarsError) as error:
-        raise TableSchemaMismatch(str(table), f"cannot be read: {one_line(error)}") from error
+    except BaseException as error:
+        # Of a file that was cut short, Polars panics: that is no ``Exception``.
+        if not isinstance(error, (*UNREADABLE, pl.exceptions.PolarsError)) and type(error).__name__ != PANIC:
+            raise
+        raise TableSchemaMismatch(str(table), f"cannot be read: {one_line(error)}") from None
 
 
 class StoredTable:

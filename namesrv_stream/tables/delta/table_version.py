@@ -42,8 +42,8 @@ _COMMITS_OF_OTHERS: Final = 50
 _EACH_TRIED: Final = 100
 #: Commits in which damage is looked for, to name its file: more than there ever are since the newest checkpoint.
 _COMMITS_SEARCHED: Final = 300
-#: What delta-rs raises where it panics; it is no ``Exception``.
-_PANIC: Final = "PanicException"
+#: What delta-rs and Polars raise where they panic; it is no ``Exception``.
+PANIC: Final = "PanicException"
 
 _T = TypeVar("_T")
 
@@ -139,7 +139,7 @@ def open_delta(storage: Storage, version: int | None = None) -> DeltaTable:
             storage.exists(LOG)
             raise
         except BaseException as error:
-            if type(error).__name__ != _PANIC:
+            if type(error).__name__ != PANIC:
                 raise
             raise DeltaError(f"delta-rs panicked: {error}") from None
 

@@ -319,7 +319,7 @@ async def test_after_a_read_that_failed_as_nobody_foresaw_nothing_is_kept_for_it
     tables.commit()
     recent_events, change = RecentEvents(tables_of(tables.settings), _clock(log)), _gone(1)
     with pytest.raises(TypeError):
-        await recent_events.begin({0: "no offset"})  # type: ignore[dict-item]
+        await recent_events.begin({0: 1, "no partition": 1})  # type: ignore[dict-item]
     before = sys.getrefcount(change)
     recent_events.committed([change])
     assert sys.getrefcount(change) == before
