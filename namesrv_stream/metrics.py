@@ -270,7 +270,7 @@ METRICS: Final[Mapping[str, Metric]] = {
     "rocketmq_namesrv_change_streams": Metric("gauge", "Open streams of /changes, and long polls that wait there."),
     "rocketmq_namesrv_change_resets_total": Metric(
         "counter",
-        "Followers of /changes that had to start again, by reason: tables (they were made anew), too_old (the"
+        "Followers of /changes that had to start again, by reason: tables (they were rebuilt), too_old (the"
         " position is no longer kept).",
         ("reason",),
         (("tables",), ("too_old",)),

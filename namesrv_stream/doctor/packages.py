@@ -38,7 +38,7 @@ def packages() -> Finding:
     versions = f"namesrv-stream {__version__}, Python {platform.python_version()}"
     if wrong:
         return fault(
-            "packages", f"{versions}: {'; '.join(wrong)}", "run `make setup`, or pip install namesrv-stream anew"
+            "packages", f"{versions}: {'; '.join(wrong)}", "run `make setup`, or reinstall namesrv-stream with pip"
         )
     parts = f"Spark {metadata.version('pyspark')}, Delta {metadata.version('delta-spark')}"
     return fine("packages", f"{versions}, {parts}")

@@ -152,7 +152,9 @@ def history_tables(settings: Settings) -> Iterator[Finding]:
         try:
             table = StoredTable.open(tables_of(settings), name, schema)
         except NamesrvStreamError as error:
-            remedy = "upgrade this program if a newer one wrote it; else move that folder away: it is written anew"
+            remedy = (
+                "upgrade this program if a newer one wrote it; otherwise move that folder away: it is created again"
+            )
             yield fault("history", str(error), remedy)
             return
         if table is not None:

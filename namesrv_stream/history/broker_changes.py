@@ -39,7 +39,7 @@ def _what(rows: Sequence[RouteChange], live: set[tuple[str | None, str | None]])
             moved.add(key)
             yield f"{row.broker_addr} {'down' if row.gone else 'up'}"
         elif not row.gone:
-            yield f"{row.broker_addr} registered anew"
+            yield f"{row.broker_addr} registered again"
         (live.discard if row.gone else live.add)(key)
     for row in rows:
         if row.kind == ChangeKind.HOLDER and (row.cluster, row.broker_addr) not in moved:

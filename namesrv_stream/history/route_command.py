@@ -21,7 +21,7 @@ AsOfOption = Annotated[
     str | None,
     typer.Option(
         "--as-of",
-        help="The route of then, from the tables: '2026-11-20 03:12' (local), 03:12, -2h, ISO 8601, epoch ms.",
+        help="The route at that time, from the tables: '2026-11-20 03:12' (local), 03:12, -2h, ISO 8601, epoch ms.",
         metavar="WHEN",
     ),
 ]

@@ -84,10 +84,10 @@ def replay(
 def rebuild(
     configuration: Configuration,
     accept_loss: Annotated[
-        bool, typer.Option("--accept-loss", help="Go on where records are gone that nobody has folded.")
+        bool, typer.Option("--accept-loss", help="Continue where records are missing that the job never folded.")
     ] = False,
     accept_differences: Annotated[
-        bool, typer.Option("--accept-differences", help="Go on where the log says otherwise than the old tables.")
+        bool, typer.Option("--accept-differences", help="Continue where the log and the old tables differ.")
     ] = False,
     source: SourceOption = Source.AUTO,
     as_json: JsonOption = False,
@@ -113,12 +113,12 @@ def rebuild(
 
 def repartition(
     configuration: Configuration,
-    partitions: Annotated[int, typer.Option("--partitions", help="How many there shall be.", min=1)],
+    partitions: Annotated[int, typer.Option("--partitions", help="The new number of partitions.", min=1)],
     as_json: JsonOption = False,
 ) -> int:
     """Give the events topic more partitions.
 
-    The job must be stopped; name servers answer on, and brokers stay.
+    The job must be stopped; name servers keep answering, and brokers stay registered.
     """
     from namesrv_stream.replay import report
     from namesrv_stream.replay.repartition import repartition as run

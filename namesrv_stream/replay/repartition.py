@@ -49,7 +49,7 @@ def repartition(
 
     Args:
         settings: Ours; the number of partitions that there were is taken from the tables.
-        partitions: How many there shall be.
+        partitions: The new number of partitions.
         say: Told each step.
         on_progress: Told of long folds.
 

@@ -172,7 +172,7 @@ def _changed_topics(old: BrokerGroup, new: BrokerGroup, *, is_other_broker: bool
     elif old.topics is new.topics:
         changed = set()
     elif len(old.topics) == len(new.topics) and all(map(is_, old.topics, new.topics)):
-        # What is registered anew has the same topics in the same order, but for a few.
+        # What is registered again has the same topics in the same order, but for a few.
         changed = set(compress(new.topics, map(is_not, old.topics.values(), new.topics.values())))
     else:
         before = old.topics.get

@@ -22,7 +22,7 @@ def grown_rows(live: pa.Table, before: int, partitions: int) -> pa.Table:
     Args:
         live: Columns of ``STATE_SCHEMA``, perhaps as read.
         before: How many partitions they are of.
-        partitions: How many there shall be.
+        partitions: The new number of partitions.
     """
     live = live.cast(STATE_SCHEMA)
     is_of_partition = pc.is_in(live["kind"], pa.array(_OF_PARTITION))

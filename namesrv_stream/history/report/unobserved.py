@@ -8,7 +8,9 @@ from namesrv_stream.plurals import counted, plural
 
 _NOT_COUNTED = "heartbeats of this time are not in the tables: no figure counts them, nor those that were missed"
 _NO_TABLE = "there is no table heartbeat_minutes: missed heartbeats and blind times are not known"
-_BLIND = "nobody was heard, and nobody aged: name servers, Kafka or the job stood still; brokers count as up"
+_BLIND = (
+    "no heartbeat was received and no broker aged: name servers, Kafka or the job were stopped; brokers count as up"
+)
 
 
 def unobserved(figures: Figures) -> list[Row]:

@@ -127,7 +127,7 @@ class Follower:
             PositionGone: It is one.
         """
         if self.position.generation != self._feed.end.generation:
-            raise PositionGone("tables", "the tables were made anew, and their rows have other places")
+            raise PositionGone("tables", "the tables were rebuilt, so their rows have new places")
 
     async def next(self, timeout_s: float) -> Piece | None:
         """The next rows, as soon as there are some, or as the position moves on without any; None after a time-out.

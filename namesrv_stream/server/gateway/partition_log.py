@@ -259,7 +259,7 @@ class PartitionLog:
         """A session ended, and these records may not be in the log."""
         was_talking = self.is_talking
         if self.link in (Link.CONNECTING, Link.TALKING):
-            text = "Kafka does not take records, queries go on from memory partition=%d reason=%s"
+            text = "Kafka does not take records, queries are answered from memory partition=%d reason=%s"
             logger.warning(text, self.partition, safe(reason))
         self.link, self.failure = Link.AWAY, reason
         self._talks.clear()

@@ -93,11 +93,11 @@ def _kafka(gateway: GatewayStatus) -> PartHealth:
     if not gateway.has_started:
         text = f"Kafka has not taken records since this server's start: {gateway.reason}"
         return _part("kafka", "failed", text, gateway.since_ms)
-    of_which, nobody = "", "nobody expires"
+    of_which, expiry = "", "no broker expires"
     if len(gateway.away) < gateway.partitions:
-        of_which, nobody = f" of partitions {', '.join(map(str, gateway.away))}", "none of their brokers expires"
+        of_which, expiry = f" of partitions {', '.join(map(str, gateway.away))}", "none of their brokers expires"
     text = (
-        f"Kafka takes no records{of_which}: {gateway.reason}; queries go on from memory, {nobody}, "
+        f"Kafka takes no records{of_which}: {gateway.reason}; queries are answered from memory, {expiry}, "
         f"registrations wait, operators' changes are refused"
     )
     return _part("kafka", "degraded", text, gateway.since_ms)
@@ -111,9 +111,8 @@ def _tables(tables: TableStatus, stale_after_ms: int) -> PartHealth:
             "tables", "degraded", "there are none yet: the job has not made them; this server knows its own brokers"
         )
     if tables.age_ms > stale_after_ms:
-        text = (
-            f"no commit of the job for {tables.age_ms / 1000:.0f} s: routes are as of then, and what came in here since"
-        )
+        text = f"no commit of the job for {tables.age_ms / 1000:.0f} s: routes are of that time, plus what this server"
+        text += " has received since"
         return _part("tables", "degraded", text)
     return _part("tables", "ok")
 

@@ -22,7 +22,7 @@ _END: Final = "-----END CERTIFICATE-----"
 _OLD_CIPHERS: Final = tuple(b"\x06\x0a\x2a\x86\x48\x86\xf7\x0d\x01\x0c\x01" + bytes([n]) for n in (1, 2, 5, 6))
 #: What `openssl pkcs8 -v1 …` makes, as old instructions have it, needs ciphers that OpenSSL 3 no longer loads.
 _OLD_CIPHER: Final = (
-    "its encryption is no longer supported; write it anew: openssl pkcs8 -topk8 -v2 aes256 -in OLD -out NEW"
+    "its encryption is no longer supported; convert it: openssl pkcs8 -topk8 -v2 aes256 -in OLD -out NEW"
 )
 
 

@@ -16,7 +16,7 @@ from namesrv_stream.tables.schema.columns import ROW_SCHEMA
 
 #: Kinds with a state worth its history. A registration says nothing that the others do not, and is the largest.
 HISTORY_KINDS: Final = tuple(sorted(kind.value for kind in KEY_COLUMNS.keys() - {ChangeKind.REGISTRATION}))
-_DETAIL: Final = "what happened before is not known: changes were removed, or made anew, before the history had them"
+_DETAIL: Final = "what happened before is not known: changes were removed or rebuilt before the history had them"
 _PLACE: Final = ("partition", "offset", "seq", "at_ms", "gone", "cause", "detail")
 _COLUMNS: Final = tuple(ROW_SCHEMA.names)
 _CONTENT: Final = tuple(name for name in _COLUMNS if name not in _PLACE)

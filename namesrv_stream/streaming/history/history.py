@@ -175,7 +175,7 @@ class History:
         if reach.keys() != set(partitions):
             _LOG.info("route_archive waits for a route_state that covers what it has missed")
             return None
-        text = "route_archive: changes of partition %d from offset %d on were removed, or made anew: goes on from %s"
+        text = "route_archive: changes of partition %d from offset %d on were removed or rebuilt: continuing from %s"
         for p, row in sorted(reach.items()):
             _LOG.warning(text, p, known[p], f"route_state at {row['offset']}")
         places = [(p, known[p], row["offset"], row["at_ms"]) for p, row in sorted(reach.items())]

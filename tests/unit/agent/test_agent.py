@@ -120,7 +120,7 @@ async def test_changes_while_an_answer_is_awaited_are_sent_together() -> None:
         server.script = lambda request: [response_to(held[0], 0), response_to(request, 0)]
         server.drop_connections()
         await asyncio.gather(*changes)
-        await until(lambda: agent.is_registered, "registered anew")
+        await until(lambda: agent.is_registered, "registered again")
         assert body_of(server.requests[-1])["dataVersion"]["counter"] == 5
         assert len(server.requests) <= 4
 

@@ -126,7 +126,7 @@ async def test_a_stream_that_is_connected_again_goes_on_behind_its_last_event() 
     assert (event.name, [row["value"] for row in event.data["rows"]]) == ("changes", ["other"])
 
 
-async def test_a_stream_of_tables_that_were_made_anew_is_told_to_forget_what_it_has() -> None:
+async def test_a_stream_of_tables_that_were_rebuilt_is_told_to_forget_what_it_has() -> None:
     log = _log()
     served = _committed(log)
     async with served.serving(), asyncio.timeout(60), _streaming(served) as stream:
@@ -139,7 +139,7 @@ async def test_a_stream_of_tables_that_were_made_anew_is_told_to_forget_what_it_
             first = await again.event()
         metrics = (await served.get("/metrics")).body.decode()
     assert events[0].name == first.name == "reset"
-    assert "made anew" in events[0].data["reason"]
+    assert "rebuilt" in events[0].data["reason"]
     assert events[-1].id.startswith("1.1111111100004000.")
     assert 'rocketmq_namesrv_change_resets_total{reason="tables"} 2.0' in metrics
 
