@@ -1,4 +1,4 @@
-"""``route``, and mqadmin's ``topicRoute``: the route of now from a name server, that of then from the history."""
+"""``route``, and mqadmin's ``topicRoute``: the current route from a name server, a past one from the history."""
 
 from collections.abc import Callable
 from functools import partial
@@ -73,7 +73,7 @@ def _show(
 def _show_past_route(
     configuration: Configuration, topic: str, as_of: str, as_json: bool, print_table: Callable[[TopicRouteData], None]
 ) -> None:
-    # Spared to the route of now: Arrow and Delta take a second to import.
+    # The current route does without: Arrow and Delta take a second to import.
     from namesrv_stream.history.route_question import ask_route
 
     found = ask_route(configuration.load().settings, topic, as_of, SystemClock().now_ms(), flag="--as-of")

@@ -77,5 +77,5 @@ def outages_section(rows: Sequence[Row]) -> Section:
 
 
 def _is_failure(cause: str | None) -> bool:
-    """Whether this is why a broker went down, and nobody unregistered it."""
+    """Whether this is why a broker went down, other than an unregistration."""
     return cause is not None and cause != Cause.UNREGISTERED

@@ -62,15 +62,15 @@ def topic_outages(history: TopicHistory) -> list[Row]:
 
 def _without_brokers(history: TopicHistory) -> Iterator[Row]:
     """When no broker name was in the route."""
-    nobody = None if totals_of(history.first.values()).brokers else history.last_reason
+    gone_since = None if totals_of(history.first.values()).brokers else history.last_reason
     for change in history.changes:
         if not change.totals.brokers:
-            nobody = max((offer.reason for offer in change.offers), key=lambda reason: reason.offset)
-        elif nobody is not None:
-            yield _outage(history, "topic", history.topic, nobody, change.at_ms)
-            nobody = None
-    if nobody is not None:
-        yield _outage(history, "topic", history.topic, nobody, None)
+            gone_since = max((offer.reason for offer in change.offers), key=lambda reason: reason.offset)
+        elif gone_since is not None:
+            yield _outage(history, "topic", history.topic, gone_since, change.at_ms)
+            gone_since = None
+    if gone_since is not None:
+        yield _outage(history, "topic", history.topic, gone_since, None)
 
 
 def _outage(history: TopicHistory, scope: str, name: str, reason: Reason, end_ms: int | None) -> Row:

@@ -5,6 +5,7 @@ without the digits of the opaque. Only frames with JSON headers have one.
 """
 
 import struct
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from namesrv_stream.errors import RemotingError
@@ -70,9 +71,7 @@ def template_of(frame: bytes, request: RemotingCommand) -> CutFrame | None:
         decoded = decode_frame(template[:begin] + other + template[begin:])
     except RemotingError:
         return None
-    # The digits can be in no other of its properties.
-    is_same = (decoded.ext_fields, decoded.remark, decoded.body) == (request.ext_fields, request.remark, request.body)
-    return cut if is_same and decoded.opaque == int(other) else None
+    return cut if decoded == replace(request, opaque=int(other)) else None
 
 
 class ResponseTemplate(NamedTuple):

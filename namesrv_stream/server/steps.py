@@ -89,7 +89,7 @@ class Kept(Generic[K, V]):
         self._answers: dict[K, tuple[int, V]] = {}
 
     async def get(self, question: K, make: Callable[[], Awaitable[V]]) -> V:
-        """The answer, made anew where it is older than it may be."""
+        """The answer, computed again if it is too old."""
         async with self._making:
             since_ms = self._clock.monotonic_ms() - self._fresh_ms
             self._answers = {key: kept for key, kept in self._answers.items() if kept[0] >= since_ms}

@@ -1,4 +1,4 @@
-"""What the report cannot know, so that nobody takes missing data for healthy brokers."""
+"""What the report cannot know, so that missing data is not mistaken for healthy brokers."""
 
 from collections.abc import Iterator
 

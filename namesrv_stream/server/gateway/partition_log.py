@@ -209,7 +209,7 @@ class PartitionLog:
         self._publish_all(items)
 
     def _publish_all(self, items: Iterable[Item]) -> None:
-        """Publish items at once; what no record can hold is dropped, for it would fail every session anew."""
+        """Publish items at once; what no record can hold is dropped, for it would fail every session."""
         for record in records_of(self.partition, items, self._parts.limits.record_bytes):
             if isinstance(record, Unloggable):
                 name = safe(routing_key(record.item.event) or "")

@@ -106,7 +106,7 @@ def records_of(partition: int, items: Iterable[Item], max_bytes: int) -> Iterato
     """Events as records, in order: runs of heartbeats share one.
 
     Args:
-        max_bytes: Most bytes of a record's value that Kafka takes; one larger would fail every session anew.
+        max_bytes: Most bytes of a record's value that Kafka takes; one larger would fail every session.
     """
     for is_run, run in groupby(items, lambda item: isinstance(item.event, BrokerHeartbeat)):
         size = MAX_ITEMS if is_run else 1

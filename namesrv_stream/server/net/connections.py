@@ -146,7 +146,7 @@ class Connections:
         for connection in list(self._open.values()):
             if not connection.is_waiting and observed_ms - connection.active_ms > self.limits.idle_timeout_ms:
                 self._count("idle")
-                connection.abort(_IDLE)  # whoever has not read its answers by now leaves them
+                connection.abort(_IDLE)  # a peer that has not read its answers by now loses them
 
     def close_expired(self, connection_id: int) -> None:
         """A broker that registered over the connection has expired: it closes, unless others over it live."""

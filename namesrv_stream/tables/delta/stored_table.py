@@ -34,7 +34,7 @@ def reading(table: Storage) -> Iterator[None]:
         # Of a file that was cut short, Polars panics: that is no ``Exception``.
         if not isinstance(error, (*UNREADABLE, pl.exceptions.PolarsError)) and type(error).__name__ != PANIC:
             raise
-        raise TableSchemaMismatch(str(table), f"cannot be read: {one_line(error)}") from None
+        raise TableSchemaMismatch(str(table), f"cannot be read: {one_line(error)}") from error
 
 
 class StoredTable:
@@ -94,10 +94,9 @@ class StoredTable:
     def scan(self, *conditions: pl.Expr) -> pl.LazyFrame:
         """The same, all columns, for further questions of the caller; collect it within ``reading``."""
         scanned = pl.scan_delta(self._table, storage_options=self.storage.polars_options)
-        existing = self._table.schema().to_arrow()
-        absent = [field for field in self._schema if field.name not in pa.schema(existing).names]
-        types = pl.DataFrame(pa.schema(absent).empty_table()).schema if absent else {}
-        columns = [pl.lit(None, types[n]).alias(n) if n in types else pl.col(n) for n in self._schema.names]
+        existing = {field.name for field in self._table.schema().fields}
+        types = pl.DataFrame(self._schema.empty_table()).schema
+        columns = [pl.col(name) if name in existing else pl.lit(None, types[name]).alias(name) for name in types]
         return scanned.select(columns).filter(*conditions)
 
     def dataset(self, condition: pc.Expression | None = None) -> ds.Dataset:

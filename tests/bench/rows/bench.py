@@ -8,6 +8,9 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Final
 
+from tests.bench.contenders import OURS
+from tests.bench.figures import Figure, Spread
+
 #: What the Java NameServer's second compiler needs before its figures stop rising.
 JIT_WARM_UP_S: Final = 20.0
 
@@ -41,3 +44,10 @@ class Bench:
             shutil.rmtree(home)
             raise
         shutil.rmtree(home)
+
+
+def of_one_run(
+    row: str, name: str, value: float, goal: str = "", is_met: bool | None = None, digits: int = 0
+) -> Figure:
+    """A figure of this product alone, from a single run; the arguments are as of ``Figure``."""
+    return Figure(row, name, {OURS: Spread.of([value])}, goal, is_met, digits=digits)

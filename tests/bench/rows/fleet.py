@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from statistics import quantiles
 from typing import Final
 
@@ -18,11 +19,11 @@ from namesrv_stream.route.changes import Cause, RouteChange
 from namesrv_stream.tables.follower import SnapshotFollower
 from namesrv_stream.tables.loader import Snapshot
 from namesrv_stream.tables.storage import tables_of
-from tests.bench.contenders import OURS, Contenders
-from tests.bench.figures import Figure, Spread
+from tests.bench.contenders import Contenders
+from tests.bench.figures import Figure
 from tests.bench.frames import BROKER_HEARTBEAT, OPAQUE, Framed, registration, registration_body, write_frames
 from tests.bench.load import Choice, Kind, Load, Stream, run_load
-from tests.bench.rows.bench import Bench
+from tests.bench.rows.bench import Bench, of_one_run
 from tests.bench.shape import Shape
 from tests.support.processes import wait_until
 from tests.support.remoting_client import RemotingClient, encode_request
@@ -122,9 +123,7 @@ def measure(bench: Bench, fleet: Fleet | None = None) -> list[Figure]:
     cuts = quantiles(delays_ms, n=100, method="inclusive")
     errors = seen.errors + seen.unanswered
 
-    def one(name: str, value: float, goal: str = "", is_met: bool | None = None, digits: int = 0) -> Figure:
-        return Figure(row, name, {OURS: Spread.of([value])}, goal, is_met, digits=digits)
-
+    one = partial(of_one_run, row)
     return [
         one("cores of the server", cores, f"≤ {_GOAL_CORES}", cores <= _GOAL_CORES, 2),
         one("brokers that expired", probe.expired, "0", probe.expired == 0),

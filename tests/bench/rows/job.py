@@ -7,10 +7,9 @@ Kafka's producer to the follower's callback, with ten changes a second. No Java 
 
 from typing import Final
 
-from tests.bench.contenders import OURS
-from tests.bench.figures import Figure, Spread
+from tests.bench.figures import Figure
 from tests.bench.propagation import measure as propagate
-from tests.bench.rows.bench import Bench
+from tests.bench.rows.bench import Bench, of_one_run
 
 _SECONDS: Final = 60
 _CHANGES_PER_S: Final = 10
@@ -25,20 +24,16 @@ def measure(bench: Bench) -> list[Figure]:
     at_rest = seen["cores_at_rest"]
     used = sum(at_rest.values())
     return [
-        _one("the job at rest, 1,000 brokers", "cores", used, f"≤ {_GOAL_CORES}", used <= _GOAL_CORES, 2),
+        of_one_run("the job at rest, 1,000 brokers", "cores", used, f"≤ {_GOAL_CORES}", used <= _GOAL_CORES, 2),
         *(
-            _one("the job at rest, 1,000 brokers", f"of them: {part}", cores, digits=2)
+            of_one_run("the job at rest, 1,000 brokers", f"of them: {part}", cores, digits=2)
             for part, cores in at_rest.items()
         ),
-        _one(_CHANGE, "p50, ms", seen["p50_ms"], f"≤ {_GOAL_P50_MS}", seen["p50_ms"] <= _GOAL_P50_MS),
-        _one(_CHANGE, "p99, ms", seen["p99_ms"], f"≤ {_GOAL_P99_MS}", seen["p99_ms"] <= _GOAL_P99_MS),
-        _one(_CHANGE, "slowest, ms", seen["max_ms"]),
-        _one(_CHANGE, "commits a second", seen["commits_per_s"], digits=1),
+        of_one_run(_CHANGE, "p50, ms", seen["p50_ms"], f"≤ {_GOAL_P50_MS}", seen["p50_ms"] <= _GOAL_P50_MS),
+        of_one_run(_CHANGE, "p99, ms", seen["p99_ms"], f"≤ {_GOAL_P99_MS}", seen["p99_ms"] <= _GOAL_P99_MS),
+        of_one_run(_CHANGE, "slowest, ms", seen["max_ms"]),
+        of_one_run(_CHANGE, "commits a second", seen["commits_per_s"], digits=1),
     ]
 
 
 _CHANGE: Final = "a change in Kafka to the memory of another server, 1,000 brokers"
-
-
-def _one(row: str, name: str, value: float, goal: str = "", is_met: bool | None = None, digits: int = 0) -> Figure:
-    return Figure(row, name, {OURS: Spread.of([value])}, goal, is_met, digits=digits)

@@ -7,14 +7,15 @@ row ``storm``.
 
 import time
 from contextlib import ExitStack
+from functools import partial
 from typing import Final
 
-from tests.bench.contenders import OURS, Contenders
-from tests.bench.figures import Figure, Spread
+from tests.bench.contenders import Contenders
+from tests.bench.figures import Figure
 from tests.bench.frames import registrations, route_reads, write_frames
 from tests.bench.load import Choice, Kind, Load, Stream, run_load
 from tests.bench.register import Brokers
-from tests.bench.rows.bench import Bench
+from tests.bench.rows.bench import Bench, of_one_run
 from tests.bench.rows.large import wait_committed
 from tests.bench.rows.storm import READ, during_storm
 from tests.bench.shape import Shape
@@ -49,9 +50,7 @@ def measure(bench: Bench, shape: Shape = SHAPE) -> list[Figure]:
     p99_ms, slowest_ms = during_storm(seen)
     errors = seen.errors + seen.unanswered
 
-    def one(name: str, value: float, goal: str = "", is_met: bool | None = None, digits: int = 0) -> Figure:
-        return Figure(row, name, {OURS: Spread.of([value])}, goal, is_met, digits=digits)
-
+    one = partial(of_one_run, row)
     return [
         one("read p99 meanwhile, ms", p99_ms, f"≤ {_GOAL_P99_MS}", p99_ms <= _GOAL_P99_MS, 1),
         one("slowest read, ms", slowest_ms),

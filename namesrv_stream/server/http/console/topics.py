@@ -1,4 +1,4 @@
-"""The topics: who offers each of them; and one topic's route of now beside that of another time, broker by broker."""
+"""The topics: who offers each of them; and one topic's current route beside that of another time, broker by broker."""
 
 import heapq
 from collections.abc import Iterable, Iterator, Mapping
