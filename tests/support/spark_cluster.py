@@ -20,14 +20,14 @@ _EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 class Worker:
     """A standalone worker, in a process group with its executors: killed like a machine that loses power."""
 
-    def __init__(self, name: str, master: str, folder: Path) -> None:
+    def __init__(self, name: str, master: str, folder: Path, memory: str) -> None:
         self._work_dir = folder / name
         self._process = Process(
             name,
             [
                 *(SPARK_HOME / "bin" / "spark-class", "org.apache.spark.deploy.worker.Worker"),
                 *("--host", "127.0.0.1", "--port", "0", "--webui-port", str(free_port())),
-                *("--cores", "1", "--memory", "512m", "--work-dir", self._work_dir, master),
+                *("--cores", "1", "--memory", memory, "--work-dir", self._work_dir, master),
             ],
             folder / f"{name}.log",
             # Its executors have this package from the driver or not at all.
@@ -60,8 +60,8 @@ class Cluster:
 
 
 @contextmanager
-def standalone_cluster(folder: Path, workers: int = 2) -> Iterator[Cluster]:
-    """Start a master and workers with one core and 512 MiB each; nothing is left of them."""
+def standalone_cluster(folder: Path, workers: int = 2, memory: str = "512m") -> Iterator[Cluster]:
+    """Start a master and workers with one core and this much memory each; all of them end with the context."""
     port = free_port()
     url = f"spark://127.0.0.1:{port}"
     folder.mkdir(parents=True, exist_ok=True)
@@ -72,7 +72,7 @@ def standalone_cluster(folder: Path, workers: int = 2) -> Iterator[Cluster]:
         master.wait_for_log("I have been elected leader", _START_S)
         started = []
         for number in range(workers):
-            worker = Worker(f"worker-{number}", url, folder)
+            worker = Worker(f"worker-{number}", url, folder, memory)
             stack.callback(worker.close)
             worker.start()
             started.append(worker)
