@@ -42,7 +42,7 @@ help: ## List the targets
 setup: prerequisites $(VENV)/.native-built $(RUN_JARS) ## Build what is missing to run: virtual environment, native lane, jars of Spark and Kafka
 
 .PHONY: run
-run: setup ## Start everything on this machine; Ctrl-C stops it. Flags: make run ARGS="--listen-port 0"
+run: setup ## Start everything on this machine; Ctrl-C stops it. Flags: make run ARGS="--remoting-port 0"
 	@exec $(BIN)/namesrv-stream up $(ARGS)
 
 .PHONY: history

@@ -6,13 +6,14 @@ docs/operations.md has the exit codes.
 
 import logging
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 from typer.exceptions import Abort, Exit, TyperException
+from typer.models import OptionInfo
 
 from namesrv_stream import __version__
 from namesrv_stream.agent.command import agent
@@ -35,16 +36,18 @@ from namesrv_stream.what_if import command as what_if_command
 logger = logging.getLogger(__name__)
 
 _EXIT_INTERRUPTED: Final = 130  # the shell's 128 + SIGINT
+_OLD_REMOTING_PORT_FLAG: Final = "--listen-port"  # its name in the previous release
 
-ListenPortOption = Annotated[
-    str | None, typer.Option("--listen-port", help="Port for brokers and clients; 0 for any free one.", metavar="PORT")
-]
-HttpPortOption = Annotated[
-    str | None, typer.Option("--http-port", help="Port for HTTP; 0 for any free one.", metavar="PORT")
-]
-KafkaPortOption = Annotated[
-    str | None, typer.Option("--kafka-port", help="Port for the embedded Kafka; 0 for any free one.", metavar="PORT")
-]
+
+def _port_option(flag: str, what: str, *, hidden: bool = False) -> OptionInfo:
+    option: OptionInfo = typer.Option(flag, help=f"Port for {what}; 0 for any free one.", metavar="PORT", hidden=hidden)
+    return option
+
+
+RemotingPortOption = Annotated[str | None, _port_option(PORT_FLAGS["remoting"], "brokers and clients")]
+HttpPortOption = Annotated[str | None, _port_option(PORT_FLAGS["http"], "HTTP")]
+KafkaPortOption = Annotated[str | None, _port_option(PORT_FLAGS["embedded_kafka"], "the embedded Kafka")]
+ListenPortOption = Annotated[str | None, _port_option(_OLD_REMOTING_PORT_FLAG, "brokers and clients", hidden=True)]
 PrintOption = Annotated[bool, typer.Option("--print", "-p", help="Print the effective configuration and exit.")]
 
 app = typer.Typer(
@@ -105,6 +108,7 @@ def _version(version: Annotated[bool, typer.Option("--version", help="Print the 
 def up(
     conf: ConfOption = None,
     data_dir: DataDirOption = None,
+    remoting_port: RemotingPortOption = None,
     listen_port: ListenPortOption = None,
     http_port: HttpPortOption = None,
     kafka_port: KafkaPortOption = None,
@@ -114,7 +118,8 @@ def up(
     """Run everything on this machine, in the foreground."""
     from namesrv_stream.up.main import run_up
 
-    settings = _load(conf, data_dir, sets, print_only, remoting=listen_port, http=http_port, embedded_kafka=kafka_port)
+    ports = _ports(listen_port, remoting=remoting_port, http=http_port, embedded_kafka=kafka_port)
+    settings = _load(conf, data_dir, sets, print_only, ports)
     return run_up(settings)
 
 
@@ -122,13 +127,15 @@ def up(
 def serve(
     conf: ConfOption = None,
     data_dir: DataDirOption = None,
+    remoting_port: RemotingPortOption = None,
     listen_port: ListenPortOption = None,
     http_port: HttpPortOption = None,
     sets: SetOption = None,
     print_only: PrintOption = False,
 ) -> int:
     """Run the name server."""
-    settings = _load(conf, data_dir, sets, print_only, remoting=listen_port, http=http_port)
+    ports = _ports(listen_port, remoting=remoting_port, http=http_port)
+    settings = _load(conf, data_dir, sets, print_only, ports)
     from namesrv_stream.server.start.process import prepare_imports
 
     prepare_imports()
@@ -175,7 +182,7 @@ def kafka(
     print_only: PrintOption = False,
 ) -> int:
     """Run the embedded Kafka node, for one machine only."""
-    settings = _load(conf, data_dir, sets, print_only, embedded_kafka=kafka_port)
+    settings = _load(conf, data_dir, sets, print_only, _ports(embedded_kafka=kafka_port))
     from namesrv_stream.kafka.process import run_kafka
 
     run_kafka(settings)
@@ -202,6 +209,7 @@ def webhook(
 def config_show(
     conf: ConfOption = None,
     data_dir: DataDirOption = None,
+    remoting_port: RemotingPortOption = None,
     listen_port: ListenPortOption = None,
     http_port: HttpPortOption = None,
     kafka_port: KafkaPortOption = None,
@@ -212,18 +220,17 @@ def config_show(
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON, for scripts.")] = False,
 ) -> None:
     """Print every setting and where it comes from."""
-    ports = {"remoting": listen_port, "http": http_port, "embedded_kafka": kafka_port}
+    ports = _ports(listen_port, remoting=remoting_port, http=http_port, embedded_kafka=kafka_port)
     if running:
-        for section, value in ports.items():
-            if value is not None:
-                raise ConfigError("command line", PORT_FLAGS[section], "cannot be combined with --running")
+        if ports:
+            raise ConfigError("command line", ports[0].name, "cannot be combined with --running")
         operate_commands.show_running(Configuration(conf, data_dir, sets or ()).load(), as_json=as_json)
     else:
         _print(_layers(conf, data_dir, sets, ports), as_json=as_json)
 
 
 def _load(
-    conf: Path | None, data_dir: str | None, sets: list[str] | None, print_only: bool, **ports: str | None
+    conf: Path | None, data_dir: str | None, sets: list[str] | None, print_only: bool, ports: Iterable[Flag] = ()
 ) -> Settings:
     loaded = _layers(conf, data_dir, sets, ports)
     if print_only:
@@ -235,17 +242,18 @@ def _load(
     return loaded.settings
 
 
-def _layers(
-    conf: Path | None, data_dir: str | None, sets: list[str] | None, ports: Mapping[str, str | None]
-) -> LoadedSettings:
-    """The settings; ``ports`` holds the port that a flag gives for a section."""
+def _ports(listen_port: str | None = None, **ports: str | None) -> list[Flag]:
+    """The flags of the ports that are given; ``ports`` is by section of the settings."""
+    given = [("remoting", _OLD_REMOTING_PORT_FLAG, listen_port)]
+    given += [(section, PORT_FLAGS[section], port) for section, port in ports.items()]
+    return [Flag(flag, f"{section}.listen_port", port) for section, flag, port in given if port is not None]
+
+
+def _layers(conf: Path | None, data_dir: str | None, sets: list[str] | None, ports: Iterable[Flag]) -> LoadedSettings:
     flags = [parse_set_flag(text) for text in sets or ()]
     if data_dir is not None:
         flags.append(Flag("--data-dir", "data.dir", data_dir))
-    flags += [
-        Flag(PORT_FLAGS[section], f"{section}.listen_port", port) for section, port in ports.items() if port is not None
-    ]
-    return load_settings(conf, flags=flags)
+    return load_settings(conf, flags=[*flags, *ports])
 
 
 def _print(loaded: LoadedSettings, *, as_json: bool = False) -> None:

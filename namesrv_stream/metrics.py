@@ -166,7 +166,7 @@ METRICS: Final[Mapping[str, Metric]] = {
     ),
     "rocketmq_namesrv_publish_queue_limit_records": Metric(
         "gauge",
-        "Records that this server's queue for Kafka holds at most (server.publish_queue_records).",
+        "Records that this server's queue for Kafka holds at most (advanced.server.publish_queue_records).",
     ),
     "rocketmq_namesrv_publish_oldest_seconds": Metric(
         "gauge",

@@ -11,7 +11,8 @@ from namesrv_stream.errors import ConfigError
 from namesrv_stream.listeners import listener_on
 
 #: Section of the settings → the flag of its port.
-PORT_FLAGS: Final = {"remoting": "--listen-port", "http": "--http-port", "embedded_kafka": "--kafka-port"}
+PORT_FLAGS: Final = {"remoting": "--remoting-port", "http": "--http-port", "embedded_kafka": "--kafka-port"}
+_HOST_KEYS: Final = {"embedded_kafka": "advanced.embedded_kafka.listen_host"}
 
 # Below the range that Linux takes outgoing connections from, so that none of those takes the port before we listen.
 _LOWEST_CHOSEN: Final = 20_000
@@ -43,7 +44,7 @@ def listen_fault(error: OSError, host: str, port: int, section: str) -> ConfigEr
     reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
     reason = f"cannot listen on {host}:{port}: {reason}"
     if error.errno not in (errno.EADDRINUSE, errno.EACCES):
-        return ConfigError("settings", f"{section}.listen_host", reason)
+        return ConfigError("settings", _HOST_KEYS.get(section, f"{section}.listen_host"), reason)
     listener = listener_on(port) if error.errno == errno.EADDRINUSE else None
     who = f" by {listener}" if listener else ""
     flag = f"{PORT_FLAGS[section]} PORT chooses another port, 0 any free one"

@@ -110,9 +110,9 @@ class Jars(NamedTuple):
 def spark_jars(folder: Path) -> Jars:
     """Those of the job and the history."""
     needed = ("spark-sql-kafka-*.jar", "delta-spark_*.jar")
-    return Jars("Spark's jars", folder, needed, "jars.spark_dir", "conf/jars/pom.xml")
+    return Jars("Spark's jars", folder, needed, "advanced.jars.spark_dir", "conf/jars/pom.xml")
 
 
 def kafka_jars(folder: Path) -> Jars:
     """Those of the embedded Kafka."""
-    return Jars("Kafka's jars", folder, ("kafka_2.13-*.jar",), "jars.kafka_dir", "conf/kafka/pom.xml")
+    return Jars("Kafka's jars", folder, ("kafka_2.13-*.jar",), "advanced.jars.kafka_dir", "conf/kafka/pom.xml")

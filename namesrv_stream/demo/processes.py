@@ -116,5 +116,5 @@ class DemoProcess:
 def up_arguments(data_dir: Path) -> list[str]:
     """Everything on this machine, out of the way of all else: own folder, free ports, loopback only."""
     sets = ("remoting.listen_host=127.0.0.1", "embedded_kafka.listen_port=0")
-    flags = ["--data-dir", str(data_dir), "--listen-port", "0", "--http-port", "0"]
+    flags = ["--data-dir", str(data_dir), "--remoting-port", "0", "--http-port", "0"]
     return ["up", *flags, *(word for text in sets for word in ("--set", text))]

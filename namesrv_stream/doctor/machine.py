@@ -63,7 +63,9 @@ def memory(settings: Settings, limit_bytes: int | None) -> Finding:
         return note("memory", f"{allowed}; all of `up` together takes {wanted / _GIB:.1f} GiB at most")
     text = f"{wanted / _GIB:.1f} GiB for all of `up` at most, of {there / _GIB:.1f} GiB"
     if wanted > there:
-        return warning("memory", text, "lower streaming.driver_memory, history.driver_memory, embedded_kafka.heap")
+        return warning(
+            "memory", text, "lower streaming.driver_memory, history.driver_memory, advanced.embedded_kafka.heap"
+        )
     return fine("memory", text)
 
 
@@ -86,7 +88,7 @@ def open_files(settings: Settings) -> Finding:
     """Whether as many connections as are allowed can be open at once."""
     allowed, highest = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = settings.remoting.max_connections + settings.http.max_connections + _OTHER_FILES
-    text = f"{allowed} allowed, {wanted} needed for remoting.max_connections and http.max_connections"
+    text = f"{allowed} allowed, {wanted} needed for remoting.max_connections and advanced.http.max_connections"
     if allowed in (resource.RLIM_INFINITY, -1) or allowed >= wanted:
         return fine("open files", text)
     if highest == resource.RLIM_INFINITY or highest >= wanted:

@@ -49,7 +49,9 @@ def native_lane(settings: Settings) -> Finding:
     try:
         _, status = open_lane(settings.remoting)
     except ConfigError as error:
-        return fault(_LANE, f"{error.key}: {error.reason}", f"{_LANE_REMEDY}, or set remoting.native_lane to auto")
+        return fault(
+            _LANE, f"{error.key}: {error.reason}", f"{_LANE_REMEDY}, or set advanced.remoting.native_lane to auto"
+        )
     if status.is_fault:
         return warning(_LANE, status.text, _LANE_REMEDY)
     if status.is_active or settings.remoting.native_lane == "off":

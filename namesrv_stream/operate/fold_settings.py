@@ -9,6 +9,7 @@ from namesrv_stream.route.settings import FoldSettings, SettingValue, effective_
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.settings import Flag, Settings
 from namesrv_stream.settings.command_line import Configuration
+from namesrv_stream.settings.names import all_keys, is_known, key_path, public_key, public_path
 
 SECTION = "liveness"
 _TYPED, _RUNNING = "KEY", "what holds now"  # where a value comes from
@@ -20,7 +21,7 @@ Texts = Mapping[str, str]
 
 def setting_key(name: str) -> str:
     """The setting as configuration files have it."""
-    return f"{SECTION}.{name}"
+    return public_key(f"{SECTION}.{name}")
 
 
 def default_texts() -> dict[str, str]:
@@ -46,32 +47,37 @@ def setting_name(configuration: Configuration, key: str) -> str:
         ConfigError: There is no such setting, or it does not change at run time.
     """
     section, dot, name = key.rpartition(".")
-    if name in _KINDS and section in ("", SECTION):
+    if name in _KINDS and section in ("", SECTION, f"advanced.{SECTION}"):
         return name
-    if hasattr(getattr(Settings(), section, None), name) or (not dot and _sections_of(name)):
+    if is_known(key_path(key)) or (not dot and _sections_of(name)):
         raise ConfigError(
             "command line",
             key,
             "does not change at run time: edit the configuration and restart that part; these settings do: "
-            + ", ".join(map(setting_key, sorted(_KINDS))),
+            + ", ".join(_runtime_keys()),
         )
     raise ConfigError("command line", key, f"there is no such setting{_suggestion(key)}")
 
 
+def _runtime_keys() -> list[str]:
+    """The settings that change at run time, the advanced ones last."""
+    return sorted(map(setting_key, _KINDS), key=lambda key: (key.startswith("advanced."), key))
+
+
 def _sections_of(name: str) -> list[str]:
     """The sections of the configuration that have a key of this name."""
-    return [section for section in Settings.model_fields if hasattr(getattr(Settings(), section), name)]
+    return [section for section, key in all_keys() if key == name]
 
 
 def _suggestion(key: str) -> str:
     """The settings that change at run time come first; those of the configuration are offered as well."""
-    known = [setting_key(name) for name in _KINDS]
-    others = [f"{s}.{name}" for s, table in Settings() for name in type(table).model_fields]
+    known = _runtime_keys()
+    others = [".".join(public_path(key)) for key in all_keys()]
     by_name = {candidate.rpartition(".")[2]: candidate for candidate in (*others, *known)}
     close = difflib.get_close_matches(key, [*known, *others], n=1) or [
         by_name[name] for name in difflib.get_close_matches(key.rpartition(".")[2], by_name, n=1)
     ]
-    return f"; did you mean {close[0]}?" if close else f"; these can change at run time: {', '.join(sorted(known))}"
+    return f"; did you mean {close[0]}?" if close else f"; these can change at run time: {', '.join(known)}"
 
 
 def check_change(configuration: Configuration, running: Texts, key: str, text: str) -> tuple[str, SettingValue]:

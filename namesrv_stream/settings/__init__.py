@@ -1,6 +1,5 @@
 """Typed, frozen settings; the only reader of configuration files and of NAMESRV_STREAM__ variables."""
 
-from namesrv_stream.settings.accounts import Accounts, read_accounts
 from namesrv_stream.settings.layers import (
     Flag,
     LoadedSettings,
@@ -8,8 +7,16 @@ from namesrv_stream.settings.layers import (
     parse_set_flag,
 )
 from namesrv_stream.settings.places import DataSettings, JarsSettings, project_home
+from namesrv_stream.settings.printing import to_json, to_toml
 from namesrv_stream.settings.rocketmq_keys import rocketmq_config
-from namesrv_stream.settings.secrets import ENVIRONMENT_PREFIX, is_secret, passed_through_secrets, server_secrets
+from namesrv_stream.settings.secrets import (
+    ENVIRONMENT_PREFIX,
+    Accounts,
+    is_secret,
+    passed_through_secrets,
+    read_accounts,
+    server_secrets,
+)
 from namesrv_stream.settings.sections import (
     AdminSettings,
     EmbeddedKafkaSettings,
@@ -26,7 +33,6 @@ from namesrv_stream.settings.sections import (
     TlsSettings,
     WebhookSettings,
 )
-from namesrv_stream.settings.toml_text import to_json, to_toml
 
 __all__ = [
     "ENVIRONMENT_PREFIX",

@@ -1,12 +1,13 @@
-"""Checks of settings against each other: each holds for a reason that one value alone cannot show."""
+"""Checks of settings against each other. The keys are those of the code, without ``advanced``."""
 
 from collections.abc import Iterator
 
+from namesrv_stream.settings.names import public_key
 from namesrv_stream.settings.sections import Settings
 
 
 def check_together(settings: Settings) -> Iterator[tuple[str, str]]:
-    """Yield (key, reason) of every pair of settings that cannot work together."""
+    """(key, reason) for every pair of settings that cannot work together."""
     yield from _check_liveness(settings)
     kafka = settings.kafka
     if kafka.broker_events_topic == kafka.dead_letter_topic:
@@ -15,11 +16,14 @@ def check_together(settings: Settings) -> Iterator[tuple[str, str]]:
         yield "kafka.replication_factor", "the embedded Kafka is one node: only 1 works"
     if kafka.max_message_bytes <= settings.remoting.max_frame_bytes:
         # A registration is logged in full, with an envelope around it.
-        yield "kafka.max_message_bytes", f"must exceed remoting.max_frame_bytes ({settings.remoting.max_frame_bytes})"
+        yield (
+            "kafka.max_message_bytes",
+            f"must exceed advanced.remoting.max_frame_bytes ({settings.remoting.max_frame_bytes})",
+        )
     if settings.streaming.vacuum_retention_ms > settings.streaming.changes_retention_ms:
         yield "streaming.vacuum_retention_ms", "must not exceed streaming.changes_retention_ms"
     if settings.remoting.partial_frames_bytes < settings.remoting.max_frame_bytes:
-        # Else nobody could ever send the largest frame that is allowed.
+        # Otherwise the largest allowed frame could never arrive.
         yield "remoting.partial_frames_bytes", f"must hold one frame ({settings.remoting.max_frame_bytes} bytes)"
     if settings.webhook.url and settings.webhook.url_file:
         yield "webhook.url_file", "webhook.url is given too: which of them?"
@@ -32,11 +36,11 @@ def check_together(settings: Settings) -> Iterator[tuple[str, str]]:
 
 
 def doubtful(settings: Settings) -> Iterator[str]:
-    """What works, and may not be what was meant: a line each, naming the key."""
+    """Warnings about values that work and are probably a mistake; each names the key."""
     if settings.tls.client_auth == "require" and settings.tls.mode != "enforcing":
         yield (
-            f"tls.client_auth: require asks those for a certificate who speak TLS; with tls.mode={settings.tls.mode}"
-            " others connect in plain: set tls.mode to enforcing to keep them out"
+            f"tls.client_auth: require applies to TLS connections only; with tls.mode={settings.tls.mode} clients can"
+            " also connect without TLS: set tls.mode to enforcing to refuse them"
         )
 
 
@@ -46,7 +50,7 @@ def _check_tls(settings: Settings) -> Iterator[tuple[str, str]]:
         has_cert, has_key = bool(getattr(tls, cert)), bool(getattr(tls, key))
         if has_cert != has_key:
             lacks, has = (key, cert) if has_cert else (cert, key)
-            yield f"tls.{lacks}", f"is missing beside tls.{has}"
+            yield f"tls.{lacks}", f"is missing beside {public_key(f'tls.{has}')}"
     needs_certificate = {"tls.mode=enforcing": tls.mode == "enforcing", "http.tls=true": settings.http.tls}
     for why in (text for text, needs in needs_certificate.items() if needs and not tls.cert_file):
         yield "tls.cert_file", f"{why} needs a certificate: set tls.cert_file and tls.key_file"
@@ -57,7 +61,7 @@ def _check_tls(settings: Settings) -> Iterator[tuple[str, str]]:
             f"tls.client_auth={tls.client_auth} needs the certificates that clients' are checked with",
         )
     if tls.key_password_file and tls.key_password.get_secret_value():
-        yield "tls.key_password_file", "tls.key_password is given too: which of them?"
+        yield "tls.key_password_file", "advanced.tls.key_password is given too: which of them?"
 
 
 def _check_liveness(settings: Settings) -> Iterator[tuple[str, str]]:
@@ -72,9 +76,9 @@ def _check_liveness(settings: Settings) -> Iterator[tuple[str, str]]:
         # A tick that is merely late would not count as observed time, and brokers would age too slowly.
         yield "liveness.max_gap_ms", f"must be at least two ticks ({2 * liveness.tick_interval_ms} ms)"
     if liveness.server_silent_ms <= liveness.max_gap_ms:
-        yield "liveness.server_silent_ms", f"must exceed liveness.max_gap_ms ({liveness.max_gap_ms})"
+        yield "liveness.server_silent_ms", f"must exceed advanced.liveness.max_gap_ms ({liveness.max_gap_ms})"
     if liveness.server_lost_ms <= liveness.server_silent_ms:
-        yield "liveness.server_lost_ms", f"must exceed liveness.server_silent_ms ({liveness.server_silent_ms})"
+        yield "liveness.server_lost_ms", f"must exceed advanced.liveness.server_silent_ms ({liveness.server_silent_ms})"
 
 
 def _check_ports(settings: Settings) -> Iterator[tuple[str, str]]:

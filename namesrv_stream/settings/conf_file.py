@@ -1,32 +1,46 @@
-"""The file given by ``--conf``: TOML in our sections, or a Java-style ``.properties`` file with RocketMQ's keys."""
+"""Reads the file given by ``--conf``: TOML, or a Java-style ``.properties`` file with RocketMQ's keys."""
 
 import difflib
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.remoting import java_properties
-from namesrv_stream.settings.layer import KeyPath, Layer, key_path, scalar
-from namesrv_stream.settings.rocketmq_keys import COUNTERPARTS, WITHOUT_MEANING
-from namesrv_stream.settings.sections import RENAMED, Settings, is_known
-from namesrv_stream.settings.tls_keys import TLS_COUNTERPARTS, TLS_WITHOUT_MEANING, is_agreed
+from namesrv_stream.settings.names import (
+    Given,
+    KeyPath,
+    Layer,
+    all_keys,
+    internal_path,
+    is_known,
+    key_path,
+    public_path,
+    scalar,
+)
+from namesrv_stream.settings.rocketmq_keys import (
+    COUNTERPARTS,
+    TLS_COUNTERPARTS,
+    TLS_WITHOUT_MEANING,
+    WITHOUT_MEANING,
+    is_agreed,
+)
 
 _TOML: Final = (".toml",)
 #: RocketMQ's operators call the file namesrv.properties or namesrv.conf.
 _PROPERTIES: Final = (".properties", ".conf")
-_THEIRS: Final = {**COUNTERPARTS, **TLS_COUNTERPARTS}
-_NEITHER: Final = {**WITHOUT_MEANING, **TLS_WITHOUT_MEANING}
-#: Some editors of Windows begin a file with it. Java takes it for a part of the first key, which it then does not know.
+_ROCKETMQ_KEYS: Final = {**COUNTERPARTS, **TLS_COUNTERPARTS}
+_WITHOUT_EFFECT: Final = {**WITHOUT_MEANING, **TLS_WITHOUT_MEANING}
+#: Some editors on Windows begin a file with it. Java takes it as a part of the first key.
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
 def read_conf(path: Path) -> tuple[Layer, list[str]]:
-    """The settings in a file, and what its writer should know.
+    """The settings in a file, and warnings for its writer.
 
     Raises:
-        ConfigError: It cannot be read; names the file, and the key where one is to blame.
+        ConfigError: It cannot be read; names the file, and the key if one is wrong.
     """
     if path.is_dir():
         raise ConfigError(str(path), "--conf", "is a directory, not a file")
@@ -48,7 +62,7 @@ def _read_toml(path: Path) -> Layer:
         raise ConfigError(str(path), "TOML", str(error)) from None
     except UnicodeDecodeError as error:
         raise ConfigError(str(path), "TOML", f"not UTF-8: {error.reason}") from None
-    return {key: (value, str(path)) for key, value in _flatten((), tables)}
+    return {key: Given(value, str(path)) for key, value in _flatten((), tables)}
 
 
 def _flatten(path: KeyPath, value: object) -> Iterable[tuple[KeyPath, Any]]:
@@ -62,25 +76,25 @@ def _flatten(path: KeyPath, value: object) -> Iterable[tuple[KeyPath, Any]]:
 
 
 def read_tls_config(name: object, source: str) -> tuple[Layer, list[str]]:
-    """What the file of ``tls.config_file`` says under RocketMQ's names, and what its writer should know.
+    """The settings in the file of ``tls.config_file``, under RocketMQ's names, and warnings for its writer.
 
     Args:
         name: The file; relative to the current directory.
         source: Where ``tls.config_file`` was set.
 
     Raises:
-        ConfigError: It cannot be read, or a value in it cannot.
+        ConfigError: It cannot be read, or a value in it is invalid.
     """
     if not isinstance(name, str):
-        raise ConfigError(source, "tls.config_file", f"is no path: {name!r}")
+        raise ConfigError(source, "tls.config_file", f"is not a path: {name!r}")
     path = Path(name).expanduser()
     try:
         layer, warnings = _read_properties(path)
     except OSError as error:
         raise ConfigError(source, "tls.config_file", f"{path}: {error.strerror or error}") from None
-    foreign = next((key for key in layer if key[0] != "tls"), None)
+    foreign = next((key for key in layer if internal_path(key)[0] != "tls"), None)
     if foreign is not None:
-        raise ConfigError(str(path), ".".join(foreign), "does not belong into tls.config_file")
+        raise ConfigError(str(path), ".".join(foreign), "does not belong in tls.config_file")
     return layer, warnings
 
 
@@ -91,42 +105,40 @@ def _read_properties(path: Path) -> tuple[Layer, list[str]]:
         raise ConfigError(str(path), "properties", str(error)) from None
     layer: Layer = {}
     warnings: list[str] = []
-    spelt: dict[KeyPath, str] = {}
-    # Ours last: where a file says the same thing twice, the plainer name holds.
-    for name in sorted(properties, key=lambda name: name not in _THEIRS):
+    written: dict[KeyPath, str] = {}  # the name in the file of each setting that it gives
+    # RocketMQ's first: if a file gives the same setting twice, the name of this product wins.
+    for name in sorted(properties, key=lambda name: name not in _ROCKETMQ_KEYS):
         text = properties[name].strip()
         if is_agreed(name, text.lower(), properties):
             continue
-        if name in _THEIRS:
-            found: KeyPath = _THEIRS[name][:2]
-            value = _converted(path, name, text)
-        elif is_known(key_path(name)) or key_path(name) in RENAMED:
-            found = key_path(name)
-            value = scalar(found, text)
+        source = f"{path} ({name})"
+        if name in _ROCKETMQ_KEYS:
+            key: KeyPath = _ROCKETMQ_KEYS[name][:2]
+            given = Given(_converted(path, name, text), source, is_rocketmq_name=True)
+        elif is_known(key_path(name)):
+            key = key_path(name)
+            given = Given(scalar(key, text), source)
         else:
             warnings.append(f"{path}: {name}: {_why_ignored(name)}")
             continue
-        if found in spelt:
-            warnings.append(f"{path}: {spelt[found]}: ignored, since {name} is given too")
-        spelt[found] = name
-        layer[found] = (value, f"{path} ({name})")
+        found = internal_path(key)
+        if found in written:
+            warnings.append(f"{path}: {written[found]}: ignored, since {name} is given too")
+        written[found] = name
+        layer[key] = given
     return layer, warnings
 
 
 def _converted(path: Path, name: str, text: str) -> object:
     try:
-        return _THEIRS[name].value_of(text)
+        return _ROCKETMQ_KEYS[name].value_of(text)
     except ValueError as error:
         raise ConfigError(str(path), name, f"{error}, not {text!r}") from None
 
 
 def _why_ignored(name: str) -> str:
-    if name in _NEITHER:
-        return f"has no effect here: {_NEITHER[name]}"
-    close = difflib.get_close_matches(name, [*_THEIRS, *_NEITHER, *_our_keys()], n=1)
+    if name in _WITHOUT_EFFECT:
+        return f"has no effect here: {_WITHOUT_EFFECT[name]}"
+    own = (".".join(public_path(key)) for key in all_keys())
+    close = difflib.get_close_matches(name, [*_ROCKETMQ_KEYS, *_WITHOUT_EFFECT, *own], n=1)
     return f"unknown key, ignored; did you mean {close[0]}?" if close else "unknown key, ignored"
-
-
-def _our_keys() -> Iterator[str]:
-    for section, field in Settings.model_fields.items():
-        yield from (f"{section}.{key}" for key in type(field.default).model_fields)

@@ -13,12 +13,11 @@ from typing import Final
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.ports import reachable_host
 from namesrv_stream.run_files import read_run_file
-from namesrv_stream.settings.layers import Flag, LoadedSettings, load_settings
+from namesrv_stream.settings.layers import EFFECTIVE_FILE, Flag, LoadedSettings, load_settings
 from namesrv_stream.settings.sections import Settings
 
 PARTS: Final = ("kafka", "job", "history-job", "serve")
 
-EFFECTIVE_FILE: Final = "effective.toml"
 #: ``up`` writes the ports that it has chosen into this run file when it starts.
 PORTS_FILE: Final = "ports.json"
 _DEFAULT_PORTS: Final = {"remoting": 9876, "http": 9880}
@@ -68,7 +67,7 @@ def _without_defaults(loaded: LoadedSettings, effective: str) -> dict[str, str]:
     defaults = Settings()
 
     def is_default(key: str) -> bool:
-        section, _, name = key.partition(".")
+        section, _, name = key.removeprefix("advanced.").partition(".")
         at_default = getattr(getattr(defaults, section), name, None)
         return at_default is not None and getattr(getattr(loaded.settings, section), name) == at_default
 

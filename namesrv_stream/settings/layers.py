@@ -1,10 +1,11 @@
-"""How the settings come together: defaults < ``--conf`` file < environment < flags, each value with where it came from.
+"""Merges the layers of the settings, and says where each value came from.
 
-``NAMESRV_STREAM_DATA`` names the data directory of those who work with one installation; it replaces the default of
-``data.dir`` only, so that a file, ``NAMESRV_STREAM__DATA__DIR`` or a flag can name another one.
+The layers are defaults < ``--conf`` file < environment < flags; a later layer wins key by key. Every key of every layer
+is checked, so a misspelt one is always reported. Therefore the layers are read here and not by pydantic-settings,
+which skips environment variables that it does not know.
 
-A later layer wins key by key. Every key of every layer is checked, so a misspelt one never passes in silence;
-that is why the layers are read here and not by pydantic-settings, which skips environment variables it does not know.
+``NAMESRV_STREAM_DATA`` replaces the default of ``data.dir`` only, so that a file, ``NAMESRV_STREAM__DATA__DIR`` or a
+flag can name another directory.
 """
 
 import difflib
@@ -21,16 +22,31 @@ from pydantic_core import ErrorDetails
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.settings.checks import check_together, doubtful
 from namesrv_stream.settings.conf_file import read_conf, read_tls_config
-from namesrv_stream.settings.layer import KeyPath, Layer, key_path, scalar
+from namesrv_stream.settings.names import (
+    Given,
+    KeyPath,
+    Layer,
+    all_keys,
+    is_advanced,
+    key_path,
+    public_key,
+    public_path,
+    scalar,
+    with_internal_paths,
+)
 from namesrv_stream.settings.places import project_home
-from namesrv_stream.settings.problem_text import problem_text
 from namesrv_stream.settings.secrets import ENVIRONMENT_PREFIX, is_secret
-from namesrv_stream.settings.sections import RENAMED, Settings
+from namesrv_stream.settings.sections import Settings
+from namesrv_stream.settings.values import problem_text
 
 #: The data directory where nothing else names it.
 DATA_VARIABLE: Final = "NAMESRV_STREAM_DATA"
+#: The file in ``data.run_dir`` to which ``up`` writes its settings, and from which its parts read them.
+EFFECTIVE_FILE: Final = "effective.toml"
 
 _SOURCELESS: Final = "settings"
+#: Flags by their names in the release before this one, which work for one more release.
+_RENAMED_FLAGS: Final = {"--listen-port": "--remoting-port"}
 _TLS_FILES: Final = (
     *("cert_file", "key_file", "key_password_file", "trust_file"),
     *("calls_trust_file", "calls_cert_file", "calls_key_file", "calls_key_password_file"),
@@ -42,7 +58,7 @@ class Flag:
     """One setting given on the command line.
 
     Attributes:
-        name: The flag as typed, for messages: ``--listen-port`` or ``--set``.
+        name: The flag as typed, for messages: ``--http-port`` or ``--set``.
         key: ``section.key``.
         value: The text given.
     """
@@ -58,8 +74,8 @@ class LoadedSettings:
 
     Attributes:
         settings: Checked; paths in it are absolute.
-        sources: ``section.key`` → a file, an environment variable or a flag; a key at its default is absent.
-        warnings: What the writer of a file should know, a line each; they name file and key.
+        sources: A key as users write it → a file, an environment variable or a flag; absent for a default.
+        warnings: A line each, for the writer of a layer; they name the layer and the key.
     """
 
     settings: Settings
@@ -97,38 +113,49 @@ def load_settings(
     layer: Layer = {}
     warnings: list[str] = []
     if data_dir := environ.get(DATA_VARIABLE):
-        layer["data", "dir"] = (data_dir, f"environment variable {DATA_VARIABLE}")
+        layer["data", "dir"] = Given(data_dir, f"environment variable {DATA_VARIABLE}")
     if conf is not None:
         of_file, warnings = read_conf(conf)
-        layer |= _renamed(of_file, warnings)
-    of_flags: Layer = {}
+        layer |= with_internal_paths(of_file, warnings)
+    above = with_internal_paths(_read_environment(environ), warnings)
+    above |= with_internal_paths(_read_flags(flags, warnings), warnings)
+    tls_config = (layer | above).pop(("tls", "config_file"), Given("", ""))
+    if tls_config.value:
+        of_tls, more = read_tls_config(tls_config.value, tls_config.source)
+        layer |= with_internal_paths(of_tls, more)
+        warnings += more
+    layer |= above
+    if conf is None or conf.name != EFFECTIVE_FILE:  # `up` has warned already
+        warnings += _warning_of_advanced(layer)
+    return _resolve(layer, warnings)
+
+
+def _read_flags(flags: Iterable[Flag], warnings: list[str]) -> Layer:
+    layer: Layer = {}
     for flag in flags:
         path = key_path(flag.key)
         _refuse_secret(flag, path)
-        of_flags[path] = (scalar(path, flag.value), f"flag {flag.name}")
-    above = _renamed(_read_environment(environ), warnings) | _renamed(of_flags, warnings)
-    tls_file, source = (layer | above).pop(("tls", "config_file"), ("", ""))
-    if tls_file:
-        of_tls, more = read_tls_config(tls_file, source)
-        layer, warnings = layer | of_tls, [*warnings, *more]
-    return _resolve(layer | above, warnings)
-
-
-def _renamed(layer: Layer, warnings: list[str]) -> Layer:
-    """The layer with today's names of keys; a line in ``warnings`` for each other name."""
-    for old, new in RENAMED.items():
-        if old not in layer:
-            continue
-        value, source = layer.pop(old)
-        warnings.append(f"{source}: {'.'.join(old)}: is now {'.'.join(new)}; the next release removes the old name")
-        layer.setdefault(new, (value, source))
+        if new := _RENAMED_FLAGS.get(flag.name):
+            warnings.append(f"flag {flag.name}: is now {new}; the next release removes the old name")
+        layer[path] = Given(scalar(path, flag.value), f"flag {flag.name}")
     return layer
+
+
+def _warning_of_advanced(layer: Layer) -> list[str]:
+    """One line that names all advanced settings of a layer, or none."""
+    keys = [
+        ".".join(public_path(path)) for path, given in layer.items() if is_advanced(path) and not given.is_rocketmq_name
+    ]
+    if not keys:
+        return []
+    return [f"advanced settings are not supported and may change in any release: {', '.join(sorted(keys))}"]
 
 
 def _refuse_secret(flag: Flag, path: KeyPath) -> None:
     """Everybody on the machine can read a command line."""
     is_account, is_option = path[:2] == ("admin", "accounts"), path[1:2] == ("extra",)
-    if is_account or path == ("tls", "key_password") or (is_option and is_secret(path[-1], flag.value)):
+    is_password = path[-2:] == ("tls", "key_password")
+    if is_account or is_password or (is_option and is_secret(path[-1], flag.value)):
         reason = "is a secret, and everybody can read a command line: put it into the environment or a file"
         raise ConfigError(f"flag {flag.name}", flag.key, reason)
 
@@ -138,13 +165,15 @@ def _resolve(layer: Layer, warnings: Iterable[str]) -> LoadedSettings:
         settings = Settings.model_validate(_nested(layer))
     except ValidationError as error:
         raise _config_error(error.errors()[0], layer) from None
-    sources = {".".join(path): source for path, (_, source) in layer.items()}
+    sources = {".".join(public_path(path)): given.source for path, given in layer.items()}
     for key, reason in check_together(settings):
-        raise ConfigError(sources.get(key, _SOURCELESS), key, reason)
-    return LoadedSettings(_with_absolute_paths(settings), sources, (*warnings, *doubtful(settings)))
+        shown = public_key(key)
+        raise ConfigError(sources.get(shown, _SOURCELESS), shown, reason)
+    return LoadedSettings(with_absolute_paths(settings), sources, (*warnings, *doubtful(settings)))
 
 
-def _with_absolute_paths(settings: Settings) -> Settings:
+def with_absolute_paths(settings: Settings) -> Settings:
+    """``settings`` with absolute paths: jars below :func:`project_home`, the others below the current directory."""
     home = project_home()
     data = settings.data.model_copy(update={"dir": settings.data.dir.expanduser().absolute()})
     jars = settings.jars.model_copy(
@@ -173,7 +202,7 @@ def _absolute(path: str) -> str:
 
 def _nested(layer: Layer) -> dict[str, Any]:
     tables: dict[str, Any] = {}
-    for path, (value, _) in layer.items():
+    for path, given in layer.items():
         table = tables
         for part in path[:-1]:
             inner = table.setdefault(part, {})
@@ -181,7 +210,7 @@ def _nested(layer: Layer) -> dict[str, Any]:
                 break  # a section set to a plain value: validation names it
             table = inner
         else:
-            table[path[-1]] = value
+            table[path[-1]] = given.value
     return tables
 
 
@@ -192,24 +221,27 @@ def _read_environment(environ: Mapping[str, str]) -> Layer:
             continue
         section, *rest = name.removeprefix(ENVIRONMENT_PREFIX).split("__", 2)
         path = (section.lower(), *(part.lower() for part in rest[:1]), *rest[1:])
-        if path[1:2] == ("extra",):
+        if path[0] == "advanced":
+            path = tuple(part.lower() for part in path)
+        elif path[1:2] == ("extra",):
             # Names of passed-through options keep their case; a dot in them may be written as two underscores.
             path = (*path[:2], *(part.replace("__", ".") for part in path[2:]))
-        layer[path] = (scalar(path, environ[name]), f"environment variable {name}")
+        layer[path] = Given(scalar(path, environ[name]), f"environment variable {name}")
     return layer
 
 
 def _config_error(problem: ErrorDetails, layer: Layer) -> ConfigError:
     location = tuple(str(part) for part in problem["loc"])[:3]
-    source = next((found for path, (_, found) in layer.items() if path == location[: len(path)]), "")
+    shown = ".".join((*public_path(location[:2]), *location[2:]))
+    source = next((given.source for path, given in layer.items() if path == location[: len(path)]), "")
     if not source:  # the fault is a whole section: name a layer that sets something in it
-        source = next((found for path, (_, found) in layer.items() if path[: len(location)] == location), _SOURCELESS)
+        source = next((g.source for path, g in layer.items() if path[: len(location)] == location), _SOURCELESS)
     if problem["type"] == "extra_forbidden":
-        return ConfigError(source, ".".join(location), f"unknown key{_hint(location)}")
+        return ConfigError(source, shown, f"unknown key{_hint(location)}")
     reason = problem_text(problem)
     if problem["type"] != "value_error" and not _may_hold_secrets(location):
         reason += f", not {problem['input']!r}"
-    return ConfigError(source, ".".join(location), reason)
+    return ConfigError(source, shown, reason)
 
 
 def _may_hold_secrets(location: Sequence[str]) -> bool:
@@ -221,11 +253,10 @@ def _may_hold_secrets(location: Sequence[str]) -> bool:
     )
 
 
-def _hint(location: Sequence[str]) -> str:
-    sections = Settings.model_fields
-    if len(location) == 1 or location[0] not in sections:
-        known = list(sections)
+def _hint(location: KeyPath) -> str:
+    if len(location) == 1 or location[0] not in Settings.model_fields:
+        known = {section: section for section in Settings.model_fields}
     else:
-        known = list(type(sections[location[0]].default).model_fields)
+        known = {key: ".".join(public_path((section, key))) for section, key in all_keys() if section == location[0]}
     close = difflib.get_close_matches(location[min(len(location), 2) - 1], known, n=1)
-    return f"; did you mean {'.'.join([*location[:-1], close[0]])}?" if close else f"; known: {', '.join(known)}"
+    return f"; did you mean {known[close[0]]}?" if close else f"; known: {', '.join(known)}"

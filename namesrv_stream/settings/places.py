@@ -9,8 +9,7 @@ from typing import Final
 from pydantic import Field
 
 from namesrv_stream.errors import ConfigError
-from namesrv_stream.settings.section import Section
-from namesrv_stream.settings.values import Options
+from namesrv_stream.settings.values import Advanced, Options, Section
 
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 #: A bucket's name, and a prefix; no *, which Polars would take for a pattern. Names:
@@ -90,8 +89,8 @@ def _bucket_and_prefix(address: str) -> tuple[str, str] | None:
 class JarsSettings(Section):
     """Folders of jars; relative ones are below :func:`project_home`."""
 
-    spark_dir: Path = Path(".jars/spark")
-    kafka_dir: Path = Path(".jars/kafka")
+    spark_dir: Advanced[Path] = Path(".jars/spark")
+    kafka_dir: Advanced[Path] = Path(".jars/kafka")
 
 
 def project_home() -> Path:

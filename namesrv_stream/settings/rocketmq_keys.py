@@ -1,7 +1,10 @@
-"""RocketMQ's own keys for a name server: which of ours each is, and why others have no meaning here.
+"""RocketMQ's own keys for a name server: which setting each is here, or why it has no effect here.
 
-One table, read in both directions: a ``.properties`` file becomes settings of ours, and settings of ours become what
-GET_NAMESRV_CONFIG answers. Source: rocketmq 5.3.3, NamesrvConfig and NettyServerConfig.
+The first table is read in both directions: a ``.properties`` file becomes settings, and settings become the answer to
+GET_NAMESRV_CONFIG. Source: rocketmq 5.3.3, NamesrvConfig and NettyServerConfig.
+
+The keys for TLS are separate, since GET_NAMESRV_CONFIG does not answer them. In Java they are system properties, and
+keys of the file ``tls.config.file``; here they may stand in either file. Source: TlsSystemConfig, TlsHelper.
 """
 
 import re
@@ -13,12 +16,12 @@ from namesrv_stream.settings.sections import Settings
 
 
 class Counterpart(NamedTuple):
-    """Where a key of RocketMQ's stands in our settings.
+    """The setting that a key of RocketMQ's is.
 
     Attributes:
-        section: Ours.
-        key: Ours, in that section.
-        factor: Our value of a number is theirs times this.
+        section: Its section, without ``advanced``.
+        key: Its key in that section.
+        factor: The setting's number is RocketMQ's times this.
     """
 
     section: str
@@ -26,7 +29,7 @@ class Counterpart(NamedTuple):
     factor: int = 1
 
     def value_of(self, text: str) -> str | int | bool:
-        """Our value for RocketMQ's ``text``. Stricter than Java, which skips what it cannot parse in silence.
+        """The setting's value for RocketMQ's ``text``. Stricter than Java, which silently skips what it cannot parse.
 
         Raises:
             ValueError: It is not of the key's kind; the text says what is expected.
@@ -43,7 +46,7 @@ class Counterpart(NamedTuple):
         return text
 
     def text_in(self, settings: Settings) -> str:
-        """RocketMQ's text for our value; the part of a number that its unit cannot say is cut off."""
+        """RocketMQ's text for the setting's value; a number is rounded down to RocketMQ's unit."""
         value = self._value_in(settings)
         if isinstance(value, bool):
             return str(value).lower()
@@ -79,7 +82,7 @@ WITHOUT_MEANING: Final[Mapping[str, str]] = {
     "clientRequestThreadPoolQueueCapacity": _NO_POOLS,
     "defaultThreadPoolQueueCapacity": _NO_POOLS,
     "scanNotActiveBrokerInterval": "nothing scans: a broker expires with the first event after its timeout, within a "
-    "tick (liveness.tick_interval_ms)",
+    "tick (advanced.liveness.tick_interval_ms)",
     "unRegisterBrokerQueueCapacity": "brokers unregister without a queue",
     "enableControllerInNamesrv": "there is no controller inside; start RocketMQ's own beside",
     "serverWorkerThreads": _NO_POOLS,
@@ -89,13 +92,13 @@ WITHOUT_MEANING: Final[Mapping[str, str]] = {
     "serverAsyncSemaphoreValue": _NETTY,
     "serverSocketSndBufSize": "the operating system sizes the buffers, as it does for Java by default",
     "serverSocketRcvBufSize": "the operating system sizes the buffers, as it does for Java by default",
-    "writeBufferHighWaterMark": "see remoting.write_buffer_bytes",
-    "writeBufferLowWaterMark": "see remoting.write_buffer_bytes",
+    "writeBufferHighWaterMark": "see advanced.remoting.write_buffer_bytes",
+    "writeBufferLowWaterMark": "see advanced.remoting.write_buffer_bytes",
     "serverSocketBacklog": "it is always 1024, RocketMQ's default",
     "serverNettyWorkerGroupEnable": _NETTY,
     "serverPooledByteBufAllocatorEnable": _NETTY,
-    "enableShutdownGracefully": "every stop is a graceful one, see server.drain_timeout_ms",
-    "shutdownWaitTimeSeconds": "see server.drain_timeout_ms and server.stop_timeout_ms",
+    "enableShutdownGracefully": "every stop is a graceful one, see advanced.server.drain_timeout_ms",
+    "shutdownWaitTimeSeconds": "see advanced.server.drain_timeout_ms and advanced.server.stop_timeout_ms",
     "useEpollNativeSelector": _NETTY,
 }
 
@@ -103,3 +106,42 @@ WITHOUT_MEANING: Final[Mapping[str, str]] = {
 def rocketmq_config(settings: Settings) -> dict[str, str]:
     """The effective settings under RocketMQ's keys; those without meaning here are left out."""
     return {name: counterpart.text_in(settings) for name, counterpart in COUNTERPARTS.items()}
+
+
+#: The keys for TLS.
+TLS_COUNTERPARTS: Final[Mapping[str, Counterpart]] = {
+    "tls.server.mode": Counterpart("tls", "mode"),
+    "tls.server.certPath": Counterpart("tls", "cert_file"),
+    "tls.server.keyPath": Counterpart("tls", "key_file"),
+    "tls.server.keyPassword": Counterpart("tls", "key_password"),
+    "tls.server.need.client.auth": Counterpart("tls", "client_auth"),
+    "tls.server.trustCertPath": Counterpart("tls", "trust_file"),
+    "tls.config.file": Counterpart("tls", "config_file"),
+    "tls.enable": Counterpart("tls", "calls"),
+    "tls.client.trustCertPath": Counterpart("tls", "calls_trust_file"),
+    "tls.client.certPath": Counterpart("tls", "calls_cert_file"),
+    "tls.client.keyPath": Counterpart("tls", "calls_key_file"),
+}
+
+#: The keys for TLS that do nothing, with the reason.
+TLS_WITHOUT_MEANING: Final[Mapping[str, str]] = {
+    "tls.test.mode.enable": "no certificate is made up here: set tls.server.certPath and tls.server.keyPath",
+    "tls.server.authClient": "a client's certificate, where one is asked for, is always checked",
+    "tls.client.authServer": "a broker's certificate is checked where tls.client.trustCertPath says by which ones",
+    "tls.client.keyPassword": "put it into a file of its own, and name that by advanced.tls.calls_key_password_file",
+}
+
+_AGREED: Final = frozenset({("tls.test.mode.enable", "false"), ("tls.server.authClient", "true")})
+
+
+def is_agreed(name: str, text: str, properties: Mapping[str, str]) -> bool:
+    """Whether a key without effect asks for what is the case here anyway, so that it needs no warning.
+
+    Args:
+        name: The key.
+        text: Its value, in small letters.
+        properties: All of its file.
+    """
+    if name == "tls.client.authServer":
+        return text == ("true" if properties.get("tls.client.trustCertPath", "").strip() else "false")
+    return (name, text) in _AGREED

@@ -1,17 +1,24 @@
-"""Which settings are secrets, and how they reach a child: in its environment, never in a file or an argument."""
+"""Which settings are secrets, how they reach a child process, and the accounts of RocketMQ's ACL.
+
+A secret reaches a child in its environment, never in a file or an argument.
+"""
 
 import json
 import re
-from typing import Final
+import stat
+from pathlib import Path
+from typing import Final, NamedTuple
 
-from pydantic import SecretStr
+from pydantic import SecretStr, ValidationError
 
-from namesrv_stream.settings.sections import Settings
+from namesrv_stream.errors import ConfigError
+from namesrv_stream.settings.names import public_path
+from namesrv_stream.settings.sections import AdminSettings, Settings
 
 ENVIRONMENT_PREFIX: Final = "NAMESRV_STREAM__"
 
-#: Names of passed-through options that hold one: sasl_plain_password, spark.hadoop.fs.s3a.secret.key, … Rather too
-#: many: a misspelt one is a secret all the same.
+#: Names of passed-through options that contain one: sasl_plain_password, spark.hadoop.fs.s3a.secret.key, … Rather too
+#: many than too few: a misspelt one is a secret all the same.
 _SECRET_NAME: Final = re.compile(
     r"pass|pasw|pwd|secret|token|credential|jaas|(account|access|private|api|keystore|encryption|customer)[._-]?key|\bsas\b",
     re.IGNORECASE,
@@ -24,7 +31,7 @@ _TABLES: Final = (("kafka", "extra"), ("streaming", "extra"), ("data", "extra"))
 
 
 def is_secret(name: str, value: object) -> bool:
-    """Whether an account's or a passed-through option's value must not be shown; settings with names of ours are none.
+    """Whether the value of an account or of a passed-through option must not be shown.
 
     Args:
         name: The last part of its key.
@@ -57,4 +64,54 @@ def server_secrets(settings: Settings) -> dict[str, str]:
 
 
 def _variable(section: str, key: str, name: str = "") -> str:
-    return f"{ENVIRONMENT_PREFIX}{section.upper()}__{key.upper()}{name and '__' + name}"
+    path = (*public_path((section, key)), *([name] if name else []))
+    return ENVIRONMENT_PREFIX + "__".join(part if part == name else part.upper() for part in path)
+
+
+class Accounts(NamedTuple):
+    """AccessKey → secret, and warnings about the file that they come from."""
+
+    secrets: dict[str, str]
+    warnings: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return f"Accounts({len(self.secrets)})"
+
+
+def read_accounts(admin: AdminSettings) -> Accounts:
+    """All accounts of the configuration and of ``accounts_file``; for an AccessKey in both, the configuration's wins.
+
+    The file has lines ``AccessKey=SecretKey``. Empty lines, lines that begin with ``#`` and blanks around either part
+    are ignored.
+
+    Raises:
+        ConfigError: The file cannot be read, or a line is not an account; never shows the line.
+    """
+    own = {key: secret.get_secret_value() for key, secret in admin.accounts.items()}
+    if not admin.accounts_file:
+        return Accounts(own, ())
+    path = Path(admin.accounts_file)
+    try:
+        is_open = bool(path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO))
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise ConfigError(str(path), "admin.accounts_file", error.strerror or str(error)) from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(str(path), "admin.accounts_file", f"not UTF-8: {error.reason}") from None
+    found = {}
+    for number, line in enumerate(lines, 1):
+        if line.strip() and not line.lstrip().startswith("#"):
+            key, secret = _account(path, number, line)
+            found[key] = secret
+    warnings = (f"{path}: admin.accounts_file: other users can read it; run chmod 600",) if is_open else ()
+    return Accounts(found | own, warnings)
+
+
+def _account(path: Path, number: int, line: str) -> tuple[str, str]:
+    key, _, secret = (part.strip() for part in line.partition("="))
+    try:
+        AdminSettings.model_validate({"accounts": {key: secret}})
+    except ValidationError:
+        reason = f"line {number} is not an account, expected AccessKey=SecretKey"
+        raise ConfigError(str(path), "admin.accounts_file", reason) from None
+    return key, secret

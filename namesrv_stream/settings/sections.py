@@ -9,10 +9,10 @@ from typing import Annotated, Final, Literal
 from pydantic import Field, SecretStr
 
 from namesrv_stream.settings.places import DataSettings, JarsSettings
-from namesrv_stream.settings.section import Section
 from namesrv_stream.settings.values import (
     AccessKey,
     Addrs,
+    Advanced,
     HostNames,
     HttpUrls,
     LowerCase,
@@ -24,6 +24,7 @@ from namesrv_stream.settings.values import (
     Port,
     PositiveInt,
     Secret,
+    Section,
     TlsOrPlain,
     WebhookEvents,
 )
@@ -37,18 +38,18 @@ class RemotingSettings(Section):
 
     listen_host: NonEmptyStr = "0.0.0.0"
     listen_port: Port = 9876
-    max_frame_bytes: Annotated[Number, Field(ge=1024, le=1 << 30)] = 16 * MIB
-    idle_timeout_ms: PositiveInt = 120_000
+    max_frame_bytes: Advanced[Annotated[Number, Field(ge=1024, le=1 << 30)]] = 16 * MIB
+    idle_timeout_ms: Advanced[PositiveInt] = 120_000
     max_connections: PositiveInt = 20_000
     max_connections_per_address: PositiveInt = 10_000
-    frame_timeout_ms: PositiveInt = 30_000
-    partial_frames_bytes: PositiveInt = 256 * MIB
-    write_buffer_bytes: PositiveInt = 4 * MIB
-    unread_answers_bytes: PositiveInt = 256 * MIB
-    slow_reader_ms: PositiveInt = 30_000
-    max_requests_in_flight: PositiveInt = 256
-    native_lane: Annotated[Literal["auto", "on", "off"], LowerCase] = "auto"
-    native_lane_answers_bytes: PositiveInt = 128 * MIB
+    frame_timeout_ms: Advanced[PositiveInt] = 30_000
+    partial_frames_bytes: Advanced[PositiveInt] = 256 * MIB
+    write_buffer_bytes: Advanced[PositiveInt] = 4 * MIB
+    unread_answers_bytes: Advanced[PositiveInt] = 256 * MIB
+    slow_reader_ms: Advanced[PositiveInt] = 30_000
+    max_requests_in_flight: Advanced[PositiveInt] = 256
+    native_lane: Advanced[Annotated[Literal["auto", "on", "off"], LowerCase]] = "auto"
+    native_lane_answers_bytes: Advanced[PositiveInt] = 128 * MIB
 
 
 class TlsSettings(Section):
@@ -57,17 +58,17 @@ class TlsSettings(Section):
     mode: Annotated[Literal["disabled", "permissive", "enforcing"], LowerCase] = "permissive"
     cert_file: str = ""
     key_file: str = ""
-    key_password: SecretStr = SecretStr("")
+    key_password: Advanced[SecretStr] = SecretStr("")
     key_password_file: str = ""
     client_auth: Annotated[Literal["none", "optional", "require"], LowerCase] = "none"
     trust_file: str = ""
     config_file: str = ""
-    reload_interval_ms: PositiveInt = 1_000
-    calls: Annotated[Literal["auto", "plain", "tls"], TlsOrPlain, LowerCase] = "auto"
-    calls_trust_file: str = ""
-    calls_cert_file: str = ""
-    calls_key_file: str = ""
-    calls_key_password_file: str = ""
+    reload_interval_ms: Advanced[PositiveInt] = 1_000
+    calls: Advanced[Annotated[Literal["auto", "plain", "tls"], TlsOrPlain, LowerCase]] = "auto"
+    calls_trust_file: Advanced[str] = ""
+    calls_cert_file: Advanced[str] = ""
+    calls_key_file: Advanced[str] = ""
+    calls_key_password_file: Advanced[str] = ""
 
     @property
     def is_for_calls(self) -> bool:
@@ -87,43 +88,43 @@ class HttpSettings(Section):
     nsaddr: Addrs = ()
     tls: bool = False
     console_servers: HttpUrls = ()
-    max_connections: PositiveInt = 1_000
-    max_connections_per_address: PositiveInt = 500
-    max_requests: PositiveInt = 64
-    max_streams: PositiveInt = 256
-    request_timeout_ms: PositiveInt = 10_000
-    slow_reader_ms: PositiveInt = 30_000
-    changes_kept_rows: PositiveInt = 20_000
-    changes_kept_bytes: PositiveInt = 64 * MIB
-    changes_catch_up_rows: PositiveInt = 100_000
+    max_connections: Advanced[PositiveInt] = 1_000
+    max_connections_per_address: Advanced[PositiveInt] = 500
+    max_requests: Advanced[PositiveInt] = 64
+    max_streams: Advanced[PositiveInt] = 256
+    request_timeout_ms: Advanced[PositiveInt] = 10_000
+    slow_reader_ms: Advanced[PositiveInt] = 30_000
+    changes_kept_rows: Advanced[PositiveInt] = 20_000
+    changes_kept_bytes: Advanced[PositiveInt] = 64 * MIB
+    changes_catch_up_rows: Advanced[PositiveInt] = 100_000
 
 
 class ServerSettings(Section):
     """The process that answers."""
 
     server_id: Annotated[str, Field(max_length=64, pattern=r"^[A-Za-z0-9_.-]*$")] = ""
-    publish_queue_records: PositiveInt = 10_000
-    publish_queue_bytes: PositiveInt = 64 * MIB
-    full_registration_interval_ms: PositiveInt = DAY_MS
-    change_timeout_ms: PositiveInt = 4_000
-    log_tail_timeout_ms: PositiveInt = 2_000
-    log_tail_bytes: PositiveInt = 64 * MIB
-    drain_timeout_ms: Annotated[Number, Field(ge=0)] = 500
-    stop_timeout_ms: PositiveInt = 2_000
+    publish_queue_records: Advanced[PositiveInt] = 10_000
+    publish_queue_bytes: Advanced[PositiveInt] = 64 * MIB
+    full_registration_interval_ms: Advanced[PositiveInt] = DAY_MS
+    change_timeout_ms: Advanced[PositiveInt] = 4_000
+    log_tail_timeout_ms: Advanced[PositiveInt] = 2_000
+    log_tail_bytes: Advanced[PositiveInt] = 64 * MIB
+    drain_timeout_ms: Advanced[Annotated[Number, Field(ge=0)]] = 500
+    stop_timeout_ms: Advanced[PositiveInt] = 2_000
 
 
 class NameServerSettings(Section):
     """Behaviour that RocketMQ's operators switch; each is a setting of RocketMQ's NamesrvConfig but the last."""
 
     support_acting_master: bool = False
-    order_message_enable: bool = False
-    return_order_topic_config_to_broker: bool = True
-    enable_all_topic_list: bool = True
-    enable_topic_list: bool = True
-    need_wait_for_service: bool = False
-    wait_seconds_for_service: Annotated[Number, Field(ge=0)] = 45
+    order_message_enable: Advanced[bool] = False
+    return_order_topic_config_to_broker: Advanced[bool] = True
+    enable_all_topic_list: Advanced[bool] = True
+    enable_topic_list: Advanced[bool] = True
+    need_wait_for_service: Advanced[bool] = False
+    wait_seconds_for_service: Advanced[Annotated[Number, Field(ge=0)]] = 45
     notify_min_broker_id_changed: bool = False
-    kv_log_interval_ms: PositiveInt = 600_000
+    kv_log_interval_ms: Advanced[PositiveInt] = 600_000
 
 
 class AdminSettings(Section):
@@ -133,7 +134,7 @@ class AdminSettings(Section):
     broker_networks: Networks = ("0.0.0.0/0", "::/0")
     accounts_file: str = ""
     enable_config_update: bool = False
-    config_black_list: Names = ("configBlackList", "configStorePath", "kvConfigPath")
+    config_black_list: Advanced[Names] = ("configBlackList", "configStorePath", "kvConfigPath")
     accounts: dict[AccessKey, Secret] = Field(default={})
 
 
@@ -146,35 +147,35 @@ class KafkaSettings(Section):
     partitions: Annotated[Number, Field(ge=1, le=1024)] = 1
     replication_factor: Annotated[Number, Field(ge=1, le=16)] = 1
     retention_ms: Annotated[Number, Field(ge=7 * DAY_MS)] = 7 * DAY_MS
-    max_message_bytes: Annotated[Number, Field(ge=20 * MIB, le=1 << 30)] = 20 * MIB
+    max_message_bytes: Advanced[Annotated[Number, Field(ge=20 * MIB, le=1 << 30)]] = 20 * MIB
     connect_timeout_ms: PositiveInt = 5_000
-    delivery_timeout_ms: PositiveInt = 10_000
+    delivery_timeout_ms: Advanced[PositiveInt] = 10_000
     extra: Options = Field(default={})
 
 
 class EmbeddedKafkaSettings(Section):
     """The Kafka node that ``up`` starts on this machine when ``kafka.bootstrap_servers`` is empty."""
 
-    listen_host: NonEmptyStr = "127.0.0.1"
+    listen_host: Advanced[NonEmptyStr] = "127.0.0.1"
     listen_port: Port = 9092
-    heap: Annotated[str, Field(pattern=r"^[1-9][0-9]*[mg]$")] = "512m"
+    heap: Advanced[Annotated[str, Field(pattern=r"^[1-9][0-9]*[mg]$")]] = "512m"
 
 
 class LivenessSettings(Section):
     """When a broker counts as gone."""
 
     default_timeout_ms: PositiveInt = 120_000
-    min_timeout_ms: PositiveInt = 1_000
-    max_timeout_ms: PositiveInt = 3_600_000
-    server_silent_ms: PositiveInt = 15_000
-    server_lost_ms: PositiveInt = 600_000
-    max_gap_ms: PositiveInt = 2_000
-    tick_interval_ms: PositiveInt = 505
+    min_timeout_ms: Advanced[PositiveInt] = 1_000
+    max_timeout_ms: Advanced[PositiveInt] = 3_600_000
+    server_silent_ms: Advanced[PositiveInt] = 15_000
+    server_lost_ms: Advanced[PositiveInt] = 600_000
+    max_gap_ms: Advanced[PositiveInt] = 2_000
+    tick_interval_ms: Advanced[PositiveInt] = 505
     delete_topic_with_broker_registration: bool = False
     guard_share_percent: Annotated[Number, Field(ge=1, le=100)] = 50
-    guard_min_brokers: Annotated[Number, Field(ge=1, le=1_000_000)] = 5
-    guard_hold_timeouts: Annotated[Number, Field(ge=1, le=1_000)] = 2
-    guard_close_window_ms: PositiveInt = 2_000
+    guard_min_brokers: Advanced[Annotated[Number, Field(ge=1, le=1_000_000)]] = 5
+    guard_hold_timeouts: Advanced[Annotated[Number, Field(ge=1, le=1_000)]] = 2
+    guard_close_window_ms: Advanced[PositiveInt] = 2_000
     guard_off_clusters: Names = ()
 
 
@@ -183,11 +184,11 @@ class StreamingSettings(Section):
 
     master: NonEmptyStr = "local[2]"
     driver_memory: Annotated[str, Field(pattern=r"^[1-9][0-9]*[mg]$")] = "1g"
-    max_offsets_per_trigger: PositiveInt = 2_000
-    progress_commit_interval_ms: PositiveInt = 1_000
-    compaction_interval_ms: PositiveInt = 60_000
+    max_offsets_per_trigger: Advanced[PositiveInt] = 2_000
+    progress_commit_interval_ms: Advanced[PositiveInt] = 1_000
+    compaction_interval_ms: Advanced[PositiveInt] = 60_000
     changes_retention_ms: Annotated[Number, Field(ge=DAY_MS)] = 30 * DAY_MS
-    vacuum_retention_ms: Annotated[Number, Field(ge=DAY_MS)] = DAY_MS
+    vacuum_retention_ms: Advanced[Annotated[Number, Field(ge=DAY_MS)]] = DAY_MS
     extra: Options = Field(default={})
 
 
@@ -195,27 +196,27 @@ class HistorySettings(Section):
     """The history process: when it writes, how much at a time, and how long rows are kept."""
 
     enabled: bool = True
-    interval_ms: PositiveInt = 30_000
+    interval_ms: Advanced[PositiveInt] = 30_000
     master: NonEmptyStr = "local[1]"
     driver_memory: Annotated[str, Field(pattern=r"^[1-9][0-9]*[mg]$")] = "1g"
-    max_records: PositiveInt = 50_000
-    heartbeats_interval_ms: PositiveInt = 60_000
-    upkeep_interval_ms: PositiveInt = 3_600_000
-    optimize_file_bytes: Annotated[Number, Field(ge=MIB)] = 64 * MIB
-    vacuum_retention_ms: Annotated[Number, Field(ge=DAY_MS // 24)] = DAY_MS
+    max_records: Advanced[PositiveInt] = 50_000
+    heartbeats_interval_ms: Advanced[PositiveInt] = 60_000
+    upkeep_interval_ms: Advanced[PositiveInt] = 3_600_000
+    optimize_file_bytes: Advanced[Annotated[Number, Field(ge=MIB)]] = 64 * MIB
+    vacuum_retention_ms: Advanced[Annotated[Number, Field(ge=DAY_MS // 24)]] = DAY_MS
     events_retention_ms: Annotated[Number, Field(ge=DAY_MS)] = 14 * DAY_MS
     minutes_retention_ms: Annotated[Number, Field(ge=DAY_MS)] = 90 * DAY_MS
-    sessions_retention_ms: Annotated[Number, Field(ge=DAY_MS)] = 730 * DAY_MS
+    sessions_retention_ms: Advanced[Annotated[Number, Field(ge=DAY_MS)]] = DAY_MS
     routes_retention_ms: Annotated[Number, Field(ge=DAY_MS)] = 730 * DAY_MS
-    changes_wait_ms: Annotated[Number, Field(ge=DAY_MS)] = 7 * DAY_MS
+    changes_wait_ms: Advanced[Annotated[Number, Field(ge=DAY_MS)]] = 7 * DAY_MS
 
 
 class SnapshotSettings(Section):
     """How a server follows the Delta tables."""
 
-    poll_interval_ms: PositiveInt = 100
-    object_store_poll_interval_ms: PositiveInt = 250
-    stale_after_ms: PositiveInt = 10_000
+    poll_interval_ms: Advanced[PositiveInt] = 100
+    object_store_poll_interval_ms: Advanced[PositiveInt] = 250
+    stale_after_ms: Advanced[PositiveInt] = 10_000
 
 
 class WebhookSettings(Section):
@@ -228,8 +229,8 @@ class WebhookSettings(Section):
     clusters: Names = ()
     topics: Names = ()
     servers: HttpUrls = ()
-    timeout_ms: PositiveInt = 10_000
-    give_up_ms: PositiveInt = DAY_MS
+    timeout_ms: Advanced[PositiveInt] = 10_000
+    give_up_ms: Advanced[PositiveInt] = DAY_MS
 
     @property
     def is_configured(self) -> bool:
@@ -242,7 +243,7 @@ class LogsSettings(Section):
 
     level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     format: Literal["text", "json"] = "text"
-    max_file_bytes: PositiveInt = 10 * MIB
+    max_file_bytes: Advanced[PositiveInt] = 10 * MIB
 
 
 class Settings(Section):
@@ -281,19 +282,3 @@ class Settings(Section):
     def is_kafka_embedded(self) -> bool:
         """Whether ``up`` starts a Kafka of its own."""
         return not self.kafka.bootstrap_servers
-
-
-#: Keys by their names in the release before this one, which work for one more release.
-RENAMED: Final = {
-    ("remoting", "express_lane"): ("remoting", "native_lane"),
-    ("remoting", "express_answers_bytes"): ("remoting", "native_lane_answers_bytes"),
-}
-
-
-def is_known(path: tuple[str, ...]) -> bool:
-    """Whether ``section.key``, or ``section.table.name`` of a table with free names, is a setting."""
-    section = Settings.model_fields.get(path[0])
-    fields = type(section.default).model_fields if section else {}
-    if len(path) < 2 or path[1] not in fields:
-        return False
-    return len(path) == 2 or isinstance(fields[path[1]].default, dict)

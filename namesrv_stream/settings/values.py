@@ -1,12 +1,13 @@
-"""The kinds of values that settings have, with what each refuses."""
+"""The kinds of values that settings have, what each refuses, and the text of a refusal."""
 
 import contextlib
 import ipaddress
 import re
 import tomllib
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, TypeVar
 
-from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
+from pydantic_core import ErrorDetails
 
 # A host name, an IPv4 address or an IPv6 address in brackets, and a port.
 _ADDR: Final = re.compile(r"(?:[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})")
@@ -63,6 +64,21 @@ def _check_networks(networks: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(checked)
 
 
+class Section(BaseModel):
+    """A table of the configuration: frozen, and an unknown key is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+
+class _Advanced:
+    """The type of the mark below."""
+
+
+#: Marks a setting that users find below ``[advanced]``: not supported, and may change in any release.
+ADVANCED: Final = _Advanced()
+_T = TypeVar("_T")
+Advanced = Annotated[_T, ADVANCED]
+
 LowerCase: Final = BeforeValidator(lambda value: value.lower() if isinstance(value, str) else value)
 #: RocketMQ's ``tls.enable`` in our words.
 TlsOrPlain: Final = BeforeValidator(
@@ -91,3 +107,35 @@ AccessKey = Annotated[str, Field(pattern=r"^[!-<>-~]+$")]
 Secret = Annotated[SecretStr, Field(min_length=1)]
 # Passed on to a library, by its own names.
 Options = dict[str, bool | int | float | str]
+
+_WHOLE_NUMBER: Final = "expected a whole number"
+_NUMBER: Final = "expected a number"
+_TRUTH: Final = "expected true or false"
+#: pydantic's type of a problem → its text, with the limits that pydantic names.
+_TEXTS: Final = {
+    "int_parsing": _WHOLE_NUMBER,
+    "int_type": _WHOLE_NUMBER,
+    "int_from_float": _WHOLE_NUMBER,
+    "float_parsing": _NUMBER,
+    "float_type": _NUMBER,
+    "bool_parsing": _TRUTH,
+    "bool_type": _TRUTH,
+    "string_type": "expected text",
+    "path_type": "expected a path",
+    "model_type": "expected a section with keys",
+    "literal_error": "expected {expected}",
+    "greater_than": "must be greater than {gt}",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than": "must be less than {lt}",
+    "less_than_equal": "must be at most {le}",
+    "string_too_short": "must have at least {min_length} character(s)",
+    "too_short": "must have at least {min_length} value(s)",
+}
+
+
+def problem_text(problem: ErrorDetails) -> str:
+    """What would be right: ``expected a whole number``, ``must be at most 65535``."""
+    text = _TEXTS.get(problem["type"])
+    if text is None:
+        return problem["msg"].removeprefix("Value error, ")
+    return text.format(**problem.get("ctx", {}))

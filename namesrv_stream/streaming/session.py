@@ -132,7 +132,7 @@ def spark_jars(settings: Settings) -> list[Path]:
     jars = sorted(folder.glob("*.jar"))
     if not jars:
         raise PrerequisiteMissing(
-            f"jars of Spark's Kafka source in {folder}", "run `make setup`, or set jars.spark_dir"
+            f"jars of Spark's Kafka source in {folder}", "run `make setup`, or set advanced.jars.spark_dir"
         )
     return jars
 

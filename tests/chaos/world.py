@@ -188,17 +188,17 @@ def _settings(work_dir: Path, scale: Scale) -> dict[str, Settings]:
         "kafka.bootstrap_servers": f"127.0.0.1:{kafka_port}",
         "remoting.listen_host": "127.0.0.1",
         "embedded_kafka.listen_port": kafka_port,
-        "embedded_kafka.heap": "384m",
+        "advanced.embedded_kafka.heap": "384m",
         "liveness.default_timeout_ms": scale.size.default_timeout_ms,
-        "liveness.tick_interval_ms": scale.tick_ms,
-        "liveness.max_gap_ms": scale.max_gap_ms,
-        "liveness.server_silent_ms": scale.server_silent_ms,
-        "liveness.server_lost_ms": scale.server_lost_ms,
+        "advanced.liveness.tick_interval_ms": scale.tick_ms,
+        "advanced.liveness.max_gap_ms": scale.max_gap_ms,
+        "advanced.liveness.server_silent_ms": scale.server_silent_ms,
+        "advanced.liveness.server_lost_ms": scale.server_lost_ms,
         # Off; and off for all but one cluster when the scene of the guard switches it on.
         "liveness.guard_share_percent": 100,
         "liveness.guard_off_clusters": ",".join((*CLUSTERS, DIRECT_CLUSTER)),
         "streaming.driver_memory": "768m",
-        "streaming.compaction_interval_ms": 5_000,
+        "advanced.streaming.compaction_interval_ms": 5_000,
     }
     found: dict[str, Settings] = {}
     for name in (KAFKA, JOB, *SERVERS):

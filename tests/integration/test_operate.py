@@ -221,7 +221,7 @@ def test_held_brokers_are_shown_everywhere_and_an_operator_lets_them_go(
     stack: Stack, second_server: SecondServer, run: Run, fleet: QuietBrokers
 ) -> None:
     # Long enough to look at them everywhere, however slow the machine is.
-    with _setting(run, "liveness.guard_hold_timeouts", "1000"), _setting(run, DEFAULT, "1000"):
+    with _setting(run, "advanced.liveness.guard_hold_timeouts", "1000"), _setting(run, DEFAULT, "1000"):
         wait_until(lambda: all(b["held"] for b in _fleet(stack)), SETTLE_S, "all brokers are held")
         _wait_logged(stack, second_server, "brokers held cluster=fleet brokers=")
         addrs = (stack.remoting, second_server.remoting)

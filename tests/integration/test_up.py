@@ -28,7 +28,7 @@ class Up:
 
     def __init__(self, data_dir: Path, flags: tuple[str, ...] = (), environ: dict[str, str] | None = None) -> None:
         settings = settings_for(data_dir)
-        texts = [f"data.dir={data_dir}", "remoting.listen_host=127.0.0.1", "embedded_kafka.heap=256m"]
+        texts = [f"data.dir={data_dir}", "remoting.listen_host=127.0.0.1", "advanced.embedded_kafka.heap=256m"]
         for section in ("remoting", "http", "embedded_kafka"):
             texts.append(f"{section}.listen_port={getattr(settings, section).listen_port}")
         self.data_dir = data_dir
@@ -250,7 +250,7 @@ def _cli(*arguments: str) -> "subprocess.CompletedProcess[str]":
 
 def test_an_external_kafka_that_does_not_answer_ends_with_exit_code_3(tmp_path: Path) -> None:
     servers = f"127.0.0.1:{choose_port('127.0.0.1')}"
-    flags = ["--data-dir", str(tmp_path), "--listen-port", "0", "--http-port", "0"]
+    flags = ["--data-dir", str(tmp_path), "--remoting-port", "0", "--http-port", "0"]
     flags += ["--set", f"kafka.bootstrap_servers={servers}", "--set", "kafka.connect_timeout_ms=500"]
     outcome = _cli("up", *flags)
     assert outcome.returncode == 3

@@ -108,10 +108,10 @@ def test_up_starts_everything_from_it(installed: Installed, tmp_path: Path) -> N
         "remoting.listen_port": settings.remoting.listen_port,
         "http.listen_port": settings.http.listen_port,
         "embedded_kafka.listen_port": settings.embedded_kafka.listen_port,
-        "embedded_kafka.heap": "256m",
+        "advanced.embedded_kafka.heap": "256m",
         "streaming.driver_memory": "512m",
-        "jars.spark_dir": settings.jars.spark_dir,
-        "jars.kafka_dir": settings.jars.kafka_dir,
+        "advanced.jars.spark_dir": settings.jars.spark_dir,
+        "advanced.jars.kafka_dir": settings.jars.kafka_dir,
         "history.enabled": "false",
     }
     flags: list[str] = [part for key, value in sets.items() for part in ("--set", f"{key}={value}")]

@@ -11,6 +11,7 @@ from namesrv_stream.errors import KafkaUnreachable
 from namesrv_stream.kafka import ensure_topics
 from namesrv_stream.ports import choose_port
 from namesrv_stream.settings import Flag, Settings, load_settings
+from namesrv_stream.settings.names import public_key
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -28,9 +29,9 @@ def settings_for(data_dir: Path, **flags: str | int) -> Settings:
     values: dict[str, str] = {
         "data.dir": str(data_dir),
         "remoting.listen_host": "127.0.0.1",
-        "embedded_kafka.heap": "256m",
+        "advanced.embedded_kafka.heap": "256m",
         **{f"{section}.listen_port": str(port) for section, port in ports.items()},
-        **{name.replace("__", ".", 1): str(value) for name, value in flags.items()},
+        **{public_key(name.replace("__", ".", 1)): str(value) for name, value in flags.items()},
     }
     return load_settings(environ={}, flags=[Flag("test", key, value) for key, value in values.items()]).settings
 
@@ -47,7 +48,7 @@ class KafkaProcess:
         embedded = self.settings.embedded_kafka
         command = [sys.executable, "-m", "namesrv_stream", "kafka", "--data-dir", str(self.settings.data.dir)]
         command += ["--set", f"embedded_kafka.listen_port={embedded.listen_port}"]
-        command += ["--set", f"embedded_kafka.heap={embedded.heap}"]
+        command += ["--set", f"advanced.embedded_kafka.heap={embedded.heap}"]
         self._log.parent.mkdir(parents=True, exist_ok=True)
         with self._log.open("ab") as log:
             return subprocess.Popen(command, stdout=log, stderr=log, cwd=REPOSITORY)

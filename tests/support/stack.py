@@ -14,6 +14,7 @@ import polars
 
 from namesrv_stream.run_files import read_run_file
 from namesrv_stream.settings import Settings
+from namesrv_stream.settings.names import public_key
 from tests.support.kafka import REPOSITORY, settings_for
 from tests.support.processes import Process, wait_until
 
@@ -40,8 +41,8 @@ class Stack:
             "remoting.listen_port": self.settings.remoting.listen_port,
             "http.listen_port": self.settings.http.listen_port,
             "embedded_kafka.listen_port": self.settings.embedded_kafka.listen_port,
-            "embedded_kafka.heap": self.settings.embedded_kafka.heap,
-            **{name.replace("__", ".", 1): value for name, value in flags.items()},
+            "advanced.embedded_kafka.heap": self.settings.embedded_kafka.heap,
+            **{public_key(name.replace("__", ".", 1)): value for name, value in flags.items()},
         }
         self._process = Process(
             "up",

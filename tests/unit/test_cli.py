@@ -100,9 +100,9 @@ def test_no_secret_is_printed(run: Run, tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_short_flags_stand_for_settings(run: Run) -> None:
-    ports = ("--listen-port", "0", "--http-port", "1", "--kafka-port", "2")
+    ports = ("--remoting-port", "0", "--http-port", "1", "--kafka-port", "2")
     lines = run("config", "show", *ports)[1].splitlines()
-    assert "listen_port = 0  # flag --listen-port" in lines
+    assert "listen_port = 0  # flag --remoting-port" in lines
     assert "listen_port = 1  # flag --http-port" in lines
     assert "listen_port = 2  # flag --kafka-port" in lines
 
@@ -111,7 +111,7 @@ def test_short_flags_stand_for_settings(run: Run) -> None:
     ("arguments", "words"),
     [
         (["--set", "kafka.partition=2"], "flag --set: kafka.partition: unknown key"),
-        (["--listen-port", "x"], "flag --listen-port: remoting.listen_port: expected a whole number, not 'x'"),
+        (["--remoting-port", "x"], "flag --remoting-port: remoting.listen_port: expected a whole number, not 'x'"),
         (["--http-port", "-1"], "flag --http-port: http.listen_port: must be at least 0, not '-1'"),
         (["--set", "http.tls=maybe"], "flag --set: http.tls: expected true or false, not 'maybe'"),
         (["--set", "logs.level=LOUD"], "flag --set: logs.level: expected 'DEBUG'"),

@@ -66,14 +66,14 @@ def test_missing_java_is_named(environ: dict[str, str]) -> None:
 
 def test_missing_jars_name_the_folder_and_the_remedy(tmp_path: Path) -> None:
     with pytest.raises(PrerequisiteMissing) as missing:
-        require_jars(tmp_path, "kafka_2.13-*.jar", "jars.kafka_dir", "conf/kafka/pom.xml")
+        require_jars(tmp_path, "kafka_2.13-*.jar", "advanced.jars.kafka_dir", "conf/kafka/pom.xml")
     assert str(tmp_path) in missing.value.name
     assert "make setup" in missing.value.remedy
 
 
 def test_jars_that_are_there_pass(tmp_path: Path) -> None:
     (tmp_path / "kafka_2.13-4.3.1.jar").touch()
-    require_jars(tmp_path, "kafka_2.13-*.jar", "jars.kafka_dir", "conf/kafka/pom.xml")
+    require_jars(tmp_path, "kafka_2.13-*.jar", "advanced.jars.kafka_dir", "conf/kafka/pom.xml")
 
 
 def _check(

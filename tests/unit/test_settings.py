@@ -1,12 +1,15 @@
 """Settings: layers, errors that name file and key, and the documentation of the defaults."""
 
+import json
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from namesrv_stream.errors import ConfigError
-from namesrv_stream.settings import Flag, Settings, load_settings, parse_set_flag, to_toml
+from namesrv_stream.settings import Flag, Settings, load_settings, parse_set_flag, to_json, to_toml
+from namesrv_stream.settings.names import is_advanced
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -25,12 +28,12 @@ def _refused(conf: Path | None = None, environ: dict[str, str] | None = None, fl
 
 def test_defaults_toml_documents_every_key_with_its_default() -> None:
     documented = tomllib.loads((REPOSITORY / "conf" / "defaults.toml").read_text(encoding="utf-8"))
-    assert documented == Settings().model_dump(mode="json")
-
-
-def test_every_key_in_defaults_toml_is_explained() -> None:
-    lines = (REPOSITORY / "conf" / "defaults.toml").read_text(encoding="utf-8").splitlines()
-    assert [line for line in lines if " = " in line and "# " not in line] == []
+    expected: dict[str, Any] = {}
+    for section, table in Settings().model_dump(mode="json").items():
+        for key, value in table.items():
+            tables = expected.setdefault("advanced", {}) if is_advanced((section, key)) else expected
+            tables.setdefault(section, {})[key] = value
+    assert documented == expected
 
 
 def test_each_layer_wins_over_the_one_before(tmp_path: Path) -> None:
@@ -76,8 +79,8 @@ def test_unknown_section_is_refused() -> None:
         ("remoting.listen_port=x", "remoting.listen_port"),
         ("kafka.partitions=0", "kafka.partitions"),
         ("kafka.retention_ms=1000", "kafka.retention_ms"),
-        ("kafka.max_message_bytes=1000", "kafka.max_message_bytes"),
-        ("embedded_kafka.heap=lots", "embedded_kafka.heap"),
+        ("advanced.kafka.max_message_bytes=1000", "advanced.kafka.max_message_bytes"),
+        ("advanced.embedded_kafka.heap=lots", "advanced.embedded_kafka.heap"),
         ("logs.level=LOUD", "logs.level"),
         ("server.server_id=a b", "server.server_id"),
         ("http.nsaddr=10.0.0.1:9876;10.0.0.2", "http.nsaddr"),
@@ -90,8 +93,8 @@ def test_unknown_section_is_refused() -> None:
         ("admin.trusted_networks=10.0.0.1/8", "admin.trusted_networks"),
         ("admin.trusted_networks=everybody", "admin.trusted_networks"),
         ("admin.enable_config_update=perhaps", "admin.enable_config_update"),
-        ("name_server.wait_seconds_for_service=-1", "name_server.wait_seconds_for_service"),
-        ("name_server.kv_log_interval_ms=0", "name_server.kv_log_interval_ms"),
+        ("advanced.name_server.wait_seconds_for_service=-1", "advanced.name_server.wait_seconds_for_service"),
+        ("advanced.name_server.kv_log_interval_ms=0", "advanced.name_server.kv_log_interval_ms"),
     ],
 )
 def test_bad_value_names_its_key(flag: str, key: str) -> None:
@@ -107,13 +110,13 @@ def test_a_truth_value_is_not_a_number(tmp_path: Path) -> None:
     ("flag", "key"),
     [
         ("liveness.default_timeout_ms=500", "liveness.default_timeout_ms"),
-        ("liveness.max_gap_ms=900", "liveness.max_gap_ms"),
-        ("liveness.server_silent_ms=2000", "liveness.server_silent_ms"),
-        ("liveness.server_lost_ms=15000", "liveness.server_lost_ms"),
+        ("advanced.liveness.max_gap_ms=900", "advanced.liveness.max_gap_ms"),
+        ("advanced.liveness.server_silent_ms=2000", "advanced.liveness.server_silent_ms"),
+        ("advanced.liveness.server_lost_ms=15000", "advanced.liveness.server_lost_ms"),
         ("kafka.dead_letter_topic=namesrv.broker-events", "kafka.dead_letter_topic"),
         ("kafka.replication_factor=3", "kafka.replication_factor"),
         ("http.listen_port=9876", "http.listen_port"),
-        ("remoting.max_frame_bytes=33554432", "kafka.max_message_bytes"),
+        ("advanced.remoting.max_frame_bytes=33554432", "advanced.kafka.max_message_bytes"),
     ],
 )
 def test_values_that_cannot_work_together_are_refused(flag: str, key: str) -> None:
@@ -231,15 +234,90 @@ def test_a_renamed_key_works_by_its_old_name_in_every_layer_with_a_warning(tmp_p
         (load_settings(None, {}, [flag]), "flag --set"),
     ):
         assert loaded.settings.remoting.native_lane == "off"
-        assert loaded.sources == {"remoting.native_lane": source}
-        (warning,) = loaded.warnings
-        assert warning.startswith(f"{source}: remoting.express_lane: is now remoting.native_lane; ")
+        assert loaded.sources == {"advanced.remoting.native_lane": source}
+        renamed, advanced = loaded.warnings
+        assert renamed.startswith(f"{source}: remoting.express_lane: is now advanced.remoting.native_lane; ")
+        assert advanced.endswith(": advanced.remoting.native_lane")
 
 
 def test_layers_win_over_each_other_whichever_names_they_use(tmp_path: Path) -> None:
-    conf = _conf(tmp_path, "[remoting]\nnative_lane = 'on'\nexpress_answers_bytes = 1\nnative_lane_answers_bytes = 2\n")
+    old = "[remoting]\nnative_lane = 'on'\nexpress_answers_bytes = 1\n"
+    conf = _conf(tmp_path, f"{old}[advanced.remoting]\nnative_lane_answers_bytes = 2\n")
     environ = {"NAMESRV_STREAM__REMOTING__EXPRESS_LANE": "off"}
     remoting = load_settings(conf, environ).settings.remoting
     assert (remoting.native_lane, remoting.native_lane_answers_bytes) == ("off", 2)
-    flag = parse_set_flag("remoting.native_lane=on")
+    flag = parse_set_flag("advanced.remoting.native_lane=on")
     assert load_settings(conf, environ, [flag]).settings.remoting.native_lane == "on"
+
+
+def test_an_advanced_key_works_below_advanced_in_every_layer_with_one_warning(tmp_path: Path) -> None:
+    key = "advanced.remoting.frame_timeout_ms"
+    toml = _conf(tmp_path, "[advanced.remoting]\nframe_timeout_ms = 5\n")
+    properties = _conf(tmp_path, f"{key}=5\n", "mine.properties")
+    for loaded, source in (
+        (load_settings(toml, {}), str(toml)),
+        (load_settings(properties, {}), f"{properties} ({key})"),
+        (
+            load_settings(None, {"NAMESRV_STREAM__ADVANCED__REMOTING__FRAME_TIMEOUT_MS": "5"}),
+            "environment variable NAMESRV_STREAM__ADVANCED__REMOTING__FRAME_TIMEOUT_MS",
+        ),
+        (load_settings(None, {}, [parse_set_flag(f"{key}=5")]), "flag --set"),
+    ):
+        assert loaded.settings.remoting.frame_timeout_ms == 5
+        assert loaded.sources == {key: source}
+        assert loaded.warnings == (f"advanced settings are not supported and may change in any release: {key}",)
+
+
+def test_an_advanced_key_works_at_its_old_place_with_a_warning_that_names_the_new_one() -> None:
+    renamed, advanced = load_settings(None, {}, [parse_set_flag("remoting.frame_timeout_ms=5")]).warnings
+    assert renamed.startswith("flag --set: remoting.frame_timeout_ms: is now advanced.remoting.frame_timeout_ms; ")
+    assert advanced.endswith(": advanced.remoting.frame_timeout_ms")
+
+
+def test_one_warning_names_all_advanced_keys() -> None:
+    flags = [parse_set_flag(f"advanced.{key}") for key in ("snapshot.poll_interval_ms=9", "http.max_requests=9")]
+    (warning,) = load_settings(None, {}, flags).warnings
+    assert warning.endswith(": advanced.http.max_requests, advanced.snapshot.poll_interval_ms")
+
+
+def test_rocketmqs_name_of_an_advanced_key_is_supported(tmp_path: Path) -> None:
+    loaded = load_settings(_conf(tmp_path, "serverChannelMaxIdleTimeSeconds=60\n", "namesrv.properties"), {})
+    assert (loaded.settings.remoting.idle_timeout_ms, loaded.warnings) == (60_000, ())
+
+
+@pytest.mark.parametrize(
+    ("flag", "reason"),
+    [
+        ("advanced.kafka.partitions=2", "is not an advanced setting: write kafka.partitions"),
+        ("advanced.remoting.frame_timeout=5", "unknown key; did you mean advanced.remoting.frame_timeout_ms?"),
+        ("advanced.remoting=5", "unknown key"),
+    ],
+)
+def test_only_advanced_keys_are_below_advanced(flag: str, reason: str) -> None:
+    error = _refused(flag=flag)
+    assert (error.key, error.reason) == (flag.partition("=")[0], reason)
+
+
+def test_a_misspelt_advanced_key_is_told_its_present_name() -> None:
+    assert _refused(flag="remoting.frame_timeout=5").reason.endswith("did you mean advanced.remoting.frame_timeout_ms?")
+
+
+def test_advanced_settings_are_printed_only_if_they_are_not_the_defaults() -> None:
+    flags = [parse_set_flag("advanced.http.max_requests=9"), parse_set_flag("advanced.http.max_streams=256")]
+    loaded = load_settings(None, {}, flags)
+    assert to_toml(loaded.settings).endswith("\n[advanced.http]\nmax_requests = 9\n")
+    shown = json.loads(to_json(loaded.settings, loaded.sources))
+    assert {key: entry for key, entry in shown.items() if key.startswith("advanced.")} == {
+        "advanced.http.max_requests": {"value": 9, "source": "flag --set"}
+    }
+
+
+def test_what_up_has_warned_of_its_parts_do_not_repeat(tmp_path: Path) -> None:
+    conf = _conf(tmp_path, "[advanced.http]\nmax_requests = 9\n", "effective.toml")
+    assert load_settings(conf, {}).warnings == ()
+
+
+def test_the_old_flag_of_the_remoting_port_works_with_a_warning() -> None:
+    loaded = load_settings(None, {}, [Flag("--listen-port", "remoting.listen_port", "5")])
+    assert loaded.settings.remoting.listen_port == 5
+    assert loaded.warnings == ("flag --listen-port: is now --remoting-port; the next release removes the old name",)

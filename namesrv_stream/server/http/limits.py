@@ -80,11 +80,11 @@ class Limits:
         limits, load = self._port.settings, self._port.load
         if is_stream and load.streams >= limits.max_streams:
             self._port.event("stream_refused")
-            text = f"http.max_streams={limits.max_streams} follow the changes already"
+            text = f"advanced.http.max_streams={limits.max_streams} follow the changes already"
             return Problem(503, f"{text}; ask again, or another server", kind=TRY_AGAIN, headers=_RETRY)
         if not is_stream and load.inflight >= limits.max_requests:
             self._port.event("request_refused")
-            text = f"http.max_requests={limits.max_requests} are being answered"
+            text = f"advanced.http.max_requests={limits.max_requests} are being answered"
             return Problem(503, f"{text}; ask again", kind=TRY_AGAIN, headers=_RETRY)
         return None
 

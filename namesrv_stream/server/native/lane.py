@@ -62,7 +62,7 @@ def open_lane(settings: RemotingSettings) -> "tuple[NativeLane | None, LaneStatu
         ConfigError: The settings require it, and there is none.
     """
     if settings.native_lane == "off":
-        return None, LaneStatus(False, "off: remoting.native_lane says so")
+        return None, LaneStatus(False, "off: advanced.remoting.native_lane says so")
     status = LaneStatus(False, "not in this build: namesrv-stream was built without its library")
     try:
         library = load_library()
@@ -72,7 +72,7 @@ def open_lane(settings: RemotingSettings) -> "tuple[NativeLane | None, LaneStatu
     except (OSError, AttributeError) as error:
         status = LaneStatus(False, f"its library cannot be used: {error}", is_fault=True)
     if settings.native_lane == "on":
-        raise ConfigError("this installation", "remoting.native_lane", status.text)
+        raise ConfigError("this installation", "advanced.remoting.native_lane", status.text)
     return None, status
 
 

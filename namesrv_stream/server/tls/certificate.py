@@ -15,7 +15,7 @@ from namesrv_stream.settings import TlsSettings
 
 _CLIENT_AUTH: Final = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "require": ssl.CERT_REQUIRED}
 #: What the names of the settings for the server's own calls begin with.
-CALLS: Final = "tls.calls_"
+CALLS: Final = "advanced.tls.calls_"
 _BEGIN: Final = "-----BEGIN CERTIFICATE-----"
 _END: Final = "-----END CERTIFICATE-----"
 #: pbeWithSHA1And128BitRC4 and three of its kin. Source: RFC 7292, appendix C.
@@ -167,7 +167,7 @@ def load_chain(context: ssl.SSLContext, files: ChainFiles) -> None:
     except OSError as error:
         raise ConfigError(files.key_file, key, error.strerror or str(error)) from None
     except ValueError:  # a password of more than 1 KiB
-        raise ConfigError(files.key_file, f"{files.section}key_password", "is too long for a password") from None
+        raise ConfigError(files.key_file, f"{files.section}key_password_file", "is too long for a password") from None
 
 
 def _why_no_key(error: ssl.SSLError, files: ChainFiles, was_asked: bool, has_password: bool) -> str:
@@ -177,10 +177,9 @@ def _why_no_key(error: ssl.SSLError, files: ChainFiles, was_asked: bool, has_pas
     if was_asked and _has_old_cipher(files.key_file):
         return _OLD_CIPHER
     if was_asked and not has_password:
-        or_by = "" if section == CALLS else ", or tls.key_password in the environment"
-        return f"is encrypted: set {section}key_password_file{or_by}"
+        return f"is encrypted: set {section}key_password_file"
     if was_asked:
-        return f"cannot be decrypted with {section}key_password{'_file' if files.password_file else ''}"
+        return "cannot be decrypted with the given password"
     if error.reason and "KEY_TOO_SMALL" in error.reason:
         return "the key, or that of the certificate, is too small to be safe"
     return "holds no private key in PEM form"

@@ -24,7 +24,7 @@ _BYTES: Final = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 _UNIT: Final = "|".join([*_MS, *_BYTES])
 _NUMBERS: Final = rf"[0-9][0-9,]*(?:\.[0-9]+)?|{'|'.join(_WORDS)}"
 _VALUE: Final = rf"(?P<number>{_NUMBERS})(?:[ -](?P<unit>{_UNIT})s?)?\b(?![:.][0-9])"
-_KEY: Final = r"`(?P<key>[a-z_]+\.[a-z_]+)`"
+_KEY: Final = r"`(?P<key>(?:advanced\.)?[a-z_]+\.[a-z_]+)`"
 #: "`key` (30 days", "(`key`, two weeks" and "30 days (`key`".
 _QUOTED_DEFAULT: Final = [
     re.compile(pattern) for pattern in (rf"{_KEY}\s\({_VALUE}", rf"\({_KEY},\s{_VALUE}", rf"\b{_VALUE}\s\({_KEY}")
@@ -47,7 +47,7 @@ def _quoted_defaults(text: str) -> Iterator[_Quoted]:
 
 
 def _default(key: str) -> object:
-    section, _, name = key.partition(".")
+    section, _, name = key.removeprefix("advanced.").partition(".")
     value = getattr(getattr(Settings(), section, None), name, None)
     if isinstance(value, str) and (heap := re.fullmatch(r"(\d+)([mg])", value)):
         return int(heap[1]) << {"m": 20, "g": 30}[heap[2]]
@@ -75,8 +75,8 @@ def test_defaults_that_documents_quote_are_those_of_the_settings() -> None:
         ("kept for about a day (`streaming.changes_retention_ms`).", True),
         ("for a week (`kafka.retention_ms`)", False),
         ("(`history.events_retention_ms`,\ntwo weeks)", False),
-        ("`http.max_connections` (1,000)", False),
-        ("`http.max_connections` (1,001)", True),
+        ("`advanced.http.max_connections` (1,000)", False),
+        ("`advanced.http.max_connections` (1,001)", True),
         ("`streaming.driver_memory` (1 GiB)", False),
         ("`kafka.max_message_bytes` (20 MiB) and", False),
         ("`liveness.server_lost_ms` (15 min)", True),

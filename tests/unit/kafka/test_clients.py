@@ -25,7 +25,7 @@ def test_every_name_is_one_that_kafka_python_knows() -> None:
 
 
 def test_a_record_may_be_as_large_as_the_topic_allows() -> None:
-    settings = _settings(f"kafka.max_message_bytes={32 * _MIB}")
+    settings = _settings(f"advanced.kafka.max_message_bytes={32 * _MIB}")
     assert producer_config(settings)["max_request_size"] > 32 * _MIB
     assert consumer_config(settings)["max_partition_fetch_bytes"] > 32 * _MIB
 
@@ -50,8 +50,8 @@ def test_extra_options_reach_the_clients_that_know_them() -> None:
     [
         ([], "127.0.0.1:9092"),
         (["embedded_kafka.listen_port=19092"], "127.0.0.1:19092"),
-        (["embedded_kafka.listen_host=0.0.0.0"], "127.0.0.1:9092"),
-        (["embedded_kafka.listen_host=192.0.2.1"], "192.0.2.1:9092"),
+        (["advanced.embedded_kafka.listen_host=0.0.0.0"], "127.0.0.1:9092"),
+        (["advanced.embedded_kafka.listen_host=192.0.2.1"], "192.0.2.1:9092"),
         (["kafka.bootstrap_servers=a:1,b:2"], "a:1,b:2"),
     ],
 )

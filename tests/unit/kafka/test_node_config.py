@@ -18,14 +18,14 @@ def test_clients_and_controller_are_reached_on_the_loopback_interface() -> None:
 
 
 def test_a_wildcard_is_listened_on_but_not_advertised() -> None:
-    flag = parse_set_flag("embedded_kafka.listen_host=0.0.0.0")
+    flag = parse_set_flag("advanced.embedded_kafka.listen_host=0.0.0.0")
     properties = _properties(load_settings(None, {}, [flag]).settings)
     assert properties["listeners"].startswith("PLAINTEXT://0.0.0.0:9092,CONTROLLER://127.0.0.1:")
     assert properties["advertised.listeners"] == "PLAINTEXT://127.0.0.1:9092"
 
 
 def test_every_size_limit_follows_the_largest_message() -> None:
-    flag = parse_set_flag(f"kafka.max_message_bytes={64 << 20}")
+    flag = parse_set_flag(f"advanced.kafka.max_message_bytes={64 << 20}")
     properties = _properties(load_settings(None, {}, [flag]).settings)
     for name in ("message.max.bytes", "replica.fetch.max.bytes", "replica.fetch.response.max.bytes"):
         assert int(properties[name]) == 64 << 20

@@ -54,7 +54,7 @@ def test_the_history_says_who_when_from_what_to_what(run: Run, tables: TablesOfL
             "offsets": {"0": 0},
         }
     ]
-    assert json.loads(run("config", "history", "liveness.max_gap_ms", "--json")[1]) == []
+    assert json.loads(run("config", "history", "advanced.liveness.max_gap_ms", "--json")[1]) == []
 
 
 def test_what_holds_is_shown_beside_what_the_file_says(run: Run, tables: TablesOfLog, tmp_path: Path) -> None:

@@ -43,7 +43,12 @@ def test_most_parts_print_them() -> None:
 
 
 @pytest.mark.parametrize(
-    "flag", [f"tls.key_password={SECRET}", f"admin.accounts.ops={SECRET}", f"kafka.extra.sasl_plain_password={SECRET}"]
+    "flag",
+    [
+        f"advanced.tls.key_password={SECRET}",
+        f"admin.accounts.ops={SECRET}",
+        f"kafka.extra.sasl_plain_password={SECRET}",
+    ],
 )
 def test_a_secret_on_the_command_line_is_refused_without_repeating_it(flag: str) -> None:
     finished = run_command("serve", "-p", "--set", flag)

@@ -366,15 +366,15 @@ async def test_files_that_were_renewed_hold_for_the_next_connection(
         trust.write_bytes(authority.trust_file.read_bytes())
         master_leaves(notifier, slave.addr)
         await until(lambda: slave.requests, "the slave was told")
-    assert "tls.calls_trust_file" in warnings(caplog)[0]
+    assert "advanced.tls.calls_trust_file" in warnings(caplog)[0]
 
 
 def test_files_for_calls_that_cannot_be_used_are_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as refused:
         calls_context(TlsSettings(calls_trust_file=str(tmp_path / "absent")))
-    assert (refused.value.source, refused.value.key) == (str(tmp_path / "absent"), "tls.calls_trust_file")
+    assert (refused.value.source, refused.value.key) == (str(tmp_path / "absent"), "advanced.tls.calls_trust_file")
     pair = Authority(tmp_path).issue("client", password="x")
     with pytest.raises(ConfigError) as refused:
         calls_context(TlsSettings(calls_cert_file=str(pair.cert), calls_key_file=str(pair.key)))
-    assert (refused.value.source, refused.value.key) == (str(pair.key), "tls.calls_key_file")
-    assert refused.value.reason == "is encrypted: set tls.calls_key_password_file"
+    assert (refused.value.source, refused.value.key) == (str(pair.key), "advanced.tls.calls_key_file")
+    assert refused.value.reason == "is encrypted: set advanced.tls.calls_key_password_file"

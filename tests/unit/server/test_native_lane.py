@@ -452,7 +452,7 @@ def library_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_build_without_the_library_has_no_lane_and_no_fault(library_file: Path) -> None:
-    assert open_lane(RemotingSettings(native_lane="off"))[1].text == "off: remoting.native_lane says so"
+    assert open_lane(RemotingSettings(native_lane="off"))[1].text == "off: advanced.remoting.native_lane says so"
     lane, status = open_lane(RemotingSettings())
     assert lane is None
     assert (status.is_active, status.is_fault) == (False, False)

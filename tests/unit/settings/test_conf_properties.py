@@ -82,7 +82,9 @@ def test_an_unknown_key_is_a_warning_with_the_likely_one(tmp_path: Path) -> None
         Mistake("listenPort=", "listenPort: expected a whole number, not ''"),
         Mistake("supportActingMaster=yes", "supportActingMaster: expected true or false, not 'yes'"),
         Mistake("listenPort=70000", "(listenPort): remoting.listen_port: must be at most 65535, not 70000"),
-        Mistake("serverChannelMaxIdleTimeSeconds=0", "(serverChannelMaxIdleTimeSeconds): remoting.idle_timeout_ms:"),
+        Mistake(
+            "serverChannelMaxIdleTimeSeconds=0", "(serverChannelMaxIdleTimeSeconds): advanced.remoting.idle_timeout_ms:"
+        ),
         Mistake("http.nsaddr=10.0.0.1", "(http.nsaddr): http.nsaddr: '10.0.0.1' is no host:port"),
         Mistake("listenPort=\\u12", "properties: line 1:"),
     ],

@@ -77,7 +77,6 @@ def test_the_name_servers_configuration_tells_nothing_of_tls(tmp_path: Path) -> 
         ("tls.server.mode=enforcing\ntls.enable=false", False),
         ("tls.server.mode=enforcing", True),
         ("tls.enable=TRUE", True),
-        ("tls.calls=tls", True),
     ],
 )
 def test_calls_to_brokers_speak_tls_where_javas_would(tmp_path: Path, text: str, is_tls: bool) -> None:
@@ -124,12 +123,16 @@ def test_what_has_no_meaning_here_is_warned_about(tmp_path: Path) -> None:
         ("http.tls=true", "tls.cert_file", "http.tls=true needs a certificate"),
         ("tls.server.certPath=/c.pem", "tls.key_file", "is missing beside tls.cert_file"),
         ("tls.server.keyPath=/c.key", "tls.cert_file", "is missing beside tls.key_file"),
-        ("tls.client.certPath=/c.pem", "tls.calls_key_file", "is missing beside tls.calls_cert_file"),
-        ("tls.enable=perhaps", "tls.calls", "'auto', 'plain' or 'tls'"),
+        ("tls.client.certPath=/c.pem", "advanced.tls.calls_key_file", "is missing beside advanced.tls.calls_cert_file"),
+        ("tls.enable=perhaps", "advanced.tls.calls", "'auto', 'plain' or 'tls'"),
         ("tls.server.need.client.auth=require", "tls.trust_file", "needs the certificates"),
-        ("tls.key_password=a\ntls.key_password_file=/f", "tls.key_password_file", "which of them"),
+        ("advanced.tls.key_password=a\ntls.key_password_file=/f", "tls.key_password_file", "which of them"),
         ("tls.config.file=/absent/tls.properties", "tls.config_file", "/absent/tls.properties: No such file"),
-        ("remoting.partial_frames_bytes=1000000", "remoting.partial_frames_bytes", "must hold one frame"),
+        (
+            "advanced.remoting.partial_frames_bytes=1000000",
+            "advanced.remoting.partial_frames_bytes",
+            "must hold one frame",
+        ),
     ],
 )
 def test_what_cannot_work_names_its_key(tmp_path: Path, text: str, key: str, said: str) -> None:
@@ -148,7 +151,7 @@ def test_other_settings_do_not_belong_into_the_tls_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "key",
     [
-        "tls.key_password",
+        "advanced.tls.key_password",
         "admin.accounts.ops",
         "kafka.extra.sasl_plain_password",
         "kafka.extra.ssl_password",

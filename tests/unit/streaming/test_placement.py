@@ -21,7 +21,7 @@ def settings(tmp_path: Path) -> Settings:
     jars.mkdir()
     (jars / "a.jar").touch()
     (jars / "b.jar").touch()
-    values = {"jars.spark_dir": str(jars), "kafka.partitions": "8", "data.dir": str(tmp_path / "data")}
+    values = {"advanced.jars.spark_dir": str(jars), "kafka.partitions": "8", "data.dir": str(tmp_path / "data")}
     return load_settings(environ={}, flags=[Flag("test", key, value) for key, value in values.items()]).settings
 
 

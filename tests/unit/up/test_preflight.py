@@ -59,7 +59,7 @@ def test_all_ports_in_use_are_named_at_once_with_who_listens_and_the_flags(tmp_p
         with pytest.raises(ConfigError) as refusal:
             with_fixed_ports(_settings(tmp_path, *flags))
     assert refusal.value.key == "remoting.listen_port, embedded_kafka.listen_port"
-    for port, flag in ((taken_port, "--listen-port"), (other, "--kafka-port")):
+    for port, flag in ((taken_port, "--remoting-port"), (other, "--kafka-port")):
         taken = re.escape(f"127.0.0.1:{port}: Address already in use by process {os.getpid()} (")
         assert re.search(rf"{taken}[^;]*\); {flag} PORT chooses another port", refusal.value.reason)
 

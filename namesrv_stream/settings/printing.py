@@ -1,64 +1,86 @@
-"""Settings as TOML or JSON text without secrets: for ``-p``, ``config show`` and ``up``'s effective configuration."""
+"""Prints settings as TOML or JSON, without secrets: for ``-p``, ``config show`` and ``up``'s effective configuration.
+
+Advanced settings are printed only if they differ from their defaults.
+"""
 
 import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from pydantic import SecretStr
 
+from namesrv_stream.settings.layers import with_absolute_paths
+from namesrv_stream.settings.names import is_advanced
 from namesrv_stream.settings.secrets import is_secret
 from namesrv_stream.settings.sections import Settings
 
 
 def to_toml(settings: Settings, sources: Mapping[str, str] | None = None) -> str:
-    """``settings`` as a TOML document that :func:`load_settings` reads back to the same, but for secrets.
+    """``settings`` as a TOML document that :func:`load_settings` reads back to the same, except for secrets.
 
-    A secret's place is a comment that says so: a mask in its place would be read back as a secret that anyone knows.
+    A comment stands in for a secret: a mask would be read back as a secret that everybody knows.
 
     Args:
-        settings: What to write; every key is.
-        sources: ``section.key`` → where it came from. If given, each line ends with that as a comment.
+        settings: What to write.
+        sources: A key as users write it → where it came from. If given, each line ends with that as a comment.
     """
     lines: list[str] = []
-    for section, table in settings.model_dump().items():
-        lines += ["", f"[{section}]"]
+    for table, values in _tables(settings).items():
+        lines += ["", f"[{table}]"]
         passed_through = {}
-        for key, value in table.items():
+        for key, value in values.items():
             if isinstance(value, dict):
                 passed_through[key] = value
             elif isinstance(value, SecretStr):
                 shown = None if value.get_secret_value() else '""'
-                lines.append(_line(key, shown, f"{section}.{key}", sources))
+                lines.append(_line(key, shown, f"{table}.{key}", sources))
             else:
-                lines.append(_line(key, _literal(value), f"{section}.{key}", sources))
+                lines.append(_line(key, _literal(value), f"{table}.{key}", sources))
         for key, options in passed_through.items():
-            lines += ["", f"[{section}.{key}]"] if options else []
+            lines += ["", f"[{table}.{key}]"] if options else []
             for name, value in options.items():
                 shown = None if is_secret(name, value) else _literal(value)
-                lines.append(_line(name, shown, f"{section}.{key}.{name}", sources))
+                lines.append(_line(name, shown, f"{table}.{key}.{name}", sources))
     return "\n".join(lines[1:]) + "\n"
 
 
 def to_json(settings: Settings, sources: Mapping[str, str]) -> str:
-    """``settings`` as JSON: ``section.key`` → ``value`` and ``source``; a secret has ``is_secret`` instead of a value.
+    """``settings`` as JSON: a key as users write it → ``value`` and ``source``.
+
+    A secret has ``is_secret`` instead of a value.
 
     Args:
-        settings: What to write; every key is.
-        sources: ``section.key`` → where it came from; other keys have their default.
+        settings: What to write.
+        sources: A key as users write it → where it came from; other keys have their default.
     """
     found: dict[str, dict[str, object]] = {}
-    for section, table in settings.model_dump().items():
-        for key, value in table.items():
+    for table, values in _tables(settings).items():
+        for key, value in values.items():
             entries = {f".{name}": option for name, option in value.items()} if isinstance(value, dict) else {"": value}
             for name, entry in entries.items():
-                dotted = f"{section}.{key}{name}"
+                dotted = f"{table}.{key}{name}"
                 is_hidden = (isinstance(entry, SecretStr) and bool(entry.get_secret_value())) or (
                     bool(name) and is_secret(name[1:], entry)
                 )
                 shown: dict[str, object] = {"is_secret": True} if is_hidden else {"value": _json_value(entry)}
                 found[dotted] = {**shown, "source": sources.get(dotted, "default")}
     return json.dumps(found, indent=2, ensure_ascii=False) + "\n"
+
+
+def _tables(settings: Settings) -> dict[str, dict[str, Any]]:
+    """The keys and values to print by the name of their table; the advanced tables are the last."""
+    defaults = with_absolute_paths(Settings()).model_dump()
+    documented: dict[str, dict[str, Any]] = {}
+    advanced: dict[str, dict[str, Any]] = {}
+    for section, table in settings.model_dump().items():
+        for key, value in table.items():
+            if not is_advanced((section, key)):
+                documented.setdefault(section, {})[key] = value
+            elif value != defaults[section][key]:
+                advanced.setdefault(f"advanced.{section}", {})[key] = value
+    return documented | advanced
 
 
 def _json_value(value: object) -> object:
