@@ -51,7 +51,7 @@ history: setup ## Bring the history tables up to date once; needs Kafka. Flags: 
 
 .PHONY: demo
 demo: setup ## A guided run of less than a minute: start, register, query, kill, expire, history
-	@exec $(BIN)/python -m namesrv_stream.demo $(ARGS)
+	@exec $(BIN)/namesrv-stream demo $(ARGS)
 
 ##@ Check
 .PHONY: test-setup

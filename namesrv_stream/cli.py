@@ -16,22 +16,21 @@ from typer.exceptions import Abort, Exit, TyperException
 from typer.models import OptionInfo
 
 from namesrv_stream import __version__
-from namesrv_stream.agent.command import agent
 from namesrv_stream.client import commands as client_commands
-from namesrv_stream.demo.command import demo
-from namesrv_stream.doctor import command as doctor_command
 from namesrv_stream.errors import ConfigError, NamesrvStreamError
 from namesrv_stream.history import command as history_command
 from namesrv_stream.history import route_command
 from namesrv_stream.history.report import command as report_command
 from namesrv_stream.logs import configure_logging, report_error
-from namesrv_stream.operate import commands as operate_commands
 from namesrv_stream.ports import PORT_FLAGS
-from namesrv_stream.replay import commands as replay_commands
+from namesrv_stream.processes import die_with_parent
 from namesrv_stream.settings import Flag, LoadedSettings, Settings, load_settings, parse_set_flag, to_json, to_toml
-from namesrv_stream.settings.command_line import Configuration, ConfOption, DataDirOption, SetOption, usage_error_text
-from namesrv_stream.up.parent_death import die_with_parent
-from namesrv_stream.what_if import command as what_if_command
+from namesrv_stream.settings.installation import Configuration, ConfOption, DataDirOption, SetOption, usage_error_text
+from namesrv_stream.tools.agent import agent_command
+from namesrv_stream.tools.doctor import doctor_command
+from namesrv_stream.tools.operate import config_commands, guard_commands, refused_records, skew, status_command
+from namesrv_stream.tools.replay import replay_commands
+from namesrv_stream.tools.what_if import what_if_command
 
 logger = logging.getLogger(__name__)
 
@@ -61,18 +60,20 @@ app = typer.Typer(
 )
 config_app = typer.Typer(help="Show the configuration, and change it at run time.", no_args_is_help=True)
 app.add_typer(config_app, name="config")
-app.command()(agent)
-app.command()(demo)
 mqadmin_app = typer.Typer(help="Commands under mqadmin's own names and flags.", no_args_is_help=True)
 app.add_typer(mqadmin_app, name="mqadmin")
+
+# Every module of commands adds its own.
+agent_command.register(app)
+config_commands.register(config_app)
 route_command.register(app, mqadmin_app)
 client_commands.register(app, mqadmin_app)
-history_command.register(app)
-report_command.register(app)
-operate_commands.register(app, config_app)
-doctor_command.register(app)
-replay_commands.register(app)
-what_if_command.register(app)
+for _module in (
+    *(history_command, report_command),
+    *(skew, status_command, refused_records, guard_commands),
+    *(doctor_command, replay_commands, what_if_command),
+):
+    _module.register(app)
 
 
 def main() -> int:
@@ -116,7 +117,7 @@ def up(
     print_only: PrintOption = False,
 ) -> int:
     """Run everything on this machine, in the foreground."""
-    from namesrv_stream.up.main import run_up
+    from namesrv_stream.up.launcher import run_up
 
     ports = _ports(listen_port, remoting=remoting_port, http=http_port, embedded_kafka=kafka_port)
     settings = _load(conf, data_dir, sets, print_only, ports)
@@ -200,9 +201,22 @@ def webhook(
     if url is not None:
         sets = [*(sets or ()), f"webhook.url={url}"]
     settings = _load(conf, data_dir, sets, print_only)
-    from namesrv_stream.webhook.main import run_webhook
+    from namesrv_stream.tools.webhook.reporter import run_webhook
 
     return run_webhook(settings)
+
+
+@app.command()
+def demo(
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(help="Keep what the run leaves in this new folder. Default: a temporary one.", metavar="DIR"),
+    ] = None,
+) -> int:
+    """Demonstrate everything on this machine, within a minute."""
+    from namesrv_stream.tools.demo.scenario import run_demo
+
+    return run_demo(data_dir)
 
 
 @config_app.command("show")
@@ -224,7 +238,7 @@ def config_show(
     if running:
         if ports:
             raise ConfigError("command line", ports[0].name, "cannot be combined with --running")
-        operate_commands.show_running(Configuration(conf, data_dir, sets or ()).load(), as_json=as_json)
+        config_commands.show_running(Configuration(conf, data_dir, sets or ()).load(), as_json=as_json)
     else:
         _print(_layers(conf, data_dir, sets, ports), as_json=as_json)
 

@@ -1,16 +1,18 @@
-"""The one grammar of instants, for all commands and for HTTP, and the one format in which instants are printed.
+"""Points in time and durations: how users write them, and how they are printed.
 
 An instant without a zone is local time of the machine that reads it: of the command's, or of the server's for HTTP.
 What is printed is in UTC and says so.
 """
 
+import math
 import re
 from datetime import UTC, datetime, time, timedelta, tzinfo
 from typing import Final
 
-from namesrv_stream.durations import parse_duration_ms
 from namesrv_stream.errors import ConfigError
 
+_DURATION_TEXT: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)?")
+_UNIT_MS: Final = {None: 1, "ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 #: Where a flag is given, for errors.
 COMMAND_LINE: Final = "command line"
 _EXPECTED: Final = (
@@ -30,6 +32,21 @@ _DAYS_AGO: Final = {"today": 0, "yesterday": 1}
 #: The years in between are those that all engines can say.
 _LOWEST_MS: Final = 0
 _HIGHEST_MS: Final = 253_402_300_799_999  # 9999-12-31
+
+
+def parse_duration_ms(text: str) -> int:
+    """``text`` in milliseconds.
+
+    Raises:
+        ValueError: It is no duration.
+    """
+    match = _DURATION_TEXT.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"{text!r} is no duration: expected one like 30s, 500ms or 2m")
+    ms = float(match[1]) * _UNIT_MS[match[2]]
+    if math.isinf(ms):
+        raise ValueError("that is no duration: it has no end")
+    return round(ms)
 
 
 def parse_instant(flag: str, text: str, now_ms: int, zone: tzinfo | None = None, source: str = COMMAND_LINE) -> int:

@@ -1,4 +1,4 @@
-"""Tables for people that fit the terminal.
+"""Text for people: tables that fit the terminal, and plurals.
 
 Where stdout is a terminal that is too narrow for a table, its longest texts are shortened first, then its optional
 columns are left out, the last ones first, and a line below the table names them. Where stdout is no terminal, and with
@@ -19,11 +19,31 @@ from rich.text import Text
 WideOption = Annotated[
     bool, typer.Option("--wide", help="Show all columns and whole texts, however narrow the terminal is.")
 ]
-
 _UNLIMITED: Final = 100_000
 _GAP: Final = 2  # between two columns
 #: A text is not shortened to less.
 _LEAST_TEXT_WIDTH: Final = 12
+
+
+def counted(count: int, one: str, several: str | None = None) -> str:
+    """A number with its noun.
+
+    Args:
+        count: How many.
+        one: The noun for one.
+        several: The noun for any other number; by default ``one`` with an "s".
+    """
+    return f"{count:,} {plural(count, one, several)}"
+
+
+def plural(count: int, one: str, several: str | None = None) -> str:
+    """The noun, or the verb, that agrees with a number."""
+    return one if count == 1 else (f"{one}s" if several is None else several)
+
+
+def times(count: int) -> str:
+    """How often: ``once``, ``12 times``."""
+    return "once" if count == 1 else f"{count:,} times"
 
 
 @dataclass(frozen=True, slots=True)

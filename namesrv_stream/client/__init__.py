@@ -14,10 +14,8 @@ from namesrv_stream.client.admin import (
     update_name_server_config,
     wipe_write_perm,
 )
-from namesrv_stream.client.back_off import BackOff
-from namesrv_stream.client.blocking import BlockingClient
 from namesrv_stream.client.client import Client, ClientOptions
-from namesrv_stream.client.connection import RemotingConnection
+from namesrv_stream.client.connection import RemotingConnection, client_context
 from namesrv_stream.client.errors import (
     AddressServerUnreachable,
     ClientClosed,
@@ -29,13 +27,13 @@ from namesrv_stream.client.errors import (
     RequestTooLarge,
     UnexpectedAnswer,
 )
-from namesrv_stream.client.instances import client_for
 from namesrv_stream.client.name_servers import NameServers, Outcome, parse_name_servers
 from namesrv_stream.client.queries import cluster_info, kv_table, kv_value, topic_list, topic_route, topics_of_cluster
 from namesrv_stream.client.queues import MessageQueue, readable_queues, writable_queues
 from namesrv_stream.client.route import BrokerData, ClusterInfo, QueueData, TopicQueueMapping, TopicRouteData
 from namesrv_stream.client.route_cache import TopicRoute
-from namesrv_stream.client.tls import client_context
+from namesrv_stream.client.server_link import BackOff
+from namesrv_stream.client.shared_clients import BlockingClient, client_for
 from namesrv_stream.errors import QueryNotFound, TopicNotExist
 from namesrv_stream.remoting.acl import AclCredentials
 from namesrv_stream.remoting.headers import ORDER_TOPIC_CONFIG

@@ -2,7 +2,9 @@
 
 import asyncio
 import logging
+import os
 import random
+import socket
 import ssl
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
@@ -10,13 +12,13 @@ from types import TracebackType
 from typing import Self
 
 from namesrv_stream.client import queries
-from namesrv_stream.client.address_server import fetch_name_servers, is_address_server
-from namesrv_stream.client.client_id import default_client_id
 from namesrv_stream.client.errors import AddressServerUnreachable, ClientClosed, NoQueue
 from namesrv_stream.client.name_servers import (
     CONNECT_TIMEOUT_MS,
     REQUEST_TIMEOUT_MS,
     NameServers,
+    fetch_name_servers,
+    is_address_server,
     parse_name_servers,
 )
 from namesrv_stream.client.queues import MessageQueue, next_queue
@@ -25,7 +27,26 @@ from namesrv_stream.client.route_cache import RouteCache, TopicRoute
 from namesrv_stream.logs import safe
 from namesrv_stream.remoting.acl import AclCredentials
 
+# An address reserved for documents: nothing is sent, the system only says which of its own addresses it would use.
+_ELSEWHERE = ("192.0.2.1", 9)
 logger = logging.getLogger(__name__)
+
+
+def default_client_id() -> str:
+    """This machine's address towards others and this process.
+
+    Differs from RocketMQ: 5.x adds the time to the pid, so that each of its clients in a process is another one.
+    """
+    return f"{_local_ip()}@{os.getpid()}"
+
+
+def _local_ip() -> str:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(_ELSEWHERE)
+            return str(probe.getsockname()[0])
+        except OSError:
+            return "127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True)

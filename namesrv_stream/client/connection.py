@@ -1,4 +1,4 @@
-"""One TCP connection to a name server or broker, with many requests in flight."""
+"""One TCP connection to a name server or broker, with many requests in flight, and its TLS."""
 
 import asyncio
 import itertools
@@ -7,6 +7,7 @@ import socket
 import ssl
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Final, Self, cast
 
 from namesrv_stream.client.errors import ConnectionLost, RequestTimedOut, RequestTooLarge
@@ -17,12 +18,44 @@ from namesrv_stream.remoting.command import RemotingCommand
 from namesrv_stream.remoting.frame import FrameBuffer, decode_frame, encode_frame
 
 logger = logging.getLogger(__name__)
-
 # One sequence for the process, as RemotingCommand.requestId in RocketMQ, so that an opaque in a log or a capture
 # names one request; cut to 31 bits, the field being a signed int.
 _OPAQUES: Final[Iterator[int]] = itertools.count(1)
 _OPAQUE_MASK: Final = 0x7FFFFFFF
 _FLUSH_TIMEOUT_S: Final = 1.0
+
+
+def client_context(
+    trust_file: Path | None = None, cert_file: Path | None = None, key_file: Path | None = None
+) -> ssl.SSLContext:
+    """For connections that check the server's certificate and its name. Blocks.
+
+    Differs from RocketMQ, whose clients by default trust every server and never look at its name.
+
+    Args:
+        trust_file: Certificates to trust, PEM; None for those of the system.
+        cert_file: Our certificate, PEM; None to show none.
+        key_file: Its key, without a password; None where it is in ``cert_file``.
+
+    Raises:
+        ConfigError: A file cannot be used; names it.
+    """
+    try:
+        context = ssl.create_default_context(cafile=str(trust_file) if trust_file else None)
+    except OSError as error:  # ssl.SSLError is one
+        raise ConfigError(str(trust_file), "--tls-trust", _tls_reason(error, "certificates")) from None
+    if cert_file is not None:
+        try:
+            context.load_cert_chain(cert_file, key_file, password=lambda: b"")
+        except OSError as error:
+            raise ConfigError(
+                str(key_file or cert_file), "--tls-cert", _tls_reason(error, "certificate or key")
+            ) from None
+    return context
+
+
+def _tls_reason(error: OSError, what: str) -> str:
+    return f"holds no {what} that can be used" if isinstance(error, ssl.SSLError) else str(error.strerror)
 
 
 class RemotingConnection(asyncio.Protocol):

@@ -11,7 +11,7 @@ from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.history.extent import Window
 from namesrv_stream.instants import COMMAND_LINE, check_past, instant, parse_instant, parse_since
-from namesrv_stream.settings.command_line import Configuration, configured
+from namesrv_stream.settings.installation import Configuration, configured
 from namesrv_stream.text_table import WideOption
 
 if TYPE_CHECKING:

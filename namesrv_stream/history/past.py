@@ -22,17 +22,8 @@ from namesrv_stream.tables.delta.stored_table import StoredTable
 from namesrv_stream.tables.former_history import has_former_history
 from namesrv_stream.tables.history_mark import HistoryMark, read_mark
 from namesrv_stream.tables.schema.columns import CHANGES_SCHEMA
-from namesrv_stream.tables.schema.history_columns import (
-    HEARTBEAT_MINUTES,
-    HISTORY_SCHEMAS,
-    ROUTE_ARCHIVE,
-)
-from namesrv_stream.tables.schema.layout import (
-    PARTITIONS_PROPERTY,
-    ROUTE_CHANGES,
-    TOPIC_ID_PROPERTY,
-    removed_app_id,
-)
+from namesrv_stream.tables.schema.history_columns import HEARTBEAT_MINUTES, HISTORY_SCHEMAS, ROUTE_ARCHIVE
+from namesrv_stream.tables.schema.layout import PARTITIONS_PROPERTY, ROUTE_CHANGES, TOPIC_ID_PROPERTY, removed_app_id
 from namesrv_stream.tables.schema.rows import decode_changes
 from namesrv_stream.tables.storage import tables_of
 

@@ -18,10 +18,10 @@ from namesrv_stream.history.past import Past
 from namesrv_stream.history.topic_changes import TopicHistory, queues_text, totals_of
 from namesrv_stream.history.topic_outages import OfferInterval, offer_intervals
 from namesrv_stream.instants import duration, instant
-from namesrv_stream.plurals import counted
 from namesrv_stream.route.changes import Cause
 from namesrv_stream.route.model import PERM_READ, PERM_WRITE
 from namesrv_stream.settings import Settings
+from namesrv_stream.text_table import counted
 
 #: A plot with more tracks could not be read.
 _MOST_TRACKS: Final = 60

@@ -21,8 +21,8 @@ from namesrv_stream.history.sessions import known_from, set_period
 from namesrv_stream.history.topic_changes import topic_history, totals_of
 from namesrv_stream.history.topic_outages import topic_outages
 from namesrv_stream.instants import instant
-from namesrv_stream.plurals import counted, plural
 from namesrv_stream.settings import Settings
+from namesrv_stream.text_table import counted, plural
 
 
 @dataclass(frozen=True, slots=True)

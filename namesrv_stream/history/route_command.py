@@ -6,15 +6,16 @@ from typing import Annotated
 
 import typer
 
-from namesrv_stream.client import mqadmin_tables, route_tables
-from namesrv_stream.client.command_line import JsonOption, Target, asks, emit, json_text
-from namesrv_stream.client.mqadmin_tables import printable
-from namesrv_stream.client.question_commands import show_route
+from namesrv_stream.client.commands import tables as mqadmin_tables
+from namesrv_stream.client.commands import tables as route_tables
+from namesrv_stream.client.commands.options import JsonOption, Target, asks, emit, json_text
+from namesrv_stream.client.commands.query_commands import show_route
+from namesrv_stream.client.commands.tables import printable
 from namesrv_stream.client.route import TopicRouteData, decode_topic_route
 from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.instants import COMMAND_LINE
-from namesrv_stream.settings.command_line import Configuration
+from namesrv_stream.settings.installation import Configuration
 from namesrv_stream.text_table import WideOption
 
 AsOfOption = Annotated[

@@ -14,7 +14,7 @@ from namesrv_stream.kafka.clients import consumer_config, producer_config
 from namesrv_stream.route.event_json import encode_event
 from namesrv_stream.route.events import DIRECT, Origin, SettingsChanged
 from namesrv_stream.settings import Settings
-from namesrv_stream.settings.configured import SOURCE, changed_settings
+from namesrv_stream.settings.checks import SOURCE, changed_settings
 
 logger = logging.getLogger(__name__)
 

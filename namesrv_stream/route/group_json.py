@@ -6,10 +6,7 @@ import orjson
 
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.model import BrokerLive, DataVersion, Holder, LiveKey, shared_queue_data
-from namesrv_stream.route.registration_json import (
-    mapping_fields,
-    mapping_from,
-)
+from namesrv_stream.route.registration_json import mapping_fields, mapping_from
 from namesrv_stream.route.retained import RetainedRegistration
 
 GROUP_VERSION = 2

@@ -7,13 +7,7 @@ from typing import Any
 import orjson
 
 from namesrv_stream.errors import EventDecodeError
-from namesrv_stream.route.model import (
-    DataVersion,
-    QueueData,
-    Registration,
-    TopicQueueMappingInfo,
-    shared_queue_data,
-)
+from namesrv_stream.route.model import DataVersion, QueueData, Registration, TopicQueueMappingInfo, shared_queue_data
 
 # JSON integers above 64 bits decode as floats and those below as ints, so only these two bounds are left to check.
 _INT64_MAX = 2**63 - 1

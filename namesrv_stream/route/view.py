@@ -16,12 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from namesrv_stream.route.changes import ChangeKind, RouteChange
 from namesrv_stream.route.commit_rows import CommitRows
 from namesrv_stream.route.event_json import routing_key
-from namesrv_stream.route.events import (
-    AcceptedEvent,
-    KvDeleted,
-    KvPut,
-    TopicDeleted,
-)
+from namesrv_stream.route.events import AcceptedEvent, KvDeleted, KvPut, TopicDeleted
 from namesrv_stream.route.group import BrokerGroup, is_nothing
 from namesrv_stream.route.overlay import Broadcasts, Overlay, Pending
 from namesrv_stream.route.partitioner import partition_of

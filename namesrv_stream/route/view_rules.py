@@ -2,14 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from namesrv_stream.route.events import (
-    AcceptedEvent,
-    BrokerEvent,
-    KvDeleted,
-    KvPut,
-    SettingsChanged,
-    TopicDeleted,
-)
+from namesrv_stream.route.events import AcceptedEvent, BrokerEvent, KvDeleted, KvPut, SettingsChanged, TopicDeleted
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.interpretation import apply_event, kv_differences, setting_differences
 from namesrv_stream.route.reducer import apply_to_namespace

@@ -1,11 +1,6 @@
 """Typed, frozen settings; the only reader of configuration files and of NAMESRV_STREAM__ variables."""
 
-from namesrv_stream.settings.layers import (
-    Flag,
-    LoadedSettings,
-    load_settings,
-    parse_set_flag,
-)
+from namesrv_stream.settings.layers import Flag, LoadedSettings, load_settings, parse_set_flag
 from namesrv_stream.settings.places import DataSettings, JarsSettings, project_home
 from namesrv_stream.settings.printing import to_json, to_toml
 from namesrv_stream.settings.rocketmq_keys import rocketmq_config

@@ -1,9 +1,18 @@
-"""Checks of settings against each other. The keys are those of the code, without ``advanced``."""
+"""Checks of settings against each other, and their comparison with the settings in the log.
 
-from collections.abc import Iterator
+The keys are those of the code, without ``advanced``.
+"""
 
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from typing import Final
+
+from namesrv_stream.route.settings import FoldSettings, SettingValue, setting_text
 from namesrv_stream.settings.names import public_key
 from namesrv_stream.settings.sections import Settings
+
+#: Source of a ``settings_changed`` event that carries values of the configuration.
+SOURCE: Final = "config"
 
 
 def check_together(settings: Settings) -> Iterator[tuple[str, str]]:
@@ -91,3 +100,15 @@ def _check_ports(settings: Settings) -> Iterator[tuple[str, str]]:
         if port and port in taken:
             yield key, f"port {port} is also {taken[port]}"
         taken[port] = key
+
+
+def changed_settings(settings: Settings, logged: Mapping[str, str]) -> dict[str, SettingValue]:
+    """The fold's settings whose configured value differs from the logged one, or from the default if none is logged.
+
+    Args:
+        settings: The configuration.
+        logged: Name → JSON text of the configured values that were logged last.
+    """
+    configured = settings.liveness.model_dump()
+    known = {name: setting_text(value) for name, value in asdict(FoldSettings()).items()} | dict(logged)
+    return {n: v for n, v in configured.items() if n in known and setting_text(v) != known[n]}

@@ -1,19 +1,29 @@
-"""Which installation a command works on: the settings that are in force there, and the addresses that its parts have.
+"""Which installation a command works on: the options that name it, its settings, and the addresses of its parts.
 
 An installation is a data directory. Its parts write their addresses to ``DATA/run/*.json``, and ``up`` writes the
 settings that it runs with to ``DATA/run/effective.toml``; both count while the process that wrote them is alive.
 """
 
-import os
-from collections.abc import Iterable
+import inspect
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Any, Final
+
+import typer
+from typer.exceptions import TyperException
 
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.ports import reachable_host
-from namesrv_stream.run_files import read_run_file
-from namesrv_stream.settings.layers import EFFECTIVE_FILE, Flag, LoadedSettings, load_settings
+from namesrv_stream.run_files import is_writer_alive, read_run_file
+from namesrv_stream.settings.layers import (
+    DATA_VARIABLE,
+    EFFECTIVE_FILE,
+    Flag,
+    LoadedSettings,
+    load_settings,
+    parse_set_flag,
+)
 from namesrv_stream.settings.sections import Settings
 
 PARTS: Final = ("kafka", "job", "history-job", "serve")
@@ -21,9 +31,26 @@ PARTS: Final = ("kafka", "job", "history-job", "serve")
 #: ``up`` writes the ports that it has chosen into this run file when it starts.
 PORTS_FILE: Final = "ports.json"
 _DEFAULT_PORTS: Final = {"remoting": 9876, "http": 9880}
-#: Words of the command lines of our processes: `python -m namesrv_stream`, the console script, the embedded Kafka, and
-#: what `spark-submit` runs.
-_OURS: Final = frozenset({b"namesrv_stream", b"namesrv-stream", b"kafka.Kafka", b"route_table.py", b"history.py"})
+ConfOption = Annotated[
+    Path | None,
+    typer.Option("--conf", "-c", help="Configuration file: TOML, or RocketMQ's .properties.", metavar="FILE"),
+]
+#: mqadmin has other meanings for -c.
+LongConfOption = Annotated[
+    Path | None,
+    typer.Option("--conf", help="Configuration file: TOML, or RocketMQ's .properties.", metavar="FILE"),
+]
+DataDirOption = Annotated[
+    str | None,
+    typer.Option(
+        "--data-dir",
+        help=f"Data directory of the installation. Default: {DATA_VARIABLE}, or data.dir of the configuration.",
+        metavar="DIR",
+    ),
+]
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", help="One setting; may be repeated.", metavar="SECTION.KEY=VALUE")
+]
 
 
 def running_parts(run_dir: Path) -> dict[str, dict[str, str | int]]:
@@ -33,7 +60,7 @@ def running_parts(run_dir: Path) -> dict[str, dict[str, str | int]]:
         ConfigError: The directory cannot be read.
     """
     found = {part: _read(run_dir / f"{part}.json") for part in PARTS}
-    return {part: facts for part, facts in found.items() if facts is not None and _is_alive(facts)}
+    return {part: facts for part, facts in found.items() if facts is not None and is_writer_alive(facts)}
 
 
 def installed_settings(conf: Path | None, flags: Iterable[Flag]) -> LoadedSettings:
@@ -51,7 +78,7 @@ def installed_settings(conf: Path | None, flags: Iterable[Flag]) -> LoadedSettin
         return asked
     data = asked.settings.data
     effective, up = data.run_dir / EFFECTIVE_FILE, _read(data.run_dir / PORTS_FILE)
-    if up is not None and _is_alive(up) and effective.exists():
+    if up is not None and is_writer_alive(up) and effective.exists():
         # A directory that was moved is where it was found, not where its settings say.
         running = load_settings(effective, flags=[Flag("--data-dir", "data.dir", str(data.dir)), *flags])
         return replace(running, sources=_without_defaults(running, str(effective)))
@@ -110,23 +137,93 @@ def _read(path: Path) -> dict[str, str | int] | None:
         raise ConfigError("settings", "data.dir", reason) from None
 
 
-def _is_alive(facts: dict[str, str | int]) -> bool:
-    """Whether the process that wrote a run file is still there; the system gives process ids again."""
-    try:
-        words = Path(f"/proc/{facts.get('pid')}/cmdline").read_bytes().split(b"\0")
-    except FileNotFoundError:
-        return not Path("/proc/self").exists() and _has_process(facts)
-    except OSError:
-        return False
-    return not _OURS.isdisjoint(word.rpartition(b"/")[2] for word in words)
+def configured(command: Callable[..., Any]) -> Callable[..., Any]:
+    """``command(configuration, …)`` as a command that has ``--conf``, ``--data-dir`` and ``--set`` besides its own."""
+
+    def run(
+        *,
+        conf: ConfOption = None,
+        data_dir: DataDirOption = None,
+        sets: SetOption = None,
+        **own: Any,
+    ) -> Any:
+        check_conf(conf, "cluster" in own)
+        return command(Configuration(conf, data_dir, tuple(sets or ())), **own)
+
+    return joined(run, command)
 
 
-def _has_process(facts: dict[str, str | int]) -> bool:
-    """The same where the system has no /proc, as on macOS: some process has the id."""
-    try:
-        os.kill(int(facts.get("pid", 0)), 0)
-    except PermissionError:
-        return True
-    except (OSError, ValueError):
-        return False
-    return True
+def joined(run: Callable[..., Any], command: Callable[..., Any], **annotations: Any) -> Callable[..., Any]:
+    """``run`` as typer shall see it: ``command``'s name, text and parameters but the first, then those of its own.
+
+    Args:
+        run: Takes what it does not name as ``**own``, to call ``command`` with it.
+        command: Takes first what ``run`` makes of the flags that it names.
+        annotations: Other ones for parameters of ``run``.
+    """
+    own_parameters = list(inspect.signature(command).parameters.values())[1:]
+    shared = [p for p in inspect.signature(run).parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
+    shared = [p.replace(annotation=annotations.get(p.name, p.annotation)) for p in shared]
+    parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in (*own_parameters, *shared)]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined] # what typer reads
+    run.__annotations__ = {p.name: p.annotation for p in parameters}
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    return run
+
+
+def check_conf(conf: Path | None, has_cluster: bool) -> None:
+    """Explain ``-c NAME`` to those who know ``-c`` as mqadmin's flag for a cluster.
+
+    Raises:
+        ConfigError: The command can be limited to a cluster, and there is no such file.
+    """
+    if has_cluster and conf is not None and not conf.exists():
+        raise ConfigError("command line", "--conf", f"there is no file {conf}; did you mean --cluster {conf}?")
+
+
+def usage_error_text(error: TyperException) -> str:
+    """What is wrong with a command line, and which help to read."""
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "namesrv-stream"
+    return f"{error.format_message()} (see `{command} --help`)"
+
+
+class Configuration:
+    """The installation that the flags name; read when it is asked for.
+
+    Attributes:
+        is_explicit: Whether a flag names one, rather than the environment or a default.
+    """
+
+    def __init__(self, conf: Path | None = None, data_dir: str | None = None, sets: Iterable[str] = ()) -> None:
+        self._conf = conf
+        self._flags = [parse_set_flag(text) for text in sets]
+        if data_dir is not None:
+            self._flags.append(Flag("--data-dir", "data.dir", data_dir))
+        self.is_explicit = conf is not None or bool(self._flags)
+
+    def load(self, *more: Flag) -> LoadedSettings:
+        """The settings in force there, with ``more`` above all other layers.
+
+        Raises:
+            ConfigError: Naming the layer and the key.
+        """
+        return installed_settings(self._conf, [*self._flags, *more])
+
+    def name_server(self) -> str:
+        """``host:port`` of the remoting port of its server.
+
+        Raises:
+            ConfigError: Naming the layer and the key.
+        """
+        return server_address(self.load().settings, "remoting", prefer_running=self._conf is None)
+
+    def http_server(self) -> str:
+        """``http://host:port`` of its server.
+
+        Raises:
+            ConfigError: Naming the layer and the key.
+        """
+        settings = self.load().settings
+        scheme = "https" if settings.http.tls else "http"
+        return f"{scheme}://{server_address(settings, 'http', prefer_running=self._conf is None)}"

@@ -9,7 +9,7 @@ from namesrv_stream.route.events import JOB, Origin, SettingsChanged
 from namesrv_stream.route.settings import SettingValue
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.settings import Settings
-from namesrv_stream.settings.configured import SOURCE, changed_settings
+from namesrv_stream.settings.checks import SOURCE, changed_settings
 from namesrv_stream.tables.loader import load_settings_table
 from namesrv_stream.tables.storage import tables_of
 

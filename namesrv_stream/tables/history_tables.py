@@ -12,12 +12,7 @@ from namesrv_stream.errors import ConfigError, TableSchemaMismatch
 from namesrv_stream.settings import Settings
 from namesrv_stream.tables.delta.table_version import open_delta
 from namesrv_stream.tables.former_history import take_over_former_history
-from namesrv_stream.tables.schema.history_columns import (
-    DAY_COLUMNS,
-    DESCRIPTIONS,
-    HISTORY_SCHEMAS,
-    STATISTICS_COLUMNS,
-)
+from namesrv_stream.tables.schema.history_columns import DAY_COLUMNS, DESCRIPTIONS, HISTORY_SCHEMAS, STATISTICS_COLUMNS
 from namesrv_stream.tables.schema.layout import (
     HISTORY_PROTOCOL,
     PARTITIONS_PROPERTY,

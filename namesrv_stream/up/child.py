@@ -1,4 +1,4 @@
-"""One run of one child process: started in a session of its own, its output kept and read, ended with all it left."""
+"""A child process: how it starts, what it prints, and how it ends."""
 
 import asyncio
 import contextlib
@@ -10,13 +10,49 @@ from pathlib import Path
 from typing import Final
 
 from namesrv_stream.logs import kept_line, read_line, safe
-from namesrv_stream.priority import give_way
-from namesrv_stream.up.bounded_log import BoundedLog
-from namesrv_stream.up.processes import kill_session
+from namesrv_stream.processes import give_way, kill_session
 
+_KEPT: Final = 2  # old files: NAME.1 is the newer
 _CHUNK_BYTES: Final = 64 * 1024
 _LINE_LIMIT_BYTES: Final = 64 * 1024  # a longer line is cut into several
 _DRAIN_S: Final = 1.0  # for output still in the pipe after the process ended
+
+
+class BoundedLog:
+    """Appends lines to a file and starts a new one before it outgrows its limit."""
+
+    def __init__(self, path: Path, max_bytes: int) -> None:
+        """Open ``path`` for appending; its folder is made if absent.
+
+        Args:
+            path: The current file; old ones are ``path.1`` and ``path.2``.
+            max_bytes: Size at which the file is turned over.
+        """
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._path = path
+        self._max_bytes = max_bytes
+        self._file = path.open("ab", buffering=0)
+        self._size = path.stat().st_size
+
+    def write(self, line: bytes) -> None:
+        """Append one line, which ends with its newline."""
+        if self._size and self._size + len(line) > self._max_bytes:
+            self._turn_over()
+        self._file.write(line)
+        self._size += len(line)
+
+    def close(self) -> None:
+        """Close the file; nothing can be written after."""
+        self._file.close()
+
+    def _turn_over(self) -> None:
+        self._file.close()
+        for age in range(_KEPT, 0, -1):
+            newer = self._path if age == 1 else self._path.with_name(f"{self._path.name}.{age - 1}")
+            if newer.exists():
+                newer.replace(self._path.with_name(f"{self._path.name}.{age}"))
+        self._file = self._path.open("ab", buffering=0)
+        self._size = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from namesrv_stream.run_files import read_run_file
-from namesrv_stream.up.bounded_log import BoundedLog
-from namesrv_stream.up.child import Child, ChildSpec, spawn
+from namesrv_stream.up.child import BoundedLog, Child, ChildSpec, spawn
 
 _REFUSED: Final = 2
 _PREREQUISITE_MISSING: Final = 3

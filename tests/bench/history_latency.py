@@ -21,7 +21,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from namesrv_stream.up.processes import session_members
+from namesrv_stream.processes import session_members
 from tests.bench.register import Brokers
 from tests.bench.shape import Shape
 from tests.support.processes import wait_until

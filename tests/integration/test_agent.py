@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from namesrv_stream.agent import AgentConfig, BrokerAgent
 from namesrv_stream.client import NameServers, cluster_info, topic_list, topic_route
 from namesrv_stream.client.route import TopicRouteData
 from namesrv_stream.errors import TopicNotExist
 from namesrv_stream.ports import choose_port
+from namesrv_stream.tools.agent import AgentConfig, BrokerAgent
 from tests.support.processes import Process
 from tests.support.rocketmq import JavaNameServer
 

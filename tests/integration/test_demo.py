@@ -13,7 +13,7 @@ from tests.support.processes import Process, wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(420)]
 
-_DEMO = (sys.executable, "-m", "namesrv_stream.demo")
+_DEMO = (sys.executable, "-m", "namesrv_stream", "demo")
 
 
 def _leftovers(data_dir: Path) -> list[str]:

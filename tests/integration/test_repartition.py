@@ -15,8 +15,6 @@ import pytest
 from namesrv_stream.kafka.extent import read_extent
 from namesrv_stream.kafka.growth import TopicGrowth
 from namesrv_stream.remoting.codes import RequestCode, ResponseCode
-from namesrv_stream.replay import repartition as repartition_module
-from namesrv_stream.replay.report import Repartition
 from namesrv_stream.route.changes import ChangeKind
 from namesrv_stream.route.events import BrokerRegistered, KvPut, ServerStarted, Tick
 from namesrv_stream.route.fold_state import decode_state
@@ -31,6 +29,8 @@ from namesrv_stream.tables.route_state import StateWriter
 from namesrv_stream.tables.route_tables import read_newest_state
 from namesrv_stream.tables.storage import tables_of
 from namesrv_stream.tables.stored_changes import KeptStates
+from namesrv_stream.tools.replay import topic_repartition as repartition_module
+from namesrv_stream.tools.replay.replay_report import Repartition
 from tests.integration.test_server import Serve
 from tests.support.builders import S1, a_registration, over
 from tests.support.command_line import Finished, run_command

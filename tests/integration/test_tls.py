@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from namesrv_stream.agent.agent import BrokerAgent
-from namesrv_stream.agent.config import AgentConfig
 from namesrv_stream.client import client_context
 from namesrv_stream.metrics import METRICS
 from namesrv_stream.remoting.codes import ResponseCode
 from namesrv_stream.server.tls.server_tls import SECURITY_EVENTS
 from namesrv_stream.settings import RemotingSettings, Settings, TlsSettings
+from namesrv_stream.tools.agent.agent_config import AgentConfig
+from namesrv_stream.tools.agent.broker_agent import BrokerAgent
 from tests.support.certificates import Authority, KeyPair, serial_of
 from tests.support.command_line import run_command
 from tests.support.http_rig import HttpRig, eventually, http_settings

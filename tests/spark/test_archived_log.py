@@ -6,17 +6,15 @@ from random import Random
 import pytest
 from pyspark.sql import SparkSession
 
-from namesrv_stream.event_log.archive import ArchivedEvents
-from namesrv_stream.event_log.choice import Source
-from namesrv_stream.event_log.opening import log_opener
-from namesrv_stream.replay.log_range import parse_offsets
-from namesrv_stream.replay.partition_replay import Replay
-from namesrv_stream.replay.replay import ReplayRange, replay
 from namesrv_stream.tables.schema.history_columns import BROKER_EVENTS
-from namesrv_stream.what_if import text
-from namesrv_stream.what_if.log_analysis import analyse_log
-from namesrv_stream.what_if.report import cluster_reports
-from namesrv_stream.what_if.timeout_run import Override
+from namesrv_stream.tools.options import Source
+from namesrv_stream.tools.replay.log_archive import ArchivedEvents, log_opener
+from namesrv_stream.tools.replay.partition_replay import Replay
+from namesrv_stream.tools.replay.replay import ReplayRange, parse_offsets, replay
+from namesrv_stream.tools.what_if import what_if_report as text
+from namesrv_stream.tools.what_if.log_analysis import analyse_log
+from namesrv_stream.tools.what_if.partition_analysis import Override
+from namesrv_stream.tools.what_if.what_if_report import cluster_reports
 from tests.support.history import HistoryRig
 from tests.support.history_life import live_on
 from tests.support.log_source import opens, source_of

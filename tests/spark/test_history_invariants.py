@@ -26,7 +26,6 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from namesrv_stream.event_log.log_fold import LogFold, start_of_log
 from namesrv_stream.history.past_route import RouteOptions, route_body
 from namesrv_stream.kafka.extent import read_extent
 from namesrv_stream.route import reducer
@@ -43,6 +42,7 @@ from namesrv_stream.tables.schema.history_columns import (
 )
 from namesrv_stream.tables.schema.rows import encode_changes
 from namesrv_stream.tables.storage import Folder, tables_of
+from namesrv_stream.tools.replay.log_fold import LogFold, start_of_log
 from tests.support.builders import Log
 from tests.support.command_line import run_command
 from tests.support.history import HistoryRig

@@ -4,11 +4,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from namesrv_stream.event_log.opening import OpenLog
-from namesrv_stream.event_log.pieces import Piece, Store
-from namesrv_stream.event_log.source import LogSource
 from namesrv_stream.route.fold import Record
 from namesrv_stream.settings import Settings
+from namesrv_stream.tools.replay.log_archive import OpenLog
+from namesrv_stream.tools.replay.log_source import LogSource, Piece, Store
 from tests.support.builders import Log
 from tests.support.tables import TOPIC_ID
 

@@ -1,4 +1,4 @@
-"""Instants and durations as people say and read them."""
+"""Points in time and durations, as users write them and as they are printed."""
 
 from datetime import UTC, timedelta, timezone
 from zoneinfo import ZoneInfo
@@ -6,7 +6,40 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from namesrv_stream.errors import ConfigError
-from namesrv_stream.instants import duration, instant, iso_instant, parse_instant, parse_past_instant, parse_since
+from namesrv_stream.instants import (
+    duration,
+    instant,
+    iso_instant,
+    parse_duration_ms,
+    parse_instant,
+    parse_past_instant,
+    parse_since,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [
+        ("30s", 30_000),
+        ("500ms", 500),
+        ("2m", 120_000),
+        ("1h", 3_600_000),
+        ("7d", 604_800_000),
+        ("2w", 1_209_600_000),
+        ("1.5s", 1_500),
+        ("250", 250),
+        (" 3 s ", 3_000),
+    ],
+)
+def test_a_duration_has_a_unit_or_is_milliseconds(text: str, ms: int) -> None:
+    assert parse_duration_ms(text) == ms
+
+
+@pytest.mark.parametrize("text", ["", "s", "-1s", "1y", "1s2", "x", f"{'9' * 400}d"])
+def test_anything_else_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="no duration"):
+        parse_duration_ms(text)
+
 
 NOW_MS = 1_795_284_000_000  # 2026-11-21 18:00 UTC
 DAY_MS = 86_400_000

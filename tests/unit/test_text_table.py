@@ -1,11 +1,22 @@
-"""Tables that fit the terminal."""
+"""Tables that fit the terminal, and counts in sentences."""
 
 import io
 
 import pytest
 from rich.console import Console
 
-from namesrv_stream.text_table import TextColumn, table_lines
+from namesrv_stream.text_table import TextColumn, counted, plural, table_lines, times
+
+
+def test_a_noun_agrees_with_its_number() -> None:
+    assert [counted(n, "file") for n in (0, 1, 2, 1024)] == ["0 files", "1 file", "2 files", "1,024 files"]
+    assert counted(2, "broker process", "broker processes") == "2 broker processes"
+    assert plural(1, "was", "were") == "was"
+
+
+def test_how_often() -> None:
+    assert [times(n) for n in (1, 2)] == ["once", "2 times"]
+
 
 COLUMNS = (
     TextColumn("broker"),

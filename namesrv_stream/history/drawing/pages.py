@@ -7,7 +7,7 @@ from typing import Any, Final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from namesrv_stream.client.mqadmin_tables import printable
+from namesrv_stream.client.commands.tables import printable
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.history.drawing.shapes import Chart, Tracks
 from namesrv_stream.instants import COMMAND_LINE

@@ -14,7 +14,7 @@ from namesrv_stream.history.command import asked_window
 from namesrv_stream.history.extent import Window
 from namesrv_stream.instants import COMMAND_LINE, instant
 from namesrv_stream.settings import Settings
-from namesrv_stream.settings.command_line import Configuration, configured
+from namesrv_stream.settings.installation import Configuration, configured
 from namesrv_stream.text_table import WideOption
 
 if TYPE_CHECKING:

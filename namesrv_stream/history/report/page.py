@@ -13,7 +13,7 @@ from namesrv_stream.history.report.figures import Figures
 from namesrv_stream.history.report.tables import summary
 from namesrv_stream.history.report.verdict import verdict
 from namesrv_stream.instants import duration, instant
-from namesrv_stream.plurals import plural
+from namesrv_stream.text_table import plural
 
 #: Section → how many of its rows the page has; JSON has all.
 MOST_ROWS: Final[Mapping[str, int]] = {

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from namesrv_stream.history.database import Row
 from namesrv_stream.history.report.figures import Figures
-from namesrv_stream.plurals import counted, plural
+from namesrv_stream.text_table import counted, plural
 
 _NOT_COUNTED = "heartbeats of this time are not in the tables: no figure counts them, nor those that were missed"
 _NO_TABLE = "there is no table heartbeat_minutes: missed heartbeats and blind times are not known"

@@ -3,7 +3,7 @@
 from namesrv_stream.history.columns import percent
 from namesrv_stream.history.report.figures import Figures
 from namesrv_stream.instants import duration, instant
-from namesrv_stream.plurals import times
+from namesrv_stream.text_table import times
 
 
 def verdict(figures: Figures) -> list[str]:

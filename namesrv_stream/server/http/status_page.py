@@ -17,7 +17,6 @@ from starlette.responses import PlainTextResponse, Response
 from namesrv_stream.client.server_states import PartitionParts, PartRows, ServerState
 from namesrv_stream.clock import Clock
 from namesrv_stream.metrics import CONTENT_TYPE
-from namesrv_stream.plurals import counted
 from namesrv_stream.route.digest import Part
 from namesrv_stream.server.gateway.gateway import GatewayStatus
 from namesrv_stream.server.http.answers import Health, PartHealth, Readiness
@@ -27,6 +26,7 @@ from namesrv_stream.server.metrics.scrape import ServerMetrics
 from namesrv_stream.server.metrics.tables import TableStatus
 from namesrv_stream.server.native.lane import LaneStatus
 from namesrv_stream.server.view.served_state import ServedState
+from namesrv_stream.text_table import counted
 
 State = Literal["ok", "degraded", "failed"]
 _COLOURS = {"ok": "green", "degraded": "yellow", "failed": "red"}

@@ -23,7 +23,7 @@ from namesrv_stream.errors import (
 )
 from namesrv_stream.kafka.extent import read_extent
 from namesrv_stream.logs import progress, report_error
-from namesrv_stream.priority import give_way
+from namesrv_stream.processes import give_way
 from namesrv_stream.run_files import write_run_file
 from namesrv_stream.settings import Settings
 from namesrv_stream.streaming.failure import failure_reason

@@ -10,11 +10,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from namesrv_stream.doctor.finding import Grade
-from namesrv_stream.doctor.stored_tables import object_store as examined_store
 from namesrv_stream.errors import ConfigError, StoreUnreachable, TablesTakenOver
 from namesrv_stream.history.past import open_changes
-from namesrv_stream.replay.rebuild import Consent, rebuild
 from namesrv_stream.route.changes import ChangeKind, RouteChange
 from namesrv_stream.route.folded_log import Place
 from namesrv_stream.settings import Settings, load_settings
@@ -36,6 +33,9 @@ from namesrv_stream.tables.storage import ObjectStore as ObjectStoreStorage
 from namesrv_stream.tables.storage import Storage, tables_of
 from namesrv_stream.tables.stored_changes import KeptStates, StoredChanges
 from namesrv_stream.tables.swap import settle_swap
+from namesrv_stream.tools.doctor.finding import Grade
+from namesrv_stream.tools.doctor.log_and_tables import object_store as examined_store
+from namesrv_stream.tools.replay.rebuild import Consent, rebuild
 from tests.support.builders import a_registration
 from tests.support.log_source import opens, source_of
 from tests.support.object_store import ObjectStore

@@ -3,7 +3,7 @@
 import pytest
 
 from namesrv_stream.client import AddressServerUnreachable
-from namesrv_stream.client.address_server import fetch_name_servers, is_address_server
+from namesrv_stream.client.name_servers import fetch_name_servers, is_address_server
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.ports import choose_port
 from tests.support.address_server import an_address_server

@@ -8,10 +8,10 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from namesrv_stream.event_log.log_fold import LogFold, start_of_log
 from namesrv_stream.route import reducer
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.tables.storage import tables_of
+from namesrv_stream.tools.replay.log_fold import LogFold, start_of_log
 from tests.support.builders import Log
 from tests.support.examples import examples
 from tests.support.history_oracle import clocks, instant, intervals, key_of, sessions

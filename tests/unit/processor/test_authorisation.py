@@ -5,12 +5,7 @@ from dataclasses import replace
 import pytest
 
 from namesrv_stream.errors import NoPermission
-from namesrv_stream.processor.authorisation import (
-    ADMIN_CODES,
-    BROKER_CODES,
-    MAX_BODY_BYTES,
-    authorise_broker,
-)
+from namesrv_stream.processor.authorisation import ADMIN_CODES, BROKER_CODES, MAX_BODY_BYTES, authorise_broker
 from namesrv_stream.processor.dispatch import PROCESSORS
 from namesrv_stream.processor.name_server import Access, Call, Peer, networks_of
 from namesrv_stream.remoting.acl import AclCredentials, signed

@@ -16,8 +16,6 @@ import uvloop
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from namesrv_stream.doctor import packages
-from namesrv_stream.doctor.finding import Grade, fine
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.processor.name_server import Options
 from namesrv_stream.remoting.codes import RequestCode, ResponseCode
@@ -26,6 +24,8 @@ from namesrv_stream.remoting.frame import decode_frame, encode_frame
 from namesrv_stream.server.native import library
 from namesrv_stream.server.native.lane import open_lane
 from namesrv_stream.settings import RemotingSettings, Settings
+from namesrv_stream.tools.doctor import machine as packages
+from namesrv_stream.tools.doctor.finding import Grade, fine
 from tests.support.examples import examples
 from tests.support.name_server import a_body, a_registration_request, a_route_request, a_topic
 from tests.support.native_rig import NativeRig, SocketPeer, wait_until

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from namesrv_stream.client.command_line import chosen_name_servers
+from namesrv_stream.client.commands.options import chosen_name_servers
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.settings import load_settings
-from namesrv_stream.settings.command_line import Configuration, check_conf
+from namesrv_stream.settings.installation import Configuration, check_conf
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from namesrv_stream.route.settings import FoldSettings
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.settings import Settings
-from namesrv_stream.settings.configured import changed_settings
+from namesrv_stream.settings.checks import changed_settings
 from namesrv_stream.streaming.settings_log import configured_settings
 
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from namesrv_stream.up.bounded_log import BoundedLog
+from namesrv_stream.up.child import BoundedLog
 
 
 def test_a_full_file_is_turned_over_and_two_old_ones_are_kept(tmp_path: Path) -> None:

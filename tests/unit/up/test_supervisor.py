@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from namesrv_stream.processes import is_running
 from namesrv_stream.up.child import ChildSpec
-from namesrv_stream.up.processes import is_running
 from namesrv_stream.up.supervisor import Backoff, ChildFailure, Supervisor, describe_exit
 
 _QUICK = Backoff(first_s=0.02, most_s=0.08, healthy_s=60.0)

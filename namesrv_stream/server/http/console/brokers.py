@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from namesrv_stream.clock import Clock
 from namesrv_stream.instants import duration, instant
-from namesrv_stream.plurals import times
 from namesrv_stream.route.changes import Cause
 from namesrv_stream.route.view import RouteView
 from namesrv_stream.server.http.console.formatting import WHY_ENDED, plain
@@ -20,6 +19,7 @@ from namesrv_stream.server.http.console.question import SHOWN, STATES, Question,
 from namesrv_stream.server.steps import Kept, Steps
 from namesrv_stream.server.view.fleet import Broker, Fleet
 from namesrv_stream.server.view.recent_events import RecentEvents
+from namesrv_stream.text_table import times
 
 #: A console asks every few seconds, and after each change.
 _FRESH_MS: Final = 900

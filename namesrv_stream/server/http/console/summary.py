@@ -6,13 +6,13 @@ from typing import Any, Final
 
 from namesrv_stream.clock import Clock
 from namesrv_stream.instants import duration
-from namesrv_stream.plurals import counted, plural
 from namesrv_stream.server.http.answers import PartHealth
 from namesrv_stream.server.http.console.brokers import LIVE, FleetSnapshot
 from namesrv_stream.server.http.console.question import Tone
 from namesrv_stream.server.http.status_page import worst
 from namesrv_stream.server.metrics.scrape import ServerMetrics
 from namesrv_stream.tables.job_figures import BATCH_BOUNDS_MS, JobFigures
+from namesrv_stream.text_table import counted, plural
 
 _MEANING: Final = {
     "server": "answers brokers and clients",

@@ -1,0 +1,211 @@
+"""Commands for changes by operators: ``kv``, ``perm``, ``topic``, ``name-server``; at every name server of the list."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import typer
+
+from namesrv_stream.client import admin, queries
+from namesrv_stream.client.commands import tables as mqadmin_tables
+from namesrv_stream.client.commands.options import TIMEOUT_MS, JsonOption, Target, asks, emit, json_text
+from namesrv_stream.client.name_servers import Outcome
+from namesrv_stream.client.server_states import ask
+from namesrv_stream.errors import ConfigError, QueryNotFound
+from namesrv_stream.remoting import fastjson
+
+T = TypeVar("T")
+
+Namespace = Annotated[str, typer.Argument(metavar="NAMESPACE", show_default=False)]
+Key = Annotated[str, typer.Argument(metavar="KEY", show_default=False)]
+Value = Annotated[str, typer.Argument(metavar="VALUE", show_default=False)]
+BrokerName = Annotated[str, typer.Argument(metavar="BROKER", show_default=False)]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the groups of commands to the command line."""
+    kv = typer.Typer(help="Read and change the KV table.", no_args_is_help=True)
+    for name, command in (
+        ("get", kv_get),
+        ("put", kv_put),
+        ("delete", kv_delete),
+        ("list", kv_list),
+        ("import", kv_import),
+    ):
+        kv.command(name)(asks(command))
+    app.add_typer(kv, name="kv")
+    perm = typer.Typer(help="Take the write permission from a broker, or give it back.", no_args_is_help=True)
+    perm.command("wipe")(asks(perm_wipe))
+    perm.command("add")(asks(perm_add))
+    app.add_typer(perm, name="perm")
+    topic = typer.Typer(help="Delete the route of a topic.", no_args_is_help=True)
+    topic.callback()(lambda: None)  # keeps a group of one command a group
+    topic.command("delete")(asks(topic_delete))
+    app.add_typer(topic, name="topic")
+    config = typer.Typer(help="Read and change the configuration at run time.", no_args_is_help=True)
+    config.command("get")(asks(config_get))
+    config.command("set")(asks(config_set))
+    name_server = typer.Typer(help="Read and change the configuration of name servers.", no_args_is_help=True)
+    name_server.add_typer(config, name="config")
+    app.add_typer(name_server, name="name-server")
+
+
+def kv_get(target: Target, namespace: Namespace, key: Key, as_json: JsonOption = False) -> None:
+    """Print the value of one entry."""
+    value = target.ask(lambda servers: queries.kv_value(servers, namespace, key, TIMEOUT_MS))
+    entry = {"namespace": namespace, "key": key, "value": value}
+    emit(json_text(entry) if as_json else f"{mqadmin_tables.printable(value)}\n")
+
+
+def kv_put(target: Target, namespace: Namespace, key: Key, value: Value, as_json: JsonOption = False) -> None:
+    """Set one entry."""
+    addrs = target.ask(lambda servers: admin.put_kv(servers, namespace, key, value, TIMEOUT_MS))
+    _tell(f"put {key} in namespace {namespace}", addrs, as_json)
+
+
+def kv_delete(target: Target, namespace: Namespace, key: Key, as_json: JsonOption = False) -> None:
+    """Remove one entry, if it is there."""
+    addrs = target.ask(lambda servers: admin.delete_kv(servers, namespace, key, TIMEOUT_MS))
+    _tell(f"deleted {key} in namespace {namespace}", addrs, as_json)
+
+
+def kv_list(
+    target: Target,
+    namespace: Annotated[
+        str | None, typer.Argument(metavar="NAMESPACE", help="Default: list the namespaces.", show_default=False)
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the entries of a namespace, or the namespaces."""
+    if namespace is None:
+        names = _namespaces(target)
+        emit(json_text(names) if as_json else "".join(f"{mqadmin_tables.printable(name)}\n" for name in names))
+        return
+    table = target.ask(lambda servers: queries.kv_table(servers, namespace, TIMEOUT_MS))
+    emit(json_text(table) if as_json else mqadmin_tables.kv_table(table))
+
+
+def _namespaces(target: Target) -> list[str]:
+    """The KV namespaces, which only the HTTP port lists: RocketMQ has no request for them."""
+    if target.is_named:
+        raise ConfigError(
+            "command line",
+            "NAMESPACE",
+            "is missing: name servers have no request that lists namespaces; without -n and NAMESRV_ADDR,"
+            " they come from the HTTP port of the installation",
+        )
+    return sorted(
+        ask(target.configuration.http_server(), "/kv", dict[str, dict[str, str]], is_certificate_checked=False)
+    )
+
+
+def kv_import(
+    target: Target,
+    file: Annotated[Path, typer.Argument(help="A Java NameServer's kvConfig.json.", metavar="FILE")],
+    as_json: JsonOption = False,
+) -> None:
+    """Put all entries of a Java NameServer's kvConfig.json.
+
+    Entries that are already the same are not written again.
+    """
+    tables = read_kv_config(file)
+    outcomes = target.ask(lambda servers: admin.import_kv(servers, tables, TIMEOUT_MS))
+    emit(_json(outcomes, asdict) if as_json else mqadmin_tables.imported(outcomes))
+    admin.check(outcomes)
+
+
+def perm_wipe(target: Target, broker: BrokerName, as_json: JsonOption = False) -> None:
+    """Take the write permission from a broker.
+
+    Producers then stop sending to it, and consumers read what it still has.
+    """
+    outcomes = target.ask(lambda servers: admin.wipe_write_perm(servers, broker, TIMEOUT_MS))
+    _tell_write_perm("wipe", broker, outcomes, as_json)
+
+
+def perm_add(target: Target, broker: BrokerName, as_json: JsonOption = False) -> None:
+    """Give the write permission back to a broker."""
+    outcomes = target.ask(lambda servers: admin.add_write_perm(servers, broker, TIMEOUT_MS))
+    _tell_write_perm("add", broker, outcomes, as_json)
+
+
+def topic_delete(
+    target: Target,
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
+    cluster: Annotated[
+        str | None, typer.Option("--cluster", help="Only from brokers of this cluster.", metavar="CLUSTER")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Delete the route of a topic.
+
+    A broker that still has the topic registers it again.
+    """
+    addrs = target.ask(lambda servers: admin.delete_topic(servers, topic, cluster, TIMEOUT_MS))
+    _tell(f"deleted the route of {topic}", addrs, as_json)
+
+
+def config_get(
+    target: Target,
+    key: Annotated[str | None, typer.Argument(metavar="KEY", show_default=False)] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the configuration of each name server, or one setting of it."""
+    outcomes = target.ask(lambda servers: admin.name_server_config(servers, TIMEOUT_MS))
+    configs = {outcome.addr: outcome.value for outcome in outcomes if outcome.value is not None}
+    if key is not None:
+        configs = {addr: {key: config[key]} for addr, config in configs.items() if key in config}
+    emit(json_text(configs) if as_json else mqadmin_tables.name_server_config(configs))
+    admin.check(outcomes)
+    if not configs:
+        raise QueryNotFound(f"no name server has a setting {key}")
+
+
+def config_set(target: Target, key: Key, value: Value, as_json: JsonOption = False) -> None:
+    """Change one setting, where the name server allows it."""
+    addrs = target.ask(lambda servers: admin.update_name_server_config(servers, {key: value}, TIMEOUT_MS))
+    _tell(f"set {key}", addrs, as_json)
+
+
+def read_kv_config(file: Path) -> dict[str, dict[str, str]]:
+    """A Java NameServer's key-value file: namespace to key to value.
+
+    Raises:
+        ConfigError: It cannot be read, or holds something else.
+
+    Source: rocketmq 5.3.3, KVConfigSerializeWrapper.
+    """
+    try:
+        content = fastjson.loads(file.read_bytes())
+    except OSError as error:
+        raise ConfigError(str(file), "FILE", error.strerror or str(error)) from None
+    except ValueError as error:
+        raise ConfigError(str(file), "FILE", f"is no JSON: {error}") from None
+    tables = content.get("configTable") if isinstance(content, dict) else None
+    if not isinstance(tables, dict):
+        raise ConfigError(str(file), "configTable", "is missing: expected a Java NameServer's kvConfig.json")
+    for namespace, entries in tables.items():
+        if not isinstance(entries, dict) or any(not isinstance(value, str) for value in entries.values()):
+            raise ConfigError(str(file), f"configTable.{namespace}", "is not a table of texts")
+    return tables
+
+
+def _tell(what: str, addrs: Sequence[str], as_json: bool) -> None:
+    done = {"name_servers": list(addrs)}
+    emit(json_text(done) if as_json else f"{mqadmin_tables.printable(what)} at {', '.join(addrs)}\n")
+
+
+def _tell_write_perm(verb: str, broker: str, outcomes: Sequence[Outcome[int]], as_json: bool) -> None:
+    told = mqadmin_tables.write_perm(verb, broker, outcomes)
+    emit(_json(outcomes, lambda count: {"topics": count}) if as_json else told)
+    admin.check(outcomes)
+
+
+def _json(outcomes: Sequence[Outcome[T]], fields: Callable[[T], Mapping[str, object]]) -> str:
+    return json_text(
+        {
+            outcome.addr: {"error": str(outcome.error)} if outcome.value is None else dict(fields(outcome.value))
+            for outcome in outcomes
+        }
+    )

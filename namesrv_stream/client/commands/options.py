@@ -1,0 +1,239 @@
+"""What all commands that send requests to name servers share: options, credentials, errors and output."""
+
+import asyncio
+import os
+import ssl
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Final, TypeVar
+
+import orjson
+import typer
+
+from namesrv_stream.client.admin import ADMIN_TIMEOUT_MS
+from namesrv_stream.client.connection import client_context
+from namesrv_stream.client.errors import NotOnAllServers, UnexpectedAnswer
+from namesrv_stream.client.name_servers import NameServers, fetch_name_servers, is_address_server, parse_name_servers
+from namesrv_stream.errors import ConfigError, NamesrvStreamError
+from namesrv_stream.remoting.acl import AclCredentials
+from namesrv_stream.remoting.codes import ResponseCode
+from namesrv_stream.settings.installation import (
+    Configuration,
+    ConfOption,
+    DataDirOption,
+    LongConfOption,
+    SetOption,
+    check_conf,
+    joined,
+)
+
+TlsOption = Annotated[bool, typer.Option("--tls", envvar="NAMESRV_TLS", help="Speak TLS with name servers.")]
+TlsTrustOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--tls-trust",
+        envvar="NAMESRV_TLS_TRUST",
+        help="Certificates to trust, PEM; else the system's.",
+        metavar="FILE",
+        show_default=False,
+    ),
+]
+TlsCertOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--tls-cert", envvar="NAMESRV_TLS_CERT", help="Certificate to show, PEM.", metavar="FILE", show_default=False
+    ),
+]
+TlsKeyOption = Annotated[
+    Path | None,
+    typer.Option("--tls-key", envvar="NAMESRV_TLS_KEY", help="Its private key.", metavar="FILE", show_default=False),
+]
+T = TypeVar("T")
+TIMEOUT_MS: Final = ADMIN_TIMEOUT_MS
+_ADDRESS_VARIABLE: Final = "NAMESRV_ADDR"
+_SECRET_KEY_VARIABLE: Final = "NAMESRV_SECRET_KEY"
+_SECURITY_TOKEN_VARIABLE: Final = "NAMESRV_SECURITY_TOKEN"
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the answer as JSON, for scripts.")]
+NameServersOption = Annotated[
+    str | None,
+    typer.Option(
+        "--name-servers",
+        "-n",
+        help=(
+            "Name servers (remoting), or http://host/rocketmq/nsaddr. "
+            f"Default: {_ADDRESS_VARIABLE}, or the installation's server."
+        ),
+        metavar="'HOST:PORT;…'",
+        show_default=False,
+    ),
+]
+
+
+def asked_for(
+    tls: bool, trust_file: Path | None, cert_file: Path | None, key_file: Path | None
+) -> ssl.SSLContext | None:
+    """How to speak TLS, by these flags; None for plain. A file to trust or to show asks for TLS, too.
+
+    Raises:
+        ConfigError: A file cannot be used.
+    """
+    return client_context(trust_file, cert_file, key_file) if tls or trust_file or cert_file else None
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Whom a command asks.
+
+    Attributes:
+        name_servers: ``host:port``, several separated by ``;``, or the URL of an address server.
+        configuration: The installation that the flags name.
+        is_named: Whether the name servers were named by address, and are not the installation's.
+        credentials: Signs the requests; None for none.
+        tls: How to speak TLS; None for plain.
+    """
+
+    name_servers: str
+    configuration: Configuration
+    is_named: bool = False
+    credentials: AclCredentials | None = None
+    tls: ssl.SSLContext | None = None
+
+    def ask(self, question: Callable[[NameServers], Awaitable[T]]) -> T:
+        """Connect, ask, close.
+
+        Raises:
+            NotPermitted: A name server does not permit it to this account or address.
+        """
+
+        async def ask() -> T:
+            is_http = is_address_server(self.name_servers)
+            addrs = await fetch_name_servers(self.name_servers) if is_http else parse_name_servers(self.name_servers)
+            servers = NameServers(addrs, credentials=self.credentials, tls=self.tls)
+            try:
+                return await question(servers)
+            finally:
+                await servers.close()
+
+        try:
+            return asyncio.run(ask())
+        except (UnexpectedAnswer, NotOnAllServers) as error:
+            if ResponseCode.NO_PERMISSION.name in str(error):
+                raise NotPermitted(f"{error}; {self._permission_hint()}") from None
+            raise
+
+    def _permission_hint(self) -> str:
+        if self.credentials is None:
+            return "this request was not signed: see --access-key and --secret-key-file"
+        account = self.credentials.access_key
+        return f"this request was signed as {account}: is that account known there, and is its secret the same?"
+
+
+class NotPermitted(NamesrvStreamError):
+    """A name server does not permit a request."""
+
+
+def asks(command: Callable[..., None], *, is_of_mqadmin: bool = False) -> Callable[..., None]:
+    """``command(target, …)`` as a command whose flags say what the target is, besides those of its own.
+
+    Args:
+        command: The command.
+        is_of_mqadmin: Whether it has mqadmin's own flags, so that ``-c`` is not that of ``--conf``.
+    """
+
+    def run(
+        *,
+        name_servers: NameServersOption = None,
+        conf: ConfOption = None,
+        data_dir: DataDirOption = None,
+        sets: SetOption = None,
+        access_key: Annotated[
+            str | None,
+            typer.Option(
+                "--access-key", envvar="NAMESRV_ACCESS_KEY", help="Sign requests as this account.", metavar="KEY"
+            ),
+        ] = None,
+        secret_key_file: Annotated[
+            Path | None,
+            typer.Option(
+                "--secret-key-file", help=f"Its secret; or set {_SECRET_KEY_VARIABLE}.", metavar="FILE", dir_okay=False
+            ),
+        ] = None,
+        tls: TlsOption = False,
+        tls_trust: TlsTrustOption = None,
+        tls_cert: TlsCertOption = None,
+        tls_key: TlsKeyOption = None,
+        **own: Any,
+    ) -> None:
+        for name, value in own.items():
+            if isinstance(value, str) and not value.isascii():
+                _check_text(name, value)
+        check_conf(conf, "cluster" in own)
+        configuration = Configuration(conf, data_dir, sets or ())
+        named = named_name_servers(name_servers, configuration)
+        target = Target(
+            named or configuration.name_server(),
+            configuration,
+            named is not None,
+            _credentials(access_key, secret_key_file),
+            asked_for(tls, tls_trust, tls_cert, tls_key),
+        )
+        command(target, **own)
+
+    return joined(run, command, **({"conf": LongConfOption} if is_of_mqadmin else {}))
+
+
+def named_name_servers(flag: str | None, configuration: Configuration) -> str | None:
+    """The name servers that ``-n`` or NAMESRV_ADDR names; None where those of the installation are meant.
+
+    A flag that names an installation wins over the variable.
+    """
+    if flag:
+        return flag
+    return None if configuration.is_explicit else os.environ.get(_ADDRESS_VARIABLE) or None
+
+
+def chosen_name_servers(flag: str | None, configuration: Configuration) -> str:
+    """The name servers to ask, whether named or the installation's.
+
+    Raises:
+        ConfigError: The configuration is wrong.
+    """
+    return named_name_servers(flag, configuration) or configuration.name_server()
+
+
+def json_text(value: object) -> str:
+    """Indented, keys in order."""
+    return orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS).decode() + "\n"
+
+
+def emit(text: str) -> None:
+    """Print an answer."""
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def _check_text(name: str, value: str) -> None:
+    """Refuse what the terminal gave and UTF-8 cannot carry."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise ConfigError("command line", name.upper(), "is no UTF-8 text") from None
+
+
+def _credentials(access_key: str | None, secret_key_file: Path | None) -> AclCredentials | None:
+    secret = os.environ.get(_SECRET_KEY_VARIABLE)
+    if secret_key_file is not None:
+        try:
+            secret = secret_key_file.read_text(encoding="utf-8").strip()
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "is no text"
+            raise ConfigError(str(secret_key_file), "--secret-key-file", str(reason)) from None
+    if not access_key and secret_key_file is None:
+        return None
+    if not access_key:
+        raise ConfigError("command line", "--access-key", "is missing beside --secret-key-file")
+    if not secret:
+        raise ConfigError("command line", "--secret-key-file", f"is missing or empty; or set {_SECRET_KEY_VARIABLE}")
+    return AclCredentials(access_key, secret, os.environ.get(_SECURITY_TOKEN_VARIABLE) or None)

@@ -1,0 +1,115 @@
+"""Commands that query a name server: ``topics``, ``clusters``, ``brokers``, and the current answer of ``route``."""
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Annotated
+
+import typer
+
+from namesrv_stream.client import queries
+from namesrv_stream.client.commands import tables as mqadmin_tables
+from namesrv_stream.client.commands import tables as route_tables
+from namesrv_stream.client.commands.options import TIMEOUT_MS, JsonOption, Target, asks, emit, json_text
+from namesrv_stream.client.commands.tables import HeldBroker, held_in, held_json, held_lines, held_on_route
+from namesrv_stream.client.name_servers import NameServers
+from namesrv_stream.client.route import ClusterInfo, TopicRouteData
+from namesrv_stream.route.system_topics import is_system_topic
+from namesrv_stream.text_table import WideOption
+
+ClusterOption = Annotated[str | None, typer.Option("--cluster", help="Only this cluster.", metavar="CLUSTER")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the command line."""
+    for command in (topics, clusters, brokers):
+        app.command()(asks(command))
+
+
+def show_route(
+    target: Target,
+    topic: str,
+    *,
+    as_json: bool,
+    print_table: Callable[[TopicRouteData], None],
+) -> None:
+    """Print which brokers serve a topic now, and why some are held."""
+
+    async def ask(servers: NameServers) -> tuple[TopicRouteData, list[HeldBroker]]:
+        found = await queries.topic_route(servers, topic, TIMEOUT_MS)
+        return found, list(held_on_route(found, await queries.held_brokers(servers, TIMEOUT_MS)))
+
+    found, held = target.ask(ask)
+    if as_json:
+        emit(json_text(dict(found.raw) | ({"heldBrokers": held_json(held)} if held else {})))
+    else:
+        print_table(found)
+        emit(held_lines(held))
+
+
+def topics(
+    target: Target,
+    cluster: ClusterOption = None,
+    everything: Annotated[bool, typer.Option("--all", help="Include the topics that are RocketMQ's own.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """List the users' topics.
+
+    Without --all, topics are left out that brokers have of themselves: RocketMQ's system topics, the names of clusters
+    and brokers, and consumer groups' topics for retries and dead letters.
+    """
+
+    async def ask(servers: NameServers) -> tuple[Sequence[str], int]:
+        names = await all_topics(servers, cluster)
+        if everything:
+            return names, 0
+        info = await queries.cluster_info(servers, TIMEOUT_MS)
+        users = [name for name in names if not is_system_topic(name, info.clusters, info.brokers)]
+        return users, len(names) - len(users)
+
+    names, hidden = target.ask(ask)
+    emit(json_text(list(names)) if as_json else mqadmin_tables.topic_list(names))
+    if hidden and not as_json and (not names or sys.stdout.isatty()):
+        print(f"{hidden} topics of RocketMQ itself are not shown; --all shows them", file=sys.stderr)
+
+
+async def all_topics(servers: NameServers, cluster: str | None = None) -> Sequence[str]:
+    """Names of all topics, or of those that a cluster's brokers have."""
+    if cluster is None:
+        return await queries.topic_list(servers, TIMEOUT_MS)
+    return await queries.topics_of_cluster(servers, cluster, TIMEOUT_MS)
+
+
+def clusters(
+    target: Target, cluster: ClusterOption = None, wide: WideOption = False, as_json: JsonOption = False
+) -> None:
+    """List the clusters with their broker processes."""
+    info, held = cluster_info(target, cluster)
+    if as_json:
+        # Java's answer, and more only where there is more to say.
+        emit(json_text(dict(info.raw) | ({"heldBrokers": held_json(held)} if held else {})))
+    else:
+        route_tables.print_clusters(info, wide=wide)
+        emit(held_lines(held))
+
+
+def brokers(
+    target: Target, cluster: ClusterOption = None, wide: WideOption = False, as_json: JsonOption = False
+) -> None:
+    """List the broker names with their masters."""
+    info, held = cluster_info(target, cluster)
+    if as_json:
+        table = {name: dict(fields) for name, fields in (info.raw.get("brokerAddrTable") or {}).items()}
+        for broker in held_json(held):
+            table[broker["broker_name"]].setdefault("held", []).append(broker)
+        emit(json_text(table))
+    else:
+        route_tables.print_brokers(info, wide=wide)
+        emit(held_lines(held))
+
+
+def cluster_info(target: Target, cluster: str | None) -> tuple[ClusterInfo, list[HeldBroker]]:
+    """All clusters, or one; and which of the brokers are held."""
+    info, holds = target.ask(lambda servers: queries.brokers_and_holds(servers, TIMEOUT_MS))
+    if cluster is not None:
+        info = info.of_cluster(cluster)
+    return info, list(held_in(info, holds))

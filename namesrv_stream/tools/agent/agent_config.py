@@ -1,0 +1,163 @@
+"""Which brokers an agent simulates, and how they behave; pure."""
+
+import ipaddress
+import ssl
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from namesrv_stream.client.connection import split_addr
+from namesrv_stream.client.name_servers import parse_name_servers
+from namesrv_stream.errors import ConfigError
+
+# A broker also listens on its port - 2 ("fast remoting") and + 1 (replication), so neighbours keep a distance.
+_PORT_STEP = 10
+_LAST_PORT = 65_535
+_HA_OFFSET = 1  # BrokerStartup sets haListenPort to listenPort + 1
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerIdentity:
+    """One simulated broker. Nothing listens at its addresses."""
+
+    cluster: str
+    broker_name: str
+    broker_id: int
+    broker_addr: str
+    ha_server_addr: str
+
+
+@dataclass(frozen=True, slots=True)
+class AgentConfig:
+    """What to simulate. Durations in milliseconds, with RocketMQ's defaults.
+
+    Attributes:
+        name_servers: ``host:port``, several separated by ``;``.
+        cluster: ``brokerClusterName``.
+        broker_name: ``brokerName``; with several brokers, what their names begin with.
+        broker_addr: Address of the first broker; the others' ports follow in steps of 10.
+        broker_id: 0 for masters.
+        brokers: How many brokers.
+        topics: Topics on each broker, besides those that every RocketMQ broker has of itself.
+        total_topics: Topics altogether, handed out in turn; 0 means that all brokers have the same ``topics`` ones.
+        topic_prefix: What their names begin with.
+        topic_names: Further topics on each broker.
+        queues: Read and write queues of each topic; ``defaultTopicQueueNums``.
+        system_topics: Whether to register the broker's own topics. A name server refuses a broker unknown to it that
+            registers exactly one topic.
+        heartbeat_interval_ms: Between registrations; ``registerNameServerPeriod``.
+        jitter: Part of the interval that varies: 0.1 means between 90 % and 110 % of it.
+        timeout_ms: ``heartbeatTimeoutMillis``; None leaves it to the name server, as a broker without acting master.
+        register_timeout_ms: How long a name server may take to answer; ``registerBrokerTimeoutMills``.
+        unregister_timeout_ms: How long it may take at the end; BrokerOuterAPI.unregisterBroker waits for 3 s.
+        connect_timeout_ms: For a connection.
+        start_spread_ms: The first registrations are spread over this long; None means 5 ms a broker.
+        max_back_off_ms: Longest pause between attempts to reconnect.
+        tls: How to speak TLS with name servers; None for plain.
+    """
+
+    name_servers: str
+    cluster: str = "DefaultCluster"
+    broker_name: str = "broker-a"
+    broker_addr: str = "127.0.0.1:10911"
+    broker_id: int = 0
+    brokers: int = 1
+    topics: int = 1
+    total_topics: int = 0
+    topic_prefix: str = "Topic"
+    topic_names: tuple[str, ...] = ()
+    queues: int = 8
+    system_topics: bool = True
+    heartbeat_interval_ms: int = 30_000
+    jitter: float = 0.1
+    timeout_ms: int | None = None
+    register_timeout_ms: int = 24_000
+    unregister_timeout_ms: int = 3_000
+    connect_timeout_ms: int = 3_000
+    start_spread_ms: int | None = None
+    max_back_off_ms: int = 5_000
+    tls: ssl.SSLContext | None = None
+    name_server_addrs: tuple[str, ...] = field(init=False, default=())
+
+    def __post_init__(self) -> None:
+        """Check it all.
+
+        Raises:
+            ConfigError: A value cannot work.
+        """
+        object.__setattr__(self, "name_server_addrs", parse_name_servers(self.name_servers))
+        try:
+            split_addr(self.broker_addr)
+        except ConfigError as error:
+            raise ConfigError("agent", "--addr", f"{self.broker_addr}: {error.reason}") from None
+        for name, least in _LEAST.items():
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise ConfigError(
+                    "agent", _flag(name), f"is {value}, must be at least {least}{' ms' * name.endswith('_ms')}"
+                )
+        if not 0 <= self.jitter < 1:
+            raise ConfigError("agent", "--jitter", f"is {self.jitter}, must be at least 0 and below 1")
+        if self.total_topics and self.total_topics < self.topics:
+            raise ConfigError("agent", "--total-topics", f"is {self.total_topics}, below {self.topics} on each broker")
+
+    @property
+    def spread_ms(self) -> int:
+        """Over how long the first registrations are spread."""
+        return 5 * (self.brokers - 1) if self.start_spread_ms is None else self.start_spread_ms
+
+    def identities(self) -> Iterator[BrokerIdentity]:
+        """The brokers, in order.
+
+        Raises:
+            ConfigError: There are more than the address has room for.
+        """
+        host, port = split_addr(self.broker_addr)
+        width = len(str(self.brokers - 1))
+        for index in range(self.brokers):
+            if port + _HA_OFFSET > _LAST_PORT:
+                host, port = _next_host(host), split_addr(self.broker_addr)[1]
+            name = self.broker_name if self.brokers == 1 else f"{self.broker_name}-{index:0{width}d}"
+            shown = f"[{host}]" if ":" in host else host
+            yield BrokerIdentity(self.cluster, name, self.broker_id, f"{shown}:{port}", f"{shown}:{port + _HA_OFFSET}")
+            port += _PORT_STEP
+
+    def topics_of(self, index: int) -> tuple[str, ...]:
+        """Names of the topics of broker ``index``, those of the broker itself aside."""
+        total = self.total_topics or self.topics
+        width = len(str(max(total - 1, 0)))
+        numbers = (
+            ((index * self.topics + step) % total for step in range(self.topics)) if self.total_topics else range(total)
+        )
+        return tuple(
+            dict.fromkeys([*(f"{self.topic_prefix}{number:0{width}d}" for number in numbers), *self.topic_names])
+        )
+
+
+_LEAST = {
+    "brokers": 1,
+    "topics": 0,
+    "total_topics": 0,
+    "queues": 1,
+    "broker_id": 0,
+    "heartbeat_interval_ms": 1,
+    "timeout_ms": 1,
+    "register_timeout_ms": 1,
+    "unregister_timeout_ms": 1,
+    "connect_timeout_ms": 1,
+    "start_spread_ms": 0,
+    "max_back_off_ms": 1,
+}
+
+
+def _flag(name: str) -> str:
+    """The flag of ``namesrv-stream agent`` that sets a field."""
+    return f"--{name.removesuffix('_ms').replace('_', '-')}"
+
+
+def _next_host(host: str) -> str:
+    try:
+        return str(ipaddress.ip_address(host) + 1)
+    except ValueError:
+        raise ConfigError(
+            "agent", "--addr", f"{host} is not an IP address, so the brokers can use its ports only"
+        ) from None

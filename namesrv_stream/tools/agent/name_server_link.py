@@ -1,0 +1,255 @@
+"""The link of one broker to one name server, which reconnects whenever it is lost, and the counters of an agent.
+
+States: no connection (in back-off) → connecting → connected → registered. Every new connection begins with a
+registration, because only a registration ties a broker to a connection. One registration is under way at a time, and
+it carries what the broker is when it is sent, so that wishes which come meanwhile are served by a single further one.
+A link never waits for another: a name server that is away or slow delays nobody's registration elsewhere.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from namesrv_stream.client import BackOff, ConnectionLost, RemotingConnection, RequestTimedOut
+from namesrv_stream.logs import safe
+from namesrv_stream.remoting.codes import ResponseCode
+from namesrv_stream.remoting.command import RemotingCommand
+from namesrv_stream.tools.agent.agent_config import AgentConfig
+
+_LATENCIES_KEPT = 10_000  # the newest registrations; enough for a p99 of 100 of them
+logger = logging.getLogger(__name__)
+_FIRST_BACK_OFF_MS: Final = 100
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts since the start. A link is one (broker, name server).
+
+    Attributes:
+        links: All of them.
+        connected: Those with a connection.
+        registered: Those whose newest registration was accepted over the connection they have.
+        registrations: Accepted registrations.
+        refused: Registrations answered with an error.
+        timed_out: Registrations that were not answered in time.
+        connections_lost: Connections that ended though nobody here wanted it.
+        unregistered: Accepted unregistrations.
+        latencies_ms: Of the newest registrations, milliseconds.
+    """
+
+    links: int = 0
+    connected: int = 0
+    registered: int = 0
+    registrations: int = 0
+    refused: int = 0
+    timed_out: int = 0
+    connections_lost: int = 0
+    unregistered: int = 0
+    latencies_ms: deque[float] = field(default_factory=lambda: deque(maxlen=_LATENCIES_KEPT))
+
+    def latency_ms(self, quantile: float) -> float:
+        """A quantile of the newest registrations' latency, milliseconds; 0 before the first."""
+        ordered = sorted(self.latencies_ms)
+        return ordered[min(int(len(ordered) * quantile), len(ordered) - 1)] if ordered else 0.0
+
+    def line(self) -> str:
+        """One line for people."""
+        return (
+            f"connected={self.connected}/{self.links} registered={self.registered}/{self.links}"
+            f" registrations={self.registrations} refused={self.refused} timed_out={self.timed_out}"
+            f" connections_lost={self.connections_lost}"
+            f" latency_p50_ms={self.latency_ms(0.5):.1f} latency_p99_ms={self.latency_ms(0.99):.1f}"
+        )
+
+
+class NameServerLink:
+    """Keeps one broker registered at one name server while ``run`` runs."""
+
+    def __init__(
+        self,
+        config: AgentConfig,
+        broker_name: str,
+        addr: str,
+        make_request: Callable[[], RemotingCommand],
+        tally: Tally,
+        story_level: int,
+    ) -> None:
+        """Do nothing yet.
+
+        Args:
+            config: Durations.
+            broker_name: For the log.
+            addr: The name server.
+            make_request: Makes the registration to send now.
+            tally: Counts what happens.
+            story_level: Log level of events that are no trouble.
+        """
+        self.addr = addr
+        self._config = config
+        self._broker_name = broker_name
+        self._make_request = make_request
+        self._tally = tally
+        self._story_level = story_level
+        self._back_off = BackOff(_FIRST_BACK_OFF_MS, config.max_back_off_ms)
+        self._connection: RemotingConnection | None = None
+        self._is_registered = False
+        self._is_wanted = asyncio.Event()
+        self._wishes: list[asyncio.Future[bool]] = []  # resolved by the outcome of the next registration
+        self._told_trouble = ""  # so that a server which stays away is told of once
+        tally.links += 1
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether the newest registration was accepted over the connection that there is."""
+        return self._is_registered
+
+    def request_registration(self) -> asyncio.Future[bool]:
+        """Register as soon as possible.
+
+        Returns:
+            Whether the next attempt that begins from now on was accepted.
+        """
+        wish: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._wishes.append(wish)
+        self._is_wanted.set()
+        return wish
+
+    async def run(self) -> None:
+        """Connect, register, serve wishes, and connect again; until cancelled, which closes nothing."""
+        while True:
+            try:
+                connection = await RemotingConnection.connect(
+                    self.addr, self._config.connect_timeout_ms, self._config.tls
+                )
+            except ConnectionLost as error:
+                self._tell_trouble(f"cannot connect: {error.reason}")
+                self._settle(self._take_wishes(), False)
+                await asyncio.sleep(self._back_off.next_delay_ms() / 1000)
+                continue
+            self._connection = connection
+            self._tally.connected += 1
+            try:
+                await self._serve(connection)
+            finally:
+                self._tally.connected -= 1
+                self._mark(False)
+            await asyncio.wait([connection.closed])
+            self._tally.connections_lost += 1
+            self._tell_trouble(f"connection lost: {connection.closed.result()}")
+            self._settle(self._take_wishes(), False)
+            await asyncio.sleep(self._back_off.next_delay_ms() / 1000)
+
+    async def unregister(self, request: RemotingCommand) -> bool:
+        """Leave this name server and close the connection; call it when ``run`` has ended.
+
+        Returns:
+            Whether the server knows nothing of the broker now, as far as this link can tell.
+        """
+        if self._connection is None:  # it never heard of the broker
+            return True
+        timeout_ms = self._config.unregister_timeout_ms
+        connection = self._connection
+        try:
+            if not connection.is_open:
+                # The server may be back this very moment, or hold a registration although the connection is gone.
+                connection = self._connection = await RemotingConnection.connect(
+                    self.addr, timeout_ms, self._config.tls
+                )
+            response = await connection.invoke(request, timeout_ms)
+        except (ConnectionLost, RequestTimedOut) as error:
+            logger.warning(
+                "not unregistered broker=%s name_server=%s reason=%s", self._broker_name, self.addr, error.reason
+            )
+            return False
+        finally:
+            await connection.close()
+        if response.code != ResponseCode.SUCCESS:
+            self._tell_refusal("unregistration", response)
+            return False
+        self._tally.unregistered += 1
+        logger.log(self._story_level, "unregistered broker=%s name_server=%s", self._broker_name, self.addr)
+        return True
+
+    def abort(self) -> None:
+        """Drop the connection as the death of the process would."""
+        if self._connection is not None:
+            self._connection.abort()
+
+    async def _serve(self, connection: RemotingConnection) -> None:
+        """Register at once and then whenever it is wanted, until the connection ends."""
+        connection.closed.add_done_callback(lambda _: self._is_wanted.set())
+        self._is_wanted.set()
+        while True:
+            await self._is_wanted.wait()
+            if not connection.is_open:
+                return
+            self._is_wanted.clear()
+            wishes = self._take_wishes()
+            is_accepted = False
+            try:
+                is_accepted = await self._register(connection)
+            finally:
+                self._settle(wishes, is_accepted)
+
+    async def _register(self, connection: RemotingConnection) -> bool:
+        loop = asyncio.get_running_loop()
+        request = self._make_request()
+        began_s = loop.time()
+        try:
+            response = await connection.invoke(request, self._config.register_timeout_ms)
+        except ConnectionLost:
+            return False
+        except RequestTimedOut as error:
+            self._tally.timed_out += 1
+            self._mark(False)
+            self._tell_trouble(f"registration: {error.reason}")
+            # As RocketMQ's clientCloseSocketIfTimeout: a fresh connection finds out whether the server is alive.
+            connection.abort()
+            return False
+        latency_ms = (loop.time() - began_s) * 1000
+        if response.code != ResponseCode.SUCCESS:
+            self._tally.refused += 1
+            self._mark(False)
+            self._tell_refusal("registration", response)
+            return False
+        self._back_off.reset()
+        self._tally.registrations += 1
+        self._tally.latencies_ms.append(latency_ms)
+        is_news = not self._is_registered
+        self._mark(True)
+        self._told_trouble = ""
+        logger.log(
+            self._story_level if is_news else logging.DEBUG,
+            "registered broker=%s name_server=%s took_ms=%.1f",
+            self._broker_name,
+            self.addr,
+            latency_ms,
+        )
+        return True
+
+    def _mark(self, is_registered: bool) -> None:
+        self._tally.registered += int(is_registered) - int(self._is_registered)
+        self._is_registered = is_registered
+
+    def _take_wishes(self) -> list[asyncio.Future[bool]]:
+        wishes, self._wishes = self._wishes, []
+        return wishes
+
+    def _settle(self, wishes: list[asyncio.Future[bool]], is_accepted: bool) -> None:
+        for wish in wishes:
+            if not wish.done():
+                wish.set_result(is_accepted)
+
+    def _tell_refusal(self, what: str, response: RemotingCommand) -> None:
+        self._tell_trouble(f"{what} refused: code {response.code}: {safe(response.remark or 'without a remark')}")
+
+    def _tell_trouble(self, trouble: str) -> None:
+        if trouble == self._told_trouble:
+            return
+        self._told_trouble = trouble
+        # A fleet's troubles come by the thousand and are counted in its status line.
+        level = logging.WARNING if self._story_level > logging.DEBUG else logging.DEBUG
+        logger.log(level, "%s broker=%s name_server=%s", trouble, self._broker_name, self.addr)

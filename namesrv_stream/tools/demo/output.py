@@ -1,0 +1,135 @@
+"""What the demo prints: numbered steps, measurements, and the audit trail of the Delta table."""
+
+import time
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+from rich.console import Console, RenderableType
+from rich.markup import escape
+from rich.padding import Padding
+from rich.table import Table
+
+COLUMNS: Final = ("at", "offset", "kind", "cause", "broker_name", "detail")
+
+# One row each time a broker process appears or goes; rows about its topics and connections would bury them.
+_KIND: Final = "broker_live"
+_NARROWEST: Final = 100  # columns; a pipe or a small terminal would cut the tables
+_INDENT: Final = 10  # columns: below the text that follows a time stamp
+
+
+class History:
+    """Rows of ``route_changes``."""
+
+    def __init__(self, data_dir: Path) -> None:
+        """Read nothing yet.
+
+        Args:
+            data_dir: The product's data directory.
+        """
+        self._path = data_dir / "tables" / "route_changes"
+
+    def brokers(self) -> list[dict[str, Any]]:
+        """Rows about broker processes, oldest first; none before the table exists.
+
+        Returns:
+            partition, offset, seq, at_ms, kind, gone, cause, broker_name, detail by column name.
+        """
+        if not (self._path / "_delta_log").is_dir():
+            return []
+        columns = ("partition", "offset", "seq", "at_ms", "kind", "gone", "cause", "broker_name", "detail")
+        found = (
+            pl.scan_delta(str(self._path))
+            .filter(pl.col("kind") == _KIND)
+            .select(columns)
+            .sort("partition", "offset", "seq")
+            .collect()
+        )
+        return found.to_dicts()
+
+    def count(self) -> int:
+        """Rows of all kinds."""
+        return int(pl.scan_delta(str(self._path)).select(pl.len()).collect().item())
+
+
+def ends_of(rows: list[dict[str, Any]], broker_name: str) -> list[dict[str, Any]]:
+    """The rows that say that a broker process is no more, oldest first."""
+    return [row for row in rows if row["gone"] and row["broker_name"] == broker_name]
+
+
+def cells(row: dict[str, Any]) -> tuple[str, ...]:
+    """A row as text, in the order of ``COLUMNS``."""
+    at = datetime.fromtimestamp(row["at_ms"] / 1000, tz=UTC).strftime("%H:%M:%S.%f")[:-3]
+    kind = f"{row['kind']} {'gone' if row['gone'] else ''}".strip()
+    return (at, str(row["offset"]), kind, row["cause"], row["broker_name"] or "", row["detail"] or "")
+
+
+class Story:
+    """Writes to standard output, in colour on a terminal; each line says how many seconds have passed."""
+
+    def __init__(self) -> None:
+        """Begin the time."""
+        probe = Console(highlight=False)
+        self._console = Console(highlight=False, width=max(probe.width, _NARROWEST))
+        self._began = time.monotonic()
+        self._steps = 0
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether a person may be reading along: standard output is a terminal."""
+        return self._console.is_terminal
+
+    def title(self, text: str) -> None:
+        """Say what this is."""
+        self._console.rule(f"[bold]{escape(text)}")
+
+    def step(self, text: str, why: str = "") -> None:
+        """Begin the next step: what is done, and what to look for."""
+        self._steps += 1
+        self._console.print(f"\n{self._stamp()} [bold cyan]{self._steps}. {escape(text)}[/]")
+        if why:
+            self._console.print(self._indented(f"[dim]{escape(why)}[/]"))
+
+    def note(self, text: str) -> None:
+        """Say what is going on within a step."""
+        self._console.print(f"{self._stamp()} [dim]{escape(text)}[/]")
+
+    def measured(self, text: str, seconds: float, limit_s: float | None = None) -> None:
+        """Say what happened and how long it took, and how long it may take."""
+        limit = "" if limit_s is None else f" [dim](limit {limit_s:g} s)[/]"
+        took = f"{seconds:.2f} s" if seconds >= 0.1 else f"{seconds * 1000:.0f} ms"
+        self._console.print(f"{self._stamp()} [green]✓[/] {escape(text)}: [bold]{took}[/]{limit}")
+
+    def done(self, text: str) -> None:
+        """Say what happened."""
+        self._console.print(f"{self._stamp()} [green]✓[/] {escape(text)}")
+
+    def failed(self, text: str) -> None:
+        """Say what did not happen."""
+        self._console.print(f"{self._stamp()} [bold red]✗ {escape(text)}[/]")
+
+    def command(self, text: str) -> None:
+        """Show a command that does the same."""
+        self._console.print(self._indented(f"[bold]$ {escape(text)}[/]"))
+
+    def output(self, lines: Iterable[RenderableType]) -> None:
+        """Show what the command prints."""
+        for line in lines:
+            self._console.print(self._indented(line))
+
+    def table(self, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+        """Show rows."""
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for column in columns:
+            table.add_column(column, overflow="fold")
+        for row in rows:
+            table.add_row(*map(escape, row))
+        self._console.print(self._indented(table))
+
+    def _indented(self, what: RenderableType) -> Padding:
+        return Padding(what, (0, 0, 0, _INDENT), expand=False)
+
+    def _stamp(self) -> str:
+        return f"[dim]\\[{time.monotonic() - self._began:5.1f} s][/]"

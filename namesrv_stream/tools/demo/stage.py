@@ -1,0 +1,264 @@
+"""The processes of the demo: the product, and the brokers that register with it."""
+
+import asyncio
+import os
+import re
+import signal
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Self
+
+from namesrv_stream.client import NameServers, topic_route
+from namesrv_stream.errors import NamesrvStreamError, TopicNotExist
+from namesrv_stream.tools.demo.output import History, Story
+
+# Tells a process of ours to end with its parent; see namesrv_stream.up.parent_death.
+_PARENT_PID_VARIABLE: Final = "NAMESRV_STREAM_PARENT_PID"
+_KEPT_LINES: Final = 200
+CLUSTER: Final = "demo"
+TOPIC: Final = "orders"
+_READY: Final = re.compile(r"READY remoting=(\S+) http=(\S+) kafka=(\S+) data=(.+)")
+_STAMP: Final = re.compile(r"^\[ *[\d.]+ s\] ")  # the story has its own
+_JOB_READY: Final = "committed its first batch"
+_START_S: Final = 180.0
+_STOP_S: Final = 15.0
+_POLL_S: Final = 0.02
+_FIRST_PORT: Final = 20_911  # of the brokers' addresses, at which nothing listens
+
+
+class DemoProcess:
+    """One ``namesrv-stream`` command, in a session of its own so that Ctrl-C reaches the demonstration alone."""
+
+    def __init__(self, name: str, process: asyncio.subprocess.Process) -> None:
+        """Used by ``start``, which is the way to make one."""
+        self.name = name
+        #: The newest lines of both streams.
+        self.lines: list[str] = []
+        self._process = process
+        self._pumps: list[asyncio.Task[None]] = []
+        self._is_frozen = False
+
+    @classmethod
+    async def start(
+        cls,
+        name: str,
+        arguments: list[str],
+        on_line: Callable[[str], None] = lambda _: None,
+    ) -> Self:
+        """Start ``namesrv-stream ARGUMENTS``.
+
+        Args:
+            name: For messages.
+            arguments: Command and flags.
+            on_line: Told each line of standard output and standard error.
+        """
+        environ = {name: value for name, value in os.environ.items() if name != "NAMESRV_ADDR"}
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "namesrv_stream",
+            *arguments,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,
+            env=environ | {_PARENT_PID_VARIABLE: str(os.getpid()), "PYTHONUNBUFFERED": "1"},
+        )
+        started = cls(name, process)
+        loop = asyncio.get_running_loop()
+        for stream in (process.stdout, process.stderr):
+            if stream is not None:
+                started._pumps.append(loop.create_task(started._pump(stream, on_line)))
+        return started
+
+    @property
+    def exit_code(self) -> int | None:
+        """Exit code, negative for a signal; None while it runs."""
+        return self._process.returncode
+
+    def kill(self) -> None:
+        """SIGKILL: its connections close, it says nothing."""
+        self._signal(signal.SIGKILL)
+
+    def freeze(self) -> None:
+        """SIGSTOP: it falls silent, its connections stay open."""
+        self._is_frozen = True
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """SIGCONT."""
+        self._is_frozen = False
+        self._signal(signal.SIGCONT)
+
+    async def stop(self, timeout_s: float) -> int:
+        """SIGTERM, and SIGKILL to its whole session if it takes longer.
+
+        Returns:
+            Its exit code.
+        """
+        if self._is_frozen:
+            self.thaw()
+        self._signal(signal.SIGTERM)
+        try:
+            async with asyncio.timeout(timeout_s):
+                code = await self._process.wait()
+        except TimeoutError:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            code = await self._process.wait()
+        await asyncio.wait(self._pumps, timeout=1)
+        return code
+
+    async def wait(self) -> int:
+        """Wait for its end; its exit code."""
+        return await self._process.wait()
+
+    def _signal(self, number: signal.Signals) -> None:
+        with suppress(ProcessLookupError):
+            self._process.send_signal(number)
+
+    async def _pump(self, stream: asyncio.StreamReader, on_line: Callable[[str], None]) -> None:
+        async for raw in stream:
+            line = raw.decode("utf-8", "replace").rstrip()
+            self.lines.append(line)
+            del self.lines[:-_KEPT_LINES]
+            on_line(line)
+
+
+def up_arguments(data_dir: Path) -> list[str]:
+    """Everything on this machine, out of the way of all else: own folder, free ports, loopback only."""
+    sets = ("remoting.listen_host=127.0.0.1", "embedded_kafka.listen_port=0")
+    flags = ["--data-dir", str(data_dir), "--remoting-port", "0", "--http-port", "0"]
+    return ["up", *flags, *(word for text in sets for word in ("--set", text))]
+
+
+class StepFailed(NamesrvStreamError):
+    """Something that was announced did not happen."""
+
+
+class StartFailed(StepFailed):
+    """The product did not start.
+
+    Attributes:
+        exit_code: That of `up`.
+    """
+
+    def __init__(self, reason: str, exit_code: int) -> None:
+        super().__init__(reason)
+        self.exit_code = exit_code  # type: ignore[misc] # of this one error
+
+
+@dataclass(slots=True)
+class Stage:
+    """What the scenes act on.
+
+    Attributes:
+        brokers: Running broker agents by broker name.
+        name_server: Its address, once it runs.
+    """
+
+    story: Story
+    data_dir: Path
+    history: History
+    brokers: dict[str, DemoProcess] = field(default_factory=dict)
+    name_server: str = ""
+    up: DemoProcess | None = None
+    servers: NameServers | None = None
+    is_job_ready: bool = False
+
+    async def start_up(self) -> None:
+        """Start Kafka, the job and the server, and wait for READY.
+
+        Raises:
+            StartFailed: They gave up; carries the reason that they gave.
+            StepFailed: They did not come up in time.
+        """
+        up = self.up = await DemoProcess.start("up", up_arguments(self.data_dir), self._hear_up)
+        await self.measure(lambda: bool(self.name_server) or up.exit_code is not None, _START_S, "READY")
+        if not self.name_server:
+            code = await up.stop(_STOP_S)
+            reasons = [line.removeprefix("error: ") for line in up.lines if line.startswith("error: ")]
+            raise StartFailed(reasons[-1] if reasons else f"`up` ended with {code}: {up.lines[-1:]}", code)
+        self.servers = NameServers([self.name_server])
+
+    async def start_broker(self, name: str, *flags: str) -> None:
+        """Start a broker agent that serves the topic."""
+        addr = f"127.0.0.1:{_FIRST_PORT + 10 * len(self.brokers)}"
+        identity = ("--cluster", CLUSTER, "--name", name, "--addr", addr)
+        arguments = ["agent", "-n", self.name_server, *identity, "--topics", "0", "--topic", TOPIC, *flags]
+        self.brokers[name] = await DemoProcess.start(name, arguments)
+
+    async def serving(self) -> frozenset[str]:
+        """Names of the brokers that the name server routes the topic to at this moment."""
+        assert self.servers is not None, "the name server runs"
+        try:
+            return (await topic_route(self.servers, TOPIC)).broker_names
+        except TopicNotExist:
+            return frozenset()
+
+    async def until_serving(self, names: set[str], limit_s: float) -> float:
+        """Wait until exactly these brokers serve the topic.
+
+        Returns:
+            Seconds that it took.
+
+        Raises:
+            StepFailed: It took longer than ``limit_s``.
+        """
+
+        async def is_so() -> bool:
+            return await self.serving() == names
+
+        return await self.measure(is_so, limit_s, f"the route to be {', '.join(sorted(names)) or 'gone'}")
+
+    async def measure(self, condition: Callable[[], bool | Awaitable[bool]], limit_s: float, what: str) -> float:
+        """Ask every 20 ms until a condition holds.
+
+        Returns:
+            Seconds that it took.
+
+        Raises:
+            StepFailed: It took longer than ``limit_s``.
+        """
+        began = time.monotonic()
+        while True:
+            answer = condition()
+            holds = answer if isinstance(answer, bool) else await answer
+            took_s = time.monotonic() - began
+            if holds and took_s <= limit_s:
+                return took_s
+            if took_s > limit_s:
+                raise StepFailed(f"waited {took_s:.1f} s for {what}; the limit is {limit_s:g} s")
+            await asyncio.sleep(_POLL_S)
+
+    async def close(self) -> list[str]:
+        """End everything.
+
+        Returns:
+            What did not end well, for people; empty if all did.
+        """
+        complaints = []
+        if self.servers is not None:
+            await self.servers.close()
+        for broker in [broker for broker in self.brokers.values() if broker.exit_code is None]:
+            if code := await broker.stop(_STOP_S):
+                complaints.append(f"{broker.name} ended with {code}: {broker.lines[-1:]}")
+        if self.up is not None and self.name_server:
+            had_ended = self.up.exit_code is not None
+            code = await self.up.stop(_STOP_S)
+            if code or had_ended:
+                complaints.append(f"`up` ended with {code}: {self.up.lines[-1:]}")
+        elif self.up is not None:
+            await self.up.stop(_STOP_S)
+        return complaints
+
+    def _hear_up(self, line: str) -> None:
+        if match := _READY.fullmatch(line):
+            self.name_server = match[1]
+        elif not line.startswith("error: "):
+            self.is_job_ready = self.is_job_ready or _JOB_READY in line
+            self.story.note(f"up: {_STAMP.sub('', line)}")

@@ -1,0 +1,247 @@
+"""Checks of the event log in Kafka and of the Delta tables: settings, clocks, and whether they belong together."""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+from uuid import uuid4
+
+from namesrv_stream.errors import ConfigError, NamesrvStreamError, StateFromNewerVersion, StoreUnreachable
+from namesrv_stream.kafka.inspection import InspectedLog, InspectedTopic, stored_topic_id
+from namesrv_stream.route.fold_state import decode_state
+from namesrv_stream.settings import Settings
+from namesrv_stream.tables.delta.stored_table import StoredTable
+from namesrv_stream.tables.delta.table_version import UNREADABLE
+from namesrv_stream.tables.route_tables import TableRows, read_tables
+from namesrv_stream.tables.schema.history_columns import HISTORY_SCHEMAS
+from namesrv_stream.tables.schema.layout import ROUTE_CHANGES, ROUTE_STATE
+from namesrv_stream.tables.storage import Storage, tables_of
+from namesrv_stream.text_table import counted
+from namesrv_stream.tools.doctor.finding import Finding, fault, fine, note, warning
+
+_KAFKA_AREA: Final = "Kafka"
+#: A job's tick is logged each half second: with one running, the newest record is no older than this.
+_FRESH_MS: Final = 5_000
+_AREA: Final = "tables"
+_LOG_AREA: Final = "tables and log"
+_NEW_LOG: Final = 'bring that log back, or begin with new tables: docs/backup.md, "Kafka\'s log is lost"'
+_REBUILD: Final = "stop the job, `namesrv-stream rebuild`, start it again"
+_REPAIR: Final = f"start the job again, which repairs what the log allows; if it refuses: {_REBUILD}"
+#: Some seconds of a busy fleet.
+_BEHIND_RECORDS: Final = 20_000
+
+
+def event_log(settings: Settings, log: InspectedLog) -> Iterator[Finding]:
+    """What of Kafka the product relies on."""
+    brokers = counted(log.brokers, "broker")
+    yield fine(_KAFKA_AREA, f"{log.servers} answers, {brokers}")
+    kafka = settings.kafka
+    for topic, name, partitions in (
+        (log.events, kafka.broker_events_topic, kafka.partitions),
+        (log.dead_letters, kafka.dead_letter_topic, 1),
+    ):
+        if topic is None:
+            yield note(f"topic {name}", "is not there yet: the first part of ours that starts makes it")
+        else:
+            yield from _topic(topic, partitions, log.brokers)
+    if log.dead_letters_held:
+        text = f"the job refused {counted(log.dead_letters_held, 'record')}"
+        yield warning("dead letters", text, "`namesrv-stream dead-letters` lists them with the reasons")
+
+
+def _topic(topic: InspectedTopic, partitions: int, brokers: int) -> Iterator[Finding]:
+    area, is_fine = f"topic {topic.name}", True
+    if topic.partitions != partitions:
+        text = f"has {counted(topic.partitions, 'partition')}, the configuration says {partitions}"
+        yield fault(area, text, "set kafka.partitions to what the topic has; more: `namesrv-stream repartition`")
+        is_fine = False
+    for name, reason in topic.faults.items():
+        remedy = (
+            f"kafka-configs --alter --topic {topic.name} --add-config {name}=…; `namesrv-stream config show` has ours"
+        )
+        yield fault(area, f"{name} {reason}", remedy)
+        is_fine = False
+    if topic.without_leader:
+        text = f"partitions {list(topic.without_leader)} have no leader: nothing is logged there"
+        yield fault(area, text, "bring their Kafka brokers back")
+        is_fine = False
+    elif topic.behind:
+        yield warning(area, f"replicas of partitions {list(topic.behind)} are behind", "look at those Kafka brokers")
+        is_fine = False
+    for name, reason in topic.doubts.items():
+        remedy = f"kafka-configs --alter --topic {topic.name} --add-config {name}=2"
+        yield warning(area, f"{name} {reason}: acknowledged records may be lost with one Kafka broker", remedy)
+        is_fine = False
+    if brokers > 1 and topic.replicas < 2:
+        remedy = "kafka-reassign-partitions; kafka.replication_factor counts only when we make a topic"
+        yield warning(area, "has one replica: it is gone with its Kafka broker", remedy)
+        is_fine = False
+    if is_fine:
+        partitions_text, replicas = counted(topic.partitions, "partition"), counted(topic.replicas, "replica")
+        yield fine(area, f"{partitions_text}, {replicas}, settings as needed")
+
+
+def kafka_clock(log: InspectedLog, now_ms: int, is_job_running: bool) -> Iterator[Finding]:
+    """Kafka's clock, which stamps all records, against this machine's; silent where nothing can be said.
+
+    Args:
+        log: As inspected.
+        now_ms: This machine's clock after that, epoch milliseconds.
+        is_job_running: So that a fresh record is to be expected.
+    """
+    if not log.newest_ms:
+        return
+    ahead_ms = max(log.newest_ms.values()) - now_ms
+    remedy = "run NTP on Kafka's machines and on this one; expiry does not depend on it, times shown do"
+    if ahead_ms > _FRESH_MS:
+        yield warning("Kafka's clock", f"is {_seconds(ahead_ms)} ahead of this machine's at least", remedy)
+    elif not is_job_running:
+        yield note("Kafka's clock", f"the newest record is {_seconds(max(0, -ahead_ms))} old, no job runs here")
+    elif -ahead_ms > _FRESH_MS:
+        text = f"the newest record is {_seconds(-ahead_ms)} old, though the job here logs a tick each half second"
+        yield warning("Kafka's clock", f"{text}: it is behind, or the job stands still", remedy)
+    else:
+        yield fine("Kafka's clock", f"within {_seconds(_FRESH_MS)} of this machine's")
+
+
+def _seconds(ms: int) -> str:
+    return f"{ms / 1000:.1f} s"
+
+
+def read_route_tables(settings: Settings) -> TableRows | Finding:
+    """What the two tables hold that servers start from, or why nothing; blocks."""
+    folder = tables_of(settings)
+    try:
+        rows = read_tables(folder)
+    except StoreUnreachable as error:
+        return fault(_AREA, error.name, error.remedy)
+    except UNREADABLE as error:
+        return fault(_AREA, " ".join(str(error).split())[:300], _REBUILD)
+    if rows.version < 0:
+        return note(_AREA, f"there is no {ROUTE_CHANGES} in {folder}: the job's first start makes it")
+    if rows.damage is not None:
+        return fault(_AREA, " ".join(str(rows.damage).split())[:300], _REPAIR)
+    return rows
+
+
+def object_store(settings: Settings) -> Iterator[Finding]:
+    """Whether the store that the tables are in, if they are, keeps two jobs apart; blocks."""
+    if settings.data.store is None:
+        return
+    place = tables_of(settings)
+    try:
+        is_kept_apart = _refuses_second_write(place, f"doctor-{uuid4()}")
+    except (StoreUnreachable, ConfigError) as error:
+        yield note(
+            _AREA, f"{place} cannot be written to from here: {error}", "the job must be able to; servers need not"
+        )
+        return
+    if is_kept_apart:
+        yield fine(_AREA, f"{place} refuses to write what is there already: two jobs are kept apart")
+    else:
+        text = f"{place} writes what is there already in spite of If-None-Match: two jobs would overwrite each other"
+        yield fault(_AREA, text, "upgrade the store, or use one with conditional writes")
+
+
+def _refuses_second_write(place: Storage, name: str) -> bool:
+    """Whether a file that is there already is not written again: the fence between jobs relies on it."""
+    place.create(name, b"")
+    try:
+        place.create(name, b"")
+    except FileExistsError:
+        return True
+    finally:
+        place.remove(name)
+    return False
+
+
+def route_tables(settings: Settings, rows: TableRows | Finding, log: InspectedLog | None) -> Iterator[Finding]:
+    """The tables, the fold's state in them, and whether they are of this log.
+
+    Args:
+        settings: Ours.
+        rows: As read before the log was looked at, so that what is committed meanwhile seems not to be ahead of it.
+        log: As inspected; None where Kafka does not answer.
+    """
+    if isinstance(rows, Finding):
+        yield rows
+        return
+    for partition, state in rows.state.fold_states.items():
+        try:
+            decode_state(state.content)
+        except (StateFromNewerVersion, ValueError, KeyError, TypeError) as error:
+            text = f"{ROUTE_STATE}: the fold's state of partition {partition} cannot be read: {error}"
+            yield fault(_AREA, text, _REBUILD)
+            return
+    where = f"{ROUTE_CHANGES} at version {rows.version}, {rows.state.live.num_rows} live rows"
+    yield fine(_AREA, f"{where} in {ROUTE_STATE}, in {tables_of(settings)}")
+    if log is not None and log.events is not None:
+        yield from _against(log, log.events.topic_id, rows)
+    elif log is None and settings.is_kafka_embedded:
+        yield from _against_stored_log(settings, rows.topic_id)
+
+
+def _against_stored_log(settings: Settings, topic_id: str) -> Iterator[Finding]:
+    """The topic that the files of an embedded Kafka hold which does not answer."""
+    found = stored_topic_id(settings)
+    if found is None:
+        text = f"the tables were made from a topic with the id {topic_id}, and {settings.data.kafka_dir} holds none"
+        yield fault(_LOG_AREA, text, _NEW_LOG)
+    elif found != topic_id:
+        yield _other_log(topic_id, found)
+    else:
+        yield fine(_LOG_AREA, "one topic")
+
+
+def _other_log(topic_id: str, found: str) -> Finding:
+    text = f"the tables were made from a topic with the id {topic_id}, Kafka's has {found}: Kafka's data was replaced"
+    return fault(_LOG_AREA, text, f"correct kafka.bootstrap_servers or data.dir; or {_NEW_LOG}")
+
+
+def _against(log: InspectedLog, topic_id: str, rows: TableRows) -> Iterator[Finding]:
+    area = _LOG_AREA
+    if rows.topic_id != topic_id:
+        yield _other_log(rows.topic_id, topic_id)
+        return
+    removed = {p: first for p, first in log.earliest.items() if rows.next_offsets.get(p, 0) < first}
+    if removed:
+        text = f"Kafka removed records before they were folded: {_places(rows.next_offsets, removed)}"
+        yield fault(
+            area, text, "stop the job, `namesrv-stream rebuild --accept-loss`; kafka.retention_ms was too short"
+        )
+        return
+    ahead = {p: end for p, end in log.end.items() if rows.next_offsets.get(p, 0) > end}
+    if ahead:
+        text = f"Kafka has lost records that were folded: {_places(rows.next_offsets, ahead)}"
+        yield fault(area, text, "bring its log back; or stop the job, `namesrv-stream rebuild --accept-loss`")
+        return
+    behind = sum(end - rows.next_offsets.get(p, 0) for p, end in log.end.items())
+    if behind > _BEHIND_RECORDS:
+        text = f"{counted(behind, 'record')} are not folded yet"
+        yield warning(area, text, "does the job run, and keep up? see DATA/logs/job.log")
+    else:
+        yield fine(area, f"one topic, {counted(behind, 'record')} not folded yet")
+
+
+def _places(reached: Mapping[int, int], limits: Mapping[int, int]) -> str:
+    return ", ".join(f"partition {p} is folded to {reached.get(p, 0)}, Kafka's is {at}" for p, at in limits.items())
+
+
+def history_tables(settings: Settings) -> Iterator[Finding]:
+    """The tables of the history, where there are any."""
+    found = []
+    for name, schema in HISTORY_SCHEMAS.items():
+        try:
+            table = StoredTable.open(tables_of(settings), name, schema)
+        except NamesrvStreamError as error:
+            remedy = (
+                "upgrade this program if a newer one wrote it; otherwise move that folder away: it is created again"
+            )
+            yield fault("history", str(error), remedy)
+            return
+        if table is not None:
+            found.append((name, table.files))
+    if found:
+        yield fine("history", ", ".join(f"{name} ({counted(files, 'file')})" for name, files in found))
+    elif settings.history.enabled:
+        yield note("history", "no tables yet: `up` or `namesrv-stream history-job` writes them")
+    else:
+        yield note("history", "history.enabled is false: route --as-of, history and report have nothing to read")

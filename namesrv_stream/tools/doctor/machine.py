@@ -1,0 +1,203 @@
+"""Checks of the machine: Python and its packages, Java, jars, memory, open files, disk, clock."""
+
+import ctypes
+import os
+import platform
+import resource
+import shutil
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+from typing import Final
+
+from packaging.requirements import Requirement
+
+from namesrv_stream import __version__
+from namesrv_stream.errors import ConfigError, PrerequisiteMissing
+from namesrv_stream.prerequisites import find_java, kafka_jars, spark_jars
+from namesrv_stream.server.native.lane import open_lane
+from namesrv_stream.settings import Settings
+from namesrv_stream.tools.doctor.finding import Finding, fault, fine, note, warning
+
+_DISTRIBUTION = "namesrv-stream"
+_LANE = "native lane"
+_LANE_REMEDY = "run `make setup`, or install the wheel that was built for this machine"
+_MIB: Final = 1 << 20
+_GIB: Final = 1 << 30
+#: A Python process with Arrow and Delta loaded; the server with 1,000 brokers and 20,000 topics.
+_PYTHON_BYTES: Final = 250 * _MIB
+#: What a JVM takes beside its heap, as measured for the job.
+_JVM_EXTRA_BYTES: Final = 400 * _MIB
+_LOW_DISK_BYTES: Final = 5 * _GIB
+_NO_DISK_BYTES: Final = 512 * _MIB
+#: Files beside connections: jars, tables, Kafka.
+_OTHER_FILES: Final = 512
+#: ``adjtimex`` returns this where the kernel believes the clock to be wrong (TIME_ERROR of sys/timex.h).
+_TIME_ERROR: Final = 5
+_TABLES: Final = "data.tables"
+_TIMEX_BYTES: Final = 512  # struct timex has 208 on 64 bits
+
+
+def packages() -> Finding:
+    """Each package that we require, at a version that we allow."""
+    wrong = []
+    try:
+        required = [Requirement(text) for text in metadata.requires(_DISTRIBUTION) or ()]
+    except metadata.PackageNotFoundError:
+        return fault(
+            "packages", f"{_DISTRIBUTION} is not installed", "run `make setup` in the checkout, or pip install it"
+        )
+    for requirement in required:
+        if requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):
+            continue
+        try:
+            found = metadata.version(requirement.name)
+        except metadata.PackageNotFoundError:
+            wrong.append(f"{requirement.name} is missing")
+            continue
+        if not requirement.specifier.contains(found, prereleases=True):
+            wrong.append(f"{requirement.name} is {found}, not {requirement.specifier}")
+    versions = f"namesrv-stream {__version__}, Python {platform.python_version()}"
+    if wrong:
+        return fault(
+            "packages", f"{versions}: {'; '.join(wrong)}", "run `make setup`, or reinstall namesrv-stream with pip"
+        )
+    parts = f"Spark {metadata.version('pyspark')}, Delta {metadata.version('delta-spark')}"
+    return fine("packages", f"{versions}, {parts}")
+
+
+def native_lane(settings: Settings) -> Finding:
+    """Whether a server of these settings has it."""
+    try:
+        _, status = open_lane(settings.remoting)
+    except ConfigError as error:
+        return fault(
+            _LANE, f"{error.key}: {error.reason}", f"{_LANE_REMEDY}, or set advanced.remoting.native_lane to auto"
+        )
+    if status.is_fault:
+        return warning(_LANE, status.text, _LANE_REMEDY)
+    if status.is_active or settings.remoting.native_lane == "off":
+        return fine(_LANE, status.text)
+    return note(_LANE, status.text, _LANE_REMEDY)
+
+
+def java_and_jars(settings: Settings) -> Iterator[Finding]:
+    """What has to be installed."""
+    try:
+        yield fine("Java", str(find_java()))
+    except PrerequisiteMissing as missing:
+        yield fault("Java", missing.name, missing.remedy)
+    wanted = [spark_jars(settings.jars.spark_dir)]
+    wanted += [kafka_jars(settings.jars.kafka_dir)] if settings.is_kafka_embedded else []
+    for jars in wanted:
+        try:
+            jars.require()
+        except PrerequisiteMissing as missing:
+            yield fault(jars.name, missing.name, missing.remedy)
+        else:
+            yield fine(jars.name, str(jars.folder))
+
+
+def memory(settings: Settings, limit_bytes: int | None) -> Finding:
+    """Whether all that ``up`` starts fits: heaps, what JVMs take beside them, our own processes.
+
+    Args:
+        settings: Ours.
+        limit_bytes: What this process is allowed, as :func:`memory_limit_bytes` says.
+    """
+    heaps = [settings.streaming.driver_memory]
+    heaps += [settings.history.driver_memory] if settings.has_history else []
+    heaps += [settings.embedded_kafka.heap] if settings.is_kafka_embedded else []
+    wanted = sum(_bytes(heap) + _JVM_EXTRA_BYTES for heap in heaps) + 3 * _PYTHON_BYTES
+    there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if limit_bytes is not None and limit_bytes < there:
+        allowed = f"{limit_bytes / _GIB:.1f} GiB allowed here"
+        return note("memory", f"{allowed}; all of `up` together takes {wanted / _GIB:.1f} GiB at most")
+    text = f"{wanted / _GIB:.1f} GiB for all of `up` at most, of {there / _GIB:.1f} GiB"
+    if wanted > there:
+        return warning(
+            "memory", text, "lower streaming.driver_memory, history.driver_memory, advanced.embedded_kafka.heap"
+        )
+    return fine("memory", text)
+
+
+def _bytes(heap: str) -> int:
+    return int(heap[:-1]) * (_GIB if heap.endswith("g") else _MIB)
+
+
+def memory_limit_bytes() -> int | None:
+    """What the control group of this process allows, as of a container that may be meant for one part; None for all."""
+    for limit in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        try:
+            text = Path(limit).read_text(encoding="ascii").strip()
+        except OSError:
+            continue
+        return int(text) if text.isdecimal() else None
+    return None
+
+
+def open_files(settings: Settings) -> Finding:
+    """Whether as many connections as are allowed can be open at once."""
+    allowed, highest = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = settings.remoting.max_connections + settings.http.max_connections + _OTHER_FILES
+    text = f"{allowed} allowed, {wanted} needed for remoting.max_connections and advanced.http.max_connections"
+    if allowed in (resource.RLIM_INFINITY, -1) or allowed >= wanted:
+        return fine("open files", text)
+    if highest == resource.RLIM_INFINITY or highest >= wanted:
+        return warning("open files", text, f"`ulimit -n {wanted}` before the start; LimitNOFILE={wanted} in systemd")
+    return warning("open files", text, f"raise the hard limit of {highest}, or lower remoting.max_connections")
+
+
+def disk(settings: Settings) -> Iterator[Finding]:
+    """Whether the directories can be written, and how much room there is.
+
+    Tables elsewhere may be read only: a server only reads them, on a machine of its own perhaps.
+    """
+    for key, folder in _folders(settings).items():
+        there = _nearest(folder)
+        if not os.access(there, os.W_OK | os.X_OK):
+            if key == _TABLES and there == folder.absolute() and os.access(there, os.R_OK | os.X_OK):
+                text = f"{key} = {folder}: can be read, not written: enough for a server, not for job and history"
+                yield note("disk", text, f"where those run: chown it, or set {key}")
+                continue
+            yield fault("disk", f"{key} = {folder}: {there} cannot be written", f"chown it, or set {key}")
+            continue
+        free = shutil.disk_usage(there).free
+        text = f"{key} = {folder}: {free / _GIB:.1f} GiB free"
+        if free < _NO_DISK_BYTES:
+            yield fault("disk", text, f"make room: the log and the tables grow; or set {key}")
+        elif free < _LOW_DISK_BYTES:
+            yield warning("disk", text, f"make room, or set {key}")
+        else:
+            yield fine("disk", text)
+
+
+def _folders(settings: Settings) -> dict[str, Path]:
+    data = settings.data
+    folders = {"data.dir": data.dir}
+    if data.tables and data.store is None:
+        folders[_TABLES] = data.tables_dir
+    return folders
+
+
+def _nearest(folder: Path) -> Path:
+    """The folder, or where it would be made."""
+    return next(f for f in (folder.absolute(), *folder.absolute().parents) if f.exists())
+
+
+def clock_sync() -> Finding:
+    """Whether this machine's clock is kept right by anything, as the kernel sees it."""
+    remedy = (
+        "run chrony or systemd-timesyncd: report times and --as-of are by clocks, expiry is not (it counts the log's)"
+    )
+    try:
+        state = ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES))
+    except (AttributeError, OSError):
+        return note("clock", "this system does not say whether it is kept right")
+    if state < 0:
+        return note("clock", "this system does not say whether it is kept right")
+    if state == _TIME_ERROR:
+        return note(
+            "clock", "nothing keeps it right, as far as the kernel knows (in a container it may not know)", remedy
+        )
+    return fine("clock", "kept right by NTP, says the kernel")

@@ -1,0 +1,181 @@
+"""Checks of what runs: processes, ports, and whether the servers are ready."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import Any, Final
+
+import orjson
+
+from namesrv_stream.client.server_states import BadAnswer, ServerUnreachable, fetch
+from namesrv_stream.clock import SystemClock
+from namesrv_stream.errors import ConfigError
+from namesrv_stream.ports import require_free
+from namesrv_stream.settings import AdminSettings, Settings
+from namesrv_stream.settings.installation import running_parts, server_address
+from namesrv_stream.tools.doctor.finding import Finding, fault, fine, note, warning
+
+_TIMEOUT_S: Final = 5.0
+_MOST_BYTES: Final = 1 << 20
+_SECOND_MS: Final = 1_000
+#: An answer says its time in whole seconds.
+_SKEW_WARNED_MS: Final = 2_000
+_EVERY_ADDRESS: Final = ("0.0.0.0", "::")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What came of it.
+
+    Attributes:
+        body: The answer's, whatever its status: a server that is not ready says so with 503.
+        ahead_ms: How far the server's clock is ahead of ours, less what the question took; None where it is not said.
+        reason: Why there is no answer; "" where there is one.
+    """
+
+    body: bytes = b""
+    ahead_ms: int | None = None
+    reason: str = ""
+
+
+def ask(url: str, *, is_certificate_checked: bool = True) -> Asked:
+    """``GET /readyz``; blocks, 5 s at most.
+
+    Args:
+        url: ``http://host:port`` or ``https://host:port``.
+        is_certificate_checked: Whether the server's must be one that this machine trusts, for that host.
+    """
+    began = time.monotonic()
+    try:
+        answer = fetch(
+            url,
+            "/readyz",
+            timeout_s=_TIMEOUT_S,
+            most_bytes=_MOST_BYTES,
+            is_certificate_checked=is_certificate_checked,
+        )
+    except (ServerUnreachable, BadAnswer) as error:
+        return Asked(reason=error.reason)
+    return Asked(answer.body, _ahead_ms(answer.date, round((time.monotonic() - began) * 1000)))
+
+
+def _ahead_ms(date: str | None, took_ms: int) -> int | None:
+    """0 where the second that the answer names, and the time that the question took, allow it."""
+    if date is None:
+        return None
+    try:
+        second_ms = round(parsedate_to_datetime(date).timestamp() * 1000)
+    except ValueError:
+        return None
+    now_ms = SystemClock().now_ms()
+    if second_ms > now_ms:
+        return second_ms - now_ms
+    return min(0, second_ms + _SECOND_MS + took_ms - now_ms)
+
+
+def processes(settings: Settings) -> Iterator[Finding]:
+    """Who runs here, and who does not though others do."""
+    here = running_parts(settings.data.run_dir)
+    if not here:
+        yield note("processes", f"none of ours runs on {settings.data.dir}")
+        return
+    yield fine("processes", ", ".join(f"{part} (pid {facts['pid']})" for part, facts in here.items()))
+    if "serve" in here and "job" not in here:
+        remedy = "wait, where it has just been started; else start it: namesrv-stream job (its log: DATA/logs/job.log)"
+        yield warning(
+            "processes", "no job is ready on this data directory: routes get no older, but no broker expires", remedy
+        )
+
+
+def ports(settings: Settings) -> Iterator[Finding]:
+    """Ports that parts which do not run here will want."""
+    here = running_parts(settings.data.run_dir)
+    wanted = {"remoting": "serve", "http": "serve"} | (
+        {"embedded_kafka": "kafka"} if settings.is_kafka_embedded else {}
+    )
+    for section, part in wanted.items():
+        table = getattr(settings, section)
+        area = f"{section} port"
+        if part in here:
+            yield fine(area, str(here[part].get("kafka" if part == "kafka" else section, table.listen_port)))
+        elif table.listen_port == 0:
+            yield fine(area, "any free one")
+        else:
+            yield _port(area, section, table.listen_host, table.listen_port)
+
+
+def _port(area: str, section: str, host: str, port: int) -> Finding:
+    try:
+        require_free(host, port, section)
+    except ConfigError as error:
+        remedy = f"end who listens there (`ss -ltnp 'sport = :{port}'`), or set {section}.listen_port"
+        if error.key.endswith("listen_host"):
+            remedy = f"set {error.key} to an address of this machine (`ip address`), or to 0.0.0.0"
+        return fault(area, f"{error.key}: {error.reason}", remedy)
+    return fine(area, f"{host}:{port} is free")
+
+
+def exposure(settings: Settings) -> Iterator[Finding]:
+    """Whether everybody who reaches this machine may register as a broker."""
+    remoting, admin, area = settings.remoting, settings.admin, "remoting access"
+    if remoting.listen_host not in _EVERY_ADDRESS:
+        yield fine(area, f"remoting listens on {remoting.listen_host} only")
+        return
+    limits = {
+        "admin.broker_networks": admin.broker_networks != AdminSettings().broker_networks,
+        "accounts": bool(admin.accounts or admin.accounts_file),
+        "TLS": bool(settings.tls.cert_file),
+    }
+    named = [name for name, is_set in limits.items() if is_set]
+    if named:
+        yield fine(area, f"remoting listens on all interfaces; set: {', '.join(named)}")
+        return
+    yield warning(
+        area,
+        "remoting listens on all interfaces, without broker networks, accounts or TLS: everybody who reaches this "
+        "machine can register as a broker",
+        "set admin.broker_networks to your brokers' networks, or remoting.listen_host to an address that only they "
+        "reach; docs/security.md has more",
+    )
+
+
+def servers(settings: Settings, urls: tuple[str, ...]) -> Iterator[Finding]:
+    """Each server: whether it answers, is ready, and has this machine's time."""
+    own = []
+    if not urls and "serve" in running_parts(settings.data.run_dir):
+        scheme = "https" if settings.http.tls else "http"
+        own = [f"{scheme}://{server_address(settings, 'http', prefer_running=True)}"]
+    for url in (*urls, *own):
+        # Its certificate names the address that others know, not this machine's loopback.
+        asked = ask(url, is_certificate_checked=bool(urls))
+        if asked.reason:
+            yield fault(
+                f"server {url}",
+                asked.reason,
+                "start it, or see its log; http.listen_host must be an address reachable from here",
+            )
+            continue
+        yield _readiness(f"server {url}", asked)
+        if asked.ahead_ms is not None and abs(asked.ahead_ms) > _SKEW_WARNED_MS:
+            way = "ahead of" if asked.ahead_ms > 0 else "behind"
+            yield warning(
+                f"server {url}",
+                f"its clock is {abs(asked.ahead_ms) / 1000:.0f} s {way} this machine's",
+                "run NTP on both",
+            )
+
+
+def _readiness(area: str, asked: Asked) -> Finding:
+    try:
+        answer: dict[str, Any] = orjson.loads(asked.body)
+        ready, reasons = bool(answer["ready"]), "; ".join(map(str, answer["reasons"]))
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        return fault(area, "what answers there is no namesrv-stream server", "correct the address")
+    if not ready:
+        return fault(area, f"not ready: {reasons}", "docs/operations.md has a run book for each reason")
+    return (
+        warning(area, f"ready, but: {reasons}", "docs/operations.md has a run book for each")
+        if reasons
+        else fine(area, "ready")
+    )

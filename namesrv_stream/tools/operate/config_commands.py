@@ -1,0 +1,120 @@
+"""``config set``, ``config history`` and ``config show --running``."""
+
+import sys
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from namesrv_stream.instants import instant, iso_instant
+from namesrv_stream.settings import LoadedSettings
+from namesrv_stream.settings.installation import Configuration, configured
+from namesrv_stream.tables.storage import tables_of
+from namesrv_stream.tools.options import (
+    ByOption,
+    JsonOption,
+    WaitOption,
+    emit_json,
+    print_table,
+)
+
+# Kafka, Delta and Polars are imported by the commands that need them: `--help` and the others stay quick.
+
+
+def register(config_app: typer.Typer) -> None:
+    """Add the commands to the group ``config``."""
+    config_app.command("set")(configured(config_set))
+    config_app.command("history")(configured(config_history))
+
+
+def config_set(
+    configuration: Configuration,
+    key: Annotated[str, typer.Argument(metavar="KEY", help="Such as liveness.default_timeout_ms.")],
+    value: Annotated[str, typer.Argument(metavar="VALUE")],
+    by: ByOption = None,
+    wait: WaitOption = 10.0,
+    as_json: JsonOption = False,
+) -> None:
+    """Change a setting on all servers and jobs, without a restart."""
+    from namesrv_stream.tools.operate.setting_change import change_setting, this_person
+
+    changed = change_setting(configuration, key, value, by or this_person(), wait)
+    if as_json:
+        fields = {name: getattr(changed, name) for name in ("key", "old", "new", "by", "waited_ms", "behind", "since")}
+        emit_json(fields | {"offsets": {str(p): o for p, o in changed.offsets.items()}})
+        return
+    if not changed.offsets:
+        print(f"{changed.key} is {changed.new} already")
+        return
+    print(f"{changed.key}: {changed.old} -> {changed.new}, by {changed.by}")
+    where = ", ".join(f"{partition}:{offset}" for partition, offset in sorted(changed.offsets.items()))
+    if changed.behind is None:
+        print(f"logged at {where}; no tables here, so whether it is folded cannot be seen", file=sys.stderr)
+    elif changed.behind:
+        print(f"logged at {where}, not folded yet in partitions {list(changed.behind)}: does the job run?")
+    else:
+        print(f"logged at {where} and folded {changed.waited_ms / 1000:.1f} s later")
+    if changed.since is not None:
+        print(f"changed again since: it is {changed.since}")
+
+
+def config_history(
+    configuration: Configuration,
+    key: Annotated[str | None, typer.Argument(metavar="KEY", help="Only this setting.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show who changed which setting, and when."""
+    from namesrv_stream.route.changes import ChangeKind
+    from namesrv_stream.route.setting_history import setting_changes
+    from namesrv_stream.tables.route_tables import read_rows
+    from namesrv_stream.tools.operate.fold_settings import setting_key, setting_name
+
+    name = None if key is None else setting_name(configuration, key)
+    rows = read_rows(tables_of(configuration.load().settings), ChangeKind.SETTING)
+    changes = [change for change in setting_changes(rows) if name in (None, change.name)]
+    if as_json:
+        emit_json(
+            [
+                {
+                    "at": iso_instant(change.at_ms),
+                    "at_ms": change.at_ms,
+                    "key": setting_key(change.name),
+                    "old": change.old,
+                    "new": change.new,
+                    "by": change.source,
+                    "offsets": {str(p): o for p, o in change.partitions.items()},
+                }
+                for change in changes
+            ]
+        )
+        return
+    table = Table("at", "setting", "old", "new", "by", "partition:offset", box=None, pad_edge=False)
+    for change in changes:
+        where = " ".join(f"{p}:{o}" for p, o in sorted(change.partitions.items()))
+        cells = (instant(change.at_ms), setting_key(change.name), change.old or "?", change.new, change.source, where)
+        table.add_row(*map(escape, cells))
+    print_table(table)
+
+
+def show_running(loaded: LoadedSettings, *, as_json: bool) -> None:
+    """Print what holds now beside what the configuration says, with who changed it last."""
+    from namesrv_stream.tools.operate.fold_settings import running_settings, setting_key
+
+    found = running_settings(loaded)
+    if as_json:
+        emit_json({setting_key(s.name): s.as_json() for s in found})
+        return
+    table = Table("setting", "running", "configured", "configured in", "last change", box=None, pad_edge=False)
+    for setting in found:
+        running = setting.running if len(setting.by_partition) < 2 else _by_partition(setting.by_partition)
+        change = setting.last_change
+        last = f"{instant(change.at_ms)} by {change.source}" if change else ""
+        style = None if setting.running == setting.configured else "bold"
+        cells = (setting_key(setting.name), running, setting.configured or "", setting.configured_in, last)
+        table.add_row(*map(escape, cells), style=style)
+    print_table(table)
+
+
+def _by_partition(texts: dict[str, list[int]]) -> str:
+    return "; ".join(f"{text} in partitions {partitions}" for text, partitions in texts.items())

@@ -1,0 +1,179 @@
+"""The settings that change at run time: their names, checks, and values in force."""
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+
+from namesrv_stream.errors import ConfigError
+from namesrv_stream.route.changes import ChangeKind
+from namesrv_stream.route.setting_history import SettingChange, setting_changes
+from namesrv_stream.route.settings import FoldSettings, SettingValue, effective_texts, setting_text
+from namesrv_stream.route.table import RouteTable
+from namesrv_stream.settings import Flag, LoadedSettings, Settings
+from namesrv_stream.settings.installation import Configuration
+from namesrv_stream.settings.names import all_keys, is_known, key_path, public_key, public_path
+from namesrv_stream.tables.loader import load_settings_table
+from namesrv_stream.tables.route_tables import read_rows
+from namesrv_stream.tables.storage import tables_of
+
+SECTION = "liveness"
+_TYPED, _RUNNING = "KEY", "what holds now"  # where a value comes from
+_KINDS = {field.name: type(field.default) for field in fields(FoldSettings)}
+
+#: JSON text of a setting by its name in ``FoldSettings``.
+Texts = Mapping[str, str]
+
+
+def setting_key(name: str) -> str:
+    """The setting as configuration files have it."""
+    return public_key(f"{SECTION}.{name}")
+
+
+def default_texts() -> dict[str, str]:
+    """What holds where nothing was ever logged."""
+    return {name: setting_text(value) for name, value in asdict(FoldSettings()).items()}
+
+
+def running_texts(table: RouteTable, partition: int) -> dict[str, str]:
+    """What holds in one partition."""
+    return default_texts() | effective_texts(table.settings_of(partition))
+
+
+def configured_texts(settings: Settings) -> dict[str, str]:
+    """What the configuration says of the fold's settings."""
+    known = settings.liveness.model_dump()
+    return {name: setting_text(known[name]) for name in default_texts() if name in known}
+
+
+def setting_name(configuration: Configuration, key: str) -> str:
+    """The name in ``FoldSettings`` of the setting that ``key`` means, with its section or without.
+
+    Raises:
+        ConfigError: There is no such setting, or it does not change at run time.
+    """
+    section, dot, name = key.rpartition(".")
+    if name in _KINDS and section in ("", SECTION, f"advanced.{SECTION}"):
+        return name
+    if is_known(key_path(key)) or (not dot and _sections_of(name)):
+        raise ConfigError(
+            "command line",
+            key,
+            "does not change at run time: edit the configuration and restart that part; these settings do: "
+            + ", ".join(_runtime_keys()),
+        )
+    raise ConfigError("command line", key, f"there is no such setting{_suggestion(key)}")
+
+
+def _runtime_keys() -> list[str]:
+    """The settings that change at run time, the advanced ones last."""
+    return sorted(map(setting_key, _KINDS), key=lambda key: (key.startswith("advanced."), key))
+
+
+def _sections_of(name: str) -> list[str]:
+    """The sections of the configuration that have a key of this name."""
+    return [section for section, key in all_keys() if key == name]
+
+
+def _suggestion(key: str) -> str:
+    """The settings that change at run time come first; those of the configuration are offered as well."""
+    known = _runtime_keys()
+    others = [".".join(public_path(key)) for key in all_keys()]
+    by_name = {candidate.rpartition(".")[2]: candidate for candidate in (*others, *known)}
+    close = difflib.get_close_matches(key, [*known, *others], n=1) or [
+        by_name[name] for name in difflib.get_close_matches(key.rpartition(".")[2], by_name, n=1)
+    ]
+    return f"; did you mean {close[0]}?" if close else f"; these can change at run time: {', '.join(known)}"
+
+
+def check_change(configuration: Configuration, running: Texts, key: str, text: str) -> tuple[str, SettingValue]:
+    """Name and value of the setting that ``key`` and ``text`` mean, held against the others that hold now.
+
+    Args:
+        configuration: For the settings that the fold does not have, such as the interval of ticks.
+        running: What holds now.
+        key: ``liveness.default_timeout_ms``, or without its section.
+        text: The value as typed.
+
+    Raises:
+        ConfigError: There is no such setting, it cannot change at run time, or it cannot have this value.
+    """
+    name = setting_name(configuration, key)
+    configured = configured_texts(Settings())
+    value: SettingValue
+    if name in configured:
+        others = [Flag(_RUNNING, setting_key(n), running[n]) for n in configured if n in running]
+        try:
+            loaded = configuration.load(*others, Flag(_TYPED, setting_key(name), text))
+        except ConfigError as error:
+            if error.source not in (f"flag {_TYPED}", f"flag {_RUNNING}"):
+                raise
+            where = "" if error.key == setting_key(name) else f"{text} does not go with {error.key}, which "
+            raise ConfigError("command line", setting_key(name), where + error.reason) from None
+        value = getattr(loaded.settings.liveness, name)
+    else:
+        value = _read(name, text, _KINDS[name])
+    try:
+        FoldSettings().with_values({name: value})
+    except ValueError as error:
+        raise ConfigError("command line", setting_key(name), str(error)) from None
+    return name, value
+
+
+def _read(name: str, text: str, kind: type) -> SettingValue:
+    if kind is bool and text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    if kind is int and text.removeprefix("-").isdecimal():
+        return int(text)
+    if kind is tuple:
+        return tuple(part.strip() for part in text.replace(";", ",").split(",") if part.strip())
+    expected = "true or false" if kind is bool else "a whole number"
+    raise ConfigError("command line", setting_key(name), f"expected {expected}, not {text!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class RunningSetting:
+    """One setting of the fold.
+
+    Attributes:
+        name: Of a field of ``FoldSettings``.
+        running: JSON text of what holds, in the lowest partition.
+        by_partition: JSON text to the partitions where that holds: two of them while a change is under way.
+        configured: JSON text of what the configuration says; None where it has no such key.
+        configured_in: The file, variable or flag that says so; "" for a default.
+        last_change: None where it was never changed, or the table no longer tells.
+    """
+
+    name: str
+    running: str
+    by_partition: dict[str, list[int]]
+    configured: str | None
+    configured_in: str
+    last_change: SettingChange | None
+
+    def as_json(self) -> Mapping[str, object]:
+        change = self.last_change
+        return {
+            "running": self.running,
+            "partitions": self.by_partition,
+            "configured": self.configured,
+            "configured_in": self.configured_in or "default",
+            "changed_at_ms": change.at_ms if change else None,
+            "changed_by": change.source if change else None,
+        }
+
+
+def running_settings(loaded: LoadedSettings) -> list[RunningSetting]:
+    """All settings of the fold, as the tables here have them; blocks."""
+    settings = loaded.settings
+    table = load_settings_table(tables_of(settings))
+    running = {p: running_texts(table, p) for p in range(settings.kafka.partitions)}
+    configured = configured_texts(settings)
+    last = {c.name: c for c in setting_changes(read_rows(tables_of(settings), ChangeKind.SETTING))}
+    found = []
+    for name in running[0]:
+        by_partition: dict[str, list[int]] = {}
+        for partition, texts in running.items():
+            by_partition.setdefault(texts[name], []).append(partition)
+        source = loaded.sources.get(setting_key(name), "")
+        found.append(RunningSetting(name, running[0][name], by_partition, configured.get(name), source, last.get(name)))
+    return found

@@ -1,0 +1,181 @@
+"""Writes an operator's event to every partition of the log, and waits until the tables contain its effect."""
+
+import socket
+import threading
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Final, Self
+
+from kafka import KafkaProducer
+from kafka.errors import KafkaError
+
+from namesrv_stream.errors import KafkaUnreachable, NamesrvStreamError, PrerequisiteMissing
+from namesrv_stream.kafka import bootstrap_servers, ensure_topics, producer_config
+from namesrv_stream.route import reducer
+from namesrv_stream.route.changes import RouteChange
+from namesrv_stream.route.event_json import encode_event
+from namesrv_stream.route.events import Event
+from namesrv_stream.route.table import RouteTable
+from namesrv_stream.settings import Settings
+from namesrv_stream.tables.follower import SnapshotFollower
+from namesrv_stream.tables.loader import Snapshot, load_snapshot
+from namesrv_stream.tables.storage import tables_of
+
+_POLL_MS: Final = 20
+
+
+class PartlyLogged(NamesrvStreamError):
+    """Some partitions have the event and others do not.
+
+    Attributes:
+        offsets: partition → offset, of those that have it.
+    """
+
+    def __init__(self, offsets: dict[int, int], partitions: int, reason: str) -> None:
+        super().__init__(
+            f"Kafka took it in partitions {sorted(offsets)} of {partitions} only ({reason}): repeat the command"
+        )
+        self.offsets = offsets
+
+
+def broadcast(settings: Settings, event: Event) -> dict[int, int]:
+    """Publish to all partitions and wait until all replicas have it; blocks.
+
+    Returns:
+        partition → offset.
+
+    Raises:
+        PrerequisiteMissing: The embedded Kafka does not run.
+        KafkaUnreachable: No Kafka, or it took the event nowhere.
+        ConfigError: The topic is not as it must be.
+        PartlyLogged: Only some partitions have it.
+    """
+    _require_embedded_kafka(settings)
+    ensure_topics(settings)
+    servers = bootstrap_servers(settings)
+    try:
+        producer = KafkaProducer(**producer_config(settings))
+    except (KafkaError, OSError) as error:
+        raise KafkaUnreachable(servers, _one_line(error)) from None
+    try:
+        return _send(producer, settings, encode_event(event))
+    finally:
+        producer.close(timeout=1)
+
+
+def _require_embedded_kafka(settings: Settings) -> None:
+    """Notice at once that an embedded Kafka, which is on this machine, does not run.
+
+    Raises:
+        PrerequisiteMissing: Nothing listens there; says how to name the installation.
+    """
+    if not settings.is_kafka_embedded:
+        return
+    host, port = bootstrap_servers(settings).rsplit(":", 1)
+    try:
+        socket.create_connection((host.removeprefix("[").removesuffix("]"), int(port)), timeout=1).close()
+    except ConnectionRefusedError:
+        raise PrerequisiteMissing(
+            f"no embedded Kafka listens at {host}:{port}, and none runs on {settings.data.dir}",
+            "start it, or name the installation: --data-dir DIR, or --conf FILE with kafka.bootstrap_servers",
+        ) from None
+    except OSError:
+        return  # slow, perhaps: the producer waits longer
+
+
+def _send(producer: KafkaProducer, settings: Settings, value: bytes) -> dict[int, int]:
+    topic, partitions = settings.kafka.broker_events_topic, settings.kafka.partitions
+    offsets: dict[int, int] = {}
+    failure = ""
+    futures = []
+    for partition in range(partitions):
+        try:
+            futures.append((partition, producer.send(topic, value=value, partition=partition)))
+        except KafkaError as error:
+            failure = _one_line(error)
+    for partition, future in futures:
+        try:
+            offsets[partition] = int(future.get(timeout=settings.kafka.delivery_timeout_ms / 1000).offset)
+        except KafkaError as error:
+            failure = _one_line(error)
+    if not offsets:
+        raise KafkaUnreachable(bootstrap_servers(settings), failure)
+    if len(offsets) < partitions:
+        raise PartlyLogged(offsets, partitions, failure)
+    return offsets
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:200] or type(error).__name__
+
+
+class TablesWatch:
+    """Follows the tables for as long as it is entered; blocks to load them.
+
+    Attributes:
+        exists: Whether there were tables when it began.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        """Load the tables.
+
+        Raises:
+            TableSchemaMismatch: A table is not as this version of the code expects.
+        """
+        snapshot = load_snapshot(tables_of(settings))
+        self.exists = snapshot.version >= 0
+        self._table = snapshot.table
+        self._next_offsets = dict(snapshot.next_offsets)
+        self._moved = threading.Condition()
+        self._follower = SnapshotFollower(
+            tables_of(settings),
+            max(_POLL_MS, settings.poll_interval_ms),
+            self._reloaded,
+            self._committed,
+            known=snapshot,
+        )
+
+    def __enter__(self) -> Self:
+        self._follower.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._follower.stop()
+
+    @property
+    def table(self) -> RouteTable:
+        """What the tables say; to be read before ``wait`` or after it, not meanwhile."""
+        return self._table
+
+    def wait(self, offsets: Mapping[int, int], timeout_s: float) -> list[int]:
+        """Wait until the tables cover a record of each partition.
+
+        Args:
+            offsets: partition → offset.
+            timeout_s: Seconds at most.
+
+        Returns:
+            The partitions whose record they do not cover yet.
+        """
+        until_s = time.monotonic() + timeout_s
+        with self._moved:
+            while (behind := self._behind(offsets)) and (left_s := until_s - time.monotonic()) > 0:
+                self._moved.wait(left_s)
+        return behind
+
+    def _behind(self, offsets: Mapping[int, int]) -> list[int]:
+        return [p for p, offset in sorted(offsets.items()) if self._next_offsets.get(p, 0) <= offset]
+
+    def _reloaded(self, snapshot: Snapshot) -> None:
+        with self._moved:
+            self._table, self._next_offsets = snapshot.table, dict(snapshot.next_offsets)
+            self._moved.notify_all()
+
+    def _committed(self, changes: list[RouteChange], next_offsets: Mapping[int, int]) -> None:
+        with self._moved:
+            reducer.apply(self._table, changes)
+            self._next_offsets.update(next_offsets)
+            self._moved.notify_all()

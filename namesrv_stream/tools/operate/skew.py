@@ -1,0 +1,281 @@
+"""``skew``: whether servers serve the same routes, and where they differ.
+
+Two servers compare where they cover the same offsets of a partition, and servers that run catch up with each other
+within a second; so those that differ in offsets are asked again a few times before one is said to be behind.
+"""
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import combinations
+from typing import Annotated, Any, Final, NamedTuple
+
+import orjson
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from namesrv_stream.client.server_states import BadAnswer, PartitionParts, PartRows, ServerState, ServerUnreachable, get
+from namesrv_stream.logs import report_error, safe
+from namesrv_stream.settings.installation import Configuration, configured
+from namesrv_stream.text_table import counted
+from namesrv_stream.tools.options import HttpOption, JsonOption, OldHttpOption, emit_json, http_servers, print_table
+
+_ASK_AGAIN_S: Final = 0.1
+#: Of so many differing parts of a pair of servers the rows are fetched.
+_MOST_PARTS: Final = 20
+
+Row = Mapping[str, Any]
+Failure = ServerUnreachable | BadAnswer
+_DIGEST_CHARS = 12  # of a digest, for people
+_MOST_ROWS = 20  # of one side of a difference, for people
+
+
+class Key(NamedTuple):
+    """A part of a partition, by its names in ``route.digest``."""
+
+    partition: int
+    kind: str
+    name: str
+
+
+class Pair(NamedTuple):
+    """Two servers by their URLs, in the order in which they were named."""
+
+    first: str
+    second: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """One server covers less of a partition than another.
+
+    Attributes:
+        server: URL of the one behind.
+        records: By how many records.
+    """
+
+    server: str
+    ahead: str
+    partition: int
+    records: int
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A part that two servers have otherwise, at the same offsets.
+
+    Attributes:
+        only_first: Rows that the first has and the second has not; None where they were not fetched.
+        only_second: The other way round.
+    """
+
+    pair: Pair
+    key: Key
+    only_first: Sequence[Row] | None
+    only_second: Sequence[Row] | None
+
+
+@dataclass(slots=True)
+class Skew:
+    """What was found.
+
+    Attributes:
+        states: URL → what the server said of itself, last.
+        failures: URL → why it could not be asked.
+        lags: Who is behind whom.
+        differences: What they have otherwise.
+        moving: Pairs that differ, and that moved on before it could be told by what.
+    """
+
+    states: dict[str, ServerState] = field(default_factory=dict)
+    failures: dict[str, Failure] = field(default_factory=dict)
+    lags: list[Lag] = field(default_factory=list)
+    differences: list[Difference] = field(default_factory=list)
+    moving: set[Pair] = field(default_factory=set)
+
+    @property
+    def is_none(self) -> bool:
+        """Whether all that were named answered, and serve the same."""
+        return not (self.failures or self.lags or self.differences or self.moving)
+
+    @property
+    def exit_code(self) -> int:
+        return max([0 if self.is_none else 1, *(failure.exit_code for failure in self.failures.values())])
+
+
+async def find_skew(urls: Sequence[str], patience_s: float) -> Skew:
+    """Ask all servers at once, again and again until those that answer compare.
+
+    Args:
+        urls: Of the servers' HTTP ports.
+        patience_s: Seconds to wait for those behind.
+    """
+    until_s = time.monotonic() + patience_s
+    failures: dict[str, Failure] = {}
+    while True:
+        skew = Skew(failures=failures)
+        await asyncio.gather(*(_ask(skew, url) for url in urls if url not in failures))
+        skew.states = {url: skew.states[url] for url in urls if url in skew.states}
+        for first, second in combinations(skew.states, 2):
+            await _compare(skew, Pair(first, second))
+        if not (skew.lags or skew.moving) or time.monotonic() >= until_s:
+            return skew
+        await asyncio.sleep(_ASK_AGAIN_S)
+
+
+async def _ask(skew: Skew, url: str) -> None:
+    try:
+        skew.states[url] = await get(url, "/state", ServerState)
+    except (ServerUnreachable, BadAnswer) as failure:
+        skew.failures[url] = failure
+
+
+async def _compare(skew: Skew, pair: Pair) -> None:
+    ours, theirs = (skew.states[url] for url in pair)
+    for partition in sorted(ours.next_offsets.keys() | theirs.next_offsets.keys()):
+        records = ours.next_offsets.get(partition, 0) - theirs.next_offsets.get(partition, 0)
+        if records:
+            behind, ahead = reversed(pair) if records > 0 else pair
+            skew.lags.append(Lag(behind, ahead, partition, abs(records)))
+        elif ours.partitions.get(partition) != theirs.partitions.get(partition):
+            try:
+                await _find_differences(skew, pair, partition)
+            except (ServerUnreachable, BadAnswer) as failure:
+                skew.failures[failure.url] = failure
+                return
+
+
+async def _find_differences(skew: Skew, pair: Pair, partition: int) -> None:
+    ours, theirs = await asyncio.gather(*(get(url, "/state/keys", PartitionParts, partition=partition) for url in pair))
+    if ours.next_offset != theirs.next_offset:
+        skew.moving.add(pair)
+        return
+    digests = [{(part.kind, part.name): part.digest for part in found.parts} for found in (ours, theirs)]
+    for kind, name in sorted({part for part, _ in digests[0].items() ^ digests[1].items()}):
+        key = Key(partition, kind, name)
+        rows = await _rows(pair, key) if len(skew.differences) < _MOST_PARTS else (None, None)
+        skew.differences.append(Difference(pair, key, *rows))
+
+
+async def _rows(pair: Pair, key: Key) -> tuple[list[Row], list[Row]] | tuple[None, None]:
+    """The rows that only one of them has; none where they no longer cover the same offsets."""
+    ours, theirs = await asyncio.gather(*(get(url, "/state/rows", PartRows, **key._asdict()) for url in pair))
+    if ours.next_offsets.get(key.partition) != theirs.next_offsets.get(key.partition):
+        return None, None
+    by_text = [{orjson.dumps(row, option=orjson.OPT_SORT_KEYS): row for row in found.rows} for found in (ours, theirs)]
+    return _without(by_text[0], by_text[1]), _without(by_text[1], by_text[0])
+
+
+def _without(rows: Mapping[bytes, Row], others: Mapping[bytes, Row]) -> list[Row]:
+    return [row for text, row in rows.items() if text not in others]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+    app.command()(configured(skew))
+
+
+def skew(
+    configuration: Configuration,
+    http: HttpOption = None,
+    servers: OldHttpOption = None,
+    patience: Annotated[
+        float, typer.Option(help="Seconds to wait for a server that is behind.", min=0, metavar="SECONDS")
+    ] = 5.0,
+    as_json: JsonOption = False,
+) -> int:
+    """Compare what several servers serve.
+
+    Exit code 1 where they differ, 3 where one does not answer. Without --http: the installation's server and those of
+    http.console_servers.
+    """
+    urls = http_servers(http, servers, configuration)
+    if http is None and servers is None:
+        urls = tuple(dict.fromkeys([*urls, *configuration.load().settings.http.console_servers]))
+    found = asyncio.run(find_skew(urls, patience))
+    if as_json:
+        emit_json(to_json(found))
+    else:
+        print_skew(found)
+    return found.exit_code
+
+
+def print_skew(skew: Skew) -> None:
+    """A line for every server that answers, then which one is behind and what differs."""
+    for failure in skew.failures.values():
+        report_error(str(failure))
+    if not skew.states:
+        return
+    table = Table("server", "id", "version", "age", "offsets", "pending", "digest", box=None, pad_edge=False)
+    for url, state in skew.states.items():
+        table.add_row(*(escape(safe(cell)) for cell in (url, *_cells(state))))
+    print_table(table)
+    for lag in skew.lags:
+        print(f"{lag.server} is behind {lag.ahead} by {counted(lag.records, 'record')} in partition {lag.partition}")
+    for first, second in sorted(skew.moving):
+        print(f"{first} and {second} differ, and move on too fast to see by what")
+    for difference in skew.differences:
+        _print_difference(difference)
+    if not (skew.lags or skew.moving or skew.differences):
+        print(_same_text(len(skew.states), all_answer=not skew.failures))
+
+
+def _same_text(servers: int, *, all_answer: bool) -> str:
+    if servers > 1:
+        return "they serve the same" if all_answer else "those that answer serve the same"
+    return "there is only one server: nothing to compare it with"
+
+
+def _cells(state: ServerState) -> tuple[str, ...]:
+    offsets = " ".join(f"{p}:{o}" for p, o in sorted(state.next_offsets.items()))
+    age, digest = f"{state.age_ms / 1000:.1f} s", state.digest[:_DIGEST_CHARS]
+    return (state.server_id, str(state.version), age, offsets, str(state.pending_events), digest)
+
+
+def _print_difference(difference: Difference) -> None:
+    key = difference.key
+    name = f" {safe(key.name)}" if key.name else ""
+    first, second = difference.pair
+    print(f"partition {key.partition}: {key.kind}{name} differs between {first} and {second}:")
+    if difference.only_first is None or difference.only_second is None:
+        print("  its rows were not fetched")
+        return
+    for url, rows in ((first, difference.only_first), (second, difference.only_second)):
+        for row in rows[:_MOST_ROWS]:
+            print(f"  only at {url}: {_row_text(row)}")
+        if len(rows) > _MOST_ROWS:
+            print(f"  only at {url}: {len(rows) - _MOST_ROWS} more rows, which --json tells")
+
+
+def _row_text(row: Row) -> str:
+    return " ".join(f"{name}={safe(str(value))}" for name, value in row.items())
+
+
+def to_json(skew: Skew) -> dict[str, Any]:
+    """All that was found."""
+    return {
+        "is_same": skew.is_none,
+        "servers": {url: _state_json(state) for url, state in skew.states.items()},
+        "failures": {url: failure.reason for url, failure in skew.failures.items()},
+        "behind": [asdict(lag) for lag in skew.lags],
+        "differences": [
+            {
+                **d.pair._asdict(),
+                **d.key._asdict(),
+                "only_first": d.only_first,
+                "only_second": d.only_second,
+            }
+            for d in skew.differences
+        ],
+        "moving": [list(pair) for pair in sorted(skew.moving)],
+    }
+
+
+def _state_json(state: ServerState) -> dict[str, Any]:
+    by_partition = {
+        name: {str(partition): value for partition, value in sorted(values.items())}
+        for name, values in (("next_offsets", state.next_offsets), ("partitions", state.partitions))
+    }
+    return asdict(state) | by_partition

@@ -1,0 +1,168 @@
+"""The status of an installation: its parts, and every broker process of the last 24 hours."""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+from namesrv_stream.client.server_states import BadAnswer, ServerUnreachable, get
+
+
+class Condition(StrEnum):
+    """The condition of a broker process; those that need attention come first."""
+
+    DOWN = "down"  # it expired or was disconnected within the last day, and nothing has replaced it
+    PROTECTED = "protected"  # by the mass-expiry guard: it would be down otherwise
+    OVERDUE = "overdue"  # its last heartbeat is older than half of its timeout
+    UNKNOWN = "not heard"  # by the servers that were asked, since their start
+    ALIVE = "alive"
+    REPLACED = "replaced"  # it is down, and another address has its brokerId
+    UNREGISTERED = "unregistered"  # within the last day
+
+
+NEED_ATTENTION: Final = frozenset({Condition.DOWN, Condition.PROTECTED, Condition.OVERDUE})
+ENDED: Final = frozenset({Condition.DOWN, Condition.REPLACED, Condition.UNREGISTERED})
+
+_UNREGISTERED: Final = "unregistered"  # the cause
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a server's health: ``state`` is ok, degraded or failed; ``reason`` says why it is not ok."""
+
+    name: str
+    state: str
+    reason: str = ""
+    since_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """The answer of ``/healthz``.
+
+    Attributes:
+        state: green, yellow or red.
+        version: Of the tables; -1 where there are none yet.
+        age_ms: Since the last commit of the job.
+    """
+
+    state: str
+    parts: Sequence[Part]
+    version: int
+    age_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerProcess:
+    """One of the answer of ``/brokers?state=any``; durations and instants in milliseconds."""
+
+    cluster: str
+    broker_name: str
+    broker_addr: str
+    expires_after_ms: int
+    broker_id: int | None = None
+    age_ms: int | None = None
+    since_ms: int | None = None
+    servers: Sequence[str] = ()
+    held: Mapping[str, Any] | None = None
+    ended: Mapping[str, Any] | None = None
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return self.cluster, self.broker_name, self.broker_addr
+
+    @property
+    def condition(self) -> Condition:
+        if self.ended is not None:
+            if self.ended.get("cause") == _UNREGISTERED:
+                return Condition.UNREGISTERED
+            return Condition.REPLACED if self.ended.get("replaced_by") else Condition.DOWN
+        if self.held is not None:
+            return Condition.PROTECTED
+        if self.age_ms is None:
+            return Condition.UNKNOWN
+        return Condition.OVERDUE if self.age_ms * 2 > self.expires_after_ms else Condition.ALIVE
+
+
+@dataclass(slots=True)
+class Status:
+    """What was found.
+
+    Attributes:
+        servers: URL → health.
+        failures: URL → why it could not be asked.
+        brokers: In the order of cluster, name and address; those that ended come last, the newest first.
+        history: Of the history tables; None where nothing is known of them.
+        history_to_ms: Up to when they have data, epoch milliseconds.
+    """
+
+    servers: dict[str, Health] = field(default_factory=dict)
+    failures: dict[str, ServerUnreachable | BadAnswer] = field(default_factory=dict)
+    brokers: Sequence[BrokerProcess] = ()
+    history: Part | None = None
+    history_to_ms: int | None = None
+
+    @property
+    def needs_attention(self) -> bool:
+        """Whether a part or a broker is not as it should be."""
+        parts = [part for health in self.servers.values() for part in health.parts]
+        parts += [self.history] if self.history else []
+        return (
+            bool(self.failures)
+            or any(part.state != "ok" for part in parts)
+            or any(broker.condition in NEED_ATTENTION for broker in self.brokers)
+        )
+
+    @property
+    def exit_code(self) -> int:
+        """0 where all is well, 1 where something needs attention, 3 where no server answers."""
+        if not self.servers:
+            return max(failure.exit_code for failure in self.failures.values())
+        return int(self.needs_attention)
+
+
+async def find_status(urls: Sequence[str], *, is_certificate_checked: bool) -> Status:
+    """Ask all servers at once.
+
+    Args:
+        urls: Of the servers' HTTP ports.
+        is_certificate_checked: Whether HTTPS certificates are checked.
+    """
+    status = Status()
+    found: dict[str, list[BrokerProcess]] = {}
+
+    async def ask(url: str) -> None:
+        try:
+            health = await get(url, "/healthz", Health, is_certificate_checked=is_certificate_checked)
+            found[url] = await get(
+                url, "/brokers", list[BrokerProcess], is_certificate_checked=is_certificate_checked, state="any"
+            )
+            status.servers[url] = health
+        except (ServerUnreachable, BadAnswer) as failure:
+            status.failures[url] = failure
+
+    await asyncio.gather(*map(ask, urls))
+    status.servers = {url: status.servers[url] for url in urls if url in status.servers}
+    status.brokers = _merged(broker for url in status.servers for broker in found[url])
+    return status
+
+
+def _merged(brokers: Iterable[BrokerProcess]) -> Sequence[BrokerProcess]:
+    """Every process once: as the server has it that heard it last; one that ended only where no server has it alive."""
+    newest: dict[tuple[str, str, str], BrokerProcess] = {}
+    for broker in brokers:
+        other = newest.get(broker.key)
+        if other is None or _rank(broker) < _rank(other):
+            newest[broker.key] = broker
+    live = sorted((b for b in newest.values() if b.ended is None), key=lambda b: b.key)
+    ended = sorted((b for b in newest.values() if b.ended is not None), key=_ended_ms, reverse=True)
+    return [*live, *ended]
+
+
+def _rank(broker: BrokerProcess) -> tuple[bool, bool, int]:
+    return broker.ended is not None, broker.age_ms is None, broker.age_ms or 0
+
+
+def _ended_ms(broker: BrokerProcess) -> int:
+    return int((broker.ended or {}).get("at_ms", 0))

@@ -1,0 +1,87 @@
+"""Options that several commands have, and the output of their answers: JSON for scripts, tables for people."""
+
+import sys
+from enum import StrEnum
+from typing import Annotated, Any
+
+import orjson
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from namesrv_stream.errors import ConfigError
+from namesrv_stream.settings.installation import Configuration
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the answer as JSON, for scripts.")]
+WaitOption = Annotated[float, typer.Option("--wait", help="Seconds to wait until the tables have it.", min=0)]
+ByOption = Annotated[
+    str | None, typer.Option("--by", help="Who changes it. Default: you, as user@host.", metavar="NAME")
+]
+HttpOption = Annotated[
+    str | None,
+    typer.Option(
+        "--http", help="HTTP addresses of servers. Default: the installation's server.", metavar="'http://HOST:PORT;…'"
+    ),
+]
+#: Before ``--http`` there was this.
+OldHttpOption = Annotated[str | None, typer.Option("--servers", "-n", hidden=True)]
+
+
+def named_http_servers(http: str | None, old: str | None) -> tuple[str, ...]:
+    """The servers that ``--http`` names, or its old spelling; none where neither is given.
+
+    Raises:
+        ConfigError: One of them is not an HTTP address, or both are given.
+    """
+    from namesrv_stream.client.server_states import parse_http_addrs
+
+    if http is None and old is None:
+        return ()
+    if http is not None and old is not None:
+        raise ConfigError("command line", "-n", "cannot be combined with --http")
+    if old is not None and "://" not in old:
+        raise ConfigError("command line", "-n", "this command asks servers over HTTP: --http 'http://HOST:PORT;…'")
+    return parse_http_addrs(http or old or "", "--http" if http is not None else "-n")
+
+
+def http_servers(http: str | None, old: str | None, configuration: Configuration) -> tuple[str, ...]:
+    """The same; without them the installation's server.
+
+    Raises:
+        ConfigError: One of them is not an HTTP address, or the configuration is wrong.
+    """
+    return named_http_servers(http, old) or (configuration.http_server(),)
+
+
+def emit_json(value: Any) -> None:
+    """Indented, keys in order."""
+    sys.stdout.write(orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS).decode() + "\n")
+
+
+def print_table(table: Table) -> None:
+    """As wide as the terminal; where stdout is none, as wide as the content: a line stays a line for grep."""
+    console = Console(file=sys.stdout, highlight=False)
+    if console.is_terminal:
+        console.print(table, crop=False)
+        return
+    console = Console(highlight=False, width=10_000, color_system=None)
+    with console.capture() as capture:
+        console.print(table, crop=False)
+    sys.stdout.write("".join(f"{line.rstrip()}\n" for line in capture.get().splitlines()))
+
+
+class Source(StrEnum):
+    """Where to read the log from: ``auto`` is Kafka as far as it reaches back, and the archive before that."""
+
+    AUTO = "auto"
+    KAFKA = "kafka"
+    ARCHIVE = "archive"
+
+
+SourceOption = Annotated[
+    Source,
+    typer.Option(
+        "--source",
+        help="Read Kafka, or the archive (broker_events) and then Kafka; auto: the archive for what Kafka has no more.",
+    ),
+]

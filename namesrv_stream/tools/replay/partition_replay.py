@@ -1,0 +1,145 @@
+"""The replay of one partition: compares rows, the state of the fold, and the table at the end."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from namesrv_stream.route.changes import RouteChange
+from namesrv_stream.route.digest import content_of, digest_of, total_of
+from namesrv_stream.route.fold_state import encode_state
+from namesrv_stream.tables.loader import route_table
+from namesrv_stream.tables.schema.rows import iter_changes
+from namesrv_stream.tables.stored_changes import KeptStates, StoredChanges
+from namesrv_stream.tools.replay.comparison import Difference, compare_rows, state_difference, table_difference
+from namesrv_stream.tools.replay.log_fold import FoldStart, LogFold, OnProgress
+from namesrv_stream.tools.replay.log_source import LogSource, Piece
+
+_NO_DIGESTS: Final[tuple[str | None, str | None]] = (None, None)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTables:
+    """What is compared with the log.
+
+    Attributes:
+        changes: ``route_changes`` at one version.
+        states: The versions of ``route_state``.
+        kept_from_ms: Rows with a lower ``at_ms`` may have been removed by their retention, epoch milliseconds.
+    """
+
+    changes: StoredChanges
+    states: KeptStates
+    kept_from_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionReplay:
+    """What came of one partition.
+
+    Attributes:
+        origin: Where the fold began, as text.
+        folded_from: Its first offset.
+        compared_from: First offset whose rows are compared.
+        end: First offset beyond the range.
+        read_from: From which store which of the records were read.
+        records: Folded.
+        rows: Found equal.
+        rows_past_retention: Not stored any more, as they should be.
+        dead_letters: Items that could not be folded.
+        is_state_compared: Whether a fold state in ``route_state`` lies in the range.
+        stored_digest: Of the stored table at the end; None where a row or state differs, or where it cannot be made.
+        folded_digest: Of the fold's table at the end; as above.
+        difference: The first one.
+    """
+
+    partition: int
+    origin: str
+    folded_from: int
+    compared_from: int
+    end: int
+    read_from: tuple[Piece, ...]
+    records: int
+    rows: int
+    rows_past_retention: int
+    dead_letters: int
+    is_state_compared: bool
+    stored_digest: str | None
+    folded_digest: str | None
+    difference: Difference | None
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What came of it.
+
+    Attributes:
+        partitions: Of each, in order.
+        notes: What is to be known of the log: which records are missing and why, which store could not be read.
+    """
+
+    partitions: tuple[PartitionReplay, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_equal(self) -> bool:
+        return self.difference is None
+
+    @property
+    def difference(self) -> Difference | None:
+        """The first one: of the lowest partition that has any."""
+        return next((p.difference for p in self.partitions if p.difference is not None), None)
+
+    @property
+    def digest(self) -> str | None:
+        """Of the table at the end, of all partitions; None where they are not equal, or not all could be digested."""
+        known = {p.partition: p.folded_digest for p in self.partitions if p.folded_digest is not None}
+        return total_of(known) if self.is_equal and len(known) == len(self.partitions) else None
+
+
+def replay_partition(
+    log: LogSource, start: FoldStart, stored: StoredTables, compared_from: int, end: int, on_progress: OnProgress
+) -> PartitionReplay:
+    """Fold a partition from ``start`` to ``end`` and compare its rows from ``compared_from`` on.
+
+    Blocks, and raises as ``LogFold.to``.
+    """
+    partition, partitions = start.state.partition, start.state.partitions
+    fold, kept = LogFold(start), stored.states.newest(partition, at_most=end)
+    state_at = -1 if kept is None else kept.fold_state.next_offset
+    folded_state: bytes | None = None
+
+    def folded() -> Iterator[RouteChange]:
+        nonlocal folded_state
+        for rows in fold.to(log, end, on_progress, stop_at=state_at):
+            if fold.state.next_offset == state_at:
+                folded_state = encode_state(fold.state)
+            yield from (row for row in rows if row.offset >= compared_from)
+
+    rows = stored.changes.rows(partition, compared_from, end)
+    compared = compare_rows(iter_changes(rows), folded(), stored.kept_from_ms)
+    difference, digests = compared.difference, _NO_DIGESTS
+    if difference is None and kept is not None and folded_state is not None:
+        difference = state_difference(partition, state_at, kept.fold_state.content, folded_state)
+    # Without any state, rows that are gone by their retention are missing in the stored table too.
+    if difference is None and (kept is not None or not compared.rows_past_retention):
+        # As a server that starts would have it: the newest state before the end and the rows since.
+        since = stored.changes.rows(partition, max(state_at, 0), end)
+        tables = route_table(since) if kept is None else route_table(kept.live, since), fold.table()
+        ours, theirs = ((content_of(table, partitions), digest_of(table, partitions)) for table in tables)
+        digests = ours[1].partitions[partition], theirs[1].partitions[partition]
+        difference = table_difference(partition, end, ours, theirs)
+    return PartitionReplay(
+        partition,
+        start.origin,
+        start.offset,
+        compared_from,
+        end,
+        log.read_from(partition, start.offset, end),
+        fold.records,
+        compared.rows,
+        compared.rows_past_retention,
+        fold.dead_letters,
+        folded_state is not None,
+        *digests,
+        difference,
+    )

@@ -1,0 +1,196 @@
+"""Where a rebuild can start, and what can still be read of the tables that it replaces.
+
+Per partition, the first of these that there is: the beginning of the log; the oldest kept ``route_state`` that the log
+still goes on from; the tables alone, with every broker at age zero.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from namesrv_stream.errors import TableSchemaMismatch
+from namesrv_stream.route.fold_state import encode_state
+from namesrv_stream.route.rebuilt_state import rebuilt_state
+from namesrv_stream.settings import Settings
+from namesrv_stream.tables.loader import route_table
+from namesrv_stream.tables.route_state import next_state
+from namesrv_stream.tables.route_tables import FoldStateRow, StateRows
+from namesrv_stream.tables.schema.columns import CHANGES_SCHEMA, ROW_SCHEMA, STATE_SCHEMA
+from namesrv_stream.tables.storage import tables_of
+from namesrv_stream.tables.stored_changes import KeptState, KeptStates, StoredChanges
+from namesrv_stream.tools.replay.log_fold import FoldStart, start_from_state, start_of_log
+from namesrv_stream.tools.replay.log_source import LogSource
+
+
+class OldTables:
+    """What can be read of them.
+
+    Attributes:
+        losses: What of them cannot be taken over, a sentence each; grows when rows turn out to be unreadable.
+        kept_from_ms: Rows with a lower ``at_ms`` may have been removed by their retention, epoch milliseconds.
+    """
+
+    def __init__(
+        self,
+        changes: StoredChanges | None,
+        states: KeptStates | None,
+        losses: list[str],
+        retention_ms: int,
+        say: Callable[[str], None],
+    ) -> None:
+        self._changes = changes
+        self._states = states
+        self._say = say
+        self.losses = losses
+        self.kept_from_ms = changes.kept_from_ms(retention_ms) if changes else 0
+
+    @classmethod
+    def open(cls, settings: Settings, log_topic_id: str, say: Callable[[str], None]) -> "OldTables":
+        """Open what is there; says what is not."""
+        tables_dir, losses = tables_of(settings), list[str]()
+        changes: StoredChanges | None = None
+        states: KeptStates | None = None
+        try:
+            changes = StoredChanges.open(tables_dir)
+            if changes is None:
+                say("route_changes is not there")
+        except TableSchemaMismatch as error:
+            say(str(error))
+        try:
+            states = KeptStates(tables_dir)
+            if states.damage is not None:
+                say(str(states.damage))
+        except TableSchemaMismatch as error:
+            say(str(error))
+        made_from = {(changes.topic_id, len(changes.next_offsets))} if changes else set()
+        made_from |= {(states.topic_id, states.partitions)} if states and states.topic_id else set()
+        for topic_id, partitions in sorted(made_from - {(log_topic_id, settings.kafka.partitions)}):
+            losses.append(f"the old tables were made from another log, topic id {topic_id}, partitions {partitions}")
+            changes = states = None
+        return cls(changes, states, losses, settings.streaming.changes_retention_ms, say)
+
+    @property
+    def begins(self) -> Mapping[int, int]:
+        """As of ``LogSource``."""
+        tables = [table for table in (self._changes, self._states) if table is not None]
+        return next((table.begins for table in tables if table.begins), {})
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether ``route_changes`` is there."""
+        return self._changes is not None
+
+    def next_offset(self, partition: int) -> int:
+        """First offset that neither table covers; 0 where there is none."""
+        newest = self._states.newest(partition) if self._states else None
+        stored = self._changes.next_offsets[partition] if self._changes else 0
+        return max(stored, newest.fold_state.next_offset if newest else 0)
+
+    def oldest_state(self, partition: int, at_least: int) -> KeptState | None:
+        """As ``KeptStates.oldest``."""
+        return self._states.oldest(partition, at_least) if self._states else None
+
+    def newest_state(self, partition: int, at_most: int) -> KeptState | None:
+        """As ``KeptStates.newest``."""
+        return self._states.newest(partition, at_most) if self._states else None
+
+    def history(self, partition: int, end: int) -> pa.Table:
+        """Rows before ``end``, of which the log has nothing any more; a loss where there are none."""
+        if self._changes is None and end:
+            self.losses.append(f"partition {partition}: route_changes has no rows of the records before {end}")
+        rows = self.rows(partition, 0, end)
+        return ROW_SCHEMA.empty_table() if rows is None else rows.select(ROW_SCHEMA.names).cast(ROW_SCHEMA)
+
+    def rows(self, partition: int, begin: int, end: int) -> pa.Table | None:
+        """As ``StoredChanges.rows``; None where there are none, or they cannot be read."""
+        if self._changes is None:
+            return None
+        try:
+            return self._changes.rows(partition, begin, end)
+        except TableSchemaMismatch as error:
+            text = f"partition {partition}: {error}"
+            self._say(text)
+            self.losses.append(text)
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildStart:
+    """The start of one partition.
+
+    Attributes:
+        start: Of the fold.
+        seed: What ``route_state`` says there; None at the beginning of the log.
+        live: Live rows of ``route_state`` there, columns of ``STATE_SCHEMA``.
+        history: Rows of ``route_changes`` before it, columns of ``ROW_SCHEMA``, taken over as they are.
+        losses: What nobody knows any more, a sentence each.
+    """
+
+    partition: int
+    start: FoldStart
+    seed: FoldStateRow | None
+    live: pa.Table
+    history: pa.Table
+    losses: tuple[str, ...]
+
+
+def find_rebuild_starts(settings: Settings, log: LogSource, old: OldTables) -> list[RebuildStart]:
+    """The starts of all partitions; blocks."""
+    return [_find(partition, settings.kafka.partitions, log, old) for partition in range(settings.kafka.partitions)]
+
+
+def _find(partition: int, partitions: int, log: LogSource, old: OldTables) -> RebuildStart:
+    end, covered = log.end(partition), old.next_offset(partition)
+    losses: tuple[str, ...] = ()
+    if covered > end:
+        losses = (f"partition {partition}: Kafka has lost the records {end} to {covered - 1}, which were folded",)
+    starts = log.starts(partition, end)
+    # What is before a kept state is taken over from the old rows: where there are none, the farther back the better.
+    for earliest in starts if old.has_changes else sorted(starts):
+        if not earliest and not log.begins:
+            start = start_of_log(partition, partitions)
+            return RebuildStart(partition, start, None, STATE_SCHEMA.empty_table(), ROW_SCHEMA.empty_table(), losses)
+        kept = old.oldest_state(partition, earliest)
+        if kept is not None and kept.fold_state.next_offset <= end:
+            try:
+                start = start_from_state(kept)
+            except TableSchemaMismatch:
+                continue  # of another version of the fold: nothing but the rows can be taken over
+            history = old.history(partition, start.offset)
+            return RebuildStart(partition, start, kept.fold_state, kept.live, history, losses)
+    return _from_tables(partition, partitions, earliest, min(covered, end), log, old, losses)
+
+
+def _from_tables(
+    partition: int,
+    partitions: int,
+    earliest: int,
+    known: int,
+    log: LogSource,
+    old: OldTables,
+    losses: tuple[str, ...],
+) -> RebuildStart:
+    """From rows alone, which are known below offset ``known``: nobody knows how long ago who was heard."""
+    if known < earliest:
+        losses += (
+            f"partition {partition}: the records {known} to {earliest - 1} were removed before they were folded",
+        )
+    kept = old.newest_state(partition, at_most=known)
+    begins = log.begins.get(partition, 0)
+    if kept is None and log.begins:
+        losses += (f"partition {partition}: route_state is gone, which alone has what the first partitions said",)
+    base = kept.fold_state if kept else FoldStateRow(begins, 0, b"")
+    live = kept.live if kept else STATE_SCHEMA.empty_table()
+    since = old.rows(partition, base.next_offset, known)
+    since = CHANGES_SCHEMA.empty_table() if since is None else since
+    table = route_table(live, since)
+    at_ms = max(base.at_ms, *(pc.max(rows["at_ms"]).as_py() or 0 for rows in (live, since)))
+    begin = max(known, earliest)
+    state = rebuilt_state(partition, partitions, begin, at_ms, table)
+    seed = FoldStateRow(begin, at_ms, encode_state(state))
+    state_rows = StateRows(live, {partition: base} if kept else {})
+    live, _ = next_state(state_rows, since, {partition: seed})
+    start = FoldStart("the old tables, every broker at age zero", begin, state, table)
+    return RebuildStart(partition, start, seed, live, old.history(partition, known), losses)

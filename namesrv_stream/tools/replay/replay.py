@@ -1,0 +1,178 @@
+"""Replays the log and compares the result with the tables."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from namesrv_stream.errors import ConfigError, LogTruncated, TableSchemaMismatch
+from namesrv_stream.instants import instant
+from namesrv_stream.settings import Settings
+from namesrv_stream.tables.schema.layout import ROUTE_CHANGES
+from namesrv_stream.tables.storage import tables_of
+from namesrv_stream.tables.stored_changes import KeptStates, StoredChanges
+from namesrv_stream.tools.replay.log_archive import OpenLog, log_opener
+from namesrv_stream.tools.replay.log_fold import OnProgress, find_start
+from namesrv_stream.tools.replay.log_source import LogSource
+from namesrv_stream.tools.replay.partition_replay import PartitionReplay, Replay, StoredTables, replay_partition
+
+_SOURCE: Final = "command line"
+_NO_TABLE: Final = (
+    "is not there: name another directory with --conf or --data-dir; if the table was lost, `namesrv-stream rebuild`"
+    " makes it from the log"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class GivenOffsets:
+    """Offsets as given.
+
+    Attributes:
+        flag: The flag that gave them.
+        everywhere: Of partitions that have none of their own; None where none was given.
+        of_partition: partition → offset.
+    """
+
+    flag: str
+    everywhere: int | None
+    of_partition: Mapping[int, int]
+
+    def get(self, partition: int) -> int | None:
+        return self.of_partition.get(partition, self.everywhere)
+
+    def check(self, partitions: int) -> None:
+        """Refuse offsets of partitions that the topic does not have.
+
+        Raises:
+            ConfigError: There are some.
+        """
+        for partition in sorted(self.of_partition):
+            if partition >= partitions:
+                raise ConfigError(
+                    _SOURCE, self.flag, f"there is no partition {partition}: they are 0 to {partitions - 1}"
+                )
+
+
+def parse_offsets(flag: str, texts: Iterable[str]) -> GivenOffsets:
+    """Offsets from ``OFFSET`` or ``PARTITION:OFFSET``, each partition once.
+
+    Raises:
+        ConfigError: A text is neither.
+    """
+    everywhere: int | None = None
+    of_partition: dict[int, int] = {}
+    for text in texts:
+        partition, colon, offset = text.rpartition(":")
+        if not (offset.isdecimal() and (partition.isdecimal() if colon else True)):
+            raise ConfigError(_SOURCE, flag, f"{text!r} is neither OFFSET nor PARTITION:OFFSET")
+        if colon:
+            of_partition[int(partition)] = int(offset)
+        else:
+            everywhere = int(offset)
+    return GivenOffsets(flag, everywhere, of_partition)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayRange:
+    """What to replay.
+
+    Attributes:
+        begin: First offsets to compare; where none is given, as early as can be folded.
+        end: First offsets beyond; where none is given, where the tables end.
+        end_ms: Records with this LogAppendTime (epoch milliseconds), and all after the first such, are beyond too.
+    """
+
+    begin: GivenOffsets
+    end: GivenOffsets
+    end_ms: int | None
+
+
+def replay(settings: Settings, wanted: ReplayRange, on_progress: OnProgress, open_log: OpenLog | None = None) -> Replay:
+    """Fold the range again and compare it with the tables, which the job may go on writing; blocks.
+
+    Args:
+        settings: Ours.
+        wanted: What to replay.
+        on_progress: Told of long folds.
+        open_log: Opens the log; by default Kafka's, and the archive for what Kafka has no more.
+
+    Raises:
+        NamesrvStreamError: It cannot be done, and why.
+    """
+    stored = _stored_tables(settings)
+    changes = stored.changes
+    with (open_log or log_opener())(settings) as log:  # after the tables: it has all that they cover
+        _check_same_topic(settings, changes, log.topic_id)
+        log = replace(log, begins=changes.begins)
+        for offsets in (wanted.begin, wanted.end):
+            offsets.check(settings.kafka.partitions)
+        ends = {p: _end(log, p, wanted, changes.next_offsets[p]) for p in sorted(changes.next_offsets)}
+        time_notes = [] if wanted.end_ms is None else _time_notes(wanted.end_ms, log, ends)
+        parts = [_replay_partition(log, p, end, wanted, stored, on_progress) for p, end in ends.items()]
+        return Replay(tuple(parts), (*log.notes, *log.gap_texts(), *time_notes))
+
+
+def _stored_tables(settings: Settings) -> StoredTables:
+    tables = tables_of(settings)
+    changes, states = StoredChanges.open(tables), KeptStates(tables)
+    if changes is None:
+        raise TableSchemaMismatch(str(tables / ROUTE_CHANGES), _NO_TABLE)
+    if states.damage is not None:
+        raise states.damage
+    return StoredTables(changes, states, changes.kept_from_ms(settings.streaming.changes_retention_ms))
+
+
+def _check_same_topic(settings: Settings, changes: StoredChanges, topic_id: str) -> None:
+    """Refuse tables that were made from another log.
+
+    Raises:
+        ConfigError: They were.
+    """
+    topic = settings.kafka.broker_events_topic
+    if changes.topic_id != topic_id or len(changes.next_offsets) != settings.kafka.partitions:
+        made_from = f"topic id {changes.topic_id} with {len(changes.next_offsets)} partitions"
+        reason = f"the tables were made from {made_from}, topic {topic} has id {topic_id} and"
+        raise ConfigError("settings", "kafka.broker_events_topic", f"{reason} {settings.kafka.partitions}")
+
+
+def _end(log: LogSource, partition: int, wanted: ReplayRange, covered: int) -> int:
+    """The end of the range: as given, else where the tables end, or the archive where that is all there is."""
+    end, flag = wanted.end.get(partition), wanted.end.flag
+    if end is None:
+        end = covered if log.has_kafka else min(covered, log.end(partition))
+    elif end > covered:
+        reason = f"is {end}, but the tables end at {covered} in partition {partition}"
+        raise ConfigError("command line", flag, reason)
+    at_time = None if wanted.end_ms is None else log.offset_at(partition, wanted.end_ms)
+    end = end if at_time is None else min(end, at_time)
+    if end > log.end(partition):
+        if not log.has_kafka:
+            reason = f"is {end}, but broker_events ends at {log.end(partition)} in partition {partition}"
+            raise ConfigError("command line", flag, f"{reason}, and Kafka does not answer")
+        raise LogTruncated(partition, end, log.begin(partition), log.end(partition))
+    return end
+
+
+def _time_notes(end_ms: int, log: LogSource, ends: Mapping[int, int]) -> list[str]:
+    """What must be said where the time lies beyond all that is replayed.
+
+    Raises:
+        ConfigError: No record is older, though there are some: nothing could be said but that nothing equals nothing.
+    """
+    if all(end <= log.begin(p) for p, end in ends.items()) and any(log.end(p) for p in ends):
+        reason = f"the log has no record from before {instant(end_ms, with_ms=True)}"
+        raise ConfigError("command line", "--to-time", reason)
+    at_time = [(log.offset_at(partition, end_ms), end) for partition, end in ends.items()]
+    if any(offset is not None and offset <= end for offset, end in at_time):
+        return []
+    return [f"--to-time {instant(end_ms)} lies beyond the end of the data: everything was replayed up to there"]
+
+
+def _replay_partition(
+    log: LogSource, partition: int, end: int, wanted: ReplayRange, stored: StoredTables, on_progress: OnProgress
+) -> PartitionReplay:
+    begin = wanted.begin.get(partition)
+    if begin is not None and begin > end:
+        reason = f"the range begins at {begin} in partition {partition}, behind its end at {end}"
+        raise ConfigError("command line", wanted.begin.flag, reason)
+    start = find_start(log, partition, end, stored.states, begin)
+    return replay_partition(log, start, stored, start.offset if begin is None else begin, end, on_progress)

@@ -1,0 +1,164 @@
+"""``replay``, ``rebuild`` and ``repartition`` on the command line."""
+
+import logging
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import orjson
+import typer
+
+from namesrv_stream.clock import SystemClock
+from namesrv_stream.errors import KafkaUnreachable, PrerequisiteMissing
+from namesrv_stream.instants import parse_past_instant
+from namesrv_stream.logs import configure_logging, progress
+from namesrv_stream.settings import Settings
+from namesrv_stream.settings.installation import Configuration, configured
+from namesrv_stream.tools.options import Source, SourceOption
+
+if TYPE_CHECKING:
+    from namesrv_stream.tools.replay.replay import ReplayRange
+
+_LOG = logging.getLogger(__name__)
+
+_FROM = "--from-offset"
+_TO = "--to-offset"
+_TO_TIME = "--to-time"
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the outcome as JSON, for scripts.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the command line."""
+    app.command()(configured(replay))
+    app.command()(configured(rebuild))
+    app.command()(configured(repartition))
+
+
+def replay(
+    configuration: Configuration,
+    from_offset: Annotated[
+        list[str] | None,
+        typer.Option(
+            _FROM,
+            help="Compare from here on; may be repeated. Default: as early as the log can be folded.",
+            metavar="[PARTITION:]OFFSET",
+        ),
+    ] = None,
+    to_offset: Annotated[
+        list[str] | None,
+        typer.Option(
+            _TO,
+            help="Up to here, this offset excluded; may be repeated. Default: where the tables end.",
+            metavar="[PARTITION:]OFFSET",
+        ),
+    ] = None,
+    to_time: Annotated[
+        str | None,
+        typer.Option(
+            _TO_TIME,
+            help="Up to the first record of this time: '2026-11-20 03:12' (local), 03:12, -2h, ISO 8601, epoch ms.",
+            metavar="WHEN",
+        ),
+    ] = None,
+    source: SourceOption = Source.AUTO,
+    as_json: JsonOption = False,
+) -> int:
+    """Replay the log and compare the outcome with the tables.
+
+    Exit code 0 if they are equal; 1 with the first difference.
+    """
+    from namesrv_stream.tools.replay import replay_report as report
+    from namesrv_stream.tools.replay.log_archive import log_opener
+    from namesrv_stream.tools.replay.replay import replay as run
+
+    settings = _settings(configuration)
+    wanted = _range(from_offset, to_offset, to_time)
+    try:
+        outcome = run(settings, wanted, _say_progress, log_opener(source))
+    except KafkaUnreachable as error:
+        raise _with_remedy(settings, error) from None
+    _print(report.replay_json(outcome), report.replay_text(outcome), as_json=as_json)
+    return 0 if outcome.is_equal else 1
+
+
+def rebuild(
+    configuration: Configuration,
+    accept_loss: Annotated[
+        bool, typer.Option("--accept-loss", help="Continue where records are missing that the job never folded.")
+    ] = False,
+    accept_differences: Annotated[
+        bool, typer.Option("--accept-differences", help="Continue where the log and the old tables differ.")
+    ] = False,
+    source: SourceOption = Source.AUTO,
+    as_json: JsonOption = False,
+) -> int:
+    """Rebuild lost or damaged tables from the log.
+
+    The job must be stopped; the old tables stay under a dated name.
+    """
+    from namesrv_stream.tools.replay import replay_report as report
+    from namesrv_stream.tools.replay.log_archive import log_opener
+    from namesrv_stream.tools.replay.rebuild import Consent
+    from namesrv_stream.tools.replay.rebuild import rebuild as run
+
+    settings = _settings(configuration)
+    consent = Consent(loss=accept_loss, differences=accept_differences)
+    try:
+        outcome = run(settings, consent, progress, _say_progress, log_opener(source, needs_kafka=True))
+    except KafkaUnreachable as error:
+        raise _with_remedy(settings, error) from None
+    _print(report.rebuild_json(outcome), report.rebuild_text(outcome), as_json=as_json)
+    return 0
+
+
+def repartition(
+    configuration: Configuration,
+    partitions: Annotated[int, typer.Option("--partitions", help="The new number of partitions.", min=1)],
+    as_json: JsonOption = False,
+) -> int:
+    """Give the events topic more partitions.
+
+    The job must be stopped; name servers keep answering, and brokers stay registered.
+    """
+    from namesrv_stream.tools.replay import replay_report as report
+    from namesrv_stream.tools.replay.topic_repartition import repartition as run
+
+    settings = _settings(configuration)
+    try:
+        outcome = run(settings, partitions, progress, _say_progress)
+    except KafkaUnreachable as error:
+        raise _with_remedy(settings, error) from None
+    _print(report.repartition_json(outcome), report.repartition_text(outcome), as_json=as_json)
+    return 0
+
+
+def _range(from_offset: list[str] | None, to_offset: list[str] | None, to_time: str | None) -> "ReplayRange":
+    from namesrv_stream.tools.replay.replay import ReplayRange, parse_offsets
+
+    end_ms = None if to_time is None else parse_past_instant(_TO_TIME, to_time, SystemClock().now_ms())
+    return ReplayRange(parse_offsets(_FROM, from_offset or ()), parse_offsets(_TO, to_offset or ()), end_ms)
+
+
+def _settings(configuration: Configuration) -> Settings:
+    loaded = configuration.load()
+    configure_logging(loaded.settings.logs.level, loaded.settings.logs.format)
+    for warning in loaded.warnings:
+        _LOG.warning("%s", warning)
+    return loaded.settings
+
+
+def _say_progress(partition: int, done: int, total: int) -> None:
+    progress(f"partition {partition}: {done:,} of {total:,} records")
+
+
+def _with_remedy(settings: Settings, error: KafkaUnreachable) -> PrerequisiteMissing:
+    if not settings.is_kafka_embedded:
+        return error
+    return PrerequisiteMissing(error.name, "start it: `namesrv-stream kafka` with the same --conf and --data-dir")
+
+
+def _print(value: dict[str, Any], text: str, *, as_json: bool) -> None:
+    if as_json:
+        text = orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS, default=str).decode() + "\n"
+    sys.stdout.write(text)
+    sys.stdout.flush()

@@ -1,0 +1,142 @@
+"""``repartition``: gives the events topic more partitions while it is closed.
+
+The topic takes no records meanwhile, so that the log ends at one place for all; servers take that for a Kafka that is
+away. The log is folded up to there, and the state of the fold, which is in ``route_state``, is divided again. Whichever
+step is the last before a kill, to run it again does the rest (ADR 0054).
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+import pyarrow as pa
+
+from namesrv_stream.clock import SystemClock
+from namesrv_stream.errors import ConfigError, RebuildRefused
+from namesrv_stream.kafka.growth import TopicGrowth
+from namesrv_stream.kafka.log_check import check_log
+from namesrv_stream.route.event_json import encode_event
+from namesrv_stream.route.events import JOB, Origin, Tick
+from namesrv_stream.route.fold_state import FoldState
+from namesrv_stream.route.folded_log import FoldedLog
+from namesrv_stream.route.repartition import repartitioned
+from namesrv_stream.settings import Settings
+from namesrv_stream.streaming.job_lock import job_lock
+from namesrv_stream.tables.changes_writer import ChangesWriter
+from namesrv_stream.tables.grown_state import grown_rows, state_rows
+from namesrv_stream.tables.loader import load_snapshot
+from namesrv_stream.tables.repair import prepare_tables
+from namesrv_stream.tables.route_state import StateWriter, next_state
+from namesrv_stream.tables.route_tables import read_tables
+from namesrv_stream.tables.schema.rows import encode_changes
+from namesrv_stream.tables.storage import Storage, tables_of
+from namesrv_stream.tables.stored_changes import KeptStates
+from namesrv_stream.tables.swap import settle_swap
+from namesrv_stream.tools.replay.log_archive import open_kafka_log
+from namesrv_stream.tools.replay.log_fold import LogFold, OnProgress, find_start
+from namesrv_stream.tools.replay.replay_report import Repartition
+
+_REMEDY: Final = "stop it; Kafka must run meanwhile, name servers may"
+_BATCH_ID: Final = 0  # no micro-batch wrote the rows
+_SESSION_S: Final = 1.0  # what a server's session takes besides its records
+
+
+def repartition(
+    settings: Settings, partitions: int, say: Callable[[str], None], on_progress: OnProgress
+) -> Repartition:
+    """Give the topic more partitions; blocks, for ``kafka.delivery_timeout_ms`` and some seconds.
+
+    Args:
+        settings: Ours; the number of partitions that there were is taken from the tables.
+        partitions: The new number of partitions.
+        say: Told each step.
+        on_progress: Told of long folds.
+
+    Raises:
+        ConfigError: There are more already, or the job runs.
+        RebuildRefused: What was carried over is not what it was; the topic stays closed.
+        NamesrvStreamError: It cannot be done, and why.
+    """
+    tables, growth = tables_of(settings), TopicGrowth(settings)
+    with job_lock(settings.data.lock_dir, _REMEDY):
+        settle_swap(tables)
+        before, has = KeptStates(tables).partitions, growth.partitions()
+        if not before or partitions < before or has not in (before, partitions):
+            reason = f"is {partitions}; Kafka's topic has {has} partitions, the tables have {before}"
+            raise ConfigError("command line", "--partitions", reason)
+        began_s = time.monotonic()
+        if partitions == before:
+            growth.open()  # of a run that was killed at its end
+            return Repartition(before, partitions, {}, len(load_snapshot(tables).table.groups), 0.0)
+        say("closing the topic: name servers answer from memory until it is open again")
+        growth.close(encode_event(Tick(Origin(JOB, SystemClock().now_ms()))))
+        try:
+            if has == before:
+                now = _with_partitions(settings, before)
+                for text in prepare_tables(now, check_log(now, _folded(tables)).topic_id):
+                    say(f"repaired: {text}")
+            begins, states = _fold(_with_partitions(settings, has), before, partitions, say, on_progress)
+            if has == before:
+                growth.grow(partitions)
+                has = partitions
+        finally:
+            if has == before:
+                growth.open()
+        grown_s = time.monotonic()
+        names = carry_over(tables, before, partitions, begins, states)
+        # A server that began a session before there were more partitions must not write to them as to fewer.
+        session_s = settings.kafka.delivery_timeout_ms / 1000 + _SESSION_S
+        say(f"waiting {session_s:.0f} s, in which name servers give up what they had begun to write")
+        time.sleep(max(0.0, grown_s + session_s - time.monotonic()))
+        growth.open()
+    return Repartition(before, partitions, begins, names, time.monotonic() - began_s)
+
+
+def _with_partitions(settings: Settings, partitions: int) -> Settings:
+    return settings.model_copy(update={"kafka": settings.kafka.model_copy(update={"partitions": partitions})})
+
+
+def _folded(tables: Storage) -> FoldedLog:
+    snapshot = load_snapshot(tables)
+    return FoldedLog(snapshot.topic_id, snapshot.progress)
+
+
+def _fold(
+    settings: Settings, before: int, partitions: int, say: Callable[[str], None], on_progress: OnProgress
+) -> tuple[dict[int, int], list[FoldState]]:
+    """Fold the log to its end, and commit that; returns where each partition then begins, and the states there."""
+    tables = tables_of(settings)
+    writer, kept, states = ChangesWriter(tables, 0), KeptStates(tables), []
+    with open_kafka_log(settings) as whole:
+        log = replace(whole, pieces={p: whole.pieces[p] for p in range(before)}, begins=kept.begins)
+        begins = {p: log.end(p) if p < before else 0 for p in range(partitions)}
+        for partition in range(before):
+            start = find_start(log, partition, begins[partition], kept, writer.committed[partition])
+            say(f"partition {partition}: from {start.origin}, folding to {begins[partition]}")
+            fold = LogFold(start)
+            for changes in fold.to(log, begins[partition], on_progress):
+                writer.write(pa.Table.from_batches([encode_changes(changes)]), {partition: fold.place}, _BATCH_ID)
+            writer.write(pa.Table.from_batches([encode_changes([])]), {partition: fold.place}, _BATCH_ID, is_due=True)
+            if fold.dead_letters:
+                say(f"partition {partition}: {fold.dead_letters} items could not be folded")
+            states.append(fold.state)
+    return begins, states
+
+
+def carry_over(tables: Storage, before: int, partitions: int, begins: dict[int, int], states: list[FoldState]) -> int:
+    """Divide state and routes anew; returns how many broker names there are.
+
+    Raises:
+        RebuildRefused: The tables do not say the same as before.
+    """
+    table = load_snapshot(tables).table
+    rows = read_tables(tables)
+    live, _ = next_state(rows.state, rows.changes, state_rows(states))
+    ChangesWriter(tables, 0).grow(begins)
+    new = state_rows(repartitioned(states, partitions))
+    StateWriter(tables).replace(grown_rows(live, before, partitions), new, begins)
+    after = load_snapshot(tables).table
+    if (after.groups, after.kv, after.held) != (table.groups, table.kv, table.held):
+        raise RebuildRefused("the tables do not say what they said with fewer partitions; the topic stays closed")
+    return len(after.groups)

@@ -1,0 +1,158 @@
+"""The webhook process: follows the changes of a name server over HTTP, and reports the wanted ones.
+
+At least once and in order: the position is written down after the receiver has taken everything before it. The
+position is one of the tables, so any server of these tables can be followed, one after the other.
+"""
+
+import fcntl
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from http import HTTPStatus
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final
+from urllib.parse import urlencode
+
+import orjson
+
+from namesrv_stream.client.server_link import BackOff
+from namesrv_stream.client.server_states import BadAnswer, ServerUnreachable, fetch
+from namesrv_stream.clock import SystemClock
+from namesrv_stream.errors import ConfigError
+from namesrv_stream.run_files import read_run_file, write_run_file
+from namesrv_stream.settings import Settings
+from namesrv_stream.settings.installation import server_address
+from namesrv_stream.tools.webhook.reports import Sender, events_of, kinds, lost_events, message
+
+#: How a position begins at a server whose tables do not exist yet: nothing was committed that could be reported.
+_NO_TABLES: Final = "1.0."
+_LOOK_AGAIN_S: Final = 1.0
+#: Events in one report.
+_MOST_EVENTS: Final = 100
+#: Seconds for which a server waits for a change before it answers that there is none.
+_WAIT_S: Final = 20
+
+logger = logging.getLogger(__name__)
+
+
+def run_webhook(settings: Settings) -> int:
+    """Report until SIGTERM or SIGINT; blocks.
+
+    Returns:
+        0 after such a signal.
+
+    Raises:
+        ConfigError: There is no URL, a file cannot be read, or another process reports from this directory.
+    """
+    if not settings.webhook.is_configured:
+        raise ConfigError("settings", "webhook.url", "is missing: where to report to (--url URL)")
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _stop)
+    reporter = Reporter(settings)
+    with locked(settings.data.webhook_dir):
+        write_run_file(settings.data.run_dir / "webhook.json", {})
+        reporter.run()
+    return 0
+
+
+def _stop(_number: int, _frame: FrameType | None) -> None:
+    sys.exit(0)
+
+
+class Reporter:
+    """One receiver and how far it has been told.
+
+    Args:
+        settings: All of them.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._sender = Sender(settings.webhook)
+        self._position_file = settings.data.webhook_dir / "position.json"
+        self._servers = 0  # how often another server had to be asked
+        self._back_off = BackOff(200, 10_000)
+
+    def run(self) -> None:
+        """Follow and report for ever."""
+        position = str((read_run_file(self._position_file) or {}).get("position", ""))
+        logger.info("reports begin position=%s", position or "now")
+        while True:
+            try:
+                position = self._step(position)
+                self._back_off.reset()
+            except (ServerUnreachable, BadAnswer) as error:
+                self._servers += 1
+                delay_s = self._back_off.next_delay_ms() / 1000
+                logger.warning("no changes, next attempt in %.1f s reason=%s", delay_s, error)
+                time.sleep(delay_s)
+
+    def _step(self, position: str) -> str:
+        """Ask once, report what came, and write down how far it goes."""
+        status, answer = self._ask(position or "now", _WAIT_S if position else 0)
+        if status == HTTPStatus.GONE:
+            # The state that was missed is not a series of changes; the receiver learns that there is a gap.
+            status, answer = HTTPStatus.OK, self._ask("now", 0)[1]
+            events = [lost_events("the server no longer has the changes since the last report", SystemClock().now_ms())]
+        else:
+            events = events_of(answer["rows"], self._settings.webhook)
+        for begin in range(0, len(events), _MOST_EVENTS):
+            self._sender.send(message(events[begin : begin + _MOST_EVENTS]))
+        if str(answer["position"]).startswith(_NO_TABLES):
+            time.sleep(_LOOK_AGAIN_S)
+            return ""
+        if answer["position"] != position:
+            write_run_file(self._position_file, {"position": answer["position"]})
+        return str(answer["position"])
+
+    def _ask(self, since: str, wait_s: int) -> tuple[int, dict[str, Any]]:
+        servers = _servers(self._settings)
+        url = servers[self._servers % len(servers)]
+        query = urlencode({"since": since, "wait": wait_s, "kind": kinds(self._settings.webhook)})
+        path = f"/changes?{query}"
+        found = fetch(url, path, timeout_s=wait_s + 10.0, is_certificate_checked=not _is_own(self._settings))
+        if found.status not in (HTTPStatus.OK, HTTPStatus.GONE):
+            raise BadAnswer(url, path, str(found.status))
+        try:
+            answer = orjson.loads(found.body)
+        except ValueError:
+            answer = None
+        if not isinstance(answer, dict) or (
+            found.status == HTTPStatus.OK and not {"position", "rows"} <= answer.keys()
+        ):
+            raise BadAnswer(url, path, "something else than changes")
+        return found.status, answer
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep a second process from reporting the same."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise ConfigError(str(folder), "data.dir", f"cannot be written: {error.strerror}") from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise ConfigError(str(folder), "data.dir", "another webhook runs on this directory") from None
+    finally:
+        os.close(lock)
+
+
+def _is_own(settings: Settings) -> bool:
+    """Whether this machine's server is followed: its certificate names other addresses than the loopback one."""
+    return not settings.webhook.servers
+
+
+def _servers(settings: Settings) -> Sequence[str]:
+    if settings.webhook.servers:
+        return settings.webhook.servers
+    address = server_address(settings, "http", prefer_running=True)
+    return (f"{'https' if settings.http.tls else 'http'}://{address}",)

@@ -1,0 +1,198 @@
+"""Events for the receiver of the webhook, and their delivery: one report after the other until each is accepted."""
+
+import hashlib
+import hmac
+import http.client
+import logging
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from namesrv_stream import __version__
+from namesrv_stream.client.server_link import BackOff
+from namesrv_stream.errors import ConfigError
+from namesrv_stream.logs import safe
+from namesrv_stream.route.changes import ChangeKind
+from namesrv_stream.settings import WebhookSettings
+
+SCHEMA_VERSION: Final = 1
+
+#: (kind of the row, whether its key is gone) → event. Rows that are not here are never reported.
+_EVENTS: Final = {
+    (ChangeKind.BROKER_LIVE, True): "broker_down",
+    (ChangeKind.GUARD, False): "broker_held",
+    (ChangeKind.GUARD, True): "broker_released",
+    (ChangeKind.BROKER_DATA, False): "broker_route",
+    (ChangeKind.QUEUE_DATA, False): "topic_route",
+    (ChangeKind.QUEUE_DATA, True): "topic_route_removed",
+}
+_COLUMNS: Final = (
+    *("at_ms", "cause", "detail", "cluster", "broker_name", "broker_addr", "broker_id", "broker_addrs"),
+    *("topic", "read_queue_nums", "write_queue_nums", "perm"),
+)
+#: Lines of ``text``; chats show no more.
+_MOST_LINES: Final = 20
+
+Event = dict[str, Any]
+SIGNATURE_HEADER: Final = "X-Namesrv-Stream-Signature"
+_FIRST_DELAY_MS: Final = 500
+_LONGEST_DELAY_MS: Final = 60_000
+logger = logging.getLogger(__name__)
+
+
+def kinds(settings: WebhookSettings) -> str:
+    """The kinds of rows behind the wanted events, for ``/changes?kind=``."""
+    return ",".join(sorted({kind.value for (kind, _), name in _EVENTS.items() if name in settings.events}))
+
+
+def events_of(rows: Iterable[Mapping[str, Any]], settings: WebhookSettings) -> list[Event]:
+    """The wanted events among rows as ``/changes`` has them, in their order."""
+    return [event for row in rows if (event := _event(row)) and _is_wanted(event, settings)]
+
+
+def lost_events(reason: str, at_ms: int) -> Event:
+    """Says that changes were not reported, because the server no longer has them."""
+    event = {"id": f"lost:{at_ms}", "event": "events_lost", "at": _instant(at_ms), "at_ms": at_ms, "detail": reason}
+    return {**event, "text": f"changes were not reported: {reason}"}
+
+
+def message(events: list[Event]) -> dict[str, Any]:
+    """The body of one POST. ``text`` is what Slack, Mattermost and others show."""
+    lines = [event["text"] for event in events[:_MOST_LINES]]
+    if len(events) > _MOST_LINES:
+        lines.append(f"and {len(events) - _MOST_LINES} more")
+    return {"schema_version": SCHEMA_VERSION, "text": "\n".join(lines), "events": events}
+
+
+def _event(row: Mapping[str, Any]) -> Event | None:
+    name = _EVENTS.get((row["kind"], row["gone"]))
+    if name is None:
+        return None
+    columns: dict[str, Any] = {column: row[column] for column in _COLUMNS if row.get(column) is not None}
+    if "broker_addrs" in columns:  # pairs, since a row is made of tuples
+        columns["broker_addrs"] = {str(broker_id): addr for broker_id, addr in columns["broker_addrs"]}
+    event = {"id": f"{row['partition']}:{row['offset']}:{row['seq']}", "event": name, "at": _instant(row["at_ms"])}
+    return {**event, **columns, "text": _text(name, columns)}
+
+
+def _is_wanted(event: Event, settings: WebhookSettings) -> bool:
+    if event["event"] not in settings.events:
+        return False
+    if settings.clusters and event.get("cluster") not in settings.clusters:
+        return False
+    return not settings.topics or "topic" not in event or event["topic"] in settings.topics
+
+
+def _text(name: str, row: Mapping[str, Any]) -> str:
+    broker = f"broker {row['broker_name']} of cluster {row.get('cluster', 'unknown')}"
+    addr = f"{broker} at {row.get('broker_addr')}"
+    because = f" ({row['detail']})" if "detail" in row else ""
+    match name:
+        case "broker_down":
+            return f"{addr} is down: {row['cause']}{because}"
+        case "broker_held":
+            return f"{addr} seems down and is protected by the mass-expiry guard{because}"
+        case "broker_released":
+            return f"{addr} is no longer protected by the mass-expiry guard: {row['cause']}{because}"
+        case "broker_route":
+            addrs = ", ".join(f"{broker_id}={addr}" for broker_id, addr in row["broker_addrs"].items())
+            return f"{broker} is now at {addrs}: {row['cause']}"
+        case "topic_route":
+            queues = f"{row['read_queue_nums']} read and {row['write_queue_nums']} write queues, perm {row['perm']}"
+            return f"topic {row['topic']} has {queues} at {broker}: {row['cause']}"
+        case _:
+            return f"topic {row['topic']} is no longer at {broker}: {row['cause']}"
+
+
+def _instant(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, tz=UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def signature(secret: bytes, body: bytes) -> str:
+    """The value of the signature's header: ``sha256=`` and the HMAC-SHA256 of the body, in hexadecimal digits."""
+    return "sha256=" + hmac.new(secret, body, hashlib.sha256).hexdigest()
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A redirected POST would arrive as a GET, without its body."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+class Sender:
+    """One receiver. Files with its URL and its secret are read for every attempt, so that they can be changed.
+
+    Args:
+        settings: The webhook's.
+
+    Raises:
+        ConfigError: A file cannot be read, or holds no URL.
+    """
+
+    def __init__(self, settings: WebhookSettings) -> None:
+        self._settings = settings
+        self._opener = urllib.request.build_opener(_NoRedirect())
+        self._url()
+        self._secret()
+
+    def send(self, message: dict[str, Any]) -> bool:
+        """POST until the receiver answers with a status of 200 to 299; blocks.
+
+        Returns:
+            False if it was not taken within ``webhook.give_up_ms``.
+        """
+        body = orjson.dumps(message)
+        until_s = time.monotonic() + self._settings.give_up_ms / 1000
+        back_off = BackOff(_FIRST_DELAY_MS, _LONGEST_DELAY_MS)
+        while (reason := self._attempt(body)) is not None:
+            delay_s = back_off.next_delay_ms() / 1000
+            if time.monotonic() + delay_s > until_s:
+                ids = ", ".join(event["id"] for event in message["events"])
+                logger.error("report dropped, not taken in time reason=%s events=%s", safe(reason), ids)
+                return False
+            logger.warning("report not taken, next attempt in %.1f s reason=%s", delay_s, safe(reason))
+            time.sleep(delay_s)
+        return True
+
+    def _attempt(self, body: bytes) -> str | None:
+        """Why the receiver did not take it; None if it did."""
+        headers = {"Content-Type": "application/json", "User-Agent": f"namesrv-stream/{__version__}"}
+        try:
+            if secret := self._secret():
+                headers[SIGNATURE_HEADER] = signature(secret, body)
+            request = urllib.request.Request(self._url(), body, headers, method="POST")
+            with self._opener.open(request, timeout=self._settings.timeout_ms / 1000):
+                return None
+        except urllib.error.HTTPError as error:
+            with error:
+                return f"status {error.code}"
+        except (OSError, http.client.HTTPException, ConfigError) as error:
+            return str(error) or type(error).__name__
+
+    def _url(self) -> str:
+        if not self._settings.url_file:
+            return self._settings.url
+        url = _read("webhook.url_file", self._settings.url_file).decode(errors="replace")
+        if not url.startswith(("http://", "https://")) or not url.isprintable():
+            raise ConfigError(self._settings.url_file, "webhook.url_file", "expected one line, http://… or https://…")
+        return url
+
+    def _secret(self) -> bytes:
+        return _read("webhook.secret_file", self._settings.secret_file) if self._settings.secret_file else b""
+
+
+def _read(key: str, path: str) -> bytes:
+    try:
+        content = Path(path).read_bytes().strip()
+    except OSError as error:
+        raise ConfigError(path, key, f"cannot be read: {error.strerror}") from None
+    if not content:
+        raise ConfigError(path, key, "is empty")
+    return content

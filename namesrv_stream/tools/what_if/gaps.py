@@ -1,0 +1,173 @@
+"""How long live brokers were silent, by the clock that ages them, and the timeout that this suggests."""
+
+import heapq
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from namesrv_stream.route.fold_state import LeaseKey
+from namesrv_stream.route.settings import FoldSettings
+from namesrv_stream.text_table import counted, plural
+from namesrv_stream.tools.what_if.silences import Hearing, Verdict
+
+#: Gaps are counted in steps of this.
+STEP_MS = 100
+_LONGEST = 5
+#: Two heartbeats in a row may be lost, and the third be late.
+_HEARTBEATS: Final = 3
+#: What was longest so far will be surpassed: half as much again.
+_MARGIN: Final = 1.5
+_ROUND_MS: Final = 5_000
+#: To which the usual heartbeat is rounded: one is always some milliseconds late.
+_BEAT_MS: Final = 500
+#: Fewer gaps tell nothing.
+_ENOUGH_GAPS: Final = 100
+
+
+class Gap(NamedTuple):
+    """Time between two hearings of a broker at one server, in which it was alive.
+
+    Attributes:
+        ms: Observed time of the server.
+        at_ms: LogAppendTime of its end, epoch milliseconds.
+    """
+
+    ms: int
+    at_ms: int
+    key: LeaseKey
+    server_id: str
+
+
+@dataclass(slots=True)
+class GapTally:
+    """Gaps of one cluster.
+
+    Attributes:
+        counts: Gap in steps of ``STEP_MS``, rounded up, to how many there were.
+        longest: The longest few, longest first.
+    """
+
+    counts: Counter[int] = field(default_factory=Counter)
+    longest: list[Gap] = field(default_factory=list)
+
+    def add(self, gap: Gap) -> None:
+        self.counts[-(-gap.ms // STEP_MS)] += 1
+        if len(self.longest) < _LONGEST or gap.ms > self.longest[-1].ms:
+            self.longest = heapq.nlargest(_LONGEST, [*self.longest, gap])
+
+    def merge(self, others: Iterable["GapTally"]) -> "GapTally":
+        """All gaps of this one and the others."""
+        tallies = [self, *others]
+        counts: Counter[int] = sum((t.counts for t in tallies), Counter())
+        return GapTally(counts, heapq.nlargest(_LONGEST, [gap for t in tallies for gap in t.longest]))
+
+    @property
+    def total(self) -> int:
+        return self.counts.total()
+
+    @property
+    def longest_ms(self) -> int:
+        return self.longest[0].ms if self.longest else 0
+
+    def quantile_ms(self, share: float) -> int:
+        """A gap that such a share of all does not exceed, to ``STEP_MS``; 0 without gaps.
+
+        Args:
+            share: 0.5 for the median.
+        """
+        left = share * self.total
+        for steps, count in sorted(self.counts.items()):
+            left -= count
+            if left <= 0:
+                return steps * STEP_MS
+        return 0
+
+
+class GapWatch:
+    """Counts the gaps of one partition, by cluster.
+
+    Attributes:
+        tallies: Cluster → gaps of brokers that were alive.
+        unclear_ms: Cluster → the longest silence of a broker of which nobody knows whether it was alive, and which the
+            log as it was did not end.
+        ended_ms: The same of those that it did end.
+    """
+
+    def __init__(self) -> None:
+        self.tallies: dict[str, GapTally] = {}
+        self.unclear_ms: Counter[str] = Counter()
+        self.ended_ms: Counter[str] = Counter()
+        self._last_ms: dict[tuple[LeaseKey, str], int] = {}
+
+    def heard(self, key: LeaseKey, server_id: str, clock_ms: int, at_ms: int, hearing: Hearing | None) -> None:
+        """A broker was heard.
+
+        Args:
+            key: The broker process.
+            server_id: By whom.
+            clock_ms: Observed time of that server.
+            at_ms: LogAppendTime, epoch milliseconds.
+            hearing: What is known of the time before; None for the first time.
+        """
+        place, cluster = (key, server_id), key.live_key.cluster
+        last_ms = self._last_ms.get(place)
+        self._last_ms[place] = clock_ms
+        if hearing is None:
+            return
+        if hearing.verdict is Verdict.UNCLEAR:
+            longest = self.ended_ms if hearing.is_over else self.unclear_ms
+            longest[cluster] = max(longest[cluster], hearing.silent_ms)
+        elif hearing.verdict is Verdict.ALIVE and last_ms is not None:
+            tally = self.tallies.setdefault(cluster, GapTally())
+            tally.add(Gap(clock_ms - last_ms, at_ms, key, server_id))
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """A value and why.
+
+    Attributes:
+        timeout_ms: None where the log tells too little.
+        reason: For people.
+    """
+
+    timeout_ms: int | None
+    reason: str
+
+
+def suggest(gaps: GapTally, unclear_ms: int, ended_ms: int, limits: FoldSettings) -> Suggestion:
+    """The shortest timeout that leaves every silence of a live broker seen so far a margin.
+
+    A silence of which nobody knows whether the broker was alive counts where the log as it was lived through it. Where
+    it did not, a value is not raised for it, for a machine that was off for an hour looks the same; it is named.
+
+    Args:
+        gaps: Of brokers that were alive.
+        unclear_ms: The longest silence of a broker that may have been alive, and that the log as it was did not end.
+        ended_ms: The longest of those that it did end.
+        limits: Floor and ceiling of timeouts.
+    """
+    if gaps.total < _ENOUGH_GAPS:
+        found = f"{plural(gaps.total, 'is', 'are')} only {counted(gaps.total, 'heartbeat')}"
+        return Suggestion(None, f"there {found}, and it needs {_ENOUGH_GAPS}")
+    usual_ms = max(1, round(gaps.quantile_ms(0.5) / _BEAT_MS)) * _BEAT_MS
+    longest_ms = max(gaps.longest_ms, unclear_ms)
+    by_silence, by_beat = round(longest_ms * _MARGIN), usual_ms * _HEARTBEATS
+    if by_silence > by_beat:
+        what = "a broker that may have been alive" if unclear_ms > gaps.longest_ms else "a live broker"
+        reason = f"the longest silence of {what}, {_seconds(longest_ms)}, and half as much again"
+    else:
+        reason = f"{_HEARTBEATS} heartbeats of {_seconds(usual_ms)}; no live broker was silent for longer than "
+        reason += _seconds(longest_ms)
+    wanted_ms = -(-max(by_silence, by_beat) // _ROUND_MS) * _ROUND_MS
+    timeout_ms = max(limits.min_timeout_ms, min(wanted_ms, limits.max_timeout_ms))
+    if timeout_ms != wanted_ms:
+        reason += f"; {_seconds(wanted_ms)} is beyond the limits of timeouts"
+    if ended_ms > timeout_ms:
+        reason += f"; a broker that may have been alive was silent for {_seconds(ended_ms)}, and taken out then too"
+    return Suggestion(timeout_ms, reason)
+
+
+def _seconds(ms: int) -> str:
+    return f"{ms / 1000:g} s"

@@ -1,0 +1,228 @@
+"""One partition of the log, folded with several timeouts at once."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from namesrv_stream.errors import EventDecodeError
+from namesrv_stream.route.changes import ChangeKind, RouteChange
+from namesrv_stream.route.event_json import decode_record, routing_key
+from namesrv_stream.route.events import (
+    JOB,
+    BrokerDisconnected,
+    BrokerHeartbeat,
+    BrokerRegistered,
+    BrokerUnregistered,
+    Event,
+    Proof,
+    SettingsChanged,
+)
+from namesrv_stream.route.fold import FoldOutput, GroupDict, Record, fold_events
+from namesrv_stream.route.fold_state import FoldState, LeaseKey
+from namesrv_stream.route.model import Registration
+from namesrv_stream.route.partitioner import partition_of
+from namesrv_stream.route.settings import FoldSettings
+from namesrv_stream.tools.what_if.gaps import GapWatch
+from namesrv_stream.tools.what_if.silences import Silence, SilenceTally, SilenceWatch
+
+_GUARD_OFF: Final = 100  # percent
+_OVERRIDDEN: Final = (
+    *("default_timeout_ms", "min_timeout_ms", "max_timeout_ms"),
+    *("guard_share_percent", "registration_retention_ms"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """What differs from the settings that the log says.
+
+    Attributes:
+        timeout_ms: The default timeout; None for the log's own.
+        of_every_broker: Whether it also goes for brokers that ask for a timeout of their own.
+    """
+
+    timeout_ms: int | None = None
+    of_every_broker: bool = False
+
+    def apply(self, settings: FoldSettings) -> FoldSettings:
+        """The settings to fold with.
+
+        The guard is off: it would hide what the timeout alone does. Registrations are kept: a broker that a run lets
+        go must be able to return, or it could go but once.
+        """
+        timeout_ms, kept_ms = self.timeout_ms, FoldSettings().registration_retention_ms
+        if timeout_ms is None:
+            return settings
+        return replace(
+            settings,
+            default_timeout_ms=timeout_ms,
+            min_timeout_ms=timeout_ms if self.of_every_broker else min(settings.min_timeout_ms, timeout_ms),
+            max_timeout_ms=timeout_ms if self.of_every_broker else max(settings.max_timeout_ms, timeout_ms),
+            guard_share_percent=_GUARD_OFF,
+            registration_retention_ms=max(settings.registration_retention_ms, kept_ms),
+        )
+
+
+class TimeoutRun:
+    """The fold of one partition under an override, from nothing on.
+
+    Args:
+        state: The fold's state where the log that is read begins, without brokers.
+        override: What shall differ.
+    """
+
+    def __init__(self, state: FoldState, override: Override) -> None:
+        self.override = override
+        self.groups = GroupDict()
+        self._settings = state.settings
+        self.state = replace(state, settings=override.apply(state.settings))
+
+    def fold(self, record: Record, events: Sequence[Event]) -> list[RouteChange]:
+        """Fold what a record says; returns the rows that say that a broker process is gone."""
+        output = FoldOutput()
+        if self.override.timeout_ms is not None:
+            events = [self._overridden(e) if isinstance(e, SettingsChanged) else e for e in events]
+        fold_events(self.state, self.groups, record, events, output)
+        return [row for row in output.changes if row.gone and row.kind == ChangeKind.BROKER_LIVE]
+
+    def _overridden(self, event: SettingsChanged) -> SettingsChanged:
+        """The change such that the override still holds after it."""
+        try:
+            self._settings = self._settings.with_values(dict(event.values))
+        except ValueError:
+            return event  # the fold refuses it whole
+        wanted = self.override.apply(self._settings)
+        values = dict(event.values) | {name: getattr(wanted, name) for name in _OVERRIDDEN}
+        return replace(event, values=tuple(sorted(values.items())))
+
+
+class PartitionAnalysis:
+    """Takes the records of one partition, in order.
+
+    Run 0 is the log as it was, the others are those asked for. Topics matter to no broker's life and are left out of
+    registrations, so that many folds cost little more than one.
+
+    Attributes:
+        tally: What the silences came to that some run ended, and that are over.
+        silences: The others.
+        gaps: How long live brokers were silent.
+        timeouts: Broker process to the timeout that it asks for; None for the default.
+        at_ms: LogAppendTime of the first and the last record, epoch milliseconds; None without records.
+        unregistered: Brokers of which no registration is known: they were left out.
+    """
+
+    def __init__(
+        self,
+        partition: int,
+        partitions: int,
+        overrides: Sequence[Override],
+        settings: FoldSettings | None = None,
+        elsewhere: Mapping[LeaseKey, Registration] | None = None,
+        on_over: Callable[[Silence], None] = lambda silence: None,
+    ) -> None:
+        """Begin with no broker known: each is of age zero where it is first heard.
+
+        Args:
+            partition: Kafka partition.
+            partitions: Of the topic.
+            overrides: Of the runs besides the first.
+            settings: As they hold where the log that is read begins.
+            elsewhere: Registrations of brokers that may have registered before that.
+            on_over: Told of each silence that some run ended, once it is over.
+        """
+        self.tally = SilenceTally()
+        self.silences = SilenceWatch(self._over)
+        self._on_over = on_over
+        self.gaps = GapWatch()
+        self.timeouts: dict[LeaseKey, int | None] = {}
+        self.at_ms: tuple[int, int] | None = None
+        self.unregistered: set[LeaseKey] = set()
+        self.runs = [
+            TimeoutRun(FoldState(partition, partitions, settings=settings or FoldSettings()), override)
+            for override in (Override(), *overrides)
+        ]
+        self._elsewhere = elsewhere or {}
+        self._registered: set[LeaseKey] = set()
+
+    @property
+    def observed_ms(self) -> int:
+        """Observed time that passed."""
+        return self.runs[0].state.observed_ms
+
+    def feed(self, record: Record) -> None:
+        """Fold one record in every run."""
+        self.at_ms = (self.at_ms[0] if self.at_ms else record.at_ms, record.at_ms)
+        events = list(_events(record))
+        for event in events:
+            known = self._registered_before(event)
+            if known is not None:
+                self._fold(record, [known])
+        self._fold(record, events)
+        for event in events:
+            if self._is_ours(event):
+                self._take(event, record.at_ms)
+
+    def _over(self, silence: Silence) -> None:
+        self.tally.add(silence)
+        self._on_over(silence)
+
+    def _fold(self, record: Record, events: Sequence[Event]) -> None:
+        for event in events:
+            if isinstance(event, BrokerRegistered):
+                self._registered.add(event.lease_key)
+                self.timeouts[event.lease_key] = event.registration.timeout_ms
+        for number, run in enumerate(self.runs):
+            for row in run.fold(record, events):
+                self.silences.ended(number, row, run.state.observed_ms)
+
+    def _registered_before(self, event: Event) -> BrokerRegistered | None:
+        """The registration that a broker must have sent before the log that is read begins."""
+        if not isinstance(event, BrokerHeartbeat) or event.proof is not Proof.REGISTRATION:
+            return None
+        key = event.lease_key
+        if key in self._registered:
+            return None
+        self._registered.add(key)
+        known = self._elsewhere.get(key)
+        if known is None:
+            self.unregistered.add(key)
+            return None
+        registration = replace(_without_topics(known), registration_hash=event.registration_hash)
+        return BrokerRegistered(event.origin, registration)
+
+    def _take(self, event: Event, at_ms: int) -> None:
+        if isinstance(event, BrokerUnregistered | BrokerDisconnected):
+            self.silences.left(event)
+        elif isinstance(event, BrokerHeartbeat | BrokerRegistered):
+            server_id = event.origin.server_id
+            hearing = self.silences.heard(event.lease_key, event.origin, self.observed_ms, at_ms)
+            clock_ms = self.runs[0].state.servers[server_id].observed_ms
+            self.gaps.heard(event.lease_key, server_id, clock_ms, at_ms, hearing)
+
+    def _is_ours(self, event: Event) -> bool:
+        """Whether the fold takes the event for one of a broker of this partition."""
+        name, state = routing_key(event), self.runs[0].state
+        return (
+            name is not None
+            and event.origin.server_id != JOB
+            and partition_of(name, state.partitions) == state.partition
+        )
+
+
+def _events(record: Record) -> Iterator[Event]:
+    """What a record says; nothing of what cannot be decoded."""
+    try:
+        events = decode_record(record.value)
+    except EventDecodeError:
+        return
+    for event in events:
+        if isinstance(event, BrokerRegistered):
+            yield BrokerRegistered(event.origin, _without_topics(event.registration))
+        elif not isinstance(event, EventDecodeError):
+            yield event
+
+
+def _without_topics(registration: Registration) -> Registration:
+    """Without what routes are made of; one topic stays one, for that is another kind of registration."""
+    topics = registration.topics if len(registration.topics) == 1 else {}
+    return replace(registration, topics=topics, topic_mappings=None, filter_servers=None)

@@ -1,0 +1,103 @@
+"""``what-if``: replays the log with other timeouts."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import orjson
+import typer
+
+from namesrv_stream.clock import SystemClock
+from namesrv_stream.errors import ConfigError, QueryNotFound
+from namesrv_stream.instants import check_past, parse_duration_ms, parse_since
+from namesrv_stream.settings.installation import Configuration, configured
+from namesrv_stream.tools.options import Source, SourceOption
+
+_WIDTH = 200  # columns, where stdout is no terminal
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the command line."""
+    app.command("what-if")(configured(what_if))
+
+
+def what_if(
+    configuration: Configuration,
+    timeout: Annotated[str, typer.Option("--timeout", help="Timeouts to try.", metavar="60s,90s,…")],
+    cluster: Annotated[str | None, typer.Option("--cluster", help="Only this cluster.", metavar="CLUSTER")] = None,
+    since: Annotated[
+        str, typer.Option("--since", help="How far to look back, as 24h, or an instant.", metavar="WHEN")
+    ] = "24h",
+    every_broker: Annotated[
+        bool, typer.Option("--every-broker", help="Also for brokers that ask for a timeout of their own.")
+    ] = False,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", help="Draw the silences against the timeouts.", metavar="FILE.html")
+    ] = None,
+    source: SourceOption = Source.AUTO,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON, for scripts.")] = False,
+) -> None:
+    """Replay the log with other timeouts.
+
+    Prints the false expiries and the detection time with every timeout, and a suggestion.
+    """
+    # Spared to the other commands: Delta and Kafka take a second to import.
+    from rich.console import Console
+
+    from namesrv_stream.history.drawing.pages import check_plot_file
+    from namesrv_stream.tools.replay.log_archive import log_opener
+    from namesrv_stream.tools.what_if import what_if_report as text
+    from namesrv_stream.tools.what_if.log_analysis import analyse_log
+    from namesrv_stream.tools.what_if.partition_analysis import Override
+    from namesrv_stream.tools.what_if.what_if_report import cluster_reports
+
+    now_ms = SystemClock().now_ms()
+    since_ms = check_past("--since", parse_since("--since", since, now_ms), now_ms)
+    overrides = [Override(ms, of_every_broker=every_broker) for ms in parse_timeouts(timeout)]
+    settings = configuration.load().settings
+    if plot is not None:
+        check_plot_file(plot)
+    # A day of a thousand brokers takes minutes: whoever waits at a terminal sees that it goes on.
+    with Console(stderr=True).status("reading the log") as status:
+        analysis = analyse_log(
+            settings,
+            overrides,
+            since_ms,
+            lambda partition, done, total: status.update(f"partition {partition}: {done:,} of {total:,} records"),
+            log_opener(source),
+        )
+    reports = cluster_reports(analysis.partitions, analysis.limits)
+    if cluster is not None:
+        reports = [report for report in reports if report.cluster == cluster]
+        if not reports:
+            raise QueryNotFound(f"no broker of cluster {cluster} was heard in that time")
+    if as_json:
+        found = text.as_json(analysis, reports)
+        sys.stdout.write(orjson.dumps(found, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS).decode() + "\n")
+    else:
+        # A line stays a line for grep where stdout is no terminal.
+        console = Console(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else _WIDTH)
+        console.print(text.as_text(analysis, reports), soft_wrap=not console.is_terminal)
+    if plot is not None:
+        from namesrv_stream.tools.what_if.what_if_plot import plot as draw
+
+        draw(reports, plot)
+        print(f"written to {plot}", file=sys.stderr if as_json else sys.stdout)
+
+
+def parse_timeouts(text: str) -> list[int]:
+    """The timeouts in ``60s,90s``, each once, in milliseconds, ascending.
+
+    Raises:
+        ConfigError: One is no duration, or too short or too long.
+    """
+    found = set()
+    for part in text.split(","):
+        try:
+            ms = parse_duration_ms(part)
+        except ValueError as error:
+            raise ConfigError("command line", "--timeout", str(error)) from None
+        if not 1_000 <= ms <= 86_400_000:
+            raise ConfigError("command line", "--timeout", f"{part.strip()} is not between 1 s and 24 h")
+        found.add(ms)
+    return sorted(found)

@@ -1,0 +1,284 @@
+"""The result of the runs by cluster: false expiries, detection times, a suggestion; as text and as JSON."""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from namesrv_stream.instants import instant
+from namesrv_stream.route.settings import FoldSettings
+from namesrv_stream.text_table import counted
+from namesrv_stream.tools.replay.log_source import Store, read_from_text
+from namesrv_stream.tools.what_if.gaps import Gap, GapTally, Suggestion, suggest
+from namesrv_stream.tools.what_if.log_analysis import LogAnalysis
+from namesrv_stream.tools.what_if.partition_analysis import PartitionAnalysis
+from namesrv_stream.tools.what_if.silences import Silence, Verdict
+
+_AS_IT_WAS = "as it was"
+_NAMED = 10  # brokers
+
+
+@dataclass(frozen=True, slots=True)
+class Sooner:
+    """How much sooner deaths were seen than they were in the log as it is; negative for later. Observed time.
+
+    Attributes:
+        deaths: How many are compared.
+        open: How many are not: one of the two had not seen them when the log ended.
+    """
+
+    deaths: int
+    open: int
+    median_ms: int
+    p99_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunReport:
+    """One timeout in one cluster.
+
+    Attributes:
+        timeout_ms: None for the log as it is.
+        expiries: How often a broker was taken out because it was not heard.
+        false: Of those: it was alive, as the connection over which it was heard again says.
+        unclear: Of those: it came back, and nothing says whether it had restarted.
+        sooner: None for the log as it is.
+    """
+
+    timeout_ms: int | None
+    expiries: int
+    false: int
+    unclear: int
+    sooner: Sooner | None
+
+    @property
+    def real(self) -> int:
+        return self.expiries - self.false - self.unclear
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterReport:
+    """One cluster.
+
+    Attributes:
+        brokers: Broker processes heard and registered.
+        with_own_timeout: How many of them ask for a timeout, which another default does not move.
+        gaps: Of brokers that were alive.
+        runs: The log as it is, then each timeout asked for.
+    """
+
+    cluster: str
+    brokers: int
+    with_own_timeout: int
+    gaps: GapTally
+    runs: Sequence[RunReport]
+    suggestion: Suggestion
+
+
+def cluster_reports(analyses: Sequence[PartitionAnalysis], limits: FoldSettings | None = None) -> list[ClusterReport]:
+    """A report of every cluster, by name; the analyses must be of the same overrides.
+
+    Args:
+        analyses: Of all partitions.
+        limits: Between which a timeout can be suggested.
+    """
+    keys = {key: timeout for analysis in analyses for key, timeout in analysis.timeouts.items()}
+    deaths: dict[str, list[Silence]] = {}
+    survived: Counter[tuple[str, int, Verdict]] = Counter()
+    for analysis in analyses:
+        survived.update(analysis.tally.expiries)
+        for silence in (*analysis.tally.deaths, *analysis.silences.open):
+            deaths.setdefault(silence.key.live_key.cluster, []).append(silence)
+    reports = []
+    for cluster in sorted({key.live_key.cluster for key in keys}):
+        asked = [timeout for key, timeout in keys.items() if key.live_key.cluster == cluster]
+        gaps = GapTally().merge(a.gaps.tallies.get(cluster, GapTally()) for a in analyses)
+        overrides = [run.override for run in analyses[0].runs]
+        runs = [
+            _run_report(
+                number, o.timeout_ms, deaths.get(cluster, []), {v: survived[cluster, number, v] for v in Verdict}
+            )
+            for number, o in enumerate(overrides)
+        ]
+        unclear_ms, ended_ms = (
+            max(longest[cluster] for longest in of_partitions)
+            for of_partitions in ([a.gaps.unclear_ms for a in analyses], [a.gaps.ended_ms for a in analyses])
+        )
+        own = sum(timeout is not None for timeout in asked)
+        suggestion = suggest(gaps, unclear_ms, ended_ms, limits or FoldSettings())
+        reports.append(ClusterReport(cluster, len(asked), own, gaps, runs, suggestion))
+    return reports
+
+
+def _run_report(
+    run: int, timeout_ms: int | None, deaths: Sequence[Silence], survived: Mapping[Verdict, int]
+) -> RunReport:
+    false, unclear = survived[Verdict.ALIVE], survived[Verdict.UNCLEAR]
+    real = sum(run in death.ends and death.ends[run].is_expiry for death in deaths)
+    return RunReport(timeout_ms, false + unclear + real, false, unclear, _sooner(run, deaths) if run else None)
+
+
+def _sooner(run: int, deaths: Iterable[Silence]) -> Sooner:
+    """Compare a run with the log as it is, over deaths that either of them saw by an expiry."""
+    gains, still_open = [], 0
+    for death in deaths:
+        if not any(death.ends[r].is_expiry for r in (0, run) if r in death.ends):
+            continue
+        ours, theirs = death.seen_ms(run), death.seen_ms(0)
+        if ours is None or theirs is None:
+            still_open += 1
+        else:
+            gains.append(theirs - ours)
+    gains.sort()
+    return Sooner(len(gains), still_open, _quantile(gains, 0.5), _quantile(gains, 0.99))
+
+
+def _quantile(ordered: Sequence[int], share: float) -> int:
+    """The smallest value that such a share of all does not exceed; 0 of none."""
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else 0
+
+
+def as_text(analysis: LogAnalysis, reports: Sequence[ClusterReport]) -> RenderableType:
+    """Tables, one for each cluster."""
+    return Group(*_parts(analysis, reports))
+
+
+def _parts(analysis: LogAnalysis, reports: Sequence[ClusterReport]) -> Iterator[RenderableType]:
+    if analysis.begin_at_ms is None or analysis.end_at_ms is None:
+        yield Text("the log has no records of that time")
+        yield from map(Text, analysis.notes)
+        return
+    yield from map(Text, _log_lines(analysis))
+    span = f"{instant(analysis.begin_at_ms)} to {instant(analysis.end_at_ms)}"
+    observed = seconds(analysis.observed_ms)
+    yield Text(
+        f"{counted(analysis.records, 'record')}, {span}, {observed} of observed time; every broker begins at age zero"
+    )
+    if not reports:
+        yield Text("no broker was heard")
+    for report in reports:
+        yield Text()
+        yield _cluster_line(report)
+        yield _runs_table(report.runs)
+        if report.gaps.total:
+            gaps = report.gaps
+            quantiles = f"median {seconds(gaps.quantile_ms(0.5))}, p99 {seconds(gaps.quantile_ms(0.99))}"
+            yield Text(f"silences of live brokers: {gaps.total}, {quantiles}; the longest:")
+            for gap in gaps.longest:
+                yield Text(f"  {_gap_line(gap)}")
+        suggestion = report.suggestion
+        if suggestion.timeout_ms is None:
+            yield Text(f"no suggestion: {suggestion.reason}")
+        else:
+            yield Text(f"suggested: {seconds(suggestion.timeout_ms)} ({suggestion.reason})")
+    if analysis.unregistered:
+        names = ", ".join(f"{k.broker_name} at {k.live_key.broker_addr}" for k in analysis.unregistered[:_NAMED])
+        more = "" if len(analysis.unregistered) <= _NAMED else f" and {len(analysis.unregistered) - _NAMED} more"
+        yield Text(f"left out, for no registration of theirs is known: {names}{more}")
+
+
+def _log_lines(analysis: LogAnalysis) -> Iterator[str]:
+    """What is to be known of the log; nothing where all was read from Kafka."""
+    for partition, pieces in enumerate(analysis.read_from):
+        if any(piece.store is Store.ARCHIVE for piece in pieces):
+            yield f"partition {partition}: records {read_from_text(pieces)}"
+    yield from analysis.notes
+
+
+def _cluster_line(report: ClusterReport) -> Text:
+    own = f", {report.with_own_timeout} with a timeout of their own" if report.with_own_timeout else ""
+    return Text.assemble(("cluster ", ""), (report.cluster, "bold"), f": {counted(report.brokers, 'broker')}{own}")
+
+
+def _runs_table(runs: Sequence[RunReport]) -> Table:
+    table = Table("timeout", box=None, pad_edge=False)
+    for head in ("expiries", "false", "unclear", "real", "deaths seen sooner: median", "p99", "of", "not yet seen"):
+        table.add_column(head, justify="right")
+    for run in runs:
+        timeout = _AS_IT_WAS if run.timeout_ms is None else seconds(run.timeout_ms)
+        counts = map(str, (run.expiries, run.false, run.unclear, run.real))
+        table.add_row(escape(timeout), *counts, *_sooner_cells(run.sooner), style="bold red" if run.false else None)
+    return table
+
+
+def _sooner_cells(sooner: Sooner | None) -> Sequence[str]:
+    if sooner is None or not (sooner.deaths or sooner.open):
+        return ("", "", "", "")
+    still_open = str(sooner.open) if sooner.open else ""
+    if not sooner.deaths:
+        return ("", "", "0", still_open)
+    return (seconds(sooner.median_ms), seconds(sooner.p99_ms), str(sooner.deaths), still_open)
+
+
+def _gap_line(gap: Gap) -> str:
+    key = gap.key
+    return f"{seconds(gap.ms)} {key.broker_name} at {key.live_key.broker_addr}, until {instant(gap.at_ms)}"
+
+
+def as_json(analysis: LogAnalysis, reports: Sequence[ClusterReport]) -> dict[str, Any]:
+    """All figures; durations in milliseconds of observed time, instants in epoch milliseconds."""
+    return {
+        "records": analysis.records,
+        "begin_at_ms": analysis.begin_at_ms,
+        "end_at_ms": analysis.end_at_ms,
+        "observed_ms": analysis.observed_ms,
+        "read_from": [[piece._asdict() for piece in pieces] for pieces in analysis.read_from],
+        "notes": list(analysis.notes),
+        "left_out": [{"broker_name": k.broker_name, **k.live_key._asdict()} for k in analysis.unregistered],
+        "clusters": {report.cluster: _cluster_json(report) for report in reports},
+    }
+
+
+def _cluster_json(report: ClusterReport) -> dict[str, Any]:
+    gaps = report.gaps
+    return {
+        "brokers": report.brokers,
+        "brokers_with_own_timeout": report.with_own_timeout,
+        "runs": [_run_json(run) for run in report.runs],
+        "gaps": {
+            "count": gaps.total,
+            "median_ms": gaps.quantile_ms(0.5),
+            "p99_ms": gaps.quantile_ms(0.99),
+            "longest": [_gap_json(gap) for gap in gaps.longest],
+        },
+        "suggested_timeout_ms": report.suggestion.timeout_ms,
+        "reason": report.suggestion.reason,
+    }
+
+
+def _run_json(run: RunReport) -> dict[str, Any]:
+    sooner = run.sooner
+    return {
+        "timeout_ms": run.timeout_ms,
+        "expiries": run.expiries,
+        "false": run.false,
+        "unclear": run.unclear,
+        "real": run.real,
+        "sooner": sooner
+        and {
+            "deaths": sooner.deaths,
+            "not_yet_seen": sooner.open,
+            "median_ms": sooner.median_ms,
+            "p99_ms": sooner.p99_ms,
+        },
+    }
+
+
+def _gap_json(gap: Gap) -> dict[str, Any]:
+    return {
+        "gap_ms": gap.ms,
+        "until_ms": gap.at_ms,
+        "broker_name": gap.key.broker_name,
+        "broker_addr": gap.key.live_key.broker_addr,
+        "server_id": gap.server_id,
+    }
+
+
+def seconds(ms: int) -> str:
+    return f"{ms / 1000:.1f} s"

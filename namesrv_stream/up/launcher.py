@@ -1,0 +1,265 @@
+"""Runs all parts on this machine: starts them in order, prints READY, and stops them together."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from namesrv_stream.errors import KafkaUnreachable
+from namesrv_stream.kafka import bootstrap_servers, ensure_topics
+from namesrv_stream.logs import progress, report_error, writes_json
+from namesrv_stream.processes import PARENT_PID_VARIABLE
+from namesrv_stream.server.tls import calls_context, read_certificate
+from namesrv_stream.settings import (
+    ENVIRONMENT_PREFIX,
+    Settings,
+    passed_through_secrets,
+    project_home,
+    read_accounts,
+    server_secrets,
+)
+from namesrv_stream.tools.webhook.reports import Sender
+from namesrv_stream.up.child import ChildSpec
+from namesrv_stream.up.preflight import (
+    acquire_run_lock,
+    require_prerequisites,
+    require_writable,
+    with_fixed_ports,
+    write_effective,
+)
+from namesrv_stream.up.supervisor import Supervisor
+
+_KAFKA_START_S: Final = 90.0  # on a machine busy with other things; about 3 s on an idle one
+_POLL_S: Final = 0.05
+# Together below the 10 s within which a stop must end: serve says good-bye to the log, so it goes before Kafka does.
+_STOP_TIMEOUT_S: Final = {"webhook": 0.4, "history-job": 1.0, "serve": 3.0, "job": 2.5, "kafka": 3.0}
+# Whoever asks is answered first. Of two processors, both busy, the server has more than one to itself then.
+_NICENESS: Final = {"job": 5, "kafka": 5}
+# The others only add to what these serve.
+_REQUIRED: Final = frozenset({"kafka", "serve"})
+
+
+CommandLine = Callable[[str, Path], Sequence[str | Path]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """How the parts are started."""
+
+    command_line: CommandLine
+    effective: Path
+    settings: Settings
+
+    def spec(self, command: str, has_run_file: bool = True) -> ChildSpec:
+        return ChildSpec(
+            name=command,
+            argv=self.command_line(command, self.effective),
+            stop_timeout_s=_STOP_TIMEOUT_S[command],
+            run_file=self.settings.data.run_dir / f"{command}.json" if has_run_file else None,
+            secrets=self._secrets(command),
+            niceness=_NICENESS.get(command, 0),
+            is_required=command in _REQUIRED,
+        )
+
+    def _secrets(self, command: str) -> dict[str, str]:
+        # They are not in the effective configuration, nor in arguments, which everybody on the machine can read.
+        own = server_secrets(self.settings) if command == "serve" else {}
+        return passed_through_secrets(self.settings) | own
+
+
+class Story:
+    """Tells the person at the terminal what has been reached, with the seconds since the start."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+
+    def say(self, text: str) -> None:
+        """Print one line to stderr, in JSON where ``logs.format`` says so."""
+        if writes_json():
+            progress(text)
+            return
+        print(f"[{time.monotonic() - self._began:6.1f} s] {text}", file=sys.stderr, flush=True)
+
+
+def command_line(command: str, effective: Path) -> Sequence[str | Path]:
+    """How a part is started: this interpreter, our own command line, the effective configuration."""
+    return (sys.executable, "-m", "namesrv_stream", command, "--conf", effective)
+
+
+def run_up(settings: Settings, command_line: CommandLine = command_line) -> int:
+    """Run everything until SIGINT, SIGTERM or SIGHUP; blocks.
+
+    Args:
+        settings: What the parts run with.
+        command_line: (part's command, effective configuration file) → its command line.
+
+    Returns:
+        0 after such a signal; else the exit code of the child that could not start.
+
+    Raises:
+        NamesrvStreamError: The start failed before there was a child to blame.
+    """
+    story = Story()
+    require_prerequisites(settings)
+    # By the server only, but a mistake in these files is told at once.
+    read_accounts(settings.admin)
+    if settings.tls.cert_file:
+        read_certificate(settings.tls)
+    if settings.tls.is_for_calls:
+        calls_context(settings.tls)
+    if settings.webhook.is_configured:
+        Sender(settings.webhook)
+    require_writable(settings.data.dir)
+    lock = acquire_run_lock(settings.data.run_dir / "up.lock", story.say)
+    try:
+        settings = with_fixed_ports(settings)
+        story.say(f"starting in {settings.data.dir} (logs in {settings.data.logs_dir})")
+        return asyncio.run(_run(settings, story, lock, command_line))
+    finally:
+        os.close(lock)
+
+
+async def _run(settings: Settings, story: Story, lock: int, command_line: CommandLine) -> int:
+    loop = asyncio.get_running_loop()
+    parts = _Parts(command_line, write_effective(settings), settings)
+    supervisor = Supervisor(
+        settings.data.logs_dir,
+        _child_environment(os.environ),
+        story.say,
+        inherited_fds=[lock],
+        max_log_bytes=settings.logs.max_file_bytes,
+    )
+    stop_asked = asyncio.Event()
+
+    def on_signal() -> None:
+        if stop_asked.is_set():
+            supervisor.hurry()
+        stop_asked.set()
+
+    for signal_number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(signal_number, on_signal)
+    start = loop.create_task(_start(settings, parts, supervisor, story), name="start")
+    stop_wait = loop.create_task(stop_asked.wait(), name="stop-asked")
+    ends: list[asyncio.Future[Any]] = [start, stop_wait, supervisor.failure]
+    try:
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        if not stop_asked.is_set() and start.done():
+            start.result()  # raises why the start failed
+            await stop_wait
+        return _exit_code(supervisor, stop_asked.is_set())
+    finally:
+        start.cancel()
+        stop_wait.cancel()
+        await asyncio.wait(ends[:2])
+        story.say("stopping")
+        await supervisor.stop()
+        story.say("stopped")
+
+
+def _exit_code(supervisor: Supervisor, is_asked: bool) -> int:
+    if is_asked or not supervisor.failure.done():
+        return 0
+    failure = supervisor.failure.result()
+    report_error(f"{failure.name}: {failure.reason or 'no reason given, see its log'}")
+    return failure.exit_code
+
+
+async def _start(settings: Settings, parts: _Parts, supervisor: Supervisor, story: Story) -> None:
+    servers = bootstrap_servers(settings)
+    if settings.is_kafka_embedded:
+        story.say("starting Kafka")
+        supervisor.start(parts.spec("kafka", has_run_file=False))
+        await _wait_listening(settings.embedded_kafka.listen_port, servers)
+    await _ensure_topics(settings)
+    story.say(f"Kafka answers at {servers}, its topics are in order")
+    job = parts.spec("job")
+    serve = parts.spec("serve")
+    supervisor.start(job)
+    supervisor.start(serve)
+    story.say("starting the Spark job and the server")
+    facts = await supervisor.wait_ready(serve)
+    supervisor.is_settled = True
+    listening = f"remoting={facts['remoting']} http={facts['http']} kafka={servers}"
+    print(f"READY {listening} data={settings.data.dir}", flush=True)
+    story.say("brokers can register")
+    if settings.webhook.is_configured:
+        supervisor.start(parts.spec("webhook"))
+    await supervisor.wait_ready(job)
+    story.say("the Spark job has committed its first batch")
+    if settings.has_history:  # last of all: until here every second of the processors is for the others
+        supervisor.start(parts.spec("history-job"))
+
+
+def _child_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    # The effective configuration says it all: a variable left in place would win over a flag given to `up`.
+    inherited = {name: value for name, value in environ.items() if not name.startswith(ENVIRONMENT_PREFIX)}
+    return inherited | {
+        PARENT_PID_VARIABLE: str(os.getpid()),
+        "NAMESRV_STREAM_HOME": str(project_home()),
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+async def _wait_listening(port: int, servers: str) -> None:
+    host = servers.rpartition(":")[0].strip("[]")
+    deadline = time.monotonic() + _KAFKA_START_S
+    while True:
+        try:
+            _, writer = await asyncio.open_connection(host, port)
+        except OSError as error:
+            if time.monotonic() > deadline:
+                reason = f"{error.strerror or error}, {_KAFKA_START_S:g} s after its start"
+                raise KafkaUnreachable(servers, reason) from None
+            await asyncio.sleep(_POLL_S)
+            continue
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+        return
+
+
+async def _ensure_topics(settings: Settings) -> None:
+    """Create and check the topics; an embedded Kafka that listens may still need a moment to answer."""
+    deadline = time.monotonic() + (_KAFKA_START_S if settings.is_kafka_embedded else 0.0)
+    while True:
+        try:
+            await _in_daemon_thread(lambda: ensure_topics(settings))
+        except KafkaUnreachable:
+            if time.monotonic() > deadline:
+                raise
+            await asyncio.sleep(_POLL_S)
+        else:
+            return
+
+
+async def _in_daemon_thread(work: Callable[[], None]) -> None:
+    """Run blocking ``work``; unlike the loop's own threads it does not hold up the end of the process."""
+    loop = asyncio.get_running_loop()
+    outcome: asyncio.Future[None] = loop.create_future()
+
+    def finish(error: Exception | None) -> None:
+        if outcome.cancelled():
+            return
+        if error is None:
+            outcome.set_result(None)
+        else:
+            outcome.set_exception(error)
+
+    def target() -> None:
+        error: Exception | None = None
+        try:
+            work()
+        except Exception as caught:
+            error = caught
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits for the outcome
+            loop.call_soon_threadsafe(finish, error)
+
+    threading.Thread(target=target, name="topics", daemon=True).start()
+    await outcome

@@ -1,0 +1,140 @@
+"""Priority of processes, and death with the parent."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from namesrv_stream.processes import PARENT_PID_VARIABLE, give_way, is_running, kill_session, session_members
+from tests.support.kafka import REPOSITORY
+from tests.support.processes import wait_until
+
+_PROGRAM = """
+import os
+from pathlib import Path
+from namesrv_stream.processes import give_way
+
+def autogroup():
+    file = Path("/proc/self/autogroup")
+    words = file.read_text().split() if file.exists() else []
+    return words[-1] if words else "none"  # of a kernel that shares processors otherwise
+
+before = autogroup()
+give_way(os.getpid(), 10)
+print(os.nice(0), before, autogroup())
+"""
+
+
+def _run(start_new_session: bool) -> list[str]:
+    found = subprocess.run(
+        [sys.executable, "-c", _PROGRAM],
+        start_new_session=start_new_session,
+        cwd=REPOSITORY,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return found.stdout.split()
+
+
+def test_the_process_is_niced() -> None:
+    assert _run(start_new_session=False)[0] == str(min(19, os.nice(0) + 10))
+
+
+def test_a_session_of_its_own_is_niced() -> None:
+    # Linux takes one such change in 100 ms from those who are not root, of the whole machine.
+    wait_until(lambda: _run(start_new_session=True)[2] in ("10", "none"), 60, "the session is niced")
+
+
+def test_a_session_of_others_stays_as_it_is() -> None:
+    _, before, after = _run(start_new_session=False)
+    assert after == before
+
+
+def test_a_process_that_is_gone_is_no_error() -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+
+    give_way(gone.pid, 10)
+
+
+_DEADLINE_S = 30.0
+
+_CHILD = """
+import os, time
+from namesrv_stream.processes import die_with_parent
+die_with_parent()
+print(os.getpid(), os.environ.get("NAMESRV_STREAM_PARENT_PID"), flush=True)
+time.sleep(600)
+"""
+_EXECS = _CHILD.replace("time.sleep(600)", "os.execv('/bin/sleep', ['sleep', '600'])")
+_PARENT = """
+import os, subprocess, sys, time
+environ = {**os.environ, "NAMESRV_STREAM_PARENT_PID": str(os.getpid())}
+subprocess.Popen([sys.executable, "-c", sys.argv[1]], env=environ)
+time.sleep(600)
+"""
+
+
+def _wait_gone(pid: int) -> None:
+    until = time.monotonic() + _DEADLINE_S
+    while is_running(pid):
+        assert time.monotonic() < until, f"process {pid} is still there"
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("child", [_CHILD, _EXECS], ids=["stays", "execs"])
+def test_a_child_ends_when_its_parent_is_killed(child: str) -> None:
+    command = [sys.executable, "-c", _PARENT, child]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY) as parent:
+        assert parent.stdout is not None
+        pid, mark = parent.stdout.readline().split()
+        parent.kill()
+        parent.wait(timeout=_DEADLINE_S)
+        _wait_gone(int(pid))
+    assert mark == "None"
+
+
+def test_a_child_whose_parent_was_gone_before_it_asked_ends() -> None:
+    environ = {**os.environ, PARENT_PID_VARIABLE: "1"}
+    outcome = subprocess.run(
+        [sys.executable, "-c", _CHILD], env=environ, cwd=REPOSITORY, check=False, timeout=_DEADLINE_S
+    )
+    assert outcome.returncode == -signal.SIGTERM
+
+
+def test_a_process_without_the_mark_is_left_alone() -> None:
+    environ = {name: value for name, value in os.environ.items() if name != PARENT_PID_VARIABLE}
+    code = _CHILD.replace("time.sleep(600)", "")
+    outcome = subprocess.run(
+        [sys.executable, "-c", code], env=environ, cwd=REPOSITORY, check=False, timeout=_DEADLINE_S
+    )
+    assert outcome.returncode == 0
+
+
+def test_a_session_is_killed_with_all_its_process_groups() -> None:
+    code = (
+        "import os, subprocess; inner = subprocess.Popen(['/bin/sleep', '600'], process_group=0);"
+        " print(inner.pid, flush=True); inner.wait()"
+    )
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as leader:
+        assert leader.stdout is not None
+        inner = int(leader.stdout.readline())
+        assert set(session_members(leader.pid)) == {leader.pid, inner}
+        kill_session(leader.pid)
+        _wait_gone(inner)
+        _wait_gone(leader.pid)
+
+
+def test_a_process_that_waits_to_be_reaped_is_not_running() -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        _wait_gone(process.pid)
+        assert process.wait(timeout=_DEADLINE_S) == 0
+
+
+def test_a_process_of_no_one_is_not_running() -> None:
+    assert not is_running(2**22 + 1)  # above the kernel's highest process id

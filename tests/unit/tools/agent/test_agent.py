@@ -1,0 +1,224 @@
+"""The agent against name servers that behave, refuse, fall silent, close and come back."""
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from namesrv_stream.clock import ManualClock
+from namesrv_stream.remoting.codes import RequestCode
+from namesrv_stream.remoting.command import RemotingCommand, response_to
+from namesrv_stream.tools.agent import AgentConfig, BrokerAgent
+from tests.support.scripted_name_server import Answers, ScriptedNameServer, accept_all, say_nothing, until
+
+REGISTER = RequestCode.REGISTER_BROKER
+UNREGISTER = RequestCode.UNREGISTER_BROKER
+
+
+@asynccontextmanager
+async def running(
+    *servers: ScriptedNameServer, clock: ManualClock | None = None, **changes: Any
+) -> AsyncIterator[BrokerAgent]:
+    """A started agent that registers once and then only when it has a reason to."""
+    defaults: dict[str, Any] = {"heartbeat_interval_ms": 3_600_000, "max_back_off_ms": 20, "unregister_timeout_ms": 500}
+    addrs = ";".join(server.addr for server in servers)
+    agent = BrokerAgent(AgentConfig(addrs, **{**defaults, **changes}), clock)
+    agent.start()
+    try:
+        yield agent
+    finally:
+        await agent.kill()
+
+
+def body_of(request: RemotingCommand) -> dict[str, Any]:
+    wrapper: dict[str, Any] = json.loads(request.body or b"")["topicConfigSerializeWrapper"]
+    return wrapper
+
+
+async def test_every_broker_registers_with_every_name_server() -> None:
+    async with ScriptedNameServer() as a, ScriptedNameServer() as b, running(a, b, brokers=3) as agent:
+        assert await agent.wait_registered(10_000)
+        for server in (a, b):
+            assert server.connections == 3
+            assert {(request.ext_fields or {})["brokerName"] for request in server.requests} == set(agent.brokers)
+
+
+async def test_a_name_server_that_is_away_delays_nobody_elsewhere() -> None:
+    async with ScriptedNameServer() as good, ScriptedNameServer() as gone:
+        await gone.stop()
+        async with running(good, gone, brokers=2, heartbeat_interval_ms=20) as agent:
+            await until(lambda: len(good.requests) >= 10, "ten registrations at the one that is there")
+            assert (agent.tally.connected, agent.tally.registered) == (2, 2)
+        await gone.start()
+
+
+async def test_a_silent_name_server_delays_nobody_elsewhere() -> None:
+    async with (
+        ScriptedNameServer() as good,
+        ScriptedNameServer(say_nothing) as silent,
+        running(good, silent, heartbeat_interval_ms=20),
+    ):
+        await until(lambda: len(good.requests) >= 10, "ten registrations at the one that answers")
+        assert len(silent.requests) == 1
+
+
+async def test_waiting_for_all_name_servers_ends_with_the_timeout() -> None:
+    async with (
+        ScriptedNameServer() as good,
+        ScriptedNameServer(say_nothing) as silent,
+        running(good, silent, register_timeout_ms=100) as agent,
+    ):
+        accepted = await agent.brokers["broker-a"].register()
+        assert accepted == 1
+
+
+async def test_heartbeats_follow_the_interval() -> None:
+    async with ScriptedNameServer() as server, running(server, heartbeat_interval_ms=20):
+        await until(lambda: len(server.requests) >= 5, "five registrations")
+        assert set(server.codes()) == {REGISTER}
+        assert server.connections == 1
+        assert len({body_of(request)["dataVersion"]["counter"] for request in server.requests}) == 1
+
+
+async def test_a_change_registers_the_new_table_at_once_with_a_new_version() -> None:
+    clock = ManualClock()
+    async with ScriptedNameServer() as server, running(server, clock=clock, topics=2) as agent:
+        assert await agent.wait_registered(10_000)
+        clock.advance(1_000)
+        assert await agent.change(add=["orders"], remove=["Topic0"], queues=3) == 1
+        before, after = map(body_of, server.requests)
+    assert after["dataVersion"]["counter"] == before["dataVersion"]["counter"] + 1
+    assert after["dataVersion"]["timestamp"] == before["dataVersion"]["timestamp"] + 1_000
+    assert "Topic0" not in after["topicConfigTable"]
+    assert after["topicConfigTable"]["orders"]["writeQueueNums"] == 3
+
+
+async def test_a_change_of_one_broker_leaves_the_others_alone() -> None:
+    async with ScriptedNameServer() as server, running(server, brokers=2) as agent:
+        assert await agent.wait_registered(10_000)
+        assert await agent.change("broker-a-1", add=["orders"]) == 1
+        assert len(server.requests) == 3
+        assert "orders" not in agent.brokers["broker-a-0"].topics
+
+
+async def test_changes_while_an_answer_is_awaited_are_sent_together() -> None:
+    held: list[RemotingCommand] = []
+
+    def hold(request: RemotingCommand) -> Answers:
+        held.append(request)
+        return []
+
+    async with ScriptedNameServer() as server, running(server) as agent:
+        assert await agent.wait_registered(10_000)
+        server.script = hold
+        changes = [asyncio.ensure_future(agent.change(add=[f"t{number}"])) for number in range(5)]
+        await until(lambda: held, "the first change is under way")
+        server.script = lambda request: [response_to(held[0], 0), response_to(request, 0)]
+        server.drop_connections()
+        await asyncio.gather(*changes)
+        await until(lambda: agent.is_registered, "registered again")
+        assert body_of(server.requests[-1])["dataVersion"]["counter"] == 5
+        assert len(server.requests) <= 4
+
+
+async def test_a_connection_that_closes_is_made_again_and_registered() -> None:
+    async with ScriptedNameServer() as server, running(server) as agent:
+        assert await agent.wait_registered(10_000)
+        server.drop_connections()
+        await until(lambda: len(server.requests) == 2, "registered again")
+        await until(lambda: agent.is_registered, "accepted again")
+        assert server.connections == 2
+        assert agent.tally.connections_lost == 1
+
+
+async def test_a_name_server_that_comes_back_is_registered_with() -> None:
+    async with ScriptedNameServer() as server, running(server) as agent:
+        assert await agent.wait_registered(10_000)
+        await server.stop()
+        await until(lambda: agent.tally.registered == 0, "noticed")
+        await server.start()
+        assert await agent.wait_registered(10_000)
+
+
+async def test_a_refused_registration_is_tried_again_at_the_next_interval(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "namesrv_stream")
+    async with (
+        ScriptedNameServer(lambda request: [response_to(request, 1, remark="no\nway")]) as server,
+        running(server, heartbeat_interval_ms=20) as agent,
+    ):
+        await until(lambda: agent.tally.refused >= 3, "refused three times")
+        assert not agent.is_registered
+        server.script = accept_all
+        assert await agent.wait_registered(10_000)
+        assert server.connections == 1
+    told = [record.getMessage() for record in caplog.records if "refused" in record.getMessage()]
+    assert len(told) == 1
+    assert "code 1: no\\nway" in told[0]
+
+
+async def test_an_answer_that_does_not_come_costs_the_connection() -> None:
+    async with ScriptedNameServer(say_nothing) as server, running(server, register_timeout_ms=30) as agent:
+        await until(lambda: server.connections >= 2, "connected again")
+        assert agent.tally.timed_out >= 1
+
+
+async def test_stopping_unregisters_everywhere() -> None:
+    async with ScriptedNameServer() as a, ScriptedNameServer() as b:
+        async with running(a, b, brokers=2) as agent:
+            assert await agent.wait_registered(10_000)
+            assert await agent.stop() == 4
+        assert agent.tally.unregistered == 4
+        for server in (a, b):
+            assert server.codes() == [REGISTER, REGISTER, UNREGISTER, UNREGISTER]
+
+
+async def test_stopping_tells_a_server_that_lost_the_connection() -> None:
+    async with ScriptedNameServer() as server, running(server, max_back_off_ms=3_600_000) as agent:
+        assert await agent.wait_registered(10_000)
+        server.drop_connections()
+        await until(lambda: not agent.is_registered, "noticed")
+        assert await agent.stop() == 1
+        assert server.codes()[-1] == UNREGISTER
+
+
+async def test_stopping_says_who_did_not_take_note() -> None:
+    async with (
+        ScriptedNameServer() as good,
+        ScriptedNameServer() as silent,
+        running(good, silent, unregister_timeout_ms=50) as agent,
+    ):
+        assert await agent.wait_registered(10_000)
+        silent.script = say_nothing
+        assert await agent.stop() == 1
+
+
+async def test_stopping_before_anything_was_reached_is_quick_and_fine() -> None:
+    async with ScriptedNameServer() as server:
+        await server.stop()
+        async with running(server) as agent:
+            assert await agent.stop() == 1
+        await server.start()
+
+
+async def test_killing_drops_the_connections_without_a_word() -> None:
+    async with ScriptedNameServer() as server, running(server, brokers=2) as agent:
+        assert await agent.wait_registered(10_000)
+        await agent.kill()
+        assert server.codes() == [REGISTER, REGISTER]
+        assert agent.tally.connected == 0
+
+
+async def test_a_timeout_is_told_to_the_name_server() -> None:
+    async with ScriptedNameServer() as server, running(server, timeout_ms=5_000) as agent:
+        assert await agent.wait_registered(10_000)
+        assert (server.requests[0].ext_fields or {})["heartbeatTimeoutMillis"] == "5000"
+
+
+async def test_the_topics_of_a_broker_itself_can_be_left_out() -> None:
+    async with ScriptedNameServer() as server, running(server, system_topics=False, topics=2) as agent:
+        assert await agent.wait_registered(10_000)
+        assert set(body_of(server.requests[0])["topicConfigTable"]) == {"Topic0", "Topic1"}

@@ -1,0 +1,85 @@
+"""Names, addresses and topics of simulated brokers, and values that cannot work."""
+
+from typing import Any
+
+import pytest
+
+from namesrv_stream.errors import ConfigError
+from namesrv_stream.tools.agent import AgentConfig
+
+
+def config(**changes: Any) -> AgentConfig:
+    return AgentConfig(**{"name_servers": "127.0.0.1:9876", **changes})
+
+
+def test_a_single_broker_has_the_given_name_and_address() -> None:
+    (broker,) = config(broker_name="b", broker_addr="10.0.0.1:10911").identities()
+    assert (broker.broker_name, broker.broker_addr, broker.ha_server_addr) == ("b", "10.0.0.1:10911", "10.0.0.1:10912")
+
+
+def test_several_brokers_are_numbered_and_their_ports_keep_a_distance() -> None:
+    brokers = list(config(brokers=11, broker_addr="h:10911").identities())
+    assert [broker.broker_name for broker in brokers[:2]] == ["broker-a-00", "broker-a-01"]
+    assert [broker.broker_addr for broker in brokers[:2]] == ["h:10911", "h:10921"]
+
+
+def test_more_brokers_than_ports_take_further_hosts() -> None:
+    brokers = list(config(brokers=3, broker_addr="127.0.0.1:65520").identities())
+    assert [broker.broker_addr for broker in brokers] == ["127.0.0.1:65520", "127.0.0.1:65530", "127.0.0.2:65520"]
+
+
+def test_ten_thousand_brokers_have_as_many_addresses() -> None:
+    assert len({broker.broker_addr for broker in config(brokers=10_000).identities()}) == 10_000
+
+
+def test_a_host_name_has_no_next_one() -> None:
+    with pytest.raises(ConfigError) as caught:
+        list(config(brokers=2, broker_addr="h:65530").identities())
+    assert caught.value.key == "--addr"
+
+
+def test_all_brokers_have_the_same_topics_unless_told_otherwise() -> None:
+    assert config(topics=2).topics_of(0) == config(topics=2).topics_of(7) == ("Topic0", "Topic1")
+
+
+def test_topics_are_handed_out_in_turn() -> None:
+    dealt = config(topics=2, total_topics=3)
+    assert [dealt.topics_of(index) for index in range(3)] == [
+        ("Topic0", "Topic1"),
+        ("Topic2", "Topic0"),
+        ("Topic1", "Topic2"),
+    ]
+
+
+def test_a_fleet_of_a_thousand_puts_each_topic_on_four_brokers() -> None:
+    fleet = config(brokers=1_000, topics=80, total_topics=20_000)
+    holders: dict[str, int] = {}
+    for index in range(1_000):
+        for topic in fleet.topics_of(index):
+            holders[topic] = holders.get(topic, 0) + 1
+    assert len(holders) == 20_000
+    assert set(holders.values()) == {4}
+
+
+def test_named_topics_come_on_top() -> None:
+    assert config(topics=0, topic_names=("orders",)).topics_of(0) == ("orders",)
+
+
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [
+        ({"brokers": 0}, "--brokers"),
+        ({"topics": -1}, "--topics"),
+        ({"jitter": 1.0}, "--jitter"),
+        ({"heartbeat_interval_ms": 0}, "--heartbeat-interval"),
+        ({"timeout_ms": 0}, "--timeout"),
+        ({"topics": 5, "total_topics": 4}, "--total-topics"),
+        ({"broker_addr": "h"}, "--addr"),
+        ({"broker_addr": "h:70000"}, "--addr"),
+        ({"name_servers": "h"}, "h"),
+    ],
+)
+def test_what_cannot_work_is_refused_by_name(changes: dict[str, Any], key: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        config(**changes)
+    assert caught.value.key == key

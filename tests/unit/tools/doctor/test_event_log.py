@@ -1,0 +1,101 @@
+"""What the doctor says of what Kafka says."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from namesrv_stream.kafka.inspection import InspectedLog, InspectedTopic
+from namesrv_stream.tools.doctor.finding import Finding, Grade
+from namesrv_stream.tools.doctor.log_and_tables import event_log, kafka_clock
+from tests.support.tables import settings_in
+
+_NOW_MS = 1_700_000_000_000
+
+
+def _topic(**changes: Any) -> InspectedTopic:
+    fields: dict[str, Any] = {
+        "partitions": 1,
+        "without_leader": (),
+        "behind": (),
+        "replicas": 1,
+        "faults": {},
+    } | changes
+    return InspectedTopic("namesrv.broker-events", "t", **fields)
+
+
+def _log(
+    events: InspectedTopic | None,
+    brokers: int = 1,
+    newest_ms: Mapping[int, int] | None = None,
+    dead_letters_held: int = 0,
+) -> InspectedLog:
+    return InspectedLog("k:9092", brokers, events, None, {0: 0}, {0: 9}, newest_ms or {}, dead_letters_held)
+
+
+def _findings(tmp_path: Path, log: InspectedLog, grade: Grade) -> list[Finding]:
+    return [f for f in event_log(settings_in(tmp_path), log) if f.grade is grade]
+
+
+def test_a_topic_as_it_should_be_is_fine(tmp_path: Path) -> None:
+    log = _log(_topic())
+    assert not _findings(tmp_path, log, Grade.FAULT)
+    assert not _findings(tmp_path, log, Grade.WARNING)
+
+
+def test_a_topic_that_is_not_there_yet_is_no_fault(tmp_path: Path) -> None:
+    assert len(_findings(tmp_path, _log(None), Grade.NOTE)) == 2
+    assert not _findings(tmp_path, _log(None), Grade.FAULT)
+
+
+def test_each_wrong_setting_of_a_topic_is_a_fault_that_names_it(tmp_path: Path) -> None:
+    faults = {"message.timestamp.type": "is CreateTime, must be LogAppendTime", "cleanup.policy": "is compact"}
+    found = _findings(tmp_path, _log(_topic(faults=faults)), Grade.FAULT)
+    assert [f.text.split()[0] for f in found] == ["message.timestamp.type", "cleanup.policy"]
+
+
+def test_other_partitions_than_configured_are_a_fault(tmp_path: Path) -> None:
+    (found,) = _findings(tmp_path, _log(_topic(partitions=3)), Grade.FAULT)
+    assert found.text == "has 3 partitions, the configuration says 1"
+
+
+def test_a_partition_without_a_leader_is_a_fault(tmp_path: Path) -> None:
+    (found,) = _findings(tmp_path, _log(_topic(without_leader=(0,))), Grade.FAULT)
+    assert "[0]" in found.text
+
+
+def test_a_replica_behind_is_a_warning(tmp_path: Path) -> None:
+    (found,) = _findings(tmp_path, _log(_topic(behind=(0,), replicas=3), brokers=3), Grade.WARNING)
+    assert "behind" in found.text
+
+
+def test_one_replica_among_several_kafka_brokers_is_a_warning(tmp_path: Path) -> None:
+    (found,) = _findings(tmp_path, _log(_topic(), brokers=3), Grade.WARNING)
+    assert "one replica" in found.text
+
+
+def test_dead_letters_are_a_warning(tmp_path: Path) -> None:
+    (found,) = _findings(tmp_path, _log(_topic(), dead_letters_held=7), Grade.WARNING)
+    assert found.text == "the job refused 7 records"
+    assert "`namesrv-stream dead-letters`" in found.remedy
+
+
+def _clock(age_ms: int, is_job_running: bool) -> Grade | None:
+    found = list(kafka_clock(_log(_topic(), newest_ms={0: _NOW_MS - age_ms}), _NOW_MS, is_job_running))
+    return found[0].grade if found else None
+
+
+def test_a_record_from_the_future_shows_that_kafkas_clock_is_ahead() -> None:
+    assert _clock(-60_000, is_job_running=False) is Grade.WARNING
+
+
+def test_a_fresh_record_shows_that_clocks_agree() -> None:
+    assert _clock(800, is_job_running=True) is Grade.FINE
+
+
+def test_an_old_record_says_something_only_while_a_job_ticks() -> None:
+    assert _clock(60_000, is_job_running=True) is Grade.WARNING
+    assert _clock(60_000, is_job_running=False) is Grade.NOTE
+
+
+def test_an_empty_log_says_nothing_of_clocks() -> None:
+    assert list(kafka_clock(_log(_topic()), _NOW_MS, is_job_running=True)) == []

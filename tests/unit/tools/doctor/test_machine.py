@@ -1,0 +1,133 @@
+"""The machine as the doctor sees it; each fault is made, not imagined."""
+
+import os
+import pickle
+import resource
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from namesrv_stream.settings import Settings, load_settings
+from namesrv_stream.settings.layers import Flag
+from namesrv_stream.tools.doctor import machine
+from namesrv_stream.tools.doctor.finding import Finding, Grade
+
+
+def _settings(tmp_path: Path, **values: str) -> Settings:
+    flags = [Flag("test", key.replace("__", "."), value) for key, value in values.items()]
+    return load_settings(environ={}, flags=[Flag("test", "data.dir", str(tmp_path)), *flags]).settings
+
+
+@pytest.fixture
+def few_files() -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1_000, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.usefixtures("few_files")
+def test_fewer_open_files_than_connections_are_a_warning_with_the_number_needed(tmp_path: Path) -> None:
+    found = machine.open_files(_settings(tmp_path, remoting__max_connections="1000"))
+    assert found.grade is Grade.WARNING
+    assert "2512" in found.text
+
+
+@pytest.mark.usefixtures("few_files")
+def test_enough_open_files_are_fine(tmp_path: Path) -> None:
+    settings = _settings(tmp_path, remoting__max_connections="100", http__max_connections="100")
+    assert machine.open_files(settings).grade is Grade.FINE
+
+
+def test_heaps_that_do_not_fit_are_a_warning(tmp_path: Path) -> None:
+    assert machine.memory(_settings(tmp_path), None).grade is Grade.FINE
+    assert machine.memory(_settings(tmp_path, streaming__driver_memory="9000g"), None).grade is Grade.WARNING
+
+
+def test_a_heap_that_is_not_started_is_not_counted(tmp_path: Path) -> None:
+    outside = {"embedded_kafka__heap": "9000g", "kafka__bootstrap_servers": "k:9092"}
+    assert machine.memory(_settings(tmp_path, **outside), None).grade is Grade.FINE
+
+
+def test_missing_jars_are_a_fault_that_says_how_to_get_them(tmp_path: Path) -> None:
+    found = {f.area: f for f in machine.java_and_jars(_settings(tmp_path, jars__spark_dir=str(tmp_path)))}
+    assert found["Spark's jars"].grade is Grade.FAULT
+    assert "make setup" in found["Spark's jars"].remedy
+
+
+def test_a_java_home_without_java_is_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert next(machine.java_and_jars(_settings(tmp_path))).grade is Grade.FAULT
+
+
+def test_a_directory_that_is_not_there_yet_is_looked_at_where_it_would_be_made(tmp_path: Path) -> None:
+    (found,) = machine.disk(_settings(tmp_path / "not" / "yet"))
+    assert found.grade is not Grade.FAULT
+
+
+def test_a_directory_that_cannot_be_written_is_a_fault(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()  # below it not even root can make one
+    (found,) = machine.disk(_settings(tmp_path / "file" / "data"))
+    assert found.grade is Grade.FAULT
+
+
+@pytest.fixture
+def public_folder() -> Iterator[Path]:
+    """One that other users reach."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o777)
+        yield folder
+
+
+def _disk_without_privileges(settings: Settings) -> list[Finding]:
+    """What a user finds who is not root, for whom permissions count."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            if os.geteuid() == 0:
+                os.setgroups([])
+                os.setgid(65_534)
+                os.setuid(65_534)
+            os.write(writer, pickle.dumps(list(machine.disk(settings))))
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with open(reader, "rb") as answer:
+        found: list[Finding] = pickle.load(answer)
+    os.waitpid(child, 0)
+    return found
+
+
+def test_tables_that_can_only_be_read_are_enough_for_a_server(public_folder: Path) -> None:
+    tables = public_folder / "tables"
+    tables.mkdir(mode=0o555)
+    of_data, of_tables = _disk_without_privileges(_settings(public_folder, data__tables=str(tables)))
+    assert of_data.grade is not Grade.FAULT
+    assert of_tables.grade is Grade.NOTE
+    assert "enough for a server" in of_tables.text
+
+
+def test_tables_that_cannot_be_read_are_a_fault(public_folder: Path) -> None:
+    tables = public_folder / "tables"
+    tables.mkdir(mode=0o300)
+    assert _disk_without_privileges(_settings(public_folder, data__tables=str(tables)))[1].grade is Grade.FAULT
+
+
+def test_tables_that_are_not_there_and_cannot_be_made_are_a_fault(public_folder: Path) -> None:
+    closed = public_folder / "closed"
+    closed.mkdir(mode=0o555)
+    tables = str(closed / "tables")
+    assert _disk_without_privileges(_settings(public_folder, data__tables=tables))[1].grade is Grade.FAULT
+
+
+def test_the_kernels_opinion_of_the_clock_is_told() -> None:
+    assert machine.clock_sync().area == "clock"
+    assert machine.clock_sync().grade in (Grade.FINE, Grade.NOTE)
+
+
+def test_a_container_for_one_part_is_not_measured_by_all_of_them(tmp_path: Path) -> None:
+    assert machine.memory(_settings(tmp_path), 1 << 30).grade is Grade.NOTE

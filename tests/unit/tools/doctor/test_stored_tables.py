@@ -1,0 +1,132 @@
+"""What the doctor says of real tables, and of tables and log together."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable, Field
+from deltalake.schema import PrimitiveType
+
+from namesrv_stream.kafka.inspection import InspectedLog, InspectedTopic
+from namesrv_stream.settings import Settings
+from namesrv_stream.tables.route_state import StateWriter
+from namesrv_stream.tables.route_tables import FoldStateRow
+from namesrv_stream.tables.schema.layout import ROUTE_CHANGES
+from namesrv_stream.tools.doctor import log_and_tables as stored_tables
+from namesrv_stream.tools.doctor.finding import Finding, Grade
+from namesrv_stream.tools.doctor.log_and_tables import history_tables, read_route_tables, route_tables
+from tests.support.builders import a_registration
+from tests.support.tables import TOPIC_ID, TablesOfLog, settings_in
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> TablesOfLog:
+    tables = TablesOfLog(tmp_path)
+    tables.log.register(a_registration())
+    tables.commit()
+    tables.compact()
+    return tables
+
+
+def _log(tables: TablesOfLog, topic_id: str = TOPIC_ID, **changes: Any) -> InspectedLog:
+    events = InspectedTopic("events", topic_id, 1, (), (), 1, {})
+    reached = tables.log.state.next_offset
+    fields: dict[str, Any] = {
+        "earliest": {0: 0},
+        "end": {0: reached},
+        "newest_ms": {},
+        "dead_letters_held": 0,
+    } | changes
+    return InspectedLog("k:9092", 1, events, None, **fields)
+
+
+def _examined(settings: Settings, log: InspectedLog | None) -> list[Finding]:
+    return list(route_tables(settings, read_route_tables(settings), log))
+
+
+def _fault(tables: TablesOfLog, log: InspectedLog | None) -> Finding:
+    (found,) = [f for f in _examined(tables.settings, log) if f.grade is Grade.FAULT]
+    return found
+
+
+def test_tables_that_follow_their_log_are_fine(tables: TablesOfLog) -> None:
+    assert {f.grade for f in _examined(tables.settings, _log(tables))} == {Grade.FINE}
+
+
+def test_no_tables_is_a_note(tmp_path: Path) -> None:
+    assert [f.grade for f in _examined(settings_in(tmp_path), None)] == [Grade.NOTE]
+
+
+def test_tables_of_another_topic_are_a_fault(tables: TablesOfLog) -> None:
+    assert "Kafka's data was replaced" in _fault(tables, _log(tables, topic_id="another")).text
+
+
+@pytest.mark.parametrize(
+    ("stored", "text"),
+    [
+        (None, "holds none"),
+        ("QEtj_FHoS0GkzExsMDqigA", "Kafka's has 404b63fc-51e8-4b41-a4cc-4c6c303aa280: Kafka's data was replaced"),
+        ("not an id", "holds none"),
+    ],
+)
+def test_files_of_a_stopped_kafka_with_another_log_are_a_fault(
+    tables: TablesOfLog, stored: str | None, text: str
+) -> None:
+    if stored is not None:
+        _store_topic_id(tables.settings, stored)
+    assert text in _fault(tables, None).text
+
+
+def test_files_of_a_stopped_kafka_with_this_log_are_fine(tables: TablesOfLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stored_tables, "stored_topic_id", lambda _settings: TOPIC_ID)
+    assert {f.grade for f in _examined(tables.settings, None)} == {Grade.FINE}
+
+
+def _store_topic_id(settings: Settings, encoded: str) -> None:
+    """As Kafka writes it."""
+    folder = settings.data.kafka_dir / "log" / f"{settings.kafka.broker_events_topic}-0"
+    folder.mkdir(parents=True)
+    (folder / "partition.metadata").write_text(f"version: 0\ntopic_id: {encoded}", encoding="ascii")
+
+
+def test_records_removed_before_they_were_folded_are_a_fault(tables: TablesOfLog) -> None:
+    log = _log(tables, earliest={0: 500}, end={0: 600})
+    assert f"partition 0 is folded to {tables.log.state.next_offset}, Kafka's is 500" in _fault(tables, log).text
+
+
+def test_records_that_kafka_lost_are_a_fault(tables: TablesOfLog) -> None:
+    assert "Kafka has lost records" in _fault(tables, _log(tables, end={0: 0})).text
+
+
+def test_many_records_not_folded_are_a_warning(tables: TablesOfLog) -> None:
+    found = _examined(tables.settings, _log(tables, end={0: 1_000_000}))
+    assert found[-1].grade is Grade.WARNING
+
+
+def test_a_column_that_this_version_does_not_know_is_a_fault(tables: TablesOfLog) -> None:
+    DeltaTable(tables.dir / ROUTE_CHANGES).alter.add_columns([Field("from_the_future", PrimitiveType("string"))])
+    found = _fault(tables, None)
+    assert "from_the_future" in found.text
+    assert "rebuild" in found.remedy
+
+
+def test_a_removed_file_of_rows_is_a_fault(tables: TablesOfLog) -> None:
+    for folder in tables.dir.iterdir():
+        for file in folder.glob("*.parquet"):
+            file.unlink()
+    assert "is missing" in _fault(tables, None).text
+
+
+def test_a_state_of_a_newer_fold_is_a_fault(tables: TablesOfLog) -> None:
+    StateWriter(tables.storage).cover({0: FoldStateRow(2, 1_000, b'{"state_version": 99}')})
+    assert "version 99" in _fault(tables, None).text
+
+
+def test_a_damaged_history_table_is_a_fault(tables: TablesOfLog) -> None:
+    folder = tables.dir / "route_archive"
+    (folder / "_delta_log").mkdir(parents=True)
+    (folder / "_delta_log" / f"{0:020}.json").write_text("{")
+    assert [f.grade for f in history_tables(tables.settings)] == [Grade.FAULT]
+    shutil.rmtree(folder)
+    assert [f.grade for f in history_tables(tables.settings)] == [Grade.NOTE]

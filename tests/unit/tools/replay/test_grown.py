@@ -1,0 +1,152 @@
+"""Tables of a topic that was given more partitions: what is in them, and what is folded from there on."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from namesrv_stream.errors import ConfigError, NoStartPoint, RebuildRefused
+from namesrv_stream.kafka.extent import TopicExtent
+from namesrv_stream.route.fold import GroupDict
+from namesrv_stream.route.fold_state import decode_state
+from namesrv_stream.route.group_json import decode_group
+from namesrv_stream.settings import Settings
+from namesrv_stream.streaming.start_point import find_start_point
+from namesrv_stream.tables.changes_writer import ChangesWriter
+from namesrv_stream.tables.grown_state import state_rows
+from namesrv_stream.tables.loader import load_snapshot
+from namesrv_stream.tables.repair import prepare_tables
+from namesrv_stream.tables.route_state import StateWriter
+from namesrv_stream.tables.schema.layout import ROUTE_CHANGES, ROUTE_STATE
+from namesrv_stream.tables.storage import tables_of
+from namesrv_stream.tables.stored_changes import KeptStates, StoredChanges
+from namesrv_stream.tools.replay.partition_replay import Replay
+from namesrv_stream.tools.replay.rebuild import Consent, rebuild
+from namesrv_stream.tools.replay.replay import ReplayRange, parse_offsets, replay
+from namesrv_stream.tools.replay.replay_report import Rebuild
+from namesrv_stream.tools.replay.topic_repartition import carry_over
+from namesrv_stream.tools.what_if.log_analysis import analyse_log
+from tests.support.builders import Log
+from tests.support.history_life import live_on
+from tests.support.history_tables import HistoryOfLogs
+from tests.support.log_source import opens, source_of
+from tests.support.tables import TOPIC_ID
+
+BEFORE, AFTER = 2, 5
+RECORDS = 300
+
+
+class Grown(HistoryOfLogs):
+    """Logs of two partitions, folded and compacted midway, then of five, with tables that were carried over."""
+
+    def __init__(self, data_dir: Path) -> None:
+        old = [Log(partition=partition, partitions=BEFORE) for partition in range(BEFORE)]
+        super().__init__(data_dir, *old)
+        for records in (RECORDS // 2, RECORDS // 2):
+            for log in old:
+                live_on(log, Random(log.state.partition), records)
+            self.commit()
+            StateWriter(tables_of(self.settings)).cover(state_rows([log.state for log in old]))
+        self.before = load_snapshot(tables_of(self.settings)).table
+        self.begins = {p: RECORDS if p < BEFORE else 0 for p in range(AFTER)}
+        carry_over(tables_of(self.settings), BEFORE, AFTER, self.begins, [log.state for log in old])
+        kafka = self.settings.kafka.model_copy(update={"partitions": AFTER})
+        self.settings = self.settings.model_copy(update={"kafka": kafka})
+        self.logs = tuple(self._goes_on(old, partition) for partition in range(AFTER))
+        self._writer = ChangesWriter(tables_of(self.settings), 0)
+
+    def _goes_on(self, old: Sequence[Log], partition: int) -> Log:
+        """The log of a partition with the state from which a job would start."""
+        log = Log(partition=partition, partitions=AFTER)
+        extent = TopicExtent(TOPIC_ID, dict.fromkeys(range(AFTER), 0), self.begins)
+        start = find_start_point(KeptStates(tables_of(self.settings)), self.begins, {}, extent)
+        own = [(name, content) for p, name, content in start.initial_state if p == partition]
+        log.state = decode_state(next(content for name, content in own if name is None))
+        log.groups = GroupDict({name: decode_group(content) for name, content in own if name is not None})
+        log.now_ms = max(each.now_ms for each in old)
+        if partition < BEFORE:
+            log.records = list(old[partition].records)
+            log.output = old[partition].output
+        return log
+
+    def live_on(self) -> None:
+        """More of each log, folded; compacted at the end."""
+        for log in self.logs:
+            live_on(log, Random(log.state.partition + 7), RECORDS)
+        self.commit()
+        StateWriter(tables_of(self.settings)).cover(state_rows([log.state for log in self.logs]))
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> Grown:
+    return Grown(tmp_path)
+
+
+def _replay(tables: Grown, begin: str = "") -> Replay:
+    wanted = ReplayRange(parse_offsets("--from-offset", begin.split()), parse_offsets("--to-offset", ()), None)
+    return replay(tables.settings, wanted, lambda p, done, total: None, opens(source_of(*tables.logs)))
+
+
+def _rebuild(tables: Grown, *, loss: bool = False) -> Rebuild:
+    consent = Consent(loss=loss, differences=False)
+    opener = opens(source_of(*tables.logs))
+    return rebuild(tables.settings, consent, lambda text: None, lambda p, done, total: None, opener)
+
+
+def test_readers_find_the_routes_that_there_were_and_the_job_goes_on_from_them(tables: Grown) -> None:
+    loaded = load_snapshot(tables_of(tables.settings))
+    assert loaded.table.groups == tables.before.groups
+    assert loaded.table.kv == tables.before.kv
+    assert loaded.next_offsets == tables.begins
+    for partition in range(BEFORE, AFTER):
+        assert loaded.table.settings_of(partition) == tables.before.settings_of(0)
+    tables.live_on()
+    after = load_snapshot(tables_of(tables.settings)).table
+    assert after.groups == {name: group for log in tables.logs for name, group in log.groups.groups.items()}
+    assert prepare_tables(tables.settings, TOPIC_ID) == []
+
+
+def test_a_replay_begins_where_there_were_as_many_partitions(tables: Grown) -> None:
+    tables.live_on()
+    outcome = _replay(tables)
+    assert outcome.difference is None
+    assert [part.folded_from for part in outcome.partitions] == [RECORDS, RECORDS, 0, 0, 0]
+    assert [part.records for part in outcome.partitions] == [RECORDS] * AFTER
+    assert outcome.digest is not None
+    with pytest.raises(NoStartPoint):
+        _replay(tables, "0:5")
+
+
+def test_what_if_leaves_out_what_was_written_for_fewer_partitions(tables: Grown) -> None:
+    tables.live_on()
+    found = analyse_log(tables.settings, [], 0, open_log=opens(source_of(*tables.logs)))
+    assert found.records == RECORDS * AFTER
+    assert "it begins at 300" in "".join(found.notes)
+
+
+@pytest.mark.parametrize("lost", [None, ROUTE_CHANGES])
+def test_a_rebuild_goes_on_from_what_was_carried_over(tables: Grown, lost: str | None) -> None:
+    tables.live_on()
+    digest = _replay(tables).digest
+    if lost is not None:
+        (tables.settings.data.tables_dir / lost).rename(tables.settings.data.dir / lost)
+    outcome = _rebuild(tables, loss=lost is not None)
+    assert outcome.proof.digest == digest
+    assert StoredChanges.open(tables_of(tables.settings)).begins == tables.begins  # type: ignore[union-attr]
+    assert _replay(tables).is_equal
+
+
+def test_without_route_state_a_rebuild_loses_what_was_carried_over_and_says_so(tables: Grown) -> None:
+    tables.live_on()
+    (tables.settings.data.tables_dir / ROUTE_STATE).rename(tables.settings.data.dir / ROUTE_STATE)
+    with pytest.raises(RebuildRefused, match="route_state is gone"):
+        _rebuild(tables)
+    assert _rebuild(tables, loss=True).losses
+
+
+def test_a_job_with_another_number_of_partitions_is_refused(tables: Grown) -> None:
+    kafka = tables.settings.kafka.model_copy(update={"partitions": BEFORE})
+    old: Settings = tables.settings.model_copy(update={"kafka": kafka})
+    with pytest.raises(ConfigError, match=r"namesrv_stream\.partitions: is 5, but .* has 2"):
+        prepare_tables(old, TOPIC_ID)

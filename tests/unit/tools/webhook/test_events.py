@@ -1,0 +1,86 @@
+"""Which rows become which events, and that every report is as the schema says."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from namesrv_stream.settings import WebhookSettings
+from namesrv_stream.tools.webhook.reports import events_of, kinds, lost_events, message
+
+_ROOT = Path(__file__).resolve().parents[4]
+_SCHEMA = json.loads((_ROOT / "schemas" / "webhook.v1.json").read_text(encoding="utf-8"))
+_ALL = WebhookSettings(
+    events=("broker_down", "broker_held", "broker_released", "broker_route", "topic_route", "topic_route_removed")
+)
+_BROKER = {"cluster": "c0", "broker_name": "b0", "broker_addr": "10.0.0.1:10911", "broker_id": 0}
+_QUEUES = {"cluster": "c0", "broker_name": "b0", "topic": "T"}
+
+
+def _row(kind: str, gone: bool, cause: str, **columns: Any) -> dict[str, Any]:
+    return {
+        "partition": 0,
+        "offset": 7,
+        "seq": 1,
+        "at_ms": 1_000,
+        "kind": kind,
+        "gone": gone,
+        "cause": cause,
+        **columns,
+    }
+
+
+_ROWS = [
+    _row("broker_live", True, "expired", detail="not heard for 121004 ms", **_BROKER),
+    _row("broker_live", False, "registered", **_BROKER),
+    _row("guard", False, "guard_held", value="{}", **_BROKER),
+    _row("guard", True, "heard", **_BROKER),
+    _row("broker_data", False, "registered", cluster="c0", broker_name="b0", broker_addrs=[[0, "10.0.0.1:10911"]]),
+    _row("broker_data", True, "expired", broker_name="b0"),
+    _row("queue_data", False, "registered", read_queue_nums=8, write_queue_nums=8, perm=6, **_QUEUES),
+    _row("queue_data", True, "topic_deleted", **_QUEUES),
+    _row("kv", False, "kv_put", namespace="n", key="k", value="v"),
+]
+
+
+def _names(settings: WebhookSettings) -> list[str]:
+    return [event["event"] for event in events_of(_ROWS, settings)]
+
+
+def test_a_death_says_who_when_and_why() -> None:
+    (event,) = events_of(_ROWS, WebhookSettings(events=("broker_down",)))
+    assert event == {
+        **_BROKER,
+        "id": "0:7:1",
+        "event": "broker_down",
+        "at": "1970-01-01T00:00:01.000Z",
+        "at_ms": 1_000,
+        "cause": "expired",
+        "detail": "not heard for 121004 ms",
+        "text": "broker b0 of cluster c0 at 10.0.0.1:10911 is down: expired (not heard for 121004 ms)",
+    }
+
+
+def test_every_event_is_made_of_one_row_and_is_valid() -> None:
+    assert _names(_ALL) == list(_ALL.events)
+    Draft202012Validator.check_schema(_SCHEMA)
+    Draft202012Validator(_SCHEMA).validate(message([*events_of(_ROWS, _ALL), lost_events("why", 1)]))
+    assert set(_SCHEMA["$defs"]["event"]["properties"]["event"]["enum"]) == {*_ALL.events, "events_lost"}
+
+
+def test_only_what_is_wanted_is_asked_for_and_reported() -> None:
+    assert _names(WebhookSettings()) == ["broker_down", "broker_held", "broker_route"]
+    assert kinds(WebhookSettings()) == "broker_data,broker_live,guard"
+    assert _names(_ALL.model_copy(update={"clusters": ("c1",)})) == []
+    without_topics = [name for name in _ALL.events if not name.startswith("topic")]
+    assert _names(_ALL.model_copy(update={"topics": ("U",)})) == without_topics
+    assert _names(_ALL.model_copy(update={"topics": ("T",)})) == list(_ALL.events)
+
+
+@pytest.mark.parametrize(("count", "last"), [(20, "is down"), (21, "and 1 more")])
+def test_the_text_of_many_events_is_cut(count: int, last: str) -> None:
+    lines = message(events_of(_ROWS[:1] * count, _ALL))["text"].splitlines()
+    assert len(lines) == min(count, 21)
+    assert last in lines[-1]

@@ -1,0 +1,141 @@
+"""How the webhook follows a server: over HTTP with a scripted server, and a receiver on a real socket."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from namesrv_stream.errors import ConfigError
+from namesrv_stream.run_files import read_run_file
+from namesrv_stream.settings import Flag, Settings, load_settings
+from namesrv_stream.tools.webhook import reporter as module
+from namesrv_stream.tools.webhook.reporter import Reporter, run_webhook
+from tests.support.processes import free_port
+from tests.support.receiver import Receiver
+
+_ROW = {"partition": 0, "offset": 7, "seq": 0, "at_ms": 1_000, "kind": "broker_live", "gone": True, "cause": "expired"}
+_DEATH = {**_ROW, "cluster": "c0", "broker_name": "b0", "broker_addr": "10.0.0.1:10911"}
+_Answer = tuple[int, dict[str, Any]]
+
+
+@contextmanager
+def _server(answers: dict[str, _Answer]) -> Iterator[tuple[str, list[str]]]:
+    """Answers /changes by ``since``; gives its URL and what it was asked."""
+    asked: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            since = self.path.split("since=")[1].split("&")[0]
+            status, body = answers[since]
+            data = json.dumps(body).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}", asked
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def _settings(tmp_path: Path, receiver: Receiver | None, *servers: str) -> Settings:
+    flags = [Flag("test", "data.dir", str(tmp_path)), Flag("test", "webhook.servers", ";".join(servers))]
+    url = [Flag("test", "webhook.url", receiver.url)] if receiver else []
+    return load_settings(environ={}, flags=[*flags, *url]).settings
+
+
+def _changes(position: str, *rows: dict[str, Any]) -> _Answer:
+    return 200, {"position": position, "whole": True, "rows": rows}
+
+
+def _position(tmp_path: Path) -> object:
+    return (read_run_file(tmp_path / "webhook" / "position.json") or {}).get("position")
+
+
+class _Stop(Exception):
+    pass
+
+
+def _run(settings: Settings, monkeypatch: pytest.MonkeyPatch, *, sleeps: int) -> None:
+    """Run until it has waited so often."""
+    left = [sleeps]
+
+    def sleep(_seconds: float) -> None:
+        left[0] -= 1
+        if left[0] < 0:
+            raise _Stop
+
+    monkeypatch.setattr("time.sleep", sleep)
+    with pytest.raises(_Stop):
+        Reporter(settings).run()
+
+
+def test_it_begins_with_the_present_and_writes_down_what_was_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = {"now": _changes("1.a.5"), "1.a.5": _changes("1.a.8", _DEATH), "1.a.8": (500, {})}
+    with _server(answers) as (url, asked), Receiver() as receiver:
+        _run(_settings(tmp_path, receiver, url), monkeypatch, sleeps=0)
+    assert [event["broker_addr"] for event in receiver.taken] == ["10.0.0.1:10911"]
+    assert "wait=0&kind=broker_data%2Cbroker_live%2Cguard" in asked[0]
+    assert _position(tmp_path) == "1.a.8"
+
+
+def test_it_goes_on_where_it_was_and_says_what_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "webhook").mkdir()
+    (tmp_path / "webhook" / "position.json").write_text('{"position": "1.a.8"}', encoding="utf-8")
+    answers = {"1.a.8": (410, {"detail": "gone"}), "now": _changes("1.b.2"), "1.b.2": (503, {})}
+    with _server(answers) as (url, _), Receiver() as receiver:
+        _run(_settings(tmp_path, receiver, url), monkeypatch, sleeps=0)
+    assert [event["event"] for event in receiver.taken] == ["events_lost"]
+    assert _position(tmp_path) == "1.b.2"
+
+
+def test_before_there_are_tables_nothing_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with _server({"now": _changes("1.0.")}) as (url, asked), Receiver() as receiver:
+        _run(_settings(tmp_path, receiver, url), monkeypatch, sleeps=2)
+    assert len(asked) == 3
+    assert receiver.reports == []
+    assert _position(tmp_path) is None
+
+
+def test_the_next_server_is_asked_where_one_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = {"now": _changes("1.a.5"), "1.a.5": (500, {})}
+    with _server(answers) as (url, asked), Receiver() as receiver:
+        _run(_settings(tmp_path, receiver, f"http://127.0.0.1:{free_port()}", url), monkeypatch, sleeps=1)
+    assert len(asked) == 2
+    assert _position(tmp_path) == "1.a.5"
+
+
+def test_many_events_are_several_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [{**_DEATH, "offset": offset} for offset in range(150)]
+    answers = {"now": _changes("1.a.0"), "1.a.0": _changes("1.a.150", *rows), "1.a.150": (500, {})}
+    with _server(answers) as (url, _), Receiver() as receiver:
+        _run(_settings(tmp_path, receiver, url), monkeypatch, sleeps=0)
+    assert [len(report.events) for report in receiver.reports] == [100, 50]
+    assert [event["id"] for event in receiver.taken] == [f"0:{offset}:0" for offset in range(150)]
+
+
+def test_without_a_url_it_does_not_start(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"webhook\.url: is missing"):
+        run_webhook(_settings(tmp_path, None))
+
+
+def test_a_second_one_on_the_same_directory_does_not_start(tmp_path: Path) -> None:
+    with module.locked(tmp_path), pytest.raises(ConfigError, match="another webhook"), module.locked(tmp_path):
+        pass

@@ -1,0 +1,86 @@
+"""What-if reads the archive for what Kafka has no more, says so, and begins behind what neither has."""
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from namesrv_stream.tools.options import Source
+from namesrv_stream.tools.replay.log_archive import log_opener
+from namesrv_stream.tools.what_if import what_if_report as text
+from namesrv_stream.tools.what_if.log_analysis import LogAnalysis, analyse_log
+from namesrv_stream.tools.what_if.partition_analysis import Override
+from namesrv_stream.tools.what_if.what_if_report import cluster_reports
+from tests.support.archived_log import write_archive
+from tests.support.builders import S1, Log, a_registration
+from tests.support.history_tables import HistoryOfLogs
+from tests.support.log_source import opens, source_of
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> HistoryOfLogs:
+    """Ten minutes of three brokers; one is silent for 50 s and keeps its connection."""
+    log = Log()
+    fleet = [a_registration(f"10.0.0.{n}:1", broker_name=f"b{n}") for n in range(3)]
+    log.started(S1)
+    for registration in fleet:
+        log.register(registration)
+    for beat in range(60):
+        log.pass_time(10_000)
+        for number, registration in enumerate(fleet):
+            if number or beat not in range(30, 34):
+                log.heard(registration)
+    tables = HistoryOfLogs(tmp_path, log)
+    tables.commit()
+    return tables
+
+
+def _analyse(tables: HistoryOfLogs, source: Source, kafka_begin: int = 0, since_ms: int = 0) -> LogAnalysis:
+    opener = log_opener(source, open_kafka=opens(source_of(*tables.logs, earliest=kafka_begin)))
+    return analyse_log(tables.settings, [Override(20_000)], since_ms, open_log=opener)
+
+
+def _clusters(analysis: LogAnalysis) -> object:
+    return text.as_json(analysis, cluster_reports(analysis.partitions, analysis.limits))["clusters"]
+
+
+def _said(analysis: LogAnalysis) -> str:
+    console = Console(file=io.StringIO(), width=200)
+    console.print(text.as_text(analysis, cluster_reports(analysis.partitions, analysis.limits)))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_out_of_the_archive_all_figures_are_as_out_of_kafka(tables: HistoryOfLogs) -> None:
+    records = tables.logs[0].records
+    expected = _analyse(tables, Source.KAFKA)
+    (clusters,) = text.as_json(expected, cluster_reports(expected.partitions, expected.limits))["clusters"].values()
+    assert [run["false"] for run in clusters["runs"]] == [0, 1]
+    write_archive(tables.settings, records[:900])
+    for source, kafka_begin in ((Source.ARCHIVE, 0), (Source.AUTO, 800)):
+        found = _analyse(tables, source, kafka_begin)
+        assert _clusters(found) == _clusters(expected)
+        assert (found.records, found.observed_ms) == (expected.records, expected.observed_ms)
+        middle = 900 if source is Source.ARCHIVE else kafka_begin
+        line = f"partition 0: records 0 to {middle - 1} from broker_events, {middle} to {len(records) - 1} from Kafka"
+        assert line in _said(found)
+
+
+def test_an_instant_in_the_archive_is_where_it_begins(tables: HistoryOfLogs) -> None:
+    records = tables.logs[0].records
+    write_archive(tables.settings, records)
+    assert _analyse(tables, Source.AUTO, 900, records[500].at_ms).records == len(records) - 500
+    assert _analyse(tables, Source.AUTO, 900, records[-1].at_ms + 1).records == 0
+
+
+def test_it_begins_behind_a_gap_and_says_so(tables: HistoryOfLogs) -> None:
+    records = tables.logs[0].records
+    write_archive(tables.settings, [*records[:300], *records[400:900]])
+    found = _analyse(tables, Source.AUTO, 800)
+    assert found.records == len(records) - 400
+    said = _said(found)
+    assert "partition 0: the records 300 to 399 are missing: Kafka removed them while the history did not run" in said
+    assert "what is before those records is left out too: it begins at 400" in said
+    after = _analyse(tables, Source.AUTO, 800, records[450].at_ms)
+    assert "left out too" not in _said(after)

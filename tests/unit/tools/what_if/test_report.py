@@ -1,0 +1,223 @@
+"""What the runs come to, on a fleet of which it is known who was dead when."""
+
+import json
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import orjson
+import pytest
+from rich.console import Console
+
+from namesrv_stream.errors import ConfigError
+from namesrv_stream.route.fold_state import LeaseKey
+from namesrv_stream.route.settings import FoldSettings
+from namesrv_stream.tools.what_if import what_if_report as text
+from namesrv_stream.tools.what_if.gaps import Gap, GapTally, suggest
+from namesrv_stream.tools.what_if.log_analysis import LogAnalysis
+from namesrv_stream.tools.what_if.partition_analysis import Override, PartitionAnalysis
+from namesrv_stream.tools.what_if.what_if_plot import plot
+from namesrv_stream.tools.what_if.what_if_report import ClusterReport, RunReport, Sooner, cluster_reports
+from tests.support.builders import S1, S2, Log, a_key, a_registration
+
+FLEET = [a_registration(f"10.0.0.{n}:1", broker_name=f"b{n}") for n in range(6)]
+OWN = a_registration("10.0.0.9:1", broker_name="own", timeout_ms=200_000)
+BEAT_MS = 10_000
+MINUTES = 20
+FROZEN, DEAD, RESTARTED = FLEET[0], FLEET[1], FLEET[2]
+#: Address → beats (from 0, one each 10 s) at which it is silent.
+SILENT = {
+    FROZEN.broker_addr: range(30, 34),
+    DEAD.broker_addr: range(60, 1_000),
+    RESTARTED.broker_addr: range(40, 46),
+}
+
+
+@cache
+def _fleet_log() -> Log:
+    """Twenty minutes: one broker is frozen for 50 s, one dies, one is away for 70 s and comes back anew."""
+    log = Log()
+    for broker in (*FLEET, OWN):
+        log.register(broker)
+    for beat in range(1, MINUTES * 60_000 // BEAT_MS):
+        log.pass_time(BEAT_MS)
+        for broker in (*FLEET, OWN):
+            if beat not in SILENT.get(broker.broker_addr, ()):
+                is_back = broker is RESTARTED and beat >= SILENT[RESTARTED.broker_addr].stop
+                log.heard(broker, connection=2 if is_back else 1)
+    return log
+
+
+@cache
+def _analysis() -> PartitionAnalysis:
+    analysis = PartitionAnalysis(0, 1, [Override(20_000), Override(60_000), Override(90_000)])
+    for record in _fleet_log().records:
+        analysis.feed(record)
+    return analysis
+
+
+def _report() -> ClusterReport:
+    (report,) = cluster_reports([_analysis()])
+    return report
+
+
+def test_false_expiries_are_told_from_real_ones() -> None:
+    assert [(r.timeout_ms, r.expiries, r.false, r.unclear, r.real) for r in _report().runs] == [
+        (None, 1, 0, 0, 1),  # the dead one, after 120 s
+        (20_000, 3, 1, 0, 2),
+        (60_000, 2, 0, 0, 2),
+        (90_000, 1, 0, 0, 1),
+    ]
+
+
+def test_deaths_are_seen_sooner_by_the_difference_of_the_timeouts() -> None:
+    of_timeout = {run.timeout_ms: run.sooner for run in _report().runs}
+    assert of_timeout[None] is None
+    # The dead broker 100 s sooner; the one that restarted when it was away for 20 s and not when it came back.
+    assert of_timeout[20_000] == Sooner(2, 0, 49_500, 100_000)
+    assert of_timeout[60_000] == Sooner(2, 0, 9_500, 60_000)
+    assert of_timeout[90_000] == Sooner(1, 0, 30_000, 30_000)
+
+
+def test_a_death_that_the_log_as_it_is_never_saw_is_counted_apart() -> None:
+    log = Log()
+    log.register(a_registration())
+    log.pass_time(30_000)
+    analysis = PartitionAnalysis(0, 1, [Override(20_000)])
+    for record in log.records:
+        analysis.feed(record)
+    (report,) = cluster_reports([analysis])
+    assert report.runs[1] == RunReport(20_000, 1, 0, 0, Sooner(0, 1, 0, 0))
+
+
+def test_brokers_with_a_timeout_of_their_own_are_counted_and_not_moved() -> None:
+    assert (_report().brokers, _report().with_own_timeout) == (7, 1)
+    assert OWN.live_key not in {s.key.live_key for s in (*_analysis().tally.deaths, *_analysis().silences.open)}
+
+
+def test_the_longest_silence_of_a_live_broker_is_named() -> None:
+    longest = _report().gaps.longest[0]
+    assert (longest.ms, longest.key.broker_name) == (50_000, FROZEN.broker_name)
+    assert _report().gaps.quantile_ms(0.5) == BEAT_MS
+
+
+def test_a_value_is_suggested_with_its_reason() -> None:
+    suggestion = _report().suggestion
+    assert suggestion.timeout_ms == 75_000
+    assert "50 s, and half as much again" in suggestion.reason
+
+
+def test_partitions_come_together() -> None:
+    (report,) = cluster_reports([_analysis(), PartitionAnalysis(1, 2, [Override(20_000)])])
+    assert report == _report()
+
+
+def _tally(*gaps_ms: int) -> GapTally:
+    tally = GapTally()
+    for ms in gaps_ms:
+        tally.add(Gap(ms, 0, LeaseKey("b", a_key()), "s1"))
+    return tally
+
+
+@pytest.mark.parametrize(
+    ("gaps_ms", "unclear_ms", "ended_ms", "expected_ms", "words"),
+    [
+        ([30_000] * 99, 0, 0, None, "only 99"),
+        ([30_000] * 200, 0, 0, 90_000, "3 heartbeats of 30 s"),
+        ([30_060] * 200, 0, 0, 90_000, "3 heartbeats of 30 s"),
+        ([200] * 200, 0, 0, 5_000, "3 heartbeats of 0.5 s"),
+        ([30_000] * 200 + [61_000], 0, 0, 95_000, "of a live broker, 61 s"),
+        ([30_000] * 200, 130_000, 0, 195_000, "may have been alive, 130 s"),
+        ([30_000] * 200, 0, 7_200_000, 90_000, "was silent for 7200 s, and taken out then too"),
+        ([30_000] * 200 + [3_000_000], 0, 0, 3_600_000, "beyond the limits"),
+    ],
+)
+def test_the_suggestion_leaves_a_margin(
+    gaps_ms: list[int], unclear_ms: int, ended_ms: int, expected_ms: int | None, words: str
+) -> None:
+    found = suggest(_tally(*gaps_ms), unclear_ms, ended_ms, FoldSettings())
+    assert found.timeout_ms == expected_ms
+    assert words in found.reason
+
+
+def test_a_suggestion_does_not_depend_on_the_timeouts_asked_for() -> None:
+    """A broker moves to another server, 70 s after the first last heard it."""
+    log = Log()
+    log.register(FLEET[0])
+    for _ in range(101):
+        log.pass_time(10_000, S1, S2)
+        log.heard(FLEET[0])
+    log.pass_time(70_000, S1, S2)
+    log.heard(FLEET[0], S2)
+    found = []
+    for timeouts in ((60_000,), (90_000,), (20_000, 300_000)):
+        analysis = PartitionAnalysis(0, 1, [Override(ms) for ms in timeouts])
+        for record in log.records:
+            analysis.feed(record)
+        found.append(cluster_reports([analysis])[0].suggestion)
+    assert len(set(found)) == 1
+    assert (found[0].timeout_ms, "may have been alive, 70 s" in found[0].reason) == (105_000, True)
+
+
+def test_quantiles_are_of_steps_rounded_up() -> None:
+    tally = _tally(10, 150, 250, 1_000)
+    assert [tally.quantile_ms(share) for share in (0.25, 0.5, 0.75, 1.0)] == [100, 200, 300, 1_000]
+    assert GapTally().quantile_ms(0.5) == 0
+
+
+def test_only_the_longest_gaps_are_kept() -> None:
+    assert [gap.ms for gap in _tally(*range(1, 20)).longest] == [19, 18, 17, 16, 15]
+
+
+def test_room_is_taken_by_deaths_only() -> None:
+    log = Log()
+    for broker in FLEET:
+        log.register(broker)
+    for _ in range(20):
+        log.pass_time(30_000)
+        for broker in FLEET:
+            log.heard(broker)
+    analysis = PartitionAnalysis(0, 1, [Override(20_000)])
+    for record in log.records:
+        analysis.feed(record)
+    assert (analysis.tally.deaths, analysis.silences.open) == ([], [])
+    assert cluster_reports([analysis])[0].runs[1].false == 20 * len(FLEET)
+
+
+def test_people_and_scripts_are_told_the_same() -> None:
+    analysis = LogAnalysis([_analysis()], len(_fleet_log().records), FoldSettings())
+    reports = cluster_reports([_analysis()])
+    console = Console(width=200)
+    with console.capture() as capture:
+        console.print(text.as_text(analysis, reports))
+    lines = capture.get().splitlines()
+    assert any(line.split() == ["20.0", "s", "3", "1", "0", "2", "49.5", "s", "100.0", "s", "2"] for line in lines)
+    assert any(line.startswith("suggested: 75.0 s") for line in lines)
+    found = json.loads(orjson.dumps(text.as_json(analysis, reports)))
+    assert found["clusters"]["c0"]["runs"][1] == {
+        "timeout_ms": 20_000,
+        "expiries": 3,
+        "false": 1,
+        "unclear": 0,
+        "real": 2,
+        "sooner": {"deaths": 2, "not_yet_seen": 0, "median_ms": 49_500, "p99_ms": 100_000},
+    }
+    assert found["clusters"]["c0"]["suggested_timeout_ms"] == 75_000
+
+
+def test_a_log_without_records_is_said_to_be_so() -> None:
+    console = Console(width=200)
+    with console.capture() as capture:
+        console.print(text.as_text(LogAnalysis([PartitionAnalysis(0, 1, [])], 0, FoldSettings()), []))
+    assert "no records" in capture.get()
+
+
+def test_the_plot_has_a_chart_for_each_cluster(tmp_path: Path) -> None:
+    path = tmp_path / "gaps.html"
+    without_gaps = replace(_report(), gaps=GapTally())
+    plot([_report(), without_gaps], path)
+    page = path.read_text()
+    assert page.count("<svg") == 2
+    assert "20 s: 1 false, 0 unclear, 2 real" in page
+    with pytest.raises(ConfigError, match="--plot"):
+        plot([_report()], tmp_path / "absent" / "gaps.html")
