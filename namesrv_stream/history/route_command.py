@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from namesrv_stream.client.commands import tables as mqadmin_tables
-from namesrv_stream.client.commands import tables as route_tables
+from namesrv_stream.client.commands import tables
 from namesrv_stream.client.commands.options import JsonOption, Target, asks, emit, json_text
 from namesrv_stream.client.commands.query_commands import show_route
 from namesrv_stream.client.commands.tables import printable
@@ -46,7 +45,7 @@ def route(
     as_json: JsonOption = False,
 ) -> None:
     """Show which brokers serve a topic, now or at another time."""
-    _show(target, topic or topic_option, as_of, as_json, partial(route_tables.print_route, wide=wide))
+    _show(target, topic or topic_option, as_of, as_json, partial(tables.print_route, wide=wide))
 
 
 def topic_route(
@@ -57,7 +56,7 @@ def topic_route(
     as_json: JsonOption = False,
 ) -> None:
     """Show which brokers serve a topic, as JSON or a table."""
-    _show(target, topic, as_of, as_json or not as_list, lambda found: emit(mqadmin_tables.topic_route(found)))
+    _show(target, topic, as_of, as_json or not as_list, lambda found: emit(tables.topic_route(found)))
 
 
 def _show(

@@ -13,7 +13,7 @@ from namesrv_stream.errors import ConfigError
 from namesrv_stream.settings.installation import Configuration
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the answer as JSON, for scripts.")]
-WaitOption = Annotated[float, typer.Option("--wait", help="Seconds to wait until the tables have it.", min=0)]
+WaitOption = Annotated[float, typer.Option("--wait", help="Seconds to wait until the tables contain it.", min=0)]
 ByOption = Annotated[
     str | None, typer.Option("--by", help="Who changes it. Default: you, as user@host.", metavar="NAME")
 ]
@@ -23,12 +23,12 @@ HttpOption = Annotated[
         "--http", help="HTTP addresses of servers. Default: the installation's server.", metavar="'http://HOST:PORT;…'"
     ),
 ]
-#: Before ``--http`` there was this.
+#: The name of ``--http`` in earlier releases.
 OldHttpOption = Annotated[str | None, typer.Option("--servers", "-n", hidden=True)]
 
 
 def named_http_servers(http: str | None, old: str | None) -> tuple[str, ...]:
-    """The servers that ``--http`` names, or its old spelling; none where neither is given.
+    """The servers that ``--http`` or its old spelling names; none if neither is given.
 
     Raises:
         ConfigError: One of them is not an HTTP address, or both are given.
@@ -40,12 +40,12 @@ def named_http_servers(http: str | None, old: str | None) -> tuple[str, ...]:
     if http is not None and old is not None:
         raise ConfigError("command line", "-n", "cannot be combined with --http")
     if old is not None and "://" not in old:
-        raise ConfigError("command line", "-n", "this command asks servers over HTTP: --http 'http://HOST:PORT;…'")
+        raise ConfigError("command line", "-n", "this command uses HTTP: --http 'http://HOST:PORT;…'")
     return parse_http_addrs(http or old or "", "--http" if http is not None else "-n")
 
 
 def http_servers(http: str | None, old: str | None, configuration: Configuration) -> tuple[str, ...]:
-    """The same; without them the installation's server.
+    """The servers that the options name, or the installation's server.
 
     Raises:
         ConfigError: One of them is not an HTTP address, or the configuration is wrong.
@@ -54,12 +54,12 @@ def http_servers(http: str | None, old: str | None, configuration: Configuration
 
 
 def emit_json(value: Any) -> None:
-    """Indented, keys in order."""
+    """Print JSON, indented, with sorted keys."""
     sys.stdout.write(orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS).decode() + "\n")
 
 
 def print_table(table: Table) -> None:
-    """As wide as the terminal; where stdout is none, as wide as the content: a line stays a line for grep."""
+    """Print a table as wide as the terminal, or, for a pipe, as wide as the content, so that grep sees whole rows."""
     console = Console(file=sys.stdout, highlight=False)
     if console.is_terminal:
         console.print(table, crop=False)
@@ -71,7 +71,7 @@ def print_table(table: Table) -> None:
 
 
 class Source(StrEnum):
-    """Where to read the log from: ``auto`` is Kafka as far as it reaches back, and the archive before that."""
+    """Where to read the log from; ``auto`` is Kafka as far back as it reaches, and the archive before that."""
 
     AUTO = "auto"
     KAFKA = "kafka"
@@ -82,6 +82,6 @@ SourceOption = Annotated[
     Source,
     typer.Option(
         "--source",
-        help="Read Kafka, or the archive (broker_events) and then Kafka; auto: the archive for what Kafka has no more.",
+        help="Read Kafka, or the archive (broker_events) and then Kafka; auto: the archive for what Kafka has deleted.",
     ),
 ]

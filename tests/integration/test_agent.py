@@ -142,7 +142,7 @@ def agent_process(name_servers: tuple[JavaNameServer, JavaNameServer], tmp_path:
     what = ("--topic", "CliTopic", "--topics", "0", "--heartbeat-interval", "1s")
     process = Process("agent", [sys.executable, "-m", "namesrv_stream", "agent", *where, *what], tmp_path / "agent.log")
     with process:
-        process.wait_for_log("all brokers are registered", 30)
+        process.wait_for_log("all brokers registered", 30)
         yield process
 
 

@@ -128,7 +128,7 @@ def test_nothing_is_missing_that_the_page_promises(tmp_path: Path) -> None:
         # Kafka is lost: doctor sees it before the start; the job refuses, once, and the routes are served all the same.
         shutil.rmtree(data / "kafka")
         examined = run_command("doctor", "--data-dir", str(data))
-        assert (examined.code, "holds none" in examined.out) == (1, True), examined
+        assert (examined.code, "contains no topic" in examined.out) == (1, True), examined
         stack = Stack(data, **_FLAGS)
         stack.start()
         wait_until(lambda: "go on without job" in stack.output, _WAIT_S, "the job is given up")

@@ -145,4 +145,4 @@ def _damage_and_mend(settings: Settings) -> None:
     assert "--accept-differences" in error
     code, out, error = _run(settings, "rebuild", "--accept-differences")
     assert code == 0, error
-    assert re.search(r"rebuilt and proved: \d+ rows, digest [0-9a-f]{32}", out)
+    assert re.search(r"rebuilt and verified: \d+ rows, digest [0-9a-f]{32}", out)

@@ -11,7 +11,7 @@ from namesrv_stream.tools.options import Source
 from namesrv_stream.tools.replay.log_archive import ArchivedEvents, log_opener
 from namesrv_stream.tools.replay.partition_replay import Replay
 from namesrv_stream.tools.replay.replay import ReplayRange, parse_offsets, replay
-from namesrv_stream.tools.what_if import what_if_report as text
+from namesrv_stream.tools.what_if import what_if_report
 from namesrv_stream.tools.what_if.log_analysis import analyse_log
 from namesrv_stream.tools.what_if.partition_analysis import Override
 from namesrv_stream.tools.what_if.what_if_report import cluster_reports
@@ -52,7 +52,7 @@ def _what_if(rig: HistoryRig, source: Source) -> dict[str, object]:
     opener = log_opener(source, open_kafka=opens(source_of(*rig.logs)))
     overrides = [Override(2_000), Override(6_000)]
     analysis = analyse_log(rig.settings, overrides, 0, open_log=opener)
-    found = text.as_json(analysis, cluster_reports(analysis.partitions, analysis.limits))
+    found = what_if_report.as_json(analysis, cluster_reports(analysis.partitions, analysis.limits))
     del found["read_from"]
     return found
 

@@ -9,9 +9,7 @@ from typing import Annotated
 import typer
 
 from namesrv_stream.client import admin, queries
-from namesrv_stream.client.commands import admin_commands
-from namesrv_stream.client.commands import query_commands as question_commands
-from namesrv_stream.client.commands import tables as mqadmin_tables
+from namesrv_stream.client.commands import admin_commands, query_commands, tables
 from namesrv_stream.client.commands.options import TIMEOUT_MS, JsonOption, Target, asks, emit, json_text
 from namesrv_stream.client.commands.tables import held_lines, printable
 from namesrv_stream.client.name_servers import NameServers
@@ -52,11 +50,11 @@ def topic_list(
 ) -> None:
     """List all topics."""
     if not has_clusters:
-        names = target.ask(question_commands.all_topics)
-        emit(json_text(list(names)) if as_json else mqadmin_tables.topic_list(names))
+        names = target.ask(query_commands.all_topics)
+        emit(json_text(list(names)) if as_json else tables.topic_list(names))
         return
     rows = target.ask(_topics_with_clusters)
-    emit(json_text({topic: cluster for cluster, topic in rows}) if as_json else mqadmin_tables.topic_cluster_list(rows))
+    emit(json_text({topic: cluster for cluster, topic in rows}) if as_json else tables.topic_cluster_list(rows))
 
 
 def cluster_list(
@@ -66,9 +64,9 @@ def cluster_list(
 ) -> None:
     """List all clusters with their broker processes."""
     if as_json:
-        return question_commands.clusters(target, cluster, as_json=True)
-    info, held = question_commands.cluster_info(target, cluster)
-    emit(mqadmin_tables.cluster_list(info) + held_lines(held))
+        return query_commands.clusters(target, cluster, as_json=True)
+    info, held = query_commands.cluster_info(target, cluster)
+    emit(tables.cluster_list(info) + held_lines(held))
 
 
 def topic_cluster_list(target: Target, topic: TopicOption, as_json: JsonOption = False) -> None:
@@ -76,7 +74,7 @@ def topic_cluster_list(target: Target, topic: TopicOption, as_json: JsonOption =
     # Differs from RocketMQ: all of them, not only the cluster of the first broker.
     found = target.ask(lambda servers: queries.topic_route(servers, topic, TIMEOUT_MS))
     names = sorted({broker.cluster for broker in found.broker_datas})
-    emit(json_text(names) if as_json else mqadmin_tables.topic_list(names))
+    emit(json_text(names) if as_json else tables.topic_list(names))
 
 
 def update_kv_config(

@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 
 from namesrv_stream.client import queries
-from namesrv_stream.client.commands import tables as mqadmin_tables
-from namesrv_stream.client.commands import tables as route_tables
+from namesrv_stream.client.commands import tables
 from namesrv_stream.client.commands.options import TIMEOUT_MS, JsonOption, Target, asks, emit, json_text
 from namesrv_stream.client.commands.tables import HeldBroker, held_in, held_json, held_lines, held_on_route
 from namesrv_stream.client.name_servers import NameServers
@@ -67,7 +66,7 @@ def topics(
         return users, len(names) - len(users)
 
     names, hidden = target.ask(ask)
-    emit(json_text(list(names)) if as_json else mqadmin_tables.topic_list(names))
+    emit(json_text(list(names)) if as_json else tables.topic_list(names))
     if hidden and not as_json and (not names or sys.stdout.isatty()):
         print(f"{hidden} topics of RocketMQ itself are not shown; --all shows them", file=sys.stderr)
 
@@ -88,7 +87,7 @@ def clusters(
         # Java's answer, and more only where there is more to say.
         emit(json_text(dict(info.raw) | ({"heldBrokers": held_json(held)} if held else {})))
     else:
-        route_tables.print_clusters(info, wide=wide)
+        tables.print_clusters(info, wide=wide)
         emit(held_lines(held))
 
 
@@ -103,7 +102,7 @@ def brokers(
             table[broker["broker_name"]].setdefault("held", []).append(broker)
         emit(json_text(table))
     else:
-        route_tables.print_brokers(info, wide=wide)
+        tables.print_brokers(info, wide=wide)
         emit(held_lines(held))
 
 

@@ -37,7 +37,7 @@ def run_agent(config: AgentConfig, status_interval_ms: int = 10_000) -> int:
         status_interval_ms: Milliseconds between status lines.
 
     Returns:
-        0 if every name server that knew a broker took note of its end, else 1.
+        0 if every name server acknowledged the end of every broker, else 1.
 
     Raises:
         ConfigError: The configuration cannot work.
@@ -61,7 +61,7 @@ async def _run(config: AgentConfig, status_interval_ms: int) -> int:
     )
     agent.start()
     try:
-        await _tell_until(stop_asked, agent, status_interval_ms)
+        await _log_status_until(stop_asked, agent, status_interval_ms)
     finally:
         began_s = loop.time()
         left = await agent.stop()
@@ -74,7 +74,7 @@ async def _run(config: AgentConfig, status_interval_ms: int) -> int:
     return 0 if left == agent.tally.links else 1
 
 
-async def _tell_until(stop_asked: asyncio.Event, agent: BrokerAgent, status_interval_ms: int) -> None:
+async def _log_status_until(stop_asked: asyncio.Event, agent: BrokerAgent, status_interval_ms: int) -> None:
     loop = asyncio.get_running_loop()
     began_s = loop.time()
     next_status_s = began_s + status_interval_ms / 1000
@@ -83,7 +83,7 @@ async def _tell_until(stop_asked: asyncio.Event, agent: BrokerAgent, status_inte
         agent.raise_if_broken()
         if agent.is_registered and not is_complete:
             is_complete = True
-            logger.info("all brokers are registered took_ms=%.0f", (loop.time() - began_s) * 1000)
+            logger.info("all brokers registered took_ms=%.0f", (loop.time() - began_s) * 1000)
         if loop.time() >= next_status_s:
             # After a pause of the process (SIGSTOP, a suspended machine) one line is enough.
             next_status_s = loop.time() + status_interval_ms / 1000

@@ -33,26 +33,26 @@ class AgentConfig:
     Attributes:
         name_servers: ``host:port``, several separated by ``;``.
         cluster: ``brokerClusterName``.
-        broker_name: ``brokerName``; with several brokers, what their names begin with.
+        broker_name: ``brokerName``; with several brokers, the prefix of their names.
         broker_addr: Address of the first broker; the others' ports follow in steps of 10.
         broker_id: 0 for masters.
-        brokers: How many brokers.
-        topics: Topics on each broker, besides those that every RocketMQ broker has of itself.
-        total_topics: Topics altogether, handed out in turn; 0 means that all brokers have the same ``topics`` ones.
-        topic_prefix: What their names begin with.
-        topic_names: Further topics on each broker.
-        queues: Read and write queues of each topic; ``defaultTopicQueueNums``.
-        system_topics: Whether to register the broker's own topics. A name server refuses a broker unknown to it that
+        brokers: Number of brokers.
+        topics: Topics of every broker, in addition to RocketMQ's system topics.
+        total_topics: Topics in total, assigned round-robin; 0: all brokers have the same ``topics`` ones.
+        topic_prefix: Prefix of the names of topics.
+        topic_names: Further topics of every broker.
+        queues: Read and write queues of every topic; ``defaultTopicQueueNums``.
+        system_topics: Whether to register the broker's own topics. A name server refuses an unknown broker that
             registers exactly one topic.
-        heartbeat_interval_ms: Between registrations; ``registerNameServerPeriod``.
+        heartbeat_interval_ms: Time between registrations; ``registerNameServerPeriod``.
         jitter: Part of the interval that varies: 0.1 means between 90 % and 110 % of it.
         timeout_ms: ``heartbeatTimeoutMillis``; None leaves it to the name server, as a broker without acting master.
-        register_timeout_ms: How long a name server may take to answer; ``registerBrokerTimeoutMills``.
-        unregister_timeout_ms: How long it may take at the end; BrokerOuterAPI.unregisterBroker waits for 3 s.
-        connect_timeout_ms: For a connection.
-        start_spread_ms: The first registrations are spread over this long; None means 5 ms a broker.
-        max_back_off_ms: Longest pause between attempts to reconnect.
-        tls: How to speak TLS with name servers; None for plain.
+        register_timeout_ms: Time limit for an answer; ``registerBrokerTimeoutMills``.
+        unregister_timeout_ms: Time limit at the end; BrokerOuterAPI.unregisterBroker waits for 3 s.
+        connect_timeout_ms: Time limit for a connection.
+        start_spread_ms: The first registrations are spread over this time; None: 5 ms per broker.
+        max_back_off_ms: Longest delay between attempts to reconnect.
+        tls: TLS of the connections to name servers; None for plain ones.
     """
 
     name_servers: str
@@ -79,10 +79,10 @@ class AgentConfig:
     name_server_addrs: tuple[str, ...] = field(init=False, default=())
 
     def __post_init__(self) -> None:
-        """Check it all.
+        """Check the values.
 
         Raises:
-            ConfigError: A value cannot work.
+            ConfigError: A value is invalid.
         """
         object.__setattr__(self, "name_server_addrs", parse_name_servers(self.name_servers))
         try:
@@ -102,14 +102,14 @@ class AgentConfig:
 
     @property
     def spread_ms(self) -> int:
-        """Over how long the first registrations are spread."""
+        """The time over which the first registrations are spread."""
         return 5 * (self.brokers - 1) if self.start_spread_ms is None else self.start_spread_ms
 
     def identities(self) -> Iterator[BrokerIdentity]:
         """The brokers, in order.
 
         Raises:
-            ConfigError: There are more than the address has room for.
+            ConfigError: The address has no room for so many.
         """
         host, port = split_addr(self.broker_addr)
         width = len(str(self.brokers - 1))
@@ -122,7 +122,7 @@ class AgentConfig:
             port += _PORT_STEP
 
     def topics_of(self, index: int) -> tuple[str, ...]:
-        """Names of the topics of broker ``index``, those of the broker itself aside."""
+        """Names of the topics of broker ``index``, without system topics."""
         total = self.total_topics or self.topics
         width = len(str(max(total - 1, 0)))
         numbers = (
@@ -159,5 +159,5 @@ def _next_host(host: str) -> str:
         return str(ipaddress.ip_address(host) + 1)
     except ValueError:
         raise ConfigError(
-            "agent", "--addr", f"{host} is not an IP address, so the brokers can use its ports only"
+            "agent", "--addr", f"{host} is not an IP address, so there are only as many brokers as it has ports"
         ) from None

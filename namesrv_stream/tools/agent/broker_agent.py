@@ -23,8 +23,8 @@ from namesrv_stream.tools.agent.registration import (
 logger = logging.getLogger(__name__)
 
 _FIRST_VERSION: Final = 0
-# Up to this many brokers each event gets its line; more are told by the status line, and by all lines with DEBUG.
-MAX_TOLD_BROKERS: Final = 20
+# With up to so many brokers every event is logged at INFO, with more at DEBUG.
+MAX_LOGGED_BROKERS: Final = 20
 _POLL_S: Final = 0.01
 _UNREGISTER_AT_ONCE: Final = 200  # brokers; each may need a connection
 
@@ -39,19 +39,19 @@ class SimulatedBroker:
         topics: Iterable[str],
         tally: Tally,
         clock: Clock,
-        story_level: int,
+        event_level: int,
     ) -> None:
-        """Do nothing yet; see ``AgentConfig`` and ``NameServerLink`` for the arguments."""
+        """Prepare the broker; see ``AgentConfig`` and ``NameServerLink`` for the arguments."""
         self.identity = identity
         self._config = config
         self._clock = clock
-        self._story_level = story_level
+        self._event_level = event_level
         self._topics = own_topics(identity) if config.system_topics else {}
         self._topics |= {topic: TopicConfig(config.queues, config.queues) for topic in topics}
         self._data_version = DataVersion(_FIRST_VERSION, clock.now_ms())
         self._body: RegistrationBody | None = None  # of the topics and version above
         self._links = [
-            NameServerLink(config, identity.broker_name, addr, self._registration, tally, story_level)
+            NameServerLink(config, identity.broker_name, addr, self._registration, tally, event_level)
             for addr in config.name_server_addrs
         ]
 
@@ -67,15 +67,15 @@ class SimulatedBroker:
 
     @property
     def is_registered(self) -> bool:
-        """Whether all name servers hold its newest registration over the connections that there are."""
+        """Whether all name servers have its newest registration, over the present connections."""
         return all(link.is_registered for link in self._links)
 
     async def run(self, first_delay_ms: float, first_interval_ms: float) -> None:
-        """Be a broker until cancelled.
+        """Register and send heartbeats until cancelled.
 
         Args:
-            first_delay_ms: Milliseconds before it appears.
-            first_interval_ms: From its first registration to the second; later ones follow the configured interval.
+            first_delay_ms: Milliseconds before the first registration.
+            first_interval_ms: Milliseconds from the first registration to the second; then the configured interval.
         """
         await asyncio.sleep(first_delay_ms / 1000)
         async with asyncio.TaskGroup() as tasks:
@@ -84,21 +84,21 @@ class SimulatedBroker:
             tasks.create_task(self._heartbeat(first_interval_ms))
 
     async def register(self) -> int:
-        """Register with all name servers in parallel and wait for them, but no longer than the configured timeout.
+        """Register with all name servers in parallel; wait at most for the configured timeout.
 
         Returns:
-            How many accepted it.
+            The number of name servers that accepted it.
         """
-        wishes = [link.request_registration() for link in self._links]
+        pending = [link.request_registration() for link in self._links]
         # The latch of BrokerOuterAPI.registerBrokerAll.
-        done, _ = await asyncio.wait(wishes, timeout=self._config.register_timeout_ms / 1000)
-        return sum(wish.result() for wish in done)
+        done, _ = await asyncio.wait(pending, timeout=self._config.register_timeout_ms / 1000)
+        return sum(request.result() for request in done)
 
     async def change(self, add: Iterable[str], remove: Iterable[str], queues: int) -> int:
         """Add and remove topics, and register the new table at once.
 
         Returns:
-            How many name servers accepted it.
+            The number of name servers that accepted it.
         """
         for topic in remove:
             self._topics.pop(topic, None)
@@ -107,7 +107,7 @@ class SimulatedBroker:
         self._body = None
         accepted = await self.register()
         logger.log(
-            self._story_level,
+            self._event_level,
             "topics changed broker=%s topics=%d data_version=%d name_servers=%d/%d",
             self.identity.broker_name,
             len(self._topics),
@@ -118,10 +118,10 @@ class SimulatedBroker:
         return accepted
 
     async def unregister(self) -> int:
-        """Leave all name servers in parallel; call it when ``run`` has ended.
+        """Unregister at all name servers in parallel; call it when ``run`` has ended.
 
         Returns:
-            How many know nothing of it now, as far as can be told.
+            The number of name servers that no longer have it, as far as is known.
         """
         request = unregister_request(self.identity)
         return sum(await asyncio.gather(*(link.unregister(request) for link in self._links)))
@@ -132,7 +132,7 @@ class SimulatedBroker:
             link.abort()
 
     async def _heartbeat(self, first_interval_ms: float) -> None:
-        """Register every interval. It never waits for answers: each link sees to its own."""
+        """Register at every interval, without waiting for answers, which the links do."""
         delay_ms = first_interval_ms
         while True:
             await asyncio.sleep(delay_ms / 1000)
@@ -150,22 +150,22 @@ class SimulatedBroker:
 class BrokerAgent:
     """Simulated brokers on the running event loop.
 
-    ``start``, then ``stop`` (which unregisters) or ``kill`` (which does not); it is of no use after.
+    Call ``start``, then ``stop`` (which unregisters) or ``kill`` (which does not); it cannot be started again.
     """
 
     def __init__(self, config: AgentConfig, clock: Clock | None = None) -> None:
-        """Do nothing yet; must be called on the event loop that it is to run on.
+        """Prepare the brokers; call it on the event loop that they run on.
 
         Args:
             config: What to simulate.
-            clock: Source of time stamps; the machine's if not given.
+            clock: Source of time stamps; the machine's by default.
 
         Raises:
-            ConfigError: The addresses do not have room for that many brokers.
+            ConfigError: The address has no room for so many brokers.
         """
         self.tally = Tally()
         self._config = config
-        level = logging.INFO if config.brokers <= MAX_TOLD_BROKERS else logging.DEBUG
+        level = logging.INFO if config.brokers <= MAX_LOGGED_BROKERS else logging.DEBUG
         clock = clock or SystemClock()
         self._brokers = {
             identity.broker_name: SimulatedBroker(config, identity, config.topics_of(index), self.tally, clock, level)
@@ -184,12 +184,12 @@ class BrokerAgent:
         return self.tally.registered == self.tally.links
 
     def start(self) -> None:
-        """Let the brokers appear, spread over the configured time. Returns at once; see ``wait_registered``."""
+        """Start the brokers, spread over the configured time. Returns at once; see ``wait_registered``."""
         loop = asyncio.get_running_loop()
         interval_ms = self._config.heartbeat_interval_ms
         gap_ms = self._config.spread_ms / len(self._brokers)
         for index, (name, broker) in enumerate(self._brokers.items()):
-            # A fleet started together would register in the same few seconds of each interval for a long time.
+            # Otherwise a fleet that was started together would register in the same few seconds of every interval.
             first_interval_ms = interval_ms if len(self._brokers) == 1 else interval_ms * random.uniform(0.1, 1.0)
             self._tasks.append(loop.create_task(broker.run(index * gap_ms, first_interval_ms), name=name))
 
@@ -200,7 +200,7 @@ class BrokerAgent:
             timeout_ms: Milliseconds to wait at most.
 
         Returns:
-            Whether that came to be.
+            Whether they are.
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_ms / 1000):
@@ -217,17 +217,17 @@ class BrokerAgent:
         remove: Iterable[str] = (),
         queues: int | None = None,
     ) -> int:
-        """Add and remove topics on one broker or all; each gets a new DataVersion and registers at once.
+        """Add and remove topics of one broker or all; each gets a new DataVersion and registers at once.
 
         Args:
             broker_name: The broker; None for all of them.
             add: Topics to add, or to give another number of queues.
-            remove: Topics to remove. Name servers keep those that a registration merely omits, unless they are told to
-                delete them.
+            remove: Topics to remove. Name servers keep topics that a registration merely omits, unless they are
+                configured to delete them.
             queues: Queues of the added topics; those of the configuration if not given.
 
         Returns:
-            How many registrations were accepted.
+            The number of accepted registrations.
 
         Raises:
             KeyError: There is no such broker.
@@ -242,7 +242,7 @@ class BrokerAgent:
         """Unregister all brokers at all name servers and close the connections.
 
         Returns:
-            How many links, of ``tally.links``, left nothing behind: the server took note or never heard of the broker.
+            The number of links, of ``tally.links``, whose server acknowledged it or never knew the broker.
         """
         await self._end_tasks()
         gate = asyncio.Semaphore(_UNREGISTER_AT_ONCE)
@@ -254,15 +254,15 @@ class BrokerAgent:
         return sum(await asyncio.gather(*(unregister(broker) for broker in self._brokers.values())))
 
     async def kill(self) -> None:
-        """Drop all connections without a word, as the death of the process would."""
+        """Drop all connections without unregistering, as a crash of the process would."""
         for broker in self._brokers.values():
             broker.abort()
         await self._end_tasks()
         for broker in self._brokers.values():
-            broker.abort()  # connections made in between
+            broker.abort()  # connections opened in between
 
     def raise_if_broken(self) -> None:
-        """Raise the exception that ended a broker, which is always a mistake in this program."""
+        """Raise the exception that ended a broker, which is always a bug."""
         for task in self._tasks:
             if task.done() and not task.cancelled():
                 task.result()

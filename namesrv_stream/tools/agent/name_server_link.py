@@ -1,9 +1,9 @@
 """The link of one broker to one name server, which reconnects whenever it is lost, and the counters of an agent.
 
 States: no connection (in back-off) → connecting → connected → registered. Every new connection begins with a
-registration, because only a registration ties a broker to a connection. One registration is under way at a time, and
-it carries what the broker is when it is sent, so that wishes which come meanwhile are served by a single further one.
-A link never waits for another: a name server that is away or slow delays nobody's registration elsewhere.
+registration, because only a registration binds a broker to a connection. A link sends one registration at a time, with
+the topics at that moment; requests that arrive meanwhile share the next one. Links do not wait for each other, so a
+slow or unreachable name server delays no registration at another.
 """
 
 import asyncio
@@ -29,15 +29,15 @@ class Tally:
     """Counts since the start. A link is one (broker, name server).
 
     Attributes:
-        links: All of them.
-        connected: Those with a connection.
-        registered: Those whose newest registration was accepted over the connection they have.
+        links: All links.
+        connected: Links with a connection.
+        registered: Links whose newest registration was accepted over their present connection.
         registrations: Accepted registrations.
         refused: Registrations answered with an error.
         timed_out: Registrations that were not answered in time.
-        connections_lost: Connections that ended though nobody here wanted it.
+        connections_lost: Connections that the agent did not close itself.
         unregistered: Accepted unregistrations.
-        latencies_ms: Of the newest registrations, milliseconds.
+        latencies_ms: Latencies of the newest registrations, in milliseconds.
     """
 
     links: int = 0
@@ -51,12 +51,12 @@ class Tally:
     latencies_ms: deque[float] = field(default_factory=lambda: deque(maxlen=_LATENCIES_KEPT))
 
     def latency_ms(self, quantile: float) -> float:
-        """A quantile of the newest registrations' latency, milliseconds; 0 before the first."""
+        """A quantile of the latencies of the newest registrations, in milliseconds; 0 before the first."""
         ordered = sorted(self.latencies_ms)
         return ordered[min(int(len(ordered) * quantile), len(ordered) - 1)] if ordered else 0.0
 
     def line(self) -> str:
-        """One line for people."""
+        """The counters as ``key=value``, for a log line."""
         return (
             f"connected={self.connected}/{self.links} registered={self.registered}/{self.links}"
             f" registrations={self.registrations} refused={self.refused} timed_out={self.timed_out}"
@@ -75,57 +75,57 @@ class NameServerLink:
         addr: str,
         make_request: Callable[[], RemotingCommand],
         tally: Tally,
-        story_level: int,
+        event_level: int,
     ) -> None:
-        """Do nothing yet.
+        """Prepare the link.
 
         Args:
             config: Durations.
             broker_name: For the log.
             addr: The name server.
-            make_request: Makes the registration to send now.
-            tally: Counts what happens.
-            story_level: Log level of events that are no trouble.
+            make_request: Creates the registration to send now.
+            tally: The counters to update.
+            event_level: Log level of normal events.
         """
         self.addr = addr
         self._config = config
         self._broker_name = broker_name
         self._make_request = make_request
         self._tally = tally
-        self._story_level = story_level
+        self._event_level = event_level
         self._back_off = BackOff(_FIRST_BACK_OFF_MS, config.max_back_off_ms)
         self._connection: RemotingConnection | None = None
         self._is_registered = False
         self._is_wanted = asyncio.Event()
-        self._wishes: list[asyncio.Future[bool]] = []  # resolved by the outcome of the next registration
-        self._told_trouble = ""  # so that a server which stays away is told of once
+        self._requested: list[asyncio.Future[bool]] = []  # resolved by the outcome of the next registration
+        self._logged_problem = ""  # so that a server that stays away is logged once
         tally.links += 1
 
     @property
     def is_registered(self) -> bool:
-        """Whether the newest registration was accepted over the connection that there is."""
+        """Whether the newest registration was accepted over the present connection."""
         return self._is_registered
 
     def request_registration(self) -> asyncio.Future[bool]:
         """Register as soon as possible.
 
         Returns:
-            Whether the next attempt that begins from now on was accepted.
+            Whether the next attempt that begins after this call was accepted.
         """
-        wish: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._wishes.append(wish)
+        requested: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._requested.append(requested)
         self._is_wanted.set()
-        return wish
+        return requested
 
     async def run(self) -> None:
-        """Connect, register, serve wishes, and connect again; until cancelled, which closes nothing."""
+        """Connect, register on request, and reconnect, until cancelled. Cancelling closes nothing."""
         while True:
             try:
                 connection = await RemotingConnection.connect(
                     self.addr, self._config.connect_timeout_ms, self._config.tls
                 )
             except ConnectionLost as error:
-                self._tell_trouble(f"cannot connect: {error.reason}")
+                self._log_problem(f"cannot connect: {error.reason}")
                 self._settle(self._take_wishes(), False)
                 await asyncio.sleep(self._back_off.next_delay_ms() / 1000)
                 continue
@@ -138,48 +138,48 @@ class NameServerLink:
                 self._mark(False)
             await asyncio.wait([connection.closed])
             self._tally.connections_lost += 1
-            self._tell_trouble(f"connection lost: {connection.closed.result()}")
+            self._log_problem(f"connection lost: {connection.closed.result()}")
             self._settle(self._take_wishes(), False)
             await asyncio.sleep(self._back_off.next_delay_ms() / 1000)
 
     async def unregister(self, request: RemotingCommand) -> bool:
-        """Leave this name server and close the connection; call it when ``run`` has ended.
+        """Unregister at this name server and close the connection; call it when ``run`` has ended.
 
         Returns:
-            Whether the server knows nothing of the broker now, as far as this link can tell.
+            Whether the server no longer has the broker, as far as this link knows.
         """
-        if self._connection is None:  # it never heard of the broker
+        if self._connection is None:  # it never knew the broker
             return True
         timeout_ms = self._config.unregister_timeout_ms
         connection = self._connection
         try:
             if not connection.is_open:
-                # The server may be back this very moment, or hold a registration although the connection is gone.
+                # The server may be back by now, or still have a registration although the connection is closed.
                 connection = self._connection = await RemotingConnection.connect(
                     self.addr, timeout_ms, self._config.tls
                 )
             response = await connection.invoke(request, timeout_ms)
         except (ConnectionLost, RequestTimedOut) as error:
             logger.warning(
-                "not unregistered broker=%s name_server=%s reason=%s", self._broker_name, self.addr, error.reason
+                "cannot unregister broker=%s name_server=%s reason=%s", self._broker_name, self.addr, error.reason
             )
             return False
         finally:
             await connection.close()
         if response.code != ResponseCode.SUCCESS:
-            self._tell_refusal("unregistration", response)
+            self._log_refusal("unregistration", response)
             return False
         self._tally.unregistered += 1
-        logger.log(self._story_level, "unregistered broker=%s name_server=%s", self._broker_name, self.addr)
+        logger.log(self._event_level, "unregistered broker=%s name_server=%s", self._broker_name, self.addr)
         return True
 
     def abort(self) -> None:
-        """Drop the connection as the death of the process would."""
+        """Drop the connection, as a crash of the process would."""
         if self._connection is not None:
             self._connection.abort()
 
     async def _serve(self, connection: RemotingConnection) -> None:
-        """Register at once and then whenever it is wanted, until the connection ends."""
+        """Register at once and then on request, until the connection ends."""
         connection.closed.add_done_callback(lambda _: self._is_wanted.set())
         self._is_wanted.set()
         while True:
@@ -205,24 +205,24 @@ class NameServerLink:
         except RequestTimedOut as error:
             self._tally.timed_out += 1
             self._mark(False)
-            self._tell_trouble(f"registration: {error.reason}")
-            # As RocketMQ's clientCloseSocketIfTimeout: a fresh connection finds out whether the server is alive.
+            self._log_problem(f"registration: {error.reason}")
+            # As RocketMQ's clientCloseSocketIfTimeout: a new connection shows whether the server is alive.
             connection.abort()
             return False
         latency_ms = (loop.time() - began_s) * 1000
         if response.code != ResponseCode.SUCCESS:
             self._tally.refused += 1
             self._mark(False)
-            self._tell_refusal("registration", response)
+            self._log_refusal("registration", response)
             return False
         self._back_off.reset()
         self._tally.registrations += 1
         self._tally.latencies_ms.append(latency_ms)
         is_news = not self._is_registered
         self._mark(True)
-        self._told_trouble = ""
+        self._logged_problem = ""
         logger.log(
-            self._story_level if is_news else logging.DEBUG,
+            self._event_level if is_news else logging.DEBUG,
             "registered broker=%s name_server=%s took_ms=%.1f",
             self._broker_name,
             self.addr,
@@ -235,7 +235,7 @@ class NameServerLink:
         self._is_registered = is_registered
 
     def _take_wishes(self) -> list[asyncio.Future[bool]]:
-        wishes, self._wishes = self._wishes, []
+        wishes, self._requested = self._requested, []
         return wishes
 
     def _settle(self, wishes: list[asyncio.Future[bool]], is_accepted: bool) -> None:
@@ -243,13 +243,13 @@ class NameServerLink:
             if not wish.done():
                 wish.set_result(is_accepted)
 
-    def _tell_refusal(self, what: str, response: RemotingCommand) -> None:
-        self._tell_trouble(f"{what} refused: code {response.code}: {safe(response.remark or 'without a remark')}")
+    def _log_refusal(self, what: str, response: RemotingCommand) -> None:
+        self._log_problem(f"{what} refused: code {response.code}: {safe(response.remark or 'without a remark')}")
 
-    def _tell_trouble(self, trouble: str) -> None:
-        if trouble == self._told_trouble:
+    def _log_problem(self, trouble: str) -> None:
+        if trouble == self._logged_problem:
             return
-        self._told_trouble = trouble
-        # A fleet's troubles come by the thousand and are counted in its status line.
-        level = logging.WARNING if self._story_level > logging.DEBUG else logging.DEBUG
+        self._logged_problem = trouble
+        # Problems of a large fleet come by the thousand; its status line counts them.
+        level = logging.WARNING if self._event_level > logging.DEBUG else logging.DEBUG
         logger.log(level, "%s broker=%s name_server=%s", trouble, self._broker_name, self.addr)

@@ -23,7 +23,7 @@ _CRC_MASK: Final = 0x7FFFFFFF  # UtilAll.crc32 clears the sign bit
 
 
 class TopicConfig(NamedTuple):
-    """What a broker says of a topic."""
+    """What a broker registers about a topic."""
 
     read_queue_nums: int = 8
     write_queue_nums: int = 8
@@ -43,7 +43,7 @@ class DataVersion(NamedTuple):
 
 
 def own_topics(identity: BrokerIdentity) -> dict[str, TopicConfig]:
-    """Topics that every 5.x broker has of itself, as far as name servers and their users can tell it is there."""
+    """System topics that every 5.x broker registers, as far as they matter to name servers and their users."""
     return {
         identity.cluster: TopicConfig(16, 16, PERM_READ_WRITE_INHERIT),
         identity.broker_name: TopicConfig(1, 1, PERM_READ_WRITE_INHERIT),
@@ -53,11 +53,11 @@ def own_topics(identity: BrokerIdentity) -> dict[str, TopicConfig]:
 
 @dataclass(frozen=True, slots=True)
 class RegistrationBody:
-    """The body of REGISTER_BROKER, made once per DataVersion: all of it but one time stamp.
+    """The body of REGISTER_BROKER, encoded once per DataVersion, except for one time stamp.
 
     Attributes:
-        head: Up to the time stamp of ``mappingDataVersion``.
-        tail: From behind it: the topic table, most of the body.
+        head: The part before the time stamp of ``mappingDataVersion``.
+        tail: The part after it, with the topic table.
     """
 
     head: bytes
@@ -80,7 +80,7 @@ class RegistrationBody:
         return cls(head, tail)
 
     def at(self, now_ms: int) -> bytes:
-        """The body to send now: a 5.x broker stamps ``mappingDataVersion`` each time, changed or not."""
+        """The body to send now. A 5.x broker stamps ``mappingDataVersion`` every time, changed or not."""
         return b"%b%d%b" % (self.head, now_ms, self.tail)
 
 
@@ -90,7 +90,7 @@ def register_request(identity: BrokerIdentity, timeout_ms: int | None, body: byt
     Args:
         identity: The broker.
         timeout_ms: ``heartbeatTimeoutMillis``; None leaves it out, as a broker without acting master does.
-        body: As ``RegistrationBody.at`` made it.
+        body: The result of ``RegistrationBody.at``.
     """
     header = RegisterBrokerRequestHeader(
         broker_name=identity.broker_name,
@@ -106,7 +106,7 @@ def register_request(identity: BrokerIdentity, timeout_ms: int | None, body: byt
 
 
 def unregister_request(identity: BrokerIdentity) -> RemotingCommand:
-    """The request by which a broker leaves."""
+    """The request that unregisters a broker."""
     header = UnRegisterBrokerRequestHeader(
         broker_name=identity.broker_name,
         broker_addr=identity.broker_addr,

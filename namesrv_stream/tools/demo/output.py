@@ -14,7 +14,7 @@ from rich.table import Table
 
 COLUMNS: Final = ("at", "offset", "kind", "cause", "broker_name", "detail")
 
-# One row each time a broker process appears or goes; rows about its topics and connections would bury them.
+# One row whenever a broker process registers or ends; rows about topics and connections would hide them.
 _KIND: Final = "broker_live"
 _NARROWEST: Final = 100  # columns; a pipe or a small terminal would cut the tables
 _INDENT: Final = 10  # columns: below the text that follows a time stamp
@@ -24,7 +24,7 @@ class History:
     """Rows of ``route_changes``."""
 
     def __init__(self, data_dir: Path) -> None:
-        """Read nothing yet.
+        """Locate the table, without reading it.
 
         Args:
             data_dir: The product's data directory.
@@ -55,7 +55,7 @@ class History:
 
 
 def ends_of(rows: list[dict[str, Any]], broker_name: str) -> list[dict[str, Any]]:
-    """The rows that say that a broker process is no more, oldest first."""
+    """The rows about the end of a broker process, oldest first."""
     return [row for row in rows if row["gone"] and row["broker_name"] == broker_name]
 
 
@@ -66,11 +66,11 @@ def cells(row: dict[str, Any]) -> tuple[str, ...]:
     return (at, str(row["offset"]), kind, row["cause"], row["broker_name"] or "", row["detail"] or "")
 
 
-class Story:
-    """Writes to standard output, in colour on a terminal; each line says how many seconds have passed."""
+class Output:
+    """Writes to standard output, in colour on a terminal; every line has the seconds since the start."""
 
     def __init__(self) -> None:
-        """Begin the time."""
+        """Start the clock."""
         probe = Console(highlight=False)
         self._console = Console(highlight=False, width=max(probe.width, _NARROWEST))
         self._began = time.monotonic()
@@ -78,49 +78,49 @@ class Story:
 
     @property
     def is_watched(self) -> bool:
-        """Whether a person may be reading along: standard output is a terminal."""
+        """Whether a person may be reading: standard output is a terminal."""
         return self._console.is_terminal
 
     def title(self, text: str) -> None:
-        """Say what this is."""
+        """Print the heading."""
         self._console.rule(f"[bold]{escape(text)}")
 
     def step(self, text: str, why: str = "") -> None:
-        """Begin the next step: what is done, and what to look for."""
+        """Print the next step: what it does, and what to expect."""
         self._steps += 1
         self._console.print(f"\n{self._stamp()} [bold cyan]{self._steps}. {escape(text)}[/]")
         if why:
             self._console.print(self._indented(f"[dim]{escape(why)}[/]"))
 
     def note(self, text: str) -> None:
-        """Say what is going on within a step."""
+        """Print a remark within a step."""
         self._console.print(f"{self._stamp()} [dim]{escape(text)}[/]")
 
     def measured(self, text: str, seconds: float, limit_s: float | None = None) -> None:
-        """Say what happened and how long it took, and how long it may take."""
+        """Print a result, how long it took, and its limit."""
         limit = "" if limit_s is None else f" [dim](limit {limit_s:g} s)[/]"
         took = f"{seconds:.2f} s" if seconds >= 0.1 else f"{seconds * 1000:.0f} ms"
         self._console.print(f"{self._stamp()} [green]✓[/] {escape(text)}: [bold]{took}[/]{limit}")
 
     def done(self, text: str) -> None:
-        """Say what happened."""
+        """Print a result."""
         self._console.print(f"{self._stamp()} [green]✓[/] {escape(text)}")
 
     def failed(self, text: str) -> None:
-        """Say what did not happen."""
+        """Print a failure."""
         self._console.print(f"{self._stamp()} [bold red]✗ {escape(text)}[/]")
 
     def command(self, text: str) -> None:
-        """Show a command that does the same."""
+        """Print a command that does the same."""
         self._console.print(self._indented(f"[bold]$ {escape(text)}[/]"))
 
     def output(self, lines: Iterable[RenderableType]) -> None:
-        """Show what the command prints."""
+        """Print the output of a command."""
         for line in lines:
             self._console.print(self._indented(line))
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-        """Show rows."""
+        """Print a table."""
         table = Table(box=None, pad_edge=False, header_style="bold")
         for column in columns:
             table.add_column(column, overflow="fold")

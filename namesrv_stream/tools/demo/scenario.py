@@ -10,7 +10,7 @@ from typing import Any, Final
 from namesrv_stream.client import topic_route
 from namesrv_stream.client.commands.tables import route_lines
 from namesrv_stream.errors import ConfigError, NamesrvStreamError
-from namesrv_stream.tools.demo.output import COLUMNS, History, Story, cells, ends_of
+from namesrv_stream.tools.demo.output import COLUMNS, History, Output, cells, ends_of
 from namesrv_stream.tools.demo.stage import TOPIC, Stage, StepFailed
 
 _EXIT_INTERRUPTED: Final = 130  # the shell's 128 + SIGINT
@@ -19,10 +19,10 @@ _HEARTBEAT_S: Final = 1.0
 _TIMEOUT_S: Final = 5.0
 _SHORT_HEARTBEATS: Final = ("--heartbeat-interval", "1s", "--timeout-ms", "5000")
 
-_READING_S: Final = 3.0  # a person's time to read a step
+_READING_S: Final = 3.0  # time for a person to read a step
 
 # How long each step may take.
-_REGISTER_LIMIT_S: Final = 20.0  # three Python processes start on what may be a busy machine
+_REGISTER_LIMIT_S: Final = 20.0  # three Python processes start, perhaps on a busy machine
 _LEFT_LIMIT_S: Final = 2.0  # an unregistration is seen at once
 _EXPIRE_LIMIT_S: Final = 15.0
 _RETURN_LIMIT_S: Final = 5.0
@@ -31,14 +31,14 @@ _TABLE_LIMIT_S: Final = 30.0
 
 
 def run_demo(data_dir: Path | None = None) -> int:
-    """Play all scenes; blocks for about a minute.
+    """Run all steps; blocks for about a minute.
 
     Args:
-        data_dir: Where to keep what the run leaves; it must not exist or be empty. None for a temporary folder,
-            which is kept only if something goes wrong.
+        data_dir: Data directory to keep; it must be empty or absent. None for a temporary one, which is kept only
+            after a failure.
 
     Returns:
-        0 if everything announced happened and ended cleanly; 1 if not; the code of `up` if that did not start;
+        0 if all steps succeeded and everything stopped cleanly, else 1; the exit code of `up` if that did not start;
         130 if interrupted.
 
     Raises:
@@ -60,78 +60,80 @@ async def _run(data_dir: Path) -> int:
     task = asyncio.current_task()
     if task is not None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    story = Story()
-    stage = Stage(story, data_dir, History(data_dir))
+    output = Output()
+    stage = Stage(output, data_dir, History(data_dir))
     code = 0
-    story.title("namesrv-stream: a RocketMQ name server whose state is a stream")
+    output.title("namesrv-stream: a RocketMQ name server whose state is a stream")
     try:
-        for scene in (_start, _register, _query, _kill, _freeze, _thaw, _leave, _tell_history):
-            await scene(stage)
-            await asyncio.sleep(_READING_S if story.is_watched else 0)
+        for step in (_start, _register, _query, _kill, _freeze, _thaw, _leave, _show_history):
+            await step(stage)
+            await asyncio.sleep(_READING_S if output.is_watched else 0)
     except NamesrvStreamError as error:
-        story.failed(str(error))
+        output.failed(str(error))
         code = error.exit_code
     finally:
-        story.step("Ending everything")
+        output.step("Stopping everything")
         complaints = await stage.close()
     for complaint in complaints:
-        story.failed(complaint)
+        output.failed(complaint)
     if code == 0 and not complaints:
-        story.done("All steps happened, nothing is left running.")
+        output.done("All steps succeeded, nothing is left running.")
         return 0
-    story.note(f"what it left for you to look at: {data_dir} (logs in {data_dir / 'logs'})")
+    output.note(f"see {data_dir} for the data and {data_dir / 'logs'} for the logs")
     return code or 1
 
 
 async def _start(stage: Stage) -> None:
-    stage.story.step(
+    stage.output.step(
         "Starting Kafka, the Spark job and the name server on this machine: `namesrv-stream up`",
-        "Brokers can register from READY on, even before Spark is warm.",
+        "Brokers can register as soon as it prints READY, while Spark is still starting.",
     )
     await stage.start_up()
-    stage.story.done(f"READY: the name server listens at {stage.name_server}")
+    stage.output.done(f"READY: the name server listens at {stage.name_server}")
 
 
 async def _register(stage: Stage) -> None:
     names = ("broker-a", "broker-b", "broker-c")
-    stage.story.step(f"Three brokers register topic `{TOPIC}`: {', '.join(names)}", "Each is a `namesrv-stream agent`.")
+    stage.output.step(
+        f"Three brokers register topic `{TOPIC}`: {', '.join(names)}", "Each one is a `namesrv-stream agent`."
+    )
     for name in names:
         await stage.start_broker(name, *_SHORT_HEARTBEATS)
     took_s = await stage.until_serving(set(names), _REGISTER_LIMIT_S)
-    stage.story.measured("All three started and serve the topic", took_s, _REGISTER_LIMIT_S)
+    stage.output.measured("All three started and serve the topic", took_s, _REGISTER_LIMIT_S)
 
 
 async def _query(stage: Stage) -> None:
-    stage.story.step("Asking for the route, as any RocketMQ client and mqadmin do (request code 105)")
+    stage.output.step("Querying the route, as RocketMQ clients and mqadmin do (request code 105)")
     assert stage.servers is not None, "the name server runs"
     loop = asyncio.get_running_loop()
     began_s = loop.time()
     route = await topic_route(stage.servers, TOPIC)
     took_s = loop.time() - began_s
-    stage.story.command(f"namesrv-stream route {TOPIC} -n {stage.name_server}")
-    stage.story.output(route_lines(route, None))
-    stage.story.done(f"Answered from memory in {took_s * 1000:.1f} ms")
+    stage.output.command(f"namesrv-stream route {TOPIC} -n {stage.name_server}")
+    stage.output.output(route_lines(route, None))
+    stage.output.done(f"Answered from memory in {took_s * 1000:.1f} ms")
 
 
 async def _kill(stage: Stage) -> None:
     if not stage.is_job_ready:
-        stage.story.note("the Spark job is still starting; from here on it is needed, for it alone ends brokers")
+        stage.output.note("waiting for the Spark job, which still starts: it alone removes brokers")
         await stage.measure(lambda: stage.is_job_ready, _JOB_LIMIT_S, "the Spark job's first batch")
-    stage.story.step(
+    stage.output.step(
         "kill -9 of broker-b",
-        "Its connection closes, which is evidence: the job's next commit takes it out of the route.",
+        "Its connection closes, so the job's next commit removes it from the route.",
     )
     stage.brokers["broker-b"].kill()
     took_s = await stage.until_serving({"broker-a", "broker-c"}, _TABLE_LIMIT_S)
-    stage.story.measured("broker-b is out of the route", took_s, _TABLE_LIMIT_S)
+    stage.output.measured("broker-b is removed from the route", took_s, _TABLE_LIMIT_S)
     await _show_end(stage, "broker-b", "disconnected")
 
 
 async def _freeze(stage: Stage) -> None:
-    stage.story.step(
+    stage.output.step(
         f"Freezing broker-c (SIGSTOP); its timeout is {_TIMEOUT_S:g} s, it sent a heartbeat every {_HEARTBEAT_S:g} s",
-        f"Its connection stays open, so only silence tells. Never early: the {_TIMEOUT_S:g} s count from its last"
-        " heartbeat, which came up to one interval before the freeze.",
+        f"Its connection stays open, so it expires by its timeout. The {_TIMEOUT_S:g} s count from its last heartbeat,"
+        " which it sent up to one interval before the freeze.",
     )
     stage.brokers["broker-c"].freeze()
     took_s = await stage.until_serving({"broker-a"}, _EXPIRE_LIMIT_S)
@@ -139,55 +141,55 @@ async def _freeze(stage: Stage) -> None:
     earliest_s = _TIMEOUT_S - 1.1 * _HEARTBEAT_S
     if took_s < earliest_s:
         raise StepFailed(f"broker-c expired after {took_s:.1f} s, before its timeout of {_TIMEOUT_S:g} s")
-    stage.story.measured("broker-c has expired, counted from the freeze", took_s, _EXPIRE_LIMIT_S)
+    stage.output.measured("broker-c has expired, measured from the freeze", took_s, _EXPIRE_LIMIT_S)
     await _show_end(stage, "broker-c", "expired")
 
 
 async def _thaw(stage: Stage) -> None:
-    stage.story.step("Letting broker-c run again (SIGCONT)", "Its next heartbeat brings it back with all its topics.")
+    stage.output.step("Resuming broker-c (SIGCONT)", "Its next heartbeat registers it again with all its topics.")
     stage.brokers["broker-c"].thaw()
     took_s = await stage.until_serving({"broker-a", "broker-c"}, _RETURN_LIMIT_S)
-    stage.story.measured("broker-c serves again", took_s, _RETURN_LIMIT_S)
+    stage.output.measured("broker-c is in the route again", took_s, _RETURN_LIMIT_S)
 
 
 async def _leave(stage: Stage) -> None:
-    stage.story.step("Stopping broker-a in good order (SIGTERM): it unregisters")
+    stage.output.step("Stopping broker-a cleanly (SIGTERM): it unregisters")
     loop = asyncio.get_running_loop()
     began_s = loop.time()
     code = await stage.brokers["broker-a"].stop(_RETURN_LIMIT_S)
     if code != 0:
         raise StepFailed(f"broker-a ended with {code}: {stage.brokers['broker-a'].lines[-1:]}")
     await stage.until_serving({"broker-c"}, _LEFT_LIMIT_S)
-    stage.story.measured("broker-a has left", loop.time() - began_s, _RETURN_LIMIT_S)
+    stage.output.measured("broker-a is unregistered", loop.time() - began_s, _RETURN_LIMIT_S)
     await _show_end(stage, "broker-a", "unregistered")
 
 
-async def _tell_history(stage: Stage) -> None:
-    stage.story.step(
-        "The history: what happened to every broker, when and why",
+async def _show_history(stage: Stage) -> None:
+    stage.output.step(
+        "The audit trail: what happened to every broker, when and why",
         "Rows of the Delta table tables/route_changes, read with Polars; `offset` is the Kafka record behind each.",
     )
     rows = await _rows(stage)
-    stage.story.table(COLUMNS, map(cells, rows))
+    stage.output.table(COLUMNS, map(cells, rows))
     more = await asyncio.to_thread(stage.history.count) - len(rows)
-    stage.story.done(
+    stage.output.done(
         f"{len(rows)} rows about broker processes; {more} more about their topics, connections and servers"
     )
 
 
 async def _show_end(stage: Stage, broker_name: str, cause: str) -> None:
-    """Show the row that says why a broker went; it must be in the table, with that cause."""
+    """Show the row with the cause of a broker's end; it must be in the table, with this cause."""
 
     async def is_written() -> bool:
         return bool(ends_of(await _rows(stage), broker_name))
 
-    took_s = await stage.measure(is_written, _TABLE_LIMIT_S, f"a row that {broker_name} is gone")
+    took_s = await stage.measure(is_written, _TABLE_LIMIT_S, f"a row about the end of {broker_name}")
     end = ends_of(await _rows(stage), broker_name)[-1]
     if end["cause"] != cause:
-        raise StepFailed(f"the table says that {broker_name} went by cause {end['cause']}, not {cause}")
-    stage.story.measured(f"The table says why: cause {cause}, Kafka offset {end['offset']}", took_s, _TABLE_LIMIT_S)
+        raise StepFailed(f"the table has cause {end['cause']} for {broker_name}, not {cause}")
+    stage.output.measured(f"The table has the cause: {cause}, Kafka offset {end['offset']}", took_s, _TABLE_LIMIT_S)
     if end["detail"]:
-        stage.story.note(end["detail"])
+        stage.output.note(end["detail"])
 
 
 async def _rows(stage: Stage) -> list[dict[str, Any]]:

@@ -14,27 +14,27 @@ from typing import Final, Self
 
 from namesrv_stream.client import NameServers, topic_route
 from namesrv_stream.errors import NamesrvStreamError, TopicNotExist
-from namesrv_stream.tools.demo.output import History, Story
+from namesrv_stream.tools.demo.output import History, Output
 
-# Tells a process of ours to end with its parent; see namesrv_stream.up.parent_death.
+# Makes a process of the product end with its parent; see namesrv_stream.processes.
 _PARENT_PID_VARIABLE: Final = "NAMESRV_STREAM_PARENT_PID"
 _KEPT_LINES: Final = 200
 CLUSTER: Final = "demo"
 TOPIC: Final = "orders"
 _READY: Final = re.compile(r"READY remoting=(\S+) http=(\S+) kafka=(\S+) data=(.+)")
-_STAMP: Final = re.compile(r"^\[ *[\d.]+ s\] ")  # the story has its own
+_STAMP: Final = re.compile(r"^\[ *[\d.]+ s\] ")  # the demo prints its own
 _JOB_READY: Final = "committed its first batch"
 _START_S: Final = 180.0
 _STOP_S: Final = 15.0
 _POLL_S: Final = 0.02
-_FIRST_PORT: Final = 20_911  # of the brokers' addresses, at which nothing listens
+_FIRST_PORT: Final = 20_911  # of the brokers' addresses; nothing listens there
 
 
 class DemoProcess:
-    """One ``namesrv-stream`` command, in a session of its own so that Ctrl-C reaches the demonstration alone."""
+    """One ``namesrv-stream`` command, in a session of its own so that Ctrl-C reaches the demo only."""
 
     def __init__(self, name: str, process: asyncio.subprocess.Process) -> None:
-        """Used by ``start``, which is the way to make one."""
+        """Use ``start`` instead."""
         self.name = name
         #: The newest lines of both streams.
         self.lines: list[str] = []
@@ -54,7 +54,7 @@ class DemoProcess:
         Args:
             name: For messages.
             arguments: Command and flags.
-            on_line: Told each line of standard output and standard error.
+            on_line: Called with every line of standard output and standard error.
         """
         environ = {name: value for name, value in os.environ.items() if name != "NAMESRV_ADDR"}
         process = await asyncio.create_subprocess_exec(
@@ -81,11 +81,11 @@ class DemoProcess:
         return self._process.returncode
 
     def kill(self) -> None:
-        """SIGKILL: its connections close, it says nothing."""
+        """Send SIGKILL: its connections close, it does not unregister."""
         self._signal(signal.SIGKILL)
 
     def freeze(self) -> None:
-        """SIGSTOP: it falls silent, its connections stay open."""
+        """Send SIGSTOP: it sends no more heartbeats, its connections stay open."""
         self._is_frozen = True
         self._signal(signal.SIGSTOP)
 
@@ -95,7 +95,7 @@ class DemoProcess:
         self._signal(signal.SIGCONT)
 
     async def stop(self, timeout_s: float) -> int:
-        """SIGTERM, and SIGKILL to its whole session if it takes longer.
+        """Send SIGTERM, and after the time limit SIGKILL to its whole session.
 
         Returns:
             Its exit code.
@@ -114,7 +114,7 @@ class DemoProcess:
         return code
 
     async def wait(self) -> int:
-        """Wait for its end; its exit code."""
+        """Wait until it ends; returns its exit code."""
         return await self._process.wait()
 
     def _signal(self, number: signal.Signals) -> None:
@@ -130,14 +130,14 @@ class DemoProcess:
 
 
 def up_arguments(data_dir: Path) -> list[str]:
-    """Everything on this machine, out of the way of all else: own folder, free ports, loopback only."""
+    """The arguments of `up` for an installation apart from others: own folder, free ports, loopback only."""
     sets = ("remoting.listen_host=127.0.0.1", "embedded_kafka.listen_port=0")
     flags = ["--data-dir", str(data_dir), "--remoting-port", "0", "--http-port", "0"]
     return ["up", *flags, *(word for text in sets for word in ("--set", text))]
 
 
 class StepFailed(NamesrvStreamError):
-    """Something that was announced did not happen."""
+    """A step did not have its expected result."""
 
 
 class StartFailed(StepFailed):
@@ -154,14 +154,14 @@ class StartFailed(StepFailed):
 
 @dataclass(slots=True)
 class Stage:
-    """What the scenes act on.
+    """The processes that the steps act on.
 
     Attributes:
-        brokers: Running broker agents by broker name.
+        brokers: The running broker agents by broker name.
         name_server: Its address, once it runs.
     """
 
-    story: Story
+    output: Output
     data_dir: Path
     history: History
     brokers: dict[str, DemoProcess] = field(default_factory=dict)
@@ -174,8 +174,8 @@ class Stage:
         """Start Kafka, the job and the server, and wait for READY.
 
         Raises:
-            StartFailed: They gave up; carries the reason that they gave.
-            StepFailed: They did not come up in time.
+            StartFailed: `up` ended; contains its reason.
+            StepFailed: They were not ready in time.
         """
         up = self.up = await DemoProcess.start("up", up_arguments(self.data_dir), self._hear_up)
         await self.measure(lambda: bool(self.name_server) or up.exit_code is not None, _START_S, "READY")
@@ -193,7 +193,7 @@ class Stage:
         self.brokers[name] = await DemoProcess.start(name, arguments)
 
     async def serving(self) -> frozenset[str]:
-        """Names of the brokers that the name server routes the topic to at this moment."""
+        """Names of the brokers in the present route of the topic."""
         assert self.servers is not None, "the name server runs"
         try:
             return (await topic_route(self.servers, TOPIC)).broker_names
@@ -213,10 +213,10 @@ class Stage:
         async def is_so() -> bool:
             return await self.serving() == names
 
-        return await self.measure(is_so, limit_s, f"the route to be {', '.join(sorted(names)) or 'gone'}")
+        return await self.measure(is_so, limit_s, f"the route to be {', '.join(sorted(names)) or 'empty'}")
 
     async def measure(self, condition: Callable[[], bool | Awaitable[bool]], limit_s: float, what: str) -> float:
-        """Ask every 20 ms until a condition holds.
+        """Check every 20 ms until a condition is true.
 
         Returns:
             Seconds that it took.
@@ -236,10 +236,10 @@ class Stage:
             await asyncio.sleep(_POLL_S)
 
     async def close(self) -> list[str]:
-        """End everything.
+        """Stop everything.
 
         Returns:
-            What did not end well, for people; empty if all did.
+            A sentence for every process that did not stop cleanly.
         """
         complaints = []
         if self.servers is not None:
@@ -261,4 +261,4 @@ class Stage:
             self.name_server = match[1]
         elif not line.startswith("error: "):
             self.is_job_ready = self.is_job_ready or _JOB_READY in line
-            self.story.note(f"up: {_STAMP.sub('', line)}")
+            self.output.note(f"up: {_STAMP.sub('', line)}")

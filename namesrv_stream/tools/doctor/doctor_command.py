@@ -17,7 +17,7 @@ _AREA_WIDTH: Final = 18
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
+    """Add the command to ``app``."""
     app.command()(configured(doctor))
 
 
@@ -32,7 +32,7 @@ def doctor(
 
     urls = named_http_servers(http, servers)
     settings = configuration.load().settings
-    logging.getLogger("kafka").setLevel(logging.CRITICAL)  # what it says in its own words is among the findings
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)  # the findings contain its errors
     found = []
     console = Console(file=sys.stdout, highlight=False, soft_wrap=True)
     for finding in examine(settings, urls):
@@ -42,7 +42,7 @@ def doctor(
     if as_json:
         emit_json([{"area": f.area, "grade": f.grade, "text": f.text, "remedy": f.remedy} for f in found])
     else:
-        console.print(_sum(found))
+        console.print(_summary(found))
     return int(any(f.grade is Grade.FAULT for f in found))
 
 
@@ -54,7 +54,7 @@ def _line(finding: Finding) -> Text:
     return line
 
 
-def _sum(found: list[Finding]) -> str:
+def _summary(found: list[Finding]) -> str:
     faults = sum(f.grade is Grade.FAULT for f in found)
     warnings = sum(f.grade is Grade.WARNING for f in found)
     if not faults and not warnings:

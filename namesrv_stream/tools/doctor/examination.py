@@ -7,23 +7,21 @@ from namesrv_stream.errors import ConfigError, KafkaUnreachable
 from namesrv_stream.kafka.inspection import InspectedLog, inspect_log
 from namesrv_stream.settings import Settings
 from namesrv_stream.settings.installation import running_parts
-from namesrv_stream.tools.doctor import log_and_tables as event_log
-from namesrv_stream.tools.doctor import log_and_tables as stored_tables
-from namesrv_stream.tools.doctor import machine, running
-from namesrv_stream.tools.doctor import machine as packages
+from namesrv_stream.tools.doctor import log_and_tables, machine, running
 from namesrv_stream.tools.doctor.finding import Finding, fault, note
 
 
 def examine(settings: Settings, urls: tuple[str, ...] = ()) -> Iterator[Finding]:
-    """Look at everything; blocks, for some seconds where Kafka or a server does not answer. Changes nothing, but
-    for a file that is written to an object store and removed.
+    """Run all checks; blocks, for some seconds if Kafka or a server does not answer.
+
+    It changes nothing, except for a file that it writes to an object store and removes.
 
     Args:
-        settings: Of the set-up that is looked over.
-        urls: Servers to ask, ``http://host:port``; that of this data directory where empty.
+        settings: Of the installation.
+        urls: Servers to check, ``http://host:port``; if empty, the one of this data directory.
     """
-    yield packages.packages()
-    yield packages.native_lane(settings)
+    yield machine.packages()
+    yield machine.native_lane(settings)
     yield from machine.java_and_jars(settings)
     yield machine.memory(settings, machine.memory_limit_bytes())
     yield machine.open_files(settings)
@@ -32,18 +30,20 @@ def examine(settings: Settings, urls: tuple[str, ...] = ()) -> Iterator[Finding]
     yield from running.processes(settings)
     yield from running.ports(settings)
     yield from running.exposure(settings)
-    yield from stored_tables.object_store(settings)
-    rows = stored_tables.read_route_tables(settings)
+    yield from log_and_tables.object_store(settings)
+    rows = log_and_tables.read_route_tables(settings)
     log = yield from _log(settings)
-    yield from stored_tables.route_tables(settings, rows, log)
-    yield from stored_tables.history_tables(settings)
+    yield from log_and_tables.route_tables(settings, rows, log)
+    yield from log_and_tables.history_tables(settings)
     yield from running.servers(settings, urls)
 
 
 def _log(settings: Settings) -> Generator[Finding, None, InspectedLog | None]:
-    """What is found of Kafka; returns what it said, None where it did not answer."""
+    """Check Kafka; returns the inspected log, None if Kafka did not answer."""
     if settings.is_kafka_embedded and "kafka" not in running_parts(settings.data.run_dir):
-        yield note("Kafka", "the embedded one does not run: `namesrv-stream up` starts it, or `namesrv-stream kafka`")
+        yield note(
+            "Kafka", "the embedded Kafka does not run: start it with `namesrv-stream up` or `namesrv-stream kafka`"
+        )
         return None
     try:
         log = inspect_log(settings)
@@ -51,8 +51,8 @@ def _log(settings: Settings) -> Generator[Finding, None, InspectedLog | None]:
         yield fault("Kafka", error.name, error.remedy)
         return None
     except ConfigError as error:
-        yield fault("Kafka", f"{error.key}: {error.reason}", f"correct it in {error.source}")
+        yield fault("Kafka", f"{error.key}: {error.reason}", f"correct {error.source}")
         return None
-    yield from event_log.event_log(settings, log)
-    yield from event_log.kafka_clock(log, SystemClock().now_ms(), "job" in running_parts(settings.data.run_dir))
+    yield from log_and_tables.event_log(settings, log)
+    yield from log_and_tables.kafka_clock(log, SystemClock().now_ms(), "job" in running_parts(settings.data.run_dir))
     return log

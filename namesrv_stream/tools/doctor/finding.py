@@ -1,11 +1,11 @@
-"""What an examination finds."""
+"""The result of a check."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class Grade(StrEnum):
-    """How bad it is, in this order."""
+    """How bad it is, in ascending order."""
 
     FINE = "ok"
     NOTE = "note"
@@ -15,13 +15,13 @@ class Grade(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at.
+    """The result of one check.
 
     Attributes:
         area: What it is about, such as ``Java``.
-        grade: FAULT where the product does not run, or loses what it must keep; WARNING where it may one day.
-        text: What was found.
-        remedy: What to do about it; "" where there is nothing to do.
+        grade: FAULT if the product cannot run or loses data; WARNING if that may happen one day.
+        text: The result.
+        remedy: What to do; "" for nothing.
     """
 
     area: str
@@ -31,20 +31,20 @@ class Finding:
 
 
 def fine(area: str, text: str) -> Finding:
-    """All is well."""
+    """The check found no problem."""
     return Finding(area, Grade.FINE, text)
 
 
 def note(area: str, text: str, remedy: str = "") -> Finding:
-    """Worth knowing."""
+    """The check found something worth knowing."""
     return Finding(area, Grade.NOTE, text, remedy)
 
 
 def warning(area: str, text: str, remedy: str) -> Finding:
-    """May do harm one day."""
+    """The check found what may do harm one day."""
     return Finding(area, Grade.WARNING, text, remedy)
 
 
 def fault(area: str, text: str, remedy: str) -> Finding:
-    """Does harm now."""
+    """The check found what does harm now."""
     return Finding(area, Grade.FAULT, text, remedy)

@@ -18,19 +18,19 @@ from namesrv_stream.text_table import counted
 from namesrv_stream.tools.doctor.finding import Finding, fault, fine, note, warning
 
 _KAFKA_AREA: Final = "Kafka"
-#: A job's tick is logged each half second: with one running, the newest record is no older than this.
+#: A job logs a tick every half second, so while it runs the newest record is no older than this.
 _FRESH_MS: Final = 5_000
 _AREA: Final = "tables"
 _LOG_AREA: Final = "tables and log"
-_NEW_LOG: Final = 'bring that log back, or begin with new tables: docs/backup.md, "Kafka\'s log is lost"'
-_REBUILD: Final = "stop the job, `namesrv-stream rebuild`, start it again"
-_REPAIR: Final = f"start the job again, which repairs what the log allows; if it refuses: {_REBUILD}"
-#: Some seconds of a busy fleet.
+_NEW_LOG: Final = 'restore that log, or begin with new tables: docs/backup.md, "Kafka\'s log is lost"'
+_REBUILD: Final = "stop the job, run `namesrv-stream rebuild`, start the job again"
+_REPAIR: Final = f"restart the job, which repairs what the log allows; if it refuses: {_REBUILD}"
+#: Some seconds of a large fleet.
 _BEHIND_RECORDS: Final = 20_000
 
 
 def event_log(settings: Settings, log: InspectedLog) -> Iterator[Finding]:
-    """What of Kafka the product relies on."""
+    """Brokers, topics and settings of Kafka that the product relies on."""
     brokers = counted(log.brokers, "broker")
     yield fine(_KAFKA_AREA, f"{log.servers} answers, {brokers}")
     kafka = settings.kafka
@@ -39,7 +39,7 @@ def event_log(settings: Settings, log: InspectedLog) -> Iterator[Finding]:
         (log.dead_letters, kafka.dead_letter_topic, 1),
     ):
         if topic is None:
-            yield note(f"topic {name}", "is not there yet: the first part of ours that starts makes it")
+            yield note(f"topic {name}", "does not exist yet: the first process that starts creates it")
         else:
             yield from _topic(topic, partitions, log.brokers)
     if log.dead_letters_held:
@@ -51,28 +51,26 @@ def _topic(topic: InspectedTopic, partitions: int, brokers: int) -> Iterator[Fin
     area, is_fine = f"topic {topic.name}", True
     if topic.partitions != partitions:
         text = f"has {counted(topic.partitions, 'partition')}, the configuration says {partitions}"
-        yield fault(area, text, "set kafka.partitions to what the topic has; more: `namesrv-stream repartition`")
+        yield fault(area, text, "set kafka.partitions to that number; for more use `namesrv-stream repartition`")
         is_fine = False
     for name, reason in topic.faults.items():
-        remedy = (
-            f"kafka-configs --alter --topic {topic.name} --add-config {name}=…; `namesrv-stream config show` has ours"
-        )
+        remedy = f"kafka-configs --alter --topic {topic.name} --add-config {name}=…; see `namesrv-stream config show`"
         yield fault(area, f"{name} {reason}", remedy)
         is_fine = False
     if topic.without_leader:
-        text = f"partitions {list(topic.without_leader)} have no leader: nothing is logged there"
-        yield fault(area, text, "bring their Kafka brokers back")
+        text = f"partitions {list(topic.without_leader)} have no leader, so nothing can be logged there"
+        yield fault(area, text, "start their Kafka brokers again")
         is_fine = False
     elif topic.behind:
-        yield warning(area, f"replicas of partitions {list(topic.behind)} are behind", "look at those Kafka brokers")
+        yield warning(area, f"replicas of partitions {list(topic.behind)} are behind", "check those Kafka brokers")
         is_fine = False
     for name, reason in topic.doubts.items():
         remedy = f"kafka-configs --alter --topic {topic.name} --add-config {name}=2"
         yield warning(area, f"{name} {reason}: acknowledged records may be lost with one Kafka broker", remedy)
         is_fine = False
     if brokers > 1 and topic.replicas < 2:
-        remedy = "kafka-reassign-partitions; kafka.replication_factor counts only when we make a topic"
-        yield warning(area, "has one replica: it is gone with its Kafka broker", remedy)
+        remedy = "kafka-reassign-partitions; kafka.replication_factor applies only when a topic is created"
+        yield warning(area, "has one replica: it is lost with its Kafka broker", remedy)
         is_fine = False
     if is_fine:
         partitions_text, replicas = counted(topic.partitions, "partition"), counted(topic.replicas, "replica")
@@ -80,24 +78,26 @@ def _topic(topic: InspectedTopic, partitions: int, brokers: int) -> Iterator[Fin
 
 
 def kafka_clock(log: InspectedLog, now_ms: int, is_job_running: bool) -> Iterator[Finding]:
-    """Kafka's clock, which stamps all records, against this machine's; silent where nothing can be said.
+    """Compare Kafka's clock, which stamps all records, with this machine's.
 
     Args:
-        log: As inspected.
-        now_ms: This machine's clock after that, epoch milliseconds.
-        is_job_running: So that a fresh record is to be expected.
+        log: The log as it was inspected.
+        now_ms: This machine's clock after that, in epoch milliseconds.
+        is_job_running: Whether a new record can be expected.
     """
     if not log.newest_ms:
         return
     ahead_ms = max(log.newest_ms.values()) - now_ms
     remedy = "run NTP on Kafka's machines and on this one; expiry does not depend on it, times shown do"
     if ahead_ms > _FRESH_MS:
-        yield warning("Kafka's clock", f"is {_seconds(ahead_ms)} ahead of this machine's at least", remedy)
+        yield warning("Kafka's clock", f"is at least {_seconds(ahead_ms)} ahead of this machine's", remedy)
     elif not is_job_running:
-        yield note("Kafka's clock", f"the newest record is {_seconds(max(0, -ahead_ms))} old, no job runs here")
+        yield note("Kafka's clock", f"the newest record is {_seconds(max(0, -ahead_ms))} old; no job runs here")
     elif -ahead_ms > _FRESH_MS:
-        text = f"the newest record is {_seconds(-ahead_ms)} old, though the job here logs a tick each half second"
-        yield warning("Kafka's clock", f"{text}: it is behind, or the job stands still", remedy)
+        text = (
+            f"the newest record is {_seconds(-ahead_ms)} old, but the job on this machine logs a tick every half second"
+        )
+        yield warning("Kafka's clock", f"{text}: this clock is behind, or the job is stalled", remedy)
     else:
         yield fine("Kafka's clock", f"within {_seconds(_FRESH_MS)} of this machine's")
 
@@ -107,7 +107,7 @@ def _seconds(ms: int) -> str:
 
 
 def read_route_tables(settings: Settings) -> TableRows | Finding:
-    """What the two tables hold that servers start from, or why nothing; blocks."""
+    """The two tables that servers start from, or why they cannot be read; blocks."""
     folder = tables_of(settings)
     try:
         rows = read_tables(folder)
@@ -116,14 +116,14 @@ def read_route_tables(settings: Settings) -> TableRows | Finding:
     except UNREADABLE as error:
         return fault(_AREA, " ".join(str(error).split())[:300], _REBUILD)
     if rows.version < 0:
-        return note(_AREA, f"there is no {ROUTE_CHANGES} in {folder}: the job's first start makes it")
+        return note(_AREA, f"there is no {ROUTE_CHANGES} in {folder}: the first start of the job creates it")
     if rows.damage is not None:
         return fault(_AREA, " ".join(str(rows.damage).split())[:300], _REPAIR)
     return rows
 
 
 def object_store(settings: Settings) -> Iterator[Finding]:
-    """Whether the store that the tables are in, if they are, keeps two jobs apart; blocks."""
+    """Whether the object store of the tables, if there is one, can keep two jobs apart; blocks."""
     if settings.data.store is None:
         return
     place = tables_of(settings)
@@ -131,18 +131,18 @@ def object_store(settings: Settings) -> Iterator[Finding]:
         is_kept_apart = _refuses_second_write(place, f"doctor-{uuid4()}")
     except (StoreUnreachable, ConfigError) as error:
         yield note(
-            _AREA, f"{place} cannot be written to from here: {error}", "the job must be able to; servers need not"
+            _AREA, f"{place} cannot be written to from here: {error}", "the job must be able to write; servers need not"
         )
         return
     if is_kept_apart:
-        yield fine(_AREA, f"{place} refuses to write what is there already: two jobs are kept apart")
+        yield fine(_AREA, f"{place} refuses to overwrite an object, so two jobs are kept apart")
     else:
-        text = f"{place} writes what is there already in spite of If-None-Match: two jobs would overwrite each other"
+        text = f"{place} overwrites an object in spite of If-None-Match: two jobs would overwrite each other's commits"
         yield fault(_AREA, text, "upgrade the store, or use one with conditional writes")
 
 
 def _refuses_second_write(place: Storage, name: str) -> bool:
-    """Whether a file that is there already is not written again: the fence between jobs relies on it."""
+    """Whether the store refuses to overwrite a file; the fencing between jobs relies on it."""
     place.create(name, b"")
     try:
         place.create(name, b"")
@@ -154,12 +154,12 @@ def _refuses_second_write(place: Storage, name: str) -> bool:
 
 
 def route_tables(settings: Settings, rows: TableRows | Finding, log: InspectedLog | None) -> Iterator[Finding]:
-    """The tables, the fold's state in them, and whether they are of this log.
+    """Check the tables, the fold's state in them, and whether they belong to this log.
 
     Args:
-        settings: Ours.
-        rows: As read before the log was looked at, so that what is committed meanwhile seems not to be ahead of it.
-        log: As inspected; None where Kafka does not answer.
+        settings: Of the installation.
+        rows: Read before the log was inspected, so that a commit in between does not seem to be ahead of the log.
+        log: The log as it was inspected; None if Kafka does not answer.
     """
     if isinstance(rows, Finding):
         yield rows
@@ -180,10 +180,10 @@ def route_tables(settings: Settings, rows: TableRows | Finding, log: InspectedLo
 
 
 def _against_stored_log(settings: Settings, topic_id: str) -> Iterator[Finding]:
-    """The topic that the files of an embedded Kafka hold which does not answer."""
+    """Compare the tables with the topic in the files of an embedded Kafka that does not answer."""
     found = stored_topic_id(settings)
     if found is None:
-        text = f"the tables were made from a topic with the id {topic_id}, and {settings.data.kafka_dir} holds none"
+        text = f"the tables belong to a topic with the id {topic_id}, but {settings.data.kafka_dir} contains no topic"
         yield fault(_LOG_AREA, text, _NEW_LOG)
     elif found != topic_id:
         yield _other_log(topic_id, found)
@@ -192,7 +192,9 @@ def _against_stored_log(settings: Settings, topic_id: str) -> Iterator[Finding]:
 
 
 def _other_log(topic_id: str, found: str) -> Finding:
-    text = f"the tables were made from a topic with the id {topic_id}, Kafka's has {found}: Kafka's data was replaced"
+    text = (
+        f"the tables belong to a topic with the id {topic_id}, but Kafka's topic has {found}: Kafka's data was replaced"
+    )
     return fault(_LOG_AREA, text, f"correct kafka.bootstrap_servers or data.dir; or {_NEW_LOG}")
 
 
@@ -205,18 +207,18 @@ def _against(log: InspectedLog, topic_id: str, rows: TableRows) -> Iterator[Find
     if removed:
         text = f"Kafka removed records before they were folded: {_places(rows.next_offsets, removed)}"
         yield fault(
-            area, text, "stop the job, `namesrv-stream rebuild --accept-loss`; kafka.retention_ms was too short"
+            area, text, "stop the job, run `namesrv-stream rebuild --accept-loss`; kafka.retention_ms was too short"
         )
         return
     ahead = {p: end for p, end in log.end.items() if rows.next_offsets.get(p, 0) > end}
     if ahead:
         text = f"Kafka has lost records that were folded: {_places(rows.next_offsets, ahead)}"
-        yield fault(area, text, "bring its log back; or stop the job, `namesrv-stream rebuild --accept-loss`")
+        yield fault(area, text, "restore its log; or stop the job and run `namesrv-stream rebuild --accept-loss`")
         return
     behind = sum(end - rows.next_offsets.get(p, 0) for p, end in log.end.items())
     if behind > _BEHIND_RECORDS:
         text = f"{counted(behind, 'record')} are not folded yet"
-        yield warning(area, text, "does the job run, and keep up? see DATA/logs/job.log")
+        yield warning(area, text, "check whether the job runs and keeps up: DATA/logs/job.log")
     else:
         yield fine(area, f"one topic, {counted(behind, 'record')} not folded yet")
 
@@ -226,7 +228,7 @@ def _places(reached: Mapping[int, int], limits: Mapping[int, int]) -> str:
 
 
 def history_tables(settings: Settings) -> Iterator[Finding]:
-    """The tables of the history, where there are any."""
+    """Check the tables of the history."""
     found = []
     for name, schema in HISTORY_SCHEMAS.items():
         try:
@@ -244,4 +246,4 @@ def history_tables(settings: Settings) -> Iterator[Finding]:
     elif settings.history.enabled:
         yield note("history", "no tables yet: `up` or `namesrv-stream history-job` writes them")
     else:
-        yield note("history", "history.enabled is false: route --as-of, history and report have nothing to read")
+        yield note("history", "history.enabled is false: route --as-of, history and report have no data")

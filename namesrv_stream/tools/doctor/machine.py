@@ -26,20 +26,20 @@ _MIB: Final = 1 << 20
 _GIB: Final = 1 << 30
 #: A Python process with Arrow and Delta loaded; the server with 1,000 brokers and 20,000 topics.
 _PYTHON_BYTES: Final = 250 * _MIB
-#: What a JVM takes beside its heap, as measured for the job.
+#: Memory of a JVM beyond its heap, as measured for the job.
 _JVM_EXTRA_BYTES: Final = 400 * _MIB
 _LOW_DISK_BYTES: Final = 5 * _GIB
 _NO_DISK_BYTES: Final = 512 * _MIB
-#: Files beside connections: jars, tables, Kafka.
+#: Files other than connections: jars, tables, Kafka.
 _OTHER_FILES: Final = 512
-#: ``adjtimex`` returns this where the kernel believes the clock to be wrong (TIME_ERROR of sys/timex.h).
+#: The result of ``adjtimex`` if the kernel considers the clock wrong (TIME_ERROR of sys/timex.h).
 _TIME_ERROR: Final = 5
 _TABLES: Final = "data.tables"
 _TIMEX_BYTES: Final = 512  # struct timex has 208 on 64 bits
 
 
 def packages() -> Finding:
-    """Each package that we require, at a version that we allow."""
+    """Check that every required package is installed at a permitted version."""
     wrong = []
     try:
         required = [Requirement(text) for text in metadata.requires(_DISTRIBUTION) or ()]
@@ -67,7 +67,7 @@ def packages() -> Finding:
 
 
 def native_lane(settings: Settings) -> Finding:
-    """Whether a server of these settings has it."""
+    """Whether a server with these settings has the native lane."""
     try:
         _, status = open_lane(settings.remoting)
     except ConfigError as error:
@@ -82,7 +82,7 @@ def native_lane(settings: Settings) -> Finding:
 
 
 def java_and_jars(settings: Settings) -> Iterator[Finding]:
-    """What has to be installed."""
+    """Check Java and the jars."""
     try:
         yield fine("Java", str(find_java()))
     except PrerequisiteMissing as missing:
@@ -99,11 +99,11 @@ def java_and_jars(settings: Settings) -> Iterator[Finding]:
 
 
 def memory(settings: Settings, limit_bytes: int | None) -> Finding:
-    """Whether all that ``up`` starts fits: heaps, what JVMs take beside them, our own processes.
+    """Whether everything that ``up`` starts fits: heaps, other memory of JVMs, the product's own processes.
 
     Args:
-        settings: Ours.
-        limit_bytes: What this process is allowed, as :func:`memory_limit_bytes` says.
+        settings: Of the installation.
+        limit_bytes: The limit of this process, see :func:`memory_limit_bytes`.
     """
     heaps = [settings.streaming.driver_memory]
     heaps += [settings.history.driver_memory] if settings.has_history else []
@@ -112,8 +112,8 @@ def memory(settings: Settings, limit_bytes: int | None) -> Finding:
     there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if limit_bytes is not None and limit_bytes < there:
         allowed = f"{limit_bytes / _GIB:.1f} GiB allowed here"
-        return note("memory", f"{allowed}; all of `up` together takes {wanted / _GIB:.1f} GiB at most")
-    text = f"{wanted / _GIB:.1f} GiB for all of `up` at most, of {there / _GIB:.1f} GiB"
+        return note("memory", f"{allowed}; all processes of `up` together use at most {wanted / _GIB:.1f} GiB")
+    text = f"`up` uses at most {wanted / _GIB:.1f} GiB; the machine has {there / _GIB:.1f} GiB"
     if wanted > there:
         return warning(
             "memory", text, "lower streaming.driver_memory, history.driver_memory, advanced.embedded_kafka.heap"
@@ -126,7 +126,7 @@ def _bytes(heap: str) -> int:
 
 
 def memory_limit_bytes() -> int | None:
-    """What the control group of this process allows, as of a container that may be meant for one part; None for all."""
+    """The memory limit of this process's control group, such as a container's; None for no limit."""
     for limit in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         try:
             text = Path(limit).read_text(encoding="ascii").strip()
@@ -137,37 +137,39 @@ def memory_limit_bytes() -> int | None:
 
 
 def open_files(settings: Settings) -> Finding:
-    """Whether as many connections as are allowed can be open at once."""
+    """Whether all permitted connections can be open at the same time."""
     allowed, highest = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = settings.remoting.max_connections + settings.http.max_connections + _OTHER_FILES
     text = f"{allowed} allowed, {wanted} needed for remoting.max_connections and advanced.http.max_connections"
     if allowed in (resource.RLIM_INFINITY, -1) or allowed >= wanted:
         return fine("open files", text)
     if highest == resource.RLIM_INFINITY or highest >= wanted:
-        return warning("open files", text, f"`ulimit -n {wanted}` before the start; LimitNOFILE={wanted} in systemd")
+        return warning(
+            "open files", text, f"run `ulimit -n {wanted}` before the start, or set LimitNOFILE={wanted} in systemd"
+        )
     return warning("open files", text, f"raise the hard limit of {highest}, or lower remoting.max_connections")
 
 
 def disk(settings: Settings) -> Iterator[Finding]:
-    """Whether the directories can be written, and how much room there is.
+    """Whether the directories can be written, and how much space is free.
 
-    Tables elsewhere may be read only: a server only reads them, on a machine of its own perhaps.
+    Tables elsewhere may be read-only: a server, perhaps on another machine, only reads them.
     """
     for key, folder in _folders(settings).items():
         there = _nearest(folder)
         if not os.access(there, os.W_OK | os.X_OK):
             if key == _TABLES and there == folder.absolute() and os.access(there, os.R_OK | os.X_OK):
-                text = f"{key} = {folder}: can be read, not written: enough for a server, not for job and history"
-                yield note("disk", text, f"where those run: chown it, or set {key}")
+                text = f"{key} = {folder}: is read-only: enough for a server, not for the job and the history process"
+                yield note("disk", text, f"where they run, chown it or set {key}")
                 continue
             yield fault("disk", f"{key} = {folder}: {there} cannot be written", f"chown it, or set {key}")
             continue
         free = shutil.disk_usage(there).free
         text = f"{key} = {folder}: {free / _GIB:.1f} GiB free"
         if free < _NO_DISK_BYTES:
-            yield fault("disk", text, f"make room: the log and the tables grow; or set {key}")
+            yield fault("disk", text, f"free some space (the log and the tables grow), or set {key}")
         elif free < _LOW_DISK_BYTES:
-            yield warning("disk", text, f"make room, or set {key}")
+            yield warning("disk", text, f"free some space, or set {key}")
         else:
             yield fine("disk", text)
 
@@ -181,23 +183,21 @@ def _folders(settings: Settings) -> dict[str, Path]:
 
 
 def _nearest(folder: Path) -> Path:
-    """The folder, or where it would be made."""
+    """The folder, or the nearest existing one above it."""
     return next(f for f in (folder.absolute(), *folder.absolute().parents) if f.exists())
 
 
 def clock_sync() -> Finding:
-    """Whether this machine's clock is kept right by anything, as the kernel sees it."""
-    remedy = (
-        "run chrony or systemd-timesyncd: report times and --as-of are by clocks, expiry is not (it counts the log's)"
-    )
+    """Whether this machine's clock is synchronized, according to the kernel."""
+    remedy = "run chrony or systemd-timesyncd: reports and --as-of depend on clocks (expiry does not)"
     try:
         state = ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES))
     except (AttributeError, OSError):
-        return note("clock", "this system does not say whether it is kept right")
+        return note("clock", "this system does not report whether it is synchronized")
     if state < 0:
-        return note("clock", "this system does not say whether it is kept right")
+        return note("clock", "this system does not report whether it is synchronized")
     if state == _TIME_ERROR:
         return note(
-            "clock", "nothing keeps it right, as far as the kernel knows (in a container it may not know)", remedy
+            "clock", "it is not synchronized, according to the kernel (which may not know in a container)", remedy
         )
-    return fine("clock", "kept right by NTP, says the kernel")
+    return fine("clock", "synchronized by NTP, according to the kernel")

@@ -19,19 +19,19 @@ from namesrv_stream.tools.doctor.finding import Finding, fault, fine, note, warn
 _TIMEOUT_S: Final = 5.0
 _MOST_BYTES: Final = 1 << 20
 _SECOND_MS: Final = 1_000
-#: An answer says its time in whole seconds.
+#: The time of an answer is in whole seconds.
 _SKEW_WARNED_MS: Final = 2_000
 _EVERY_ADDRESS: Final = ("0.0.0.0", "::")
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What came of it.
+    """The outcome of a request for readiness.
 
     Attributes:
-        body: The answer's, whatever its status: a server that is not ready says so with 503.
-        ahead_ms: How far the server's clock is ahead of ours, less what the question took; None where it is not said.
-        reason: Why there is no answer; "" where there is one.
+        body: The body of the answer, whatever its status: a server that is not ready answers 503.
+        ahead_ms: How far the server's clock is ahead of this machine's, less the time of the request; None if unknown.
+        reason: Why there is no answer; "" if there is one.
     """
 
     body: bytes = b""
@@ -40,11 +40,11 @@ class Asked:
 
 
 def ask(url: str, *, is_certificate_checked: bool = True) -> Asked:
-    """``GET /readyz``; blocks, 5 s at most.
+    """Send ``GET /readyz``; blocks for at most 5 s.
 
     Args:
         url: ``http://host:port`` or ``https://host:port``.
-        is_certificate_checked: Whether the server's must be one that this machine trusts, for that host.
+        is_certificate_checked: Whether this machine must trust the server's certificate for that host.
     """
     began = time.monotonic()
     try:
@@ -61,7 +61,7 @@ def ask(url: str, *, is_certificate_checked: bool = True) -> Asked:
 
 
 def _ahead_ms(date: str | None, took_ms: int) -> int | None:
-    """0 where the second that the answer names, and the time that the question took, allow it."""
+    """0 if the clocks may agree, given the resolution of the answer and the time of the request."""
     if date is None:
         return None
     try:
@@ -75,21 +75,21 @@ def _ahead_ms(date: str | None, took_ms: int) -> int | None:
 
 
 def processes(settings: Settings) -> Iterator[Finding]:
-    """Who runs here, and who does not though others do."""
+    """Which processes run, and which one is missing."""
     here = running_parts(settings.data.run_dir)
     if not here:
-        yield note("processes", f"none of ours runs on {settings.data.dir}")
+        yield note("processes", f"none runs on {settings.data.dir}")
         return
     yield fine("processes", ", ".join(f"{part} (pid {facts['pid']})" for part, facts in here.items()))
     if "serve" in here and "job" not in here:
-        remedy = "wait, where it has just been started; else start it: namesrv-stream job (its log: DATA/logs/job.log)"
+        remedy = "wait if it has just been started; otherwise start it: namesrv-stream job (its log: DATA/logs/job.log)"
         yield warning(
-            "processes", "no job is ready on this data directory: routes get no older, but no broker expires", remedy
+            "processes", "no job is ready on this data directory: servers answer, but no broker expires", remedy
         )
 
 
 def ports(settings: Settings) -> Iterator[Finding]:
-    """Ports that parts which do not run here will want."""
+    """Check the ports that parts will need which do not run yet."""
     here = running_parts(settings.data.run_dir)
     wanted = {"remoting": "serve", "http": "serve"} | (
         {"embedded_kafka": "kafka"} if settings.is_kafka_embedded else {}
@@ -109,7 +109,7 @@ def _port(area: str, section: str, host: str, port: int) -> Finding:
     try:
         require_free(host, port, section)
     except ConfigError as error:
-        remedy = f"end who listens there (`ss -ltnp 'sport = :{port}'`), or set {section}.listen_port"
+        remedy = f"stop the process that listens there (`ss -ltnp 'sport = :{port}'`), or set {section}.listen_port"
         if error.key.endswith("listen_host"):
             remedy = f"set {error.key} to an address of this machine (`ip address`), or to 0.0.0.0"
         return fault(area, f"{error.key}: {error.reason}", remedy)
@@ -117,7 +117,7 @@ def _port(area: str, section: str, host: str, port: int) -> Finding:
 
 
 def exposure(settings: Settings) -> Iterator[Finding]:
-    """Whether everybody who reaches this machine may register as a broker."""
+    """Whether every peer that reaches this machine may register as a broker."""
     remoting, admin, area = settings.remoting, settings.admin, "remoting access"
     if remoting.listen_host not in _EVERY_ADDRESS:
         yield fine(area, f"remoting listens on {remoting.listen_host} only")
@@ -133,27 +133,27 @@ def exposure(settings: Settings) -> Iterator[Finding]:
         return
     yield warning(
         area,
-        "remoting listens on all interfaces, without broker networks, accounts or TLS: everybody who reaches this "
+        "remoting listens on all interfaces, without broker networks, accounts or TLS: every peer that reaches this "
         "machine can register as a broker",
         "set admin.broker_networks to your brokers' networks, or remoting.listen_host to an address that only they "
-        "reach; docs/security.md has more",
+        "can reach; see docs/security.md",
     )
 
 
 def servers(settings: Settings, urls: tuple[str, ...]) -> Iterator[Finding]:
-    """Each server: whether it answers, is ready, and has this machine's time."""
+    """Whether every server answers, is ready, and has this machine's time."""
     own = []
     if not urls and "serve" in running_parts(settings.data.run_dir):
         scheme = "https" if settings.http.tls else "http"
         own = [f"{scheme}://{server_address(settings, 'http', prefer_running=True)}"]
     for url in (*urls, *own):
-        # Its certificate names the address that others know, not this machine's loopback.
+        # Its certificate is for the address that others use, not for this machine's loopback.
         asked = ask(url, is_certificate_checked=bool(urls))
         if asked.reason:
             yield fault(
                 f"server {url}",
                 asked.reason,
-                "start it, or see its log; http.listen_host must be an address reachable from here",
+                "start it, or see its log; http.listen_host must be an address that is reachable from here",
             )
             continue
         yield _readiness(f"server {url}", asked)
@@ -171,11 +171,11 @@ def _readiness(area: str, asked: Asked) -> Finding:
         answer: dict[str, Any] = orjson.loads(asked.body)
         ready, reasons = bool(answer["ready"]), "; ".join(map(str, answer["reasons"]))
     except (orjson.JSONDecodeError, KeyError, TypeError):
-        return fault(area, "what answers there is no namesrv-stream server", "correct the address")
+        return fault(area, "another program answers there, not a namesrv-stream server", "correct the address")
     if not ready:
-        return fault(area, f"not ready: {reasons}", "docs/operations.md has a run book for each reason")
+        return fault(area, f"not ready: {reasons}", "see the run book of each reason in docs/operations.md")
     return (
-        warning(area, f"ready, but: {reasons}", "docs/operations.md has a run book for each")
+        warning(area, f"ready, but: {reasons}", "see the run book of each reason in docs/operations.md")
         if reasons
         else fine(area, "ready")
     )

@@ -19,7 +19,7 @@ from namesrv_stream.tools.options import (
     print_table,
 )
 
-# Kafka, Delta and Polars are imported by the commands that need them: `--help` and the others stay quick.
+# Commands import Kafka, Delta and Polars when they run, so that `--help` and other commands start quickly.
 
 
 def register(config_app: typer.Typer) -> None:
@@ -45,12 +45,12 @@ def config_set(
         emit_json(fields | {"offsets": {str(p): o for p, o in changed.offsets.items()}})
         return
     if not changed.offsets:
-        print(f"{changed.key} is {changed.new} already")
+        print(f"{changed.key} is already {changed.new}")
         return
     print(f"{changed.key}: {changed.old} -> {changed.new}, by {changed.by}")
     where = ", ".join(f"{partition}:{offset}" for partition, offset in sorted(changed.offsets.items()))
     if changed.behind is None:
-        print(f"logged at {where}; no tables here, so whether it is folded cannot be seen", file=sys.stderr)
+        print(f"logged at {where}; there are no tables here to see whether it is folded", file=sys.stderr)
     elif changed.behind:
         print(f"logged at {where}, not folded yet in partitions {list(changed.behind)}: does the job run?")
     else:
@@ -98,7 +98,7 @@ def config_history(
 
 
 def show_running(loaded: LoadedSettings, *, as_json: bool) -> None:
-    """Print what holds now beside what the configuration says, with who changed it last."""
+    """Print the settings in force, those of the configuration, and the last change of each."""
     from namesrv_stream.tools.operate.fold_settings import running_settings, setting_key
 
     found = running_settings(loaded)

@@ -17,7 +17,7 @@ from namesrv_stream.tables.route_tables import read_rows
 from namesrv_stream.tables.storage import tables_of
 
 SECTION = "liveness"
-_TYPED, _RUNNING = "KEY", "what holds now"  # where a value comes from
+_TYPED, _RUNNING = "KEY", "value in force"  # the sources of values
 _KINDS = {field.name: type(field.default) for field in fields(FoldSettings)}
 
 #: JSON text of a setting by its name in ``FoldSettings``.
@@ -30,17 +30,17 @@ def setting_key(name: str) -> str:
 
 
 def default_texts() -> dict[str, str]:
-    """What holds where nothing was ever logged."""
+    """The values in force before any was logged."""
     return {name: setting_text(value) for name, value in asdict(FoldSettings()).items()}
 
 
 def running_texts(table: RouteTable, partition: int) -> dict[str, str]:
-    """What holds in one partition."""
+    """The values in force in one partition."""
     return default_texts() | effective_texts(table.settings_of(partition))
 
 
 def configured_texts(settings: Settings) -> dict[str, str]:
-    """What the configuration says of the fold's settings."""
+    """The configured values of the fold's settings."""
     known = settings.liveness.model_dump()
     return {name: setting_text(known[name]) for name in default_texts() if name in known}
 
@@ -75,7 +75,7 @@ def _sections_of(name: str) -> list[str]:
 
 
 def _suggestion(key: str) -> str:
-    """The settings that change at run time come first; those of the configuration are offered as well."""
+    """A hint at similar names; settings that change at run time come first."""
     known = _runtime_keys()
     others = [".".join(public_path(key)) for key in all_keys()]
     by_name = {candidate.rpartition(".")[2]: candidate for candidate in (*others, *known)}
@@ -86,11 +86,11 @@ def _suggestion(key: str) -> str:
 
 
 def check_change(configuration: Configuration, running: Texts, key: str, text: str) -> tuple[str, SettingValue]:
-    """Name and value of the setting that ``key`` and ``text`` mean, held against the others that hold now.
+    """Name and value of the setting that ``key`` and ``text`` mean, checked together with the others in force.
 
     Args:
         configuration: For the settings that the fold does not have, such as the interval of ticks.
-        running: What holds now.
+        running: The values in force.
         key: ``liveness.default_timeout_ms``, or without its section.
         text: The value as typed.
 
@@ -107,7 +107,7 @@ def check_change(configuration: Configuration, running: Texts, key: str, text: s
         except ConfigError as error:
             if error.source not in (f"flag {_TYPED}", f"flag {_RUNNING}"):
                 raise
-            where = "" if error.key == setting_key(name) else f"{text} does not go with {error.key}, which "
+            where = "" if error.key == setting_key(name) else f"{text} conflicts with {error.key}, which "
             raise ConfigError("command line", setting_key(name), where + error.reason) from None
         value = getattr(loaded.settings.liveness, name)
     else:
@@ -136,11 +136,11 @@ class RunningSetting:
 
     Attributes:
         name: Of a field of ``FoldSettings``.
-        running: JSON text of what holds, in the lowest partition.
-        by_partition: JSON text to the partitions where that holds: two of them while a change is under way.
-        configured: JSON text of what the configuration says; None where it has no such key.
-        configured_in: The file, variable or flag that says so; "" for a default.
-        last_change: None where it was never changed, or the table no longer tells.
+        running: JSON text of the value in force in the lowest partition.
+        by_partition: JSON text → partitions where it is in force; two values while a change is under way.
+        configured: JSON text of the configured value; None if the configuration has no such key.
+        configured_in: The file, variable or flag that sets it; "" for a default.
+        last_change: None if it was never changed, or the table no longer has the change.
     """
 
     name: str
@@ -163,7 +163,7 @@ class RunningSetting:
 
 
 def running_settings(loaded: LoadedSettings) -> list[RunningSetting]:
-    """All settings of the fold, as the tables here have them; blocks."""
+    """All settings of the fold, from the tables of this installation; blocks."""
     settings = loaded.settings
     table = load_settings_table(tables_of(settings))
     running = {p: running_texts(table, p) for p in range(settings.kafka.partitions)}

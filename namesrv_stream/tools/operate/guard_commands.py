@@ -22,12 +22,12 @@ from namesrv_stream.tools.options import ByOption, JsonOption, WaitOption, emit_
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """What became of it.
+    """The outcome of a release.
 
     Attributes:
-        brokers: That were held, as far as the tables here tell.
-        still_held: Of these: not let go in the tables yet.
-        behind: Partitions whose fold has not come to it; None where there are no tables here to see it in.
+        brokers: The protected brokers, according to the tables.
+        still_held: Those that the tables still show as protected.
+        behind: Partitions that have not folded the release yet; None if there are no tables here.
     """
 
     brokers: tuple[LeaseKey, ...]
@@ -36,24 +36,24 @@ class Released:
 
 
 def release(settings: Settings, cluster: str, by: str, timeout_s: float) -> Released:
-    """Log the release and wait until the tables have it; blocks.
+    """Log the release and wait until the tables contain it; blocks.
 
     Args:
         settings: Where Kafka and the tables are.
-        cluster: Whose brokers.
-        by: Who lets them go.
+        cluster: The cluster of the brokers.
+        by: Who releases them.
         timeout_s: Seconds to wait for the tables.
 
     Raises:
-        QueryNotFound: No broker of the cluster is held.
-        KafkaUnreachable: No Kafka.
-        PartlyLogged: Only some partitions have it.
+        QueryNotFound: No broker of the cluster is protected.
+        KafkaUnreachable: Kafka does not answer.
+        PartlyLogged: Only some partitions have the event.
     """
     by = check_person(by)
     with TablesWatch(settings) as watch:
         held = _held(watch.table, cluster)
         if watch.exists and not held:
-            raise QueryNotFound(f"no broker of cluster {cluster} is held")
+            raise QueryNotFound(f"no broker of cluster {cluster} is protected")
         offsets = broadcast(settings, GuardReleased(Origin(DIRECT, 0), cluster, by))
         behind = tuple(watch.wait(offsets, timeout_s)) if watch.exists else None
     after = _held(watch.table, cluster)
@@ -65,7 +65,7 @@ def _held(table: RouteTable, cluster: str) -> tuple[LeaseKey, ...]:
 
 
 def register(app: typer.Typer) -> None:
-    """Add the group to the command line."""
+    """Add the group ``guard`` to ``app``."""
     guard = typer.Typer(help="List and release protected brokers.", no_args_is_help=True)
     guard.command("list")(asks(guard_list))
     guard.command("release")(configured(guard_release))
@@ -78,7 +78,7 @@ def guard_list(target: Target, as_json: JsonOption = False) -> None:
     if as_json:
         emit_json(held_json(held))
     else:
-        sys.stdout.write(held_lines(held) or "no broker is held\n")
+        sys.stdout.write(held_lines(held) or "no broker is protected\n")
 
 
 def guard_release(
@@ -107,9 +107,9 @@ def guard_release(
         emit_json({"brokers": brokers, "behind": released.behind})
         return
     for key in released.brokers:
-        state = "still held" if key in released.still_held else "released"
+        state = "still protected" if key in released.still_held else "released"
         print(f"{state}: {key.broker_name} {key.live_key.broker_addr}")
     if released.behind is None:
-        print("logged; no tables here, so whether it is folded cannot be seen", file=sys.stderr)
+        print("logged; there are no tables here to see whether it is folded", file=sys.stderr)
     elif released.behind:
         print(f"logged, not folded yet in partitions {list(released.behind)}: does the job run?")

@@ -26,15 +26,15 @@ _POLL_MS: Final = 20
 
 
 class PartlyLogged(NamesrvStreamError):
-    """Some partitions have the event and others do not.
+    """Only some partitions have the event.
 
     Attributes:
-        offsets: partition → offset, of those that have it.
+        offsets: Partition → offset, for those that have it.
     """
 
     def __init__(self, offsets: dict[int, int], partitions: int, reason: str) -> None:
         super().__init__(
-            f"Kafka took it in partitions {sorted(offsets)} of {partitions} only ({reason}): repeat the command"
+            f"Kafka accepted it only in partitions {sorted(offsets)} of {partitions} ({reason}): repeat the command"
         )
         self.offsets = offsets
 
@@ -47,9 +47,9 @@ def broadcast(settings: Settings, event: Event) -> dict[int, int]:
 
     Raises:
         PrerequisiteMissing: The embedded Kafka does not run.
-        KafkaUnreachable: No Kafka, or it took the event nowhere.
-        ConfigError: The topic is not as it must be.
-        PartlyLogged: Only some partitions have it.
+        KafkaUnreachable: Kafka does not answer, or accepted the event in no partition.
+        ConfigError: The topic has other settings than the product needs.
+        PartlyLogged: Only some partitions have the event.
     """
     _require_embedded_kafka(settings)
     ensure_topics(settings)
@@ -65,10 +65,10 @@ def broadcast(settings: Settings, event: Event) -> dict[int, int]:
 
 
 def _require_embedded_kafka(settings: Settings) -> None:
-    """Notice at once that an embedded Kafka, which is on this machine, does not run.
+    """Fail at once if the embedded Kafka, which is on this machine, does not run.
 
     Raises:
-        PrerequisiteMissing: Nothing listens there; says how to name the installation.
+        PrerequisiteMissing: No process listens there; says how to name the installation.
     """
     if not settings.is_kafka_embedded:
         return
@@ -81,7 +81,7 @@ def _require_embedded_kafka(settings: Settings) -> None:
             "start it, or name the installation: --data-dir DIR, or --conf FILE with kafka.bootstrap_servers",
         ) from None
     except OSError:
-        return  # slow, perhaps: the producer waits longer
+        return  # perhaps it is slow: the producer waits longer
 
 
 def _send(producer: KafkaProducer, settings: Settings, value: bytes) -> dict[int, int]:
@@ -111,17 +111,17 @@ def _one_line(error: BaseException) -> str:
 
 
 class TablesWatch:
-    """Follows the tables for as long as it is entered; blocks to load them.
+    """A context manager that follows the tables; entering it loads them and blocks.
 
     Attributes:
-        exists: Whether there were tables when it began.
+        exists: Whether there were tables at the start.
     """
 
     def __init__(self, settings: Settings) -> None:
         """Load the tables.
 
         Raises:
-            TableSchemaMismatch: A table is not as this version of the code expects.
+            TableSchemaMismatch: A table has another schema than this version expects.
         """
         snapshot = load_snapshot(tables_of(settings))
         self.exists = snapshot.version >= 0
@@ -147,18 +147,18 @@ class TablesWatch:
 
     @property
     def table(self) -> RouteTable:
-        """What the tables say; to be read before ``wait`` or after it, not meanwhile."""
+        """The route table; read it before or after ``wait``, not during it."""
         return self._table
 
     def wait(self, offsets: Mapping[int, int], timeout_s: float) -> list[int]:
-        """Wait until the tables cover a record of each partition.
+        """Wait until the tables cover one record of every partition.
 
         Args:
             offsets: partition → offset.
-            timeout_s: Seconds at most.
+            timeout_s: Longest wait in seconds.
 
         Returns:
-            The partitions whose record they do not cover yet.
+            The partitions whose record they do not cover.
         """
         until_s = time.monotonic() + timeout_s
         with self._moved:

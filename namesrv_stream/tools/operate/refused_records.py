@@ -32,11 +32,11 @@ class RefusedRecord:
 
     Attributes:
         at_ms: When the job refused it, epoch milliseconds.
-        partition: Of the events topic.
-        offset: Of the record there.
-        item: Number of the refused item in the record; None where the whole record was refused.
-        reason: Why.
-        content: ``value`` (JSON), ``value_text`` or ``value_base64``, and ``value_bytes`` where it was cut or left out.
+        partition: Partition in the events topic.
+        offset: Offset in that partition.
+        item: Number of the refused item in the record; None if the whole record was refused.
+        reason: Why it was refused.
+        content: ``value`` (JSON), ``value_text`` or ``value_base64``, and ``value_bytes`` if it was cut or left out.
     """
 
     at_ms: int
@@ -52,8 +52,8 @@ class RefusedRecords:
     """The newest refused records.
 
     Attributes:
-        records: The oldest first.
-        older: How many more the topic holds in the time asked for.
+        records: Oldest first.
+        older: Number of further records of the requested time.
     """
 
     records: list[RefusedRecord]
@@ -64,9 +64,9 @@ def read_dead_letters(settings: Settings, since_ms: int | None, limit: int) -> R
     """Read the newest dead letters; blocks.
 
     Args:
-        settings: Where Kafka is, and the name of the topic.
-        since_ms: Only those refused since then; None for all that Kafka keeps.
-        limit: How many at most; 0 for all.
+        settings: Kafka's address and the name of the topic.
+        since_ms: Only records refused since then, in epoch milliseconds; None for all that Kafka keeps.
+        limit: Largest number of records; 0 for all.
 
     Raises:
         KafkaUnreachable: No broker answers.
@@ -93,7 +93,7 @@ def read_dead_letters(settings: Settings, since_ms: int | None, limit: int) -> R
                 for record in batch:
                     fields = orjson.loads(record.value)
                     place = (fields.pop("partition"), fields.pop("offset"), fields.pop("item"))
-                    # A job that is started again may refuse the records of its last batch a second time.
+                    # A restarted job may refuse the records of its last batch a second time.
                     found.setdefault(place, _refused(record.at_ms, place, fields))
     newest = sorted(found.values(), key=lambda record: record.at_ms)
     shown = newest[-limit:] if limit else newest
@@ -106,7 +106,7 @@ def _refused(at_ms: int, place: tuple[int, int, int], fields: dict[str, Any]) ->
 
 
 def print_refused(refused: RefusedRecords, *, wide: bool) -> None:
-    """A table, in which long texts are cut unless it is ``wide``; stderr says how many records are not shown."""
+    """Print a table, with long texts cut unless ``wide``; the number of records that are not shown goes to stderr."""
     print_table(_COLUMNS, [_row(record, wide=wide) for record in refused.records], wide=wide)
     if refused.older:
         older = counted(refused.older, "older record")
@@ -114,7 +114,7 @@ def print_refused(refused: RefusedRecords, *, wide: bool) -> None:
 
 
 def to_json(records: Sequence[RefusedRecord]) -> list[dict[str, object]]:
-    """An object for every record, with the names of the topic."""
+    """An object for every record, with the keys of the dead-letter topic."""
     return [
         {
             "at": iso_instant(record.at_ms),
@@ -181,4 +181,4 @@ def dead_letters(
     elif refused.records:
         print_refused(refused, wide=wide)
     else:
-        print("no record was refused" + (f" since {instant(since_ms)}" if since_ms is not None else ""))
+        print("no records were refused" + (f" since {instant(since_ms)}" if since_ms is not None else ""))

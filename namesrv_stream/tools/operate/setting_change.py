@@ -23,22 +23,22 @@ _MOST_CHARS = 200
 
 
 class SettingRefused(NamesrvStreamError):
-    """The fold has read the change and did not make it."""
+    """The fold has read the change and refused it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """What became of a change.
+    """The outcome of a change.
 
     Attributes:
         key: ``liveness.default_timeout_ms``.
-        old: JSON text.
-        new: JSON text.
-        by: Who.
-        offsets: partition → offset of the event; empty where the setting had this value everywhere.
-        behind: Partitions whose fold has not come to it; None where there are no tables here to see it in.
-        waited_ms: From when Kafka had it in all partitions to the tables.
-        since: JSON text of what somebody else has made of it since; None where it is ``new``, as far as was seen.
+        old: JSON text of the value before.
+        new: JSON text of the new value.
+        by: Who made the change.
+        offsets: Partition → offset of the event; empty if the setting already had this value everywhere.
+        behind: Partitions that have not folded the change yet; None if there are no tables here.
+        waited_ms: Time from the acknowledgement of all partitions to the tables.
+        since: JSON text of the value that somebody else has set since then; None if it is still ``new``.
     """
 
     key: str
@@ -61,10 +61,10 @@ def this_person() -> str:
 
 
 def check_person(by: str) -> str:
-    """``by`` as it can stand in the history.
+    """``by``, checked for use in the history.
 
     Raises:
-        ConfigError: It is empty, too long, means the configuration, or is no line of text.
+        ConfigError: It is empty, too long, reserved for the configuration, or not a line of text.
     """
     by = by.strip()
     if not by or by == _CONFIG or len(by) > _MOST_CHARS or not by.isprintable():
@@ -75,9 +75,9 @@ def check_person(by: str) -> str:
 
 
 def change_setting(configuration: Configuration, key: str, text: str, by: str, timeout_s: float) -> Changed:
-    """Log the change and wait until the tables have it; blocks.
+    """Log the change and wait until the tables contain it; blocks.
 
-    The event comes from no server: it moves no broker's clock.
+    The event belongs to no server, so it advances no broker's clock.
 
     Args:
         configuration: Where Kafka and the tables are.
@@ -88,9 +88,9 @@ def change_setting(configuration: Configuration, key: str, text: str, by: str, t
 
     Raises:
         ConfigError: The setting does not exist or cannot have the value.
-        KafkaUnreachable: No Kafka.
-        PartlyLogged: Only some partitions have it.
-        SettingRefused: The fold did not take it.
+        KafkaUnreachable: Kafka does not answer.
+        PartlyLogged: Only some partitions have the event.
+        SettingRefused: The fold refused it.
     """
     settings = configuration.load().settings
     by = check_person(by)
@@ -112,15 +112,15 @@ def change_setting(configuration: Configuration, key: str, text: str, by: str, t
         made = _made(settings, {p: offsets[p] for p in folded})
         if made is None:
             raise SettingRefused(
-                f"{setting_key(name)} is {folded[min(folded)]}: the fold did not take the change;"
-                f" the topic {settings.kafka.dead_letter_topic} says why"
+                f"{setting_key(name)} is {folded[min(folded)]}: the fold refused the change;"
+                f" the topic {settings.kafka.dead_letter_topic} has the reason"
             )
-        old = made.old or old  # which somebody else may have changed meanwhile
+        old = made.old or old  # somebody else may have changed it meanwhile
     since = next((text for text in folded.values() if text != new), None)
     return Changed(setting_key(name), old, new, by, offsets, tuple(behind), waited_ms, since)
 
 
 def _made(settings: Settings, offsets: Mapping[int, int]) -> SettingChange | None:
-    """The change that the tables have from these records; None where the fold made none of them."""
+    """The change that these records made according to the tables; None if they made none."""
     changes = setting_changes(read_rows(tables_of(settings), ChangeKind.SETTING))
     return next((c for c in reversed(changes) if offsets.items() <= c.partitions.items()), None)

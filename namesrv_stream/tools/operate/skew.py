@@ -1,7 +1,7 @@
 """``skew``: whether servers serve the same routes, and where they differ.
 
-Two servers compare where they cover the same offsets of a partition, and servers that run catch up with each other
-within a second; so those that differ in offsets are asked again a few times before one is said to be behind.
+Two servers can be compared if they cover the same offsets of a partition. Running servers catch up with each other
+within a second, so servers at different offsets are asked again a few times before one counts as behind.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from namesrv_stream.text_table import counted
 from namesrv_stream.tools.options import HttpOption, JsonOption, OldHttpOption, emit_json, http_servers, print_table
 
 _ASK_AGAIN_S: Final = 0.1
-#: Of so many differing parts of a pair of servers the rows are fetched.
+#: Number of differing parts of a pair of servers whose rows are fetched.
 _MOST_PARTS: Final = 20
 
 Row = Mapping[str, Any]
@@ -33,7 +33,7 @@ _MOST_ROWS = 20  # of one side of a difference, for people
 
 
 class Key(NamedTuple):
-    """A part of a partition, by its names in ``route.digest``."""
+    """A part of a partition, named as in ``route.digest``."""
 
     partition: int
     kind: str
@@ -41,7 +41,7 @@ class Key(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """Two servers by their URLs, in the order in which they were named."""
+    """The URLs of two servers, in the order of the command line."""
 
     first: str
     second: str
@@ -52,8 +52,8 @@ class Lag:
     """One server covers less of a partition than another.
 
     Attributes:
-        server: URL of the one behind.
-        records: By how many records.
+        server: URL of the server that is behind.
+        records: Number of records that it is behind.
     """
 
     server: str
@@ -64,11 +64,11 @@ class Lag:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A part that two servers have otherwise, at the same offsets.
+    """A part that differs between two servers at the same offsets.
 
     Attributes:
-        only_first: Rows that the first has and the second has not; None where they were not fetched.
-        only_second: The other way round.
+        only_first: Rows that only the first has; None if they were not fetched.
+        only_second: Rows that only the second has; None if they were not fetched.
     """
 
     pair: Pair
@@ -79,14 +79,14 @@ class Difference:
 
 @dataclass(slots=True)
 class Skew:
-    """What was found.
+    """The result of a comparison of servers.
 
     Attributes:
-        states: URL → what the server said of itself, last.
-        failures: URL → why it could not be asked.
-        lags: Who is behind whom.
-        differences: What they have otherwise.
-        moving: Pairs that differ, and that moved on before it could be told by what.
+        states: URL → the last state that the server reported.
+        failures: URL → why the server did not answer.
+        lags: Servers that are behind another.
+        differences: Parts that differ.
+        moving: Pairs that differ, and advanced before the difference could be read.
     """
 
     states: dict[str, ServerState] = field(default_factory=dict)
@@ -97,7 +97,7 @@ class Skew:
 
     @property
     def is_none(self) -> bool:
-        """Whether all that were named answered, and serve the same."""
+        """Whether all servers answered and serve the same."""
         return not (self.failures or self.lags or self.differences or self.moving)
 
     @property
@@ -106,11 +106,11 @@ class Skew:
 
 
 async def find_skew(urls: Sequence[str], patience_s: float) -> Skew:
-    """Ask all servers at once, again and again until those that answer compare.
+    """Ask all servers at once, repeatedly until those that answer can be compared.
 
     Args:
-        urls: Of the servers' HTTP ports.
-        patience_s: Seconds to wait for those behind.
+        urls: URLs of the servers' HTTP ports.
+        patience_s: Seconds to wait for servers that are behind.
     """
     until_s = time.monotonic() + patience_s
     failures: dict[str, Failure] = {}
@@ -160,7 +160,7 @@ async def _find_differences(skew: Skew, pair: Pair, partition: int) -> None:
 
 
 async def _rows(pair: Pair, key: Key) -> tuple[list[Row], list[Row]] | tuple[None, None]:
-    """The rows that only one of them has; none where they no longer cover the same offsets."""
+    """The rows that only one of them has; None twice if they no longer cover the same offsets."""
     ours, theirs = await asyncio.gather(*(get(url, "/state/rows", PartRows, **key._asdict()) for url in pair))
     if ours.next_offsets.get(key.partition) != theirs.next_offsets.get(key.partition):
         return None, None
@@ -188,7 +188,7 @@ def skew(
 ) -> int:
     """Compare what several servers serve.
 
-    Exit code 1 where they differ, 3 where one does not answer. Without --http: the installation's server and those of
+    Exit code 1 if they differ, 3 if one does not answer. Default of --http: the installation's server and those of
     http.console_servers.
     """
     urls = http_servers(http, servers, configuration)
@@ -203,7 +203,7 @@ def skew(
 
 
 def print_skew(skew: Skew) -> None:
-    """A line for every server that answers, then which one is behind and what differs."""
+    """Print a line for every server that answers, then which one is behind and what differs."""
     for failure in skew.failures.values():
         report_error(str(failure))
     if not skew.states:
@@ -215,7 +215,7 @@ def print_skew(skew: Skew) -> None:
     for lag in skew.lags:
         print(f"{lag.server} is behind {lag.ahead} by {counted(lag.records, 'record')} in partition {lag.partition}")
     for first, second in sorted(skew.moving):
-        print(f"{first} and {second} differ, and move on too fast to see by what")
+        print(f"{first} and {second} differ, but change too fast to show what differs")
     for difference in skew.differences:
         _print_difference(difference)
     if not (skew.lags or skew.moving or skew.differences):
@@ -246,7 +246,7 @@ def _print_difference(difference: Difference) -> None:
         for row in rows[:_MOST_ROWS]:
             print(f"  only at {url}: {_row_text(row)}")
         if len(rows) > _MOST_ROWS:
-            print(f"  only at {url}: {len(rows) - _MOST_ROWS} more rows, which --json tells")
+            print(f"  only at {url}: {len(rows) - _MOST_ROWS} more rows, which --json shows")
 
 
 def _row_text(row: Row) -> str:
@@ -254,7 +254,7 @@ def _row_text(row: Row) -> str:
 
 
 def to_json(skew: Skew) -> dict[str, Any]:
-    """All that was found."""
+    """The result as JSON."""
     return {
         "is_same": skew.is_none,
         "servers": {url: _state_json(state) for url, state in skew.states.items()},

@@ -12,10 +12,10 @@ from namesrv_stream.client.server_states import BadAnswer, ServerUnreachable, ge
 class Condition(StrEnum):
     """The condition of a broker process; those that need attention come first."""
 
-    DOWN = "down"  # it expired or was disconnected within the last day, and nothing has replaced it
-    PROTECTED = "protected"  # by the mass-expiry guard: it would be down otherwise
+    DOWN = "down"  # it expired or was disconnected within the last day, and was not replaced
+    PROTECTED = "protected"  # it would be down without the mass-expiry guard
     OVERDUE = "overdue"  # its last heartbeat is older than half of its timeout
-    UNKNOWN = "not heard"  # by the servers that were asked, since their start
+    UNKNOWN = "not heard"  # no heartbeat at the queried servers since their start
     ALIVE = "alive"
     REPLACED = "replaced"  # it is down, and another address has its brokerId
     UNREGISTERED = "unregistered"  # within the last day
@@ -43,8 +43,8 @@ class Health:
 
     Attributes:
         state: green, yellow or red.
-        version: Of the tables; -1 where there are none yet.
-        age_ms: Since the last commit of the job.
+        version: Version of the tables; -1 if there are none yet.
+        age_ms: Time since the last commit of the job.
     """
 
     state: str
@@ -55,7 +55,7 @@ class Health:
 
 @dataclass(frozen=True, slots=True)
 class BrokerProcess:
-    """One of the answer of ``/brokers?state=any``; durations and instants in milliseconds."""
+    """A broker process in the answer of ``/brokers?state=any``; durations and instants in milliseconds."""
 
     cluster: str
     broker_name: str
@@ -87,14 +87,14 @@ class BrokerProcess:
 
 @dataclass(slots=True)
 class Status:
-    """What was found.
+    """The status of an installation.
 
     Attributes:
-        servers: URL → health.
-        failures: URL → why it could not be asked.
-        brokers: In the order of cluster, name and address; those that ended come last, the newest first.
-        history: Of the history tables; None where nothing is known of them.
-        history_to_ms: Up to when they have data, epoch milliseconds.
+        servers: URL → health of the server.
+        failures: URL → why the server did not answer.
+        brokers: By cluster, name and address; those that ended come last, the newest first.
+        history: State of the history tables; None if unknown.
+        history_to_ms: End of their data, in epoch milliseconds.
     """
 
     servers: dict[str, Health] = field(default_factory=dict)
@@ -105,7 +105,7 @@ class Status:
 
     @property
     def needs_attention(self) -> bool:
-        """Whether a part or a broker is not as it should be."""
+        """Whether a part or a broker needs attention."""
         parts = [part for health in self.servers.values() for part in health.parts]
         parts += [self.history] if self.history else []
         return (
@@ -116,7 +116,7 @@ class Status:
 
     @property
     def exit_code(self) -> int:
-        """0 where all is well, 1 where something needs attention, 3 where no server answers."""
+        """0 if nothing needs attention, else 1; 3 if no server answers."""
         if not self.servers:
             return max(failure.exit_code for failure in self.failures.values())
         return int(self.needs_attention)
@@ -126,7 +126,7 @@ async def find_status(urls: Sequence[str], *, is_certificate_checked: bool) -> S
     """Ask all servers at once.
 
     Args:
-        urls: Of the servers' HTTP ports.
+        urls: URLs of the servers' HTTP ports.
         is_certificate_checked: Whether HTTPS certificates are checked.
     """
     status = Status()
@@ -149,7 +149,7 @@ async def find_status(urls: Sequence[str], *, is_certificate_checked: bool) -> S
 
 
 def _merged(brokers: Iterable[BrokerProcess]) -> Sequence[BrokerProcess]:
-    """Every process once: as the server has it that heard it last; one that ended only where no server has it alive."""
+    """Every process once, from the server with its last heartbeat; an end counts only if no server has it alive."""
     newest: dict[tuple[str, str, str], BrokerProcess] = {}
     for broker in brokers:
         other = newest.get(broker.key)

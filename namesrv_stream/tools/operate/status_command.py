@@ -35,7 +35,7 @@ from namesrv_stream.tools.operate.status import (
 )
 from namesrv_stream.tools.options import HttpOption, JsonOption, OldHttpOption, emit_json, http_servers, print_table
 
-#: Rows of a table, unless all are asked for.
+#: Rows of a table without ``--all``.
 MOST_ROWS: Final = 40
 _STYLES: Final = {
     **dict.fromkeys(("ok", Condition.ALIVE), "green"),
@@ -57,18 +57,18 @@ _CAUSES: Final = {
 }
 _UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 _INTERVAL_S: Final = 2.0
-#: The history job needs up to a minute or two after a start.
+#: After a start the history job needs up to two minutes.
 _HISTORY_LATE_MS: Final = 300_000
 
 
 def print_status(status: Status, now_ms: int, *, everything: bool = False, wide: bool = False) -> None:
-    """The parts of every server, then the brokers that are there, then those that ended within the last day.
+    """Print the parts of every server, the live brokers, and those that ended within the last day.
 
     Args:
-        status: What was found.
-        now_ms: Wall clock, epoch milliseconds.
-        everything: Whether all brokers are shown.
-        wide: Whether tables ignore the width of the terminal.
+        status: The status to print.
+        now_ms: Wall clock in epoch milliseconds.
+        everything: Whether to show all brokers.
+        wide: Whether tables may be wider than the terminal.
     """
     _print_parts(status, now_ms)
     if status.servers:
@@ -160,7 +160,7 @@ def _cause(broker: BrokerProcess) -> str:
 
 
 def _shown(brokers: Sequence[BrokerProcess], everything: bool) -> Sequence[BrokerProcess]:
-    """All, or those that need attention and then others, as many as there is room for."""
+    """All brokers, or those that need attention and then others, up to the limit of rows."""
     if everything or len(brokers) <= MOST_ROWS:
         return brokers
     return sorted(brokers, key=lambda broker: broker.condition not in NEED_ATTENTION)[:MOST_ROWS]
@@ -195,7 +195,7 @@ def duration(ms: int) -> str:
 
 
 def to_json(status: Status) -> dict[str, Any]:
-    """All that was found."""
+    """The status as JSON."""
     return {
         "needs_attention": status.needs_attention,
         "servers": {url: asdict(health) for url, health in status.servers.items()},
@@ -229,7 +229,7 @@ def status(
     if watch and as_json:
         raise ConfigError("command line", "--watch", "cannot be combined with --json")
     urls = http_servers(http, servers, configuration)
-    # Where servers are named, nothing is known of tables, and certificates must be right.
+    # With servers on the command line, the tables are unknown and certificates must be valid.
     here = configuration.load().settings if http is None and servers is None else None
     console = Console(file=sys.stdout)
     while True:
@@ -253,12 +253,12 @@ def status(
 def _what_runs(settings: Settings) -> str:
     running = ", ".join(running_parts(settings.data.run_dir))
     if running:
-        return f"on {settings.data.dir} run: {running}, but no server"
+        return f"{settings.data.dir} has running parts ({running}), but no server"
     return f"nothing runs on {settings.data.dir}; name another installation with --data-dir, or servers with --http"
 
 
 def _add_history(status: Status, settings: Settings) -> None:
-    """What this machine knows of the history: whether its process runs beside ``up``, and how far its tables reach."""
+    """Add the state of the history on this machine: whether its process runs, and how far its tables reach."""
     from namesrv_stream.tables.history_mark import read_mark
     from namesrv_stream.tables.schema.history_columns import HEARTBEAT_MINUTES
 

@@ -9,10 +9,10 @@ import orjson
 from namesrv_stream.route.changes import KEY_COLUMNS, ChangeKind, RouteChange
 from namesrv_stream.route.digest import Part, TableContent, TableDigest, part_rows
 
-#: Columns that every row has; what a row says is in the others.
+#: Columns that locate a row; the others are its content.
 _POSITION: Final = ("partition", "offset", "seq")
 _KEY_COLUMNS: Final = {kind.value: columns for kind, columns in KEY_COLUMNS.items()}
-_STORY_KEY: Final = ("broker_name", "cluster", "broker_addr", "server_id")  # of rows that have no state
+_EVENT_KEY: Final = ("broker_name", "cluster", "broker_addr", "server_id")  # of rows of a kind without state
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,13 +22,13 @@ class Difference:
     Attributes:
         where: A row of ``route_changes``, the table at the end of the range, or the fold state in ``route_state``.
         partition: Kafka partition.
-        offset: Of the row; else the offset before which table or state are compared.
-        seq: Of the row.
-        kind: Of the row.
-        key: Its key columns.
-        columns: What differs, where both have it.
-        stored: The columns that are set; None where it is not stored.
-        folded: The same of what the fold says.
+        offset: Offset of the row; for a table or a state the offset before which they are compared.
+        seq: Sequence number of the row.
+        kind: Kind of the row.
+        key: Key columns of the row.
+        columns: The columns that differ, if both sides have the row.
+        stored: The columns that are set in the stored row; None if it is not stored.
+        folded: The columns that are set in the row of the fold; None if the fold has none.
     """
 
     where: Literal["route_changes", "table", "fold_state"]
@@ -44,12 +44,12 @@ class Difference:
 
 @dataclass(slots=True)
 class RowComparison:
-    """What came of the comparison of two sequences of rows.
+    """The result of a comparison of two sequences of rows.
 
     Attributes:
-        difference: The first one; nothing is compared after it.
-        rows: Rows found equal.
-        rows_past_retention: Folded rows that are no longer stored, as they should be.
+        difference: The first difference; the comparison ends with it.
+        rows: Number of equal rows.
+        rows_past_retention: Number of folded rows that are past their retention and no longer stored.
     """
 
     difference: Difference | None = None
@@ -58,12 +58,12 @@ class RowComparison:
 
 
 def compare_rows(stored: Iterator[RouteChange], folded: Iterable[RouteChange], kept_from_ms: int) -> RowComparison:
-    """Hold stored rows of a partition against folded ones, both in log order.
+    """Compare the stored rows of a partition with the folded ones, both in log order.
 
     Args:
         stored: The stored rows.
-        folded: The folded ones; not read behind the first difference.
-        kept_from_ms: Rows with a lower ``at_ms`` may have been removed by their retention, epoch milliseconds.
+        folded: The folded rows; not read after the first difference.
+        kept_from_ms: Rows with a lower ``at_ms`` (epoch milliseconds) may have been removed by their retention.
     """
     found, ours = RowComparison(), next(stored, None)
     for row in folded:
@@ -86,7 +86,7 @@ def compare_rows(stored: Iterator[RouteChange], folded: Iterable[RouteChange], k
 def _row_difference(stored: RouteChange | None, folded: RouteChange | None) -> Difference:
     row = stored or folded
     assert row is not None
-    names = _KEY_COLUMNS.get(row.kind, _STORY_KEY)
+    names = _KEY_COLUMNS.get(row.kind, _EVENT_KEY)
     columns: tuple[str, ...] = ()
     if stored is not None and folded is not None:
         columns = tuple(n for n, s, f in zip(row._fields, stored, folded, strict=True) if s != f)
@@ -113,7 +113,7 @@ def table_difference(
     stored: tuple[TableContent, TableDigest],
     folded: tuple[TableContent, TableDigest],
 ) -> Difference | None:
-    """The first row, by part and key, in which two tables of one partition differ; None where they are equal."""
+    """The first row, by part and key, in which two tables of one partition differ; None if they are equal."""
     if stored[1].partitions[partition] == folded[1].partitions[partition]:
         return None
     for part in sorted(stored[1].parts.keys() | folded[1].parts.keys()):
@@ -139,12 +139,12 @@ def _part_difference(part: Part, offset: int, stored: TableContent, folded: Tabl
             key = dict(zip(names, full_key[1:], strict=True))
             columns = _differing(before, after)
             return Difference("table", part.partition, offset, None, kind, key, columns, before, after)
-    # Empty parts: a namespace without entries, or a group of which nothing is left, is there or is not.
+    # Only an empty part differs: a namespace without entries, or a group without brokers, exists on one side.
     return Difference("table", part.partition, offset, None, part.kind, {"name": part.name}, (), None, None)
 
 
 def state_difference(partition: int, offset: int, stored: bytes, folded: bytes) -> Difference | None:
-    """Fields in which two encoded fold states differ, of lists the first items that do; None where all are equal."""
+    """Fields that differ between two encoded fold states, of lists the first differing items; None if all are equal."""
     if stored == folded:
         return None
     ours, theirs = _state_fields(stored), _state_fields(folded)
@@ -157,13 +157,13 @@ def state_difference(partition: int, offset: int, stored: bytes, folded: bytes) 
 
 
 def _state_fields(content: bytes) -> dict[str, Any]:
-    """Fields with their lists in one order: they are mappings, and a rebuilt state fills them otherwise."""
+    """The fields, with sorted lists: they are mappings, and a rebuilt state has them in another order."""
     fields: dict[str, Any] = orjson.loads(content)
     return {name: sorted(v, key=repr) if isinstance(v, list) else v for name, v in fields.items()}
 
 
 def _first_items(stored: Any, folded: Any) -> tuple[Any, Any]:
-    """Of two collections their first items that differ: all of them would be a page, of which people see the top."""
+    """The first items that differ between two collections; all of them would be too long to read."""
     if isinstance(stored, list) and isinstance(folded, list):
         common = min(len(stored), len(folded))
         at = next((i for i in range(common) if stored[i] != folded[i]), common)

@@ -1,7 +1,7 @@
 """Opens the log from Kafka, from the archive in the table ``broker_events``, or from both.
 
-Rows lie in the table's files in no order that could be relied on: files are joined, and hold several partitions. So a
-stretch of offsets is read at a time, from the files that may have some of it, and sorted.
+The order of rows in the files of the table is undefined: files are compacted and contain several partitions. Therefore
+a range of offsets is read at a time, from the files that may contain a part of it, and sorted.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,14 +24,14 @@ from namesrv_stream.tables.schema.layout import TOPIC_ID_PROPERTY
 from namesrv_stream.tools.options import Source
 from namesrv_stream.tools.replay.log_source import LogSource, Piece, Span, Store, joined
 
-_BATCH_RECORDS: Final = 5_000  # as Kafka gives them
+_BATCH_RECORDS: Final = 5_000  # as Kafka returns them
 _SPAN_RECORDS: Final = 4_000_000  # offsets alone: 32 MB
 _SIZED_RECORDS: Final = 1_000_000
 _READ_RECORDS: Final = 200_000
 _READ_BYTES: Final = 64 << 20
 
 _VALUE: Final = pl.coalesce(pl.col("value").cast(pl.Binary), pl.col("raw"))
-#: Opens the log of these settings.
+#: Opens the log of an installation.
 OpenLog = Callable[[Settings], AbstractContextManager[LogSource]]
 
 
@@ -39,7 +39,7 @@ class ArchivedEvents:
     """``broker_events`` at the version at which it was opened.
 
     Attributes:
-        topic_id: Kafka's id of the topic that it was made from.
+        topic_id: Kafka's id of the topic that its rows come from.
     """
 
     def __init__(self, table: StoredTable) -> None:
@@ -48,19 +48,19 @@ class ArchivedEvents:
 
     @classmethod
     def open(cls, settings: Settings) -> "ArchivedEvents":
-        """The newest version; blocks.
+        """Open the newest version; blocks.
 
         Raises:
-            NotInHistory: There is none.
-            TableSchemaMismatch: It is damaged, or not as this version of the code expects.
+            NotInHistory: The table does not exist.
+            TableSchemaMismatch: It is damaged, or has another schema than this version expects.
         """
         return cls(open_history_table(settings, BROKER_EVENTS))
 
     def spans(self, partition: int) -> list[Span]:
-        """The records that it has, ascending; blocks.
+        """The spans of offsets that it contains, ascending; blocks.
 
         Raises:
-            TableSchemaMismatch: A file is gone or damaged.
+            TableSchemaMismatch: A file is missing or damaged.
         """
         found: list[Span] = []
         begin, last = self._table.extreme("min", "offset"), self._table.extreme("max", "offset")
@@ -74,10 +74,10 @@ class ArchivedEvents:
         return found
 
     def offset_at(self, partition: int, at_ms: int) -> int | None:
-        """The first offset whose LogAppendTime is ``at_ms`` (epoch milliseconds) or later; None where none is; blocks.
+        """The first offset of LogAppendTime ``at_ms`` (epoch milliseconds) or later; None if there is none; blocks.
 
         Raises:
-            TableSchemaMismatch: A file is gone or damaged.
+            TableSchemaMismatch: A file is missing or damaged.
         """
         with reading(self._table.storage):
             later = self._table.scan(pl.col("partition") == partition, pl.col("at") >= utc(at_ms))
@@ -85,22 +85,22 @@ class ArchivedEvents:
         return None if offset is None else int(offset)
 
     def batches(self, partition: int, begin: int, end: int) -> Iterator[list[Record]]:
-        """Records with ``begin <= offset < end``, some thousand at a time; blocks.
+        """Yield the records with ``begin <= offset < end``, some thousand at a time; blocks.
 
         Args:
             partition: Kafka partition.
-            begin: It has all records from here on.
-            end: It has all records before.
+            begin: First offset; the table must contain all records of the range.
+            end: The offset after the last one.
 
         Raises:
-            TableSchemaMismatch: A file is gone or damaged, or rows are there twice.
+            TableSchemaMismatch: A file is missing or damaged, or rows are duplicated.
         """
         for low in range(begin, end, _SIZED_RECORDS):
             for span in self._readable(partition, low, min(low + _SIZED_RECORDS, end)):
                 yield from self._read(partition, span)
 
     def _readable(self, partition: int, begin: int, end: int) -> list[Span]:
-        """The range in spans that fit into memory, whatever their records are: a registration may have megabytes."""
+        """The range in spans that fit into memory, whatever the size of records: a registration may have megabytes."""
         size = pl.col("value").str.len_bytes().fill_null(0) + pl.col("raw").bin.size().fill_null(0)
         with reading(self._table.storage):
             rows = self._table.scan(_within(partition, begin, end)).select("offset", size.alias("size"))
@@ -133,7 +133,7 @@ def _within(partition: int, begin: int, end: int) -> pl.Expr:
 
 
 def _spans_of(offsets: pl.Series) -> Iterator[Span]:
-    """Runs of offsets, of ascending ones."""
+    """Ascending offsets as spans without gaps."""
     if offsets.is_empty():
         return
     is_first = offsets.diff().fill_null(0) != 1
@@ -144,11 +144,11 @@ def _spans_of(offsets: pl.Series) -> Iterator[Span]:
 
 @contextmanager
 def open_kafka_log(settings: Settings) -> Iterator[LogSource]:
-    """The events topic alone.
+    """Open the events topic in Kafka.
 
     Raises:
         KafkaUnreachable: No broker answers.
-        ConfigError: There is no such topic, or it has other partitions than the configuration says.
+        ConfigError: There is no such topic, or its number of partitions is not the configured one.
     """
     with LogReader(settings) as reader:
         extent = read_extent(settings)
@@ -159,16 +159,16 @@ def open_kafka_log(settings: Settings) -> Iterator[LogSource]:
 def log_opener(
     source: Source = Source.AUTO, *, needs_kafka: bool = False, open_kafka: OpenLog = open_kafka_log
 ) -> OpenLog:
-    """What opens the log.
+    """A function that opens the log.
 
     Args:
-        source: Where to read it from. The archive is continued by Kafka for what it does not have yet.
-        needs_kafka: Whether it is no log without its end; else, where Kafka does not answer, it ends with the archive.
-        open_kafka: Opens what Kafka has.
+        source: Where to read it from. Kafka continues the archive for records that it does not contain yet.
+        needs_kafka: Whether the end of the log is required; if not, the log may end with the archive.
+        open_kafka: Opens the log in Kafka.
 
     Returns:
-        A function whose context raises KafkaUnreachable where Kafka is needed, or there is no archive either;
-        NotInHistory where the archive is asked for and there is none; ConfigError where archive and Kafka have
+        A function whose context raises KafkaUnreachable if Kafka is needed, or there is no archive either;
+        NotInHistory if the archive is requested and there is none; ConfigError if archive and Kafka have
         different topics.
     """
 
@@ -195,12 +195,12 @@ def _archive_alone(settings: Settings, source: Source, error: KafkaUnreachable) 
             raise
         raise error from None
     pieces = {p: joined(archive.spans(p), None, archive_first=True) for p in range(settings.kafka.partitions)}
-    note = f"{error.name}: the log is read as far as broker_events has it"
+    note = f"{error.name}: the log ends with broker_events"
     return LogSource(archive.topic_id, pieces, {Store.ARCHIVE: archive}, has_kafka=False, notes=(note,))
 
 
 def _joined(settings: Settings, source: Source, kafka: LogSource) -> LogSource:
-    """Kafka's log, with what the archive has in front of it or in its place."""
+    """Kafka's log, with the archive before it or instead of it."""
     if source is Source.KAFKA or (source is Source.AUTO and not any(kafka.begin(p) for p in kafka.pieces)):
         return kafka
     try:
@@ -211,10 +211,10 @@ def _joined(settings: Settings, source: Source, kafka: LogSource) -> LogSource:
         return replace(kafka, notes=(str(error),))
     if archive.topic_id != kafka.topic_id:
         topic = settings.kafka.broker_events_topic
-        reason = f"broker_events was made from topic id {archive.topic_id}, Kafka's {topic} has id {kafka.topic_id}"
+        reason = f"broker_events belongs to topic id {archive.topic_id}, Kafka's {topic} has id {kafka.topic_id}"
         if source is Source.ARCHIVE:
             raise ConfigError("settings", "kafka.broker_events_topic", reason)
-        return replace(kafka, notes=(f"{reason}: it is left out",))
+        return replace(kafka, notes=(f"{reason}: it is not used",))
     is_first = source is Source.ARCHIVE
     pieces = {
         p: joined(archive.spans(p), Span(kafka.begin(p), kafka.end(p)), archive_first=is_first) for p in kafka.pieces

@@ -19,19 +19,19 @@ from namesrv_stream.tools.replay.log_source import LogSource
 
 _PROGRESS_S: Final = 2.0
 
-#: Told (partition, records read, records in all), each two seconds of a read that takes longer.
+#: Called with (partition, records read, records in total) every two seconds.
 OnProgress = Callable[[int, int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
 class FoldStart:
-    """Where a fold begins; what it holds is the fold's to change.
+    """The start of a fold, which modifies its state and its table.
 
     Attributes:
-        origin: For people.
-        offset: The first one to fold.
-        state: The fold's state there.
-        table: All that the rows before it say.
+        origin: Description for people.
+        offset: First offset to fold.
+        state: State of the fold there.
+        table: Route table of the rows before it.
     """
 
     origin: str
@@ -41,15 +41,15 @@ class FoldStart:
 
 
 def start_of_log(partition: int, partitions: int) -> FoldStart:
-    """Before the first record."""
+    """The start before the first record."""
     return FoldStart("the beginning of the log", 0, FoldState(partition, partitions), RouteTable())
 
 
 def start_from_state(kept: KeptState) -> FoldStart:
-    """Where a kept ``route_state`` was made.
+    """The start at a stored version of ``route_state``.
 
     Raises:
-        TableSchemaMismatch: It is of another version of the fold.
+        TableSchemaMismatch: Another version of the fold wrote it.
     """
     try:
         state = decode_state(kept.fold_state.content)
@@ -61,22 +61,22 @@ def start_from_state(kept: KeptState) -> FoldStart:
 def find_start(
     log: LogSource, partition: int, end: int, kept_states: KeptStates, begin: int | None = None
 ) -> FoldStart:
-    """The best start for a fold to ``end`` that is looked at from ``begin`` on.
+    """The best start for a fold to ``end`` whose rows are needed from ``begin`` on.
 
-    Without ``begin``, the earliest one. The beginning of the log is one only while there is offset 0, and where the
-    topic always had as many partitions. Nothing is folded over a gap. What needs the archive comes after what Kafka
-    alone can give, where ``log`` prefers Kafka.
+    Without ``begin``, the earliest one. The beginning of the log qualifies only if offset 0 still exists, and if the
+    topic always had as many partitions. No fold crosses a gap. If ``log`` prefers Kafka, starts that need the archive
+    come last.
 
     Args:
         log: The log.
         partition: Kafka partition.
         end: The offset after the last to fold.
-        kept_states: Versions of ``route_state``.
-        begin: Offset; the start may be before it.
+        kept_states: Stored versions of ``route_state``.
+        begin: First offset whose rows are needed; the start may be before it.
 
     Raises:
-        NoStartPoint: There is none.
-        TableSchemaMismatch: The only one is of another version of the fold.
+        NoStartPoint: There is no start.
+        TableSchemaMismatch: The only start is a state of another version of the fold.
     """
     for earliest in log.starts(partition, end):
         if begin is None:
@@ -97,10 +97,10 @@ class LogFold:
     """A fold under way.
 
     Attributes:
-        state: Of the fold, after the last record.
-        records: Records folded.
-        dead_letters: Items, or whole records, that could not be folded.
-        place: How far it has come.
+        state: State of the fold after the last record.
+        records: Number of folded records.
+        dead_letters: Number of items or whole records that could not be folded.
+        place: The next offset.
     """
 
     def __init__(self, start: FoldStart) -> None:
@@ -112,7 +112,7 @@ class LogFold:
         self._table = start.table
 
     def fold(self, records: Iterable[Record]) -> list[RouteChange]:
-        """Fold records in the order of their offsets; returns their rows."""
+        """Fold records in the order of their offsets, and return their rows."""
         output = FoldOutput()
         last: Record | None = None
         for last in records:
@@ -121,24 +121,24 @@ class LogFold:
         if last is not None:
             self.place = Place(self.state.next_offset, fingerprint(last.at_ms, last.value))
         self.dead_letters += len(output.dead_letters)
-        # Of KV, settings and servers the fold keeps no values.
+        # The state of the fold does not contain the values of KV, settings and servers.
         reducer.apply(self._table, (c for c in output.changes if c.kind not in reducer.GROUP_KINDS))
         return output.changes
 
     def to(
         self, log: LogSource, end: int, on_progress: OnProgress, stop_at: int | None = None
     ) -> Iterator[list[RouteChange]]:
-        """Fold the log on to ``end``; yields the rows of some thousand records at a time, and blocks.
+        """Fold the log up to ``end``, and yield the rows of some thousand records at a time; blocks.
 
         Args:
-            log: The log, which must have all records up to there.
+            log: The log, which must contain all records up to there.
             end: The offset after the last to fold.
-            on_progress: Told of long folds.
-            stop_at: An offset before which one of the steps is to end.
+            on_progress: Called during long folds.
+            stop_at: An offset before which one of the steps must end.
 
         Raises:
-            KafkaUnreachable: Kafka went away.
-            TableSchemaMismatch: A row of the archive is gone, or a file is damaged.
+            KafkaUnreachable: Kafka does not answer any more.
+            TableSchemaMismatch: A row of the archive is missing, or a file is damaged.
         """
         stops = sorted({stop for stop in (stop_at, end) if stop is not None and self.state.next_offset < stop <= end})
         for stop in stops:
@@ -146,7 +146,7 @@ class LogFold:
                 yield self.fold(records)
 
     def table(self) -> RouteTable:
-        """What the fold says now: its own groups, not those that its rows make."""
+        """The route table of the fold's own groups, not of its rows."""
         groups = self._groups.groups
         for name in self._table.groups.keys() - groups.keys():
             self._table.replace_group(BrokerGroup(name))
@@ -156,7 +156,7 @@ class LogFold:
 
 
 def read_log(log: LogSource, partition: int, begin: int, end: int, on_progress: OnProgress) -> Iterator[list[Record]]:
-    """Records with ``begin <= offset < end``, some thousand at a time; blocks, and raises as ``LogFold.to``."""
+    """Yield the records ``begin <= offset < end``, some thousand at a time; blocks, and raises as ``LogFold.to``."""
     told_s = time.monotonic()
     for records in log.batches(partition, begin, end):
         yield records

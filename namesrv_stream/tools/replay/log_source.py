@@ -9,21 +9,21 @@ from namesrv_stream.route.fold import Record
 
 
 class Store(StrEnum):
-    """Where records are."""
+    """A store of records."""
 
     KAFKA = "kafka"
     ARCHIVE = "archive"
 
 
 class Span(NamedTuple):
-    """Offsets ``begin <= offset < end``."""
+    """The offsets ``begin <= offset < end``."""
 
     begin: int
     end: int
 
 
 class Piece(NamedTuple):
-    """Records that are read from one store: ``begin <= offset < end``; empty where Kafka holds none."""
+    """Records to read from one store, ``begin <= offset < end``; empty if Kafka has none."""
 
     store: Store
     begin: int
@@ -31,13 +31,13 @@ class Piece(NamedTuple):
 
 
 def joined(archived: Iterable[Span], kafka: Span | None, *, archive_first: bool) -> tuple[Piece, ...]:
-    """What each store is read for, ascending: what both have is read from one of them.
+    """The pieces to read from each store, ascending; what both contain is read from one of them.
 
     Args:
-        archived: What the archive has.
-        kafka: What Kafka has, which is where the log ends: what the archive has beyond is of records that Kafka has
-            lost, and whose offsets it gives to others. None where Kafka does not answer.
-        archive_first: Whether what both have is read from the archive.
+        archived: The spans in the archive.
+        kafka: The span in Kafka, which ends the log: later rows of the archive are of records that Kafka has lost and
+            whose offsets it assigns again. None if Kafka does not answer.
+        archive_first: Whether to read from the archive what both contain.
     """
     archive = sorted(archived)
     if kafka is None:
@@ -52,13 +52,13 @@ def joined(archived: Iterable[Span], kafka: Span | None, *, archive_first: bool)
 
 
 def gaps(pieces: Sequence[Piece]) -> list[Span]:
-    """What no store has, from offset 0 to the end of the last piece."""
+    """The spans that no store contains, from offset 0 to the end of the last piece."""
     ends = [0, *(piece.end for piece in pieces)]
     return [Span(end, piece.begin) for end, piece in zip(ends, pieces, strict=False) if end < piece.begin]
 
 
 def unbroken_from(pieces: Sequence[Piece], end: int) -> int:
-    """The first offset from which all records up to ``end``, excluded, are there; ``end`` where the last is missing."""
+    """The first offset from which all records before ``end`` exist; ``end`` if the last one is missing."""
     begin = end
     for piece in reversed(pieces):
         if piece.begin <= begin <= piece.end:
@@ -67,7 +67,7 @@ def unbroken_from(pieces: Sequence[Piece], end: int) -> int:
 
 
 def clipped(pieces: Iterable[Piece], begin: int, end: int) -> Iterator[Piece]:
-    """What of the pieces is within a range."""
+    """The parts of the pieces within a range."""
     for piece in pieces:
         low, high = max(piece.begin, begin), min(piece.end, end)
         if low < high:
@@ -75,7 +75,7 @@ def clipped(pieces: Iterable[Piece], begin: int, end: int) -> Iterator[Piece]:
 
 
 def _without(span: Span, others: Iterable[Span]) -> Iterator[Span]:
-    """What none of the others, ascending, covers; an empty span is left whole, for it tells where the log ends."""
+    """The part of a span that no other one covers; an empty span stays, since it marks the end of the log."""
     begin = span.begin
     for other in others:
         if other.begin >= span.end or other.end <= begin:
@@ -91,13 +91,13 @@ _NAMES: Final = {Store.KAFKA: "Kafka", Store.ARCHIVE: "broker_events"}
 
 
 class LogStore(Protocol):
-    """What holds records; both block."""
+    """A reader of a store; both methods block."""
 
     def batches(self, partition: int, begin: int, end: int) -> Iterator[list[Record]]:
-        """Records with ``begin <= offset < end``, some thousand at a time; none of them may be missing."""
+        """Yield the records with ``begin <= offset < end``, some thousand at a time; none may be missing."""
 
     def offset_at(self, partition: int, at_ms: int) -> int | None:
-        """The first offset whose LogAppendTime is ``at_ms`` (epoch milliseconds) or later; None where none is."""
+        """The first offset whose LogAppendTime is ``at_ms`` (epoch milliseconds) or later; None if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +106,13 @@ class LogSource:
 
     Attributes:
         topic_id: Kafka's id of the topic.
-        pieces: partition → what is read from which store, as of when it was opened.
-        stores: What it is read from.
-        has_kafka: Whether Kafka answers. Without it the log ends where the archive does.
-        is_kafka_preferred: Whether a beginning that Kafka alone has is to be tried before one further back.
-        notes: What whoever reads it should know, a sentence each.
-        begins: partition → first offset written for as many partitions as there are; nothing is folded over it. {}
-            where there always were so many.
+        pieces: Partition → the pieces to read, as of the opening.
+        stores: The stores to read from.
+        has_kafka: Whether Kafka answers. Otherwise the log ends with the archive.
+        is_kafka_preferred: Whether to try a start in Kafka before an earlier one in the archive.
+        notes: Sentences that the reader should know.
+        begins: Partition → first offset that was written for the present number of partitions; no fold crosses it. {}
+            if the number never changed.
     """
 
     topic_id: str
@@ -124,7 +124,7 @@ class LogSource:
     begins: Mapping[int, int] = field(default_factory=dict)
 
     def begin(self, partition: int) -> int:
-        """The first offset of all; 0 where there is none."""
+        """The first offset; 0 if there is none."""
         return self.pieces[partition][0].begin if self.pieces[partition] else 0
 
     def end(self, partition: int) -> int:
@@ -132,12 +132,12 @@ class LogSource:
         return self.pieces[partition][-1].end if self.pieces[partition] else 0
 
     def batches(self, partition: int, begin: int, end: int) -> Iterator[list[Record]]:
-        """Records with ``begin <= offset < end``, some thousand at a time; no gap may be in between. Blocks."""
+        """Yield the records with ``begin <= offset < end``, which has no gap, some thousand at a time; blocks."""
         for piece in self.read_from(partition, begin, end):
             yield from self.stores[piece.store].batches(partition, piece.begin, piece.end)
 
     def offset_at(self, partition: int, at_ms: int) -> int | None:
-        """The first offset of LogAppendTime ``at_ms`` (epoch milliseconds) or later; None where none is; blocks."""
+        """The first offset of LogAppendTime ``at_ms`` (epoch milliseconds) or later; None if there is none; blocks."""
         for piece in self.pieces[partition]:
             found = self.stores[piece.store].offset_at(partition, at_ms)
             if found is not None and found < piece.end:
@@ -145,28 +145,28 @@ class LogSource:
         return None
 
     def starts(self, partition: int, end: int) -> tuple[int, ...]:
-        """The offsets from which on it can be read to ``end`` without a gap, the preferred one first."""
+        """The offsets from which the log can be read to ``end`` without a gap, the preferred one first."""
         unbroken = max(unbroken_from(self.pieces[partition], end), self.begins.get(partition, 0))
         kafka = next((max(p.begin, unbroken) for p in self.pieces[partition] if p.store is Store.KAFKA), end)
         return (kafka, unbroken) if self.is_kafka_preferred and unbroken < kafka <= end else (unbroken,)
 
     def gap_before(self, partition: int, offset: int) -> str | None:
-        """What is missing just before an offset, and why, for people; None where nothing is."""
+        """What is missing just before an offset, and why, as text; None if nothing is."""
         gap = next((gap for gap in gaps(self.pieces[partition]) if gap.end == offset), None)
         return None if gap is None else _gap_text(partition, gap.begin, gap.end)
 
     def gap_texts(self) -> tuple[str, ...]:
-        """All that is missing, and why, a sentence each."""
+        """A sentence for everything that is missing, with the reason."""
         found = ((p, gap) for p in sorted(self.pieces) for gap in gaps(self.pieces[p]))
         return tuple(_gap_text(partition, *gap) for partition, gap in found)
 
     def read_from(self, partition: int, begin: int, end: int) -> tuple[Piece, ...]:
-        """From which store each part of a range is read."""
+        """The pieces of a range."""
         return tuple(clipped(self.pieces[partition], begin, end))
 
 
 def read_from_text(pieces: tuple[Piece, ...]) -> str:
-    """Where records are read from, for people."""
+    """Where records are read from, as text."""
     return ", ".join(f"{piece.begin} to {piece.end - 1} from {_NAMES[piece.store]}" for piece in pieces)
 
 

@@ -19,12 +19,12 @@ _NO_DIGESTS: Final[tuple[str | None, str | None]] = (None, None)
 
 @dataclass(frozen=True, slots=True)
 class StoredTables:
-    """What is compared with the log.
+    """The stored tables to compare with the log.
 
     Attributes:
         changes: ``route_changes`` at one version.
-        states: The versions of ``route_state``.
-        kept_from_ms: Rows with a lower ``at_ms`` may have been removed by their retention, epoch milliseconds.
+        states: The stored versions of ``route_state``.
+        kept_from_ms: Rows with a lower ``at_ms`` (epoch milliseconds) may have been removed by their retention.
     """
 
     changes: StoredChanges
@@ -34,22 +34,22 @@ class StoredTables:
 
 @dataclass(frozen=True, slots=True)
 class PartitionReplay:
-    """What came of one partition.
+    """The result for one partition.
 
     Attributes:
-        origin: Where the fold began, as text.
-        folded_from: Its first offset.
+        origin: The start of the fold, as text.
+        folded_from: First folded offset.
         compared_from: First offset whose rows are compared.
-        end: First offset beyond the range.
-        read_from: From which store which of the records were read.
-        records: Folded.
-        rows: Found equal.
-        rows_past_retention: Not stored any more, as they should be.
-        dead_letters: Items that could not be folded.
-        is_state_compared: Whether a fold state in ``route_state`` lies in the range.
-        stored_digest: Of the stored table at the end; None where a row or state differs, or where it cannot be made.
-        folded_digest: Of the fold's table at the end; as above.
-        difference: The first one.
+        end: First offset after the range.
+        read_from: The pieces of the log that were read.
+        records: Number of folded records.
+        rows: Number of equal rows.
+        rows_past_retention: Number of rows that are past their retention and no longer stored.
+        dead_letters: Number of items that could not be folded.
+        is_state_compared: Whether the range contains a fold state of ``route_state``.
+        stored_digest: Digest of the stored table at the end; None after a difference, or if the table is unknown.
+        folded_digest: Digest of the fold's table at the end; None in the same cases.
+        difference: The first difference.
     """
 
     partition: int
@@ -70,11 +70,11 @@ class PartitionReplay:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What came of it.
+    """The result of a replay.
 
     Attributes:
-        partitions: Of each, in order.
-        notes: What is to be known of the log: which records are missing and why, which store could not be read.
+        partitions: The result of every partition, in order.
+        notes: Remarks on the log: which records are missing and why, which store could not be read.
     """
 
     partitions: tuple[PartitionReplay, ...]
@@ -86,12 +86,12 @@ class Replay:
 
     @property
     def difference(self) -> Difference | None:
-        """The first one: of the lowest partition that has any."""
+        """The first difference of the lowest partition that has any."""
         return next((p.difference for p in self.partitions if p.difference is not None), None)
 
     @property
     def digest(self) -> str | None:
-        """Of the table at the end, of all partitions; None where they are not equal, or not all could be digested."""
+        """Digest of the table at the end, of all partitions; None if one differs or has no digest."""
         known = {p.partition: p.folded_digest for p in self.partitions if p.folded_digest is not None}
         return total_of(known) if self.is_equal and len(known) == len(self.partitions) else None
 
@@ -101,7 +101,7 @@ def replay_partition(
 ) -> PartitionReplay:
     """Fold a partition from ``start`` to ``end`` and compare its rows from ``compared_from`` on.
 
-    Blocks, and raises as ``LogFold.to``.
+    It blocks, and raises as ``LogFold.to``.
     """
     partition, partitions = start.state.partition, start.state.partitions
     fold, kept = LogFold(start), stored.states.newest(partition, at_most=end)
@@ -120,9 +120,9 @@ def replay_partition(
     difference, digests = compared.difference, _NO_DIGESTS
     if difference is None and kept is not None and folded_state is not None:
         difference = state_difference(partition, state_at, kept.fold_state.content, folded_state)
-    # Without any state, rows that are gone by their retention are missing in the stored table too.
+    # Without any state, the stored table also lacks the rows that retention has removed.
     if difference is None and (kept is not None or not compared.rows_past_retention):
-        # As a server that starts would have it: the newest state before the end and the rows since.
+        # As a starting server has it: the newest state before the end, and the rows since then.
         since = stored.changes.rows(partition, max(state_at, 0), end)
         tables = route_table(since) if kept is None else route_table(kept.live, since), fold.table()
         ours, theirs = ((content_of(table, partitions), digest_of(table, partitions)) for table in tables)

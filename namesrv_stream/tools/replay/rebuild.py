@@ -31,17 +31,17 @@ from namesrv_stream.tools.replay.partition_replay import Replay, StoredTables, r
 from namesrv_stream.tools.replay.rebuild_start import OldTables, RebuildStart, find_rebuild_starts
 from namesrv_stream.tools.replay.replay_report import Rebuild, difference_line
 
-_REMEDY: Final = "stop it; Kafka must run meanwhile (`namesrv-stream kafka`), name servers may"
+_REMEDY: Final = "stop it; Kafka must keep running (`namesrv-stream kafka`), name servers may"
 _BATCH_ID: Final = 0  # no micro-batch wrote the rows
-_FILE_ROWS: Final = 100_000  # those who read the table take the longer the more files there are
+_FILE_ROWS: Final = 100_000  # more files would slow down readers of the table
 
 
 @dataclass(frozen=True, slots=True)
 class Consent:
-    """What the operator has agreed to.
+    """What the operator has accepted.
 
     Attributes:
-        loss: Records that Kafka no longer has stay unknown.
+        loss: Records that Kafka no longer has are lost.
         differences: Rows of the new tables may differ from the old ones.
     """
 
@@ -56,29 +56,29 @@ def rebuild(
     on_progress: OnProgress,
     open_log: OpenLog | None = None,
 ) -> Rebuild:
-    """Make the tables anew; until they are proved nothing that exists is touched. Blocks.
+    """Rebuild the tables; blocks. Existing files stay untouched until the new tables are verified.
 
     Args:
-        settings: Ours.
-        consent: What may be lost or changed.
-        say: Told each step.
-        on_progress: Told of long folds.
-        open_log: Opens the log; by default Kafka's, and the archive for what Kafka has no more.
+        settings: Of the installation.
+        consent: What the operator has accepted.
+        say: Called with a line for every step.
+        on_progress: Called during long folds.
+        open_log: Opens the log; by default from Kafka, and from the archive what Kafka has deleted.
 
     Raises:
-        RebuildRefused: That would lose or change more than ``consent`` allows, or the proof failed.
-        NamesrvStreamError: It cannot be done, and why.
+        RebuildRefused: It would lose or change more than ``consent`` allows, or the verification failed.
+        NamesrvStreamError: It is not possible; contains the reason.
     """
     tables = tables_of(settings)
     with job_lock(settings.data.lock_dir, _REMEDY):
         if settle_swap(tables):
-            say("an earlier rebuild was killed while it put its tables into place: that is done now")
+            say("completed an earlier rebuild, which was killed while it replaced the tables")
         try:
             outcome = _make(settings, consent, say, on_progress, open_log or log_opener(needs_kafka=True))
         except BaseException as error:
             tables.remove_all(NEW)
             if isinstance(error, UNREADABLE) and not isinstance(error, NamesrvStreamError):
-                reason = f"the new tables cannot be made: {one_line(error)}; nothing was changed"
+                reason = f"the tables cannot be rebuilt: {one_line(error)}; nothing was changed"
                 raise RebuildRefused(reason) from error
             raise
         suffix = datetime.fromtimestamp(SystemClock().now_ms() / 1000, tz=UTC).strftime("%Y%m%dT%H%M%SZ")
@@ -93,7 +93,7 @@ def _make(
     on_progress: OnProgress,
     open_log: OpenLog,
 ) -> Rebuild:
-    """Make the new tables and prove them."""
+    """Write the new tables and verify them."""
     new = tables_of(settings) / NEW
     with open_log(settings) as log:
         for note in (*log.notes, *log.gap_texts()):
@@ -103,17 +103,17 @@ def _make(
         starts = find_rebuild_starts(settings, log, old)
         losses = (*old.losses, *(loss for start in starts for loss in start.losses))
         if losses and not consent.loss:
-            raise RebuildRefused(f"{'; '.join(losses)}; nothing was changed; --accept-loss goes on without")
+            raise RebuildRefused(f"{'; '.join(losses)}; nothing was changed; use --accept-loss to continue")
         _write(new, starts, log, say, on_progress)
         made = _open(new)
         difference = _first_difference(made, old, starts, log)
         if difference is not None and not consent.differences:
             raise RebuildRefused(
-                f"the log says otherwise than the old tables: {difference_line(difference)}; where that is what you"
-                " expect (a rule was changed, a row was damaged), --accept-differences goes on; nothing was changed"
+                f"the log and the old tables differ: {difference_line(difference)}; if you expect that (a rule has"
+                " changed, a row was damaged), use --accept-differences to continue; nothing was changed"
             )
-        say("proving the new tables")
-        proof = _prove(made, starts, log, on_progress)
+        say("verifying the new tables")
+        proof = _verify(made, starts, log, on_progress)
     return Rebuild({s.partition: s.start.origin for s in starts}, losses, proof, difference, ())
 
 
@@ -146,7 +146,7 @@ def _write(
 def _first_difference(
     made: StoredTables, old: OldTables, starts: list[RebuildStart], log: LogSource
 ) -> Difference | None:
-    """The first row that the old tables have otherwise, of those that both were made from the log."""
+    """The first row that differs from the old tables, among the rows that both got from the log."""
     for start in starts:
         begin, end = start.start.offset, min(old.next_offset(start.partition), log.end(start.partition))
         before = old.rows(start.partition, begin, end)
@@ -158,11 +158,11 @@ def _first_difference(
     return None
 
 
-def _prove(made: StoredTables, starts: list[RebuildStart], log: LogSource, on_progress: OnProgress) -> Replay:
-    """Replay what was written, as it reads back.
+def _verify(made: StoredTables, starts: list[RebuildStart], log: LogSource, on_progress: OnProgress) -> Replay:
+    """Read back the new tables and compare them with a replay.
 
     Raises:
-        RebuildRefused: It is not what the log says.
+        RebuildRefused: They differ from the log.
     """
     parts = []
     for rebuilt in starts:
@@ -173,7 +173,7 @@ def _prove(made: StoredTables, starts: list[RebuildStart], log: LogSource, on_pr
     proof = Replay(tuple(parts))
     if proof.difference is not None:
         line = difference_line(proof.difference)
-        raise RebuildRefused(f"the new tables do not read back as they were made: {line}; nothing was changed")
+        raise RebuildRefused(f"the new tables differ from the log when they are read back: {line}; nothing was changed")
     return proof
 
 

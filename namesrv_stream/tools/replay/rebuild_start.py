@@ -1,7 +1,7 @@
 """Where a rebuild can start, and what can still be read of the tables that it replaces.
 
-Per partition, the first of these that there is: the beginning of the log; the oldest kept ``route_state`` that the log
-still goes on from; the tables alone, with every broker at age zero.
+For every partition it is the first of these that exists: the beginning of the log; the oldest stored ``route_state``
+whose next record is still in the log; the tables alone, with every broker at age zero.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,11 +25,11 @@ from namesrv_stream.tools.replay.log_source import LogSource
 
 
 class OldTables:
-    """What can be read of them.
+    """The readable parts of the old tables.
 
     Attributes:
-        losses: What of them cannot be taken over, a sentence each; grows when rows turn out to be unreadable.
-        kept_from_ms: Rows with a lower ``at_ms`` may have been removed by their retention, epoch milliseconds.
+        losses: A sentence for every part that cannot be copied; grows when rows turn out to be unreadable.
+        kept_from_ms: Rows with a lower ``at_ms`` (epoch milliseconds) may have been removed by their retention.
     """
 
     def __init__(
@@ -48,14 +48,14 @@ class OldTables:
 
     @classmethod
     def open(cls, settings: Settings, log_topic_id: str, say: Callable[[str], None]) -> "OldTables":
-        """Open what is there; says what is not."""
+        """Open the existing tables, and report missing ones."""
         tables_dir, losses = tables_of(settings), list[str]()
         changes: StoredChanges | None = None
         states: KeptStates | None = None
         try:
             changes = StoredChanges.open(tables_dir)
             if changes is None:
-                say("route_changes is not there")
+                say("there is no route_changes")
         except TableSchemaMismatch as error:
             say(str(error))
         try:
@@ -67,44 +67,44 @@ class OldTables:
         made_from = {(changes.topic_id, len(changes.next_offsets))} if changes else set()
         made_from |= {(states.topic_id, states.partitions)} if states and states.topic_id else set()
         for topic_id, partitions in sorted(made_from - {(log_topic_id, settings.kafka.partitions)}):
-            losses.append(f"the old tables were made from another log, topic id {topic_id}, partitions {partitions}")
+            losses.append(f"the old tables belong to another log, topic id {topic_id}, partitions {partitions}")
             changes = states = None
         return cls(changes, states, losses, settings.streaming.changes_retention_ms, say)
 
     @property
     def begins(self) -> Mapping[int, int]:
-        """As of ``LogSource``."""
+        """See ``LogSource``."""
         tables = [table for table in (self._changes, self._states) if table is not None]
         return next((table.begins for table in tables if table.begins), {})
 
     @property
     def has_changes(self) -> bool:
-        """Whether ``route_changes`` is there."""
+        """Whether ``route_changes`` exists."""
         return self._changes is not None
 
     def next_offset(self, partition: int) -> int:
-        """First offset that neither table covers; 0 where there is none."""
+        """First offset that neither table covers; 0 without tables."""
         newest = self._states.newest(partition) if self._states else None
         stored = self._changes.next_offsets[partition] if self._changes else 0
         return max(stored, newest.fold_state.next_offset if newest else 0)
 
     def oldest_state(self, partition: int, at_least: int) -> KeptState | None:
-        """As ``KeptStates.oldest``."""
+        """See ``KeptStates.oldest``."""
         return self._states.oldest(partition, at_least) if self._states else None
 
     def newest_state(self, partition: int, at_most: int) -> KeptState | None:
-        """As ``KeptStates.newest``."""
+        """See ``KeptStates.newest``."""
         return self._states.newest(partition, at_most) if self._states else None
 
     def history(self, partition: int, end: int) -> pa.Table:
-        """Rows before ``end``, of which the log has nothing any more; a loss where there are none."""
+        """Rows before ``end``, whose records the log no longer has; a loss if there are none."""
         if self._changes is None and end:
             self.losses.append(f"partition {partition}: route_changes has no rows of the records before {end}")
         rows = self.rows(partition, 0, end)
         return ROW_SCHEMA.empty_table() if rows is None else rows.select(ROW_SCHEMA.names).cast(ROW_SCHEMA)
 
     def rows(self, partition: int, begin: int, end: int) -> pa.Table | None:
-        """As ``StoredChanges.rows``; None where there are none, or they cannot be read."""
+        """See ``StoredChanges.rows``; None if there are none, or they cannot be read."""
         if self._changes is None:
             return None
         try:
@@ -121,11 +121,11 @@ class RebuildStart:
     """The start of one partition.
 
     Attributes:
-        start: Of the fold.
-        seed: What ``route_state`` says there; None at the beginning of the log.
+        start: Start of the fold.
+        seed: The row of ``route_state`` there; None at the beginning of the log.
         live: Live rows of ``route_state`` there, columns of ``STATE_SCHEMA``.
-        history: Rows of ``route_changes`` before it, columns of ``ROW_SCHEMA``, taken over as they are.
-        losses: What nobody knows any more, a sentence each.
+        history: Rows of ``route_changes`` before it, columns of ``ROW_SCHEMA``, copied unchanged.
+        losses: A sentence for everything that is lost.
     """
 
     partition: int
@@ -147,7 +147,7 @@ def _find(partition: int, partitions: int, log: LogSource, old: OldTables) -> Re
     if covered > end:
         losses = (f"partition {partition}: Kafka has lost the records {end} to {covered - 1}, which were folded",)
     starts = log.starts(partition, end)
-    # What is before a kept state is taken over from the old rows: where there are none, the farther back the better.
+    # The rows before a stored state are copied from the old table; without an old table an earlier start loses less.
     for earliest in starts if old.has_changes else sorted(starts):
         if not earliest and not log.begins:
             start = start_of_log(partition, partitions)
@@ -157,7 +157,7 @@ def _find(partition: int, partitions: int, log: LogSource, old: OldTables) -> Re
             try:
                 start = start_from_state(kept)
             except TableSchemaMismatch:
-                continue  # of another version of the fold: nothing but the rows can be taken over
+                continue  # of another version of the fold: only the rows can be copied
             history = old.history(partition, start.offset)
             return RebuildStart(partition, start, kept.fold_state, kept.live, history, losses)
     return _from_tables(partition, partitions, earliest, min(covered, end), log, old, losses)
@@ -172,7 +172,7 @@ def _from_tables(
     old: OldTables,
     losses: tuple[str, ...],
 ) -> RebuildStart:
-    """From rows alone, which are known below offset ``known``: nobody knows how long ago who was heard."""
+    """The start from rows alone, which exist below offset ``known``; the age of every broker is unknown."""
     if known < earliest:
         losses += (
             f"partition {partition}: the records {known} to {earliest - 1} were removed before they were folded",
@@ -180,7 +180,9 @@ def _from_tables(
     kept = old.newest_state(partition, at_most=known)
     begins = log.begins.get(partition, 0)
     if kept is None and log.begins:
-        losses += (f"partition {partition}: route_state is gone, which alone has what the first partitions said",)
+        losses += (
+            f"partition {partition}: route_state is lost, which alone contained the routes from before the repartition",
+        )
     base = kept.fold_state if kept else FoldStateRow(begins, 0, b"")
     live = kept.live if kept else STATE_SCHEMA.empty_table()
     since = old.rows(partition, base.next_offset, known)

@@ -17,19 +17,19 @@ from namesrv_stream.tools.replay.partition_replay import PartitionReplay, Replay
 
 _SOURCE: Final = "command line"
 _NO_TABLE: Final = (
-    "is not there: name another directory with --conf or --data-dir; if the table was lost, `namesrv-stream rebuild`"
-    " makes it from the log"
+    "does not exist: name another directory with --conf or --data-dir; if the table was lost, `namesrv-stream rebuild`"
+    " rebuilds it from the log"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class GivenOffsets:
-    """Offsets as given.
+    """Offsets from the command line.
 
     Attributes:
         flag: The flag that gave them.
-        everywhere: Of partitions that have none of their own; None where none was given.
-        of_partition: partition → offset.
+        everywhere: Offset of the other partitions; None if none was given.
+        of_partition: Partition → offset.
     """
 
     flag: str
@@ -43,17 +43,17 @@ class GivenOffsets:
         """Refuse offsets of partitions that the topic does not have.
 
         Raises:
-            ConfigError: There are some.
+            ConfigError: There is such an offset.
         """
         for partition in sorted(self.of_partition):
             if partition >= partitions:
                 raise ConfigError(
-                    _SOURCE, self.flag, f"there is no partition {partition}: they are 0 to {partitions - 1}"
+                    _SOURCE, self.flag, f"there is no partition {partition}: the partitions are 0 to {partitions - 1}"
                 )
 
 
 def parse_offsets(flag: str, texts: Iterable[str]) -> GivenOffsets:
-    """Offsets from ``OFFSET`` or ``PARTITION:OFFSET``, each partition once.
+    """Parse offsets, ``OFFSET`` or ``PARTITION:OFFSET``.
 
     Raises:
         ConfigError: A text is neither.
@@ -73,12 +73,12 @@ def parse_offsets(flag: str, texts: Iterable[str]) -> GivenOffsets:
 
 @dataclass(frozen=True, slots=True)
 class ReplayRange:
-    """What to replay.
+    """The range to replay.
 
     Attributes:
-        begin: First offsets to compare; where none is given, as early as can be folded.
-        end: First offsets beyond; where none is given, where the tables end.
-        end_ms: Records with this LogAppendTime (epoch milliseconds), and all after the first such, are beyond too.
+        begin: First offsets to compare; by default as early as the log can be folded.
+        end: First offsets after the range; by default the end of the tables.
+        end_ms: The range also ends before the first record of this LogAppendTime (epoch milliseconds) or later.
     """
 
     begin: GivenOffsets
@@ -87,20 +87,22 @@ class ReplayRange:
 
 
 def replay(settings: Settings, wanted: ReplayRange, on_progress: OnProgress, open_log: OpenLog | None = None) -> Replay:
-    """Fold the range again and compare it with the tables, which the job may go on writing; blocks.
+    """Fold the range again and compare it with the tables, which the job may keep writing; blocks.
 
     Args:
-        settings: Ours.
-        wanted: What to replay.
-        on_progress: Told of long folds.
-        open_log: Opens the log; by default Kafka's, and the archive for what Kafka has no more.
+        settings: Of the installation.
+        wanted: The range to replay.
+        on_progress: Called during long folds.
+        open_log: Opens the log; by default from Kafka, and from the archive what Kafka has deleted.
 
     Raises:
-        NamesrvStreamError: It cannot be done, and why.
+        NamesrvStreamError: It is not possible; contains the reason.
     """
     stored = _stored_tables(settings)
     changes = stored.changes
-    with (open_log or log_opener())(settings) as log:  # after the tables: it has all that they cover
+    with (open_log or log_opener())(
+        settings
+    ) as log:  # opened after the tables, so that it contains all that they cover
         _check_same_topic(settings, changes, log.topic_id)
         log = replace(log, begins=changes.begins)
         for offsets in (wanted.begin, wanted.end):
@@ -122,20 +124,20 @@ def _stored_tables(settings: Settings) -> StoredTables:
 
 
 def _check_same_topic(settings: Settings, changes: StoredChanges, topic_id: str) -> None:
-    """Refuse tables that were made from another log.
+    """Refuse tables of another log.
 
     Raises:
-        ConfigError: They were.
+        ConfigError: They belong to another log.
     """
     topic = settings.kafka.broker_events_topic
     if changes.topic_id != topic_id or len(changes.next_offsets) != settings.kafka.partitions:
         made_from = f"topic id {changes.topic_id} with {len(changes.next_offsets)} partitions"
-        reason = f"the tables were made from {made_from}, topic {topic} has id {topic_id} and"
+        reason = f"the tables belong to {made_from}, topic {topic} has id {topic_id} and"
         raise ConfigError("settings", "kafka.broker_events_topic", f"{reason} {settings.kafka.partitions}")
 
 
 def _end(log: LogSource, partition: int, wanted: ReplayRange, covered: int) -> int:
-    """The end of the range: as given, else where the tables end, or the archive where that is all there is."""
+    """The end of the range: the given one, or the end of the tables, or that of the archive without Kafka."""
     end, flag = wanted.end.get(partition), wanted.end.flag
     if end is None:
         end = covered if log.has_kafka else min(covered, log.end(partition))
@@ -153,10 +155,10 @@ def _end(log: LogSource, partition: int, wanted: ReplayRange, covered: int) -> i
 
 
 def _time_notes(end_ms: int, log: LogSource, ends: Mapping[int, int]) -> list[str]:
-    """What must be said where the time lies beyond all that is replayed.
+    """A remark if the given time is after the end of the data.
 
     Raises:
-        ConfigError: No record is older, though there are some: nothing could be said but that nothing equals nothing.
+        ConfigError: All records are later, so there would be nothing to compare.
     """
     if all(end <= log.begin(p) for p, end in ends.items()) and any(log.end(p) for p in ends):
         reason = f"the log has no record from before {instant(end_ms, with_ms=True)}"
@@ -164,7 +166,7 @@ def _time_notes(end_ms: int, log: LogSource, ends: Mapping[int, int]) -> list[st
     at_time = [(log.offset_at(partition, end_ms), end) for partition, end in ends.items()]
     if any(offset is not None and offset <= end for offset, end in at_time):
         return []
-    return [f"--to-time {instant(end_ms)} lies beyond the end of the data: everything was replayed up to there"]
+    return [f"--to-time {instant(end_ms)} is after the end of the data: all of it was replayed"]
 
 
 def _replay_partition(
@@ -172,7 +174,7 @@ def _replay_partition(
 ) -> PartitionReplay:
     begin = wanted.begin.get(partition)
     if begin is not None and begin > end:
-        reason = f"the range begins at {begin} in partition {partition}, behind its end at {end}"
+        reason = f"the range begins at {begin} in partition {partition}, after its end at {end}"
         raise ConfigError("command line", wanted.begin.flag, reason)
     start = find_start(log, partition, end, stored.states, begin)
     return replay_partition(log, start, stored, start.offset if begin is None else begin, end, on_progress)

@@ -28,7 +28,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print the outcome as J
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands to the command line."""
+    """Add the commands to ``app``."""
     app.command()(configured(replay))
     app.command()(configured(rebuild))
     app.command()(configured(repartition))
@@ -67,7 +67,7 @@ def replay(
 
     Exit code 0 if they are equal; 1 with the first difference.
     """
-    from namesrv_stream.tools.replay import replay_report as report
+    from namesrv_stream.tools.replay import replay_report
     from namesrv_stream.tools.replay.log_archive import log_opener
     from namesrv_stream.tools.replay.replay import replay as run
 
@@ -77,17 +77,17 @@ def replay(
         outcome = run(settings, wanted, _say_progress, log_opener(source))
     except KafkaUnreachable as error:
         raise _with_remedy(settings, error) from None
-    _print(report.replay_json(outcome), report.replay_text(outcome), as_json=as_json)
+    _print(replay_report.replay_json(outcome), replay_report.replay_text(outcome), as_json=as_json)
     return 0 if outcome.is_equal else 1
 
 
 def rebuild(
     configuration: Configuration,
     accept_loss: Annotated[
-        bool, typer.Option("--accept-loss", help="Continue where records are missing that the job never folded.")
+        bool, typer.Option("--accept-loss", help="Continue although records are missing that the job never folded.")
     ] = False,
     accept_differences: Annotated[
-        bool, typer.Option("--accept-differences", help="Continue where the log and the old tables differ.")
+        bool, typer.Option("--accept-differences", help="Continue although the log and the old tables differ.")
     ] = False,
     source: SourceOption = Source.AUTO,
     as_json: JsonOption = False,
@@ -96,7 +96,7 @@ def rebuild(
 
     The job must be stopped; the old tables stay under a dated name.
     """
-    from namesrv_stream.tools.replay import replay_report as report
+    from namesrv_stream.tools.replay import replay_report
     from namesrv_stream.tools.replay.log_archive import log_opener
     from namesrv_stream.tools.replay.rebuild import Consent
     from namesrv_stream.tools.replay.rebuild import rebuild as run
@@ -107,7 +107,7 @@ def rebuild(
         outcome = run(settings, consent, progress, _say_progress, log_opener(source, needs_kafka=True))
     except KafkaUnreachable as error:
         raise _with_remedy(settings, error) from None
-    _print(report.rebuild_json(outcome), report.rebuild_text(outcome), as_json=as_json)
+    _print(replay_report.rebuild_json(outcome), replay_report.rebuild_text(outcome), as_json=as_json)
     return 0
 
 
@@ -120,7 +120,7 @@ def repartition(
 
     The job must be stopped; name servers keep answering, and brokers stay registered.
     """
-    from namesrv_stream.tools.replay import replay_report as report
+    from namesrv_stream.tools.replay import replay_report
     from namesrv_stream.tools.replay.topic_repartition import repartition as run
 
     settings = _settings(configuration)
@@ -128,7 +128,7 @@ def repartition(
         outcome = run(settings, partitions, progress, _say_progress)
     except KafkaUnreachable as error:
         raise _with_remedy(settings, error) from None
-    _print(report.repartition_json(outcome), report.repartition_text(outcome), as_json=as_json)
+    _print(replay_report.repartition_json(outcome), replay_report.repartition_text(outcome), as_json=as_json)
     return 0
 
 
@@ -154,7 +154,7 @@ def _say_progress(partition: int, done: int, total: int) -> None:
 def _with_remedy(settings: Settings, error: KafkaUnreachable) -> PrerequisiteMissing:
     if not settings.is_kafka_embedded:
         return error
-    return PrerequisiteMissing(error.name, "start it: `namesrv-stream kafka` with the same --conf and --data-dir")
+    return PrerequisiteMissing(error.name, "start it with `namesrv-stream kafka` and the same --conf and --data-dir")
 
 
 def _print(value: dict[str, Any], text: str, *, as_json: bool) -> None:

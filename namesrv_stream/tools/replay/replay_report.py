@@ -15,14 +15,14 @@ _HEADINGS: Final = ("partition", "folded from", "compared", "records", "rows", "
 
 @dataclass(frozen=True, slots=True)
 class Rebuild:
-    """What was done.
+    """The outcome of a rebuild.
 
     Attributes:
-        origins: partition → where its fold began, for people.
-        losses: What could not be rebuilt, a sentence each.
+        origins: Partition → start of its fold, as text.
+        losses: A sentence for everything that could not be rebuilt.
         proof: The replay of the new tables.
-        difference: The first row that the old tables had otherwise.
-        kept: The old tables, where they are now.
+        difference: The first row that differs from the old tables.
+        kept: Where the old tables are now.
     """
 
     origins: dict[int, str]
@@ -34,14 +34,14 @@ class Rebuild:
 
 @dataclass(frozen=True, slots=True)
 class Repartition:
-    """What was done.
+    """The outcome of a repartition.
 
     Attributes:
-        before: How many partitions there were.
-        partitions: How many there are.
-        begins: partition → first offset written for so many; {} where an earlier run had done it all.
-        broker_names: That are carried over.
-        closed_s: For how long the topic took no records, seconds.
+        before: Former number of partitions.
+        partitions: Present number of partitions.
+        begins: Partition → first offset written for that number; {} if an earlier run had completed it.
+        broker_names: Number of broker names.
+        closed_s: Seconds for which the topic was closed.
     """
 
     before: int
@@ -52,7 +52,7 @@ class Repartition:
 
 
 def replay_text(replay: Replay) -> str:
-    """The outcome, a line a partition, then the first difference of each partition that has one."""
+    """The outcome: a line for every partition, then the first difference of those that have one."""
     cells = [_HEADINGS, *(_cells(part) for part in replay.partitions)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(_HEADINGS))]
     lines = ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in cells]
@@ -74,7 +74,7 @@ def replay_text(replay: Replay) -> str:
 
 
 def replay_json(replay: Replay) -> dict[str, Any]:
-    """The outcome with all that is known of each partition."""
+    """The outcome as JSON."""
     first = replay.difference
     return {
         "equal": replay.is_equal,
@@ -120,7 +120,7 @@ def _difference_lines(difference: Difference) -> list[str]:
     lines = [f"{what} {where}: {difference.kind} {_pairs(difference.key)}".rstrip()]
     for name, row in (("stored", difference.stored), ("folded", difference.folded)):
         if row is None:
-            lines.append(f"  {name}: nothing")
+            lines.append(f"  {name}: no row")
         else:
             shown = {column: row.get(column) for column in difference.columns} if difference.columns else row
             lines.append(f"  {name}: {_pairs(shown)}")
@@ -132,19 +132,19 @@ def _pairs(values: Mapping[str, Any]) -> str:
 
 
 def rebuild_text(rebuild: Rebuild) -> str:
-    """What was done, where the old tables are, and the digest of the new ones."""
+    """The outcome of a rebuild: starts, losses, where the old tables are, and the digest of the new ones."""
     lines = [f"partition {p}: folded from {origin}" for p, origin in sorted(rebuild.origins.items())]
     lines += [f"lost: {loss}" for loss in rebuild.losses]
     if rebuild.difference is not None:
-        lines += ["otherwise than in the old tables:", *_difference_lines(rebuild.difference)]
+        lines += ["different from the old tables:", *_difference_lines(rebuild.difference)]
     lines += [f"kept: {path}" for path in rebuild.kept]
     rows = sum(part.rows for part in rebuild.proof.partitions)
-    lines += [f"rebuilt and proved: {rows} rows, digest {rebuild.proof.digest}; the job can be started"]
+    lines += [f"rebuilt and verified: {rows} rows, digest {rebuild.proof.digest}; the job can be started"]
     return "\n".join(lines) + "\n"
 
 
 def rebuild_json(rebuild: Rebuild) -> dict[str, Any]:
-    """What was done."""
+    """The outcome of a rebuild as JSON."""
     return {
         "origins": {str(partition): origin for partition, origin in rebuild.origins.items()},
         "losses": list(rebuild.losses),
@@ -156,12 +156,14 @@ def rebuild_json(rebuild: Rebuild) -> dict[str, Any]:
 
 
 def repartition_text(done: Repartition) -> str:
-    """What was done, and what the operator must do next."""
+    """The outcome of a repartition, and what the operator must do next."""
     names = counted(done.broker_names, "broker name")
     if not done.begins:
-        text = f"the topic has {done.partitions} partitions already, for {names}; it is open"
+        text = f"the topic already has {done.partitions} partitions, for {names}; it is open"
     else:
-        text = f"{done.before} partitions are {done.partitions} now, for {names}; the topic was closed for"
+        text = (
+            f"the topic now has {done.partitions} partitions instead of {done.before}, for {names}; it was closed for"
+        )
         text += f" {done.closed_s:.0f} s"
     return (
         f"{text}\nset kafka.partitions = {done.partitions} in every configuration, restart the name servers one after"
@@ -170,5 +172,5 @@ def repartition_text(done: Repartition) -> str:
 
 
 def repartition_json(done: Repartition) -> dict[str, Any]:
-    """What was done."""
+    """The outcome of a repartition as JSON."""
     return asdict(done)

@@ -1,8 +1,8 @@
 """``repartition``: gives the events topic more partitions while it is closed.
 
-The topic takes no records meanwhile, so that the log ends at one place for all; servers take that for a Kafka that is
-away. The log is folded up to there, and the state of the fold, which is in ``route_state``, is divided again. Whichever
-step is the last before a kill, to run it again does the rest (ADR 0054).
+While the topic is closed it accepts no records, so that the log ends at the same place for all; servers treat that like
+an unreachable Kafka. The log is folded up to its end, and the state of the fold in ``route_state`` is divided among the
+new partitions. A run that was killed at any step is completed by the next run (ADR 0054).
 """
 
 import time
@@ -37,9 +37,9 @@ from namesrv_stream.tools.replay.log_archive import open_kafka_log
 from namesrv_stream.tools.replay.log_fold import LogFold, OnProgress, find_start
 from namesrv_stream.tools.replay.replay_report import Repartition
 
-_REMEDY: Final = "stop it; Kafka must run meanwhile, name servers may"
+_REMEDY: Final = "stop it; Kafka must keep running, name servers may"
 _BATCH_ID: Final = 0  # no micro-batch wrote the rows
-_SESSION_S: Final = 1.0  # what a server's session takes besides its records
+_SESSION_S: Final = 1.0  # duration of a server's session beyond its records
 
 
 def repartition(
@@ -48,15 +48,15 @@ def repartition(
     """Give the topic more partitions; blocks, for ``kafka.delivery_timeout_ms`` and some seconds.
 
     Args:
-        settings: Ours; the number of partitions that there were is taken from the tables.
+        settings: Of the installation; the former number of partitions comes from the tables.
         partitions: The new number of partitions.
-        say: Told each step.
-        on_progress: Told of long folds.
+        say: Called with a line for every step.
+        on_progress: Called during long folds.
 
     Raises:
-        ConfigError: There are more already, or the job runs.
-        RebuildRefused: What was carried over is not what it was; the topic stays closed.
-        NamesrvStreamError: It cannot be done, and why.
+        ConfigError: There are already more, or the job runs.
+        RebuildRefused: The routes would change; the topic stays closed.
+        NamesrvStreamError: It is not possible; contains the reason.
     """
     tables, growth = tables_of(settings), TopicGrowth(settings)
     with job_lock(settings.data.lock_dir, _REMEDY):
@@ -67,7 +67,7 @@ def repartition(
             raise ConfigError("command line", "--partitions", reason)
         began_s = time.monotonic()
         if partitions == before:
-            growth.open()  # of a run that was killed at its end
+            growth.open()  # an earlier run was killed at its end
             return Repartition(before, partitions, {}, len(load_snapshot(tables).table.groups), 0.0)
         say("closing the topic: name servers answer from memory until it is open again")
         growth.close(encode_event(Tick(Origin(JOB, SystemClock().now_ms()))))
@@ -85,9 +85,9 @@ def repartition(
                 growth.open()
         grown_s = time.monotonic()
         names = carry_over(tables, before, partitions, begins, states)
-        # A server that began a session before there were more partitions must not write to them as to fewer.
+        # A server whose session began before must not write to the new partitions by the old assignment.
         session_s = settings.kafka.delivery_timeout_ms / 1000 + _SESSION_S
-        say(f"waiting {session_s:.0f} s, in which name servers give up what they had begun to write")
+        say(f"waiting {session_s:.0f} s, in which name servers abandon the records of earlier sessions")
         time.sleep(max(0.0, grown_s + session_s - time.monotonic()))
         growth.open()
     return Repartition(before, partitions, begins, names, time.monotonic() - began_s)
@@ -105,7 +105,7 @@ def _folded(tables: Storage) -> FoldedLog:
 def _fold(
     settings: Settings, before: int, partitions: int, say: Callable[[str], None], on_progress: OnProgress
 ) -> tuple[dict[int, int], list[FoldState]]:
-    """Fold the log to its end, and commit that; returns where each partition then begins, and the states there."""
+    """Fold the log to its end and commit; returns the first new offset of every partition, and the states there."""
     tables = tables_of(settings)
     writer, kept, states = ChangesWriter(tables, 0), KeptStates(tables), []
     with open_kafka_log(settings) as whole:
@@ -125,10 +125,10 @@ def _fold(
 
 
 def carry_over(tables: Storage, before: int, partitions: int, begins: dict[int, int], states: list[FoldState]) -> int:
-    """Divide state and routes anew; returns how many broker names there are.
+    """Divide state and routes among the partitions; returns the number of broker names.
 
     Raises:
-        RebuildRefused: The tables do not say the same as before.
+        RebuildRefused: The tables do not contain the same routes as before.
     """
     table = load_snapshot(tables).table
     rows = read_tables(tables)
@@ -138,5 +138,5 @@ def carry_over(tables: Storage, before: int, partitions: int, begins: dict[int, 
     StateWriter(tables).replace(grown_rows(live, before, partitions), new, begins)
     after = load_snapshot(tables).table
     if (after.groups, after.kv, after.held) != (table.groups, table.kv, table.held):
-        raise RebuildRefused("the tables do not say what they said with fewer partitions; the topic stays closed")
+        raise RebuildRefused("the tables do not contain the same routes as before; the topic stays closed")
     return len(after.groups)

@@ -1,7 +1,7 @@
 """The webhook process: follows the changes of a name server over HTTP, and reports the wanted ones.
 
-At least once and in order: the position is written down after the receiver has taken everything before it. The
-position is one of the tables, so any server of these tables can be followed, one after the other.
+It reports at least once and in order: it stores its position after the receiver has accepted everything before it. A
+position belongs to the tables and not to a server, so the webhook can continue at any server of these tables.
 """
 
 import fcntl
@@ -29,12 +29,12 @@ from namesrv_stream.settings import Settings
 from namesrv_stream.settings.installation import server_address
 from namesrv_stream.tools.webhook.reports import Sender, events_of, kinds, lost_events, message
 
-#: How a position begins at a server whose tables do not exist yet: nothing was committed that could be reported.
+#: Prefix of a position at a server whose tables do not exist yet, so that there is nothing to report.
 _NO_TABLES: Final = "1.0."
 _LOOK_AGAIN_S: Final = 1.0
 #: Events in one report.
 _MOST_EVENTS: Final = 100
-#: Seconds for which a server waits for a change before it answers that there is none.
+#: Seconds for which a server waits for a change before it answers without one.
 _WAIT_S: Final = 20
 
 logger = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ def run_webhook(settings: Settings) -> int:
         ConfigError: There is no URL, a file cannot be read, or another process reports from this directory.
     """
     if not settings.webhook.is_configured:
-        raise ConfigError("settings", "webhook.url", "is missing: where to report to (--url URL)")
+        raise ConfigError("settings", "webhook.url", "is missing: set the URL of the receiver (--url URL)")
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _stop)
     reporter = Reporter(settings)
@@ -65,23 +65,23 @@ def _stop(_number: int, _frame: FrameType | None) -> None:
 
 
 class Reporter:
-    """One receiver and how far it has been told.
+    """One receiver, and the position up to which it has accepted reports.
 
     Args:
-        settings: All of them.
+        settings: All settings.
     """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._sender = Sender(settings.webhook)
         self._position_file = settings.data.webhook_dir / "position.json"
-        self._servers = 0  # how often another server had to be asked
+        self._servers = 0  # number of changes to another server
         self._back_off = BackOff(200, 10_000)
 
     def run(self) -> None:
-        """Follow and report for ever."""
+        """Follow and report until the process ends."""
         position = str((read_run_file(self._position_file) or {}).get("position", ""))
-        logger.info("reports begin position=%s", position or "now")
+        logger.info("webhook started position=%s", position or "now")
         while True:
             try:
                 position = self._step(position)
@@ -89,14 +89,14 @@ class Reporter:
             except (ServerUnreachable, BadAnswer) as error:
                 self._servers += 1
                 delay_s = self._back_off.next_delay_ms() / 1000
-                logger.warning("no changes, next attempt in %.1f s reason=%s", delay_s, error)
+                logger.warning("cannot read changes retry_in_s=%.1f reason=%s", delay_s, error)
                 time.sleep(delay_s)
 
     def _step(self, position: str) -> str:
-        """Ask once, report what came, and write down how far it goes."""
+        """Request changes once, report them, and store the new position."""
         status, answer = self._ask(position or "now", _WAIT_S if position else 0)
         if status == HTTPStatus.GONE:
-            # The state that was missed is not a series of changes; the receiver learns that there is a gap.
+            # The current state does not contain the missed changes; the receiver learns that there is a gap.
             status, answer = HTTPStatus.OK, self._ask("now", 0)[1]
             events = [lost_events("the server no longer has the changes since the last report", SystemClock().now_ms())]
         else:
@@ -125,13 +125,13 @@ class Reporter:
         if not isinstance(answer, dict) or (
             found.status == HTTPStatus.OK and not {"position", "rows"} <= answer.keys()
         ):
-            raise BadAnswer(url, path, "something else than changes")
+            raise BadAnswer(url, path, "something other than changes")
         return found.status, answer
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Keep a second process from reporting the same."""
+    """Prevent a second process from reporting the same."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -147,7 +147,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def _is_own(settings: Settings) -> bool:
-    """Whether this machine's server is followed: its certificate names other addresses than the loopback one."""
+    """Whether this machine's server is followed; its certificate does not contain the loopback address."""
     return not settings.webhook.servers
 
 

@@ -23,7 +23,7 @@ from namesrv_stream.settings import WebhookSettings
 
 SCHEMA_VERSION: Final = 1
 
-#: (kind of the row, whether its key is gone) → event. Rows that are not here are never reported.
+#: (kind of the row, whether its key is deleted) → event. Other rows are never reported.
 _EVENTS: Final = {
     (ChangeKind.BROKER_LIVE, True): "broker_down",
     (ChangeKind.GUARD, False): "broker_held",
@@ -36,7 +36,7 @@ _COLUMNS: Final = (
     *("at_ms", "cause", "detail", "cluster", "broker_name", "broker_addr", "broker_id", "broker_addrs"),
     *("topic", "read_queue_nums", "write_queue_nums", "perm"),
 )
-#: Lines of ``text``; chats show no more.
+#: Lines of ``text``; chat programs show no more.
 _MOST_LINES: Final = 20
 
 Event = dict[str, Any]
@@ -52,18 +52,18 @@ def kinds(settings: WebhookSettings) -> str:
 
 
 def events_of(rows: Iterable[Mapping[str, Any]], settings: WebhookSettings) -> list[Event]:
-    """The wanted events among rows as ``/changes`` has them, in their order."""
+    """The wanted events among rows of ``/changes``, in their order."""
     return [event for row in rows if (event := _event(row)) and _is_wanted(event, settings)]
 
 
 def lost_events(reason: str, at_ms: int) -> Event:
-    """Says that changes were not reported, because the server no longer has them."""
+    """The event that says that changes were not reported, because the server no longer has them."""
     event = {"id": f"lost:{at_ms}", "event": "events_lost", "at": _instant(at_ms), "at_ms": at_ms, "detail": reason}
     return {**event, "text": f"changes were not reported: {reason}"}
 
 
 def message(events: list[Event]) -> dict[str, Any]:
-    """The body of one POST. ``text`` is what Slack, Mattermost and others show."""
+    """The body of one POST. Slack, Mattermost and others show its ``text``."""
     lines = [event["text"] for event in events[:_MOST_LINES]]
     if len(events) > _MOST_LINES:
         lines.append(f"and {len(events) - _MOST_LINES} more")
@@ -97,7 +97,7 @@ def _text(name: str, row: Mapping[str, Any]) -> str:
         case "broker_down":
             return f"{addr} is down: {row['cause']}{because}"
         case "broker_held":
-            return f"{addr} seems down and is protected by the mass-expiry guard{because}"
+            return f"{addr} seems to be down and is protected by the mass-expiry guard{because}"
         case "broker_released":
             return f"{addr} is no longer protected by the mass-expiry guard: {row['cause']}{because}"
         case "broker_route":
@@ -120,20 +120,20 @@ def signature(secret: bytes, body: bytes) -> str:
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirected POST would arrive as a GET, without its body."""
+    """Refuses redirects: a redirected POST would arrive as a GET, without its body."""
 
     def redirect_request(self, *_: Any) -> None:
         return None
 
 
 class Sender:
-    """One receiver. Files with its URL and its secret are read for every attempt, so that they can be changed.
+    """One receiver. The files with its URL and its secret are read for every attempt, so that they can change.
 
     Args:
         settings: The webhook's.
 
     Raises:
-        ConfigError: A file cannot be read, or holds no URL.
+        ConfigError: A file cannot be read, or does not contain a URL.
     """
 
     def __init__(self, settings: WebhookSettings) -> None:
@@ -146,7 +146,7 @@ class Sender:
         """POST until the receiver answers with a status of 200 to 299; blocks.
 
         Returns:
-            False if it was not taken within ``webhook.give_up_ms``.
+            False if it was not accepted within ``webhook.give_up_ms``.
         """
         body = orjson.dumps(message)
         until_s = time.monotonic() + self._settings.give_up_ms / 1000
@@ -155,14 +155,16 @@ class Sender:
             delay_s = back_off.next_delay_ms() / 1000
             if time.monotonic() + delay_s > until_s:
                 ids = ", ".join(event["id"] for event in message["events"])
-                logger.error("report dropped, not taken in time reason=%s events=%s", safe(reason), ids)
+                logger.error(
+                    "report dropped, receiver did not accept it in time reason=%s events=%s", safe(reason), ids
+                )
                 return False
-            logger.warning("report not taken, next attempt in %.1f s reason=%s", delay_s, safe(reason))
+            logger.warning("report not accepted retry_in_s=%.1f reason=%s", delay_s, safe(reason))
             time.sleep(delay_s)
         return True
 
     def _attempt(self, body: bytes) -> str | None:
-        """Why the receiver did not take it; None if it did."""
+        """Why the receiver did not accept it; None if it did."""
         headers = {"Content-Type": "application/json", "User-Agent": f"namesrv-stream/{__version__}"}
         try:
             if secret := self._secret():

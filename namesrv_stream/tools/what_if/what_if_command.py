@@ -46,7 +46,7 @@ def what_if(
 
     from namesrv_stream.history.drawing.pages import check_plot_file
     from namesrv_stream.tools.replay.log_archive import log_opener
-    from namesrv_stream.tools.what_if import what_if_report as text
+    from namesrv_stream.tools.what_if import what_if_report
     from namesrv_stream.tools.what_if.log_analysis import analyse_log
     from namesrv_stream.tools.what_if.partition_analysis import Override
     from namesrv_stream.tools.what_if.what_if_report import cluster_reports
@@ -72,16 +72,16 @@ def what_if(
         if not reports:
             raise QueryNotFound(f"no broker of cluster {cluster} was heard in that time")
     if as_json:
-        found = text.as_json(analysis, reports)
+        found = what_if_report.as_json(analysis, reports)
         sys.stdout.write(orjson.dumps(found, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS).decode() + "\n")
     else:
         # A line stays a line for grep where stdout is no terminal.
         console = Console(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else _WIDTH)
-        console.print(text.as_text(analysis, reports), soft_wrap=not console.is_terminal)
+        console.print(what_if_report.as_text(analysis, reports), soft_wrap=not console.is_terminal)
     if plot is not None:
-        from namesrv_stream.tools.what_if.what_if_plot import plot as draw
+        from namesrv_stream.tools.what_if.what_if_plot import write_timeout_plot
 
-        draw(reports, plot)
+        write_timeout_plot(reports, plot)
         print(f"written to {plot}", file=sys.stderr if as_json else sys.stdout)
 
 

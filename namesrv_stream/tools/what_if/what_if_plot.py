@@ -19,7 +19,7 @@ _SECONDS: Final = [step * 10**power for power in range(-1, 6) for step in (1, 2,
 _COUNTS: Final = [10**power for power in range(13)]
 
 
-def plot(reports: Sequence[ClusterReport], path: Path) -> None:
+def write_timeout_plot(reports: Sequence[ClusterReport], path: Path) -> None:
     """Write a page with a chart for each cluster: how many silences were how long, and where the timeouts are.
 
     Raises:

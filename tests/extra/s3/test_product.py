@@ -166,7 +166,7 @@ def test_a_copy_of_the_tables_is_rebuilt_in_the_store_while_the_product_goes_on(
     before = {key for key in _keys(store, "a/copy") if key.endswith(".parquet")}
     assert before
     log = _command("rebuild", settings, tmp_path / "data", copy)
-    assert "proving the new tables" in log, log
+    assert "verifying the new tables" in log, log
     assert log.count(f"kept: {copy}/route_") == 2, log
     kept = {re.sub(r"(route_\w+)\.\w+/", r"\1/", key) for key in _keys(store, "a/copy") if "Z/" in key}
     assert before <= kept

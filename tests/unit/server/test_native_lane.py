@@ -24,7 +24,7 @@ from namesrv_stream.remoting.frame import decode_frame, encode_frame
 from namesrv_stream.server.native import library
 from namesrv_stream.server.native.lane import open_lane
 from namesrv_stream.settings import RemotingSettings, Settings
-from namesrv_stream.tools.doctor import machine as packages
+from namesrv_stream.tools.doctor import machine
 from namesrv_stream.tools.doctor.finding import Grade, fine
 from tests.support.examples import examples
 from tests.support.name_server import a_body, a_registration_request, a_route_request, a_topic
@@ -472,21 +472,21 @@ def test_a_library_that_cannot_be_used_is_a_fault(library_file: Path, of: str, r
     assert lane is None
     assert status.is_fault
     assert reason in status.text
-    found = packages.native_lane(Settings())
+    found = machine.native_lane(Settings())
     assert found.grade is Grade.WARNING
     assert reason in found.text
     required = Settings(remoting=RemotingSettings(native_lane="on"))
     with pytest.raises(ConfigError, match=reason):
         open_lane(required.remoting)
-    assert packages.native_lane(required).grade is Grade.FAULT
+    assert machine.native_lane(required).grade is Grade.FAULT
 
 
 def test_doctor_says_whether_there_is_a_lane(library_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     off = Settings(remoting=RemotingSettings(native_lane="off"))
-    assert packages.native_lane(Settings()).grade is Grade.NOTE
-    assert packages.native_lane(off).grade is Grade.FINE
+    assert machine.native_lane(Settings()).grade is Grade.NOTE
+    assert machine.native_lane(off).grade is Grade.FINE
     monkeypatch.undo()
-    assert packages.native_lane(Settings()) == fine("native lane", "active")
+    assert machine.native_lane(Settings()) == fine("native lane", "active")
 
 
 def test_a_lane_that_nobody_stopped_ends_with_its_owner() -> None:

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from namesrv_stream.tools.agent.agent_command import _tell_until
+from namesrv_stream.tools.agent.agent_command import _log_status_until
 from namesrv_stream.tools.agent.broker_agent import BrokerAgent
 from namesrv_stream.tools.agent.name_server_link import Tally
 
@@ -21,7 +21,7 @@ async def test_a_pause_is_followed_by_one_status_line(
     agent: Any = SimpleNamespace(raise_if_broken=lambda: None, is_registered=False, tally=Tally())
     stop = asyncio.Event()
     with caplog.at_level(logging.INFO, "namesrv_stream.tools.agent.agent_command"):
-        telling = asyncio.ensure_future(_tell_until(stop, cast(BrokerAgent, agent), 10_000))
+        telling = asyncio.ensure_future(_log_status_until(stop, cast(BrokerAgent, agent), 10_000))
         for step_s in (0.0, 3_600.0, *(0.6,) * 10):  # frozen for an hour, then awake for 6 s
             passed_s += step_s
             for _ in range(5):

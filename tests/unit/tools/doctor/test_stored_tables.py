@@ -13,7 +13,7 @@ from namesrv_stream.settings import Settings
 from namesrv_stream.tables.route_state import StateWriter
 from namesrv_stream.tables.route_tables import FoldStateRow
 from namesrv_stream.tables.schema.layout import ROUTE_CHANGES
-from namesrv_stream.tools.doctor import log_and_tables as stored_tables
+from namesrv_stream.tools.doctor import log_and_tables
 from namesrv_stream.tools.doctor.finding import Finding, Grade
 from namesrv_stream.tools.doctor.log_and_tables import history_tables, read_route_tables, route_tables
 from tests.support.builders import a_registration
@@ -65,9 +65,9 @@ def test_tables_of_another_topic_are_a_fault(tables: TablesOfLog) -> None:
 @pytest.mark.parametrize(
     ("stored", "text"),
     [
-        (None, "holds none"),
-        ("QEtj_FHoS0GkzExsMDqigA", "Kafka's has 404b63fc-51e8-4b41-a4cc-4c6c303aa280: Kafka's data was replaced"),
-        ("not an id", "holds none"),
+        (None, "contains no topic"),
+        ("QEtj_FHoS0GkzExsMDqigA", "Kafka's topic has 404b63fc-51e8-4b41-a4cc-4c6c303aa280: Kafka's data was replaced"),
+        ("not an id", "contains no topic"),
     ],
 )
 def test_files_of_a_stopped_kafka_with_another_log_are_a_fault(
@@ -79,7 +79,7 @@ def test_files_of_a_stopped_kafka_with_another_log_are_a_fault(
 
 
 def test_files_of_a_stopped_kafka_with_this_log_are_fine(tables: TablesOfLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stored_tables, "stored_topic_id", lambda _settings: TOPIC_ID)
+    monkeypatch.setattr(log_and_tables, "stored_topic_id", lambda _settings: TOPIC_ID)
     assert {f.grade for f in _examined(tables.settings, None)} == {Grade.FINE}
 
 

@@ -85,7 +85,7 @@ def test_without_tables_the_defaults_hold_and_there_is_no_history(run: Run) -> N
 def test_a_value_that_holds_already_needs_no_kafka(run: Run, tables: TablesOfLog) -> None:
     assert run("config", "set", "liveness.default_timeout_ms", "60000") == (
         0,
-        "liveness.default_timeout_ms is 60000 already\n",
+        "liveness.default_timeout_ms is already 60000\n",
         "",
     )
 

@@ -52,7 +52,7 @@ def test_a_value_is_read_as_its_setting_wants_it(key: str, text: str, value: Set
         (
             "advanced.liveness.min_timeout_ms",
             "130000",
-            "130000 does not go with liveness.default_timeout_ms, which must lie",
+            "130000 conflicts with liveness.default_timeout_ms, which must lie",
         ),
         ("nonsense", "1", "there is no such setting; these can change at run time: liveness.default_timeout_ms"),
         ("default_timout", "1", "there is no such setting; did you mean liveness.default_timeout_ms?"),

@@ -89,7 +89,7 @@ async def test_scripts_are_told_beside_what_java_answers(run: Run) -> None:
 
 async def test_nothing_is_added_where_none_is_held(run: Run) -> None:
     async with _server(held=False) as server:
-        assert (await run("guard", "list", "-n", server.addr))[1] == "no broker is held\n"
+        assert (await run("guard", "list", "-n", server.addr))[1] == "no broker is protected\n"
         assert "heldBrokers" not in json.loads((await run("clusters", "--json", "-n", server.addr))[1])
         assert len((await run("clusters", "-n", server.addr))[1].splitlines()) == 4
 
@@ -115,4 +115,4 @@ async def test_a_release_where_none_is_held_is_refused(run: Run, tmp_path: Path)
     tables.log.register(a_registration())
     tables.commit()
     code, out, err = await run("guard", "release", "c0", "--data-dir", str(tmp_path))
-    assert (code, out, err) == (1, "", "error: no broker of cluster c0 is held\n")
+    assert (code, out, err) == (1, "", "error: no broker of cluster c0 is protected\n")

@@ -30,7 +30,7 @@ def test_a_replay_without_tables_says_what_makes_them(
     assert _run(monkeypatch, "replay", "--data-dir", tmp_path) == 2
     err = capsys.readouterr().err
     assert "name another directory with --conf or --data-dir" in err
-    assert "if the table was lost, `namesrv-stream rebuild` makes it from the log" in err
+    assert "if the table was lost, `namesrv-stream rebuild` rebuilds it from the log" in err
 
 
 def test_without_kafka_it_says_how_to_start_it(
@@ -50,4 +50,4 @@ def test_a_rebuild_beside_the_job_is_refused(
         assert _run(monkeypatch, "rebuild", "--data-dir", tmp_path) == 2
     error = capsys.readouterr().err
     assert "another job runs here" in error
-    assert "stop it; Kafka must run meanwhile" in error
+    assert "stop it; Kafka must keep running" in error

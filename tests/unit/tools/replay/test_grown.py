@@ -140,7 +140,7 @@ def test_a_rebuild_goes_on_from_what_was_carried_over(tables: Grown, lost: str |
 def test_without_route_state_a_rebuild_loses_what_was_carried_over_and_says_so(tables: Grown) -> None:
     tables.live_on()
     (tables.settings.data.tables_dir / ROUTE_STATE).rename(tables.settings.data.dir / ROUTE_STATE)
-    with pytest.raises(RebuildRefused, match="route_state is gone"):
+    with pytest.raises(RebuildRefused, match="route_state is lost"):
         _rebuild(tables)
     assert _rebuild(tables, loss=True).losses
 

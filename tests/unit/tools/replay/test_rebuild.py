@@ -222,7 +222,7 @@ def test_a_state_of_another_log_is_not_gone_on_from(tables: TablesOfLog) -> None
     log = source_of(tables.log, earliest=2)
     other = replace(log, topic_id="another")
     consent = Consent(loss=False, differences=False)
-    with pytest.raises(RebuildRefused, match=f"made from another log, topic id {TOPIC_ID}"):
+    with pytest.raises(RebuildRefused, match=f"belong to another log, topic id {TOPIC_ID}"):
         rebuild(tables.settings, consent, lambda text: None, lambda partition, done, total: None, opens(other))
 
 
@@ -234,7 +234,7 @@ def test_where_the_new_tables_cannot_be_written_nothing_is_left_of_them(
 
     with monkeypatch.context() as patched:
         patched.setattr(pq, "write_table", full)
-        with pytest.raises(RebuildRefused, match=r"cannot be made: .*No space left on device; nothing was changed"):
+        with pytest.raises(RebuildRefused, match=r"cannot be rebuilt: .*No space left on device; nothing was changed"):
             _rebuild(tables)
     assert _folders(tables) == {ROUTE_CHANGES, ROUTE_STATE}
 
@@ -362,7 +362,7 @@ def test_what_was_done_is_told(tables: TablesOfLog) -> None:
     drop_rows(tables.dir, pc.field("kind") == "kv")
     outcome = _rebuild(tables, differences=True)
     text = rebuild_text(outcome)
-    assert "otherwise than in the old tables" in text
+    assert "different from the old tables" in text
     assert f"digest {outcome.proof.digest}" in text
     assert all(path in text for path in outcome.kept)
     fields = rebuild_json(outcome)

@@ -123,7 +123,7 @@ def test_up_to_a_time_it_ends_before_the_first_record_of_that_time(tables: Table
     assert part.difference is None
     everything = _replay(tables, end_ms=tables.log.now_ms + 60_000)
     assert everything.partitions[0].end == len(tables.log.records)
-    assert "lies beyond the end of the data: everything was replayed up to there" in "".join(everything.notes)
+    assert "is after the end of the data: all of it was replayed" in "".join(everything.notes)
     assert "beyond the end" not in "".join(_replay(tables, end_ms=at_ms).notes)
 
 
@@ -154,7 +154,7 @@ def test_an_end_before_all_that_can_be_folded_is_no_mistake_of_the_beginning(tab
 
 
 def test_a_range_that_ends_before_it_begins_is_refused(tables: TablesOfLog) -> None:
-    with pytest.raises(ConfigError, match="behind its end"):
+    with pytest.raises(ConfigError, match="after its end"):
         _replay(tables, begin="5", end="4")
 
 

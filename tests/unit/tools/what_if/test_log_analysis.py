@@ -8,7 +8,7 @@ from rich.console import Console
 
 from namesrv_stream.tools.options import Source
 from namesrv_stream.tools.replay.log_archive import log_opener
-from namesrv_stream.tools.what_if import what_if_report as text
+from namesrv_stream.tools.what_if import what_if_report
 from namesrv_stream.tools.what_if.log_analysis import LogAnalysis, analyse_log
 from namesrv_stream.tools.what_if.partition_analysis import Override
 from namesrv_stream.tools.what_if.what_if_report import cluster_reports
@@ -42,12 +42,12 @@ def _analyse(tables: HistoryOfLogs, source: Source, kafka_begin: int = 0, since_
 
 
 def _clusters(analysis: LogAnalysis) -> object:
-    return text.as_json(analysis, cluster_reports(analysis.partitions, analysis.limits))["clusters"]
+    return what_if_report.as_json(analysis, cluster_reports(analysis.partitions, analysis.limits))["clusters"]
 
 
 def _said(analysis: LogAnalysis) -> str:
     console = Console(file=io.StringIO(), width=200)
-    console.print(text.as_text(analysis, cluster_reports(analysis.partitions, analysis.limits)))
+    console.print(what_if_report.as_text(analysis, cluster_reports(analysis.partitions, analysis.limits)))
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
@@ -55,7 +55,8 @@ def _said(analysis: LogAnalysis) -> str:
 def test_out_of_the_archive_all_figures_are_as_out_of_kafka(tables: HistoryOfLogs) -> None:
     records = tables.logs[0].records
     expected = _analyse(tables, Source.KAFKA)
-    (clusters,) = text.as_json(expected, cluster_reports(expected.partitions, expected.limits))["clusters"].values()
+    reports = cluster_reports(expected.partitions, expected.limits)
+    (clusters,) = what_if_report.as_json(expected, reports)["clusters"].values()
     assert [run["false"] for run in clusters["runs"]] == [0, 1]
     write_archive(tables.settings, records[:900])
     for source, kafka_begin in ((Source.ARCHIVE, 0), (Source.AUTO, 800)):

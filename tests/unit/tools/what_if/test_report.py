@@ -12,11 +12,11 @@ from rich.console import Console
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.route.fold_state import LeaseKey
 from namesrv_stream.route.settings import FoldSettings
-from namesrv_stream.tools.what_if import what_if_report as text
+from namesrv_stream.tools.what_if import what_if_report
 from namesrv_stream.tools.what_if.gaps import Gap, GapTally, suggest
 from namesrv_stream.tools.what_if.log_analysis import LogAnalysis
 from namesrv_stream.tools.what_if.partition_analysis import Override, PartitionAnalysis
-from namesrv_stream.tools.what_if.what_if_plot import plot
+from namesrv_stream.tools.what_if.what_if_plot import write_timeout_plot
 from namesrv_stream.tools.what_if.what_if_report import ClusterReport, RunReport, Sooner, cluster_reports
 from tests.support.builders import S1, S2, Log, a_key, a_registration
 
@@ -189,11 +189,11 @@ def test_people_and_scripts_are_told_the_same() -> None:
     reports = cluster_reports([_analysis()])
     console = Console(width=200)
     with console.capture() as capture:
-        console.print(text.as_text(analysis, reports))
+        console.print(what_if_report.as_text(analysis, reports))
     lines = capture.get().splitlines()
     assert any(line.split() == ["20.0", "s", "3", "1", "0", "2", "49.5", "s", "100.0", "s", "2"] for line in lines)
     assert any(line.startswith("suggested: 75.0 s") for line in lines)
-    found = json.loads(orjson.dumps(text.as_json(analysis, reports)))
+    found = json.loads(orjson.dumps(what_if_report.as_json(analysis, reports)))
     assert found["clusters"]["c0"]["runs"][1] == {
         "timeout_ms": 20_000,
         "expiries": 3,
@@ -208,16 +208,16 @@ def test_people_and_scripts_are_told_the_same() -> None:
 def test_a_log_without_records_is_said_to_be_so() -> None:
     console = Console(width=200)
     with console.capture() as capture:
-        console.print(text.as_text(LogAnalysis([PartitionAnalysis(0, 1, [])], 0, FoldSettings()), []))
+        console.print(what_if_report.as_text(LogAnalysis([PartitionAnalysis(0, 1, [])], 0, FoldSettings()), []))
     assert "no records" in capture.get()
 
 
 def test_the_plot_has_a_chart_for_each_cluster(tmp_path: Path) -> None:
     path = tmp_path / "gaps.html"
     without_gaps = replace(_report(), gaps=GapTally())
-    plot([_report(), without_gaps], path)
+    write_timeout_plot([_report(), without_gaps], path)
     page = path.read_text()
     assert page.count("<svg") == 2
     assert "20 s: 1 false, 0 unclear, 2 real" in page
     with pytest.raises(ConfigError, match="--plot"):
-        plot([_report()], tmp_path / "absent" / "gaps.html")
+        write_timeout_plot([_report()], tmp_path / "absent" / "gaps.html")
