@@ -1,6 +1,6 @@
-"""The command line: reads flags, loads the settings, hands over to one part.
+"""The command line: reads flags, loads the settings, and calls one part.
 
-Parts are imported inside their command: the job's Spark must not slow down or break the others.
+A part is imported inside its command, so that the job's Spark neither slows down nor breaks the others.
 docs/operations.md has the exit codes.
 """
 
@@ -77,10 +77,10 @@ for _module in (
 
 
 def main() -> int:
-    """Run the command in ``sys.argv``; every error of ours ends as one line on stderr and its exit code."""
+    """Run the command in ``sys.argv``; an error of the product becomes one line on stderr and its exit code."""
     die_with_parent()
     if isinstance(sys.stdout, TextIOWrapper):
-        # Names may have characters that the terminal's encoding has not.
+        # Names may contain characters that the terminal's encoding lacks.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         outcome = app(standalone_mode=False, prog_name="namesrv-stream")
@@ -88,7 +88,7 @@ def main() -> int:
         report_error(str(error))
         return error.exit_code
     except TyperException as error:
-        if error.format_message():  # empty where the help has been printed instead
+        if error.format_message():  # empty if the help has been printed instead
             report_error(usage_error_text(error))
         return error.exit_code
     except Exit as request:
@@ -164,7 +164,9 @@ def history_job(
     conf: ConfOption = None,
     data_dir: DataDirOption = None,
     sets: SetOption = None,
-    once: Annotated[bool, typer.Option("--once", help="Write what there is and exit, for a scheduler.")] = False,
+    once: Annotated[
+        bool, typer.Option("--once", help="Process the pending records and exit, for a scheduler.")
+    ] = False,
     print_only: PrintOption = False,
 ) -> int:
     """Run the Spark job that writes the history tables."""
@@ -210,7 +212,7 @@ def webhook(
 def demo(
     data_dir: Annotated[
         Path | None,
-        typer.Option(help="Keep what the run leaves in this new folder. Default: a temporary one.", metavar="DIR"),
+        typer.Option(help="Keep the data in this new folder. Default: a temporary one.", metavar="DIR"),
     ] = None,
 ) -> int:
     """Demonstrate everything on this machine, within a minute."""
@@ -233,7 +235,10 @@ def config_show(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON, for scripts.")] = False,
 ) -> None:
-    """Print every setting and where it comes from."""
+    """Print the settings and where each comes from.
+
+    Advanced settings are printed only if they are set.
+    """
     ports = _ports(listen_port, remoting=remoting_port, http=http_port, embedded_kafka=kafka_port)
     if running:
         if ports:
@@ -271,7 +276,7 @@ def _layers(conf: Path | None, data_dir: str | None, sets: list[str] | None, por
 
 
 def _print(loaded: LoadedSettings, *, as_json: bool = False) -> None:
-    # Not among the settings on stdout, which can be saved and read back.
+    # Not on stdout, where the settings can be saved and read back.
     for warning in loaded.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     to_text = to_json if as_json else to_toml

@@ -1,4 +1,4 @@
-"""Where time comes from; the only module that reads the wall clock."""
+"""Clocks; the only module that reads the wall clock."""
 
 import time
 from typing import Protocol
@@ -8,16 +8,16 @@ class Clock(Protocol):
     """A source of time that tests can replace."""
 
     def now_ms(self) -> int:
-        """Wall clock, epoch milliseconds; it may jump."""
+        """The wall clock in epoch milliseconds; it may jump."""
 
     def monotonic_ms(self) -> int:
-        """Milliseconds since an arbitrary start; never goes back, stands still while the machine is suspended."""
+        """Milliseconds since an arbitrary start; never goes back, and stops while the machine is suspended."""
 
 
 def until_multiple_ms(clock: Clock, interval_ms: int) -> int:
-    """Milliseconds until the wall clock shows a multiple of an interval; above 0, the interval at most.
+    """Milliseconds until the wall clock is a multiple of an interval; above 0, at most the interval.
 
-    Whoever waits so does its work at the same moments as all others who do, on all machines whose clocks agree.
+    All callers then wake at the same moments, on all machines with synchronized clocks.
     """
     return interval_ms - clock.now_ms() % interval_ms
 
@@ -33,7 +33,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that moves only when told to."""
+    """A clock that moves only by ``advance``."""
 
     def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
         self._now_ms = now_ms
@@ -46,6 +46,6 @@ class ManualClock:
         return self._monotonic_ms
 
     def advance(self, duration_ms: int) -> None:
-        """Let ``duration_ms`` milliseconds pass on both clocks."""
+        """Advance both clocks by ``duration_ms`` milliseconds."""
         self._now_ms += duration_ms
         self._monotonic_ms += duration_ms

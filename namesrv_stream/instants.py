@@ -1,7 +1,7 @@
 """Points in time and durations: how users write them, and how they are printed.
 
-An instant without a zone is local time of the machine that reads it: of the command's, or of the server's for HTTP.
-What is printed is in UTC and says so.
+An instant without a zone is in local time of the machine that reads it: that of the command, or of the server for HTTP.
+Printed instants are in UTC and say so.
 """
 
 import math
@@ -13,86 +13,86 @@ from namesrv_stream.errors import ConfigError
 
 _DURATION_TEXT: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)?")
 _UNIT_MS: Final = {None: 1, "ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
-#: Where a flag is given, for errors.
+#: The source of a flag in errors.
 COMMAND_LINE: Final = "command line"
 _EXPECTED: Final = (
-    "expected ISO 8601 as 2026-11-20 03:12 (in this machine's zone, unless it ends in Z or +01:00), a time of today as"
-    " 03:12, yesterday 03:12, epoch milliseconds (13 digits), or how long ago as -2h, -30m, -7d"
+    "expected ISO 8601 such as 2026-11-20 03:12 (in this machine's zone, unless it ends in Z or +01:00), a time of"
+    " today such as 03:12, yesterday 03:12, epoch milliseconds (13 digits), or a time ago such as -2h, -30m, -7d"
 )
-#: Since 2001. With fewer digits a text is rather a date: 202611200312 is 2026-11-20 03:12.
+#: 2001 and later. With fewer digits a text is rather a date: 202611200312 is 2026-11-20 03:12.
 _EPOCH_MS: Final = re.compile(r"\d{13}")
 _COMPACT: Final = re.compile(r"\d{12}")
-#: More of a text than this is not repeated in errors.
+#: Errors repeat at most this much of a text.
 _SHOWN_CHARS: Final = 60
-#: A duration must have a unit here: who writes a bare number means something else.
+#: Here a duration must have a unit: a bare number is probably meant as something else.
 _DURATION: Final = re.compile(r"\d+(\.\d+)?\s*(ms|s|m|h|d|w)")
 _TIME_OF_DAY: Final = re.compile(r"\d{1,2}:")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _DAYS_AGO: Final = {"today": 0, "yesterday": 1}
-#: The years in between are those that all engines can say.
+#: All query engines support the years in between.
 _LOWEST_MS: Final = 0
 _HIGHEST_MS: Final = 253_402_300_799_999  # 9999-12-31
 
 
 def parse_duration_ms(text: str) -> int:
-    """``text`` in milliseconds.
+    """Parse a duration; the result is in milliseconds.
 
     Raises:
-        ValueError: It is no duration.
+        ValueError: It is not a duration.
     """
     match = _DURATION_TEXT.fullmatch(text.strip())
     if match is None:
-        raise ValueError(f"{text!r} is no duration: expected one like 30s, 500ms or 2m")
+        raise ValueError(f"{text!r} is not a duration: expected one like 30s, 500ms or 2m")
     ms = float(match[1]) * _UNIT_MS[match[2]]
     if math.isinf(ms):
-        raise ValueError("that is no duration: it has no end")
+        raise ValueError("the duration is too long")
     return round(ms)
 
 
 def parse_instant(flag: str, text: str, now_ms: int, zone: tzinfo | None = None, source: str = COMMAND_LINE) -> int:
-    """Epoch milliseconds of an instant.
+    """Parse an instant; the result is in epoch milliseconds.
 
     Args:
         flag: For the error.
-        text: As ``_EXPECTED`` says; an hour that the zone has twice is the first, one that it leaps over is as before
-            the leap.
-        now_ms: Epoch milliseconds, which "now" and "-2h" go by.
-        zone: Of texts that name none; None for this machine's.
-        source: For the error: where the flag was given.
+        text: See ``_EXPECTED``; for an hour that the zone has twice the first one is meant, and one that it skips
+            is read as before the change.
+        now_ms: The reference of "now" and "-2h", in epoch milliseconds.
+        zone: The zone of a text without one; None for this machine's.
+        source: Where the flag was given, for errors.
 
     Raises:
-        ConfigError: The text is no instant.
+        ConfigError: The text is not an instant.
     """
     text = text.strip()
     at_ms = _instant_ms(text, now_ms, zone)
     if at_ms is None or not _LOWEST_MS <= at_ms <= _HIGHEST_MS:
         shown = text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
-        raise ConfigError(source, flag, f"{shown!r} is no instant: {_EXPECTED}")
+        raise ConfigError(source, flag, f"{shown!r} is not a point in time: {_EXPECTED}")
     return at_ms
 
 
 def parse_past_instant(flag: str, text: str, now_ms: int, *, source: str = COMMAND_LINE) -> int:
-    """An instant that does not lie in the future.
+    """Parse an instant that must not be in the future.
 
     Raises:
-        ConfigError: The text is no instant, or one of the future.
+        ConfigError: The text is not an instant, or in the future.
     """
     return check_past(flag, parse_instant(flag, text, now_ms, source=source), now_ms, source=source)
 
 
 def check_past(flag: str, at_ms: int, now_ms: int, *, source: str = COMMAND_LINE) -> int:
-    """The instant, unless it lies in the future.
+    """Return the instant, unless it is in the future.
 
     Raises:
-        ConfigError: It does.
+        ConfigError: It is in the future.
     """
     if at_ms > now_ms:
-        raise ConfigError(source, flag, f"{instant(at_ms)} lies in the future; it is {instant(now_ms)}")
+        raise ConfigError(source, flag, f"{instant(at_ms)} is in the future; now it is {instant(now_ms)}")
     return at_ms
 
 
 def parse_since(flag: str, text: str, now_ms: int, zone: tzinfo | None = None) -> int:
-    """An instant, or how long before now, with a minus or without: ``7d`` is ``-7d``.
+    """Parse an instant, or a time before now with or without a minus: ``7d`` is ``-7d``.
 
     Raises:
         ConfigError: The text is neither.
@@ -117,13 +117,13 @@ def _instant_ms(text: str, now_ms: int, zone: tzinfo | None) -> int | None:
 
 
 def _datetime(text: str, now_ms: int, zone: tzinfo | None) -> datetime:
-    """Raises ``ValueError`` where it is none."""
+    """Parse an instant; raises ``ValueError``."""
     day, _, of_day = ("today", "", text) if _TIME_OF_DAY.match(text) else text.partition(" ")
     if day not in _DAYS_AGO:
         return datetime.fromisoformat(f"{text[:8]}T{text[8:]}" if _COMPACT.fullmatch(text) else text)
     of_day = of_day.strip() or "00:00"
     at_time = time.fromisoformat(f"0{of_day}" if of_day[1:2] == ":" else of_day)
-    # Whoever names a zone means a day there.
+    # A text with a zone means a day in that zone.
     today = datetime.fromtimestamp(now_ms / 1000, tz=at_time.tzinfo or zone).date()
     return datetime.combine(today - timedelta(days=_DAYS_AGO[day]), at_time)
 
@@ -134,11 +134,11 @@ def utc(at_ms: int) -> datetime:
 
 
 def instant(at_ms: int, *, with_ms: bool = False) -> str:
-    """An instant for people, in UTC: ``2026-11-23 22:21:01Z``.
+    """An instant as text, in UTC: ``2026-11-23 22:21:01Z``.
 
     Args:
         at_ms: Epoch milliseconds below the year 10000.
-        with_ms: Whether milliseconds are shown too: ``2026-11-23 22:21:01.250Z``.
+        with_ms: Whether to show milliseconds, too: ``2026-11-23 22:21:01.250Z``.
     """
     at = datetime.fromtimestamp(at_ms // 1000, tz=UTC)
     fraction = f".{at_ms % 1000:03d}" if with_ms else ""
@@ -151,7 +151,7 @@ def iso_instant(at_ms: int) -> str:
 
 
 def duration(ms: float) -> str:
-    """For people: ``850 ms``, ``12.3 s``, ``4 min 05 s``, ``3 h 12 min``, ``2 d 07 h``."""
+    """A duration as text: ``850 ms``, ``12.3 s``, ``4 min 05 s``, ``3 h 12 min``, ``2 d 07 h``."""
     if ms < 1_000:
         return f"{ms:.0f} ms"
     if ms < 60_000:

@@ -1,8 +1,8 @@
-"""Logging of every process: configured once by the command line, one event a line, UTC.
+"""Logging of every process: configured once by the command line, one line per event, in UTC.
 
 Two kinds of lines on stderr are more than log lines, because ``up`` reads them from its children:
 ``… progress: TEXT`` is shown to the person who started it, ``error: TEXT`` is the reason of a non-zero exit.
-In JSON both have a key ``mark`` that says which it is. Every line is JSON then: ``up`` wraps those of Kafka and Spark.
+In JSON both have a key ``mark`` with their kind. Then every line is JSON: ``up`` converts those of Kafka and Spark.
 """
 
 import json
@@ -15,7 +15,7 @@ from typing import Final, Literal, NamedTuple
 Mark = Literal["progress", "error"]
 _MARKED: Final = re.compile(r"(?:\S+ INFO  )?(progress|error): (.*)", re.DOTALL)
 
-_SAFE_CHARS: Final = 200  # characters of untrusted text that one log line may hold
+_SAFE_CHARS: Final = 200  # characters of untrusted text that a log line may contain
 
 
 class _TextFormatter(logging.Formatter):
@@ -46,15 +46,15 @@ def _instant(at: datetime) -> str:
 
 
 def configure_logging(level: str = "INFO", line_format: Literal["text", "json"] = "text") -> None:
-    """Send the log to stderr. Handlers that are there already (a test's, a notebook's) stay and nothing is added.
+    """Send the log to stderr. Existing handlers (of a test, a notebook) stay, and then none is added.
 
     Args:
-        level: DEBUG, INFO, WARNING or ERROR, for our own loggers; other packages are heard from WARNING up,
+        level: DEBUG, INFO, WARNING or ERROR, for the product's own loggers. Other packages log from WARNING up,
             kafka-python only with DEBUG.
-        line_format: Lines for people, or one JSON object a line.
+        line_format: Text, or one JSON object per line.
     """
     logging.getLogger("namesrv_stream").setLevel(level)
-    # kafka-python logs each attempt to reach a Kafka that is away as an error, several a second; we say it once.
+    # kafka-python logs every failed attempt to connect as an error, several per second; the product logs it once.
     logging.getLogger("kafka").setLevel(logging.INFO if level == "DEBUG" else logging.CRITICAL)
     root = logging.getLogger()
     if root.handlers:
@@ -66,14 +66,14 @@ def configure_logging(level: str = "INFO", line_format: Literal["text", "json"] 
 
 
 def safe(text: str) -> str:
-    """``text`` from a peer made fit for one log line: control characters escaped, 200 characters at most."""
+    """``text`` from a peer, safe for a log line: with control characters escaped, and at most 200 characters."""
     head = text[: _SAFE_CHARS + 1]
     escaped = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in head)
     return escaped if len(escaped) <= _SAFE_CHARS else escaped[: _SAFE_CHARS - 1] + "…"
 
 
 def progress(text: str) -> None:
-    """Tell the person who started this what has been reached; under ``up`` the line appears there."""
+    """Print the progress of this process to its starter; ``up`` shows the line."""
     line = _json_line(__package__, "INFO", text, "progress")
     if not writes_json():
         line = f"{_instant(datetime.now(tz=UTC))} INFO  progress: {text}"
@@ -93,14 +93,14 @@ def writes_json() -> bool:
 
 
 class Line(NamedTuple):
-    """A line that a child of ``up`` wrote; ``mark`` is None where it is only for the log."""
+    """A line of a child of ``up``; ``mark`` is None if it is only for the log."""
 
     mark: Mark | None
     text: str
 
 
 def read_line(line: str) -> Line:
-    """What a child said, whatever its format."""
+    """Parse a line of a child, whatever its format."""
     if line.startswith("{"):
         try:
             found = json.loads(line)
@@ -114,7 +114,7 @@ def read_line(line: str) -> Line:
 
 
 def kept_line(program: str, line: str) -> str:
-    """A line of a child for its log: in JSON where this process logs JSON, whatever the child (Kafka, Spark) writes."""
+    """A line of a child (Kafka, Spark) for its log: in JSON if this process logs JSON."""
     if line.startswith("{") or not writes_json():
         return line
     mark, text = read_line(line)

@@ -14,25 +14,25 @@ from namesrv_stream.errors import ConfigError
 _PROC: Final = Path("/proc")
 _TABLES: Final = ("net/tcp", "net/tcp6")
 _LISTENING: Final = "0A"  # the state in these tables
-#: Options of Python and Java whose next argument is no name.
+#: Options of Python and Java with a value as the next argument.
 _TAKES_A_VALUE: Final = frozenset({"-cp", "-classpath", "-c"})
 _SHOWN_WORDS: Final = 3
 _SHOWN_CHARS: Final = 100
 #: Section of the settings → the flag of its port.
 PORT_FLAGS: Final = {"remoting": "--remoting-port", "http": "--http-port", "embedded_kafka": "--kafka-port"}
 _HOST_KEYS: Final = {"embedded_kafka": "advanced.embedded_kafka.listen_host"}
-# Below the range that Linux takes outgoing connections from, so that none of those takes the port before we listen.
+# Below Linux's range of ports for outgoing connections, so that none of those takes the port first.
 _LOWEST_CHOSEN: Final = 20_000
 _HIGHEST_CHOSEN: Final = 32_000
 _ATTEMPTS: Final = 200
-_RANDOM: Final = random.SystemRandom()  # two processes must not draw the same ports, whatever seeds `random`
+_RANDOM: Final = random.SystemRandom()  # two processes must not choose the same ports, even if a test seeds `random`
 
 
 def listener_on(port: int) -> str | None:
     """The process that listens on ``port``: ``process 4711 (java kafka.Kafka /data/kafka/server.properties)``.
 
     Returns:
-        None where nobody listens, or where another user's process does, which only root may look into.
+        None if no process listens, or one of another user, which only root can see.
     """
     sockets = {f"socket:[{inode}]" for inode in _listening_inodes(port)}
     if not sockets:
@@ -61,7 +61,7 @@ def _open_files(process: Path) -> Iterator[str]:
 
 
 def _command(process: Path) -> str:
-    """The program and its first arguments that are no options."""
+    """The program and its first arguments that are not options."""
     try:
         words = (process / "cmdline").read_bytes().decode("utf-8", "replace").split("\0")[:-1]
     except OSError:
@@ -79,7 +79,7 @@ def require_free(host: str, port: int, section: str) -> None:
     """Check that ``host:port`` can be listened on.
 
     Raises:
-        ConfigError: It cannot; names ``section.listen_port``, or ``section.listen_host`` if the address is not ours.
+        ConfigError: It cannot; names ``section.listen_port``, or ``section.listen_host`` for a foreign address.
     """
     fault = port_fault(host, port, section)
     if fault is not None:
@@ -87,13 +87,13 @@ def require_free(host: str, port: int, section: str) -> None:
 
 
 def port_fault(host: str, port: int, section: str) -> ConfigError | None:
-    """Why ``host:port`` cannot be listened on; None where it can be."""
+    """Why ``host:port`` cannot be listened on; None if it can."""
     error = _bind_error(host, port)
     return None if error is None else listen_fault(error, host, port, section)
 
 
 def listen_fault(error: OSError, host: str, port: int, section: str) -> ConfigError:
-    """What the system's refusal of ``host:port`` means: who listens there, and which flag chooses another port."""
+    """The error for a port that the system refuses: which process listens there, and which flag changes the port."""
     reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
     reason = f"cannot listen on {host}:{port}: {reason}"
     if error.errno not in (errno.EADDRINUSE, errno.EACCES):
@@ -105,12 +105,12 @@ def listen_fault(error: OSError, host: str, port: int, section: str) -> ConfigEr
 
 
 def choose_port(host: str, preferred: int = 0, taken: Collection[int] = ()) -> int:
-    """A port that is free on ``host`` now.
+    """A free port of ``host``.
 
     Args:
         host: Address to listen on.
-        preferred: Returned if it is free, so that peers find us again; 0 for none.
-        taken: Ports not to choose.
+        preferred: Returned if it is free, so that peers find the process again; 0 for none.
+        taken: Ports to exclude.
 
     Raises:
         ConfigError: ``host`` is not an address of this machine.
@@ -126,7 +126,7 @@ def choose_port(host: str, preferred: int = 0, taken: Collection[int] = ()) -> i
 
 def _bind_error(host: str, port: int) -> OSError | None:
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
-        # As servers do: a port in TIME_WAIT is free, one that someone listens on is not.
+        # As servers do: a port in TIME_WAIT is free, one with a listener is not.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))

@@ -1,7 +1,7 @@
 """Processes of an installation on this machine: priority, death with the parent, sessions of children.
 
-Linux sends SIGTERM when the parent is gone (PR_SET_PDEATHSIG, which survives ``exec``, so Kafka's Java has it too);
-a thread sees to it that a process which does not stop by itself is killed.
+Linux sends SIGTERM when the parent has ended (PR_SET_PDEATHSIG, which survives ``exec``, so it also works for Kafka's
+Java); a thread kills a process that does not stop by itself.
 """
 
 import contextlib
@@ -18,25 +18,24 @@ from typing import Final
 PARENT_PID_VARIABLE: Final = "NAMESRV_STREAM_PARENT_PID"
 _PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
 _POLL_S: Final = 1.0
-_GRACE_S: Final = 8.0  # as long as `up` itself would have waited, about
+_GRACE_S: Final = 8.0  # about as long as `up` itself would wait
 _PROC: Final = Path("/proc")
 
 
 def give_way(pid: int, niceness: int) -> None:
-    """Let other processes go before this one, and before those that it starts from now on, where the system allows it.
+    """Give a process, and those that it starts from now on, a lower priority, if the system allows it.
 
-    Linux may share processors between sessions first, and niceness then counts within one alone. So a session that
-    the process leads is niced too, as ``up`` gives one to each part; one of others stays as it is. Containers with
-    shares of their own know neither.
+    Linux may first share processors between sessions, and then niceness applies within one only. Therefore the session
+    of a process that leads one (``up`` gives one to every part) is niced, too; other sessions are not changed.
 
     Args:
-        pid: Process id; nothing happens if it is gone. If it leads a process group, the whole group is meant.
-        niceness: By how much, 1 to 19.
+        pid: Process id; nothing happens if it has ended. If it leads a process group, the whole group is meant.
+        niceness: 1 to 19.
 
     Source: sched(7), "The autogroup feature".
     """
-    with suppress(OSError):  # gone, or not ours to change
-        # Of a process the call means its first thread alone.
+    with suppress(OSError):  # it has ended, or this user may not change it
+        # For a process id the call affects only its first thread.
         who = os.PRIO_PGRP if os.getpgid(pid) == pid else os.PRIO_PROCESS
         os.setpriority(who, pid, os.getpriority(os.PRIO_PROCESS, pid) + niceness)
         if os.getsid(pid) == pid:
@@ -44,16 +43,16 @@ def give_way(pid: int, niceness: int) -> None:
 
 
 def die_with_parent() -> None:
-    """Tie this process's life to its parent's if ``up`` started it; call first thing in the main thread.
+    """End this process with its parent if ``up`` started it; call it first in the main thread.
 
-    The mark is taken out of the environment: this process's own children are its own affair.
+    It removes the mark from the environment, so that it does not apply to this process's own children.
     """
     parent_text = os.environ.pop(PARENT_PID_VARIABLE, "")
     if not parent_text.isdecimal():
         return
     parent = int(parent_text)
     is_signalled = _ask_for_sigterm()
-    if os.getppid() != parent:  # it died before we asked
+    if os.getppid() != parent:  # it ended before the call
         os.kill(os.getpid(), signal.SIGTERM)
     threading.Thread(target=_kill_after, args=(parent, is_signalled), name="parent-watch", daemon=True).start()
 
@@ -75,18 +74,18 @@ def _kill_after(parent: int, is_signalled: bool) -> None:
 
 
 def is_running(pid: int) -> bool:
-    """Whether ``pid`` is a process that has not ended; one that waits to be reaped has."""
+    """Whether ``pid`` is a process that has not ended; a zombie has ended."""
     state, _ = _state_and_session(pid)
     if state:
         return state not in "ZX"
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, 0)
-        return not _PROC.joinpath("self").exists()  # without /proc the signal is all we have
+        return not _PROC.joinpath("self").exists()  # without /proc only the signal can tell
     return False
 
 
 def session_members(session: int) -> Iterator[int]:
-    """Process ids in a session, its leader included; none where there is no /proc."""
+    """The process ids of a session, with its leader; none without /proc."""
     if not _PROC.is_dir():
         return
     for entry in _PROC.iterdir():
@@ -97,7 +96,7 @@ def session_members(session: int) -> Iterator[int]:
 
 
 def kill_session(session: int) -> None:
-    """SIGKILL every process of a session: a child's own children that outlived it (a JVM, Python workers)."""
+    """Send SIGKILL to every process of a session, such as a JVM or Python workers that outlived a child."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(session, signal.SIGKILL)
     for pid in session_members(session):
@@ -106,9 +105,9 @@ def kill_session(session: int) -> None:
 
 
 def _state_and_session(pid: int) -> tuple[str, int]:
-    """State letter and session id of a process; ("", 0) if it is gone.
+    """State letter and session id of a process; ("", 0) if it has ended.
 
-    Source: proc(5), /proc/PID/stat: the fields after the command's name, which may itself hold spaces and brackets.
+    Source: proc(5), /proc/PID/stat: the fields after the command's name, which may itself contain spaces and brackets.
     """
     try:
         stat = _PROC.joinpath(str(pid), "stat").read_text(encoding="ascii", errors="replace")

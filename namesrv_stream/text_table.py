@@ -1,8 +1,8 @@
 """Text for people: tables that fit the terminal, and plurals.
 
-Where stdout is a terminal that is too narrow for a table, its longest texts are shortened first, then its optional
-columns are left out, the last ones first, and a line below the table names them. Where stdout is no terminal, and with
-``--wide``, a table has all its columns at full width, so that a row stays a line for grep.
+If stdout is a terminal that is too narrow for a table, the longest texts are shortened first. Then optional columns are
+left out, the last ones first, and a line below the table names them. If stdout is not a terminal, and with ``--wide``,
+a table has all its columns at full width, so that grep sees whole rows.
 """
 
 import sys
@@ -21,7 +21,7 @@ WideOption = Annotated[
 ]
 _UNLIMITED: Final = 100_000
 _GAP: Final = 2  # between two columns
-#: A text is not shortened to less.
+#: The smallest width to which a text is shortened.
 _LEAST_TEXT_WIDTH: Final = 12
 
 
@@ -29,7 +29,7 @@ def counted(count: int, one: str, several: str | None = None) -> str:
     """A number with its noun.
 
     Args:
-        count: How many.
+        count: The number.
         one: The noun for one.
         several: The noun for any other number; by default ``one`` with an "s".
     """
@@ -51,7 +51,7 @@ class TextColumn:
     """One column of a table.
 
     Attributes:
-        title: Above it.
+        title: Its title.
         is_text: Whether its texts may be shortened.
         is_optional: Whether it may be left out.
     """
@@ -63,7 +63,7 @@ class TextColumn:
 
 
 def terminal_width(*, wide: bool = False) -> int | None:
-    """The width of the terminal that stdout is; None where output is not to be limited."""
+    """The width of the terminal; None if stdout is not a terminal."""
     console = Console(file=sys.stdout)
     return console.width if console.is_terminal and not wide else None
 
@@ -80,7 +80,7 @@ def print_table(
     Args:
         columns: From left to right.
         rows: A printable text for every column.
-        wide: Whether the table ignores the width of the terminal.
+        wide: Whether the table may be wider than the terminal.
         styles: A style of Rich for every row; by default none has one.
     """
     for line in table_lines(columns, rows, terminal_width(wide=wide), styles):
@@ -89,7 +89,7 @@ def print_table(
 
 def print_lines(lines: Table | Text) -> None:
     """Print to stdout without wrapping or cropping any line."""
-    # A width given to print() would be cut to that of the console.
+    # print() would limit a width to that of the console.
     Console(file=sys.stdout, highlight=False, width=_UNLIMITED).print(lines, crop=False, soft_wrap=False)
 
 
@@ -99,12 +99,12 @@ def table_lines(
     width: int | None,
     styles: Sequence[str | None] | None = None,
 ) -> list[Table | Text]:
-    """A table that fits a width as far as it can, and a line that names the columns that were left out.
+    """A table that fits a width as far as possible, and a line that names the omitted columns.
 
     Args:
         columns: From left to right.
         rows: A printable text for every column.
-        width: Of the terminal; None for no limit.
+        width: Width of the terminal; None for no limit.
         styles: A style of Rich for every row.
     """
     widths = [max(cell_len(text) for text in (c.title, *(r[n] for r in rows))) for n, c in enumerate(columns)]
@@ -124,7 +124,7 @@ def table_lines(
 
 
 def _chosen(columns: Sequence[TextColumn], widths: Sequence[int], width: int | None) -> list[int]:
-    """The numbers of the columns for which there is room once all texts are as short as they may be."""
+    """The indexes of the columns that fit if all texts are as short as possible."""
     least = [min(w, _LEAST_TEXT_WIDTH) if c.is_text else w for c, w in zip(columns, widths, strict=True)]
     shown = list(range(len(columns)))
     for number in reversed(range(len(columns))):
@@ -134,7 +134,7 @@ def _chosen(columns: Sequence[TextColumn], widths: Sequence[int], width: int | N
 
 
 def _shrunk(columns: Sequence[TextColumn], widths: Sequence[int], shown: Sequence[int], width: int | None) -> list[int]:
-    """The widths of all columns, of which the widest text is shortened until the table fits."""
+    """The widths of all columns; the widest text is shortened until the table fits."""
     room = list(widths)
     texts = [n for n in shown if columns[n].is_text]
     while width is not None and _total(room, shown) > width:

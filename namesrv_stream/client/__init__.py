@@ -1,6 +1,8 @@
-"""A client of RocketMQ name servers, the Java one or ours: routes, queues, and what operators ask and change.
+"""A client of RocketMQ name servers, of the Java one and of this product: routes, queues, and operators' changes.
 
-``docs/client.md`` shows how to use it. Most need only `Client`, `client_for` or `BlockingClient`.
+``docs/client.md`` shows how to use it. Most programs need only `Client`, `client_for` or `BlockingClient`. The client
+knows nothing of Kafka, the tables or the server; the commands on top of it are in ``client.commands``. Every package
+above ``settings`` may import it.
 """
 
 from namesrv_stream.client.admin import (

@@ -1,6 +1,6 @@
-"""What operators change: at every name server of the list, as mqadmin does, since Java's never talk to each other.
+"""Operators' changes: at every name server of the list, as mqadmin does, since Java's servers do not share state.
 
-Each change can be repeated without harm, so after NotOnAllServers the same call again completes it.
+Every change is idempotent: after NotOnAllServers, the same call completes it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -34,7 +34,7 @@ from namesrv_stream.remoting.response_headers import (
 
 T = TypeVar("T")
 
-#: mqadmin's. Ours answers within 4 s (server.change_timeout_ms) that it does not know whether a change is in the log.
+#: As mqadmin. This product answers within 4 s (server.change_timeout_ms), also if the outcome is unknown by then.
 #: Source: rocketmq 5.3.3, DefaultMQAdminExt.timeoutMillis.
 ADMIN_TIMEOUT_MS: Final = 5_000
 
@@ -45,7 +45,7 @@ async def put_kv(
     """Set one entry of the key-value table.
 
     Returns:
-        The servers, all of them.
+        The addresses of all servers.
 
     Raises:
         NameServersUnreachable: No server answered.
@@ -59,10 +59,10 @@ async def put_kv(
 async def delete_kv(
     servers: NameServers, namespace: str, key: str, timeout_ms: int = ADMIN_TIMEOUT_MS
 ) -> tuple[str, ...]:
-    """Remove one entry of the key-value table, if it is there.
+    """Remove one entry of the key-value table, if it exists.
 
     Returns:
-        The servers, all of them.
+        The addresses of all servers.
 
     Raises:
         NameServersUnreachable: No server answered.
@@ -76,16 +76,16 @@ async def delete_kv(
 async def delete_topic(
     servers: NameServers, topic: str, cluster: str | None = None, timeout_ms: int = ADMIN_TIMEOUT_MS
 ) -> tuple[str, ...]:
-    """Forget a topic's route; brokers that still have the topic bring it back with their next registration.
+    """Delete the route of a topic; brokers that still have the topic restore it with their next registration.
 
     Args:
-        servers: Where.
+        servers: The name servers.
         topic: The topic.
         cluster: Only the brokers of this cluster; None for all.
-        timeout_ms: Milliseconds that each server has for its answer.
+        timeout_ms: Time limit of every answer, in milliseconds.
 
     Returns:
-        The servers, all of them.
+        The addresses of all servers.
 
     Raises:
         NameServersUnreachable: No server answered.
@@ -99,10 +99,10 @@ async def delete_topic(
 async def wipe_write_perm(
     servers: NameServers, broker_name: str, timeout_ms: int = ADMIN_TIMEOUT_MS
 ) -> list[Outcome[int]]:
-    """Take a broker's write permission away from all its topics, until it changes one of them.
+    """Remove a broker's write permission from all its topics, until the broker changes one of them.
 
     Returns:
-        How many topics it has, at each server.
+        The number of its topics at every server.
     """
     ext_fields = WipeWritePermOfBrokerRequestHeader(broker_name=broker_name).to_ext_fields()
 
@@ -115,10 +115,10 @@ async def wipe_write_perm(
 async def add_write_perm(
     servers: NameServers, broker_name: str, timeout_ms: int = ADMIN_TIMEOUT_MS
 ) -> list[Outcome[int]]:
-    """Give it back.
+    """Restore a broker's write permission.
 
     Returns:
-        How many topics it has, at each server.
+        The number of its topics at every server.
     """
     ext_fields = AddWritePermOfBrokerRequestHeader(broker_name=broker_name).to_ext_fields()
 
@@ -129,14 +129,14 @@ async def add_write_perm(
 
 
 async def name_server_config(servers: NameServers, timeout_ms: int = ADMIN_TIMEOUT_MS) -> list[Outcome[dict[str, str]]]:
-    """The configuration of each server."""
+    """The configuration of every server."""
     code = RequestCode.GET_NAMESRV_CONFIG
 
     def decode(response: RemotingCommand) -> dict[str, str]:
         expect_success(code, response)
         if response.body is None:
             raise UnexpectedAnswer(code, 0, "no body")
-        # The server writes the values as they are, without the escapes that Java's properties have.
+        # The server does not escape the values as Java's properties do.
         pairs = (line.partition("=") for line in response.body.decode("utf-8", "replace").split("\n") if line)
         return {key: value for key, _, value in pairs}
 
@@ -146,10 +146,10 @@ async def name_server_config(servers: NameServers, timeout_ms: int = ADMIN_TIMEO
 async def update_name_server_config(
     servers: NameServers, values: Mapping[str, str], timeout_ms: int = ADMIN_TIMEOUT_MS
 ) -> tuple[str, ...]:
-    """Change settings at run time; servers of RocketMQ pass over keys that they do not know.
+    """Change settings at run time; RocketMQ's servers ignore unknown keys.
 
     Returns:
-        The servers, all of them.
+        The addresses of all servers.
 
     Raises:
         NameServersUnreachable: No server answered.
@@ -161,7 +161,7 @@ async def update_name_server_config(
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What one server got of an import: entries put because they were not there, or differed; and left alone."""
+    """The outcome of an import at one server: the number of entries that were put, and of those that were equal."""
 
     added: int
     changed: int
@@ -171,12 +171,12 @@ class Imported:
 async def import_kv(
     servers: NameServers, tables: Mapping[str, Mapping[str, str]], timeout_ms: int = ADMIN_TIMEOUT_MS
 ) -> list[Outcome[Imported]]:
-    """Put the entries that a server does not have as they are here; others of its own stay.
+    """Put the entries that a server lacks or has with another value; its other entries stay.
 
     Args:
-        servers: Where.
-        tables: Namespace to key to value.
-        timeout_ms: Milliseconds for each answer.
+        servers: The name servers.
+        tables: Namespace → key → value.
+        timeout_ms: Time limit of every answer, in milliseconds.
     """
     return [await _import_at(servers, addr, tables, timeout_ms) for addr in servers.addrs]
 
@@ -222,7 +222,7 @@ async def _change(
 
 
 def check(outcomes: Sequence[Outcome[T]]) -> None:
-    """Pass over outcomes that are all good.
+    """Raise an error unless all outcomes are successful.
 
     Raises:
         NameServersUnreachable: No server answered.

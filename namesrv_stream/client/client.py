@@ -27,15 +27,15 @@ from namesrv_stream.client.route_cache import RouteCache, TopicRoute
 from namesrv_stream.logs import safe
 from namesrv_stream.remoting.acl import AclCredentials
 
-# An address reserved for documents: nothing is sent, the system only says which of its own addresses it would use.
+# An address reserved for documentation: nothing is sent, the system only selects its own address for it.
 _ELSEWHERE = ("192.0.2.1", 9)
 logger = logging.getLogger(__name__)
 
 
 def default_client_id() -> str:
-    """This machine's address towards others and this process.
+    """``ip@pid``: the address of this machine and the id of this process.
 
-    Differs from RocketMQ: 5.x adds the time to the pid, so that each of its clients in a process is another one.
+    Differs from RocketMQ: 5.x adds the time to the pid, so that every client of a process has another id.
     """
     return f"{_local_ip()}@{os.getpid()}"
 
@@ -51,18 +51,18 @@ def _local_ip() -> str:
 
 @dataclass(frozen=True, slots=True)
 class ClientOptions:
-    """How a client behaves; all durations are milliseconds.
+    """Options of a client; all durations are in milliseconds.
 
     Attributes:
-        connect_timeout_ms: For a connection to be made.
-        request_timeout_ms: For each name server's answer.
-        poll_name_server_interval_ms: Between two refreshes of all routes.
-        missing_topic_interval_ms: Between two questions for a topic that has no route, or no queue to write to.
-        unused_topic_ms: Nobody asked for a topic for so long: it is forgotten.
-        address_server_interval_ms: Between two questions to the HTTP address server, if one is used.
+        connect_timeout_ms: Time limit of a connection attempt.
+        request_timeout_ms: Time limit of an answer.
+        poll_name_server_interval_ms: Interval of refreshes of all routes.
+        missing_topic_interval_ms: Shortest interval of queries for a topic without a route or a writable queue.
+        unused_topic_ms: A topic that was not requested for this time is no longer refreshed.
+        address_server_interval_ms: Interval of queries to the HTTP address server, if one is used.
 
-    Source: the defaults are those of rocketmq 5.3.3 (NettyClientConfig, ClientConfig, MQClientInstance), which knows no
-    bound for missing and unused topics.
+    Source: the defaults are those of rocketmq 5.3.3 (NettyClientConfig, ClientConfig, MQClientInstance), which has no
+    limits for missing and unused topics.
     """
 
     connect_timeout_ms: int = CONNECT_TIMEOUT_MS
@@ -85,14 +85,14 @@ class Client:
         options: ClientOptions | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        """Connect to nothing yet.
+        """Prepare the client, without a connection.
 
         Args:
-            name_servers: ``host:port;host:port``, or ``http://host/rocketmq/nsaddr``, which is asked for such a list.
-            client_id: For people who read logs; ``ip@pid`` if not given.
-            credentials: Signs every request; None for none.
+            name_servers: ``host:port;host:port``, or ``http://host/rocketmq/nsaddr``, which returns such a list.
+            client_id: Name for log lines; ``ip@pid`` by default.
+            credentials: Credentials that sign every request; None for unsigned requests.
             options: Durations.
-            tls: How to speak TLS, see ``client_context``; None for plain.
+            tls: TLS, see ``client_context``; None for plain connections.
 
         Raises:
             ConfigError: ``name_servers`` is neither.
@@ -111,10 +111,10 @@ class Client:
         )
 
     async def start(self) -> None:
-        """Begin to keep routes fresh; asks the address server, if there is one, for its first list.
+        """Start to refresh routes; requests the first list of the address server, if there is one.
 
         Raises:
-            AddressServerUnreachable: It gave no list.
+            AddressServerUnreachable: It returned no list.
         """
         if self._servers is not None:
             return
@@ -126,7 +126,7 @@ class Client:
             self._every("name servers", self.options.address_server_interval_ms, self._refresh_name_servers)
 
     async def close(self) -> None:
-        """End the background work and close all connections; whoever still waits for an answer gets ClientClosed."""
+        """Stop the background work and close all connections; pending requests raise ClientClosed."""
         for task in self._tasks:
             task.cancel()
         try:
@@ -134,7 +134,7 @@ class Client:
                 await asyncio.wait(self._tasks)
             self._tasks.clear()
             await self._routes.close()
-        finally:  # whoever closes may be cancelled meanwhile, which must not leave a connection open
+        finally:  # the caller may be cancelled meanwhile, which must not leave a connection open
             if self._servers is not None:
                 await self._servers.close()
 
@@ -151,7 +151,7 @@ class Client:
 
     @property
     def name_servers(self) -> NameServers:
-        """The name servers, for all that ``queries`` and ``admin`` can ask and change.
+        """The name servers, as an argument of the functions of ``queries`` and ``admin``.
 
         Raises:
             ClientClosed: The client has not been started.
@@ -162,14 +162,14 @@ class Client:
 
     @property
     def topics(self) -> frozenset[str]:
-        """The topics whose routes are kept fresh."""
+        """The topics whose routes are refreshed."""
         return self._routes.topics
 
     async def route(self, topic: str) -> TopicRoute:
-        """The route of a topic: from memory if it was asked for before.
+        """The route of a topic, from memory if it was requested before.
 
         Raises:
-            TopicNotExist: No broker serves it.
+            TopicNotExist: No broker serves the topic.
             UnexpectedAnswer: The name server refused, or its answer cannot be read.
             NameServersUnreachable: No name server answered.
             ClientClosed: The client is not started, or closed.
@@ -179,17 +179,17 @@ class Client:
         return await self._routes.get(topic)
 
     async def select_queue(self, topic: str, exclude: Collection[str] = ()) -> MessageQueue:
-        """The queue to write to next: one after the other, beginning anywhere.
+        """The queue to write to next, round-robin from a random one.
 
         Args:
             topic: The topic.
-            exclude: Names of brokers that failed just now; one of them is chosen only if there is no other.
+            exclude: Names of brokers that have just failed; they are used only if there is no other.
 
         Returns:
-            A queue whose ``broker_addr`` is a master's.
+            A queue whose ``broker_addr`` is that of a master.
 
         Raises:
-            NoQueue: There is a route, and no queue in it that can be written.
+            NoQueue: The route has no writable queue.
             TopicNotExist: No broker serves the topic.
             UnexpectedAnswer: The name server refused, or its answer cannot be read.
             NameServersUnreachable: No name server answered.
@@ -204,7 +204,7 @@ class Client:
         return queue
 
     async def readable_queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """The queues that consumers share.
+        """The queues that the consumers of a group share.
 
         Raises:
             TopicNotExist: No broker serves the topic.
@@ -215,11 +215,11 @@ class Client:
         return (await self.route(topic)).readable_queues
 
     async def cluster_info(self) -> ClusterInfo:
-        """All clusters and brokers, as a name server knows them now."""
+        """All clusters and brokers of a name server."""
         return await queries.cluster_info(self.name_servers, self.options.request_timeout_ms)
 
     async def topic_list(self, cluster: str | None = None) -> tuple[str, ...]:
-        """All topics now, or those of one cluster, sorted."""
+        """All topics of a name server, or those of one cluster, sorted."""
         if cluster is None:
             return await queries.topic_list(self.name_servers, self.options.request_timeout_ms)
         return await queries.topics_of_cluster(self.name_servers, cluster, self.options.request_timeout_ms)
@@ -243,7 +243,7 @@ class Client:
                 except ClientClosed:
                     return
                 except Exception:
-                    # A defect of ours must not end the refreshes of a client that serves on.
+                    # A bug must not end the refreshes of a running client.
                     logger.exception("refresh failed what=%s client_id=%s", what, safe(self.client_id))
 
         name = f"{self.client_id} {what}"
@@ -259,8 +259,8 @@ class Client:
         try:
             addrs = await fetch_name_servers(self._address_server, self.options.connect_timeout_ms)
         except AddressServerUnreachable as error:
-            logger.warning("name servers not refreshed, the old list stays reason=%s", safe(str(error)))
+            logger.warning("cannot refresh name servers, keeping the old list reason=%s", safe(str(error)))
             return
         if set(addrs) != set(self.name_servers.addrs):
-            logger.info("name servers changed now=%s", safe(";".join(addrs)))
+            logger.info("name servers changed addrs=%s", safe(";".join(addrs)))
             await self.name_servers.replace_addrs(addrs)

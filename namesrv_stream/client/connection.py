@@ -19,7 +19,7 @@ from namesrv_stream.remoting.frame import FrameBuffer, decode_frame, encode_fram
 
 logger = logging.getLogger(__name__)
 # One sequence for the process, as RemotingCommand.requestId in RocketMQ, so that an opaque in a log or a capture
-# names one request; cut to 31 bits, the field being a signed int.
+# identifies one request; limited to 31 bits, because the field is a signed int.
 _OPAQUES: Final[Iterator[int]] = itertools.count(1)
 _OPAQUE_MASK: Final = 0x7FFFFFFF
 _FLUSH_TIMEOUT_S: Final = 1.0
@@ -28,21 +28,21 @@ _FLUSH_TIMEOUT_S: Final = 1.0
 def client_context(
     trust_file: Path | None = None, cert_file: Path | None = None, key_file: Path | None = None
 ) -> ssl.SSLContext:
-    """For connections that check the server's certificate and its name. Blocks.
+    """TLS for connections that verify the server's certificate and its host name; blocks.
 
-    Differs from RocketMQ, whose clients by default trust every server and never look at its name.
+    Differs from RocketMQ, whose clients by default trust every server and never verify its host name.
 
     Args:
-        trust_file: Certificates to trust, PEM; None for those of the system.
-        cert_file: Our certificate, PEM; None to show none.
-        key_file: Its key, without a password; None where it is in ``cert_file``.
+        trust_file: Trusted certificates, PEM; None for those of the system.
+        cert_file: The client's certificate, PEM; None for none.
+        key_file: Its key, without a password; None if it is in ``cert_file``.
 
     Raises:
-        ConfigError: A file cannot be used; names it.
+        ConfigError: A file cannot be used; contains its name.
     """
     try:
         context = ssl.create_default_context(cafile=str(trust_file) if trust_file else None)
-    except OSError as error:  # ssl.SSLError is one
+    except OSError as error:  # includes ssl.SSLError
         raise ConfigError(str(trust_file), "--tls-trust", _tls_reason(error, "certificates")) from None
     if cert_file is not None:
         try:
@@ -55,24 +55,24 @@ def client_context(
 
 
 def _tls_reason(error: OSError, what: str) -> str:
-    return f"holds no {what} that can be used" if isinstance(error, ssl.SSLError) else str(error.strerror)
+    return f"contains no usable {what}" if isinstance(error, ssl.SSLError) else str(error.strerror)
 
 
 class RemotingConnection(asyncio.Protocol):
-    """A connection; made by ``connect``. It belongs to the event loop that made it.
+    """A connection; created by ``connect``. It belongs to the event loop that created it.
 
-    It closes itself on bytes that are no frame, and on GO_AWAY. It never opens itself again: who owns it decides that.
+    It closes itself on bytes that are not a frame, and on GO_AWAY. It never reconnects; its owner does.
     """
 
     def __init__(self, addr: str) -> None:
-        """Used by ``connect``, which is the way to make one.
+        """Use ``connect`` instead.
 
         Args:
             addr: The peer, for messages.
         """
         loop = asyncio.get_running_loop()
         self.addr = addr
-        #: Done when the connection has ended; its result says why.
+        #: Done when the connection has ended; its result is the reason.
         self.closed: asyncio.Future[str] = loop.create_future()
         self._loop = loop
         self._frames = FrameBuffer()
@@ -88,11 +88,11 @@ class RemotingConnection(asyncio.Protocol):
 
         Args:
             addr: ``host:port``.
-            timeout_ms: Milliseconds to wait; 3 s is NettyClientConfig.connectTimeoutMillis.
-            tls: How to speak TLS; None for plain.
+            timeout_ms: Time limit in milliseconds; 3 s is NettyClientConfig.connectTimeoutMillis.
+            tls: TLS; None for a plain connection.
 
         Raises:
-            ConnectionLost: It could not be made in time.
+            ConnectionLost: It could not be opened in time.
             ConfigError: ``addr`` is not ``host:port``.
         """
         host, port = split_addr(addr)
@@ -101,7 +101,7 @@ class RemotingConnection(asyncio.Protocol):
             async with asyncio.timeout(timeout_ms / 1000):
                 await asyncio.get_running_loop().create_connection(lambda: connection, host, port, ssl=tls)
         except BaseException as error:
-            connection.abort()  # it may have been made at the very moment of the timeout
+            connection.abort()  # it may have been opened at the moment of the timeout
             if isinstance(error, TimeoutError):
                 raise ConnectionLost(addr, f"no connection within {timeout_ms} ms") from None
             if isinstance(error, OSError | UnicodeError):  # UnicodeError: IDNA cannot encode the host
@@ -115,7 +115,7 @@ class RemotingConnection(asyncio.Protocol):
         return self._transport is not None and not self._transport.is_closing()
 
     async def invoke(self, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
-        """Send a request and wait for its response. Other requests may be under way at the same time.
+        """Send a request and wait for its response. Other requests may be in flight at the same time.
 
         Args:
             command: The request; its opaque is replaced.
@@ -126,8 +126,8 @@ class RemotingConnection(asyncio.Protocol):
 
         Raises:
             ConnectionLost: The connection ended before.
-            RequestTimedOut: It did not come in time; the connection stays, and the late response will be dropped.
-            RequestTooLarge: No frame can hold the request.
+            RequestTimedOut: It did not arrive in time; the connection stays open, and a late response is dropped.
+            RequestTooLarge: The request does not fit into a frame.
         """
         opaque = next(_OPAQUES) & _OPAQUE_MASK
         answer: asyncio.Future[RemotingCommand] = self._loop.create_future()
@@ -141,20 +141,20 @@ class RemotingConnection(asyncio.Protocol):
         finally:
             self._waiting.pop(opaque, None)
             if answer.done() and not answer.cancelled():
-                answer.exception()  # the end of the connection, told while the request still waited to be sent
+                answer.exception()  # the connection ended while the request still waited to be sent
 
     async def invoke_oneway(self, command: RemotingCommand) -> None:
-        """Send a request that nobody answers; returns once it is handed to the operating system or its buffer.
+        """Send a one-way request; returns once the operating system or the buffer has it.
 
         Raises:
             ConnectionLost: The connection has ended.
-            RequestTooLarge: No frame can hold the request.
+            RequestTooLarge: The request does not fit into a frame.
         """
         flag = command.flag | ONEWAY_FLAG
         await self._send(replace(command, opaque=next(_OPAQUES) & _OPAQUE_MASK, flag=flag))
 
     async def close(self) -> None:
-        """Close after what was sent, and wait for the end; a peer that does not read is waited for one second."""
+        """Close after sending the buffer, and wait for the end, at most one second for a peer that does not read."""
         if self._transport is not None and not self.closed.done():
             self._close_reason = self._close_reason or "closed here"
             self._transport.close()
@@ -164,7 +164,7 @@ class RemotingConnection(asyncio.Protocol):
                 await asyncio.wait([self.closed])
 
     def abort(self) -> None:
-        """Close now; what is not sent yet is lost."""
+        """Close now; unsent data is lost."""
         if self._transport is not None:
             self._close_reason = self._close_reason or "closed here"
             self._transport.abort()
@@ -179,7 +179,7 @@ class RemotingConnection(asyncio.Protocol):
             raise ConnectionLost(self.addr, self.closed.result() if self.closed.done() else "closing")
         self._transport.write(frame)
 
-    # What the event loop calls.
+    # The callbacks of the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -199,8 +199,8 @@ class RemotingConnection(asyncio.Protocol):
         except RemotingError as error:
             broken = error
         if broken is not None:
-            logger.warning("closing a connection that sends garbage addr=%s reason=%s", self.addr, safe(str(broken)))
-            self._end(f"sent garbage: {broken}")
+            logger.warning("closing connection with invalid data addr=%s reason=%s", self.addr, safe(str(broken)))
+            self._end(f"sent invalid data: {broken}")
 
     def pause_writing(self) -> None:
         self._writable.clear()
@@ -219,7 +219,7 @@ class RemotingConnection(asyncio.Protocol):
 
     def _take(self, command: RemotingCommand) -> None:
         if not command.is_response:
-            # Name servers send NOTIFY_MIN_BROKER_ID_CHANGE over connections of their own making, never over this one.
+            # Name servers send NOTIFY_MIN_BROKER_ID_CHANGE over connections that they open, never over this one.
             logger.debug("request ignored addr=%s code=%d", self.addr, command.code)
             return
         if command.code == ResponseCode.GO_AWAY:

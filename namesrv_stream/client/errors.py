@@ -1,18 +1,18 @@
-"""What can go wrong between a client and its name servers.
+"""Errors between a client and its name servers.
 
 ::
 
     NamesrvStreamError
-    ├── ConnectionLost                 the connection could not be made, or ended: another server may be asked
-    ├── RequestTimedOut                no answer in time: likewise
-    ├── RequestTooLarge                no frame can hold the request: no server has got it
-    ├── ClientClosed                   asked after ``close``, or before ``start``
-    ├── UnexpectedAnswer               the server answered with an error of its own: asking another is no remedy
-    ├── NotOnAllServers                an operator's change was made at some name servers and not at others
-    ├── NoQueue                        the topic has a route, and no queue in it that can be written
+    ├── ConnectionLost                 the connection could not be opened, or ended: another server may answer
+    ├── RequestTimedOut                no answer in time: another server may answer
+    ├── RequestTooLarge                the request does not fit into a frame: it was not sent
+    ├── ClientClosed                   used after ``close``, or before ``start``
+    ├── UnexpectedAnswer               the server answered with an error: another server would do the same
+    ├── NotOnAllServers                an operator's change was made at some name servers only
+    ├── NoQueue                        the route of the topic has no writable queue
     └── PrerequisiteMissing
-        ├── NameServersUnreachable     none of them answered: exit 3
-        └── AddressServerUnreachable   the HTTP server that knows the name servers gave no list: exit 3
+        ├── NameServersUnreachable     none answered: exit 3
+        └── AddressServerUnreachable   the HTTP server with the list of name servers returned none: exit 3
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,7 +28,7 @@ class ConnectionLost(NamesrvStreamError):
 
     Attributes:
         addr: The peer, ``host:port``.
-        reason: Why.
+        reason: The reason.
     """
 
     retriable = True
@@ -45,7 +45,7 @@ class RequestTimedOut(NamesrvStreamError):
     Attributes:
         addr: The peer, ``host:port``.
         request_code: The request's code.
-        timeout_ms: How long was waited, milliseconds.
+        timeout_ms: The time limit, in milliseconds.
         reason: The text without the address.
     """
 
@@ -60,7 +60,7 @@ class RequestTimedOut(NamesrvStreamError):
 
 
 class RequestTooLarge(NamesrvStreamError):
-    """A request has a name or a value that no frame can hold; nothing was sent.
+    """A name or a value of a request does not fit into a frame; nothing was sent.
 
     Attributes:
         request_code: The request's code.
@@ -72,56 +72,54 @@ class RequestTooLarge(NamesrvStreamError):
 
 
 class ClientClosed(NamesrvStreamError):
-    """The client was closed before or while it was asked, or never started."""
+    """The client was closed before or during the call, or never started."""
 
     def __init__(self) -> None:
         super().__init__("the client is closed, or not started")
 
 
 class UnexpectedAnswer(NamesrvStreamError):
-    """The server answered, and not with what was asked for.
+    """The server answered with an error, or with something other than requested.
 
     Attributes:
         request_code: The request's code.
-        code: The response code; 0 if the answer's body was the trouble.
-        remark: The server's words, or what is wrong with the body.
+        code: The response code; 0 if the body of the answer is wrong.
+        remark: The server's remark, or what is wrong with the body.
     """
 
     def __init__(self, request_code: int, code: int, remark: str) -> None:
-        told = f"answered {_name(ResponseCode, code)}" if code else "answered what cannot be read"
-        super().__init__(f"{_name(RequestCode, request_code)} was {told}: {safe(remark)}")
+        outcome = f"answered {_name(ResponseCode, code)}" if code else "answered unreadably"
+        super().__init__(f"{_name(RequestCode, request_code)} was {outcome}: {safe(remark)}")
         self.request_code = request_code
         self.code = code
         self.remark = remark
 
 
 class NotOnAllServers(NamesrvStreamError):
-    """A change was made at some name servers only; the same request again does no harm.
+    """A change was made at some name servers only; the same request can be repeated.
 
     Attributes:
         done: Addresses where it was made.
-        reasons: Address to why not, of the others.
+        reasons: Address → reason, for the other servers.
     """
 
     def __init__(self, done: Iterable[str], reasons: Mapping[str, str]) -> None:
         self.done = tuple(done)
         self.reasons = dict(reasons)
-        told = "; ".join(f"{addr} ({reason})" for addr, reason in reasons.items())
+        failures = "; ".join(f"{addr} ({reason})" for addr, reason in reasons.items())
         count = f"{len(self.reasons)} of {len(self.done) + len(self.reasons)}"
-        super().__init__(f"not changed at {count} name servers: {told}")
+        super().__init__(f"not changed at {count} name servers: {failures}")
 
 
 class NoQueue(NamesrvStreamError):
-    """No broker of the topic takes messages: none may be written to, or none has a master.
+    """No broker of the topic accepts messages: none has write permission, or none has a master.
 
     Attributes:
         topic: The topic.
     """
 
     def __init__(self, topic: str) -> None:
-        super().__init__(
-            f"no queue of topic {safe(topic)} can be written: no broker with a master and write permission"
-        )
+        super().__init__(f"topic {safe(topic)} has no writable queue: no broker with a master and write permission")
         self.topic = topic
 
 
@@ -129,25 +127,25 @@ class NameServersUnreachable(PrerequisiteMissing):
     """No name server answered.
 
     Attributes:
-        reasons: Address to what happened there.
+        reasons: Address → reason.
     """
 
     retriable = True
 
     def __init__(self, reasons: Mapping[str, str]) -> None:
-        told = "; ".join(f"{addr} ({reason})" for addr, reason in reasons.items())
+        failures = "; ".join(f"{addr} ({reason})" for addr, reason in reasons.items())
         super().__init__(
-            f"no name server answers at {told}", "start it, or name another one: -n, --data-dir or NAMESRV_ADDR"
+            f"no name server answers at {failures}", "start one, or name others with -n, --data-dir or NAMESRV_ADDR"
         )
         self.reasons = dict(reasons)
 
 
 class AddressServerUnreachable(PrerequisiteMissing):
-    """The HTTP server that knows the name servers gave no list of them.
+    """The HTTP server with the list of name servers returned no list.
 
     Attributes:
         url: Its address.
-        reason: Why.
+        reason: The reason.
     """
 
     retriable = True

@@ -35,23 +35,23 @@ _LEFT: Final = "no longer in the list"
 
 
 def is_address_server(name_servers: str) -> bool:
-    """Whether the text is the address of such a server rather than a list."""
+    """Whether the text is the URL of an address server and not a list."""
     return name_servers.strip().lower().startswith(("http://", "https://"))
 
 
 async def fetch_name_servers(url: str, timeout_ms: int = 3_000) -> tuple[str, ...]:
-    """Ask an address server. No proxy is used and no redirection followed: such servers are next door.
+    """Request the list of an address server, without proxies or redirects: such servers are in the same network.
 
     Args:
         url: ``http://host[:port]/path``.
-        timeout_ms: Milliseconds for it all.
+        timeout_ms: Time limit of the whole request, in milliseconds.
 
     Returns:
         The name servers, ``host:port`` each, at least one.
 
     Raises:
         AddressServerUnreachable: It did not answer, or not with a list.
-        ConfigError: ``url`` is no such address.
+        ConfigError: ``url`` has another form.
     """
     parts = _split(url)
     try:
@@ -69,14 +69,14 @@ async def fetch_name_servers(url: str, timeout_ms: int = 3_000) -> tuple[str, ..
     try:
         return parse_name_servers(body.lstrip().decode("utf-8", "replace").partition("\n")[0])
     except ConfigError as error:
-        raise AddressServerUnreachable(url, f"its first line is no list: {error.key[:80]}") from None
+        raise AddressServerUnreachable(url, f"its first line is not a list: {error.key[:80]}") from None
 
 
 def _split(url: str) -> SplitResult:
     try:
         parts = urlsplit(url.strip())
         is_valid = parts.scheme in _PORTS and bool(parts.hostname) and parts.port != 0 and url.isascii()
-    except ValueError:  # a port that is no number, half an IPv6 address
+    except ValueError:  # a port that is not a number, an incomplete IPv6 address
         is_valid = False
     if not is_valid or any(not char.isprintable() or char == " " for char in url.strip()):
         raise ConfigError("name servers", url, "expected http://host[:port]/path")
@@ -88,7 +88,7 @@ async def _get(parts: SplitResult) -> bytes:
     reader, writer = await asyncio.open_connection(parts.hostname, port, ssl=parts.scheme == "https" or None)
     try:
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        # HTTP/1.0, so that the answer comes in one piece that ends with the connection.
+        # HTTP/1.0, so that the answer is not chunked and ends with the connection.
         writer.write(f"GET {target} HTTP/1.0\r\nHost: {parts.netloc}\r\nAccept: text/plain\r\n\r\n".encode())
         answer = b""
         while len(answer) < _MAX_ANSWER_BYTES and (data := await reader.read(_MAX_ANSWER_BYTES)):
@@ -101,7 +101,7 @@ async def _get(parts: SplitResult) -> bytes:
 
 
 def parse_name_servers(text: str) -> tuple[str, ...]:
-    """The addresses in ``a:9876;b:9876``, in order, each once; a comma separates as well.
+    """The distinct addresses in ``a:9876;b:9876``, in order; commas are accepted as well.
 
     Raises:
         ConfigError: There is none, or one is not ``host:port``.
@@ -116,12 +116,12 @@ def parse_name_servers(text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Outcome(Generic[T]):
-    """What became of one request at one of several name servers.
+    """The outcome of a request at one of several name servers.
 
     Attributes:
         addr: The server.
-        value: Its answer; None if it gave none that could be used.
-        error: Why not; None if it did.
+        value: Its answer; None after an error.
+        error: The error; None after an answer.
     """
 
     addr: str
@@ -130,9 +130,9 @@ class Outcome(Generic[T]):
 
 
 class NameServers:
-    """Asks one of several name servers, always the same one until it fails.
+    """Sends requests to one of several name servers, to the same one until it fails.
 
-    A server that failed is asked again only after its back-off, or when every other one has failed too.
+    A server that failed is used again only after its back-off, or if every other one has failed, too.
     """
 
     def __init__(
@@ -142,20 +142,20 @@ class NameServers:
         credentials: AclCredentials | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        """Connect to none of them yet.
+        """Prepare the servers, without a connection.
 
         Args:
             addrs: ``host:port`` each; at least one.
-            connect_timeout_ms: Milliseconds to wait for a connection.
-            credentials: Signs every request; None for none.
-            tls: How to speak TLS; None for plain.
+            connect_timeout_ms: Time limit of a connection attempt, in milliseconds.
+            credentials: Credentials that sign every request; None for unsigned requests.
+            tls: TLS; None for plain connections.
         """
         self._tls = tls
         self._connect_timeout_ms = connect_timeout_ms
         self._credentials = credentials
         self._is_closed = False
         self._links = [ServerLink(addr, connect_timeout_ms, tls) for addr in addrs]
-        # Clients of one list should not all ask its first server. Source: rocketmq 5.3.3,
+        # Clients of one list should not all use its first server. Source: rocketmq 5.3.3,
         # NettyRemotingClient.initValueIndex.
         self._chosen = random.choice(self._links)
 
@@ -166,18 +166,18 @@ class NameServers:
 
     @property
     def chosen(self) -> str:
-        """The address that is asked first."""
+        """The address that is used first."""
         return self._chosen.addr
 
     async def invoke(self, request: RemotingCommand, timeout_ms: int = REQUEST_TIMEOUT_MS) -> RemotingCommand:
-        """Ask the chosen server, and if it fails the others, each once.
+        """Send a request to the chosen server, and if that fails to the others, once each.
 
         Args:
-            request: It must do no harm when two servers get it, or one gets it twice.
-            timeout_ms: Milliseconds that each server has for its answer.
+            request: An idempotent request, since several servers may get it, or one of them twice.
+            timeout_ms: Time limit of every answer, in milliseconds.
 
         Returns:
-            The first response, whatever its code: a server that refuses has answered.
+            The first response, whatever its code: a refusal is an answer, too.
 
         Raises:
             NameServersUnreachable: None of them answered.
@@ -186,7 +186,7 @@ class NameServers:
         request = self._signed(request)
         reasons: dict[str, str] = {}
         tried: set[ServerLink] = set()
-        # The list may be replaced meanwhile, so whom to ask next is looked up each time.
+        # The list may be replaced meanwhile, so every step looks up the next server.
         while untried := [link for link in self._order() if link not in tried]:
             link = untried[0]
             tried.add(link)
@@ -207,15 +207,15 @@ class NameServers:
     async def invoke_each(
         self, request: RemotingCommand, decode: Callable[[RemotingCommand], T], timeout_ms: int = REQUEST_TIMEOUT_MS
     ) -> list[Outcome[T]]:
-        """Ask every server the same, one after the other, as mqadmin does for an operator's change.
+        """Send a request to every server, one after the other, as mqadmin does for an operator's change.
 
         Args:
             request: The request.
-            decode: What a response means; may raise a NamesrvStreamError.
-            timeout_ms: Milliseconds that each server has for its answer.
+            decode: Decodes a response; may raise a NamesrvStreamError.
+            timeout_ms: Time limit of every answer, in milliseconds.
 
         Returns:
-            One outcome a server, in the list's order.
+            The outcome at every server, in the order of the list.
 
         Raises:
             ClientClosed: ``close`` was called.
@@ -235,18 +235,18 @@ class NameServers:
     async def invoke_at(
         self, addr: str, request: RemotingCommand, timeout_ms: int = REQUEST_TIMEOUT_MS
     ) -> RemotingCommand:
-        """Ask one server and no other.
+        """Send a request to one server only.
 
         Args:
             addr: One of ``addrs``.
-            request: It must do no harm when the server gets it twice.
-            timeout_ms: Milliseconds to wait for the answer.
+            request: An idempotent request, since the server may get it twice.
+            timeout_ms: Time limit of the answer, in milliseconds.
 
         Returns:
             The response, whatever its code.
 
         Raises:
-            ConnectionLost: There is no connection to be had, or it ended before the answer.
+            ConnectionLost: The connection cannot be opened, or ended before the answer.
             RequestTimedOut: No answer in time.
             ClientClosed: ``close`` was called, or the server is no longer in the list.
         """

@@ -103,7 +103,7 @@ async def kv_value(servers: NameServers, namespace: str, key: str, timeout_ms: i
 
 
 async def kv_table(servers: NameServers, namespace: str, timeout_ms: int = 3_000) -> dict[str, str]:
-    """All entries of a namespace, by key in order.
+    """All entries of a namespace, sorted by key.
 
     Raises:
         QueryNotFound: There is no such namespace.
@@ -114,7 +114,7 @@ async def kv_table(servers: NameServers, namespace: str, timeout_ms: int = 3_000
 
 
 async def held_brokers(servers: NameServers, timeout_ms: int = 3_000) -> dict[str, Hold]:
-    """The brokers that the mass-expiry guard holds, by ``held_brokers.held_key``; none at a Java name server.
+    """The brokers that the mass-expiry guard protects, by ``held_brokers.held_key``; none at a Java name server.
 
     Raises:
         UnexpectedAnswer: The server refused, or its answer cannot be read.
@@ -130,18 +130,18 @@ async def held_brokers(servers: NameServers, timeout_ms: int = 3_000) -> dict[st
 
 
 async def brokers_and_holds(servers: NameServers, timeout_ms: int = 3_000) -> tuple[ClusterInfo, dict[str, Hold]]:
-    """All brokers, and which of them are held; errors are those of ``cluster_info`` and ``held_brokers``."""
+    """All brokers, and the protected ones; errors are those of ``cluster_info`` and ``held_brokers``."""
     return await cluster_info(servers, timeout_ms), await held_brokers(servers, timeout_ms)
 
 
 def kv_table_request(namespace: str) -> RemotingCommand:
-    """219 GET_KVLIST_BY_NAMESPACE."""
+    """The request 219 GET_KVLIST_BY_NAMESPACE."""
     header = GetKVListByNamespaceRequestHeader(namespace=namespace)
     return request(RequestCode.GET_KVLIST_BY_NAMESPACE, header.to_ext_fields())
 
 
 def decode_kv_table(namespace: str, response: RemotingCommand) -> dict[str, str]:
-    """The answer to 219.
+    """Decode the answer to 219.
 
     Raises:
         QueryNotFound: There is no such namespace.
@@ -154,7 +154,7 @@ def decode_kv_table(namespace: str, response: RemotingCommand) -> dict[str, str]
 
 
 def expect_success(request_code: int, response: RemotingCommand) -> None:
-    """Pass over an answer that says nothing but that it was done.
+    """Raise an error unless the server answered with success.
 
     Raises:
         UnexpectedAnswer: The server refused.

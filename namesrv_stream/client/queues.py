@@ -1,4 +1,4 @@
-"""Which queues of a topic can be written and read, and where: a function of its route; free of I/O.
+"""The writable and readable queues of a topic, computed from its route; free of I/O.
 
 Source: rocketmq 5.3.3, MQClientInstance.topicRouteData2TopicPublishInfo and topicRouteData2TopicSubscribeInfo,
 ClientMetadata.topicRouteData2EndpointsForStaticTopic.
@@ -13,7 +13,7 @@ from namesrv_stream.remoting.codes import RequestCode
 
 _MOCK_BROKER_PREFIX: Final = "__syslo__"  # MixAll.LOGICAL_QUEUE_MOCK_BROKER_PREFIX
 _GLOBAL_SCOPE: Final = "__global__"  # MixAll.METADATA_SCOPE_GLOBAL
-# A configuration that asks for more is a mistake, and would be carried out in memory.
+# A larger number is a mistake in the configuration, and would need as much memory.
 _MAX_QUEUES: Final = 65_536
 
 
@@ -21,8 +21,8 @@ class MessageQueue(NamedTuple):
     """One queue of a topic.
 
     Attributes:
-        broker_name: Of a static topic, the name that stands for all its brokers, as in Java: ``__syslo__global__``.
-        broker_addr: Who holds it, ``host:port``: the master; None while nobody known does.
+        broker_name: For a static topic the name that stands for all its brokers, as in Java: ``__syslo__global__``.
+        broker_addr: ``host:port`` of the master that has it; None if there is none.
     """
 
     topic: str
@@ -34,8 +34,8 @@ class MessageQueue(NamedTuple):
 def writable_queues(route: TopicRouteData) -> tuple[MessageQueue, ...]:
     """The queues that a producer chooses from.
 
-    An ordered topic's configuration wins, so that a key keeps its queue although a broker is away; such a queue, as one
-    of a static topic that no broker claims, has no address.
+    The configuration of an ordered topic has priority, so that a key keeps its queue while a broker is down. Such a
+    queue, like one of a static topic that no broker claims, has no address.
 
     Raises:
         UnexpectedAnswer: The order configuration is not ``broker:count;…``, or a count is absurd.
@@ -48,7 +48,7 @@ def writable_queues(route: TopicRouteData) -> tuple[MessageQueue, ...]:
             for name, count in counts
             for queue_id in range(count)
         )
-    # Java looks at the mappings only where there is no configuration at all, not even an empty one.
+    # Java uses the mappings only if there is no configuration at all, not even an empty one.
     if route.order_topic_conf is None and route.queue_mappings:
         return _static_queues(route, route.queue_mappings)
     return tuple(
@@ -79,15 +79,15 @@ def readable_queues(route: TopicRouteData) -> tuple[MessageQueue, ...]:
 
 
 def next_queue(queues: Sequence[MessageQueue], turn: int, exclude: Collection[str]) -> tuple[MessageQueue | None, int]:
-    """The queue whose turn it is, passing over those without an address, and over brokers to avoid if others are left.
+    """The next queue with an address, of a broker that is not to be avoided if possible.
 
     Args:
-        queues: To choose from.
-        turn: Turns taken so far.
+        queues: The queues to choose from.
+        turn: Number of turns so far.
         exclude: Broker names to avoid.
 
     Returns:
-        The queue, None if none has an address; and the turns taken then.
+        The queue, None if none has an address; and the new number of turns.
 
     Source: rocketmq 5.3.3, TopicPublishInfo.selectOneMessageQueue.
     """

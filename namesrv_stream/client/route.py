@@ -1,4 +1,4 @@
-"""What name servers answer, decoded; free of I/O."""
+"""The decoded answers of name servers; free of I/O."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ PERM_INHERIT: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class QueueData:
-    """What one broker offers of a topic.
+    """The queues of a topic at one broker.
 
     Attributes:
         perm: Bits 4 read, 2 write, 1 inherit.
@@ -42,7 +42,7 @@ class QueueData:
 
 @dataclass(frozen=True, slots=True)
 class BrokerData:
-    """The processes of one broker name: ``broker_addrs`` is broker id (0 the master) to ``host:port``, by id."""
+    """The processes of one broker name: ``broker_addrs`` is broker id (0: master) → ``host:port``, sorted."""
 
     cluster: str
     broker_name: str
@@ -58,13 +58,13 @@ class BrokerData:
 
 @dataclass(frozen=True, slots=True)
 class TopicQueueMapping:
-    """What one broker says of a static topic, whose logical queues stay when they move between brokers.
+    """One broker's part of a static topic, whose logical queues stay the same when they move between brokers.
 
     Attributes:
-        scope: Where the logical queues are numbered; None in what is no mapping.
-        epoch: Of two brokers that claim a queue, the higher one has it.
-        total_queues: Logical queues of the topic.
-        logical_queue_ids: Those that this broker holds.
+        scope: The numbering of the logical queues; None without a mapping.
+        epoch: If two brokers claim a queue, it belongs to the one with the higher epoch.
+        total_queues: Number of logical queues of the topic.
+        logical_queue_ids: Logical queues at this broker.
     """
 
     broker_name: str
@@ -80,7 +80,7 @@ class TopicRouteData:
 
     Attributes:
         order_topic_conf: ``broker:count;…`` of an ordered topic.
-        queue_mappings: Of a static topic, by broker name; None for others.
+        queue_mappings: Mappings of a static topic by broker name; None for other topics.
         raw: The whole answer as decoded JSON, for fields that have no attribute here.
     """
 
@@ -110,7 +110,7 @@ class ClusterInfo:
     raw: Mapping[str, Any]
 
     def of_cluster(self, cluster: str) -> "ClusterInfo":
-        """What is left of it when only one cluster is looked at; empty if there is no such cluster."""
+        """The part of one cluster; empty if there is no such cluster."""
         names = self.clusters.get(cluster, ())
         raw_brokers = self.raw.get("brokerAddrTable") or {}
         return ClusterInfo(
@@ -124,10 +124,10 @@ class ClusterInfo:
 
 
 def decode_topic_route(topic: str, body: bytes | None) -> TopicRouteData:
-    """The body of an answer to 105 GET_ROUTEINFO_BY_TOPIC.
+    """Decode the body of an answer to 105 GET_ROUTEINFO_BY_TOPIC.
 
     Raises:
-        UnexpectedAnswer: It is no TopicRouteData.
+        UnexpectedAnswer: It is not a TopicRouteData.
     """
     code = RequestCode.GET_ROUTEINFO_BY_TOPIC
     answer = _object(code, body)
@@ -145,10 +145,10 @@ def decode_topic_route(topic: str, body: bytes | None) -> TopicRouteData:
 
 
 def decode_cluster_info(body: bytes | None) -> ClusterInfo:
-    """The body of an answer to 106 GET_BROKER_CLUSTER_INFO.
+    """Decode the body of an answer to 106 GET_BROKER_CLUSTER_INFO.
 
     Raises:
-        UnexpectedAnswer: It is no ClusterInfo.
+        UnexpectedAnswer: It is not a ClusterInfo.
     """
     code = RequestCode.GET_BROKER_CLUSTER_INFO
     answer = _object(code, body)
@@ -163,10 +163,10 @@ def decode_cluster_info(body: bytes | None) -> ClusterInfo:
 
 
 def decode_topic_list(request_code: int, body: bytes | None) -> tuple[str, ...]:
-    """The body of an answer to 206 or 224, a TopicList: its topics, sorted.
+    """Decode the body of an answer to 206 or 224, a TopicList: its topics, sorted.
 
     Raises:
-        UnexpectedAnswer: It is no TopicList.
+        UnexpectedAnswer: It is not a TopicList.
     """
     topics = _object(request_code, body).get("topicList") or []
     if not isinstance(topics, list) or any(not isinstance(topic, str) for topic in topics):
@@ -175,10 +175,10 @@ def decode_topic_list(request_code: int, body: bytes | None) -> tuple[str, ...]:
 
 
 def decode_kv_entries(request_code: int, body: bytes | None) -> dict[str, str]:
-    """The body of an answer to 219, a KVTable: its entries, by key in order.
+    """Decode the body of an answer to 219, a KVTable: its entries, sorted by key.
 
     Raises:
-        UnexpectedAnswer: It is no KVTable.
+        UnexpectedAnswer: It is not a KVTable.
     """
     table = _object(request_code, body).get("table") or {}
     if not isinstance(table, dict) or any(not isinstance(value, str) for value in table.values()):
@@ -190,9 +190,9 @@ def _object(request_code: int, body: bytes | None) -> dict[str, Any]:
     try:
         answer = loads(body or b"")
     except ValueError as error:
-        raise UnexpectedAnswer(request_code, 0, f"the body is no JSON: {error}") from None
+        raise UnexpectedAnswer(request_code, 0, f"the body is not JSON: {error}") from None
     if not isinstance(answer, dict):
-        raise UnexpectedAnswer(request_code, 0, "the body is no JSON object")
+        raise UnexpectedAnswer(request_code, 0, "the body is not a JSON object")
     return answer
 
 
@@ -202,7 +202,7 @@ def _queue_data(fields: Mapping[str, Any]) -> QueueData:
         read_queue_nums=int(fields["readQueueNums"]),
         write_queue_nums=int(fields["writeQueueNums"]),
         perm=int(fields["perm"]),
-        # Spelt topicSynFlag before 4.9.0.
+        # Spelled topicSynFlag before 4.9.0.
         topic_sys_flag=int(fields.get("topicSysFlag") or fields.get("topicSynFlag") or 0),
     )
 
@@ -235,5 +235,5 @@ def _queue_mappings(by_broker: Mapping[str, Any] | None) -> tuple[TopicQueueMapp
 
 def _text(value: Any) -> str | None:
     if value is not None and not isinstance(value, str):
-        raise ValueError(f"{type(value).__name__} where a text is expected")
+        raise ValueError(f"{type(value).__name__} instead of a text")
     return value

@@ -1,7 +1,7 @@
-"""Routes of the topics that were asked for, kept fresh in the background.
+"""The routes of requested topics, refreshed in the background.
 
-A route stays when a refresh fails, as in Java's client: brokers serve on while name servers are away. What has failed
-is told with the route.
+As in Java's client, a route stays when a refresh fails, because brokers keep working without name servers. The route
+contains the error.
 """
 
 import asyncio
@@ -23,13 +23,13 @@ _REFRESHES_AT_ONCE: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class TopicRoute:
-    """A route as the cache has it at the moment it was asked.
+    """A route in the cache at the time of the request.
 
     Attributes:
-        data: What a name server told.
-        age_ms: Milliseconds since it told so; more than the poll interval if refreshes fail.
-        last_error: Why the newest refresh failed, TopicNotExist if no broker serves the topic any more; None if it
-            did not fail.
+        data: The answer of a name server.
+        age_ms: Milliseconds since that answer; more than the poll interval if refreshes fail.
+        last_error: Error of the newest refresh, TopicNotExist if no broker serves the topic any more; None after a
+            success.
         writable_queues: For producers.
         readable_queues: For consumers.
     """
@@ -61,22 +61,22 @@ class _Entry:
     used_at_s: float
     known: _Known | None = None
     error: NamesrvStreamError | None = None
-    answered_at_s: float | None = None  # or failed at; None before the first answer
+    answered_at_s: float | None = None  # or failed; None before the first answer
     refreshing: asyncio.Task[None] | None = None
 
 
 class RouteCache:
-    """Fetches a route once for all who ask for it at the same time, and again for as long as anyone asks for it."""
+    """Fetches a route once for all concurrent callers, and refreshes it for as long as it is requested."""
 
     def __init__(
         self, fetch: Callable[[str], Awaitable[TopicRouteData]], missing_interval_ms: int, unused_ms: int
     ) -> None:
-        """Know nothing yet.
+        """Create an empty cache.
 
         Args:
-            fetch: Asks a name server; raises a NamesrvStreamError.
-            missing_interval_ms: Milliseconds between two questions for a topic that has no route, or none of use.
-            unused_ms: Milliseconds after which a topic is forgotten that nobody asked for.
+            fetch: Queries a name server; raises a NamesrvStreamError.
+            missing_interval_ms: Shortest interval of queries for a topic without a usable route, in milliseconds.
+            unused_ms: Milliseconds after which an unused topic is removed.
         """
         self._fetch = fetch
         self._missing_interval_s = missing_interval_ms / 1000
@@ -86,11 +86,11 @@ class RouteCache:
 
     @property
     def topics(self) -> frozenset[str]:
-        """The topics that are kept fresh."""
+        """The topics that are refreshed."""
         return frozenset(self._entries)
 
     async def get(self, topic: str) -> TopicRoute:
-        """The route, at once if there is one; otherwise a name server is asked, but not too often.
+        """The route, from memory if there is one; otherwise from a name server, but not too often.
 
         Raises:
             TopicNotExist: No broker serves it.
@@ -104,7 +104,7 @@ class RouteCache:
         return self._told(entry)
 
     async def renew(self, topic: str) -> TopicRoute:
-        """The route when the known one is of no use: asked for again, but not too often.
+        """The route if the known one is not usable: queried again, but not too often.
 
         Raises:
             NamesrvStreamError: As ``get``.
@@ -114,7 +114,7 @@ class RouteCache:
         return self._told(entry)
 
     async def refresh(self) -> None:
-        """Ask for every topic again, and forget those that nobody wants; never fails."""
+        """Refresh every topic, and remove unused ones; never fails."""
         now_s = _now_s()
         for entry in [entry for entry in self._entries.values() if now_s - entry.used_at_s >= self._unused_s]:
             if entry.refreshing is None:
@@ -130,13 +130,13 @@ class RouteCache:
                     if isinstance(entry.error, NameServersUnreachable):
                         unreachable = entry.error
                 else:
-                    # Each question would wait for every name server in vain; the next round asks again.
+                    # Every further query would wait for all name servers in vain; the next round tries again.
                     self._failed(entry, unreachable)
 
         await asyncio.gather(*(work() for _ in range(min(_REFRESHES_AT_ONCE, len(self._entries)))))
 
     async def close(self) -> None:
-        """End the questions under way; who waits for one gets ClientClosed."""
+        """Cancel the queries under way; their callers get ClientClosed."""
         self._is_closed = True
         tasks = [entry.refreshing for entry in self._entries.values() if entry.refreshing is not None]
         for task in tasks:
@@ -166,15 +166,15 @@ class RouteCache:
             await self._refresh(entry)
 
     async def _refresh(self, entry: _Entry) -> None:
-        """Ask a name server for this topic, or wait for the answer that someone else waits for already."""
+        """Query a name server for this topic, or wait for the query of another caller."""
         if entry.refreshing is None:
             name = f"route of {safe(entry.topic)}"
             entry.refreshing = asyncio.get_running_loop().create_task(self._ask(entry), name=name)
         refreshing = entry.refreshing
-        await asyncio.wait([refreshing])  # which goes on when this caller gives up: others may wait for it
+        await asyncio.wait([refreshing])  # not cancelled with this caller, since others may wait for it
         if refreshing.cancelled():
             raise ClientClosed
-        refreshing.result()  # of no use, but that it tells of a defect
+        refreshing.result()  # raises an unexpected error
 
     async def _ask(self, entry: _Entry) -> None:
         try:
@@ -191,7 +191,7 @@ class RouteCache:
 
     def _failed(self, entry: _Entry, error: NamesrvStreamError) -> None:
         if entry.known is not None and entry.error is None:
-            logger.warning("route not refreshed, the old one stays topic=%s reason=%s", safe(entry.topic), error)
+            logger.warning("cannot refresh route, keeping the old one topic=%s reason=%s", safe(entry.topic), error)
         entry.error = error
 
 

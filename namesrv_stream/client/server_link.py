@@ -12,12 +12,12 @@ from namesrv_stream.remoting.command import RemotingCommand
 
 @dataclass(slots=True)
 class BackOff:
-    """Delays between attempts that fail; one per peer.
+    """The delays between failed attempts at one peer.
 
     Attributes:
-        first_ms: Delay after the first failure, milliseconds.
-        max_ms: Longest delay, milliseconds.
-        jitter: Part of a delay that is random: 0.2 means between 80 % and 100 % of it.
+        first_ms: Delay after the first failure, in milliseconds.
+        max_ms: Longest delay, in milliseconds.
+        jitter: Random part of a delay: 0.2 means between 80 % and 100 % of it.
         failures: Failures since the last success.
     """
 
@@ -27,30 +27,30 @@ class BackOff:
     failures: int = field(default=0, init=False)
 
     def next_delay_ms(self) -> int:
-        """Count a failure and return the delay after it, milliseconds."""
-        # The exponent is bounded so that a peer which is away for a week costs no large number.
+        """Count a failure and return the delay after it, in milliseconds."""
+        # The exponent is limited: a peer that is down for a week must not cause a huge number.
         full_ms = min(self.first_ms << min(self.failures, 30), self.max_ms)
         self.failures += 1
         return int(full_ms * (1 - self.jitter * random.random()))
 
     def reset(self) -> None:
-        """Forget the failures: an attempt succeeded."""
+        """Reset the failures after a success."""
         self.failures = 0
 
 
 class ServerLink:
-    """At most one connection, or one attempt to make it, however many requests wait for it."""
+    """One connection, or one attempt to open it, that all requests to a name server share."""
 
     def __init__(self, addr: str, connect_timeout_ms: int, tls: ssl.SSLContext | None = None) -> None:
-        """Connect to nothing yet.
+        """Prepare the link, without a connection.
 
         Args:
             addr: ``host:port``.
-            connect_timeout_ms: Milliseconds to wait for a connection.
-            tls: How to speak TLS; None for plain.
+            connect_timeout_ms: Time limit of a connection attempt, in milliseconds.
+            tls: TLS; None for a plain connection.
         """
         self.addr = addr
-        #: On the event loop's clock; until then other servers are to be preferred.
+        #: On the event loop's clock; until then other servers are preferred.
         self.retry_at_s = 0.0
         self._connect_timeout_ms = connect_timeout_ms
         self._tls = tls
@@ -61,18 +61,18 @@ class ServerLink:
         self._is_closed = False
 
     async def invoke(self, request: RemotingCommand, timeout_ms: int) -> RemotingCommand:
-        """Ask this server.
+        """Send a request to this server and wait for the response.
 
         Args:
-            request: It must do no harm when the server gets it twice.
-            timeout_ms: Milliseconds to wait for the answer, a connection not included.
+            request: An idempotent request, since the server may get it twice.
+            timeout_ms: Time limit of the answer in milliseconds, without the connection attempt.
 
         Returns:
             The response, whatever its code.
 
         Raises:
-            ConnectionLost: There is no connection to be had, or it ended before the answer.
-            RequestTimedOut: No answer in time; the connection is closed, since it may be half dead.
+            ConnectionLost: The connection cannot be opened, or ended before the answer.
+            RequestTimedOut: No answer in time; the connection is closed, since it may be half-open.
             ClientClosed: This link was closed.
         """
         deadline_s = asyncio.get_running_loop().time() + timeout_ms / 1000
@@ -82,7 +82,7 @@ class ServerLink:
         except ConnectionLost:
             if not was_good:
                 raise
-        # The server closes connections that were idle for two minutes, and may have done so this very moment.
+        # The server closes connections that were idle for two minutes, perhaps at this moment.
         connection, _ = await self._connected()
         left_ms = int((deadline_s - asyncio.get_running_loop().time()) * 1000)
         return await self._ask(connection, request, max(1, left_ms))
@@ -112,7 +112,7 @@ class ServerLink:
         return response
 
     async def _connected(self) -> tuple[RemotingConnection, bool]:
-        """The connection, and whether a request was answered over it before."""
+        """The connection, and whether it has carried an answer before."""
         if self._is_closed:
             raise ClientClosed
         if self._connection is not None and self._connection.is_open:
@@ -138,7 +138,7 @@ class ServerLink:
         return connection
 
     def _give_up(self, connection: RemotingConnection) -> None:
-        """Close it and count one failure, of however many requests that failed with it."""
+        """Close the connection and count one failure, however many requests failed with it."""
         connection.abort()
         if connection is self._connection:
             self._connection = None
@@ -149,6 +149,6 @@ class ServerLink:
 
 
 def _retrieve(connecting: asyncio.Task[RemotingConnection]) -> None:
-    """Look at the outcome, which nobody may wait for any more."""
+    """Retrieve the outcome, in case no caller waits for it any more."""
     if not connecting.cancelled():
         connecting.exception()

@@ -1,6 +1,6 @@
-"""Asks servers over HTTP what they serve.
+"""Queries servers over HTTP for the state that they serve.
 
-Not over remoting: RocketMQ has no such request, and a code of our own could one day be one of theirs.
+It does not use remoting: RocketMQ has no such request, and may one day use a code that this product would choose.
 """
 
 import asyncio
@@ -20,19 +20,19 @@ from pydantic import TypeAdapter, ValidationError
 from namesrv_stream.errors import ConfigError, NamesrvStreamError, PrerequisiteMissing
 
 _TIMEOUT_S: Final = 10.0
-#: Of one answer; rows of a broker of 70,000 topics are some megabytes.
+#: Limit of one answer; the rows of a broker with 70,000 topics have some megabytes.
 _MOST_BYTES: Final = 256 << 20
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Whoever was named is asked, and nobody else: an answer must not lead us anywhere."""
+    """Refuses redirects, so that no answer can cause a request to another server."""
 
     def redirect_request(self, *_: Any) -> None:
         return None
 
 
 def _opener(context: ssl.SSLContext) -> urllib.request.OpenerDirector:
-    # No proxy: name servers are next door.
+    # No proxy: name servers are in the same network.
     https = urllib.request.HTTPSHandler(context=context)
     return urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirect(), https)
 
@@ -57,35 +57,37 @@ class ServerUnreachable(PrerequisiteMissing):
 
     Attributes:
         url: Its address.
-        reason: What happened instead.
+        reason: The reason.
     """
 
     def __init__(self, url: str, reason: str) -> None:
         self.url = url
         self.reason = f"does not answer ({reason})"
-        super().__init__(f"{url} {self.reason}", "is it the HTTP address (http.listen_host, http.listen_port)?")
+        super().__init__(
+            f"{url} {self.reason}", "check that it is the HTTP address (http.listen_host, http.listen_port)"
+        )
 
 
 class BadAnswer(NamesrvStreamError):
-    """A server answers, but not as one of ours.
+    """A server answers, but not as a server of this product.
 
     Attributes:
         url: Its address.
-        reason: What it answers.
+        reason: The answer.
     """
 
     def __init__(self, url: str, path: str, reason: str) -> None:
         self.url = url
-        self.reason = f"answers {path} with {reason}: is it a server of this version?"
+        self.reason = f"answers {path} with {reason}: it is not a server of this version"
         super().__init__(f"{url} {self.reason}")
 
 
 @dataclass(frozen=True, slots=True)
 class HttpAnswer:
-    """An answer as it came.
+    """An answer with any status.
 
     Attributes:
-        date: What the server's clock said; None where it does not say.
+        date: Time of the server's clock; None if the answer has none.
     """
 
     status: int
@@ -95,14 +97,14 @@ class HttpAnswer:
 
 @dataclass(frozen=True, slots=True)
 class ServerState:
-    """What a server says of itself at ``/state``.
+    """The answer of ``/state``.
 
     Attributes:
-        version: Of ``route_changes``; -1 for none.
-        age_ms: Since it took over a commit of the job.
-        pending_events: Accepted and not committed.
+        version: Version of ``route_changes``; -1 for none.
+        age_ms: Time since it applied the last commit of the job.
+        pending_events: Accepted events that are not committed.
         next_offsets: Kafka partition → first offset that is not covered.
-        digest: Of all committed rows.
+        digest: Digest of all committed rows.
         partitions: Kafka partition → digest.
     """
 
@@ -119,7 +121,7 @@ class ServerState:
 
 @dataclass(frozen=True, slots=True)
 class PartDigest:
-    """A part of a partition, by its names in ``route.digest``."""
+    """A part of a partition, named as in ``route.digest``."""
 
     kind: str
     name: str
@@ -143,10 +145,10 @@ class PartRows:
 
 
 def parse_http_addrs(text: str, flag: str = "--http") -> tuple[str, ...]:
-    """The addresses in ``http://a:9880;http://b:9880``, in order, each once; ``http://`` may be left out.
+    """The distinct addresses in ``http://a:9880;http://b:9880``, in order; ``http://`` is optional.
 
     Raises:
-        ConfigError: One is none.
+        ConfigError: One is not an address.
     """
     addrs = []
     for part in text.replace(",", ";").split(";"):
@@ -169,13 +171,13 @@ def parse_http_addrs(text: str, flag: str = "--http") -> tuple[str, ...]:
 async def get(
     url: str, path: str, answer: type[_Answer], *, is_certificate_checked: bool = True, **query: str | int
 ) -> _Answer:
-    """What a server answers at ``path``, which has the fields of ``answer`` at least.
+    """The answer of a server at ``path``, with at least the fields of ``answer``.
 
-    The certificate of a server on this machine names the address that others know, so it need not be checked.
+    The certificate of a server on this machine is for the address that others use, so it need not be checked.
 
     Raises:
         ServerUnreachable: No answer.
-        BadAnswer: Not one of our servers, or an older one.
+        BadAnswer: It is not a server of this product, or an older one.
     """
     full = path + (f"?{urlencode(query)}" if query else "")
     return await asyncio.to_thread(ask, url, full, answer, is_certificate_checked=is_certificate_checked)
@@ -190,11 +192,11 @@ def ask(
     most_bytes: int = _MOST_BYTES,
     is_certificate_checked: bool = True,
 ) -> _Answer:
-    """The same; blocks.
+    """As ``get``; blocks.
 
     Raises:
         ServerUnreachable: No answer.
-        BadAnswer: Not one of our servers, an older one, or too long an answer.
+        BadAnswer: It is not a server of this product, an older one, or its answer is too long.
     """
     found = fetch(url, path, timeout_s=timeout_s, most_bytes=most_bytes, is_certificate_checked=is_certificate_checked)
     if found.status != HTTPStatus.OK:
@@ -202,7 +204,7 @@ def ask(
     try:
         return TypeAdapter(answer).validate_json(found.body)
     except ValidationError:
-        raise BadAnswer(url, path, "something else than expected") from None
+        raise BadAnswer(url, path, "something unexpected") from None
 
 
 def fetch(
@@ -213,18 +215,18 @@ def fetch(
     most_bytes: int = _MOST_BYTES,
     is_certificate_checked: bool = True,
 ) -> HttpAnswer:
-    """What a server answers at ``path``, of whatever status; blocks.
+    """The answer of a server at ``path``, with any status; blocks.
 
     Args:
         url: ``http://host:port`` or ``https://host:port``.
         path: With its query.
-        timeout_s: Seconds to wait for its parts.
-        most_bytes: Of the body.
-        is_certificate_checked: Whether the server's must be one that this machine trusts, for that host.
+        timeout_s: Longest wait for the next bytes, in seconds.
+        most_bytes: Limit of the body.
+        is_certificate_checked: Whether this machine must trust the server's certificate for that host.
 
     Raises:
         ServerUnreachable: No answer, or none under the URL's host name.
-        BadAnswer: No HTTP, or too long an answer.
+        BadAnswer: The answer is not HTTP, or too long.
     """
     opener = _checking() if is_certificate_checked else _trusting()
     try:
@@ -238,7 +240,7 @@ def fetch(
         text = (reason.strerror if isinstance(reason, OSError) else None) or reason
         raise ServerUnreachable(url, str(text)) from None
     except http.client.HTTPException as error:
-        raise BadAnswer(url, path, f"no HTTP ({type(error).__name__})") from None
+        raise BadAnswer(url, path, f"something that is not HTTP ({type(error).__name__})") from None
     if found.status == HTTPStatus.MISDIRECTED_REQUEST:
         raise ServerUnreachable(url, "421: add this host name to its http.allowed_hosts, or use its IP address")
     if len(found.body) > most_bytes:

@@ -1,6 +1,6 @@
 """Clients that several parts of a program share, and a client for programs without asyncio.
 
-Source: rocketmq 5.3.3, MQClientManager: one MQClientInstance a client id.
+Source: rocketmq 5.3.3, MQClientManager: one MQClientInstance per client id.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class _Terms:
-    """What all users of one client must agree on."""
+    """The arguments that all users of one client must share."""
 
     name_servers: str
     credentials: AclCredentials | None
@@ -53,18 +53,18 @@ async def client_for(
     credentials: AclCredentials | None = None,
     options: ClientOptions | None = None,
 ) -> AsyncIterator[Client]:
-    """The client of this id, started; made by the first who asks, closed when the last leaves.
+    """The started client of this id; the first caller creates it, and the last one closes it.
 
     Args:
         name_servers: See `Client`; the same text for all.
-        client_id: ``ip@pid`` if not given.
+        client_id: ``ip@pid`` by default.
         credentials: See `Client`; the same for all.
         options: See `Client`; the same for all.
 
     Raises:
         ConfigError: The client of this id has other name servers, credentials or options, or belongs to another event
             loop; or ``name_servers`` cannot be read.
-        AddressServerUnreachable: There is an address server, and it gave no list.
+        AddressServerUnreachable: The address server returned no list.
     """
     client_id = client_id or default_client_id()
     instance = _take(client_id, _Terms(name_servers.strip(), credentials, options or ClientOptions()))
@@ -110,7 +110,7 @@ def _difference(there: _Terms, wanted: _Terms) -> str:
 
 
 class BlockingClient:
-    """A `Client` on an event loop in a thread of its own; a context manager that any number of threads may share."""
+    """A `Client` on an event loop in its own thread; a context manager that any number of threads may share."""
 
     def __init__(
         self,
@@ -120,12 +120,12 @@ class BlockingClient:
         credentials: AclCredentials | None = None,
         options: ClientOptions | None = None,
     ) -> None:
-        """See `Client`; connects to nothing yet."""
+        """See `Client`."""
         self._client = Client(name_servers, client_id=client_id, credentials=credentials, options=options)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="name-server-client", daemon=True)
         self._is_open = False
-        self._lock = threading.Lock()  # else a call could be handed to a loop that has just stopped, and wait for ever
+        self._lock = threading.Lock()  # otherwise a call to a loop that has just stopped would wait forever
 
     def __enter__(self) -> Self:
         """Start the client."""
@@ -141,11 +141,11 @@ class BlockingClient:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close the client and end its thread; calls of other threads end with ClientClosed."""
+        """Close the client and end its thread; calls of other threads raise ClientClosed."""
         self._end()
 
     def run(self, call: Callable[[Client], Awaitable[T]]) -> T:
-        """Have the client do anything that it can do, and wait: ``run(lambda client: client.topic_list())``.
+        """Call any method of the client, and wait: ``run(lambda client: client.topic_list())``.
 
         Raises:
             ClientClosed: Outside the ``with`` block.
@@ -157,7 +157,7 @@ class BlockingClient:
         try:
             return future.result()
         finally:
-            future.cancel()  # an interrupted caller waits no more, so nobody does
+            future.cancel()  # the interrupted caller was the only one
 
     def route(self, topic: str) -> TopicRoute:
         """See `Client.route`."""
@@ -198,7 +198,7 @@ class BlockingClient:
 
 async def _close(client: Client) -> None:
     await client.close()
-    # Other threads may still be told that it is closed.
+    # Other threads still have to get ClientClosed.
     others = asyncio.all_tasks() - {asyncio.current_task()}
     if others:
         await asyncio.wait(others)

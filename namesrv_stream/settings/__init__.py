@@ -1,4 +1,8 @@
-"""Typed, frozen settings; the only reader of configuration files and of NAMESRV_STREAM__ variables."""
+"""Typed, frozen settings, and the installation that a command works on.
+
+The only reader of configuration files and of NAMESRV_STREAM__ variables. It starts nothing and opens no connection.
+Every package above it may import it; the pure ones (``route``, ``remoting``, ``processor``) get values, not settings.
+"""
 
 from namesrv_stream.settings.layers import Flag, LoadedSettings, load_settings, parse_set_flag
 from namesrv_stream.settings.places import DataSettings, JarsSettings, project_home

@@ -33,9 +33,12 @@ def check_together(settings: Settings) -> Iterator[tuple[str, str]]:
         yield "streaming.vacuum_retention_ms", "must not exceed streaming.changes_retention_ms"
     if settings.remoting.partial_frames_bytes < settings.remoting.max_frame_bytes:
         # Otherwise the largest allowed frame could never arrive.
-        yield "remoting.partial_frames_bytes", f"must hold one frame ({settings.remoting.max_frame_bytes} bytes)"
+        yield (
+            "remoting.partial_frames_bytes",
+            f"must have room for one frame ({settings.remoting.max_frame_bytes} bytes)",
+        )
     if settings.webhook.url and settings.webhook.url_file:
-        yield "webhook.url_file", "webhook.url is given too: which of them?"
+        yield "webhook.url_file", "webhook.url is set too: set only one of them"
     try:
         _ = settings.data.store
     except ValueError as error:
@@ -64,13 +67,13 @@ def _check_tls(settings: Settings) -> Iterator[tuple[str, str]]:
     for why in (text for text, needs in needs_certificate.items() if needs and not tls.cert_file):
         yield "tls.cert_file", f"{why} needs a certificate: set tls.cert_file and tls.key_file"
     if tls.client_auth != "none" and not tls.trust_file:
-        # Differs from RocketMQ: without tls.server.authClient=true it takes any certificate, which proves nothing.
+        # Differs from RocketMQ, which without tls.server.authClient=true accepts any certificate.
         yield (
             "tls.trust_file",
-            f"tls.client_auth={tls.client_auth} needs the certificates that clients' are checked with",
+            f"tls.client_auth={tls.client_auth} needs certificates to verify those of clients with",
         )
     if tls.key_password_file and tls.key_password.get_secret_value():
-        yield "tls.key_password_file", "advanced.tls.key_password is given too: which of them?"
+        yield "tls.key_password_file", "advanced.tls.key_password is set too: set only one of them"
 
 
 def _check_liveness(settings: Settings) -> Iterator[tuple[str, str]]:
@@ -82,7 +85,7 @@ def _check_liveness(settings: Settings) -> Iterator[tuple[str, str]]:
             f"must lie between min_timeout_ms ({least_ms}) and max_timeout_ms ({most_ms})",
         )
     if liveness.max_gap_ms < 2 * liveness.tick_interval_ms:
-        # A tick that is merely late would not count as observed time, and brokers would age too slowly.
+        # Otherwise the time before a late tick would not count as observed time, and brokers would age too slowly.
         yield "liveness.max_gap_ms", f"must be at least two ticks ({2 * liveness.tick_interval_ms} ms)"
     if liveness.server_silent_ms <= liveness.max_gap_ms:
         yield "liveness.server_silent_ms", f"must exceed advanced.liveness.max_gap_ms ({liveness.max_gap_ms})"

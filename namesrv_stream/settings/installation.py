@@ -1,7 +1,7 @@
 """Which installation a command works on: the options that name it, its settings, and the addresses of its parts.
 
 An installation is a data directory. Its parts write their addresses to ``DATA/run/*.json``, and ``up`` writes the
-settings that it runs with to ``DATA/run/effective.toml``; both count while the process that wrote them is alive.
+settings that it runs with to ``DATA/run/effective.toml``; both are valid while the process that wrote them is alive.
 """
 
 import inspect
@@ -28,14 +28,14 @@ from namesrv_stream.settings.sections import Settings
 
 PARTS: Final = ("kafka", "job", "history-job", "serve")
 
-#: ``up`` writes the ports that it has chosen into this run file when it starts.
+#: ``up`` writes the chosen ports into this run file when it starts.
 PORTS_FILE: Final = "ports.json"
 _DEFAULT_PORTS: Final = {"remoting": 9876, "http": 9880}
 ConfOption = Annotated[
     Path | None,
     typer.Option("--conf", "-c", help="Configuration file: TOML, or RocketMQ's .properties.", metavar="FILE"),
 ]
-#: mqadmin has other meanings for -c.
+#: Without -c, which has other meanings in mqadmin.
 LongConfOption = Annotated[
     Path | None,
     typer.Option("--conf", help="Configuration file: TOML, or RocketMQ's .properties.", metavar="FILE"),
@@ -66,11 +66,11 @@ def running_parts(run_dir: Path) -> dict[str, dict[str, str | int]]:
 def installed_settings(conf: Path | None, flags: Iterable[Flag]) -> LoadedSettings:
     """The settings of the installation that ``--conf`` and the flags name.
 
-    Without ``--conf``, the settings that a running ``up`` has written to the data directory count, below the
-    environment and the flags; so does the port of an embedded Kafka that runs there.
+    Without ``--conf``, the settings that a running ``up`` has written to the data directory apply, below the
+    environment and the flags, and so does the port of an embedded Kafka that runs there.
 
     Raises:
-        ConfigError: Naming the layer and the key.
+        ConfigError: Names the layer and the key.
     """
     flags = list(flags)
     asked = load_settings(conf, flags=flags)
@@ -79,7 +79,7 @@ def installed_settings(conf: Path | None, flags: Iterable[Flag]) -> LoadedSettin
     data = asked.settings.data
     effective, up = data.run_dir / EFFECTIVE_FILE, _read(data.run_dir / PORTS_FILE)
     if up is not None and is_writer_alive(up) and effective.exists():
-        # A directory that was moved is where it was found, not where its settings say.
+        # A moved directory is where it was found, not where its settings say.
         running = load_settings(effective, flags=[Flag("--data-dir", "data.dir", str(data.dir)), *flags])
         return replace(running, sources=_without_defaults(running, str(effective)))
     kafka = running_parts(data.run_dir).get("kafka")
@@ -90,7 +90,7 @@ def installed_settings(conf: Path | None, flags: Iterable[Flag]) -> LoadedSettin
 
 
 def _without_defaults(loaded: LoadedSettings, effective: str) -> dict[str, str]:
-    """The sources without the keys that ``up``'s file, which lists every key, has at their defaults."""
+    """The sources without those keys of ``up``'s file that have their defaults; it contains every key."""
     defaults = Settings()
 
     def is_default(key: str) -> bool:
@@ -102,15 +102,15 @@ def _without_defaults(loaded: LoadedSettings, effective: str) -> dict[str, str]:
 
 
 def server_address(settings: Settings, section: str, *, prefer_running: bool) -> str:
-    """Where this machine reaches the installation's server.
+    """The address at which this machine reaches the installation's server.
 
     Args:
         settings: Of the installation.
         section: ``remoting`` or ``http``.
-        prefer_running: Whether the address of a server that runs there counts more than a configured port.
+        prefer_running: Whether the address of a running server has priority over a configured port.
 
     Returns:
-        ``host:port``; without a running server and with any free port configured, the section's default port.
+        ``host:port``; if any free port is configured and no server runs, with the default port of the section.
     """
     configured = getattr(settings, section)
     if prefer_running or not configured.listen_port:
@@ -138,7 +138,7 @@ def _read(path: Path) -> dict[str, str | int] | None:
 
 
 def configured(command: Callable[..., Any]) -> Callable[..., Any]:
-    """``command(configuration, …)`` as a command that has ``--conf``, ``--data-dir`` and ``--set`` besides its own."""
+    """``command(configuration, …)`` as a command that also has ``--conf``, ``--data-dir`` and ``--set``."""
 
     def run(
         *,
@@ -154,12 +154,12 @@ def configured(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def joined(run: Callable[..., Any], command: Callable[..., Any], **annotations: Any) -> Callable[..., Any]:
-    """``run`` as typer shall see it: ``command``'s name, text and parameters but the first, then those of its own.
+    """``run`` with a signature for typer: ``command``'s name, text and parameters except the first, then its own ones.
 
     Args:
-        run: Takes what it does not name as ``**own``, to call ``command`` with it.
-        command: Takes first what ``run`` makes of the flags that it names.
-        annotations: Other ones for parameters of ``run``.
+        run: Gets the parameters of ``command`` as ``**own``, and passes them on.
+        command: Its first parameter is what ``run`` makes of its own flags.
+        annotations: Annotations that replace those of parameters of ``run``.
     """
     own_parameters = list(inspect.signature(command).parameters.values())[1:]
     shared = [p for p in inspect.signature(run).parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
@@ -172,7 +172,7 @@ def joined(run: Callable[..., Any], command: Callable[..., Any], **annotations: 
 
 
 def check_conf(conf: Path | None, has_cluster: bool) -> None:
-    """Explain ``-c NAME`` to those who know ``-c`` as mqadmin's flag for a cluster.
+    """Explain ``-c NAME`` to users who know ``-c`` as mqadmin's flag for a cluster.
 
     Raises:
         ConfigError: The command can be limited to a cluster, and there is no such file.
@@ -182,17 +182,17 @@ def check_conf(conf: Path | None, has_cluster: bool) -> None:
 
 
 def usage_error_text(error: TyperException) -> str:
-    """What is wrong with a command line, and which help to read."""
+    """The error in a command line, and the help to read."""
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "namesrv-stream"
     return f"{error.format_message()} (see `{command} --help`)"
 
 
 class Configuration:
-    """The installation that the flags name; read when it is asked for.
+    """The installation that the flags name; its files are read on demand.
 
     Attributes:
-        is_explicit: Whether a flag names one, rather than the environment or a default.
+        is_explicit: Whether a flag names it, and not the environment or a default.
     """
 
     def __init__(self, conf: Path | None = None, data_dir: str | None = None, sets: Iterable[str] = ()) -> None:
@@ -203,26 +203,26 @@ class Configuration:
         self.is_explicit = conf is not None or bool(self._flags)
 
     def load(self, *more: Flag) -> LoadedSettings:
-        """The settings in force there, with ``more`` above all other layers.
+        """The settings in force there, with ``more`` as the highest layer.
 
         Raises:
-            ConfigError: Naming the layer and the key.
+            ConfigError: Names the layer and the key.
         """
         return installed_settings(self._conf, [*self._flags, *more])
 
     def name_server(self) -> str:
-        """``host:port`` of the remoting port of its server.
+        """``host:port`` of its server's remoting port.
 
         Raises:
-            ConfigError: Naming the layer and the key.
+            ConfigError: Names the layer and the key.
         """
         return server_address(self.load().settings, "remoting", prefer_running=self._conf is None)
 
     def http_server(self) -> str:
-        """``http://host:port`` of its server.
+        """``http://host:port`` of its server's HTTP port.
 
         Raises:
-            ConfigError: Naming the layer and the key.
+            ConfigError: Names the layer and the key.
         """
         settings = self.load().settings
         scheme = "https" if settings.http.tls else "http"

@@ -39,7 +39,7 @@ from namesrv_stream.settings.secrets import ENVIRONMENT_PREFIX, is_secret
 from namesrv_stream.settings.sections import Settings
 from namesrv_stream.settings.values import problem_text
 
-#: The data directory where nothing else names it.
+#: The variable with the default of ``data.dir``.
 DATA_VARIABLE: Final = "NAMESRV_STREAM_DATA"
 #: The file in ``data.run_dir`` to which ``up`` writes its settings, and from which its parts read them.
 EFFECTIVE_FILE: Final = "effective.toml"
@@ -60,7 +60,7 @@ class Flag:
     Attributes:
         name: The flag as typed, for messages: ``--http-port`` or ``--set``.
         key: ``section.key``.
-        value: The text given.
+        value: The given text.
     """
 
     name: str
@@ -87,11 +87,11 @@ def parse_set_flag(text: str) -> Flag:
     """``--set``'s argument ``section.key=value``.
 
     Raises:
-        ConfigError: It has another shape.
+        ConfigError: It has another form.
     """
     key, equals, value = text.partition("=")
     if not equals or "." not in key:
-        # What follows the key may be a secret behind another separator.
+        # The text after the key may be a secret, behind another separator.
         raise ConfigError("flag --set", re.split(r"[^\w.-]", text)[0], "expected section.key=value")
     return Flag("--set", key.strip(), value.strip())
 
@@ -104,10 +104,10 @@ def load_settings(
     Args:
         conf: The file given by ``--conf``.
         environ: The environment; the process's own if None.
-        flags: Command-line settings; the later wins.
+        flags: Settings of the command line; a later one wins.
 
     Raises:
-        ConfigError: Naming the layer and the key.
+        ConfigError: Names the layer and the key.
     """
     environ = os.environ if environ is None else environ
     layer: Layer = {}
@@ -152,7 +152,7 @@ def _warning_of_advanced(layer: Layer) -> list[str]:
 
 
 def _refuse_secret(flag: Flag, path: KeyPath) -> None:
-    """Everybody on the machine can read a command line."""
+    """Refuse secrets on the command line, which everybody on the machine can read."""
     is_account, is_option = path[:2] == ("admin", "accounts"), path[1:2] == ("extra",)
     is_password = path[-2:] == ("tls", "key_password")
     if is_account or is_password or (is_option and is_secret(path[-1], flag.value)):
@@ -188,7 +188,7 @@ def with_absolute_paths(settings: Settings) -> Settings:
     )
     tls = settings.tls.model_copy(
         update={
-            # What it says is in the other settings now; read again by a child, it would win over flags given here.
+            # Its values are in the other settings now; a child that reads it again would override this process's flags.
             "config_file": "",
             **{name: _absolute(getattr(settings.tls, name)) for name in _TLS_FILES},
         }
@@ -234,7 +234,7 @@ def _config_error(problem: ErrorDetails, layer: Layer) -> ConfigError:
     location = tuple(str(part) for part in problem["loc"])[:3]
     shown = ".".join((*public_path(location[:2]), *location[2:]))
     source = next((given.source for path, given in layer.items() if path == location[: len(path)]), "")
-    if not source:  # the fault is a whole section: name a layer that sets something in it
+    if not source:  # the error is a whole section: name a layer that sets something in it
         source = next((g.source for path, g in layer.items() if path[: len(location)] == location), _SOURCELESS)
     if problem["type"] == "extra_forbidden":
         return ConfigError(source, shown, f"unknown key{_hint(location)}")
@@ -245,7 +245,7 @@ def _config_error(problem: ErrorDetails, layer: Layer) -> ConfigError:
 
 
 def _may_hold_secrets(location: Sequence[str]) -> bool:
-    # A whole section or a table of accounts that is something else may be a secret put in the wrong place.
+    # A value instead of a section or of a table of accounts may be a secret in the wrong place.
     return (
         location in (("admin",), ("kafka",), ("streaming",), ("data",), ("tls",), ("tls", "key_password"))
         or location[:2] == ("admin", "accounts")

@@ -82,7 +82,7 @@ def is_known(path: KeyPath) -> bool:
 
 
 def internal_path(path: KeyPath) -> KeyPath:
-    """Where the code has what a user writes as ``path``; ``path`` itself if no setting has that name."""
+    """The path in the code of what a user writes as ``path``; ``path`` itself if no setting has that name."""
     found = path[1:] if path[0] == _ADVANCED else path
     found = _RENAMED.get(found, found)
     return path if path[0] == _ADVANCED and not is_advanced(found) else found

@@ -1,4 +1,4 @@
-"""Where things are: what must survive, the tables, the jars."""
+"""The sections of the settings with paths: data, tables and jars."""
 
 import os
 import re
@@ -12,13 +12,13 @@ from namesrv_stream.errors import ConfigError
 from namesrv_stream.settings.values import Advanced, Options, Section
 
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-#: A bucket's name, and a prefix; no *, which Polars would take for a pattern. Names:
+#: The name of a bucket and a prefix, without *, which is a pattern for Polars. Names:
 #: https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html
 _S3: Final = re.compile(r"s3://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/([A-Za-z0-9!_.'()/=-]*))?")
 
 
 class DataSettings(Section):
-    """Where everything that must survive is kept."""
+    """Where data is kept that must survive a restart."""
 
     dir: Path = Path("data")
     tables: str = ""
@@ -26,7 +26,7 @@ class DataSettings(Section):
 
     @property
     def store(self) -> tuple[str, str] | None:
-        """Bucket and prefix of the tables; None where they are in a folder.
+        """Bucket and prefix of the tables; None if they are in a folder.
 
         Raises:
             ValueError: ``tables`` is the address of another kind of store, or malformed.
@@ -35,7 +35,7 @@ class DataSettings(Section):
 
     @property
     def tables_dir(self) -> Path:
-        """The folder of the tables: one of their own where several servers share them.
+        """The folder of the tables; a separate one if several servers share them.
 
         Raises:
             ConfigError: They are in an object store.
@@ -47,7 +47,7 @@ class DataSettings(Section):
 
     @property
     def lock_dir(self) -> Path:
-        """The folder of the job's lock: that of the tables, or the data directory where they are in a store."""
+        """The folder of the job's lock: that of the tables, or the data directory if they are in an object store."""
         return self.dir if self.store is not None else self.tables_dir
 
     @property
@@ -57,17 +57,17 @@ class DataSettings(Section):
 
     @property
     def server_dir(self) -> Path:
-        """What a server keeps for itself, such as its generated id."""
+        """Files of a server, such as its generated id."""
         return self.dir / "server"
 
     @property
     def webhook_dir(self) -> Path:
-        """How far the webhook has reported."""
+        """The position up to which the webhook has reported."""
         return self.dir / "webhook"
 
     @property
     def run_dir(self) -> Path:
-        """Run files: the lock, the effective configuration, who is ready where."""
+        """Run files: the lock, the effective configuration, the addresses of ready parts."""
         return self.dir / "run"
 
     @property
@@ -94,7 +94,7 @@ class JarsSettings(Section):
 
 
 def project_home() -> Path:
-    """What folders of jars are relative to: NAMESRV_STREAM_HOME, the checkout, or what a wheel brought; else here."""
+    """The base of relative folders of jars: NAMESRV_STREAM_HOME, the checkout, the wheel's files, or this directory."""
     home = os.environ.get("NAMESRV_STREAM_HOME", "")
     if home:
         return Path(home).absolute()

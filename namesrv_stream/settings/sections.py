@@ -1,6 +1,6 @@
-"""The settings' shape: one frozen section a part of the product, every key with its default.
+"""The sections of the settings, one for every part of the product, with all keys and defaults.
 
-A key carries its unit (``_ms``, ``_bytes``); ``conf/defaults.toml`` says what each means, and a test holds it equal to
+Names end with their units (``_ms``, ``_bytes``). ``conf/defaults.toml`` explains every key, and a test compares it with
 these models.
 """
 
@@ -34,7 +34,7 @@ MIB: Final = 1 << 20
 
 
 class RemotingSettings(Section):
-    """The port that brokers, clients and mqadmin speak to."""
+    """The port for brokers, clients and mqadmin."""
 
     listen_host: NonEmptyStr = "0.0.0.0"
     listen_port: Port = 9876
@@ -72,9 +72,9 @@ class TlsSettings(Section):
 
     @property
     def is_for_calls(self) -> bool:
-        """Whether the server speaks TLS where it calls brokers.
+        """Whether the server uses TLS for its calls to brokers.
 
-        Source: rocketmq 5.3.3, NettyClientConfig.useTLS: ``tls.enable``, and without it where tls.server.mode enforces.
+        Source: rocketmq 5.3.3, NettyClientConfig.useTLS: ``tls.enable``; by default if tls.server.mode is enforcing.
         """
         return self.calls == "tls" or (self.calls == "auto" and self.mode == "enforcing")
 
@@ -100,7 +100,7 @@ class HttpSettings(Section):
 
 
 class ServerSettings(Section):
-    """The process that answers."""
+    """The name-server process."""
 
     server_id: Annotated[str, Field(max_length=64, pattern=r"^[A-Za-z0-9_.-]*$")] = ""
     publish_queue_records: Advanced[PositiveInt] = 10_000
@@ -114,7 +114,7 @@ class ServerSettings(Section):
 
 
 class NameServerSettings(Section):
-    """Behaviour that RocketMQ's operators switch; each is a setting of RocketMQ's NamesrvConfig but the last."""
+    """RocketMQ's own switches; every key except the last one is a setting of RocketMQ's NamesrvConfig."""
 
     support_acting_master: bool = False
     order_message_enable: Advanced[bool] = False
@@ -128,7 +128,7 @@ class NameServerSettings(Section):
 
 
 class AdminSettings(Section):
-    """Who may change what an operator changes."""
+    """Who may administer and who may register."""
 
     trusted_networks: Networks = ("127.0.0.0/8", "::1/128")
     broker_networks: Networks = ("0.0.0.0/0", "::/0")
@@ -139,7 +139,7 @@ class AdminSettings(Section):
 
 
 class KafkaSettings(Section):
-    """The event log. ``bootstrap_servers`` empty means: the embedded Kafka."""
+    """The event log. Without ``bootstrap_servers`` it is in the embedded Kafka."""
 
     bootstrap_servers: str = ""
     broker_events_topic: NonEmptyStr = "namesrv.broker-events"
@@ -154,7 +154,7 @@ class KafkaSettings(Section):
 
 
 class EmbeddedKafkaSettings(Section):
-    """The Kafka node that ``up`` starts on this machine when ``kafka.bootstrap_servers`` is empty."""
+    """The Kafka node that ``up`` starts on this machine if ``kafka.bootstrap_servers`` is empty."""
 
     listen_host: Advanced[NonEmptyStr] = "127.0.0.1"
     listen_port: Port = 9092
@@ -162,7 +162,7 @@ class EmbeddedKafkaSettings(Section):
 
 
 class LivenessSettings(Section):
-    """When a broker counts as gone."""
+    """When a broker expires."""
 
     default_timeout_ms: PositiveInt = 120_000
     min_timeout_ms: Advanced[PositiveInt] = 1_000
@@ -220,7 +220,7 @@ class SnapshotSettings(Section):
 
 
 class WebhookSettings(Section):
-    """The process that reports changes of routes and deaths of brokers to a URL. No URL: ``up`` starts none."""
+    """The process that reports changes of routes and deaths of brokers to a URL; without a URL ``up`` starts none."""
 
     url: Annotated[str, Field(pattern=r"^(https?://\S+)?$")] = ""
     url_file: str = ""
@@ -239,7 +239,7 @@ class WebhookSettings(Section):
 
 
 class LogsSettings(Section):
-    """The log of every process of ours."""
+    """The log of every process of the product."""
 
     level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     format: Literal["text", "json"] = "text"
@@ -247,7 +247,7 @@ class LogsSettings(Section):
 
 
 class Settings(Section):
-    """Everything that can be set. Read once at start, by the shells only."""
+    """All settings. They are read once, at the start of a process."""
 
     remoting: RemotingSettings = RemotingSettings()
     tls: TlsSettings = TlsSettings()
@@ -268,17 +268,17 @@ class Settings(Section):
 
     @property
     def has_history(self) -> bool:
-        """Whether there is to be a history process."""
+        """Whether ``up`` starts the history process."""
         return self.history.enabled
 
     @property
     def poll_interval_ms(self) -> int:
-        """Between two looks at the tables' log."""
+        """The interval at which a server looks for new commits."""
         snapshot = self.snapshot
         is_in_folder = self.data.store is None
         return snapshot.poll_interval_ms if is_in_folder else snapshot.object_store_poll_interval_ms
 
     @property
     def is_kafka_embedded(self) -> bool:
-        """Whether ``up`` starts a Kafka of its own."""
+        """Whether the log is in the embedded Kafka."""
         return not self.kafka.bootstrap_servers

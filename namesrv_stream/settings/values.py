@@ -1,4 +1,4 @@
-"""The kinds of values that settings have, what each refuses, and the text of a refusal."""
+"""The types of settings, their checks, and the texts of their errors."""
 
 import contextlib
 import ipaddress
@@ -17,13 +17,13 @@ _HOST_NAME: Final = re.compile(r"(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 
 
 def _no_bool(value: object) -> object:
-    if isinstance(value, bool):  # a bool is an int to Python, never to a person who writes a configuration
+    if isinstance(value, bool):  # a bool is an int in Python, but not in a configuration
         raise ValueError(f"expected a whole number, not {str(value).lower()}")
     return value
 
 
 def _split(value: object) -> object:
-    """A list where a layer has only text: environment, flags, ``.properties`` files; as TOML writes one, or parted."""
+    """A list from the text of the environment, a flag or a ``.properties`` file: as in TOML, or with separators."""
     if not isinstance(value, str):
         return value
     with contextlib.suppress(tomllib.TOMLDecodeError):
@@ -37,14 +37,14 @@ def _check_addrs(addrs: tuple[str, ...]) -> tuple[str, ...]:
     for addr in addrs:
         found = _ADDR.fullmatch(addr)
         if found is None or not 0 < int(found[1]) <= 65535:
-            raise ValueError(f"{addr!r} is no host:port")
+            raise ValueError(f"{addr!r} is not host:port")
     return addrs
 
 
 def _check_host_names(names: tuple[str, ...]) -> tuple[str, ...]:
     for name in names:
         if not _HOST_NAME.fullmatch(name):
-            raise ValueError(f"{name!r} is no host name, nor *.DOMAIN for all names of a domain; it has no port")
+            raise ValueError(f"{name!r} is neither a host name nor *.DOMAIN (all names of a domain), without a port")
     return names
 
 
@@ -60,7 +60,7 @@ def _check_networks(networks: tuple[str, ...]) -> tuple[str, ...]:
         try:
             checked.append(str(ipaddress.ip_network(network)))
         except ValueError as error:
-            raise ValueError(f"{network!r} is no network in CIDR notation: {error}") from None
+            raise ValueError(f"{network!r} is not a network in CIDR notation: {error}") from None
     return tuple(checked)
 
 
@@ -71,7 +71,7 @@ class Section(BaseModel):
 
 
 class _Advanced:
-    """The type of the mark below."""
+    """The type of ``ADVANCED``."""
 
 
 #: Marks a setting that users find below ``[advanced]``: not supported, and may change in any release.
@@ -80,18 +80,18 @@ _T = TypeVar("_T")
 Advanced = Annotated[_T, ADVANCED]
 
 LowerCase: Final = BeforeValidator(lambda value: value.lower() if isinstance(value, str) else value)
-#: RocketMQ's ``tls.enable`` in our words.
+#: Translates the values of RocketMQ's ``tls.enable``.
 TlsOrPlain: Final = BeforeValidator(
     lambda value: {"true": "tls", "false": "plain"}.get(value, value) if isinstance(value, str) else value
 )
 Number = Annotated[int, BeforeValidator(_no_bool)]
-Port = Annotated[Number, Field(ge=0, le=65535)]  # 0: any free one
+Port = Annotated[Number, Field(ge=0, le=65535)]  # 0: any free port
 PositiveInt = Annotated[Number, Field(gt=0)]
 NonEmptyStr = Annotated[str, Field(min_length=1)]
 Names = Annotated[tuple[NonEmptyStr, ...], BeforeValidator(_split)]
 Addrs = Annotated[tuple[str, ...], BeforeValidator(_split), AfterValidator(_check_addrs)]
 HostNames = Annotated[tuple[str, ...], BeforeValidator(_split), AfterValidator(_check_host_names)]
-# http://host:port, or host:port for the former.
+# http://host:port; the scheme is optional.
 HttpUrls = Annotated[tuple[str, ...], BeforeValidator(_split), AfterValidator(_check_http_urls)]
 WebhookEvents = Annotated[
     tuple[
@@ -102,10 +102,10 @@ WebhookEvents = Annotated[
     BeforeValidator(_split),
 ]
 Networks = Annotated[tuple[str, ...], BeforeValidator(_split), AfterValidator(_check_networks)]
-# As it can stand in an environment variable's name: printable ASCII without a blank or `=`.
+# Usable in the name of an environment variable: printable ASCII without blanks and `=`.
 AccessKey = Annotated[str, Field(pattern=r"^[!-<>-~]+$")]
 Secret = Annotated[SecretStr, Field(min_length=1)]
-# Passed on to a library, by its own names.
+# Options of a library, by its own names.
 Options = dict[str, bool | int | float | str]
 
 _WHOLE_NUMBER: Final = "expected a whole number"
@@ -134,7 +134,7 @@ _TEXTS: Final = {
 
 
 def problem_text(problem: ErrorDetails) -> str:
-    """What would be right: ``expected a whole number``, ``must be at most 65535``."""
+    """The expected value: ``expected a whole number``, ``must be at most 65535``."""
     text = _TEXTS.get(problem["type"])
     if text is None:
         return problem["msg"].removeprefix("Value error, ")

@@ -12,21 +12,21 @@ from typing import Final
 from namesrv_stream.logs import kept_line, read_line, safe
 from namesrv_stream.processes import give_way, kill_session
 
-_KEPT: Final = 2  # old files: NAME.1 is the newer
+_KEPT: Final = 2  # number of old files; NAME.1 is the newest
 _CHUNK_BYTES: Final = 64 * 1024
 _LINE_LIMIT_BYTES: Final = 64 * 1024  # a longer line is cut into several
-_DRAIN_S: Final = 1.0  # for output still in the pipe after the process ended
+_DRAIN_S: Final = 1.0  # for output that is still in the pipe after the process has ended
 
 
 class BoundedLog:
-    """Appends lines to a file and starts a new one before it outgrows its limit."""
+    """Appends lines to a file, and rotates it before it exceeds its limit."""
 
     def __init__(self, path: Path, max_bytes: int) -> None:
-        """Open ``path`` for appending; its folder is made if absent.
+        """Open ``path`` for appending; its folder is created if absent.
 
         Args:
             path: The current file; old ones are ``path.1`` and ``path.2``.
-            max_bytes: Size at which the file is turned over.
+            max_bytes: Size at which the file is rotated.
         """
         path.parent.mkdir(parents=True, exist_ok=True)
         self._path = path
@@ -42,7 +42,7 @@ class BoundedLog:
         self._size += len(line)
 
     def close(self) -> None:
-        """Close the file; nothing can be written after."""
+        """Close the file."""
         self._file.close()
 
     def _turn_over(self) -> None:
@@ -60,13 +60,13 @@ class ChildSpec:
     """What to run.
 
     Attributes:
-        name: Shown to people; the log file's stem.
+        name: Name for messages, and of the log file.
         argv: Command line.
-        stop_timeout_s: From SIGTERM to SIGKILL.
+        stop_timeout_s: Seconds from SIGTERM to SIGKILL.
         run_file: File that the child writes once it is ready; None if it has none.
-        secrets: Variables of its environment beside those of all children.
-        niceness: By how much the others go first where there is too little processor; 0 to 19.
-        is_required: Whether nothing can be served without it.
+        secrets: Variables of its environment in addition to those of all children.
+        niceness: How much of the processor it leaves to the others; 0 to 19.
+        is_required: Whether the installation cannot work without it.
     """
 
     name: str
@@ -85,25 +85,25 @@ class Child:
         self._spec = spec
         self._process = process
         self._pump = pump
-        # Written by the pump: the latest line that is marked as an error, and the latest line of any kind.
+        # The pump writes them: the latest line that is marked as an error, and the latest line.
         self.last_error = ""
         self.last_line = ""
 
     @property
     def reason(self) -> str:
-        """What it last said of why it cannot go on: its marked line, else (a stack trace's end) its last line."""
+        """Why it ended, in its own words: its last line marked as an error, else its last line (of a stack trace)."""
         return self.last_error or self.last_line
 
     @property
     def pid(self) -> int:
-        """Process id; also the id of its session."""
+        """Its process id, which is also the id of its session."""
         return self._process.pid
 
     async def wait(self) -> int:
-        """Wait for its end, then kill what it left behind and keep its last output.
+        """Wait for its end, then kill its remaining processes and store its last output.
 
         Returns:
-            Exit code; negative for the signal that ended it.
+            The exit code; negative for the signal that ended it.
         """
         code = await self._process.wait()
         kill_session(self._process.pid)
@@ -112,7 +112,7 @@ class Child:
         return code
 
     async def stop(self) -> None:
-        """SIGTERM, and SIGKILL to its whole session if it takes longer than its time."""
+        """Send SIGTERM, and after its time limit SIGKILL to its whole session."""
         if self._process.returncode is None:
             self._process.send_signal(signal.SIGTERM)
             try:
@@ -122,7 +122,7 @@ class Child:
         await self.wait()
 
     def kill(self) -> None:
-        """SIGKILL to its whole session, now."""
+        """Send SIGKILL to its whole session."""
         kill_session(self._process.pid)
 
 
@@ -135,16 +135,16 @@ async def spawn(
 ) -> Child:
     """Start a child.
 
-    It gets a session of its own: a Ctrl-C on the terminal reaches ``up`` alone, which then ends everything in order.
+    It gets a session of its own: a Ctrl-C on the terminal reaches only ``up``, which then stops everything in order.
 
     Args:
         spec: What to run.
-        environ: Its environment, but for its secrets.
-        inherited_fds: Descriptors that stay open in it.
-        log: Where its output goes, stdout and stderr together.
-        on_progress: Told the text of each line that is marked as progress.
+        environ: Its environment, without its secrets.
+        inherited_fds: Descriptors that it inherits.
+        log: The log for its stdout and stderr.
+        on_progress: Called with the text of every line that is marked as progress.
     """
-    # A pipe of ours, not asyncio's: with that, wait() returns only once every descendant has closed its end.
+    # Not a pipe of asyncio, with which wait() would return only after every descendant has closed its end.
     read_end, write_end = os.pipe()
     try:
         process = await asyncio.create_subprocess_exec(
@@ -171,7 +171,7 @@ async def spawn(
 
 
 class _Lines:
-    """Sorts a child's output: everything to its log, marked lines to those who wait for them."""
+    """Copies a child's output to its log, and passes marked lines on."""
 
     def __init__(self, program: str, log: BoundedLog, on_progress: Callable[[str], None]) -> None:
         self._program = program

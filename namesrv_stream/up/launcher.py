@@ -36,13 +36,13 @@ from namesrv_stream.up.preflight import (
 )
 from namesrv_stream.up.supervisor import Supervisor
 
-_KAFKA_START_S: Final = 90.0  # on a machine busy with other things; about 3 s on an idle one
+_KAFKA_START_S: Final = 90.0  # on a busy machine; about 3 s on an idle one
 _POLL_S: Final = 0.05
-# Together below the 10 s within which a stop must end: serve says good-bye to the log, so it goes before Kafka does.
+# Together less than the 10 s within which a stop must end. The server writes its last events, so it stops before Kafka.
 _STOP_TIMEOUT_S: Final = {"webhook": 0.4, "history-job": 1.0, "serve": 3.0, "job": 2.5, "kafka": 3.0}
-# Whoever asks is answered first. Of two processors, both busy, the server has more than one to itself then.
+# The server has priority: of two busy processors it gets more than one.
 _NICENESS: Final = {"job": 5, "kafka": 5}
-# The others only add to what these serve.
+# The other parts are not required: they only add to what these serve.
 _REQUIRED: Final = frozenset({"kafka", "serve"})
 
 
@@ -51,7 +51,7 @@ CommandLine = Callable[[str, Path], Sequence[str | Path]]
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """How the parts are started."""
+    """Starts the parts."""
 
     command_line: CommandLine
     effective: Path
@@ -69,19 +69,19 @@ class _Parts:
         )
 
     def _secrets(self, command: str) -> dict[str, str]:
-        # They are not in the effective configuration, nor in arguments, which everybody on the machine can read.
+        # Secrets are neither in the effective configuration nor in arguments, which everybody on the machine can read.
         own = server_secrets(self.settings) if command == "serve" else {}
         return passed_through_secrets(self.settings) | own
 
 
-class Story:
-    """Tells the person at the terminal what has been reached, with the seconds since the start."""
+class StartReport:
+    """Prints the progress of the start, with the seconds since its begin."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()
 
     def say(self, text: str) -> None:
-        """Print one line to stderr, in JSON where ``logs.format`` says so."""
+        """Print a line to stderr, in JSON if ``logs.format`` is json."""
         if writes_json():
             progress(text)
             return
@@ -89,7 +89,7 @@ class Story:
 
 
 def command_line(command: str, effective: Path) -> Sequence[str | Path]:
-    """How a part is started: this interpreter, our own command line, the effective configuration."""
+    """The command line of a part: this interpreter, the command, the effective configuration."""
     return (sys.executable, "-m", "namesrv_stream", command, "--conf", effective)
 
 
@@ -97,18 +97,18 @@ def run_up(settings: Settings, command_line: CommandLine = command_line) -> int:
     """Run everything until SIGINT, SIGTERM or SIGHUP; blocks.
 
     Args:
-        settings: What the parts run with.
-        command_line: (part's command, effective configuration file) → its command line.
+        settings: Of the parts.
+        command_line: (command of the part, effective configuration file) → its command line.
 
     Returns:
-        0 after such a signal; else the exit code of the child that could not start.
+        0 after such a signal, else the exit code of the child that could not start.
 
     Raises:
-        NamesrvStreamError: The start failed before there was a child to blame.
+        NamesrvStreamError: The start failed before the first child.
     """
-    story = Story()
+    report = StartReport()
     require_prerequisites(settings)
-    # By the server only, but a mistake in these files is told at once.
+    # Only the server reads them, but a mistake in these files is reported at once.
     read_accounts(settings.admin)
     if settings.tls.cert_file:
         read_certificate(settings.tls)
@@ -117,22 +117,22 @@ def run_up(settings: Settings, command_line: CommandLine = command_line) -> int:
     if settings.webhook.is_configured:
         Sender(settings.webhook)
     require_writable(settings.data.dir)
-    lock = acquire_run_lock(settings.data.run_dir / "up.lock", story.say)
+    lock = acquire_run_lock(settings.data.run_dir / "up.lock", report.say)
     try:
         settings = with_fixed_ports(settings)
-        story.say(f"starting in {settings.data.dir} (logs in {settings.data.logs_dir})")
-        return asyncio.run(_run(settings, story, lock, command_line))
+        report.say(f"starting in {settings.data.dir} (logs in {settings.data.logs_dir})")
+        return asyncio.run(_run(settings, report, lock, command_line))
     finally:
         os.close(lock)
 
 
-async def _run(settings: Settings, story: Story, lock: int, command_line: CommandLine) -> int:
+async def _run(settings: Settings, report: StartReport, lock: int, command_line: CommandLine) -> int:
     loop = asyncio.get_running_loop()
     parts = _Parts(command_line, write_effective(settings), settings)
     supervisor = Supervisor(
         settings.data.logs_dir,
         _child_environment(os.environ),
-        story.say,
+        report.say,
         inherited_fds=[lock],
         max_log_bytes=settings.logs.max_file_bytes,
     )
@@ -145,60 +145,60 @@ async def _run(settings: Settings, story: Story, lock: int, command_line: Comman
 
     for signal_number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(signal_number, on_signal)
-    start = loop.create_task(_start(settings, parts, supervisor, story), name="start")
+    start = loop.create_task(_start(settings, parts, supervisor, report), name="start")
     stop_wait = loop.create_task(stop_asked.wait(), name="stop-asked")
     ends: list[asyncio.Future[Any]] = [start, stop_wait, supervisor.failure]
     try:
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         if not stop_asked.is_set() and start.done():
-            start.result()  # raises why the start failed
+            start.result()  # raises the error of the start
             await stop_wait
         return _exit_code(supervisor, stop_asked.is_set())
     finally:
         start.cancel()
         stop_wait.cancel()
         await asyncio.wait(ends[:2])
-        story.say("stopping")
+        report.say("stopping")
         await supervisor.stop()
-        story.say("stopped")
+        report.say("stopped")
 
 
 def _exit_code(supervisor: Supervisor, is_asked: bool) -> int:
     if is_asked or not supervisor.failure.done():
         return 0
     failure = supervisor.failure.result()
-    report_error(f"{failure.name}: {failure.reason or 'no reason given, see its log'}")
+    report_error(f"{failure.name}: {failure.reason or 'see its log'}")
     return failure.exit_code
 
 
-async def _start(settings: Settings, parts: _Parts, supervisor: Supervisor, story: Story) -> None:
+async def _start(settings: Settings, parts: _Parts, supervisor: Supervisor, report: StartReport) -> None:
     servers = bootstrap_servers(settings)
     if settings.is_kafka_embedded:
-        story.say("starting Kafka")
+        report.say("starting Kafka")
         supervisor.start(parts.spec("kafka", has_run_file=False))
         await _wait_listening(settings.embedded_kafka.listen_port, servers)
     await _ensure_topics(settings)
-    story.say(f"Kafka answers at {servers}, its topics are in order")
+    report.say(f"Kafka answers at {servers}, its topics are in order")
     job = parts.spec("job")
     serve = parts.spec("serve")
     supervisor.start(job)
     supervisor.start(serve)
-    story.say("starting the Spark job and the server")
+    report.say("starting the Spark job and the server")
     facts = await supervisor.wait_ready(serve)
     supervisor.is_settled = True
     listening = f"remoting={facts['remoting']} http={facts['http']} kafka={servers}"
     print(f"READY {listening} data={settings.data.dir}", flush=True)
-    story.say("brokers can register")
+    report.say("brokers can register")
     if settings.webhook.is_configured:
         supervisor.start(parts.spec("webhook"))
     await supervisor.wait_ready(job)
-    story.say("the Spark job has committed its first batch")
-    if settings.has_history:  # last of all: until here every second of the processors is for the others
+    report.say("the Spark job has committed its first batch")
+    if settings.has_history:  # last, so that the others have all of the processors during the start
         supervisor.start(parts.spec("history-job"))
 
 
 def _child_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    # The effective configuration says it all: a variable left in place would win over a flag given to `up`.
+    # The effective configuration is complete, and a remaining variable would override a flag given to `up`.
     inherited = {name: value for name, value in environ.items() if not name.startswith(ENVIRONMENT_PREFIX)}
     return inherited | {
         PARENT_PID_VARIABLE: str(os.getpid()),
@@ -226,7 +226,7 @@ async def _wait_listening(port: int, servers: str) -> None:
 
 
 async def _ensure_topics(settings: Settings) -> None:
-    """Create and check the topics; an embedded Kafka that listens may still need a moment to answer."""
+    """Create and check the topics; an embedded Kafka may need a moment until it answers."""
     deadline = time.monotonic() + (_KAFKA_START_S if settings.is_kafka_embedded else 0.0)
     while True:
         try:
@@ -240,7 +240,7 @@ async def _ensure_topics(settings: Settings) -> None:
 
 
 async def _in_daemon_thread(work: Callable[[], None]) -> None:
-    """Run blocking ``work``; unlike the loop's own threads it does not hold up the end of the process."""
+    """Run blocking ``work`` in a thread that, unlike those of the loop, does not delay the end of the process."""
     loop = asyncio.get_running_loop()
     outcome: asyncio.Future[None] = loop.create_future()
 
@@ -258,7 +258,7 @@ async def _in_daemon_thread(work: Callable[[], None]) -> None:
             work()
         except Exception as caught:
             error = caught
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits for the outcome
+        with contextlib.suppress(RuntimeError):  # the loop is closed, so the outcome is not needed
             loop.call_soon_threadsafe(finish, error)
 
     threading.Thread(target=target, name="topics", daemon=True).start()

@@ -1,7 +1,7 @@
 """What must be in order before the first part starts: prerequisites, ports, and the lock of the data directory.
 
-The lock is a flock on DATA/run/up.lock, and the children inherit it: after a ``kill -9`` of ``up`` it is held until the
-last of them is gone, so a new start never meets processes of the old one.
+The lock is a flock on DATA/run/up.lock that the children inherit: after a ``kill -9`` of ``up`` it stays until the last
+child has ended, so that a new start never meets processes of the old one.
 """
 
 import fcntl
@@ -25,18 +25,18 @@ _POLL_S: Final = 0.05
 
 
 def acquire_run_lock(path: Path, say: Callable[[str], None], wait_s: float = 15.0) -> int:
-    """Take the lock; waits only while processes of a killed ``up`` are still ending. May block.
+    """Take the lock; blocks while processes of a killed ``up`` are still ending.
 
     Args:
         path: The lock file.
-        say: Told why it takes time.
-        wait_s: Most seconds to wait for those processes.
+        say: Called with the reason of a wait.
+        wait_s: Longest wait for those processes, in seconds.
 
     Returns:
-        A file descriptor: hand it to the children, close it when they are gone.
+        A file descriptor, which the children inherit; close it when they have ended.
 
     Raises:
-        ConfigError: Another ``up`` works on this directory, or the directory cannot be written.
+        ConfigError: Another ``up`` runs on this directory, or the directory cannot be written.
     """
     data_dir = path.parent.parent
     try:
@@ -72,7 +72,7 @@ def require_prerequisites(settings: Settings) -> None:
     """Check Java and the jars of every part that will run.
 
     Raises:
-        PrerequisiteMissing: Naming the first that is absent.
+        PrerequisiteMissing: Names the first that is missing.
     """
     find_java()
     spark_jars(settings.jars.spark_dir).require()
@@ -81,10 +81,10 @@ def require_prerequisites(settings: Settings) -> None:
 
 
 def require_writable(data_dir: Path) -> None:
-    """Check that ``data_dir`` exists or can be made, and takes files.
+    """Check that ``data_dir`` exists or can be created, and can be written.
 
     Raises:
-        ConfigError: Naming ``data.dir``.
+        ConfigError: Names ``data.dir``.
     """
     try:
         data_dir.mkdir(parents=True, exist_ok=True)
@@ -98,13 +98,13 @@ def require_writable(data_dir: Path) -> None:
 
 
 def with_fixed_ports(settings: Settings) -> Settings:
-    """``settings`` with every port 0 replaced by a free one, and every other one found free.
+    """``settings`` with a free port for every port 0; checks that the others are free.
 
-    The choice is kept in the data directory: a second start takes the same ports if it can, so brokers find it again,
-    and a child that is started again keeps its address.
+    The choice is stored in the data directory. The next start uses the same ports if they are free, so that brokers
+    find it, and a restarted child keeps its address.
 
     Raises:
-        ConfigError: Naming every port that is in use, its key, and the flag that chooses another one.
+        ConfigError: Names every port that is in use, its key, and the flag that chooses another one.
     """
     path = settings.data.run_dir / PORTS_FILE
     last = read_run_file(path) or {}
@@ -130,8 +130,8 @@ def with_fixed_ports(settings: Settings) -> Settings:
 
 
 def write_effective(settings: Settings) -> Path:
-    """Write the settings that all children run with, but for secrets; returns the file."""
+    """Write the settings of all children, without secrets; returns the file."""
     path = settings.data.run_dir / EFFECTIVE_FILE
-    header = "# Written at each start of `up`; not read at the next one.\n"
+    header = "# Written at every start of `up`; not read at the next one.\n"
     path.write_text(header + to_toml(settings), encoding="utf-8")
     return path

@@ -1,11 +1,11 @@
-"""Keeps children running: a child that ends is started again, later and later; all end together, last started first.
+"""Keeps children running: restarts a child that ends, with growing delays; stops all of them, the last started first.
 
-States of a child: running → (it ends) waiting → running …; once :meth:`Supervisor.stop` is called none is started.
+States of a child: running → (it ends) waiting → running …; after :meth:`Supervisor.stop` none is started.
 
-An exit code 2 says that the same settings and data will never do. A child that is not required is then not started
-again, and the others go on without it. A required child that ends with 2 or 3 (a prerequisite is missing) before
-:attr:`Supervisor.is_settled` fails the whole start; afterwards it is started again like any other, because what refused
-it then, such as a port that another process took while it was down, may pass.
+Exit code 2 means that the same settings and data will never work. A child that is not required is then not restarted,
+and the others continue without it. A required child that ends with 2 or 3 (a prerequisite is missing) before
+:attr:`Supervisor.is_settled` fails the whole start. Afterwards it is restarted like any other, because the reason, such
+as a port that another process took while it was down, may disappear.
 """
 
 import asyncio
@@ -26,12 +26,12 @@ _RUN_FILE_POLL_S: Final = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """How long to wait before a child is started again.
+    """The delays before a child is restarted.
 
     Attributes:
-        first_s: After its first end.
-        most_s: At most; each wait is twice the one before.
-        healthy_s: A run this long makes the next wait ``first_s`` again.
+        first_s: Delay after its first end.
+        most_s: Longest delay; every delay is twice the previous one.
+        healthy_s: After a run of this length the delay is ``first_s`` again.
     """
 
     first_s: float = 0.5
@@ -46,7 +46,7 @@ class ChildFailure:
     Attributes:
         name: The child.
         exit_code: 2 or 3.
-        reason: Its own last words.
+        reason: Its own reason.
     """
 
     name: str
@@ -66,15 +66,15 @@ class Supervisor:
         max_log_bytes: int = 10 << 20,
         backoff: Backoff | None = None,
     ) -> None:
-        """Make a supervisor without children.
+        """Create a supervisor without children.
 
         Args:
-            logs_dir: Each child's output goes to ``NAME.log`` here.
+            logs_dir: Directory of ``NAME.log`` of every child.
             environ: The children's environment.
-            say: Told each line that a person should see.
-            inherited_fds: Descriptors that stay open in the children.
-            max_log_bytes: Size at which a log file is turned over.
-            backoff: Waits between starts.
+            say: Called with every line for the terminal.
+            inherited_fds: Descriptors that the children inherit.
+            max_log_bytes: Size at which a log file is rotated.
+            backoff: Delays between starts.
         """
         self._logs_dir = logs_dir
         self._environ = environ
@@ -83,10 +83,10 @@ class Supervisor:
         self._max_log_bytes = max_log_bytes
         self._backoff = backoff or Backoff()
         self._keepers: dict[str, asyncio.Task[None]] = {}  # in start order
-        self._running: dict[str, Child] = {}  # written by the keepers
+        self._running: dict[str, Child] = {}  # the keepers write it
         self._is_stopping = False
         self._is_hurried = False
-        self.is_settled = False  # set by the owner once the start has succeeded
+        self.is_settled = False  # the owner sets it once the start has succeeded
         self.failure: asyncio.Future[ChildFailure] = asyncio.get_running_loop().create_future()
 
     def start(self, spec: ChildSpec) -> None:
@@ -97,20 +97,20 @@ class Supervisor:
         self._keepers[spec.name] = keeper
 
     def pid(self, name: str) -> int | None:
-        """Process id of a child; None while it is not running."""
+        """The process id of a child; None while it is not running."""
         child = self._running.get(name)
         return child.pid if child else None
 
     async def wait_ready(self, spec: ChildSpec) -> dict[str, str | int]:
-        """Wait for a child's run file and return what it says."""
+        """Wait for a child's run file and return its content."""
         assert spec.run_file is not None
-        # The writer is another process: there is no event to wait for.
+        # Another process writes it, so there is no event to wait for.
         while (facts := read_run_file(spec.run_file)) is None:  # noqa: ASYNC110
             await asyncio.sleep(_RUN_FILE_POLL_S)
         return facts
 
     async def stop(self) -> None:
-        """End all children, the last started first, each within its own stop time."""
+        """Stop all children, the last started first, each within its own time limit."""
         self._is_stopping = True
         for name, keeper in reversed(self._keepers.items()):
             child = self._running.get(name)
@@ -123,7 +123,7 @@ class Supervisor:
             await asyncio.wait([keeper])
 
     def hurry(self) -> None:
-        """Kill what is still running; the stop under way then ends at once."""
+        """Kill the running children; a stop under way then ends at once."""
         self._is_hurried = True
         for child in self._running.values():
             child.kill()
@@ -141,13 +141,13 @@ class Supervisor:
                     self._fail(ChildFailure(spec.name, code, child.reason))
                     return
                 if code == _REFUSED and not spec.is_required:
-                    self._say(f"{spec.name} cannot run, and is not started again: {child.reason or 'see its log'}")
-                    self._say(f"the other parts go on without {spec.name}; mend this, then restart `up`")
+                    self._say(f"{spec.name} cannot run and is not restarted: {child.reason or 'see its log'}")
+                    self._say(f"the other parts continue without {spec.name}; fix this, then restart `up`")
                     return
                 if time.monotonic() - began >= self._backoff.healthy_s:
                     wait_s = self._backoff.first_s
                 reason = f" ({child.reason})" if child.reason and code > 0 else ""
-                self._say(f"{spec.name} {describe_exit(code)}{reason}; starting it again in {wait_s:g} s")
+                self._say(f"{spec.name} {describe_exit(code)}{reason}; restarting it in {wait_s:g} s")
                 await asyncio.sleep(wait_s)
                 wait_s = min(2 * wait_s, self._backoff.most_s)
         finally:

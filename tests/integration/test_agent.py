@@ -185,8 +185,8 @@ def test_a_name_server_that_is_away_is_a_missing_prerequisite() -> None:
     asked = command("clusters", "-n", addr)
     assert asked.returncode == 3
     assert asked.stderr == (
-        f"error: no name server answers at {addr} (connection refused): start it,"
-        " or name another one: -n, --data-dir or NAMESRV_ADDR\n"
+        f"error: no name server answers at {addr} (connection refused): start one,"
+        " or name others with -n, --data-dir or NAMESRV_ADDR\n"
     )
 
 

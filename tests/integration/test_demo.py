@@ -53,7 +53,7 @@ def test_every_step_happens_and_nothing_is_left(tmp_path: Path) -> None:
 def test_a_demo_that_is_broken_off_leaves_no_process(tmp_path: Path, number: signal.Signals) -> None:
     data_dir = tmp_path / "demo"
     with Process("demo", [*_DEMO, "--data-dir", str(data_dir)], tmp_path / "demo.log") as demo:
-        demo.wait_for_log("the Spark job is still starting", 120)
+        demo.wait_for_log("waiting for the Spark job", 120)
         demo.signal(number)
         assert demo.wait(30) == (-9 if number == signal.SIGKILL else 130)
         wait_until(lambda: not _leftovers(data_dir), 30, "its processes have ended")

@@ -229,7 +229,7 @@ def test_held_brokers_are_shown_everywhere_and_an_operator_lets_them_go(
         assert "reason=3 of 3 brokers of fleet seem to end at once" in second_server.process.log_text()
         for command in ("brokers", "clusters"):
             shown = run_command(command, "-n", stack.remoting).out
-            assert shown.count("held: fleet fleet-") == BROKERS, shown
+            assert shown.count("protected: fleet fleet-") == BROKERS, shown
         assert f'rocketmq_namesrv_brokers{{cluster="fleet",state="held"}} {BROKERS}.0' in second_server.get_text(
             "/metrics"
         )
@@ -261,7 +261,7 @@ def _listed(addr: str) -> int:
 
 
 def test_refused_records_are_listed_with_reason_and_content(stack: Stack, run: Run, tmp_path: Path) -> None:
-    assert run("dead-letters").out == "no record was refused\n"
+    assert run("dead-letters").out == "no records were refused\n"
     topic = stack.settings.kafka.broker_events_topic
     places = []
     producer = KafkaProducer(**producer_config(stack.settings))

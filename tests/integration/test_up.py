@@ -172,7 +172,7 @@ def test_a_killed_child_is_started_again_and_said_so(tmp_path: Path, start_up: C
     first = int((read_run_file(run_file) or {})["pid"])
     os.kill(first, signal.SIGKILL)
     up.until(lambda: int((read_run_file(run_file) or {"pid": first})["pid"]) != first, f"{name} again")
-    assert f"{name} was ended by SIGKILL; starting it again in 0.5 s" in up.err
+    assert f"{name} was ended by SIGKILL; restarting it in 0.5 s" in up.err
 
 
 def test_a_child_that_does_not_stop_is_killed_within_ten_seconds(tmp_path: Path, start_up: Callable[..., Up]) -> None:
@@ -200,12 +200,12 @@ def test_a_job_that_can_never_run_is_said_once_and_the_server_goes_on(
 ) -> None:
     up = start_up(tmp_path, STAND_IN_JOB="exit-2")
     up.wait_ready()
-    up.until(lambda: "the other parts go on without job" in up.err, "the job is given up")
+    up.until(lambda: "the other parts continue without job" in up.err, "the job is given up")
     assert read_run_file(tmp_path / "run" / "serve.json") is not None
     up.process.send_signal(signal.SIGTERM)
     assert up.end() == 0
     assert up.err.count("settings: x.y: will not do") == 1
-    assert "job cannot run, and is not started again: settings: x.y: will not do" in up.err
+    assert "job cannot run and is not restarted: settings: x.y: will not do" in up.err
 
 
 def test_secrets_reach_the_parts_that_need_them_and_no_file_and_no_command_line(

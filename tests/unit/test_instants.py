@@ -37,7 +37,7 @@ def test_a_duration_has_a_unit_or_is_milliseconds(text: str, ms: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "s", "-1s", "1y", "1s2", "x", f"{'9' * 400}d"])
 def test_anything_else_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="no duration"):
+    with pytest.raises(ValueError, match="duration"):
         parse_duration_ms(text)
 
 
@@ -84,13 +84,13 @@ def test_a_time_of_today_is_of_the_day_in_the_zone_that_it_names() -> None:
 
 @pytest.mark.parametrize("text", ["202613200312", "120000000000", "163200000000", "20261120031200"])
 def test_only_thirteen_digits_are_epoch_milliseconds(text: str) -> None:
-    with pytest.raises(ConfigError, match="is no instant"):
+    with pytest.raises(ConfigError, match="is not a point in time"):
         parse_instant("--as-of", text, NOW_MS, UTC)
 
 
 @pytest.mark.parametrize("text", ["x" * 5_000, "9" * 5_000, f"-{'9' * 400}d"])
 def test_of_a_huge_text_little_is_repeated(text: str) -> None:
-    with pytest.raises(ConfigError, match=r"…' is no instant") as error:
+    with pytest.raises(ConfigError, match=r"…' is not a point in time") as error:
         parse_instant("--as-of", text, NOW_MS, UTC)
     assert len(str(error.value)) < 400
 
@@ -127,7 +127,7 @@ def test_an_hour_that_the_clock_leaps_over_is_as_before_the_leap() -> None:
     ],
 )
 def test_what_is_no_instant_is_refused_with_what_would_be(text: str) -> None:
-    with pytest.raises(ConfigError, match=r"--as-of: .* is no instant: expected ISO 8601"):
+    with pytest.raises(ConfigError, match=r"--as-of: .* is not a point in time: expected ISO 8601"):
         parse_instant("--as-of", text, NOW_MS, UTC)
 
 
@@ -144,7 +144,7 @@ def test_an_instant_is_shown_in_utc() -> None:
 
 def test_an_instant_of_the_past_may_not_lie_in_the_future() -> None:
     assert parse_past_instant("--as-of", "-2h", NOW_MS) == NOW_MS - 2 * HOUR_MS
-    expected = "--as-of: 2026-11-21 19:00:00Z lies in the future; it is 2026-11-21 18:00:00Z"
+    expected = "--as-of: 2026-11-21 19:00:00Z is in the future; now it is 2026-11-21 18:00:00Z"
     with pytest.raises(ConfigError, match=expected):
         parse_past_instant("--as-of", "2026-11-21 19:00Z", NOW_MS)
 

@@ -151,7 +151,7 @@ def test_a_bad_list_in_a_file_names_file_and_key(tmp_path: Path) -> None:
     conf = _conf(tmp_path, '[admin]\ntrusted_networks = ["10.0.0.0/8", "10.0.0.0/33"]\n')
     error = _refused(conf)
     assert (error.source, error.key) == (str(conf), "admin.trusted_networks")
-    assert "'10.0.0.0/33' is no network" in error.reason
+    assert "'10.0.0.0/33' is not a network" in error.reason
 
 
 def test_broken_toml_names_the_file(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ BrokerName = Annotated[str, typer.Argument(metavar="BROKER", show_default=False)
 
 
 def register(app: typer.Typer) -> None:
-    """Add the groups of commands to the command line."""
+    """Add the groups of commands to ``app``."""
     kv = typer.Typer(help="Read and change the KV table.", no_args_is_help=True)
     for name, command in (
         ("get", kv_get),
@@ -35,7 +35,7 @@ def register(app: typer.Typer) -> None:
     ):
         kv.command(name)(asks(command))
     app.add_typer(kv, name="kv")
-    perm = typer.Typer(help="Take the write permission from a broker, or give it back.", no_args_is_help=True)
+    perm = typer.Typer(help="Remove the write permission of a broker, or restore it.", no_args_is_help=True)
     perm.command("wipe")(asks(perm_wipe))
     perm.command("add")(asks(perm_add))
     app.add_typer(perm, name="perm")
@@ -61,13 +61,13 @@ def kv_get(target: Target, namespace: Namespace, key: Key, as_json: JsonOption =
 def kv_put(target: Target, namespace: Namespace, key: Key, value: Value, as_json: JsonOption = False) -> None:
     """Set one entry."""
     addrs = target.ask(lambda servers: admin.put_kv(servers, namespace, key, value, TIMEOUT_MS))
-    _tell(f"put {key} in namespace {namespace}", addrs, as_json)
+    _report(f"put {key} in namespace {namespace}", addrs, as_json)
 
 
 def kv_delete(target: Target, namespace: Namespace, key: Key, as_json: JsonOption = False) -> None:
-    """Remove one entry, if it is there."""
+    """Remove one entry, if it exists."""
     addrs = target.ask(lambda servers: admin.delete_kv(servers, namespace, key, TIMEOUT_MS))
-    _tell(f"deleted {key} in namespace {namespace}", addrs, as_json)
+    _report(f"deleted {key} in namespace {namespace}", addrs, as_json)
 
 
 def kv_list(
@@ -92,8 +92,8 @@ def _namespaces(target: Target) -> list[str]:
         raise ConfigError(
             "command line",
             "NAMESPACE",
-            "is missing: name servers have no request that lists namespaces; without -n and NAMESRV_ADDR,"
-            " they come from the HTTP port of the installation",
+            "is missing: name servers have no request that lists namespaces; without -n and NAMESRV_ADDR, this command"
+            " lists them over the HTTP port of the installation",
         )
     return sorted(
         ask(target.configuration.http_server(), "/kv", dict[str, dict[str, str]], is_certificate_checked=False)
@@ -107,7 +107,7 @@ def kv_import(
 ) -> None:
     """Put all entries of a Java NameServer's kvConfig.json.
 
-    Entries that are already the same are not written again.
+    Equal entries are not written again.
     """
     entries = read_kv_config(file)
     outcomes = target.ask(lambda servers: admin.import_kv(servers, entries, TIMEOUT_MS))
@@ -116,18 +116,18 @@ def kv_import(
 
 
 def perm_wipe(target: Target, broker: BrokerName, as_json: JsonOption = False) -> None:
-    """Take the write permission from a broker.
+    """Remove the write permission of a broker.
 
     Producers then stop sending to it, and consumers read what it still has.
     """
     outcomes = target.ask(lambda servers: admin.wipe_write_perm(servers, broker, TIMEOUT_MS))
-    _tell_write_perm("wipe", broker, outcomes, as_json)
+    _report_write_perm("wipe", broker, outcomes, as_json)
 
 
 def perm_add(target: Target, broker: BrokerName, as_json: JsonOption = False) -> None:
-    """Give the write permission back to a broker."""
+    """Restore the write permission of a broker."""
     outcomes = target.ask(lambda servers: admin.add_write_perm(servers, broker, TIMEOUT_MS))
-    _tell_write_perm("add", broker, outcomes, as_json)
+    _report_write_perm("add", broker, outcomes, as_json)
 
 
 def topic_delete(
@@ -143,7 +143,7 @@ def topic_delete(
     A broker that still has the topic registers it again.
     """
     addrs = target.ask(lambda servers: admin.delete_topic(servers, topic, cluster, TIMEOUT_MS))
-    _tell(f"deleted the route of {topic}", addrs, as_json)
+    _report(f"deleted the route of {topic}", addrs, as_json)
 
 
 def config_get(
@@ -151,7 +151,7 @@ def config_get(
     key: Annotated[str | None, typer.Argument(metavar="KEY", show_default=False)] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the configuration of each name server, or one setting of it."""
+    """Show the configuration of every name server, or one of its settings."""
     outcomes = target.ask(lambda servers: admin.name_server_config(servers, TIMEOUT_MS))
     configs = {outcome.addr: outcome.value for outcome in outcomes if outcome.value is not None}
     if key is not None:
@@ -163,16 +163,16 @@ def config_get(
 
 
 def config_set(target: Target, key: Key, value: Value, as_json: JsonOption = False) -> None:
-    """Change one setting, where the name server allows it."""
+    """Change one setting, if the name server allows it."""
     addrs = target.ask(lambda servers: admin.update_name_server_config(servers, {key: value}, TIMEOUT_MS))
-    _tell(f"set {key}", addrs, as_json)
+    _report(f"set {key}", addrs, as_json)
 
 
 def read_kv_config(file: Path) -> dict[str, dict[str, str]]:
-    """A Java NameServer's key-value file: namespace to key to value.
+    """The key-value file of a Java NameServer: namespace → key → value.
 
     Raises:
-        ConfigError: It cannot be read, or holds something else.
+        ConfigError: It cannot be read, or has other content.
 
     Source: rocketmq 5.3.3, KVConfigSerializeWrapper.
     """
@@ -181,7 +181,7 @@ def read_kv_config(file: Path) -> dict[str, dict[str, str]]:
     except OSError as error:
         raise ConfigError(str(file), "FILE", error.strerror or str(error)) from None
     except ValueError as error:
-        raise ConfigError(str(file), "FILE", f"is no JSON: {error}") from None
+        raise ConfigError(str(file), "FILE", f"is not JSON: {error}") from None
     tables = content.get("configTable") if isinstance(content, dict) else None
     if not isinstance(tables, dict):
         raise ConfigError(str(file), "configTable", "is missing: expected a Java NameServer's kvConfig.json")
@@ -191,12 +191,12 @@ def read_kv_config(file: Path) -> dict[str, dict[str, str]]:
     return tables
 
 
-def _tell(what: str, addrs: Sequence[str], as_json: bool) -> None:
+def _report(what: str, addrs: Sequence[str], as_json: bool) -> None:
     done = {"name_servers": list(addrs)}
     emit(json_text(done) if as_json else f"{tables.printable(what)} at {', '.join(addrs)}\n")
 
 
-def _tell_write_perm(verb: str, broker: str, outcomes: Sequence[Outcome[int]], as_json: bool) -> None:
+def _report_write_perm(verb: str, broker: str, outcomes: Sequence[Outcome[int]], as_json: bool) -> None:
     told = tables.write_perm(verb, broker, outcomes)
     emit(_json(outcomes, lambda count: {"topics": count}) if as_json else told)
     admin.check(outcomes)

@@ -1,7 +1,7 @@
 """``compare``: whether name servers give the same answers. It uses remoting, so one can be the Java NameServer.
 
-Name servers never talk to each other, and a broker registers at each by itself: for some milliseconds after each
-registration they differ, and nothing is wrong. So what differs is asked again until it has had time to settle.
+A broker registers at every name server separately, so their answers differ for some milliseconds after a registration.
+Therefore differences are queried again until they have had time to disappear.
 """
 
 import asyncio
@@ -28,14 +28,14 @@ T = TypeVar("T")
 _AT_ONCE: Final = 32
 _PAUSE_S: Final = 0.5
 
-#: What one server says of one thing: fact → value.
+#: The answer of one server about one key: fact → value.
 Facts = Mapping[str, str]
 _ORDER_NAMESPACE = "ORDER_TOPIC_CONFIG"
 _NOUNS = {"cluster": "cluster", "broker": "broker", "topic": "topic", "kv": "KV namespace"}
 
 
 class Key(NamedTuple):
-    """One thing that servers are asked about: kind is cluster, broker, topic or kv."""
+    """The subject of a query; ``kind`` is cluster, broker, topic or kv."""
 
     kind: str
     name: str
@@ -43,12 +43,12 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One fact of which servers say different things.
+    """One fact that differs between servers.
 
     Attributes:
-        key: What it is about.
+        key: Its subject.
         fact: Such as ``addresses of broker-a``.
-        values: Server → what it says; None where it knows nothing of it.
+        values: Server → value; None if the server does not have the subject.
     """
 
     key: Key
@@ -58,11 +58,11 @@ class Difference:
 
 @dataclass(slots=True)
 class Comparison:
-    """What came of it.
+    """The result of a comparison.
 
     Attributes:
-        compared: Kind → how many things were compared.
-        differences: In order of kind and name.
+        compared: Kind → number of compared subjects.
+        differences: Sorted by kind and name.
     """
 
     compared: dict[str, int] = field(default_factory=dict)
@@ -77,15 +77,15 @@ async def compare(
     timeout_ms: int,
     patience_s: float,
 ) -> Comparison:
-    """Ask each server for all that it knows, topic by topic.
+    """Query every server for all its clusters, brokers, topics and KV entries.
 
     Args:
         addrs: ``host:port`` of at least two servers.
-        credentials: Signs the requests; None for none.
-        tls: How to speak TLS; None for plain.
-        namespaces: Of KV entries to compare; the protocol has no list of them.
-        timeout_ms: Milliseconds that a server has for each answer.
-        patience_s: How long what differs is asked again.
+        credentials: Credentials that sign the requests; None for unsigned requests.
+        tls: TLS; None for plain connections.
+        namespaces: Namespaces of KV entries to compare; the protocol has no list of them.
+        timeout_ms: Time limit of every answer, in milliseconds.
+        patience_s: Time to query differences again, in seconds.
 
     Raises:
         NameServersUnreachable: One of them did not answer.
@@ -115,7 +115,7 @@ class _Asking:
         self._turn = turn
 
     async def all_keys(self, namespaces: Sequence[str]) -> set[Key]:
-        """Whatever one of the servers knows of."""
+        """All subjects that at least one server has."""
         keys = {Key("kv", namespace) for namespace in namespaces}
         for info in await self._each(lambda server: queries.cluster_info(server, self._timeout_ms)):
             keys |= {Key("cluster", name) for name in info.clusters} | {Key("broker", name) for name in info.brokers}
@@ -124,7 +124,7 @@ class _Asking:
         return keys
 
     async def differences(self, keys: Iterable[Key]) -> list[Difference]:
-        """The facts of these things on which the servers do not agree."""
+        """The facts of these subjects that differ."""
         wanted = sorted(keys)
         infos: list[Mapping[Key, Facts]] = []
         if any(key.kind in ("cluster", "broker") for key in wanted):
@@ -192,7 +192,7 @@ def _broker_facts(broker: BrokerData) -> dict[str, str]:
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
+    """Add the command to ``app``."""
     app.command("compare")(asks(compare_servers))
 
 
@@ -200,10 +200,12 @@ def compare_servers(
     target: Target,
     namespaces: Annotated[
         list[str] | None,
-        typer.Option("--namespace", help="Of KV entries to compare, beside RocketMQ's own.", metavar="NAME"),
+        typer.Option(
+            "--namespace", help="A namespace of KV entries to compare, in addition to RocketMQ's own.", metavar="NAME"
+        ),
     ] = None,
     patience_s: Annotated[
-        float, typer.Option("--patience", help="Seconds for what differs to settle.", min=0, max=3600)
+        float, typer.Option("--patience", help="Seconds to wait for differences to disappear.", min=0, max=3600)
     ] = 5.0,
     as_json: JsonOption = False,
 ) -> None:
@@ -235,7 +237,7 @@ def _addrs(target: Target) -> tuple[str, ...]:
         raise ConfigError("command line", "-n", "expected the name servers themselves, host:port;host:port")
     addrs = parse_name_servers(target.name_servers)
     if len(addrs) < 2:
-        raise ConfigError("command line", "-n", "expected two name servers at least, host:port;host:port")
+        raise ConfigError("command line", "-n", "expected at least two name servers, host:port;host:port")
     return addrs
 
 

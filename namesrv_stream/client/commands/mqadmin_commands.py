@@ -26,7 +26,7 @@ BrokerOption = Annotated[str, typer.Option("--brokerName", "-b", metavar="BROKER
 
 
 def register(app: typer.Typer, mqadmin_app: typer.Typer) -> None:
-    """Add the names to the command line: unlisted, and to the group that lists them."""
+    """Add the names to ``app``, where help does not list them, and to ``mqadmin_app``, where it does."""
     for name, command in (
         ("topicList", topic_list),
         ("topicClusterList", topic_cluster_list),
@@ -45,7 +45,9 @@ def register(app: typer.Typer, mqadmin_app: typer.Typer) -> None:
 
 def topic_list(
     target: Target,
-    has_clusters: Annotated[bool, typer.Option("--clusterModel", "-c", help="With the cluster of each.")] = False,
+    has_clusters: Annotated[
+        bool, typer.Option("--clusterModel", "-c", help="With the cluster of every topic.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """List all topics."""
@@ -71,7 +73,7 @@ def cluster_list(
 
 def topic_cluster_list(target: Target, topic: TopicOption, as_json: JsonOption = False) -> None:
     """List the clusters that serve a topic."""
-    # Differs from RocketMQ: all of them, not only the cluster of the first broker.
+    # Differs from RocketMQ: all clusters, not only that of the first broker.
     found = target.ask(lambda servers: queries.topic_route(servers, topic, TIMEOUT_MS))
     names = sorted({broker.cluster for broker in found.broker_datas})
     emit(json_text(names) if as_json else tables.topic_list(names))
@@ -106,32 +108,32 @@ def update_order_conf(
     topic, order_conf, namespace = topic.strip(), order_conf.strip(), ORDER_TOPIC_CONFIG
     if method == "get":
         conf = target.ask(lambda servers: queries.kv_value(servers, namespace, topic, TIMEOUT_MS))
-        told = f"get orderConf success. topic=[{topic}], orderConf=[{conf}]"
+        outcome = f"get orderConf success. topic=[{topic}], orderConf=[{conf}]"
     elif method == "put":
         if not order_conf:
             raise ConfigError("command line", "-v", "is missing: expected broker:count, several separated by ;")
         target.ask(lambda servers: admin.put_kv(servers, namespace, topic, order_conf, TIMEOUT_MS))
-        conf, told = order_conf, f"update orderConf success. topic=[{topic}], orderConf=[{order_conf}]"
+        conf, outcome = order_conf, f"update orderConf success. topic=[{topic}], orderConf=[{order_conf}]"
     elif method == "delete":
         target.ask(lambda servers: admin.delete_kv(servers, namespace, topic, TIMEOUT_MS))
-        conf, told = "", f"delete orderConf success. topic=[{topic}]"
+        conf, outcome = "", f"delete orderConf success. topic=[{topic}]"
     else:
         raise ConfigError("command line", "-m", f"is {method!r}: expected put, get or delete")
-    emit(json_text({"topic": topic, "orderConf": conf}) if as_json else f"{printable(told)}\n")
+    emit(json_text({"topic": topic, "orderConf": conf}) if as_json else f"{printable(outcome)}\n")
 
 
 def wipe_write_perm(target: Target, broker: BrokerOption, as_json: JsonOption = False) -> None:
-    """Take a broker's write permission away."""
+    """Remove a broker's write permission."""
     admin_commands.perm_wipe(target, broker.strip(), as_json)
 
 
 def add_write_perm(target: Target, broker: BrokerOption, as_json: JsonOption = False) -> None:
-    """Give a broker's write permission back."""
+    """Restore a broker's write permission."""
     admin_commands.perm_add(target, broker.strip(), as_json)
 
 
 def get_namesrv_config(target: Target, as_json: JsonOption = False) -> None:
-    """Show the configuration of each name server."""
+    """Show the configuration of every name server."""
     admin_commands.config_get(target, None, as_json)
 
 
@@ -145,7 +147,7 @@ def update_namesrv_config(target: Target, key: KeyOption, value: ValueOption, as
 
 
 async def _topics_with_clusters(servers: NameServers) -> list[tuple[str, str]]:
-    """Cluster and name of each topic but those of consumer groups, which mqadmin passes over as well."""
+    """Cluster and name of every topic, without those of consumer groups, which mqadmin leaves out as well."""
     names = await queries.topic_list(servers, TIMEOUT_MS)
     turn = asyncio.Semaphore(_ROUTES_AT_ONCE)
 
@@ -153,7 +155,7 @@ async def _topics_with_clusters(servers: NameServers) -> list[tuple[str, str]]:
         async with turn:
             try:
                 found = await queries.topic_route(servers, topic, TIMEOUT_MS)
-            except TopicNotExist:  # gone since the list was made
+            except TopicNotExist:  # deleted since the list was read
                 return ""
         return found.broker_datas[0].cluster if found.broker_datas else ""
 

@@ -29,13 +29,15 @@ from namesrv_stream.settings.installation import (
     joined,
 )
 
-TlsOption = Annotated[bool, typer.Option("--tls", envvar="NAMESRV_TLS", help="Speak TLS with name servers.")]
+TlsOption = Annotated[
+    bool, typer.Option("--tls", envvar="NAMESRV_TLS", help="Use TLS for connections to name servers.")
+]
 TlsTrustOption = Annotated[
     Path | None,
     typer.Option(
         "--tls-trust",
         envvar="NAMESRV_TLS_TRUST",
-        help="Certificates to trust, PEM; else the system's.",
+        help="Trusted certificates, PEM. Default: the system's.",
         metavar="FILE",
         show_default=False,
     ),
@@ -43,7 +45,7 @@ TlsTrustOption = Annotated[
 TlsCertOption = Annotated[
     Path | None,
     typer.Option(
-        "--tls-cert", envvar="NAMESRV_TLS_CERT", help="Certificate to show, PEM.", metavar="FILE", show_default=False
+        "--tls-cert", envvar="NAMESRV_TLS_CERT", help="Client certificate, PEM.", metavar="FILE", show_default=False
     ),
 ]
 TlsKeyOption = Annotated[
@@ -74,7 +76,7 @@ NameServersOption = Annotated[
 def asked_for(
     tls: bool, trust_file: Path | None, cert_file: Path | None, key_file: Path | None
 ) -> ssl.SSLContext | None:
-    """How to speak TLS, by these flags; None for plain. A file to trust or to show asks for TLS, too.
+    """The TLS that these flags request; None for plain connections. A file of certificates implies ``--tls``.
 
     Raises:
         ConfigError: A file cannot be used.
@@ -84,14 +86,14 @@ def asked_for(
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Whom a command asks.
+    """The name servers that a command uses.
 
     Attributes:
         name_servers: ``host:port``, several separated by ``;``, or the URL of an address server.
         configuration: The installation that the flags name.
-        is_named: Whether the name servers were named by address, and are not the installation's.
-        credentials: Signs the requests; None for none.
-        tls: How to speak TLS; None for plain.
+        is_named: Whether the user named them by address; otherwise they are those of the installation.
+        credentials: Credentials that sign the requests; None for unsigned requests.
+        tls: TLS; None for plain connections.
     """
 
     name_servers: str
@@ -101,10 +103,10 @@ class Target:
     tls: ssl.SSLContext | None = None
 
     def ask(self, question: Callable[[NameServers], Awaitable[T]]) -> T:
-        """Connect, ask, close.
+        """Connect, run a query, and close the connections.
 
         Raises:
-            NotPermitted: A name server does not permit it to this account or address.
+            NotPermitted: A name server does not permit the request to this account or address.
         """
 
         async def ask() -> T:
@@ -127,7 +129,7 @@ class Target:
         if self.credentials is None:
             return "this request was not signed: see --access-key and --secret-key-file"
         account = self.credentials.access_key
-        return f"this request was signed as {account}: is that account known there, and is its secret the same?"
+        return f"this request was signed as {account}: check that the name server has this account with the same secret"
 
 
 class NotPermitted(NamesrvStreamError):
@@ -135,11 +137,11 @@ class NotPermitted(NamesrvStreamError):
 
 
 def asks(command: Callable[..., None], *, is_of_mqadmin: bool = False) -> Callable[..., None]:
-    """``command(target, …)`` as a command whose flags say what the target is, besides those of its own.
+    """``command(target, …)`` as a command whose flags also name the target.
 
     Args:
         command: The command.
-        is_of_mqadmin: Whether it has mqadmin's own flags, so that ``-c`` is not that of ``--conf``.
+        is_of_mqadmin: Whether it has mqadmin's flags, of which ``-c`` is not ``--conf``.
     """
 
     def run(
@@ -157,7 +159,10 @@ def asks(command: Callable[..., None], *, is_of_mqadmin: bool = False) -> Callab
         secret_key_file: Annotated[
             Path | None,
             typer.Option(
-                "--secret-key-file", help=f"Its secret; or set {_SECRET_KEY_VARIABLE}.", metavar="FILE", dir_okay=False
+                "--secret-key-file",
+                help=f"File with its secret; or set {_SECRET_KEY_VARIABLE}.",
+                metavar="FILE",
+                dir_okay=False,
             ),
         ] = None,
         tls: TlsOption = False,
@@ -185,9 +190,9 @@ def asks(command: Callable[..., None], *, is_of_mqadmin: bool = False) -> Callab
 
 
 def named_name_servers(flag: str | None, configuration: Configuration) -> str | None:
-    """The name servers that ``-n`` or NAMESRV_ADDR names; None where those of the installation are meant.
+    """The name servers that ``-n`` or NAMESRV_ADDR names; None for those of the installation.
 
-    A flag that names an installation wins over the variable.
+    A flag that names an installation has priority over the variable.
     """
     if flag:
         return flag
@@ -195,16 +200,16 @@ def named_name_servers(flag: str | None, configuration: Configuration) -> str | 
 
 
 def chosen_name_servers(flag: str | None, configuration: Configuration) -> str:
-    """The name servers to ask, whether named or the installation's.
+    """The named name servers, or those of the installation.
 
     Raises:
-        ConfigError: The configuration is wrong.
+        ConfigError: The configuration is invalid.
     """
     return named_name_servers(flag, configuration) or configuration.name_server()
 
 
 def json_text(value: object) -> str:
-    """Indented, keys in order."""
+    """JSON, indented, with sorted keys."""
     return orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS).decode() + "\n"
 
 
@@ -215,11 +220,11 @@ def emit(text: str) -> None:
 
 
 def _check_text(name: str, value: str) -> None:
-    """Refuse what the terminal gave and UTF-8 cannot carry."""
+    """Refuse text from the terminal that UTF-8 cannot encode."""
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise ConfigError("command line", name.upper(), "is no UTF-8 text") from None
+        raise ConfigError("command line", name.upper(), "is not UTF-8 text") from None
 
 
 def _credentials(access_key: str | None, secret_key_file: Path | None) -> AclCredentials | None:
@@ -228,7 +233,7 @@ def _credentials(access_key: str | None, secret_key_file: Path | None) -> AclCre
         try:
             secret = secret_key_file.read_text(encoding="utf-8").strip()
         except (OSError, ValueError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "is no text"
+            reason = error.strerror if isinstance(error, OSError) else "is not text"
             raise ConfigError(str(secret_key_file), "--secret-key-file", str(reason)) from None
     if not access_key and secret_key_file is None:
         return None

@@ -19,7 +19,7 @@ ClusterOption = Annotated[str | None, typer.Option("--cluster", help="Only this 
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands to the command line."""
+    """Add the commands to ``app``."""
     for command in (topics, clusters, brokers):
         app.command()(asks(command))
 
@@ -31,7 +31,7 @@ def show_route(
     as_json: bool,
     print_table: Callable[[TopicRouteData], None],
 ) -> None:
-    """Print which brokers serve a topic now, and why some are held."""
+    """Print which brokers serve a topic now, and why some are protected."""
 
     async def ask(servers: NameServers) -> tuple[TopicRouteData, list[HeldBroker]]:
         found = await queries.topic_route(servers, topic, TIMEOUT_MS)
@@ -53,8 +53,8 @@ def topics(
 ) -> None:
     """List the users' topics.
 
-    Without --all, topics are left out that brokers have of themselves: RocketMQ's system topics, the names of clusters
-    and brokers, and consumer groups' topics for retries and dead letters.
+    Without --all, RocketMQ's own topics are left out: system topics, the names of clusters and brokers, and consumer
+    groups' topics for retries and dead letters.
     """
 
     async def ask(servers: NameServers) -> tuple[Sequence[str], int]:
@@ -72,7 +72,7 @@ def topics(
 
 
 async def all_topics(servers: NameServers, cluster: str | None = None) -> Sequence[str]:
-    """Names of all topics, or of those that a cluster's brokers have."""
+    """The names of all topics, or of those of a cluster."""
     if cluster is None:
         return await queries.topic_list(servers, TIMEOUT_MS)
     return await queries.topics_of_cluster(servers, cluster, TIMEOUT_MS)
@@ -84,7 +84,7 @@ def clusters(
     """List the clusters with their broker processes."""
     info, held = cluster_info(target, cluster)
     if as_json:
-        # Java's answer, and more only where there is more to say.
+        # Java's answer; the protected brokers are added only if there are some.
         emit(json_text(dict(info.raw) | ({"heldBrokers": held_json(held)} if held else {})))
     else:
         tables.print_clusters(info, wide=wide)
@@ -107,7 +107,7 @@ def brokers(
 
 
 def cluster_info(target: Target, cluster: str | None) -> tuple[ClusterInfo, list[HeldBroker]]:
-    """All clusters, or one; and which of the brokers are held."""
+    """All clusters, or one, and the protected brokers."""
     info, holds = target.ask(lambda servers: queries.brokers_and_holds(servers, TIMEOUT_MS))
     if cluster is not None:
         info = info.of_cluster(cluster)

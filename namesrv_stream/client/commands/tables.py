@@ -1,4 +1,4 @@
-"""Answers of name servers as text: in mqadmin's columns, as tables that fit the terminal, and quarantined brokers.
+"""Answers of name servers as text: in mqadmin's columns, as tables that fit the terminal, and protected brokers.
 
 Source: rocketmq 5.3.3, ClusterListSubCommand, TopicRouteSubCommand, TopicListSubCommand, WipeWritePermSubCommand,
 AddWritePermSubCommand, GetNamesrvConfigCommand.
@@ -26,17 +26,17 @@ _TOPIC = "{:<20.20}  {:<64.64}  {:<64}\n"
 _KV = "{:<50}  {}"
 _NONE: Final = "-"
 _CLUSTER: Final = TextColumn("CLUSTER", is_text=True)
-#: Never shortened: names of brokers differ at their ends.
+#: Never shortened, because names of brokers differ at their ends.
 _BROKER: Final = TextColumn("BROKER")
 _WHY: Final = {
     Cause.EXPIRED.value: "was near its timeout",
     Cause.DISCONNECTED.value: "lost its connection",
-    Cause.SERVER_SILENT.value: "was known only to a server that fell silent",
+    Cause.SERVER_SILENT.value: "was known only to a silent name server",
 }
 
 
 def cluster_list(info: ClusterInfo) -> str:
-    """One line a broker process, as ``mqadmin clusterList`` without what only the broker itself could say."""
+    """One line for every broker process, as ``mqadmin clusterList`` without the columns that only a broker knows."""
     rows = [
         (cluster, name, str(broker_id), addr)
         for cluster, names in info.clusters.items()
@@ -48,7 +48,7 @@ def cluster_list(info: ClusterInfo) -> str:
 
 
 def topic_route(route: TopicRouteData) -> str:
-    """One line a broker name, and the queues of all of them: what ``mqadmin topicRoute -l`` prints."""
+    """One line for every broker name, and the sum of queues, as ``mqadmin topicRoute -l``."""
     queues = {queue.broker_name: queue for queue in route.queue_datas}
     lines = [_ROUTE.format("#ClusterName", "#BrokerName", "#BrokerAddrs", "#ReadQueue", "#WriteQueue", "#Perm")]
     reads = writes = 0
@@ -66,28 +66,28 @@ def topic_route(route: TopicRouteData) -> str:
 
 
 def topic_list(topics: Iterable[str]) -> str:
-    """One topic a line, as ``mqadmin topicList``."""
+    """One line for every topic, as ``mqadmin topicList``."""
     return "".join(f"{printable(topic)}\n" for topic in topics)
 
 
 def topic_cluster_list(clusters_of: Iterable[tuple[str, str]]) -> str:
-    """Cluster and topic, as ``mqadmin topicList -c``; the consumer groups, which brokers know, are left empty."""
+    """Cluster and topic, as ``mqadmin topicList -c``; consumer groups, which only brokers know, stay empty."""
     rows = (_TOPIC.format(printable(cluster), printable(topic), "") for cluster, topic in clusters_of)
     return _TOPIC_HEAD.format("#Cluster Name", "#Topic", "#Consumer Group") + "".join(rows)
 
 
 def kv_table(table: Mapping[str, str]) -> str:
-    """One line an entry."""
+    """One line for every entry."""
     return _table(_KV, [("#Key", "#Value"), *table.items()])
 
 
 def write_perm(verb: str, broker: str, outcomes: Sequence[Outcome[int]]) -> str:
-    """One line a name server, as ``mqadmin wipeWritePerm`` and ``addWritePerm``.
+    """One line for every name server, as ``mqadmin wipeWritePerm`` and ``addWritePerm``.
 
     Args:
         verb: ``wipe`` or ``add``.
         broker: The broker's name.
-        outcomes: How many of its topics each server has changed.
+        outcomes: Number of changed topics at every server.
     """
     return "".join(
         f"{verb} write perm of broker[{printable(broker)}] in name server[{outcome.addr}] "
@@ -97,7 +97,7 @@ def write_perm(verb: str, broker: str, outcomes: Sequence[Outcome[int]]) -> str:
 
 
 def name_server_config(configs: Mapping[str, Mapping[str, str]]) -> str:
-    """A paragraph a name server, as ``mqadmin getNamesrvConfig``, by key in order."""
+    """A paragraph for every name server, as ``mqadmin getNamesrvConfig``, sorted by key."""
     return "".join(
         f"============{addr}============\n"
         + "".join(f"{printable(key):<50}=  {printable(value)}\n" for key, value in sorted(config.items()))
@@ -115,7 +115,7 @@ def imported(outcomes: Sequence[Outcome[Imported]]) -> str:
 
 
 def printable(text: str) -> str:
-    """``text`` from a peer, control characters escaped so that they do nothing to the terminal."""
+    """``text`` from a peer, with control characters escaped so that they cannot affect the terminal."""
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
@@ -157,7 +157,7 @@ def print_route(route: TopicRouteData, *, wide: bool = False) -> None:
 
 
 def route_lines(route: TopicRouteData, width: int | None) -> list[Table | Text]:
-    """The same for a width; None for no limit."""
+    """The lines of ``print_route`` for a width; None for no limit."""
     queues = {queue.broker_name: queue for queue in route.queue_datas}
     rows = []
     for broker in route.broker_datas:
@@ -173,7 +173,7 @@ def route_lines(route: TopicRouteData, width: int | None) -> list[Table | Text]:
 
 
 class HeldBroker(NamedTuple):
-    """One broker process of an answer, and why it is held."""
+    """A broker process in an answer, and why it is protected."""
 
     cluster: str
     broker_name: str
@@ -182,7 +182,7 @@ class HeldBroker(NamedTuple):
 
 
 def held_in(info: ClusterInfo, holds: Mapping[str, Hold]) -> Iterator[HeldBroker]:
-    """Those of all brokers that are held."""
+    """The protected ones of all brokers."""
     for cluster, names in info.clusters.items():
         for name in names:
             if name in info.brokers:
@@ -190,7 +190,7 @@ def held_in(info: ClusterInfo, holds: Mapping[str, Hold]) -> Iterator[HeldBroker
 
 
 def held_on_route(route: TopicRouteData, holds: Mapping[str, Hold]) -> Iterator[HeldBroker]:
-    """Those of a topic's brokers that are held."""
+    """The protected ones of a topic's brokers."""
     for broker in route.broker_datas:
         yield from _held_of(broker.cluster, broker, holds)
 
@@ -203,21 +203,21 @@ def _held_of(cluster: str, broker: BrokerData, holds: Mapping[str, Hold]) -> Ite
 
 
 def held_lines(held: Iterable[HeldBroker]) -> str:
-    """A line for each, to stand below a table; nothing where none is held."""
+    """A line for every protected broker, to print below a table."""
     return "".join(f"{_line(broker)}\n" for broker in held)
 
 
 def _line(broker: HeldBroker) -> str:
     hold = broker.hold
     who = f"{broker.cluster} {broker.broker_name} {broker.broker_addr}"
-    # The rule asks who is near the timeout when the first of many reaches it, so a silence may be shorter than that.
+    # The guard also protects brokers that are near the timeout when the first of many reaches it.
     why = _WHY.get(hold.goes_with, "was in doubt")
-    mass = f"{why} when {hold.ending} of {hold.brokers} brokers fell silent at once ({hold.reason})"
-    return printable(f"held: {who} until {instant(hold.until_ms)} or later: {mass}")
+    mass = f"{why} when {hold.ending} of {hold.brokers} brokers seemed to fail at once ({hold.reason})"
+    return printable(f"protected: {who} until {instant(hold.until_ms)} or later: {mass}")
 
 
 def held_json(held: Iterable[HeldBroker]) -> list[dict[str, Any]]:
-    """For scripts; instants in epoch milliseconds, log time."""
+    """The protected brokers as JSON; instants are log time in epoch milliseconds."""
     return [
         {
             "cluster": broker.cluster,

@@ -9,28 +9,28 @@ from typing import Final, NamedTuple
 from namesrv_stream.route.fold_state import LeaseKey
 from namesrv_stream.route.settings import FoldSettings
 from namesrv_stream.text_table import counted, plural
-from namesrv_stream.tools.what_if.silences import Hearing, Verdict
+from namesrv_stream.tools.what_if.silences import SignOfLife, Verdict
 
-#: Gaps are counted in steps of this.
+#: Resolution of the counts of gaps.
 STEP_MS = 100
 _LONGEST = 5
-#: Two heartbeats in a row may be lost, and the third be late.
+#: Two heartbeats in a row may be lost, and the third may be late.
 _HEARTBEATS: Final = 3
-#: What was longest so far will be surpassed: half as much again.
+#: A silence longer than all so far will occur: a margin of one half.
 _MARGIN: Final = 1.5
 _ROUND_MS: Final = 5_000
-#: To which the usual heartbeat is rounded: one is always some milliseconds late.
+#: Rounding of the usual interval of heartbeats, which are always some milliseconds late.
 _BEAT_MS: Final = 500
-#: Fewer gaps tell nothing.
+#: Fewer gaps are not significant.
 _ENOUGH_GAPS: Final = 100
 
 
 class Gap(NamedTuple):
-    """Time between two hearings of a broker at one server, in which it was alive.
+    """The time between two heartbeats of a live broker at one server.
 
     Attributes:
-        ms: Observed time of the server.
-        at_ms: LogAppendTime of its end, epoch milliseconds.
+        ms: Length in observed time of the server.
+        at_ms: LogAppendTime of its end, in epoch milliseconds.
     """
 
     ms: int
@@ -41,11 +41,11 @@ class Gap(NamedTuple):
 
 @dataclass(slots=True)
 class GapTally:
-    """Gaps of one cluster.
+    """The gaps of one cluster.
 
     Attributes:
-        counts: Gap in steps of ``STEP_MS``, rounded up, to how many there were.
-        longest: The longest few, longest first.
+        counts: Length in steps of ``STEP_MS``, rounded up → number of gaps.
+        longest: The longest gaps, longest first.
     """
 
     counts: Counter[int] = field(default_factory=Counter)
@@ -57,7 +57,7 @@ class GapTally:
             self.longest = heapq.nlargest(_LONGEST, [*self.longest, gap])
 
     def merge(self, others: Iterable["GapTally"]) -> "GapTally":
-        """All gaps of this one and the others."""
+        """All gaps of this tally and the others."""
         tallies = [self, *others]
         counts: Counter[int] = sum((t.counts for t in tallies), Counter())
         return GapTally(counts, heapq.nlargest(_LONGEST, [gap for t in tallies for gap in t.longest]))
@@ -71,7 +71,7 @@ class GapTally:
         return self.longest[0].ms if self.longest else 0
 
     def quantile_ms(self, share: float) -> int:
-        """A gap that such a share of all does not exceed, to ``STEP_MS``; 0 without gaps.
+        """A quantile of the gaps, rounded up to ``STEP_MS``; 0 without gaps.
 
         Args:
             share: 0.5 for the median.
@@ -88,10 +88,10 @@ class GapWatch:
     """Counts the gaps of one partition, by cluster.
 
     Attributes:
-        tallies: Cluster → gaps of brokers that were alive.
-        unclear_ms: Cluster → the longest silence of a broker of which nobody knows whether it was alive, and which the
-            log as it was did not end.
-        ended_ms: The same of those that it did end.
+        tallies: Cluster → gaps of live brokers.
+        unclear_ms: Cluster → the longest silence of a broker that may have been alive, and that did not expire in the
+            log as it was.
+        ended_ms: The same for brokers that expired.
     """
 
     def __init__(self) -> None:
@@ -100,36 +100,36 @@ class GapWatch:
         self.ended_ms: Counter[str] = Counter()
         self._last_ms: dict[tuple[LeaseKey, str], int] = {}
 
-    def heard(self, key: LeaseKey, server_id: str, clock_ms: int, at_ms: int, hearing: Hearing | None) -> None:
-        """A broker was heard.
+    def seen(self, key: LeaseKey, server_id: str, clock_ms: int, at_ms: int, sign: SignOfLife | None) -> None:
+        """Count the gap that ends with a heartbeat.
 
         Args:
             key: The broker process.
-            server_id: By whom.
+            server_id: The server that received it.
             clock_ms: Observed time of that server.
-            at_ms: LogAppendTime, epoch milliseconds.
-            hearing: What is known of the time before; None for the first time.
+            at_ms: LogAppendTime in epoch milliseconds.
+            sign: The silence before it; None for the first heartbeat.
         """
         place, cluster = (key, server_id), key.live_key.cluster
         last_ms = self._last_ms.get(place)
         self._last_ms[place] = clock_ms
-        if hearing is None:
+        if sign is None:
             return
-        if hearing.verdict is Verdict.UNCLEAR:
-            longest = self.ended_ms if hearing.is_over else self.unclear_ms
-            longest[cluster] = max(longest[cluster], hearing.silent_ms)
-        elif hearing.verdict is Verdict.ALIVE and last_ms is not None:
+        if sign.verdict is Verdict.UNCLEAR:
+            longest = self.ended_ms if sign.is_over else self.unclear_ms
+            longest[cluster] = max(longest[cluster], sign.silent_ms)
+        elif sign.verdict is Verdict.ALIVE and last_ms is not None:
             tally = self.tallies.setdefault(cluster, GapTally())
             tally.add(Gap(clock_ms - last_ms, at_ms, key, server_id))
 
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """A value and why.
+    """A suggested timeout, and its reason.
 
     Attributes:
-        timeout_ms: None where the log tells too little.
-        reason: For people.
+        timeout_ms: None if the log has too few heartbeats.
+        reason: As text.
     """
 
     timeout_ms: int | None
@@ -137,16 +137,16 @@ class Suggestion:
 
 
 def suggest(gaps: GapTally, unclear_ms: int, ended_ms: int, limits: FoldSettings) -> Suggestion:
-    """The shortest timeout that leaves every silence of a live broker seen so far a margin.
+    """The shortest timeout with a margin over every silence of a live broker so far.
 
-    A silence of which nobody knows whether the broker was alive counts where the log as it was lived through it. Where
-    it did not, a value is not raised for it, for a machine that was off for an hour looks the same; it is named.
+    A silence of a broker that may have been alive counts if the broker did not expire in the log as it was. If it did
+    expire, the silence is only named, since a machine that was off for an hour looks the same.
 
     Args:
-        gaps: Of brokers that were alive.
-        unclear_ms: The longest silence of a broker that may have been alive, and that the log as it was did not end.
-        ended_ms: The longest of those that it did end.
-        limits: Floor and ceiling of timeouts.
+        gaps: Gaps of live brokers.
+        unclear_ms: The longest silence of a broker that may have been alive and did not expire in the log as it was.
+        ended_ms: The same for brokers that expired.
+        limits: Lower and upper limit of timeouts.
     """
     if gaps.total < _ENOUGH_GAPS:
         found = f"{plural(gaps.total, 'is', 'are')} only {counted(gaps.total, 'heartbeat')}"
@@ -156,16 +156,16 @@ def suggest(gaps: GapTally, unclear_ms: int, ended_ms: int, limits: FoldSettings
     by_silence, by_beat = round(longest_ms * _MARGIN), usual_ms * _HEARTBEATS
     if by_silence > by_beat:
         what = "a broker that may have been alive" if unclear_ms > gaps.longest_ms else "a live broker"
-        reason = f"the longest silence of {what}, {_seconds(longest_ms)}, and half as much again"
+        reason = f"the longest silence of {what}, {_seconds(longest_ms)}, and a margin of one half"
     else:
         reason = f"{_HEARTBEATS} heartbeats of {_seconds(usual_ms)}; no live broker was silent for longer than "
         reason += _seconds(longest_ms)
     wanted_ms = -(-max(by_silence, by_beat) // _ROUND_MS) * _ROUND_MS
     timeout_ms = max(limits.min_timeout_ms, min(wanted_ms, limits.max_timeout_ms))
     if timeout_ms != wanted_ms:
-        reason += f"; {_seconds(wanted_ms)} is beyond the limits of timeouts"
+        reason += f"; {_seconds(wanted_ms)} is outside the limits of timeouts"
     if ended_ms > timeout_ms:
-        reason += f"; a broker that may have been alive was silent for {_seconds(ended_ms)}, and taken out then too"
+        reason += f"; a broker that may have been alive was silent for {_seconds(ended_ms)} and expired"
     return Suggestion(timeout_ms, reason)
 
 

@@ -20,14 +20,14 @@ from namesrv_stream.tools.what_if.partition_analysis import Override, PartitionA
 
 @dataclass(frozen=True, slots=True)
 class LogAnalysis:
-    """What was read.
+    """The analysis of a part of the log.
 
     Attributes:
-        partitions: One analysis each.
-        records: How many were read.
-        limits: The settings that hold at the end, in partition 0, but for what was overridden.
-        read_from: From which store which records of each partition were read.
-        notes: What is to be known of the log: which records are missing and why, which store could not be read.
+        partitions: The analysis of every partition.
+        records: Number of records read.
+        limits: The settings in force at the end of partition 0, without overrides.
+        read_from: The pieces of the log that were read, by partition.
+        notes: Remarks on the log: which records are missing and why, which store could not be read.
     """
 
     partitions: Sequence[PartitionAnalysis]
@@ -47,12 +47,12 @@ class LogAnalysis:
 
     @property
     def observed_ms(self) -> int:
-        """Observed time that passed, of the partition that observed most."""
+        """The longest observed time of a partition."""
         return max((a.observed_ms for a in self.partitions), default=0)
 
     @property
     def unregistered(self) -> list[LeaseKey]:
-        """Brokers that were heard, and of which no registration is known."""
+        """Brokers with heartbeats but without a known registration."""
         return sorted(key for a in self.partitions for key in a.unregistered)
 
 
@@ -63,18 +63,18 @@ def analyse_log(
     on_progress: OnProgress = lambda partition, done, total: None,
     open_log: OpenLog | None = None,
 ) -> LogAnalysis:
-    """Read from an instant on, or from behind the last gap after it, and analyse; blocks, for minutes.
+    """Analyse the log from an instant on, or from after the last gap behind it; blocks, for minutes.
 
     Args:
-        settings: Where Kafka and the tables are.
+        settings: Of the installation.
         overrides: The timeouts to try.
-        since_ms: Epoch milliseconds, LogAppendTime.
-        on_progress: Told of long reads.
-        open_log: Opens the log; by default Kafka's, and the archive for what Kafka has no more.
+        since_ms: LogAppendTime in epoch milliseconds.
+        on_progress: Called during long reads.
+        open_log: Opens the log; by default from Kafka, and from the archive what Kafka has deleted.
 
     Raises:
-        KafkaUnreachable: No Kafka, or it went away.
-        TableSchemaMismatch: A table is not as this version of the code expects.
+        KafkaUnreachable: Kafka does not answer.
+        TableSchemaMismatch: A table has another schema than this version expects.
     """
     tables, partitions = tables_of(settings), settings.kafka.partitions
     snapshot = load_snapshot(tables)
@@ -103,19 +103,19 @@ def analyse_log(
 
 
 def _range(log: LogSource, partition: int, since_ms: int, notes: list[str]) -> tuple[int, int]:
-    """Offsets from the instant on, of which none is missing; notes what is left out for that."""
+    """The offsets from the instant on, without gaps; adds a note if an earlier part is left out."""
     end = log.end(partition)
     since = log.offset_at(partition, since_ms)
     if since is None:
         return end, end
     begin = max(since, log.starts(partition, end)[-1])
     if begin > since:
-        notes.append(f"partition {partition}: what is before those records is left out too: it begins at {begin}")
+        notes.append(f"partition {partition}: earlier records are not used either: the analysis begins at {begin}")
     return begin, end
 
 
 def _settings_at(settings: Settings, rows: Sequence[RouteChange] | None, partition: int, offset: int) -> FoldSettings:
-    """What held just before a record; without tables, what the configuration says."""
+    """The settings in force just before a record; without tables, the configured ones."""
     if rows is None:
         return FoldSettings().with_values(settings.liveness.model_dump())
     return FoldSettings().with_texts(values_before(rows, partition, offset))

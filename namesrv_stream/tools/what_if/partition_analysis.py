@@ -34,11 +34,11 @@ _OVERRIDDEN: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """What differs from the settings that the log says.
+    """A difference from the settings in the log.
 
     Attributes:
         timeout_ms: The default timeout; None for the log's own.
-        of_every_broker: Whether it also goes for brokers that ask for a timeout of their own.
+        of_every_broker: Whether it also applies to brokers that request a timeout of their own.
     """
 
     timeout_ms: int | None = None
@@ -47,8 +47,8 @@ class Override:
     def apply(self, settings: FoldSettings) -> FoldSettings:
         """The settings to fold with.
 
-        The guard is off: it would hide what the timeout alone does. Registrations are kept: a broker that a run lets
-        go must be able to return, or it could go but once.
+        The guard is off: it would hide the effect of the timeout. Registrations are kept: a broker that expires in a
+        run must be able to return, or it could expire only once.
         """
         timeout_ms, kept_ms = self.timeout_ms, FoldSettings().registration_retention_ms
         if timeout_ms is None:
@@ -64,11 +64,11 @@ class Override:
 
 
 class TimeoutRun:
-    """The fold of one partition under an override, from nothing on.
+    """The fold of one partition with an override, without earlier brokers.
 
     Args:
-        state: The fold's state where the log that is read begins, without brokers.
-        override: What shall differ.
+        state: State of the fold at the begin of the analysed log, without brokers.
+        override: The difference from the settings in the log.
     """
 
     def __init__(self, state: FoldState, override: Override) -> None:
@@ -78,7 +78,7 @@ class TimeoutRun:
         self.state = replace(state, settings=override.apply(state.settings))
 
     def fold(self, record: Record, events: Sequence[Event]) -> list[RouteChange]:
-        """Fold what a record says; returns the rows that say that a broker process is gone."""
+        """Fold the events of a record; returns the rows about ends of broker processes."""
         output = FoldOutput()
         if self.override.timeout_ms is not None:
             events = [self._overridden(e) if isinstance(e, SettingsChanged) else e for e in events]
@@ -86,29 +86,29 @@ class TimeoutRun:
         return [row for row in output.changes if row.gone and row.kind == ChangeKind.BROKER_LIVE]
 
     def _overridden(self, event: SettingsChanged) -> SettingsChanged:
-        """The change such that the override still holds after it."""
+        """The change, adapted so that the override stays in force."""
         try:
             self._settings = self._settings.with_values(dict(event.values))
         except ValueError:
-            return event  # the fold refuses it whole
+            return event  # the fold refuses all of it
         wanted = self.override.apply(self._settings)
         values = dict(event.values) | {name: getattr(wanted, name) for name in _OVERRIDDEN}
         return replace(event, values=tuple(sorted(values.items())))
 
 
 class PartitionAnalysis:
-    """Takes the records of one partition, in order.
+    """Folds the records of one partition, in order, once per timeout.
 
-    Run 0 is the log as it was, the others are those asked for. Topics matter to no broker's life and are left out of
-    registrations, so that many folds cost little more than one.
+    Run 0 is the log as it was, the others have the requested timeouts. Topics do not influence the life of a broker and
+    are removed from registrations, so that many folds cost little more than one.
 
     Attributes:
-        tally: What the silences came to that some run ended, and that are over.
-        silences: The others.
-        gaps: How long live brokers were silent.
-        timeouts: Broker process to the timeout that it asks for; None for the default.
-        at_ms: LogAppendTime of the first and the last record, epoch milliseconds; None without records.
-        unregistered: Brokers of which no registration is known: they were left out.
+        tally: Result of the silences that some run ended and that are over.
+        silences: The other silences.
+        gaps: Lengths of the silences of live brokers.
+        timeouts: Broker process → the timeout that it requests; None for the default.
+        at_ms: LogAppendTime of the first and the last record, in epoch milliseconds; None without records.
+        unregistered: Brokers without a known registration, which are left out.
     """
 
     def __init__(
@@ -120,15 +120,15 @@ class PartitionAnalysis:
         elsewhere: Mapping[LeaseKey, Registration] | None = None,
         on_over: Callable[[Silence], None] = lambda silence: None,
     ) -> None:
-        """Begin with no broker known: each is of age zero where it is first heard.
+        """Begin without brokers; a broker has age zero at its first heartbeat.
 
         Args:
             partition: Kafka partition.
-            partitions: Of the topic.
-            overrides: Of the runs besides the first.
-            settings: As they hold where the log that is read begins.
+            partitions: Number of partitions of the topic.
+            overrides: The overrides of the runs after the first.
+            settings: The settings in force at the begin of the analysed log.
             elsewhere: Registrations of brokers that may have registered before that.
-            on_over: Told of each silence that some run ended, once it is over.
+            on_over: Called with every silence that some run ended, once it is over.
         """
         self.tally = SilenceTally()
         self.silences = SilenceWatch(self._over)
@@ -146,7 +146,7 @@ class PartitionAnalysis:
 
     @property
     def observed_ms(self) -> int:
-        """Observed time that passed."""
+        """The observed time since the first record."""
         return self.runs[0].state.observed_ms
 
     def feed(self, record: Record) -> None:
@@ -176,7 +176,7 @@ class PartitionAnalysis:
                 self.silences.ended(number, row, run.state.observed_ms)
 
     def _registered_before(self, event: Event) -> BrokerRegistered | None:
-        """The registration that a broker must have sent before the log that is read begins."""
+        """The registration that a broker must have sent before the analysed log begins."""
         if not isinstance(event, BrokerHeartbeat) or event.proof is not Proof.REGISTRATION:
             return None
         key = event.lease_key
@@ -195,12 +195,12 @@ class PartitionAnalysis:
             self.silences.left(event)
         elif isinstance(event, BrokerHeartbeat | BrokerRegistered):
             server_id = event.origin.server_id
-            hearing = self.silences.heard(event.lease_key, event.origin, self.observed_ms, at_ms)
+            sign = self.silences.seen(event.lease_key, event.origin, self.observed_ms, at_ms)
             clock_ms = self.runs[0].state.servers[server_id].observed_ms
-            self.gaps.heard(event.lease_key, server_id, clock_ms, at_ms, hearing)
+            self.gaps.seen(event.lease_key, server_id, clock_ms, at_ms, sign)
 
     def _is_ours(self, event: Event) -> bool:
-        """Whether the fold takes the event for one of a broker of this partition."""
+        """Whether the fold accepts the event as one of a broker of this partition."""
         name, state = routing_key(event), self.runs[0].state
         return (
             name is not None
@@ -210,7 +210,7 @@ class PartitionAnalysis:
 
 
 def _events(record: Record) -> Iterator[Event]:
-    """What a record says; nothing of what cannot be decoded."""
+    """The events of a record, without those that cannot be decoded."""
     try:
         events = decode_record(record.value)
     except EventDecodeError:
@@ -223,6 +223,6 @@ def _events(record: Record) -> Iterator[Event]:
 
 
 def _without_topics(registration: Registration) -> Registration:
-    """Without what routes are made of; one topic stays one, for that is another kind of registration."""
+    """The registration without topics; a single topic stays, for that is another kind of registration."""
     topics = registration.topics if len(registration.topics) == 1 else {}
     return replace(registration, topics=topics, topic_mappings=None, filter_servers=None)

@@ -1,18 +1,18 @@
 """Silences of brokers: which timeouts would have expired them, and what the log says later about who was dead.
 
-A silence begins when a broker process (name, cluster, address) was last heard, by any server, and ends when it is heard
-again, or with the log. Time is observed time of the partition, which is the same whatever the timeout.
+A silence of a broker process (name, cluster, address) begins with its last sign of life at any server, and ends with
+the next one or with the log. Time is the observed time of the partition, which does not depend on the timeout.
 
-What a silence was, by how it ended:
+The end of a silence decides its verdict:
 
-- ``ALIVE``: heard again over a connection that had been there before it. A process that still has its connection
-  never restarted. Also after a restart of the server, which ends every connection and says nothing of brokers; and of
-  producers that publish by themselves and have no connection.
-- ``RESTARTED``: heard again over another connection of the same server, though that server had not closed the former
-  one; or the broker had said goodbye, or all its former connections were closed from its end, and the log says so.
-- ``UNCLEAR``: heard again over another connection, after the server itself had closed the former one (it was idle, or
-  the broker had expired) or at a server that had not heard it before. It may have restarted or been frozen.
-- ``GONE``: not heard again in the log.
+- ``ALIVE``: it ended over a connection that had existed before. A process that still has its connection did not
+  restart. Also after a restart of the server, which closes every connection and says nothing about brokers, and for
+  programs that publish directly and have no connection.
+- ``RESTARTED``: it ended over another connection of the same server, which had not closed the former one; or, according
+  to the log, the broker had unregistered, or all its former connections were closed from its end.
+- ``UNCLEAR``: it ended over another connection after the server itself had closed the former one (it was idle, or the
+  broker had expired), or at another server. The broker may have restarted or been frozen.
+- ``GONE``: it did not end in the log.
 """
 
 from collections import Counter
@@ -26,7 +26,7 @@ from namesrv_stream.route.events import DIRECT, BrokerDisconnected, BrokerUnregi
 from namesrv_stream.route.fold_state import LeaseKey
 from namesrv_stream.route.model import Holder, LiveKey
 
-#: How the server words a close that came from the other end.
+#: The server's reason for a close that came from the peer.
 _PEER_CLOSED = "closed by the peer"
 
 
@@ -43,12 +43,12 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A run took the broker out.
+    """The end of a broker in one run.
 
     Attributes:
         observed_ms: Observed time of the partition.
-        at_ms: LogAppendTime, epoch milliseconds.
-        cause: Of the fold.
+        at_ms: LogAppendTime in epoch milliseconds.
+        cause: Cause in the row of the fold.
     """
 
     observed_ms: int
@@ -62,67 +62,67 @@ class Ended:
 
 @dataclass(slots=True)
 class Silence:
-    """One silence that some run ended.
+    """A silence during which some run ended the broker.
 
     Attributes:
-        last_heard_ms: Observed time of the partition.
-        last_heard_at_ms: LogAppendTime, epoch milliseconds.
-        ends: Number of the run → what it did.
-        heard_again_ms: Observed time; None where the log ends before.
+        last_seen_ms: Observed time of the partition.
+        last_seen_at_ms: LogAppendTime in epoch milliseconds.
+        ends: Number of the run → the end of the broker in it.
+        seen_again_ms: Observed time; None if the log ends before.
     """
 
     key: LeaseKey
-    last_heard_ms: int
-    last_heard_at_ms: int
+    last_seen_ms: int
+    last_seen_at_ms: int
     ends: dict[int, Ended] = field(default_factory=dict)
-    heard_again_ms: int | None = None
+    seen_again_ms: int | None = None
     verdict: Verdict = Verdict.GONE
 
     def seen_ms(self, run: int) -> int | None:
-        """When a death was seen in a run: the broker was taken out, or came back anew; None where never."""
+        """When a run noticed a death: the broker ended, or it registered again; None if never."""
         end = self.ends.get(run)
-        return end.observed_ms if end else self.heard_again_ms
+        return end.observed_ms if end else self.seen_again_ms
 
 
 @dataclass(slots=True)
 class _Process:
-    """What is known of a broker process.
+    """The history of a broker process.
 
     Attributes:
-        connections: server_id → connection over which it was heard last.
-        server_closed: Servers that have closed that connection themselves.
-        peer_closed: Servers at which that connection was closed from the broker's end.
-        said_goodbye: And was not heard since.
+        connections: server_id → the connection of its last sign of life.
+        server_closed: Servers that have closed this connection themselves.
+        peer_closed: Servers at which the broker has closed this connection.
+        has_unregistered: Whether it has unregistered since its last sign of life.
     """
 
-    heard_ms: int
-    heard_at_ms: int
+    last_seen_ms: int
+    seen_at_ms: int
     connections: dict[str, Holder] = field(default_factory=dict)
     server_closed: set[str] = field(default_factory=set)
     peer_closed: set[str] = field(default_factory=set)
-    said_goodbye: bool = False
+    has_unregistered: bool = False
     silence: Silence | None = None
 
     @property
     def has_left(self) -> bool:
-        return self.said_goodbye or self.connections.keys() <= self.peer_closed
+        return self.has_unregistered or self.connections.keys() <= self.peer_closed
 
-    def heard(self, origin: Origin, observed_ms: int, at_ms: int) -> None:
-        self.heard_ms, self.heard_at_ms = observed_ms, at_ms
+    def seen(self, origin: Origin, observed_ms: int, at_ms: int) -> None:
+        self.last_seen_ms, self.seen_at_ms = observed_ms, at_ms
         self.connections[origin.server_id] = origin.holder
         self.server_closed.discard(origin.server_id)
         self.peer_closed.discard(origin.server_id)
-        self.said_goodbye = False
+        self.has_unregistered = False
         self.silence = None
 
 
-class Hearing(NamedTuple):
-    """A process that was known already was heard again.
+class SignOfLife(NamedTuple):
+    """A sign of life of a known process.
 
     Attributes:
-        verdict: What it was doing in between, however short that was.
-        silent_ms: Since it was last heard, by any server; observed time of the partition.
-        is_over: Whether the log as it was had taken it out meanwhile.
+        verdict: Of the silence before it, however short.
+        silent_ms: Length of the silence in observed time of the partition.
+        is_over: Whether the broker had ended meanwhile in the log as it was.
     """
 
     verdict: Verdict
@@ -131,11 +131,11 @@ class Hearing(NamedTuple):
 
 
 class SilenceTally:
-    """What silences came to, in room for the deaths among them only.
+    """The results of silences; it stores only those of dead brokers.
 
     Attributes:
         deaths: Silences of brokers that were dead.
-        expiries: (cluster, run, verdict) → how many silences of others the run ended by an expiry.
+        expiries: (cluster, run, verdict) → number of silences of other brokers that expired in the run.
     """
 
     def __init__(self) -> None:
@@ -152,10 +152,10 @@ class SilenceTally:
 
 
 class SilenceWatch:
-    """Puts together what the runs did and what brokers did next, in one partition.
+    """Combines the ends in the runs with the next signs of life, in one partition.
 
     Args:
-        on_over: Told of each silence that some run ended, once the broker is heard again.
+        on_over: Called with every silence that some run ended, once it is over.
     """
 
     def __init__(self, on_over: Callable[[Silence], None]) -> None:
@@ -164,52 +164,52 @@ class SilenceWatch:
 
     @property
     def open(self) -> list[Silence]:
-        """Those that some run ended, and after which the broker was not heard."""
+        """The silences that some run ended and that lasted until the end of the log."""
         return [process.silence for process in self._processes.values() if process.silence is not None]
 
     def ended(self, run: int, row: RouteChange, observed_ms: int) -> None:
-        """A run has a row that says that a process is gone."""
+        """A run has a row about the end of a process."""
         key = LeaseKey(row.broker_name or "", LiveKey(row.cluster or "", row.broker_addr or ""))
         process = self._processes.get(key)
         if process is None:
             return
         if process.silence is None:
-            process.silence = Silence(key, process.heard_ms, process.heard_at_ms)
+            process.silence = Silence(key, process.last_seen_ms, process.seen_at_ms)
         process.silence.ends.setdefault(run, Ended(observed_ms, row.at_ms, row.cause))
         if row.cause == Cause.EXPIRED and run == 0:
-            # As it was: a server closes the connection over which it heard a broker that has expired.
+            # In the log as it was: a server closes the connection of a broker that has expired.
             process.server_closed |= process.connections.keys()
 
-    def heard(self, key: LeaseKey, origin: Origin, observed_ms: int, at_ms: int) -> Hearing | None:
-        """A process was heard, after the runs have folded it; None for the first time."""
+    def seen(self, key: LeaseKey, origin: Origin, observed_ms: int, at_ms: int) -> SignOfLife | None:
+        """A process sent a sign of life, which the runs have folded already; None for the first one."""
         process = self._processes.get(key)
         if process is None:
             process = self._processes[key] = _Process(observed_ms, at_ms)
-            process.heard(origin, observed_ms, at_ms)
+            process.seen(origin, observed_ms, at_ms)
             return None
         verdict, silence = _verdict(process, origin), process.silence
         if silence is not None:
-            silence.heard_again_ms, silence.verdict = observed_ms, verdict
+            silence.seen_again_ms, silence.verdict = observed_ms, verdict
             self._on_over(silence)
-        hearing = Hearing(verdict, observed_ms - process.heard_ms, silence is not None and 0 in silence.ends)
-        process.heard(origin, observed_ms, at_ms)
-        return hearing
+        sign = SignOfLife(verdict, observed_ms - process.last_seen_ms, silence is not None and 0 in silence.ends)
+        process.seen(origin, observed_ms, at_ms)
+        return sign
 
     def left(self, event: BrokerUnregistered | BrokerDisconnected) -> None:
-        """A goodbye, or the close of a connection."""
+        """A process unregistered, or its connection closed."""
         process = self._processes.get(LeaseKey(event.broker_name, event.live_key))
         if process is None:
             return
         server_id = event.origin.server_id
         if isinstance(event, BrokerUnregistered):
-            process.said_goodbye = True
+            process.has_unregistered = True
         elif process.connections.get(server_id) == event.origin.holder:
             closed = process.peer_closed if _PEER_CLOSED in event.reason else process.server_closed
             closed.add(server_id)
 
 
 def _verdict(process: _Process, origin: Origin) -> Verdict:
-    """What a silence was that ends with the process being heard from ``origin``."""
+    """The verdict on a silence that ends with a sign of life from ``origin``."""
     before = process.connections.get(origin.server_id)
     if process.has_left:
         return Verdict.RESTARTED

@@ -13,11 +13,11 @@ from namesrv_stream.instants import check_past, parse_duration_ms, parse_since
 from namesrv_stream.settings.installation import Configuration, configured
 from namesrv_stream.tools.options import Source, SourceOption
 
-_WIDTH = 200  # columns, where stdout is no terminal
+_WIDTH = 200  # columns if stdout is not a terminal
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
+    """Add the command to ``app``."""
     app.command("what-if")(configured(what_if))
 
 
@@ -26,13 +26,13 @@ def what_if(
     timeout: Annotated[str, typer.Option("--timeout", help="Timeouts to try.", metavar="60s,90s,…")],
     cluster: Annotated[str | None, typer.Option("--cluster", help="Only this cluster.", metavar="CLUSTER")] = None,
     since: Annotated[
-        str, typer.Option("--since", help="How far to look back, as 24h, or an instant.", metavar="WHEN")
+        str, typer.Option("--since", help="Start of the analysis: 24h (ago), or an instant.", metavar="WHEN")
     ] = "24h",
     every_broker: Annotated[
-        bool, typer.Option("--every-broker", help="Also for brokers that ask for a timeout of their own.")
+        bool, typer.Option("--every-broker", help="Also for brokers that request a timeout of their own.")
     ] = False,
     plot: Annotated[
-        Path | None, typer.Option("--plot", help="Draw the silences against the timeouts.", metavar="FILE.html")
+        Path | None, typer.Option("--plot", help="Write a plot of the silences and the timeouts.", metavar="FILE.html")
     ] = None,
     source: SourceOption = Source.AUTO,
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON, for scripts.")] = False,
@@ -41,7 +41,7 @@ def what_if(
 
     Prints the false expiries and the detection time with every timeout, and a suggestion.
     """
-    # Spared to the other commands: Delta and Kafka take a second to import.
+    # Imported here because Delta and Kafka take a second, which other commands do not need.
     from rich.console import Console
 
     from namesrv_stream.history.drawing.pages import check_plot_file
@@ -57,7 +57,7 @@ def what_if(
     settings = configuration.load().settings
     if plot is not None:
         check_plot_file(plot)
-    # A day of a thousand brokers takes minutes: whoever waits at a terminal sees that it goes on.
+    # A day of a thousand brokers takes minutes: show the progress at a terminal.
     with Console(stderr=True).status("reading the log") as status:
         analysis = analyse_log(
             settings,
@@ -70,12 +70,12 @@ def what_if(
     if cluster is not None:
         reports = [report for report in reports if report.cluster == cluster]
         if not reports:
-            raise QueryNotFound(f"no broker of cluster {cluster} was heard in that time")
+            raise QueryNotFound(f"no broker of cluster {cluster} has a heartbeat in that time")
     if as_json:
         found = what_if_report.as_json(analysis, reports)
         sys.stdout.write(orjson.dumps(found, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS).decode() + "\n")
     else:
-        # A line stays a line for grep where stdout is no terminal.
+        # If stdout is not a terminal, grep sees whole rows.
         console = Console(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else _WIDTH)
         console.print(what_if_report.as_text(analysis, reports), soft_wrap=not console.is_terminal)
     if plot is not None:
@@ -89,7 +89,7 @@ def parse_timeouts(text: str) -> list[int]:
     """The timeouts in ``60s,90s``, each once, in milliseconds, ascending.
 
     Raises:
-        ConfigError: One is no duration, or too short or too long.
+        ConfigError: One is not a duration, or too short or too long.
     """
     found = set()
     for part in text.split(","):

@@ -20,7 +20,7 @@ _COUNTS: Final = [10**power for power in range(13)]
 
 
 def write_timeout_plot(reports: Sequence[ClusterReport], path: Path) -> None:
-    """Write a page with a chart for each cluster: how many silences were how long, and where the timeouts are.
+    """Write a page with a chart for each cluster: a histogram of silences, and the timeouts.
 
     Raises:
         ConfigError: The file cannot be written.
@@ -29,7 +29,7 @@ def write_timeout_plot(reports: Sequence[ClusterReport], path: Path) -> None:
 
 
 def _chart(report: ClusterReport) -> Chart:
-    # Both axes logarithmic: one silence of an hour must not squeeze the heartbeats into one bar, nor they hide it.
+    # Logarithmic axes show both the many heartbeats and a single silence of an hour.
     seconds = {max(steps, 1) * STEP_MS / 1000: count for steps, count in report.gaps.counts.items()}
     runs = [(run, run.timeout_ms / 1000) for run in report.runs if run.timeout_ms is not None]
     suggested_s = None if report.suggestion.timeout_ms is None else report.suggestion.timeout_ms / 1000
@@ -67,12 +67,12 @@ def _upright(x: float, colour: str, *, is_dashed: bool = False) -> Line:
 
 
 def _share(value_s: float, first: float, last: float) -> float:
-    """Where a duration is between the first and the last, from 0 to 1."""
+    """The position of a duration between the first and the last, from 0 to 1."""
     return math.log(value_s / first) / math.log(last / first)
 
 
 def _height(count: float, top: float) -> float:
-    """Per cent of the height; a logarithm that has a place for zero."""
+    """The height in percent; a logarithm that is defined for zero."""
     return math.log1p(count) / math.log1p(top) * 100
 
 

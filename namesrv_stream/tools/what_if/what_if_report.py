@@ -26,11 +26,11 @@ _NAMED = 10  # brokers
 
 @dataclass(frozen=True, slots=True)
 class Sooner:
-    """How much sooner deaths were seen than they were in the log as it is; negative for later. Observed time.
+    """How much sooner deaths were noticed than in the log as it was, in observed time; negative for later.
 
     Attributes:
-        deaths: How many are compared.
-        open: How many are not: one of the two had not seen them when the log ended.
+        deaths: Number of compared deaths.
+        open: Number of other deaths: one of the two had not noticed them when the log ended.
     """
 
     deaths: int
@@ -44,11 +44,11 @@ class RunReport:
     """One timeout in one cluster.
 
     Attributes:
-        timeout_ms: None for the log as it is.
-        expiries: How often a broker was taken out because it was not heard.
-        false: Of those: it was alive, as the connection over which it was heard again says.
-        unclear: Of those: it came back, and nothing says whether it had restarted.
-        sooner: None for the log as it is.
+        timeout_ms: None for the log as it was.
+        expiries: Number of expiries.
+        false: Expiries of live brokers, according to their connection.
+        unclear: Expiries of brokers that returned and may have restarted.
+        sooner: Detection of deaths; None for the log as it was.
     """
 
     timeout_ms: int | None
@@ -67,10 +67,10 @@ class ClusterReport:
     """One cluster.
 
     Attributes:
-        brokers: Broker processes heard and registered.
-        with_own_timeout: How many of them ask for a timeout, which another default does not move.
-        gaps: Of brokers that were alive.
-        runs: The log as it is, then each timeout asked for.
+        brokers: Number of registered broker processes.
+        with_own_timeout: Number of those that request a timeout, which another default does not change.
+        gaps: Gaps of live brokers.
+        runs: The log as it was, then every requested timeout.
     """
 
     cluster: str
@@ -82,11 +82,11 @@ class ClusterReport:
 
 
 def cluster_reports(analyses: Sequence[PartitionAnalysis], limits: FoldSettings | None = None) -> list[ClusterReport]:
-    """A report of every cluster, by name; the analyses must be of the same overrides.
+    """A report for every cluster, by name; the analyses must have the same overrides.
 
     Args:
-        analyses: Of all partitions.
-        limits: Between which a timeout can be suggested.
+        analyses: The analyses of all partitions.
+        limits: Lower and upper limit of a suggestion.
     """
     keys = {key: timeout for analysis in analyses for key, timeout in analysis.timeouts.items()}
     deaths: dict[str, list[Silence]] = {}
@@ -125,7 +125,7 @@ def _run_report(
 
 
 def _sooner(run: int, deaths: Iterable[Silence]) -> Sooner:
-    """Compare a run with the log as it is, over deaths that either of them saw by an expiry."""
+    """Compare a run with the log as it was, over deaths that either noticed by an expiry."""
     gains, still_open = [], 0
     for death in deaths:
         if not any(death.ends[r].is_expiry for r in (0, run) if r in death.ends):
@@ -140,7 +140,7 @@ def _sooner(run: int, deaths: Iterable[Silence]) -> Sooner:
 
 
 def _quantile(ordered: Sequence[int], share: float) -> int:
-    """The smallest value that such a share of all does not exceed; 0 of none."""
+    """A quantile of ascending values; 0 if there are none."""
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else 0
 
 
@@ -161,7 +161,7 @@ def _parts(analysis: LogAnalysis, reports: Sequence[ClusterReport]) -> Iterator[
         f"{counted(analysis.records, 'record')}, {span}, {observed} of observed time; every broker begins at age zero"
     )
     if not reports:
-        yield Text("no broker was heard")
+        yield Text("no broker has a heartbeat")
     for report in reports:
         yield Text()
         yield _cluster_line(report)

@@ -21,8 +21,8 @@ async def test_the_first_line_is_the_list(body: str) -> None:
     ("answer", "words"),
     [
         (b"HTTP/1.1 404 Not Found\r\n\r\n", "answered 'HTTP/1.1 404 Not Found'"),
-        (b"HTTP/1.1 200 OK\r\n\r\n", "its first line is no list"),
-        (b"HTTP/1.1 200 OK\r\n\r\n<html>", "its first line is no list"),
+        (b"HTTP/1.1 200 OK\r\n\r\n", "its first line is not a list"),
+        (b"HTTP/1.1 200 OK\r\n\r\n<html>", "its first line is not a list"),
         (b"", "answered ''"),
         (b"\x00\x00\x00\x10garbage", "answered"),
         (b"x" * 1_000_000, "answered"),

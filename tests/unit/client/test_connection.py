@@ -69,7 +69,7 @@ async def test_garbage_closes_the_connection_after_the_sound_answers_before_it()
     async with ScriptedNameServer(lambda request: [response_to(request, 0), b"\xff\xff\xff\xffgarbage"]) as server:
         connection = await RemotingConnection.connect(server.addr)
         assert (await connection.invoke(RemotingCommand(105), 5_000)).code == 0
-        assert (await connection.closed).startswith("sent garbage")
+        assert (await connection.closed).startswith("sent invalid data")
 
 
 async def test_a_header_that_is_none_closes_the_connection() -> None:

@@ -77,7 +77,7 @@ def test_a_past_route_as_json_is_rocketmqs_with_the_reason(
     [
         ("2023-11-14 03:12", "TopicTest", 1, "lies before the history, which begins at 2023-11-14"),
         ("2106-01-01", "TopicTest", 2, "command line: --as-of: 2106-01-01 00:00:00Z"),
-        ("soon", "TopicTest", 2, "command line: --as-of: 'soon' is no instant: expected ISO 8601"),
+        ("soon", "TopicTest", 2, "command line: --as-of: 'soon' is not a point in time: expected ISO 8601"),
         (minutes(152), "TopicTest", 1, "the last change was unregistered of broker-b at 2023-11-15"),
         (minutes(30), "nope", 1, "the history knows no such topic"),
     ],
@@ -171,7 +171,7 @@ def test_what_cannot_be_answered_is_one_line(ask: Run, question: list[str], code
         (["--since", "-1h", "--until", "-2h"], " does not lie before --until, "),
         (["--since", "now"], " does not lie before --until, "),
         (["--since", f"{'9' * 400}d"], "--since: '-9999"),
-        (["--since", "7"], "--since: '7' is no instant"),
+        (["--since", "7"], "--since: '7' is not a point in time"),
     ],
 )
 def test_a_time_that_cannot_be_is_refused(run: Run, tmp_path: Path, flags: list[str], words: str) -> None:

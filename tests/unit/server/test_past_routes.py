@@ -70,11 +70,11 @@ async def test_a_past_route_is_as_clients_know_it_with_its_reason(settings: Sett
     [
         (str(BEGIN_MS - 1), 404, "lies before the history"),
         (str(BEGIN_MS + 129_000), 404, "the last change was expired of broker-a"),
-        ("soon", 400, "query: as_of: 'soon' is no instant"),
-        ("2106-01-01", 400, "lies in the future"),
-        ("", 400, "is no instant"),
-        (f"-{'9' * 400}d", 400, "is no instant"),
-        ("2106-01-01\r\nx: y\x00", 400, "is no instant"),
+        ("soon", 400, "query: as_of: 'soon' is not a point in time"),
+        ("2106-01-01", 400, "is in the future"),
+        ("", 400, "is not a point in time"),
+        (f"-{'9' * 400}d", 400, "is not a point in time"),
+        ("2106-01-01\r\nx: y\x00", 400, "is not a point in time"),
     ],
 )
 async def test_what_there_is_not_is_an_error_with_its_reason(

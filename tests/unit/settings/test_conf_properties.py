@@ -85,7 +85,7 @@ def test_an_unknown_key_is_a_warning_with_the_likely_one(tmp_path: Path) -> None
         Mistake(
             "serverChannelMaxIdleTimeSeconds=0", "(serverChannelMaxIdleTimeSeconds): advanced.remoting.idle_timeout_ms:"
         ),
-        Mistake("http.nsaddr=10.0.0.1", "(http.nsaddr): http.nsaddr: '10.0.0.1' is no host:port"),
+        Mistake("http.nsaddr=10.0.0.1", "(http.nsaddr): http.nsaddr: '10.0.0.1' is not host:port"),
         Mistake("listenPort=\\u12", "properties: line 1:"),
     ],
 )

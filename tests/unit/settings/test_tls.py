@@ -125,13 +125,13 @@ def test_what_has_no_meaning_here_is_warned_about(tmp_path: Path) -> None:
         ("tls.server.keyPath=/c.key", "tls.cert_file", "is missing beside tls.key_file"),
         ("tls.client.certPath=/c.pem", "advanced.tls.calls_key_file", "is missing beside advanced.tls.calls_cert_file"),
         ("tls.enable=perhaps", "advanced.tls.calls", "'auto', 'plain' or 'tls'"),
-        ("tls.server.need.client.auth=require", "tls.trust_file", "needs the certificates"),
-        ("advanced.tls.key_password=a\ntls.key_password_file=/f", "tls.key_password_file", "which of them"),
+        ("tls.server.need.client.auth=require", "tls.trust_file", "needs certificates"),
+        ("advanced.tls.key_password=a\ntls.key_password_file=/f", "tls.key_password_file", "set only one of them"),
         ("tls.config.file=/absent/tls.properties", "tls.config_file", "/absent/tls.properties: No such file"),
         (
             "advanced.remoting.partial_frames_bytes=1000000",
             "advanced.remoting.partial_frames_bytes",
-            "must hold one frame",
+            "must have room for one frame",
         ),
     ],
 )

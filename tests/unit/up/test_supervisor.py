@@ -85,7 +85,7 @@ async def test_a_child_that_dies_is_started_again_later_and_later(supervisor: Su
     supervisor.start(_python("job", "raise SystemExit(1)"))
     await _until(lambda: len(told.lines) >= 4)
     waits = ["0.02", "0.04", "0.08", "0.08"]
-    assert told.lines[:4] == [f"job ended with exit code 1; starting it again in {wait} s" for wait in waits]
+    assert told.lines[:4] == [f"job ended with exit code 1; restarting it in {wait} s" for wait in waits]
 
 
 async def test_a_healthy_run_makes_the_next_wait_short_again(tmp_path: Path, told: Told) -> None:
@@ -93,7 +93,7 @@ async def test_a_healthy_run_makes_the_next_wait_short_again(tmp_path: Path, tol
     supervisor.start(_python("job", "raise SystemExit(1)"))
     await _until(lambda: len(told.lines) >= 3)
     await supervisor.stop()
-    assert all(line.endswith("again in 0.01 s") for line in told.lines)
+    assert all(line.endswith("restarting it in 0.01 s") for line in told.lines)
 
 
 async def test_a_killed_child_is_started_again(supervisor: Supervisor, told: Told) -> None:
@@ -102,7 +102,7 @@ async def test_a_killed_child_is_started_again(supervisor: Supervisor, told: Tol
     first = supervisor.pid("job") or 0
     os.kill(first, signal.SIGKILL)
     await _until(lambda: supervisor.pid("job") not in (None, first))
-    assert told.lines == ["job was ended by SIGKILL; starting it again in 0.02 s"]
+    assert told.lines == ["job was ended by SIGKILL; restarting it in 0.02 s"]
 
 
 async def test_the_reason_is_the_last_words_of_the_child(supervisor: Supervisor, told: Told) -> None:
@@ -131,7 +131,7 @@ async def test_a_required_part_is_started_again_after_a_refusal_once_the_start_h
     refusal = f"print('error: no Kafka', flush=True); raise SystemExit({code})"
     supervisor.start(_python("serve", refusal, is_required=True))
     await _until(lambda: len(told.lines) >= 2)
-    assert told.lines[0] == f"serve ended with exit code {code} (no Kafka); starting it again in 0.02 s"
+    assert told.lines[0] == f"serve ended with exit code {code} (no Kafka); restarting it in 0.02 s"
     assert not supervisor.failure.done()
 
 
@@ -148,8 +148,8 @@ async def test_a_part_that_can_never_run_is_said_once_and_not_started_again(
     await _until(lambda: sum(line.startswith("other ended") for line in told.lines) >= 5)
     assert runs.read_text() == "x"
     assert [line for line in told.lines if "job" in line] == [
-        "job cannot run, and is not started again: another log",
-        "the other parts go on without job; mend this, then restart `up`",
+        "job cannot run and is not restarted: another log",
+        "the other parts continue without job; fix this, then restart `up`",
     ]
     assert not supervisor.failure.done()
 
@@ -157,7 +157,7 @@ async def test_a_part_that_can_never_run_is_said_once_and_not_started_again(
 async def test_a_part_whose_prerequisite_is_missing_is_started_again(supervisor: Supervisor, told: Told) -> None:
     supervisor.start(_python("job", "print('error: no Kafka', flush=True); raise SystemExit(3)"))
     await _until(lambda: len(told.lines) >= 2)
-    assert told.lines[1] == "job ended with exit code 3 (no Kafka); starting it again in 0.04 s"
+    assert told.lines[1] == "job ended with exit code 3 (no Kafka); restarting it in 0.04 s"
 
 
 async def test_stop_ends_the_last_started_first(supervisor: Supervisor, told: Told, tmp_path: Path) -> None:
@@ -197,7 +197,7 @@ async def test_stop_during_a_wait_for_the_next_start_ends_at_once(tmp_path: Path
 
 async def test_what_a_child_left_behind_ends_with_it(supervisor: Supervisor, told: Told) -> None:
     supervisor.start(_python("job", _LEAVES_A_GRANDCHILD))
-    await _until(lambda: any("starting it again" in line for line in told.lines))
+    await _until(lambda: any("restarting it" in line for line in told.lines))
     grandchild = int(told.lines[0].removeprefix("job: "))
     assert not is_running(grandchild)
 

@@ -85,7 +85,7 @@ async def test_the_command_prints_a_table_and_says_by_its_exit_code_that_they_di
         assert await run("compare", "-n", f"{left.addr};{left.addr}") == (
             2,
             "",
-            "error: command line: -n: expected two name servers at least, host:port;host:port\n",
+            "error: command line: -n: expected at least two name servers, host:port;host:port\n",
         )
 
 

@@ -82,6 +82,6 @@ def test_it_begins_behind_a_gap_and_says_so(tables: HistoryOfLogs) -> None:
     assert found.records == len(records) - 400
     said = _said(found)
     assert "partition 0: the records 300 to 399 are missing: Kafka removed them while the history did not run" in said
-    assert "what is before those records is left out too: it begins at 400" in said
+    assert "earlier records are not used either: the analysis begins at 400" in said
     after = _analyse(tables, Source.AUTO, 800, records[450].at_ms)
-    assert "left out too" not in _said(after)
+    assert "not used either" not in _said(after)

@@ -386,7 +386,7 @@ async def test_a_route_is_compared_with_another_time(tmp_path: Path) -> None:
     assert "0 new, 1 gone, 1 changed" in page.text
     assert "± changed" in page.text
     assert "\u2212 gone" in page.text
-    assert "'soon' is no instant" in bad.text
+    assert "'soon' is not a point in time" in bad.text
     assert "broker-a" in bad.text
 
 
