@@ -1,30 +1,30 @@
-"""Every error of ours, split by who is to blame.
+"""All errors of the product, by the party at fault.
 
 ::
 
     NamesrvStreamError                 exit_code 1
-    ├── RemotingError                  the peer broke the wire: its connection is closed, nothing else
+    ├── RemotingError                  the peer broke the wire protocol: only its connection is closed
     │   ├── FrameTooLarge
     │   ├── HeaderDecodeError
     │   ├── ProxyProtocolError
     │   ├── TlsNotServed
     │   ├── PlainNotServed
     │   ├── TlsBroken
-    │   └── BodyDecodeError            the frame is fine, its body is not: answered, the connection stays
-    ├── RequestError                   the wire is fine, the request is not: answered with a code and a remark
+    │   └── BodyDecodeError            the frame is valid, its body is not: answered, the connection stays
+    ├── RequestError                   the frame is valid, the request is not: answered with a code and a remark
     ├── EventDecodeError               a record of the log cannot be read: to the dead-letter topic
     ├── ConfigError                    exit 2: names the file and the key
-    ├── TableSchemaMismatch            exit 2: a Delta table is not as this version expects
+    ├── TableSchemaMismatch            exit 2: a Delta table has another schema than this version expects
     │   └── TableDamaged               exit 1: a file of it is missing, cut short or altered; the job repairs it
     ├── DuplicateServerId              exit 2: another server with the same id is running
     ├── StateFromNewerVersion          exit 2: the fold's state was written by a newer version of this program
-    ├── TablesTakenOver                exit 1: another job has gone on with the tables
+    ├── TablesTakenOver                exit 1: another job commits to the tables
     ├── LogTruncated                   exit 2: Kafka no longer holds what the fold needs next
-    ├── LogReplaced                    exit 2: Kafka's log is not the one from which the tables were made
-    ├── StateMissing                   exit 2: there is no state from which the job could start
-    ├── NoStartPoint                   exit 1: a replay has nothing to begin with
-    ├── NotInHistory                   exit 1: the history does not have what is asked for
-    ├── RebuildRefused                 exit 1: the new tables would say less, or other things, than the old ones
+    ├── LogReplaced                    exit 2: Kafka's log is not the one that the tables belong to
+    ├── StateMissing                   exit 2: there is no state from which the job can start
+    ├── NoStartPoint                   exit 1: a replay has no start
+    ├── NotInHistory                   exit 1: the history does not contain the requested data
+    ├── RebuildRefused                 exit 1: the new tables would lose or change data of the old ones
     └── PrerequisiteMissing            exit 3: names what is missing and how to get it
         ├── KafkaUnreachable
         └── StoreUnreachable
@@ -34,7 +34,7 @@ from typing import ClassVar
 
 
 class NamesrvStreamError(Exception):
-    """Base of all errors; its text is one line that a person can act on."""
+    """Base of all errors; its text is one line that says what to do."""
 
     retriable: ClassVar[bool] = False
     exit_code: ClassVar[int] = 1
@@ -62,7 +62,7 @@ class HeaderDecodeError(RemotingError):
     """A frame's header cannot be decoded.
 
     Attributes:
-        serialize_type: The frame's type byte; None where the frame is too short to have one.
+        serialize_type: The frame's type byte; None if the frame is too short to have one.
         reason: What is wrong.
     """
 
@@ -73,21 +73,21 @@ class HeaderDecodeError(RemotingError):
 
 
 class ProxyProtocolError(RemotingError):
-    """A connection begins as if with a PROXY preamble, and it is none."""
+    """A connection begins like a PROXY preamble, but with an invalid one."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"PROXY preamble is malformed: {reason}")
 
 
 class TlsNotServed(RemotingError):
-    """A connection begins with a TLS handshake, and there is no TLS."""
+    """A connection begins with a TLS handshake, but the server has no TLS."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"it begins with a TLS handshake, and TLS is not served here: {reason}")
 
 
 class PlainNotServed(RemotingError):
-    """A connection does not begin with a TLS handshake, and must."""
+    """A connection does not begin with a TLS handshake, which is required."""
 
     def __init__(self) -> None:
         super().__init__("it does not begin with a TLS handshake, and tls.mode is enforcing")
@@ -98,7 +98,7 @@ class TlsBroken(RemotingError):
 
     Attributes:
         is_handshake: Whether it was the handshake.
-        sound: What the records before it held that came with it.
+        sound: The content of the valid records before it that arrived with it.
     """
 
     def __init__(self, reason: str, *, is_handshake: bool, sound: bytes = b"") -> None:
@@ -108,7 +108,7 @@ class TlsBroken(RemotingError):
 
 
 class BodyDecodeError(RemotingError):
-    """A request's body cannot be decoded; the frame around it is sound.
+    """A request's body cannot be decoded; the frame around it is valid.
 
     Attributes:
         request_code: The request's code.
@@ -132,7 +132,7 @@ class TopicNotExist(RequestError):
     """No broker in view serves the topic.
 
     Attributes:
-        topic: The topic asked for.
+        topic: The requested topic.
     """
 
     def __init__(self, topic: str) -> None:
@@ -141,18 +141,18 @@ class TopicNotExist(RequestError):
 
 
 class RequestRefused(RequestError):
-    """A request that Java's NameServer answers with SYSTEM_ERROR; the text is the remark, as Java words it."""
+    """A request that Java's NameServer answers with SYSTEM_ERROR; the text is the remark, with Java's words."""
 
 
 class QueryNotFound(RequestError):
-    """No such KV entry or namespace; the text is the remark, as Java words it."""
+    """No such KV entry or namespace; the text is the remark, with Java's words."""
 
 
 class NoPermission(RequestError):
-    """The peer may not ask this; the text says what would be needed.
+    """The peer may not send this request; the text says what it needs.
 
     Attributes:
-        for_log: The reason for the server's log, which may say more than the peer is told.
+        for_log: The reason for the server's log, which may contain more than the peer gets.
     """
 
     def __init__(self, text: str, *, for_log: str = "") -> None:
@@ -161,11 +161,11 @@ class NoPermission(RequestError):
 
 
 class SystemBusy(RequestError):
-    """Cannot be done now: the log does not take the change, or its outcome is unknown; the text says which."""
+    """Not possible now: the log does not accept the change, or the outcome is unknown; the text says which."""
 
 
 class EventDecodeError(NamesrvStreamError):
-    """A record, or one item of it, that is not an event of ours.
+    """A record, or one item of it, that is not a valid event.
 
     Attributes:
         reason: What is wrong, with the field's name.
@@ -177,12 +177,12 @@ class EventDecodeError(NamesrvStreamError):
 
 
 class ConfigError(NamesrvStreamError):
-    """A setting is unknown, malformed or cannot work.
+    """A setting is unknown or invalid.
 
     Attributes:
-        source: The file, environment variable, flag or system that holds the setting.
+        source: The file, environment variable or flag with the setting, or the system that has the fault.
         key: The setting.
-        reason: What is wrong, and what would be right.
+        reason: What is wrong, and what is expected.
     """
 
     exit_code = 2
@@ -195,7 +195,7 @@ class ConfigError(NamesrvStreamError):
 
 
 class TableSchemaMismatch(NamesrvStreamError):
-    """A Delta table is not as this version of the code expects.
+    """A Delta table has another schema than this version expects.
 
     Attributes:
         table: Path of the table.
@@ -234,11 +234,11 @@ class TablesTakenOver(NamesrvStreamError):
     """Another job commits to the tables that this one writes.
 
     Attributes:
-        table: Path of the table that says so.
-        version: Its version at which that was found.
+        table: Path of the table that shows it.
+        version: The version of the table that shows it.
     """
 
-    exit_code = 1  # a stand-by is started again until it can go on
+    exit_code = 1  # a stand-by is restarted until it can take over
 
     def __init__(self, table: str, version: int) -> None:
         super().__init__(
@@ -273,8 +273,8 @@ class StateFromNewerVersion(NamesrvStreamError):
     """The fold's state was written by a newer version of this program.
 
     Attributes:
-        version: The state's.
-        newest: The highest that this program reads.
+        version: Version of the state.
+        newest: The newest version that this program reads.
     """
 
     exit_code = 2
@@ -316,10 +316,10 @@ class LogTruncated(NamesrvStreamError):
 
 
 class LogReplaced(NamesrvStreamError):
-    """Kafka's log is not the one from which the tables were made.
+    """Kafka's log is not the one that the tables belong to.
 
     Attributes:
-        reason: How that shows.
+        reason: What shows it.
     """
 
     exit_code = 2
@@ -333,7 +333,7 @@ class LogReplaced(NamesrvStreamError):
 
 
 class StateMissing(NamesrvStreamError):
-    """``route_state`` has no state from which the job could start.
+    """``route_state`` has no state from which the job can start.
 
     Attributes:
         partition: Kafka partition.
@@ -355,19 +355,19 @@ class StateMissing(NamesrvStreamError):
 
 
 class NoStartPoint(NamesrvStreamError):
-    """The log has no offset 0, or a gap behind it, and no fold state from which it could be folded is kept.
+    """The log has no offset 0, or a gap after it, and no stored fold state allows to fold it.
 
     Attributes:
         partition: Kafka partition.
         wanted: The offset to compare from; None for the earliest possible.
-        earliest: The first offset from which on the log has no gap.
-        possible: The first one from which it can be folded; None where there is none.
+        earliest: The first offset from which the log has no gap.
+        possible: The first offset from which it can be folded; None if there is none.
     """
 
     def __init__(
         self, partition: int, wanted: int | None, earliest: int, possible: int | None, gap: str | None = None
     ) -> None:
-        """Word it.
+        """Create the error.
 
         Args:
             gap: What is missing before ``earliest``, and why.
@@ -388,7 +388,7 @@ class NoStartPoint(NamesrvStreamError):
 
 
 class RecordsRemoved(NamesrvStreamError):
-    """Kafka removed records, by their retention, just when they were to be read.
+    """Kafka removed records by their retention before they were read.
 
     Attributes:
         partition: Kafka partition.
@@ -409,15 +409,15 @@ class RecordsRemoved(NamesrvStreamError):
 
 
 class NotInHistory(NamesrvStreamError):
-    """The history does not have what is asked for; the text says what it has, and why not more."""
+    """The history does not contain the requested data; the text says what it contains, and why not more."""
 
 
 class RebuildRefused(NamesrvStreamError):
-    """A rebuild would change what the tables say; nothing was changed, the text says which flag allows it."""
+    """A rebuild would lose or change data; nothing was changed, the text says which flag allows it."""
 
 
 class PrerequisiteMissing(NamesrvStreamError):
-    """Something outside the project is absent.
+    """Something outside the project is missing.
 
     Attributes:
         name: What is missing.
@@ -446,10 +446,10 @@ class KafkaUnreachable(PrerequisiteMissing):
 
 
 class StoreUnreachable(PrerequisiteMissing):
-    """The object store that holds the tables does not answer, or refuses.
+    """The object store of the tables does not answer, or refuses a request.
 
     Attributes:
-        place: What was to be read or written there.
+        place: The object to read or write.
         reason: What is wrong.
     """
 

@@ -131,7 +131,7 @@ def test_nothing_is_missing_that_the_page_promises(tmp_path: Path) -> None:
         assert (examined.code, "contains no topic" in examined.out) == (1, True), examined
         stack = Stack(data, **_FLAGS)
         stack.start()
-        wait_until(lambda: "go on without job" in stack.output, _WAIT_S, "the job is given up")
+        wait_until(lambda: "continue without job" in stack.output, _WAIT_S, "the job is given up")
         assert stack.output.count("the log is another one") == 1
         assert stack.get(f"/routes/{_TOPIC}") == before["route"]
         assert stack.stop() == 0

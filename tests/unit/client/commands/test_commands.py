@@ -94,7 +94,7 @@ async def test_a_topic_without_a_route_is_exit_code_1_and_one_line(run: Run) -> 
             "/absent: --secret-key-file: No such file",
         ),
         (["kv", "import", "/absent.json"], 2, "/absent.json: FILE: No such file"),
-        (["kv", "put", "ns", "\udcff", "v", "-n", "127.0.0.1:1"], 2, "no UTF-8"),
+        (["kv", "put", "ns", "\udcff", "v", "-n", "127.0.0.1:1"], 2, "not UTF-8"),
     ],
 )
 async def test_a_mistake_is_one_line(run: Run, arguments: list[str], code: int, words: str) -> None:

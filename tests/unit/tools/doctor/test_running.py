@@ -106,7 +106,7 @@ def test_a_port_that_speaks_no_http_is_a_fault_that_says_so(tmp_path: Path) -> N
         (found,) = servers(settings_in(tmp_path), (f"http://127.0.0.1:{listener.getsockname()[1]}",))
         thread.join()
     assert found.grade is Grade.FAULT
-    assert "no HTTP" in found.text
+    assert "not HTTP" in found.text
 
 
 def test_a_server_that_does_not_answer_is_a_fault(tmp_path: Path) -> None:
