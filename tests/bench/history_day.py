@@ -2,7 +2,7 @@
 
 A real Kafka holds the records that two servers write of 10,000 brokers: each half second a record of heartbeats and a
 tick for each partition. The records carry the day's timestamps. The history process then runs with ``--once``.
-``--master workers:N`` starts a standalone cluster of N workers with one core each.
+``--master workers:N`` starts a standalone cluster of N workers, each pinned to one core of the machine.
 """
 
 import argparse
@@ -77,7 +77,7 @@ def _master(master: str, folder: Path) -> Iterator[str]:
     if kind != "workers":
         yield master
         return
-    with standalone_cluster(folder, int(workers), _WORKER_MEMORY) as cluster:
+    with standalone_cluster(folder, int(workers), _WORKER_MEMORY, is_pinned=True) as cluster:
         yield cluster.url
 
 
