@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from namesrv_stream.errors import LogReplaced, LogTruncated, RecordsRemoved
 from namesrv_stream.kafka.extent import TopicExtent, read_extent
 from namesrv_stream.kafka.log_reader import LogReader
-from namesrv_stream.route.folded_log import FoldedLog, Place, fingerprint
+from namesrv_stream.route.fold.folded_log import FoldedLog, Place, fingerprint
 from namesrv_stream.settings import Settings
 
 

@@ -10,7 +10,7 @@ from kafka.errors import KafkaError, KafkaTimeoutError, OffsetOutOfRangeError
 
 from namesrv_stream.errors import KafkaUnreachable, RecordsRemoved
 from namesrv_stream.kafka.clients import bootstrap_servers, consumer_config, reason_of
-from namesrv_stream.route.fold import Record
+from namesrv_stream.route.fold.step import Record
 from namesrv_stream.settings import Settings
 
 _POLL_MS: Final = 500

@@ -17,7 +17,7 @@ from namesrv_stream.replay.old_tables import OldTables
 from namesrv_stream.replay.partition_replay import Replay, StoredTables, replay_partition
 from namesrv_stream.replay.rebuild_start import RebuildStart, find_rebuild_starts
 from namesrv_stream.replay.report import Rebuild, difference_line
-from namesrv_stream.route.fold_state import encode_state
+from namesrv_stream.route.fold.state import encode_state
 from namesrv_stream.settings import Settings
 from namesrv_stream.streaming.job_lock import job_lock
 from namesrv_stream.tables.changes_writer import ChangesWriter

@@ -21,9 +21,9 @@ from namesrv_stream.kafka.log_check import check_log
 from namesrv_stream.replay.report import Repartition
 from namesrv_stream.route.event_json import encode_event
 from namesrv_stream.route.events import JOB, Origin, Tick
-from namesrv_stream.route.fold_state import FoldState
-from namesrv_stream.route.folded_log import FoldedLog
-from namesrv_stream.route.repartition import repartitioned
+from namesrv_stream.route.fold.derived_state import repartitioned
+from namesrv_stream.route.fold.folded_log import FoldedLog
+from namesrv_stream.route.fold.state import FoldState
 from namesrv_stream.settings import Settings
 from namesrv_stream.streaming.job_lock import job_lock
 from namesrv_stream.tables.changes_writer import ChangesWriter

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import orjson
 
-from namesrv_stream.route.fold import DeadLetter
+from namesrv_stream.route.fold.step import DeadLetter
 
 _MAX_VALUE_BYTES: Final = 1 << 20  # a record may be 20 MiB; the log has it whole, at (partition, offset)
 _MAX_LIST_BYTES: Final = 32 << 20  # of values in one list; later letters have theirs in the log only

@@ -20,7 +20,7 @@ from namesrv_stream.kafka import bootstrap_servers, ensure_topics, producer_conf
 from namesrv_stream.kafka.extent import read_extent
 from namesrv_stream.kafka.log_check import check_log
 from namesrv_stream.logs import progress, report_error
-from namesrv_stream.route.folded_log import FoldedLog
+from namesrv_stream.route.fold.folded_log import FoldedLog
 from namesrv_stream.run_files import write_run_file
 from namesrv_stream.settings import Settings
 from namesrv_stream.streaming.batch_figures import BatchFigures

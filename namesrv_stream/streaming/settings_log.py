@@ -6,7 +6,7 @@ from kafka import KafkaProducer
 
 from namesrv_stream.route.event_json import encode_event
 from namesrv_stream.route.events import JOB, Origin, SettingsChanged
-from namesrv_stream.route.settings import SettingValue
+from namesrv_stream.route.liveness_settings import SettingValue
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.settings import Settings
 from namesrv_stream.settings.configured import SOURCE, changed_settings

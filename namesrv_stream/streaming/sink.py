@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from kafka import KafkaProducer
 from pyspark.sql import DataFrame
 
-from namesrv_stream.route.folded_log import Place
+from namesrv_stream.route.fold.folded_log import Place
 from namesrv_stream.settings import Settings
 from namesrv_stream.streaming.batch_figures import BatchFigures
 from namesrv_stream.streaming.dead_letters import DeadLetterRecord, decode_dead_letters

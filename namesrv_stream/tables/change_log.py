@@ -11,9 +11,8 @@ from typing import Final
 
 from namesrv_stream.logs import safe
 from namesrv_stream.route.changes import ChangeKind, RouteChange
-from namesrv_stream.route.hold import Hold, decode_hold
-from namesrv_stream.route.lease import LeaseKey
-from namesrv_stream.route.setting_history import setting_changes
+from namesrv_stream.route.liveness_settings import setting_changes
+from namesrv_stream.route.model import Hold, LeaseKey, decode_hold
 
 logger = logging.getLogger(__name__)
 

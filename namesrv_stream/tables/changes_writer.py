@@ -11,7 +11,7 @@ from types import MappingProxyType
 import pyarrow as pa
 
 from namesrv_stream.errors import NamesrvStreamError
-from namesrv_stream.route.folded_log import Progress
+from namesrv_stream.route.fold.folded_log import Progress
 from namesrv_stream.tables.delta.data_file import DataFile
 from namesrv_stream.tables.delta.table_writer import Change, TableWriter, grown
 from namesrv_stream.tables.schema.columns import CHANGES_SCHEMA

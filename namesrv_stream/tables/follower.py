@@ -14,7 +14,7 @@ from typing import Final
 
 from namesrv_stream.errors import StoreUnreachable
 from namesrv_stream.route.changes import RouteChange
-from namesrv_stream.route.folded_log import Progress
+from namesrv_stream.route.fold.folded_log import Progress
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.tables.delta.commit import LOG, Commit, checkpointed_version, commit_name, read_commit
 from namesrv_stream.tables.delta.data_file import read_rows

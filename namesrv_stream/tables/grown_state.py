@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from namesrv_stream.route.changes import ChangeKind
-from namesrv_stream.route.fold_state import FoldState, encode_state
+from namesrv_stream.route.fold.state import FoldState, encode_state
 from namesrv_stream.route.partitioner import partition_of
 from namesrv_stream.tables.route_tables import FoldStateRow
 from namesrv_stream.tables.schema.columns import STATE_SCHEMA

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from namesrv_stream.errors import TableDamaged
 from namesrv_stream.route import reducer
 from namesrv_stream.route.changes import ChangeKind
-from namesrv_stream.route.folded_log import Progress
+from namesrv_stream.route.fold.folded_log import Progress
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.tables.route_tables import read_tables
 from namesrv_stream.tables.schema.rows import QUEUE_DATA_SCHEMA, decode_queue_data, is_queue_data, iter_changes

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from namesrv_stream.errors import TableDamaged
 from namesrv_stream.route.changes import ChangeKind, RouteChange
-from namesrv_stream.route.folded_log import Progress
+from namesrv_stream.route.fold.folded_log import Progress
 from namesrv_stream.tables.delta.commit import LOG
 from namesrv_stream.tables.delta.table_version import TableVersion, newest_readable, open_version
 from namesrv_stream.tables.schema.columns import CHANGES_SCHEMA, STATE_SCHEMA, as_read

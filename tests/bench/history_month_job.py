@@ -7,8 +7,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from namesrv_stream.kafka.extent import TopicExtent
-from namesrv_stream.route.fold import Record
-from namesrv_stream.route.folded_log import Place, fingerprint
+from namesrv_stream.route.fold.folded_log import Place, fingerprint
+from namesrv_stream.route.fold.step import Record
 from namesrv_stream.settings import Settings
 from namesrv_stream.tables.changes_writer import ChangesWriter
 from namesrv_stream.tables.compaction import FILES_TO_JOIN, JOINED_BYTES, clean_up, join_small_files

@@ -24,9 +24,8 @@ from kafka import KafkaProducer
 
 from namesrv_stream.kafka import producer_config
 from namesrv_stream.route.changes import RouteChange
-from namesrv_stream.route.event_json import encode_event
+from namesrv_stream.route.event_json import encode_event, encode_heartbeats
 from namesrv_stream.route.events import BrokerHeartbeat, BrokerRegistered, Event, Origin, Proof, Tick
-from namesrv_stream.route.heartbeat_json import encode_heartbeats
 from namesrv_stream.route.model import DataVersion, QueueData, Registration
 from namesrv_stream.route.partitioner import partition_of
 from namesrv_stream.run_files import read_run_file

@@ -17,7 +17,7 @@ from namesrv_stream.kafka import LogReader, consumer_config
 from namesrv_stream.kafka.extent import read_extent
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.digest import digest_of
-from namesrv_stream.route.fold import Record
+from namesrv_stream.route.fold.step import Record
 from namesrv_stream.settings import Settings
 from namesrv_stream.tables.schema.layout import ROUTE_CHANGES, app_id, partition_of_app_id
 from namesrv_stream.tables.schema.rows import decode_changes, in_log_order

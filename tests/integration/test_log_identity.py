@@ -15,7 +15,7 @@ from namesrv_stream.kafka.log_check import check_log
 from namesrv_stream.remoting.codes import RequestCode, ResponseCode
 from namesrv_stream.route.event_json import encode_event
 from namesrv_stream.route.events import KvPut
-from namesrv_stream.route.folded_log import FoldedLog
+from namesrv_stream.route.fold.folded_log import FoldedLog
 from namesrv_stream.settings import Settings
 from namesrv_stream.tables.changes_writer import ChangesWriter
 from namesrv_stream.tables.repair import prepare_tables

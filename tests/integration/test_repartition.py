@@ -19,7 +19,7 @@ from namesrv_stream.replay import repartition as repartition_module
 from namesrv_stream.replay.report import Repartition
 from namesrv_stream.route.changes import ChangeKind
 from namesrv_stream.route.events import BrokerRegistered, KvPut, ServerStarted, Tick
-from namesrv_stream.route.fold_state import decode_state
+from namesrv_stream.route.fold.state import decode_state
 from namesrv_stream.route.partitioner import partition_of
 from namesrv_stream.run_files import read_run_file
 from namesrv_stream.settings import Settings, to_toml

@@ -19,7 +19,7 @@ import pytest
 from namesrv_stream.kafka.extent import read_extent
 from namesrv_stream.remoting.codes import RequestCode, ResponseCode
 from namesrv_stream.route.events import KvPut
-from namesrv_stream.route.fold import Record
+from namesrv_stream.route.fold.step import Record
 from namesrv_stream.run_files import read_run_file
 from namesrv_stream.settings import Settings, to_toml
 from namesrv_stream.tables.changes_writer import ChangesWriter

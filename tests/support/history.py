@@ -9,8 +9,8 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from namesrv_stream.kafka.extent import TopicExtent
-from namesrv_stream.route.fold import Record
-from namesrv_stream.route.fold_state import encode_state
+from namesrv_stream.route.fold.state import encode_state
+from namesrv_stream.route.fold.step import Record
 from namesrv_stream.settings import Flag, Settings, load_settings
 from namesrv_stream.streaming.history.history import History, step_end
 from namesrv_stream.tables.changes_writer import ChangesWriter

@@ -13,8 +13,8 @@ from namesrv_stream.errors import EventDecodeError
 from namesrv_stream.route.changes import STATELESS_KINDS, ChangeKind, RouteChange
 from namesrv_stream.route.event_json import decode_record
 from namesrv_stream.route.events import BrokerHeartbeat, BrokerRegistered
-from namesrv_stream.route.fold import Record
-from namesrv_stream.route.lease import LeaseKey
+from namesrv_stream.route.fold.step import Record
+from namesrv_stream.route.model import LeaseKey
 from namesrv_stream.tables.changes_writer import ChangesWriter
 from namesrv_stream.tables.history_mark import HistoryMark, commit_metadata
 from namesrv_stream.tables.repair import prepare_tables

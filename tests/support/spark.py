@@ -14,9 +14,9 @@ from pyspark.sql import SparkSession
 from namesrv_stream.kafka import consumer_config, ensure_topics, producer_config
 from namesrv_stream.kafka.extent import read_extent
 from namesrv_stream.route.changes import RouteChange
-from namesrv_stream.route.event_json import encode_event, routing_key
+from namesrv_stream.route.event_json import encode_event
 from namesrv_stream.route.events import Event
-from namesrv_stream.route.partitioner import partition_of
+from namesrv_stream.route.partitioner import partition_of, routing_key
 from namesrv_stream.settings import Settings
 from namesrv_stream.streaming.batch_figures import BatchFigures
 from namesrv_stream.streaming.query import start_query

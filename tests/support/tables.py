@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from namesrv_stream.route.fold_state import encode_state
-from namesrv_stream.route.folded_log import Place, fingerprint
+from namesrv_stream.route.fold.folded_log import Place, fingerprint
+from namesrv_stream.route.fold.state import encode_state
 from namesrv_stream.settings import Settings, load_settings
 from namesrv_stream.settings.layers import Flag
 from namesrv_stream.tables.changes_writer import ChangesWriter

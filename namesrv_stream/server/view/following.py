@@ -7,8 +7,8 @@ from typing import Final, NamedTuple
 
 from namesrv_stream.clock import Clock
 from namesrv_stream.route.changes import RouteChange
-from namesrv_stream.route.commit_rows import slices_of
-from namesrv_stream.route.folded_log import FoldedLog
+from namesrv_stream.route.fold.folded_log import FoldedLog
+from namesrv_stream.route.reducer import slices_of
 from namesrv_stream.server.changes.feed import ChangeFeed
 from namesrv_stream.server.changes.position import generation_of
 from namesrv_stream.server.core import Core

@@ -5,9 +5,8 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
-from namesrv_stream.route.event_json import KIND_OF
+from namesrv_stream.route.event_json import HEARTBEATS_KIND, KIND_OF
 from namesrv_stream.route.events import DIRECT, BrokerRegistered, Proof
-from namesrv_stream.route.heartbeat_json import HEARTBEATS_KIND
 
 _REGISTERED: Final = KIND_OF[BrokerRegistered]
 _PROCESS: Final = ("cluster", "broker_name", "broker_addr")

@@ -16,7 +16,7 @@ from namesrv_stream.errors import ConfigError, StoreUnreachable, TablesTakenOver
 from namesrv_stream.history.past import open_changes
 from namesrv_stream.replay.rebuild import Consent, rebuild
 from namesrv_stream.route.changes import ChangeKind, RouteChange
-from namesrv_stream.route.folded_log import Place
+from namesrv_stream.route.fold.folded_log import Place
 from namesrv_stream.settings import Settings, load_settings
 from namesrv_stream.settings.layers import Flag
 from namesrv_stream.tables.changes_writer import ChangesWriter

@@ -15,7 +15,7 @@ from namesrv_stream.replay.partition_replay import Replay
 from namesrv_stream.replay.rebuild import Consent, rebuild
 from namesrv_stream.replay.replay import ReplayRange, replay
 from namesrv_stream.replay.report import Rebuild, replay_json, replay_text
-from namesrv_stream.route.fold_state import encode_state
+from namesrv_stream.route.fold.state import encode_state
 from namesrv_stream.tables.route_state import StateWriter
 from namesrv_stream.tables.route_tables import FoldStateRow
 from namesrv_stream.tables.schema.history_columns import BROKER_EVENTS

@@ -14,8 +14,8 @@ from namesrv_stream.replay.rebuild import Consent, rebuild
 from namesrv_stream.replay.repartition import carry_over
 from namesrv_stream.replay.replay import ReplayRange, replay
 from namesrv_stream.replay.report import Rebuild
-from namesrv_stream.route.fold import GroupDict
-from namesrv_stream.route.fold_state import decode_state
+from namesrv_stream.route.fold.state import decode_state
+from namesrv_stream.route.fold.step import GroupDict
 from namesrv_stream.route.group_json import decode_group
 from namesrv_stream.settings import Settings
 from namesrv_stream.streaming.start_point import find_start_point

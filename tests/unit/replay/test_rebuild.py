@@ -18,7 +18,7 @@ from namesrv_stream.replay.report import Rebuild, rebuild_json, rebuild_text
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.digest import digest_of
 from namesrv_stream.route.events import KvPut, TopicDeleted
-from namesrv_stream.route.fold_state import decode_state, encode_state
+from namesrv_stream.route.fold.state import decode_state, encode_state
 from namesrv_stream.streaming.job_lock import job_lock
 from namesrv_stream.streaming.start_point import find_start_point
 from namesrv_stream.tables.loader import load_snapshot

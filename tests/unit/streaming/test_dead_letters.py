@@ -4,7 +4,7 @@ from typing import Any
 
 import orjson
 
-from namesrv_stream.route.fold import DeadLetter
+from namesrv_stream.route.fold.step import DeadLetter
 from namesrv_stream.streaming.dead_letters import decode_dead_letters, encode_dead_letters
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import asdict
 
-from namesrv_stream.route.settings import FoldSettings
+from namesrv_stream.route.liveness_settings import FoldSettings
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.settings import Settings
 from namesrv_stream.settings.configured import changed_settings

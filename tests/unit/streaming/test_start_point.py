@@ -6,8 +6,8 @@ import pytest
 
 from namesrv_stream.errors import LogTruncated, StateFromNewerVersion, StateMissing
 from namesrv_stream.kafka.extent import TopicExtent
-from namesrv_stream.route.fold import GroupDict
-from namesrv_stream.route.fold_state import decode_state
+from namesrv_stream.route.fold.state import decode_state
+from namesrv_stream.route.fold.step import GroupDict
 from namesrv_stream.route.group_json import decode_group
 from namesrv_stream.streaming.start_point import InitialState, StartPoint, find_start_point
 from namesrv_stream.tables.route_state import StateWriter

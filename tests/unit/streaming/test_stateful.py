@@ -10,8 +10,8 @@ from pyspark.sql.streaming.tws_tester import TwsTester
 
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.events import TopicDeleted
-from namesrv_stream.route.fold import Record
-from namesrv_stream.route.fold_state import decode_state, encode_state
+from namesrv_stream.route.fold.state import decode_state, encode_state
+from namesrv_stream.route.fold.step import Record
 from namesrv_stream.route.group_json import encode_group
 from namesrv_stream.streaming.stateful import GROUPS_STATE, HOT_STATE, RouteStatefulProcessor
 from namesrv_stream.tables.schema.rows import changes_from_ipc, decode_changes

@@ -12,7 +12,7 @@ from deltalake import DeltaTable, TableFeatures, write_deltalake
 
 from namesrv_stream.errors import TableDamaged, TableSchemaMismatch, TablesTakenOver
 from namesrv_stream.route.events import TopicDeleted
-from namesrv_stream.route.folded_log import Place
+from namesrv_stream.route.fold.folded_log import Place
 from namesrv_stream.tables.changes_writer import ChangesWriter
 from namesrv_stream.tables.delta.commit import LAST_CHECKPOINT, commit_name
 from namesrv_stream.tables.delta.table_version import open_delta

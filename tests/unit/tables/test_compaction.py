@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from namesrv_stream.errors import TablesTakenOver
-from namesrv_stream.route.fold_state import encode_state
+from namesrv_stream.route.fold.state import encode_state
 from namesrv_stream.settings import Settings
 from namesrv_stream.tables.compaction import clean_up, join_small_files
 from namesrv_stream.tables.history_mark import HistoryMark, encode_mark

@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from namesrv_stream.route import reducer
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.events import TopicDeleted
-from namesrv_stream.route.folded_log import Place, fingerprint
+from namesrv_stream.route.fold.folded_log import Place, fingerprint
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.tables.compaction import join_small_files
 from namesrv_stream.tables.delta.commit import commit_name

@@ -9,7 +9,7 @@ import pytest
 
 from namesrv_stream.errors import TableDamaged
 from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange
-from namesrv_stream.route.folded_log import Place
+from namesrv_stream.route.fold.folded_log import Place
 from namesrv_stream.tables.changes_writer import ChangesWriter
 from namesrv_stream.tables.delta.commit import checkpoint_name, commit_name
 from namesrv_stream.tables.repair import prepare_tables
