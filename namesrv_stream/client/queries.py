@@ -15,11 +15,11 @@ from namesrv_stream.remoting.codes import MQ_VERSION, LanguageCode, RequestCode,
 from namesrv_stream.remoting.command import RemotingCommand
 from namesrv_stream.remoting.headers import (
     GetKVConfigRequestHeader,
+    GetKVConfigResponseHeader,
     GetKVListByNamespaceRequestHeader,
     GetRouteInfoRequestHeader,
     GetTopicsByClusterRequestHeader,
 )
-from namesrv_stream.remoting.response_headers import GetKVConfigResponseHeader
 from namesrv_stream.route.model import Hold, decode_hold
 from namesrv_stream.route.table import HELD_NAMESPACE
 

@@ -15,7 +15,7 @@ from namesrv_stream.route.fold.state import FoldState, decode_state
 from namesrv_stream.route.fold.step import FoldOutput, GroupDict, Record
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.table import RouteTable
-from namesrv_stream.tables.loader import route_table
+from namesrv_stream.tables.snapshot import route_table
 from namesrv_stream.tables.stored_changes import KeptState, KeptStates
 
 _PROGRESS_S: Final = 2.0

@@ -19,9 +19,9 @@ from namesrv_stream.instants import instant
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.settings import Settings
 from namesrv_stream.tables.delta.stored_table import StoredTable
-from namesrv_stream.tables.former_history import has_former_history
 from namesrv_stream.tables.history_mark import HistoryMark, read_mark
-from namesrv_stream.tables.schema.columns import CHANGES_SCHEMA
+from namesrv_stream.tables.history_tables import has_former_history
+from namesrv_stream.tables.schema.change_rows import CHANGES_SCHEMA, decode_changes
 from namesrv_stream.tables.schema.history_columns import (
     HEARTBEAT_MINUTES,
     HISTORY_SCHEMAS,
@@ -33,7 +33,6 @@ from namesrv_stream.tables.schema.layout import (
     TOPIC_ID_PROPERTY,
     removed_app_id,
 )
-from namesrv_stream.tables.schema.rows import decode_changes
 from namesrv_stream.tables.storage import tables_of
 
 _ELSEWHERE: Final = "name the directory of the tables with --conf or --data-dir"

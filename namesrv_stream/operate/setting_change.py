@@ -15,7 +15,7 @@ from namesrv_stream.route.events import DIRECT, Origin, SettingsChanged
 from namesrv_stream.route.liveness_settings import SettingChange, setting_changes, setting_text
 from namesrv_stream.settings import Settings
 from namesrv_stream.settings.command_line import Configuration
-from namesrv_stream.tables.route_tables import read_rows
+from namesrv_stream.tables.snapshot import read_rows
 from namesrv_stream.tables.storage import tables_of
 
 _CONFIG = "config"  # source of what an edited configuration file changes

@@ -25,10 +25,11 @@ from namesrv_stream.remoting.headers import (
     BrokerHeartbeatRequestHeader,
     GetBrokerMemberGroupRequestHeader,
     QueryDataVersionRequestHeader,
+    QueryDataVersionResponseHeader,
     RegisterBrokerRequestHeader,
+    RegisterBrokerResponseHeader,
     UnRegisterBrokerRequestHeader,
 )
-from namesrv_stream.remoting.response_headers import QueryDataVersionResponseHeader, RegisterBrokerResponseHeader
 from namesrv_stream.route.events import BrokerHeartbeat, BrokerRegistered, BrokerUnregistered, Origin, Proof
 from namesrv_stream.route.group import BrokerGroup, master_of, register
 from namesrv_stream.route.model import DataVersion, LeaseKey, LiveKey, Registration

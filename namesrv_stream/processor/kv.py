@@ -10,10 +10,10 @@ from namesrv_stream.remoting.command import response_to
 from namesrv_stream.remoting.headers import (
     DeleteKVConfigRequestHeader,
     GetKVConfigRequestHeader,
+    GetKVConfigResponseHeader,
     GetKVListByNamespaceRequestHeader,
     PutKVConfigRequestHeader,
 )
-from namesrv_stream.remoting.response_headers import GetKVConfigResponseHeader
 from namesrv_stream.route.events import KvDeleted, KvPut
 from namesrv_stream.route.table import HELD_NAMESPACE, held_entries
 

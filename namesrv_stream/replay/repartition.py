@@ -26,13 +26,10 @@ from namesrv_stream.route.fold.folded_log import FoldedLog
 from namesrv_stream.route.fold.state import FoldState
 from namesrv_stream.settings import Settings
 from namesrv_stream.streaming.job_lock import job_lock
-from namesrv_stream.tables.changes_writer import ChangesWriter
-from namesrv_stream.tables.grown_state import grown_rows, state_rows
-from namesrv_stream.tables.loader import load_snapshot
 from namesrv_stream.tables.repair import prepare_tables
-from namesrv_stream.tables.route_state import StateWriter, next_state
-from namesrv_stream.tables.route_tables import read_tables
-from namesrv_stream.tables.schema.rows import encode_changes
+from namesrv_stream.tables.route_writers import ChangesWriter, StateWriter, grown_rows, next_state, state_rows
+from namesrv_stream.tables.schema.change_rows import encode_changes
+from namesrv_stream.tables.snapshot import load_snapshot, read_tables
 from namesrv_stream.tables.storage import Storage, tables_of
 from namesrv_stream.tables.stored_changes import KeptStates
 from namesrv_stream.tables.swap import settle_swap

@@ -4,7 +4,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Mapping
 
-from namesrv_stream.tables.job_figures import BATCH_BOUNDS_MS, JobFigures
+from namesrv_stream.tables.job_commits import BATCH_BOUNDS_MS, JobFigures
 
 
 class BatchFigures:

@@ -17,8 +17,8 @@ from namesrv_stream.errors import NamesrvStreamError, StoreUnreachable, TableSch
 from namesrv_stream.settings import Settings
 from namesrv_stream.tables.compaction import FILES_TO_JOIN, JOINED_BYTES, clean_up, join_small_files
 from namesrv_stream.tables.delta.table_writer import TableWriter
-from namesrv_stream.tables.route_state import StateWriter
-from namesrv_stream.tables.route_tables import FoldStateRow
+from namesrv_stream.tables.route_writers import StateWriter
+from namesrv_stream.tables.snapshot import FoldStateRow
 
 _LOG = logging.getLogger(__name__)
 

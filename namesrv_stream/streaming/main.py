@@ -34,9 +34,8 @@ from namesrv_stream.streaming.settings_log import log_changed_settings
 from namesrv_stream.streaming.sink import BatchSink, FoldedBatch
 from namesrv_stream.streaming.start_point import StartPoint, find_start_point
 from namesrv_stream.streaming.ticks import Ticker
-from namesrv_stream.tables.changes_writer import ChangesWriter
 from namesrv_stream.tables.repair import prepare_tables
-from namesrv_stream.tables.route_state import StateWriter
+from namesrv_stream.tables.route_writers import ChangesWriter, StateWriter
 from namesrv_stream.tables.storage import tables_of
 from namesrv_stream.tables.stored_changes import KeptStates
 from namesrv_stream.tables.swap import settle_swap

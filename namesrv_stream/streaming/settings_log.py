@@ -10,7 +10,7 @@ from namesrv_stream.route.liveness_settings import SettingValue
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.settings import Settings
 from namesrv_stream.settings.configured import SOURCE, changed_settings
-from namesrv_stream.tables.loader import load_settings_table
+from namesrv_stream.tables.snapshot import load_settings_table
 from namesrv_stream.tables.storage import tables_of
 
 _LOG = logging.getLogger(__name__)

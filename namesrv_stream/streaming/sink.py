@@ -15,11 +15,10 @@ from namesrv_stream.settings import Settings
 from namesrv_stream.streaming.batch_figures import BatchFigures
 from namesrv_stream.streaming.dead_letters import DeadLetterRecord, decode_dead_letters
 from namesrv_stream.tables.change_log import TOLD_KINDS, log_commit
-from namesrv_stream.tables.changes_writer import ChangesWriter
-from namesrv_stream.tables.job_figures import encode_job_figures
-from namesrv_stream.tables.route_tables import FoldStateRow
-from namesrv_stream.tables.schema.columns import ROW_SCHEMA
-from namesrv_stream.tables.schema.rows import changes_from_ipc, decode_changes
+from namesrv_stream.tables.job_commits import encode_job_figures
+from namesrv_stream.tables.route_writers import ChangesWriter
+from namesrv_stream.tables.schema.change_rows import ROW_SCHEMA, changes_from_ipc, decode_changes
+from namesrv_stream.tables.snapshot import FoldStateRow
 
 _LOG = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from namesrv_stream.errors import LogTruncated, StateMissing
 from namesrv_stream.kafka.extent import TopicExtent
 from namesrv_stream.route.fold.state import decode_state
 from namesrv_stream.route.group_json import encode_group
-from namesrv_stream.tables.loader import route_table
+from namesrv_stream.tables.snapshot import route_table
 from namesrv_stream.tables.stored_changes import KeptState, KeptStates
 
 #: (partition, broker name or None for the hot state, content)

@@ -22,11 +22,10 @@ from namesrv_stream.streaming.batch_figures import BatchFigures
 from namesrv_stream.streaming.query import start_query
 from namesrv_stream.streaming.sink import BatchSink, FoldedBatch
 from namesrv_stream.streaming.start_point import StartPoint, find_start_point
-from namesrv_stream.tables.changes_writer import ChangesWriter
 from namesrv_stream.tables.repair import prepare_tables
-from namesrv_stream.tables.route_state import StateWriter
+from namesrv_stream.tables.route_writers import ChangesWriter, StateWriter
+from namesrv_stream.tables.schema.change_rows import decode_changes, in_log_order
 from namesrv_stream.tables.schema.layout import ROUTE_CHANGES, app_id
-from namesrv_stream.tables.schema.rows import decode_changes, in_log_order
 from namesrv_stream.tables.storage import tables_of
 from namesrv_stream.tables.stored_changes import KeptStates
 

@@ -24,7 +24,7 @@ from namesrv_stream.server.start.identity import Identity
 from namesrv_stream.server.start.log_guard import refuse_rival
 from namesrv_stream.server.start.log_tail import read_log_tail
 from namesrv_stream.settings import Settings
-from namesrv_stream.tables.loader import Snapshot, load_snapshot
+from namesrv_stream.tables.snapshot import Snapshot, load_snapshot
 from namesrv_stream.tables.storage import Storage
 
 _LOG = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
 from namesrv_stream.route.changes import KEY_COLUMNS, Cause, ChangeKind
-from namesrv_stream.tables.schema.columns import ROW_SCHEMA
+from namesrv_stream.tables.schema.change_rows import ROW_SCHEMA
 
 #: Kinds with a state worth its history. A registration says nothing that the others do not, and is the largest.
 HISTORY_KINDS: Final = tuple(sorted(kind.value for kind in KEY_COLUMNS.keys() - {ChangeKind.REGISTRATION}))

@@ -22,11 +22,10 @@ from namesrv_stream.streaming.history.minute_rows import hearings, minute_rows, 
 from namesrv_stream.streaming.history.table_io import append, read_rows, within
 from namesrv_stream.tables.delta.data_file import DataFile
 from namesrv_stream.tables.delta.table_version import open_version
-from namesrv_stream.tables.history_commits import HistoryTable, data_files
 from namesrv_stream.tables.history_files import FILE_SCHEMA
 from namesrv_stream.tables.history_mark import HistoryMark
-from namesrv_stream.tables.history_tables import ensure_history_tables
-from namesrv_stream.tables.schema.columns import CHANGES_SCHEMA, ROW_SCHEMA, STATE_SCHEMA
+from namesrv_stream.tables.history_tables import HistoryTable, data_files, ensure_history_tables
+from namesrv_stream.tables.schema.change_rows import CHANGES_SCHEMA, FOLD_STATE_KIND, ROW_SCHEMA, STATE_SCHEMA
 from namesrv_stream.tables.schema.history_columns import (
     BROKER_EVENTS,
     HEARTBEAT_MINUTES,
@@ -34,7 +33,6 @@ from namesrv_stream.tables.schema.history_columns import (
     ROUTE_ARCHIVE,
 )
 from namesrv_stream.tables.schema.layout import ROUTE_CHANGES, ROUTE_STATE
-from namesrv_stream.tables.schema.rows import FOLD_STATE_KIND
 from namesrv_stream.tables.storage import tables_of
 from namesrv_stream.tables.stored_changes import StoredChanges
 

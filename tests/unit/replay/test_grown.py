@@ -19,12 +19,10 @@ from namesrv_stream.route.fold.step import GroupDict
 from namesrv_stream.route.group_json import decode_group
 from namesrv_stream.settings import Settings
 from namesrv_stream.streaming.start_point import find_start_point
-from namesrv_stream.tables.changes_writer import ChangesWriter
-from namesrv_stream.tables.grown_state import state_rows
-from namesrv_stream.tables.loader import load_snapshot
 from namesrv_stream.tables.repair import prepare_tables
-from namesrv_stream.tables.route_state import StateWriter
+from namesrv_stream.tables.route_writers import ChangesWriter, StateWriter, state_rows
 from namesrv_stream.tables.schema.layout import ROUTE_CHANGES, ROUTE_STATE
+from namesrv_stream.tables.snapshot import load_snapshot
 from namesrv_stream.tables.storage import tables_of
 from namesrv_stream.tables.stored_changes import KeptStates, StoredChanges
 from namesrv_stream.what_if.log_analysis import analyse_log

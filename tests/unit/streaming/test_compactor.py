@@ -8,8 +8,8 @@ from typing import Final
 from namesrv_stream.errors import NamesrvStreamError, TablesTakenOver
 from namesrv_stream.streaming.compactor import Compactor
 from namesrv_stream.tables.compaction import FILES_TO_JOIN
-from namesrv_stream.tables.route_state import StateWriter
-from namesrv_stream.tables.route_tables import read_newest_state
+from namesrv_stream.tables.route_writers import StateWriter
+from namesrv_stream.tables.snapshot import read_newest_state
 from tests.support.builders import a_registration
 from tests.support.tables import TablesOfLog
 

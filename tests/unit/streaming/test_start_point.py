@@ -10,8 +10,8 @@ from namesrv_stream.route.fold.state import decode_state
 from namesrv_stream.route.fold.step import GroupDict
 from namesrv_stream.route.group_json import decode_group
 from namesrv_stream.streaming.start_point import InitialState, StartPoint, find_start_point
-from namesrv_stream.tables.route_state import StateWriter
-from namesrv_stream.tables.route_tables import FoldStateRow
+from namesrv_stream.tables.route_writers import StateWriter
+from namesrv_stream.tables.snapshot import FoldStateRow
 from namesrv_stream.tables.stored_changes import KeptStates
 from tests.support.builders import Log, a_registration
 from tests.support.tables import TOPIC_ID, TablesOfLog

@@ -14,7 +14,7 @@ from namesrv_stream.route.fold.state import decode_state, encode_state
 from namesrv_stream.route.fold.step import Record
 from namesrv_stream.route.group_json import encode_group
 from namesrv_stream.streaming.stateful import GROUPS_STATE, HOT_STATE, RouteStatefulProcessor
-from namesrv_stream.tables.schema.rows import changes_from_ipc, decode_changes
+from namesrv_stream.tables.schema.change_rows import changes_from_ipc, decode_changes
 from tests.support.builders import BEGIN_MS, DIRECT_ORIGIN, S1, Log, a_registration
 from tests.support.examples import examples
 from tests.support.strategies_route import Entry, logs

@@ -18,12 +18,12 @@ from namesrv_stream.route.fold.folded_log import Place, fingerprint
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.tables.compaction import join_small_files
 from namesrv_stream.tables.delta.commit import commit_name
-from namesrv_stream.tables.follower import SnapshotFollower
-from namesrv_stream.tables.job_figures import JobFigures, encode_job_figures
-from namesrv_stream.tables.loader import Snapshot, load_snapshot
+from namesrv_stream.tables.job_commits import JobFigures, encode_job_figures
 from namesrv_stream.tables.repair import prepare_tables
+from namesrv_stream.tables.schema.change_rows import encode_changes
 from namesrv_stream.tables.schema.layout import ROUTE_CHANGES
-from namesrv_stream.tables.schema.rows import encode_changes
+from namesrv_stream.tables.snapshot import Snapshot, load_snapshot
+from namesrv_stream.tables.snapshot_follower import SnapshotFollower
 from namesrv_stream.tables.storage import Folder
 from tests.support.builders import S1, Log, a_registration
 from tests.support.tables import TOPIC_ID, TablesOfLog
@@ -239,7 +239,7 @@ def test_what_was_told_stays_where_the_table_is_gone(tmp_path: Path, follow: Fol
     told.wait_for(tables.log)
     tables.dir.rename(tmp_path / "aside")
     deadline = time.monotonic() + _DEADLINE_S
-    while "no table" not in follower.failure:
+    while "does not exist any more" not in follower.failure:
         assert time.monotonic() < deadline
         time.sleep(0.01)
     assert (told.reloads, told.table.groups) == (1, tables.log.groups.groups)

@@ -10,10 +10,9 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 from namesrv_stream.errors import ConfigError, NotInHistory
 from namesrv_stream.history.past import Past
 from namesrv_stream.history.past_route import route_as_of
-from namesrv_stream.tables.former_history import KEPT
 from namesrv_stream.tables.history_mark import HistoryMark, commit_metadata, read_mark
-from namesrv_stream.tables.history_tables import ensure_history_tables
-from namesrv_stream.tables.schema.columns import ROW_SCHEMA
+from namesrv_stream.tables.history_tables import KEPT, ensure_history_tables
+from namesrv_stream.tables.schema.change_rows import ROW_SCHEMA
 from namesrv_stream.tables.schema.history_columns import ROUTE_ARCHIVE
 from namesrv_stream.tables.schema.layout import history_properties
 from namesrv_stream.tables.storage import tables_of
@@ -92,6 +91,6 @@ def test_until_then_who_asks_is_told_what_takes_it_over(tmp_path: Path) -> None:
 
 def test_that_of_another_topic_is_refused_and_left_where_it_is(tmp_path: Path) -> None:
     tables = _former(tmp_path, _a_life())
-    with pytest.raises(ConfigError, match="that of the topic other"):
+    with pytest.raises(ConfigError, match="the topic's id is other"):
         ensure_history_tables(tables.settings, "other")
     assert (tables_of(tables.settings) / "route_history").has("_delta_log")

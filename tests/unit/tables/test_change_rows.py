@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from namesrv_stream.route.changes import RouteChange, diff
 from namesrv_stream.route.group import BrokerGroup
-from namesrv_stream.tables.schema.columns import ROW_SCHEMA, as_read
-from namesrv_stream.tables.schema.rows import (
+from namesrv_stream.tables.schema.change_rows import (
     QUEUE_DATA_SCHEMA,
+    ROW_SCHEMA,
+    as_read,
     changes_from_ipc,
     changes_to_ipc,
     decode_changes,

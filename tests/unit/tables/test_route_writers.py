@@ -13,14 +13,13 @@ from deltalake import DeltaTable, TableFeatures, write_deltalake
 from namesrv_stream.errors import TableDamaged, TableSchemaMismatch, TablesTakenOver
 from namesrv_stream.route.events import TopicDeleted
 from namesrv_stream.route.fold.folded_log import Place
-from namesrv_stream.tables.changes_writer import ChangesWriter
 from namesrv_stream.tables.delta.commit import LAST_CHECKPOINT, commit_name
-from namesrv_stream.tables.delta.table_version import open_delta
+from namesrv_stream.tables.delta.open_table import open_delta
 from namesrv_stream.tables.repair import prepare_tables
-from namesrv_stream.tables.route_tables import read_tables
-from namesrv_stream.tables.schema.columns import CHANGES_SCHEMA
+from namesrv_stream.tables.route_writers import ChangesWriter
+from namesrv_stream.tables.schema.change_rows import CHANGES_SCHEMA, decode_changes
 from namesrv_stream.tables.schema.layout import ROUTE_CHANGES, app_id
-from namesrv_stream.tables.schema.rows import decode_changes
+from namesrv_stream.tables.snapshot import read_tables
 from namesrv_stream.tables.storage import Folder, Storage
 from tests.support.builders import S1, a_registration
 from tests.support.tables import TOPIC_ID, TablesOfLog
@@ -199,7 +198,7 @@ def test_a_table_whose_log_is_gone_is_not_written(tmp_path: Path) -> None:
     for file in log.iterdir():
         file.unlink()
     tables.log.register(a_registration())
-    with pytest.raises(TableSchemaMismatch, match="it is gone"):
+    with pytest.raises(TableSchemaMismatch, match="does not exist any more"):
         tables.commit()
     assert list(log.iterdir()) == []
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from namesrv_stream.tables.job_figures import BATCH_BOUNDS_MS, JobFigures, decode_job_figures, encode_job_figures
+from namesrv_stream.tables.job_commits import BATCH_BOUNDS_MS, JobFigures, decode_job_figures, encode_job_figures
 
 FIGURES = JobFigures(1, 2, 3, 4, tuple(range(len(BATCH_BOUNDS_MS) + 1)), 5)
 _SHORT = encode_job_figures(FIGURES)["namesrv_stream.job"].replace("0,1,", "")
