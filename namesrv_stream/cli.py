@@ -153,7 +153,7 @@ def job(
 ) -> int:
     """Run the Spark job that computes the routes from the events."""
     settings = _load(conf, data_dir, sets, print_only)
-    from namesrv_stream.streaming.main import run_job
+    from namesrv_stream.streaming.route_table.job import run_job
 
     return run_job(settings)
 
@@ -168,7 +168,7 @@ def history_job(
 ) -> int:
     """Run the Spark job that writes the history tables."""
     settings = _load(conf, data_dir, sets, print_only)
-    from namesrv_stream.streaming.history.main import run_history
+    from namesrv_stream.streaming.history.history_job import run_history
 
     return run_history(settings, once=once)
 
@@ -183,7 +183,7 @@ def kafka(
 ) -> int:
     """Run the embedded Kafka node, for one machine only."""
     settings = _load(conf, data_dir, sets, print_only, _ports(embedded_kafka=kafka_port))
-    from namesrv_stream.kafka.process import run_kafka
+    from namesrv_stream.kafka.embedded_node import run_kafka
 
     run_kafka(settings)
 

@@ -16,7 +16,7 @@ from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import ConfigError, RebuildRefused
 from namesrv_stream.event_log.log_fold import LogFold, OnProgress, find_start
 from namesrv_stream.event_log.opening import open_kafka_log
-from namesrv_stream.kafka.growth import TopicGrowth
+from namesrv_stream.kafka.event_topics import TopicGrowth
 from namesrv_stream.kafka.log_check import check_log
 from namesrv_stream.replay.report import Repartition
 from namesrv_stream.route.event_json import encode_event

@@ -14,7 +14,7 @@ from kafka import KafkaConsumer, TopicPartition
 
 from namesrv_stream.event_log.log_fold import LogFold, start_of_log
 from namesrv_stream.kafka import LogReader, consumer_config
-from namesrv_stream.kafka.extent import read_extent
+from namesrv_stream.kafka.log_check import read_extent
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.digest import digest_of
 from namesrv_stream.route.fold.step import Record

@@ -12,8 +12,8 @@ from uuid import uuid4
 
 import pytest
 
-from namesrv_stream.kafka.extent import read_extent
-from namesrv_stream.kafka.growth import TopicGrowth
+from namesrv_stream.kafka.event_topics import TopicGrowth
+from namesrv_stream.kafka.log_check import read_extent
 from namesrv_stream.remoting.codes import RequestCode, ResponseCode
 from namesrv_stream.replay import repartition as repartition_module
 from namesrv_stream.replay.report import Repartition
@@ -23,7 +23,7 @@ from namesrv_stream.route.fold.state import decode_state
 from namesrv_stream.route.partitioner import partition_of
 from namesrv_stream.run_files import read_run_file
 from namesrv_stream.settings import Settings, to_toml
-from namesrv_stream.streaming.start_point import find_start_point
+from namesrv_stream.streaming.route_table.fold_query import find_start_point
 from namesrv_stream.tables.repair import prepare_tables
 from namesrv_stream.tables.route_writers import ChangesWriter, StateWriter
 from namesrv_stream.tables.snapshot import load_snapshot, read_newest_state

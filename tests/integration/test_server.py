@@ -16,7 +16,7 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from namesrv_stream.kafka.extent import read_extent
+from namesrv_stream.kafka.log_check import read_extent
 from namesrv_stream.remoting.codes import RequestCode, ResponseCode
 from namesrv_stream.route.events import KvPut
 from namesrv_stream.route.fold.step import Record

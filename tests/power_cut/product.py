@@ -10,7 +10,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from namesrv_stream.kafka.extent import TopicExtent
+from namesrv_stream.kafka.log_check import TopicExtent
 from namesrv_stream.route.fold.fold_record import fold
 from namesrv_stream.route.fold.folded_log import Place, fingerprint
 from namesrv_stream.route.fold.state import FoldState, decode_state, encode_state
@@ -19,7 +19,7 @@ from namesrv_stream.route.group_json import decode_group
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.settings import Settings, load_settings
 from namesrv_stream.settings.layers import Flag
-from namesrv_stream.streaming.start_point import find_start_point
+from namesrv_stream.streaming.route_table.fold_query import find_start_point
 from namesrv_stream.tables.compaction import clean_up, join_small_files
 from namesrv_stream.tables.repair import prepare_tables
 from namesrv_stream.tables.route_writers import ChangesWriter, StateWriter

@@ -28,7 +28,7 @@ from pyspark.sql import SparkSession
 
 from namesrv_stream.event_log.log_fold import LogFold, start_of_log
 from namesrv_stream.history.past_route import RouteOptions, route_body
-from namesrv_stream.kafka.extent import read_extent
+from namesrv_stream.kafka.log_check import read_extent
 from namesrv_stream.route import reducer
 from namesrv_stream.route.changes import ChangeKind, RouteChange
 from namesrv_stream.route.table import RouteTable

@@ -8,11 +8,11 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
-from namesrv_stream.kafka.extent import TopicExtent
+from namesrv_stream.kafka.log_check import TopicExtent
 from namesrv_stream.route.fold.state import encode_state
 from namesrv_stream.route.fold.step import Record
 from namesrv_stream.settings import Flag, Settings, load_settings
-from namesrv_stream.streaming.history.history import History, step_end
+from namesrv_stream.streaming.history.history_writer import History, step_end
 from namesrv_stream.tables.compaction import clean_up
 from namesrv_stream.tables.repair import prepare_tables
 from namesrv_stream.tables.route_writers import ChangesWriter, StateWriter

@@ -1,6 +1,6 @@
 """Which partitions the job ticks."""
 
-from namesrv_stream.streaming.ticks import TickNeeds
+from namesrv_stream.streaming.route_table.ticks import TickNeeds
 
 _LINGER_MS = 60_000
 

@@ -1,4 +1,4 @@
-"""The history process: one for a folder of tables, safe to kill at any moment."""
+"""The history process: one per folder of tables, safe to kill at any time."""
 
 import logging
 import os
@@ -21,17 +21,19 @@ from namesrv_stream.errors import (
     StoreUnreachable,
     TablesTakenOver,
 )
-from namesrv_stream.kafka.extent import read_extent
+from namesrv_stream.kafka.log_check import read_extent
 from namesrv_stream.logs import progress, report_error
 from namesrv_stream.priority import give_way
 from namesrv_stream.run_files import write_run_file
 from namesrv_stream.settings import Settings
-from namesrv_stream.streaming.failure import failure_reason
-from namesrv_stream.streaming.history.history import History
-from namesrv_stream.streaming.history.query import start_history_query
-from namesrv_stream.streaming.history.session import build_history_session, history_scratch_dir
+from namesrv_stream.streaming.history.history_query import (
+    build_history_session,
+    history_scratch_dir,
+    start_history_query,
+)
+from namesrv_stream.streaming.history.history_writer import History
 from namesrv_stream.streaming.job_lock import history_lock
-from namesrv_stream.streaming.jvm import is_gone, kill_jvm
+from namesrv_stream.streaming.jvm import failure_reason, is_gone, kill_jvm
 from namesrv_stream.tables.history_upkeep import Upkeep
 from namesrv_stream.tables.storage import tables_of
 from namesrv_stream.tables.stored_changes import StoredChanges
@@ -39,7 +41,7 @@ from namesrv_stream.tables.stored_changes import StoredChanges
 _LOG = logging.getLogger(__name__)
 
 RUN_FILE: Final = "history-job.json"
-_LOOK_S: Final = 1.0  # for the job's first commit
+_POLL_S: Final = 1.0  # interval of checks for the job's first commit
 _NICENESS: Final = 10
 
 
@@ -47,17 +49,17 @@ def run_history(settings: Settings, *, once: bool = False) -> int:
     """Write the history tables until SIGTERM or SIGINT, or once; blocks.
 
     Args:
-        settings: Ours.
-        once: Do one run, whatever the time, and end.
+        settings: The settings.
+        once: Whether to end after one run.
 
     Returns:
-        0 after ``once``; else the exit code of what went wrong, which is told. A signal ends the process itself,
-        with exit 0.
+        0 after a run with ``once``; otherwise the exit code of the failure, which is reported. A signal ends the
+        process directly, with exit code 0.
 
     Raises:
-        ConfigError: Another one runs here.
+        ConfigError: Another history process runs on these tables.
     """
-    give_way(os.getpid(), _NICENESS)  # the job's batches come first
+    give_way(os.getpid(), _NICENESS)  # the job's batches have priority
     with history_lock(settings.data.lock_dir):
         process = _HistoryProcess(settings)
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -66,7 +68,7 @@ def run_history(settings: Settings, *, once: bool = False) -> int:
 
 
 class _HistoryProcess:
-    """One process; the work is done on a thread, so that a signal is handled at once and not when the JVM answers."""
+    """One process. A thread does the work, so that signals are handled at once instead of after the JVM's answer."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -90,20 +92,20 @@ class _HistoryProcess:
         ended.wait()
         (result,) = outcome
         code = self._report(result) if isinstance(result, Exception) else result
-        self._tidy_up()  # after the last word: of what Spark says when it is killed nothing is shown
+        self._tidy_up()  # after the report, because this closes stderr
         return code
 
     def _report(self, error: Exception) -> int:
         if isinstance(error, NamesrvStreamError):
             report_error(str(error))
             return error.exit_code
-        _LOG.error("the history failed", exc_info=error)
+        _LOG.error("history failed", exc_info=error)
         has_ended = self._spark is not None and is_gone(self._spark)
         report_error(f"the history failed: {'its JVM has ended' if has_ended else failure_reason(error)}")
         return 1
 
     def on_signal(self, number: int, _frame: FrameType | None) -> None:
-        """End now: every commit is whole or not there, and the next start goes on from what is there."""
+        """End the process at once. Commits are atomic, and the next start continues from the last one."""
         self._tidy_up()
         os._exit(0)
 
@@ -116,7 +118,7 @@ class _HistoryProcess:
             reason = "there is no route_changes yet: the job has not run here"
             raise ConfigError("settings", "data.tables", f"{tables_of(self._settings)}: {reason}")
         while StoredChanges.open(tables_of(self._settings)) is None:
-            time.sleep(_LOOK_S)
+            time.sleep(_POLL_S)
         self._spark = build_history_session(self._settings)
         while True:
             if once:
@@ -126,26 +128,26 @@ class _HistoryProcess:
             time.sleep(self._settings.history.interval_ms / 1000)
 
     def _attempt(self, spark: SparkSession) -> None:
-        """Write for as long as it goes; what may be over by the next time is logged.
+        """Write until a failure. A failure that may be temporary is logged.
 
         Raises:
-            NamesrvStreamError: It will not be over by itself.
-            Exception: The JVM is gone.
+            NamesrvStreamError: The failure is permanent.
+            Exception: The JVM has ended.
         """
         try:
             self._write(spark, once=False)
         except (KafkaUnreachable, StoreUnreachable) as error:
-            _LOG.warning("%s; trying again", error)
+            _LOG.warning("writing failed, retrying reason=%s", error)
         except (ConfigError, PrerequisiteMissing, TablesTakenOver):
             raise
         except Exception as error:
             if is_gone(spark):
                 raise
-            _LOG.error("writing failed, what was committed is there: %s", failure_reason(error))
+            _LOG.error("writing failed, retrying from the last commit reason=%s", failure_reason(error))
             _LOG.debug("writing failed", exc_info=error)
 
     def _write(self, spark: SparkSession, *, once: bool) -> None:
-        """Catch up with Kafka and the job; then go on, batch by batch, unless it is for once."""
+        """Catch up with Kafka and the job; then continue batch by batch, unless ``once`` is set."""
         began_s = time.monotonic()
         history = History(spark, self._settings, read_extent(self._settings))
         self._follow(spark, history, history.begin, once=True)
@@ -161,7 +163,7 @@ class _HistoryProcess:
         """Write batches until the query ends.
 
         Raises:
-            NamesrvStreamError: A batch raised it.
+            NamesrvStreamError: A batch failed.
             Exception: The query failed.
         """
         failures: list[NamesrvStreamError] = []
@@ -186,6 +188,6 @@ class _HistoryProcess:
 
 
 def _log_written(written: Mapping[str, int], began_s: float) -> None:
-    rows = ", ".join(f"{table} {count}" for table, count in written.items() if count)
+    rows = " ".join(f"{table}={count}" for table, count in written.items() if count)
     if rows:
-        _LOG.info("wrote %s in %.1f s", rows, time.monotonic() - began_s)
+        _LOG.info("rows written took_ms=%d %s", (time.monotonic() - began_s) * 1000, rows)

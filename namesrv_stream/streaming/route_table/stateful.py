@@ -1,15 +1,21 @@
-"""The fold inside Spark: one call folds what a batch holds of one Kafka partition.
+"""The fold inside Spark. One call folds the records of one Kafka partition in a batch.
 
-State is in two parts. ``hot`` has clocks and leases and is read and written with every call. ``groups`` has one entry
-a broker name and is touched by registrations, permissions and topic deletes only. Both are bytes that the pure core
-makes, so Spark's encoders have no say in them.
+The state has two parts. ``hot`` contains clocks and leases, and every call reads and writes it. ``groups`` has one
+entry per broker name, which only registrations, permission changes and topic deletions read and write. Both are bytes
+of the pure core, independent of Spark's encoders.
+
+Records that cannot be folded become dead letters: with the reason, the record's place, and as much of its value as
+helps.
 """
 
+import base64
 import gc
 import itertools
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 
+import orjson
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import Row
@@ -18,27 +24,26 @@ from pyspark.sql.streaming.stateful_processor import MapState, StatefulProcessor
 from namesrv_stream.route.fold.fold_record import fold
 from namesrv_stream.route.fold.folded_log import fingerprint
 from namesrv_stream.route.fold.state import FoldState, decode_state, encode_state
-from namesrv_stream.route.fold.step import FoldOutput, Record
+from namesrv_stream.route.fold.step import DeadLetter, FoldOutput, Record
 from namesrv_stream.route.group import BrokerGroup, is_nothing
 from namesrv_stream.route.group_json import decode_group, encode_group
-from namesrv_stream.streaming.dead_letters import encode_dead_letters
 from namesrv_stream.tables.schema.change_rows import changes_to_ipc
 
 HOT_STATE: Final = "hot"
 GROUPS_STATE: Final = "groups"
 
-#: What a call gives to the sink: rows of changes first, the last row with the offset that all of them reach.
+#: The output of a call for the sink: rows with changes, and a last row with the offset that all of them reach.
 OUTPUT_SCHEMA: Final = (
     "partition INT, next_offset BIGINT, fingerprint BIGINT, at_ms BIGINT, has_direct BOOLEAN, changes BINARY, "
     "dead_letters BINARY, state BINARY"
 )
 _NOTHING: Final = dict.fromkeys(column.split()[0] for column in OUTPUT_SCHEMA.split(", ")[1:])
-#: Initial state: the hot state where broker_name is null, else one group.
+#: Initial state: the hot state if broker_name is null, otherwise one group.
 INITIAL_STATE_SCHEMA: Final = pa.schema(
     [("partition", pa.int32()), ("broker_name", pa.string()), ("content", pa.binary())]
 )
 
-#: What a worker's first folds have loaded is all that it loads.
+#: After so many folds, a worker has loaded all modules.
 _LOADING_FOLDS: Final = 3
 _CHUNK_ROWS: Final = 20_000  # changes in one output row: some megabytes
 
@@ -46,7 +51,7 @@ _folds = itertools.count()
 
 
 class StateGroups:
-    """A GroupStore over Spark's map state; reads once, writes back what changed when told to."""
+    """A GroupStore over Spark's map state. It reads each group once, and writes changed groups on request."""
 
     def __init__(self, entries: MapState) -> None:
         self._entries = entries
@@ -60,7 +65,7 @@ class StateGroups:
                 entry = self._entries.getValue((broker_name,))
                 self._known[broker_name] = None if entry is None else decode_group(bytes(entry[0]))
             except Exception as error:
-                # The fold takes any exception for a bad event; this one must fail the batch instead.
+                # A failed read must fail the batch, even if the caller handles the exception.
                 self._failure = error
                 raise
         return self._known[broker_name]
@@ -74,10 +79,10 @@ class StateGroups:
         return sorted((stored - self._changed) | {n for n in self._changed if self._known[n] is not None})
 
     def write_back(self) -> None:
-        """Store the groups that changed, each once.
+        """Store each changed group once.
 
         Raises:
-            Exception: The state store failed, now or at a read before.
+            Exception: The state store failed, now or at an earlier read.
         """
         if self._failure is not None:
             raise self._failure
@@ -93,8 +98,8 @@ class RouteStatefulProcessor(StatefulProcessor):
     """Folds records of one partition, in the order of their offsets.
 
     Args:
-        partitions: Of the topic.
-        state_interval_ms: Log time between two outputs of the hot state.
+        partitions: Number of partitions of the topic.
+        state_interval_ms: Log time between two outputs of the hot state, milliseconds.
     """
 
     def __init__(self, partitions: int, state_interval_ms: int) -> None:
@@ -145,23 +150,94 @@ class RouteStatefulProcessor(StatefulProcessor):
             dead_letters=encode_dead_letters(dead_letters, dead_values) if dead_letters else None,
             state=content if is_due else None,
         )
-        _spare_the_collector()
+        _disable_collector()
 
     def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing: there is nothing to close."""
 
 
-def _spare_the_collector() -> None:
-    """Keep Python's cycle collector away from what a Spark worker has loaded, and from the fold.
+def _disable_collector() -> None:
+    """Disable Python's cycle collector in a Spark worker, and exclude its loaded modules from later collections.
 
-    Spark's daemon collects behind each task: 30 ms over the modules alone, half of what the worker used at rest. The
-    fold makes many objects and no cycles worth looking for in between.
+    Spark's daemon collects after each task. This takes 30 ms for the modules alone, half of an idle worker's time. The
+    fold creates many objects, but no cycles of relevant size.
     """
-    if TaskContext.get() is not None and next(_folds) < _LOADING_FOLDS:  # in a test of ours it is the test's collector
+    if TaskContext.get() is not None and next(_folds) < _LOADING_FOLDS:  # not in a unit test, which shares the process
         gc.freeze()
         gc.disable()
 
 
 def _row(partition: int, **known: Any) -> Row:
-    """A row of ``OUTPUT_SCHEMA``; what is not given is null."""
+    """Return a row of ``OUTPUT_SCHEMA``. Columns that are not given are null."""
     return Row(partition=partition, **(_NOTHING | known))
+
+
+_MAX_VALUE_BYTES: Final = 1 << 20  # a record may have 20 MiB; the log has it complete, at (partition, offset)
+_MAX_LIST_BYTES: Final = 32 << 20  # total size of values in one list; later dead letters have no values
+_MAX_REASON_CHARS: Final = 1_000  # a reason may quote a part of the record, which may be long
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterRecord:
+    """One record of the dead-letter topic."""
+
+    partition: int
+    offset: int
+    key: bytes
+    value: bytes
+
+
+def encode_dead_letters(letters: list[DeadLetter], values: dict[int, bytes]) -> bytes:
+    """Return dead letters of one partition as a JSON list, whose size is limited.
+
+    Args:
+        letters: Dead letters in the order of the log.
+        values: Offset → the record's value, for each dead letter's offset.
+    """
+    offset, record, room, fields = -1, None, _MAX_LIST_BYTES, []
+    for letter in letters:
+        value = values[letter.offset]
+        if letter.offset != offset:  # parsed once for all failed items of a record
+            offset, record = letter.offset, _parsed(value)
+        content = _content(letter.item, record, value) if room > 0 else {"value_bytes": len(value)}
+        room -= len(orjson.dumps(content))
+        fields.append(letter._asdict() | {"reason": letter.reason[:_MAX_REASON_CHARS]} | content)
+    return orjson.dumps(fields)
+
+
+def decode_dead_letters(data: bytes) -> list[DeadLetterRecord]:
+    """Inverse of ``encode_dead_letters``: the key is ``partition-offset-item``, the value is JSON."""
+    return [
+        DeadLetterRecord(
+            partition=fields["partition"],
+            offset=fields["offset"],
+            key=f"{fields['partition']}-{fields['offset']}-{fields['item']}".encode(),
+            value=orjson.dumps(fields),
+        )
+        for fields in orjson.loads(data)
+    ]
+
+
+def _parsed(value: bytes) -> Any:
+    try:
+        return orjson.loads(value)
+    except orjson.JSONDecodeError:
+        return None
+
+
+def _content(item: int, record: Any, value: bytes) -> dict[str, Any]:
+    """Return the failed item, otherwise the record as text, otherwise as base64; long values are truncated."""
+    if item >= 0:
+        try:
+            failed = record["items"][item] if isinstance(record, dict) and "items" in record else record
+            # Nested as in the output, because orjson reads deeper nesting than it writes.
+            if len(orjson.dumps([{"value": failed}])) <= _MAX_VALUE_BYTES:
+                return {"value": failed}
+        except (LookupError, TypeError):
+            pass
+    head = value[:_MAX_VALUE_BYTES]
+    cut = {"value_bytes": len(value)} if len(value) > len(head) else {}
+    try:
+        return {"value_text": head.decode(), **cut}
+    except UnicodeDecodeError:
+        return {"value_base64": base64.b64encode(head).decode(), **cut}

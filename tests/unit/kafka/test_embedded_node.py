@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from namesrv_stream.kafka.node_config import node_properties
+from namesrv_stream.kafka.embedded_node import node_properties
 from namesrv_stream.settings import Settings, load_settings, parse_set_flag
 
 

@@ -1,9 +1,9 @@
-"""Keeps both tables small, on a thread of the job beside the batches.
+"""Keeps both tables small, on a thread of the job in parallel to the batches.
 
-``route_state`` is rewritten whenever a batch brings fold states. Then small files of ``route_changes`` are joined (its
-rows do not change, so followers pay no attention), its log gets a checkpoint every 100 versions, and once an hour what
-is older than a day goes: log entries, files that belong to no version, rows beyond their retention that ``route_state``
-covers and the history has.
+``route_state`` is rewritten whenever a batch outputs fold states. Then small files of ``route_changes`` are compacted,
+which followers ignore because the rows do not change. Its log gets a checkpoint every 100 versions. Once an hour, old
+log entries, files that belong to no version, and rows after their retention are removed. Rows are removed only if
+``route_state`` covers them and the history has them.
 """
 
 import logging
@@ -24,18 +24,18 @@ _LOG = logging.getLogger(__name__)
 
 _CHECKPOINT_VERSIONS: Final = 100  # delta.checkpointInterval
 _CLEAN_UP_INTERVAL_S: Final = 3_600.0
-_FIRST_CLEAN_UP_S: Final = 300.0  # a job that never runs for an hour cleans up too
-_ROUND_S: Final = 10.0  # a hundred commits of a busy job
+_FIRST_CLEAN_UP_S: Final = 300.0  # so that a job that never runs for an hour cleans up, too
+_ROUND_S: Final = 10.0  # about a hundred commits of a busy job
 
 
 class Compactor:
     """The thread.
 
     Args:
-        settings: Ours.
+        settings: The settings.
         changes: The writer of ``route_changes``.
         state: The writer of ``route_state``.
-        on_refused: Told why the tables cannot be written any more: the job must end, and its next start repairs them.
+        on_refused: Called if the tables cannot be written any more. The job must then end; its next start repairs them.
     """
 
     def __init__(
@@ -56,11 +56,11 @@ class Compactor:
         self._cleaned_s = time.monotonic() + _FIRST_CLEAN_UP_S - _CLEAN_UP_INTERVAL_S
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def submit(self, states: Mapping[int, FoldStateRow]) -> None:
-        """Have ``route_state`` cover these, soon; does not block."""
+        """Schedule a rewrite of ``route_state`` that covers these states; does not block."""
         with self._submitted:
             self._new_states |= states
             self._submitted.notify()
@@ -78,20 +78,20 @@ class Compactor:
                 self._cleaned_s = time.monotonic()
                 self._attempt("clean-up", partial(clean_up, self._settings, self._table, self._state.table))
 
-    def _attempt(self, what: str, work: Callable[[], None]) -> None:
-        """Do it; a failure is logged, for the job goes on without and the next round tries again."""
+    def _attempt(self, task: str, work: Callable[[], None]) -> None:
+        """Run one task. A failure is logged: the job can continue, and the next round tries again."""
         began_s = time.monotonic()
         try:
             with self._table.storage.reaching():
                 work()
         except StoreUnreachable as error:
-            _LOG.warning("compaction failed: %s: %s", what, error)
+            _LOG.warning("compaction failed task=%s reason=%s", task, error)
         except (TableSchemaMismatch, TablesTakenOver) as error:
             self._on_refused(error)
         except Exception:
-            _LOG.exception("compaction failed: %s", what)
+            _LOG.exception("compaction failed task=%s", task)
         else:
-            _LOG.debug("compaction: %s took %d ms", what, (time.monotonic() - began_s) * 1000)
+            _LOG.debug("compaction done task=%s took_ms=%d", task, (time.monotonic() - began_s) * 1000)
 
     def _checkpoint(self) -> None:
         version = self._table.version

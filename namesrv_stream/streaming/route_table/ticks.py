@@ -1,9 +1,8 @@
-"""The job's own ticks: brokers of direct publishers age by them, and only those.
+"""The job's own ticks. Only brokers of direct publishers age by them.
 
-Each record makes a micro-batch, so a partition is spared them while nobody there needs them: no broker of a direct
-publisher has been there lately, and the servers' records keep the fold going (ADR 0042). What the fold makes of a tick
-does not depend on it: a gap between two of them counts for ``max_gap_ms`` at most, and never for a broker's age before
-it was heard.
+Each record causes a micro-batch, so a partition gets no ticks while it does not need them: if it recently had no broker
+of a direct publisher, and servers write records (ADR 0042). This does not change the outcome of the fold. A gap between
+two ticks counts for at most ``max_gap_ms``, and never for the age of a broker before its last heartbeat.
 """
 
 import logging
@@ -22,24 +21,24 @@ from namesrv_stream.settings import Settings
 
 _LOG = logging.getLogger(__name__)
 
-#: A partition of which nothing was folded for so many intervals is ticked in any case.
+#: A partition without folded records for so many intervals gets a tick in any case.
 _QUIET_INTERVALS: Final = 2
 
 
 class Ticker:
-    """A daemon thread that sends a tick each ``liveness.tick_interval_ms`` to each partition that needs one.
+    """A daemon thread that sends a tick every ``liveness.tick_interval_ms`` to each partition that needs one.
 
     Args:
-        settings: Ours.
-        producer: Shared with the dead letters.
-        server_epoch: Of this start of the job.
+        settings: The settings.
+        producer: The producer, which dead letters use as well.
+        server_epoch: Epoch of this start of the job.
     """
 
     def __init__(self, settings: Settings, producer: KafkaProducer, server_epoch: int) -> None:
         self._topic = settings.kafka.broker_events_topic
         liveness = settings.liveness
         self._interval_ms = liveness.tick_interval_ms
-        # For the longest timeout, time goes on for the last direct broker that is gone: what-if asks of that, too.
+        # Ticks continue for the longest timeout after the last direct broker ended, because what-if may need this time.
         self._needs = TickNeeds(settings.kafka.partitions, self._interval_ms, liveness.max_timeout_ms)
         self._producer = producer
         self._value = encode_event(Tick(Origin(JOB, server_epoch)))
@@ -48,19 +47,19 @@ class Ticker:
         self._is_failing = False
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread and wait for it."""
+        """End the thread, and wait for its end."""
         self._stop.set()
         self._thread.join()
 
     def folded(self, has_direct: Mapping[int, bool]) -> None:
-        """A batch is committed.
+        """Record a committed batch.
 
         Args:
-            has_direct: partition of which it holds records → as ``FoldState.has_direct`` behind them.
+            has_direct: Partition → ``FoldState.has_direct`` after the batch, for the partitions with records.
         """
         for partition, has_direct_brokers in has_direct.items():
             self._needs.folded(partition, has_direct_brokers, time.monotonic())
@@ -72,21 +71,21 @@ class Ticker:
                 for partition in self._needs.at(time.monotonic()):
                     self._producer.send(self._topic, value=self._value, partition=partition)
             except KafkaError as error:
-                # Without ticks nobody ages, which is right while nothing can be known.
+                # Without ticks, no broker ages, which is correct while Kafka is unreachable.
                 if not self._is_failing:
-                    _LOG.warning("ticks cannot be sent: %s", error)
+                    _LOG.warning("sending ticks failed reason=%s", error)
                 self._is_failing = True
             else:
                 self._is_failing = False
 
 
 class TickNeeds:
-    """Which partitions need the job's ticks, by what was folded of them; nothing is known at first, so all do.
+    """Decides which partitions need the job's ticks, according to the folded records. At first, all need them.
 
     Args:
-        partitions: Of the events topic.
-        interval_ms: Between two ticks.
-        linger_ms: A partition is ticked for so long after the last broker of a direct publisher.
+        partitions: Number of partitions of the events topic.
+        interval_ms: Interval of ticks.
+        linger_ms: How long a partition gets ticks after its last broker of a direct publisher has ended.
     """
 
     def __init__(self, partitions: int, interval_ms: int, linger_ms: int) -> None:
@@ -97,19 +96,19 @@ class TickNeeds:
         self._direct_s: dict[int, float] = {}
 
     def folded(self, partition: int, has_direct: bool, now_s: float) -> None:
-        """Records of the partition are folded.
+        """Record that records of a partition were folded.
 
         Args:
-            partition: Of the events topic.
-            has_direct: As ``FoldState.has_direct`` behind them.
-            now_s: Monotonic seconds.
+            partition: Partition of the events topic.
+            has_direct: ``FoldState.has_direct`` after these records.
+            now_s: Monotonic time, seconds.
         """
         self._folded_s[partition] = now_s
         if has_direct:
             self._direct_s[partition] = now_s
 
     def at(self, now_s: float) -> list[int]:
-        """The partitions to which a tick is due."""
+        """Return the partitions that need a tick."""
         return [p for p in self._partitions if self._is_quiet(p, now_s) or self._has_direct(p, now_s)]
 
     def _is_quiet(self, partition: int, now_s: float) -> bool:

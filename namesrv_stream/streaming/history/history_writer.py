@@ -1,8 +1,8 @@
-"""Writes the history tables: each is appended to, from where its own last commit says that it ends.
+"""Writes the history tables. Each one is appended to from the mark of its own last commit on.
 
-``broker_events`` are Kafka's records. ``route_archive`` follows ``route_changes``, as far as the job has committed it.
-``heartbeat_minutes`` is made of ``broker_events``, minute by minute. Each row is there once, whoever is killed: rows
-and the place that they reach are of one commit.
+``broker_events`` contains Kafka's records. ``route_archive`` follows the job's commits of ``route_changes``.
+``heartbeat_minutes`` is computed from ``broker_events``, minute by minute. Every row is written exactly once, even if
+the process is killed, because a commit contains both rows and mark.
 """
 
 import logging
@@ -14,11 +14,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from namesrv_stream.errors import ConfigError
-from namesrv_stream.kafka.extent import TopicExtent
+from namesrv_stream.kafka.log_check import TopicExtent
 from namesrv_stream.settings import Settings
 from namesrv_stream.streaming.history.archive_rows import HISTORY_KINDS, archive_rows, rows_to_catch_up
-from namesrv_stream.streaming.history.event_rows import event_rows
-from namesrv_stream.streaming.history.minute_rows import hearings, minute_rows, running_minutes
+from namesrv_stream.streaming.history.event_rows import event_rows, heartbeats, minute_rows, running_minutes
 from namesrv_stream.streaming.history.table_io import append, read_rows, within
 from namesrv_stream.tables.delta.data_file import DataFile
 from namesrv_stream.tables.delta.table_version import open_version
@@ -39,28 +38,28 @@ from namesrv_stream.tables.stored_changes import StoredChanges
 _LOG = logging.getLogger(__name__)
 
 _PLACE = ("partition", "offset", "at")
-_HEARD = (*_PLACE, "kind", "cluster", "broker_name", "broker_addr", "server_id", "value")
+_HEARTBEAT_COLUMNS = (*_PLACE, "kind", "cluster", "broker_name", "broker_addr", "server_id", "value")
 _MINUTE_KEY = ("partition", "cluster", "broker_name", "broker_addr", "server_id")
 
 
 class History:
-    """The one writer of the history tables; of one thread at a time.
+    """The only writer of the history tables, for one thread at a time.
 
     Args:
         spark: The session.
-        settings: Ours.
-        extent: What Kafka holds.
+        settings: The settings.
+        extent: The available offsets of the log.
 
     Attributes:
-        begin: partition → first offset of Kafka that ``broker_events`` lacks.
+        begin: Partition → first offset that ``broker_events`` does not have.
     """
 
     def __init__(self, spark: SparkSession, settings: Settings, extent: TopicExtent) -> None:
-        """Make or open the tables; blocks.
+        """Create or open the tables; blocks.
 
         Raises:
-            TableSchemaMismatch: A table is not as this version of the code expects.
-            ConfigError: The tables and the topic are of different logs, or there is no ``route_changes`` yet.
+            TableSchemaMismatch: A table has an unexpected schema.
+            ConfigError: Tables and topic belong to different logs, or there is no ``route_changes`` yet.
             StoreUnreachable: The object store does not answer.
         """
         self._spark = spark
@@ -81,18 +80,18 @@ class History:
 
     @property
     def next_offsets(self) -> dict[int, int]:
-        """partition → first offset of Kafka that ``broker_events`` lacks by now."""
+        """Partition → first offset that ``broker_events`` does not have now."""
         return {p: max(first, self._events.mark.next_offset(p)) for p, first in self.begin.items()}
 
     def take(self, records: DataFrame, end: Mapping[int, int]) -> dict[str, int]:
-        """Write a batch of records, and what else there is to write by now; blocks.
+        """Write a batch of records, and bring the other tables up to date; blocks.
 
         Args:
-            records: Columns of ``query.read_records``, from ``begin`` on, or from the end of the batch before.
-            end: partition → the offset after the last.
+            records: Columns of ``read_records``, from ``begin`` or the end of the previous batch on.
+            end: Partition → the offset after the last record.
 
         Returns:
-            Table → rows written.
+            Table → number of written rows.
 
         Raises:
             TablesTakenOver: Another process writes these tables.
@@ -103,15 +102,18 @@ class History:
         return written | self.follow()
 
     def follow(self, *, is_last: bool = False) -> dict[str, int]:
-        """Bring the other tables to where the job and ``broker_events`` are; blocks.
+        """Bring the other tables to the state of ``route_changes`` and ``broker_events``; blocks.
 
         Args:
-            is_last: Whether heartbeats are counted though they were just now.
+            is_last: Whether ``heartbeat_minutes`` is written even if its interval is not over.
+
+        Returns:
+            Table → number of written rows.
         """
         return self._take_changes() | self._take_minutes(is_last=is_last)
 
     def _take_changes(self) -> dict[str, int]:
-        """Bring ``route_archive`` to where the job has committed ``route_changes``."""
+        """Bring ``route_archive`` to the job's last commit of ``route_changes``."""
         source, written = self._source(), 0
         unseen = self._unseen_partitions(source)
         if unseen:
@@ -128,7 +130,7 @@ class History:
         if files:
             rows = read_rows(self._spark, self._tables / ROUTE_CHANGES, files, CHANGES_SCHEMA, ROW_SCHEMA.names)
             written += append(self._archive, archive_rows(within(rows, begin, end)), mark, self._tasks)
-        elif is_due and end != begin:  # the job removes only rows below what the archive says
+        elif is_due and end != begin:  # the job removes only rows below the archive's mark
             self._archive.commit(FILE_SCHEMA.empty_table(), mark)
         if files or is_due:
             self._reached_s = time.monotonic()
@@ -144,19 +146,19 @@ class History:
         for partition, earliest in sorted(extent.earliest.items()):
             first = self._events.mark.next_offset(partition)
             if first < earliest:
-                text = "partition %d: Kafka no longer has the records %d to %d: broker_events goes on without them"
+                text = "records missing in Kafka, broker_events has a gap partition=%d first=%d last=%d"
                 _LOG.warning(text, partition, first, earliest - 1)
             yield partition, max(first, earliest)
 
     def _unseen_partitions(self, source: StoredChanges) -> list[int]:
-        """Partitions of which changes were removed before the archive had them, or were made anew by a rebuild."""
+        """Return partitions whose changes were removed before the archive had read them, or that a rebuild replaced."""
         mark = self._archive.mark
         if mark.changes_id not in ("", source.table_id):
             return sorted(source.next_offsets)
         return [p for p, offset in sorted(source.removed_below.items()) if offset > mark.next_offset(p)]
 
     def _catch_up(self, source: StoredChanges, partitions: Collection[int]) -> int | None:
-        """Go on from ``route_state``; None where that does not reach far enough yet: the next batch will find more."""
+        """Continue from ``route_state``, and return the number of rows; None if it does not cover enough yet."""
         table = open_version(self._tables / ROUTE_STATE, STATE_SCHEMA)
         if table is None:
             return None
@@ -171,11 +173,11 @@ class History:
             and r["offset"] >= max(known[r["partition"]], source.removed_below[r["partition"]])
         }
         if reach.keys() != set(partitions):
-            _LOG.info("route_archive waits for a route_state that covers what it has missed")
+            _LOG.info("route_archive waits for a route_state that covers the missing changes")
             return None
-        text = "route_archive: changes of partition %d from offset %d on were removed or rebuilt: continuing from %s"
+        text = "changes removed or rebuilt, continuing from route_state partition=%d first=%d state_offset=%d"
         for p, row in sorted(reach.items()):
-            _LOG.warning(text, p, known[p], f"route_state at {row['offset']}")
+            _LOG.warning(text, p, known[p], row["offset"])
         places = [(p, known[p], row["offset"], row["at_ms"]) for p, row in sorted(reach.items())]
         columns = "partition INT, known BIGINT, state_offset BIGINT, state_at_ms BIGINT"
         rows = rows_to_catch_up(
@@ -188,7 +190,7 @@ class History:
         return append(self._archive, rows, HistoryMark(source.topic_id, source.table_id, next_offsets, at_ms), 1)
 
     def _take_minutes(self, *, is_last: bool) -> dict[str, int]:
-        """Write the minutes that have ended, in steps of a bounded number of records."""
+        """Write the minutes that have ended, in steps of a limited number of records."""
         history = self._settings.history
         is_due = time.monotonic() - self._minutes_s >= history.heartbeats_interval_ms / 1000
         if not (is_due or is_last) and self._records < history.max_records:
@@ -205,19 +207,20 @@ class History:
             until = {p: r["offset"] for p, r in running.items() if r["offset"] > begin[p]}
             if until:
                 ends = {**begin, **until}
-                heard = hearings(within(self._read(BROKER_EVENTS, events, _HEARD), begin, ends))
+                received = heartbeats(within(self._read(BROKER_EVENTS, events, _HEARTBEAT_COLUMNS), begin, ends))
                 at_ms = {**mark.at_ms, **{p: running[p]["at_ms"] for p in until}}
-                reaches = replace(self._events.mark, next_offsets=ends, at_ms=at_ms)
-                written += append(self._minutes, minute_rows(heard, self._minutes_before(mark)), reaches, self._tasks)
+                new_mark = replace(self._events.mark, next_offsets=ends, at_ms=at_ms)
+                rows = minute_rows(received, self._minutes_before(mark))
+                written += append(self._minutes, rows, new_mark, self._tasks)
             elif reached != end:
-                limit *= 2  # no whole minute fits into a step
+                limit *= 2  # the step is shorter than a minute
             if reached == end:
                 break
         self._minutes_s, self._records = time.monotonic(), 0
         return {HEARTBEAT_MINUTES: written}
 
     def _minutes_before(self, mark: HistoryMark) -> DataFrame:
-        """The rows from which on a gap may have begun: no broker is kept for longer than the highest timeout."""
+        """Return the rows in which a gap may begin. No gap is longer than the highest timeout."""
         since_ms = max(0, min(mark.at_ms.values(), default=0) - self._settings.liveness.max_timeout_ms)
         files = data_files(self._minutes.storage, "minute", since_ms)
         rows = self._read(HEARTBEAT_MINUTES, files, (*_MINUTE_KEY, "minute", "last_at"))
@@ -228,14 +231,15 @@ class History:
 
 
 def step_end(begin: Mapping[int, int], end: Mapping[int, int], limit: int) -> dict[int, int]:
-    """The end of the next step: ``end``, or less where that is more than ``limit`` records.
+    """Return the end of the next step: ``end``, or lower offsets if the step would exceed ``limit`` records.
 
-    Each partition that is behind gets an equal share, and at least one record. One whose begin is beyond its end stays.
+    Each partition that is behind gets an equal share, and at least one record. A partition whose begin is after its end
+    does not change.
 
     Args:
-        begin: partition → first offset.
-        end: The same partitions → the offset after the last.
-        limit: Records of all partitions.
+        begin: Partition → first offset.
+        end: Partition → the offset after the last record, for the same partitions.
+        limit: The most records of all partitions together.
     """
     behind = {p for p, first in begin.items() if first < end[p]}
     share = max(1, limit // len(behind)) if behind else 0

@@ -3,7 +3,7 @@
 import pytest
 
 from namesrv_stream.errors import ConfigError
-from namesrv_stream.kafka.topics import ensure_topics, topic_configs, topic_doubts, topic_faults
+from namesrv_stream.kafka.event_topics import ensure_topics, topic_configs, topic_doubts, topic_faults
 from namesrv_stream.settings import Settings, load_settings, parse_set_flag
 
 _DAY_MS = 86_400_000
