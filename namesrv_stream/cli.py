@@ -21,9 +21,8 @@ from namesrv_stream.client import commands as client_commands
 from namesrv_stream.demo.command import demo
 from namesrv_stream.doctor import command as doctor_command
 from namesrv_stream.errors import ConfigError, NamesrvStreamError
-from namesrv_stream.history import command as history_command
-from namesrv_stream.history import route_command
-from namesrv_stream.history.report import command as report_command
+from namesrv_stream.history import history_command, route_command
+from namesrv_stream.history.report import report_command
 from namesrv_stream.logs import configure_logging, report_error
 from namesrv_stream.operate import commands as operate_commands
 from namesrv_stream.ports import PORT_FLAGS

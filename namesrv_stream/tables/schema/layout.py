@@ -102,7 +102,7 @@ def check_table(
     protocol: tuple[int, int],
     features: Sequence[str],
     found: pa.Schema,
-    ours: pa.Schema,
+    expected: pa.Schema,
     newest: tuple[int, int] = PROTOCOL,
 ) -> None:
     """Refuse a table that this version of the code would misread.
@@ -112,7 +112,7 @@ def check_table(
         protocol: (reader, writer) protocol of the table.
         features: Table features, of readers and writers.
         found: Columns of the table; comments are not compared.
-        ours: The expected columns.
+        expected: The expected columns.
         newest: The highest supported protocol of this table.
 
     Raises:
@@ -121,9 +121,9 @@ def check_table(
     if protocol[0] > newest[0] or protocol[1] > newest[1] or features:
         text = f"protocol {protocol} with features {sorted(features)} is not {newest} without any"
         raise TableSchemaMismatch(path, text)
-    for name in sorted(set(ours.names) ^ set(found.names)):
-        raise TableSchemaMismatch(path, f"column {name} is {'missing' if name in ours.names else 'unknown'}")
-    for field in ours:
+    for name in sorted(set(expected.names) ^ set(found.names)):
+        raise TableSchemaMismatch(path, f"column {name} is {'missing' if name in expected.names else 'unknown'}")
+    for field in expected:
         if not found.field(field.name).type.equals(field.type):
             text = f"column {field.name} is {found.field(field.name).type}, expected {field.type}"
             raise TableSchemaMismatch(path, text)

@@ -121,7 +121,7 @@ def test_without_spark_submit_nothing_was_submitted(monkeypatch: pytest.MonkeyPa
 
 def test_the_fold_can_be_imported_from_the_packed_package(tmp_path: Path) -> None:
     archive = pack_package(tmp_path)
-    code = "from namesrv_stream.streaming import stateful; print(stateful.__file__)"
+    code = "from namesrv_stream.streaming.route_table import stateful; print(stateful.__file__)"
     done = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""``namesrv-stream report``."""
+"""The command ``namesrv-stream report``."""
 
 import math
 import sys
@@ -10,8 +10,8 @@ import typer
 
 from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import ConfigError
-from namesrv_stream.history.command import asked_window
 from namesrv_stream.history.extent import Window
+from namesrv_stream.history.history_command import asked_window
 from namesrv_stream.instants import COMMAND_LINE, instant
 from namesrv_stream.settings import Settings
 from namesrv_stream.settings.command_line import Configuration, configured
@@ -36,9 +36,7 @@ def report(
     ] = "30d",
     until: Annotated[str, typer.Option("--until", help="An instant, or how long ago as -2h.", metavar="WHEN")] = "now",
     cluster: Annotated[str | None, typer.Option("--cluster", help="Only this cluster.", metavar="CLUSTER")] = None,
-    slo: Annotated[
-        str, typer.Option("--slo", help="For how much of its time a broker is to be up, per cent.", metavar="PERCENT")
-    ] = "99.9",
+    slo: Annotated[str, typer.Option("--slo", help="Availability objective, in percent.", metavar="PERCENT")] = "99.9",
     html: Annotated[
         Path | None, typer.Option("--html", help="Write it as one self-contained page.", metavar="FILE.html")
     ] = None,
@@ -51,11 +49,11 @@ def report(
     """
     if cluster == "":
         raise ConfigError(COMMAND_LINE, "--cluster", "is empty")
-    # Spared to the other commands: Arrow and Delta take a second to import.
+    # Imported here, because Arrow and Delta take a second to import, and other commands do not need them.
     from namesrv_stream.history.drawing.pages import write_page
     from namesrv_stream.history.report.figures import Asked, figures
     from namesrv_stream.history.report.page import page
-    from namesrv_stream.history.report.tables import answer_of
+    from namesrv_stream.history.report.report_tables import answer_of
 
     now_ms = SystemClock().now_ms()
     window = asked_window(since, until, now_ms)
@@ -69,10 +67,10 @@ def report(
 
 
 def _objective(text: str) -> float:
-    """The share of per cent, as ``99.9`` or ``99.9%``.
+    """Return the share of an objective such as ``99.9`` or ``99.9%``.
 
     Raises:
-        ConfigError: It is no number, or none between 0 and 100.
+        ConfigError: The text is not a number between 0 and 100.
     """
     try:
         percent = float(text.strip().removesuffix("%"))
@@ -80,13 +78,15 @@ def _objective(text: str) -> float:
         percent = math.nan
     if not 0 < percent < 100:
         shown = text if len(text) <= 20 else f"{text[:20]}…"
-        raise ConfigError(COMMAND_LINE, "--slo", f"{shown!r} is no objective: expected per cent above 0 and below 100")
+        raise ConfigError(
+            COMMAND_LINE, "--slo", f"must be a percentage between 0 and 100, for example 99.9, but is {shown!r}"
+        )
     return percent / 100
 
 
 def _notes(settings: Settings, asked: Window, found: "Figures") -> list[str]:
-    """Where the report begins, and when the first heartbeat figures arrive."""
-    from namesrv_stream.history.first_figures import no_figures_text
+    """Return notes about the start of the report, and about missing heartbeat figures."""
+    from namesrv_stream.history.extent import no_figures_text
 
     notes, window = [], found.known.window
     if asked.since_ms < window.since_ms:
@@ -110,7 +110,7 @@ def _print(answer: "Answer", html: Path | None, *, as_json: bool, wide: bool) ->
 
 
 def _short(answer: "Answer") -> "Answer":
-    """The first rows of what people should see at once; the page and JSON have the rest."""
+    """Return the answer with the first rows of each table. The page and JSON have all rows."""
     sections = []
     for section in answer.sections:
         if section.rows and section.name != "pieces":

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from namesrv_stream.history.extent import Window
 from namesrv_stream.history.past import Past
 from namesrv_stream.history.past_route import RouteOptions, route_body
-from namesrv_stream.history.topic_changes import Offer, TopicChange, TopicHistory, Totals, describe, topic_history
+from namesrv_stream.history.topic_history import Offer, TopicChange, TopicHistory, Totals, describe, topic_history
 from namesrv_stream.history.topic_outages import topic_outages
 from tests.support.builders import BEGIN_MS, Log
 from tests.support.examples import examples

@@ -1,4 +1,4 @@
-"""``namesrv-stream history``."""
+"""The command ``namesrv-stream history``."""
 
 import sys
 from collections.abc import Mapping
@@ -69,7 +69,7 @@ def history(
             "--csv": as_csv,
         }
     )
-    # Spared to the other commands: Arrow and Delta take a second to import.
+    # Imported here, because Arrow and Delta take a second to import, and other commands do not need them.
     from namesrv_stream.history.drawing.pages import check_plot_file
     from namesrv_stream.history.questions import Question, ask
 
@@ -84,10 +84,10 @@ def history(
 
 
 def asked_window(since: str, until: str, now_ms: int) -> Window:
-    """The time asked about.
+    """Return the period of a question.
 
     Raises:
-        ConfigError: One is no instant or lies in the future, or the end is not after the begin.
+        ConfigError: A time is invalid or in the future, or the end is not after the start.
     """
     since_ms, until_ms = parse_since("--since", since, now_ms), parse_instant("--until", until, now_ms)
     check_past("--since", since_ms, now_ms)
@@ -100,10 +100,10 @@ def asked_window(since: str, until: str, now_ms: int) -> Window:
 
 
 def _check_flags(given: Mapping[str, str | bool | None]) -> None:
-    """Refuse what cannot be asked, or not together.
+    """Refuse empty values and flags that cannot be combined.
 
     Raises:
-        ConfigError: It is that.
+        ConfigError: There is such a flag.
     """
     for flag, value in given.items():
         if value == "":

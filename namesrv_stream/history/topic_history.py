@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from namesrv_stream.history.extent import Window
-from namesrv_stream.history.past import Past
+from namesrv_stream.history.past import Past, Reason, position, reason_of
 from namesrv_stream.history.past_route import table_of
-from namesrv_stream.history.reasons import Reason, position, reason_of
 from namesrv_stream.route import reducer
 from namesrv_stream.route.changes import ChangeKind, RouteChange
 from namesrv_stream.route.group import BrokerGroup

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 from namesrv_stream.history.database import Row
 from namesrv_stream.history.extent import Extent, Window
-from namesrv_stream.history.report.tables import answer_of
-from namesrv_stream.history.report.unobserved import unobserved
+from namesrv_stream.history.report.report_tables import answer_of, unobserved
 from tests.support.report_figures import DAY_MS, HOUR_MS, MONDAY_MS, Heard, a_session, figures_of
 
 MINUTE_MS = 60_000

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from namesrv_stream.errors import NotInHistory
-from namesrv_stream.history.silences import Silences, silences
+from namesrv_stream.history.heartbeat_silences import Silences, silences
 from namesrv_stream.route.liveness_settings import FoldSettings
 from tests.support.builders import S1, S2, Log, a_registration
 from tests.support.history_tables import HistoryOfLogs

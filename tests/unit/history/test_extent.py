@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 from namesrv_stream.errors import NotInHistory
-from namesrv_stream.history.columns import short_detail
-from namesrv_stream.history.extent import Window
-from namesrv_stream.history.first_figures import no_figures_text
+from namesrv_stream.history.answer_tables import short_detail
+from namesrv_stream.history.extent import Window, no_figures_text
 from namesrv_stream.history.past import Past
 from namesrv_stream.history.questions import Question, ask
 from tests.support.builders import Log, a_registration
