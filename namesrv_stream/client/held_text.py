@@ -7,8 +7,8 @@ from namesrv_stream.client.mqadmin_tables import printable
 from namesrv_stream.client.route import BrokerData, ClusterInfo, TopicRouteData
 from namesrv_stream.instants import instant
 from namesrv_stream.route.changes import Cause
-from namesrv_stream.route.held_brokers import held_key
-from namesrv_stream.route.hold import Hold
+from namesrv_stream.route.model import Hold
+from namesrv_stream.route.table import held_key
 
 _WHY: Final = {
     Cause.EXPIRED.value: "was near its timeout",

@@ -11,7 +11,7 @@ from namesrv_stream.client.command_line import TIMEOUT_MS, JsonOption, Target, a
 from namesrv_stream.client.held_text import HeldBroker, held_in, held_json, held_lines, held_on_route
 from namesrv_stream.client.name_servers import NameServers
 from namesrv_stream.client.route import ClusterInfo, TopicRouteData
-from namesrv_stream.route.system_topics import is_system_topic
+from namesrv_stream.route.topic_route import is_system_topic
 from namesrv_stream.text_table import WideOption
 
 ClusterOption = Annotated[str | None, typer.Option("--cluster", help="Only this cluster.", metavar="CLUSTER")]

@@ -10,7 +10,7 @@ from namesrv_stream.event_log.choice import Source
 from namesrv_stream.event_log.pieces import Piece, Span, Store, joined
 from namesrv_stream.event_log.source import LogSource
 from namesrv_stream.kafka import LogReader
-from namesrv_stream.kafka.extent import read_extent
+from namesrv_stream.kafka.log_check import read_extent
 from namesrv_stream.settings import Settings
 
 #: Opens the log of these settings.

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from namesrv_stream.event_log.pieces import Piece, Store, clipped, gaps, unbroken_from
-from namesrv_stream.route.fold import Record
+from namesrv_stream.route.fold.step import Record
 
 _NAMES: Final = {Store.KAFKA: "Kafka", Store.ARCHIVE: "broker_events"}
 

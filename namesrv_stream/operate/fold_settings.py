@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields
 
 from namesrv_stream.errors import ConfigError
-from namesrv_stream.route.settings import FoldSettings, SettingValue, effective_texts, setting_text
+from namesrv_stream.route.liveness_settings import FoldSettings, SettingValue, effective_texts, setting_text
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.settings import Flag, Settings
 from namesrv_stream.settings.command_line import Configuration

@@ -7,7 +7,7 @@ from namesrv_stream.operate.broadcast import broadcast
 from namesrv_stream.operate.setting_change import check_person
 from namesrv_stream.operate.tables_watch import TablesWatch
 from namesrv_stream.route.events import DIRECT, GuardReleased, Origin
-from namesrv_stream.route.lease import LeaseKey
+from namesrv_stream.route.model import LeaseKey
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.settings import Settings
 

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 
 from namesrv_stream.operate.fold_settings import configured_texts, running_texts, setting_key
 from namesrv_stream.route.changes import ChangeKind
-from namesrv_stream.route.setting_history import SettingChange, setting_changes
+from namesrv_stream.route.liveness_settings import SettingChange, setting_changes
 from namesrv_stream.settings import LoadedSettings
-from namesrv_stream.tables.loader import load_settings_table
-from namesrv_stream.tables.route_tables import read_rows
+from namesrv_stream.tables.snapshot import load_settings_table, read_rows
 from namesrv_stream.tables.storage import tables_of
 
 

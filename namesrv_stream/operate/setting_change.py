@@ -12,11 +12,10 @@ from namesrv_stream.operate.fold_settings import check_change, default_texts, ru
 from namesrv_stream.operate.tables_watch import TablesWatch
 from namesrv_stream.route.changes import ChangeKind
 from namesrv_stream.route.events import DIRECT, Origin, SettingsChanged
-from namesrv_stream.route.setting_history import SettingChange, setting_changes
-from namesrv_stream.route.settings import setting_text
+from namesrv_stream.route.liveness_settings import SettingChange, setting_changes, setting_text
 from namesrv_stream.settings import Settings
 from namesrv_stream.settings.command_line import Configuration
-from namesrv_stream.tables.route_tables import read_rows
+from namesrv_stream.tables.snapshot import read_rows
 from namesrv_stream.tables.storage import tables_of
 
 _CONFIG = "config"  # source of what an edited configuration file changes

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from namesrv_stream.errors import TableSchemaMismatch
 from namesrv_stream.settings import Settings
-from namesrv_stream.tables.schema.columns import ROW_SCHEMA
+from namesrv_stream.tables.schema.change_rows import ROW_SCHEMA
 from namesrv_stream.tables.storage import tables_of
 from namesrv_stream.tables.stored_changes import KeptState, KeptStates, StoredChanges
 

@@ -10,9 +10,9 @@ from namesrv_stream.event_log.source import LogSource
 from namesrv_stream.replay.comparison import Difference, compare_rows, state_difference, table_difference
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.digest import content_of, digest_of, total_of
-from namesrv_stream.route.fold_state import encode_state
-from namesrv_stream.tables.loader import route_table
-from namesrv_stream.tables.schema.rows import iter_changes
+from namesrv_stream.route.fold.state import encode_state
+from namesrv_stream.tables.schema.change_rows import iter_changes
+from namesrv_stream.tables.snapshot import route_table
 from namesrv_stream.tables.stored_changes import KeptStates, StoredChanges
 
 _NO_DIGESTS: Final[tuple[str | None, str | None]] = (None, None)

@@ -13,13 +13,12 @@ from namesrv_stream.errors import TableSchemaMismatch
 from namesrv_stream.event_log.log_fold import FoldStart, start_from_state, start_of_log
 from namesrv_stream.event_log.source import LogSource
 from namesrv_stream.replay.old_tables import OldTables
-from namesrv_stream.route.fold_state import encode_state
-from namesrv_stream.route.rebuilt_state import rebuilt_state
+from namesrv_stream.route.fold.derived_state import rebuilt_state
+from namesrv_stream.route.fold.state import encode_state
 from namesrv_stream.settings import Settings
-from namesrv_stream.tables.loader import route_table
-from namesrv_stream.tables.route_state import next_state
-from namesrv_stream.tables.route_tables import FoldStateRow, StateRows
-from namesrv_stream.tables.schema.columns import CHANGES_SCHEMA, ROW_SCHEMA, STATE_SCHEMA
+from namesrv_stream.tables.route_writers import next_state
+from namesrv_stream.tables.schema.change_rows import CHANGES_SCHEMA, ROW_SCHEMA, STATE_SCHEMA
+from namesrv_stream.tables.snapshot import FoldStateRow, StateRows, route_table
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Final
 
-from namesrv_stream.route.settings import FoldSettings, SettingValue, setting_text
+from namesrv_stream.route.liveness_settings import FoldSettings, SettingValue, setting_text
 from namesrv_stream.settings.sections import Settings
 
 #: Source of a ``settings_changed`` event that carries values of the configuration.

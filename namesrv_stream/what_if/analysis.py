@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from namesrv_stream.errors import EventDecodeError
-from namesrv_stream.route.event_json import decode_record, routing_key
+from namesrv_stream.route.event_json import decode_record
 from namesrv_stream.route.events import (
     JOB,
     BrokerDisconnected,
@@ -14,11 +14,11 @@ from namesrv_stream.route.events import (
     Event,
     Proof,
 )
-from namesrv_stream.route.fold import Record
-from namesrv_stream.route.fold_state import FoldState, LeaseKey
-from namesrv_stream.route.model import Registration
-from namesrv_stream.route.partitioner import partition_of
-from namesrv_stream.route.settings import FoldSettings
+from namesrv_stream.route.fold.state import FoldState
+from namesrv_stream.route.fold.step import Record
+from namesrv_stream.route.liveness_settings import FoldSettings
+from namesrv_stream.route.model import LeaseKey, Registration
+from namesrv_stream.route.partitioner import partition_of, routing_key
 from namesrv_stream.what_if.gaps import GapWatch
 from namesrv_stream.what_if.silences import Silence, SilenceTally, SilenceWatch
 from namesrv_stream.what_if.timeout_run import Override, TimeoutRun

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from namesrv_stream.route.fold_state import LeaseKey
+from namesrv_stream.route.model import LeaseKey
 from namesrv_stream.what_if.silences import Hearing, Verdict
 
 #: Gaps are counted in steps of this.

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from namesrv_stream.route.settings import FoldSettings
+from namesrv_stream.route.liveness_settings import FoldSettings
 from namesrv_stream.what_if.analysis import PartitionAnalysis
 from namesrv_stream.what_if.gaps import GapTally
 from namesrv_stream.what_if.silences import Silence, Verdict

@@ -28,8 +28,7 @@ from namesrv_stream.route.events import (
     BrokerUnregistered,
     Origin,
 )
-from namesrv_stream.route.fold_state import LeaseKey
-from namesrv_stream.route.model import Holder, LiveKey
+from namesrv_stream.route.model import Holder, LeaseKey, LiveKey
 
 #: How the server words a close that came from the other end.
 _PEER_CLOSED = "closed by the peer"

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from namesrv_stream.plurals import counted, plural
-from namesrv_stream.route.settings import FoldSettings
+from namesrv_stream.route.liveness_settings import FoldSettings
 from namesrv_stream.what_if.gaps import GapTally
 
 #: Two heartbeats in a row may be lost, and the third be late.

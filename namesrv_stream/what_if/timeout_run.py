@@ -6,9 +6,10 @@ from typing import Final
 
 from namesrv_stream.route.changes import ChangeKind, RouteChange
 from namesrv_stream.route.events import Event, SettingsChanged
-from namesrv_stream.route.fold import FoldOutput, GroupDict, Record, fold_events
-from namesrv_stream.route.fold_state import FoldState
-from namesrv_stream.route.settings import FoldSettings
+from namesrv_stream.route.fold.fold_record import fold_events
+from namesrv_stream.route.fold.state import FoldState
+from namesrv_stream.route.fold.step import FoldOutput, GroupDict, Record
+from namesrv_stream.route.liveness_settings import FoldSettings
 
 _GUARD_OFF: Final = 100  # percent
 _OVERRIDDEN: Final = (

@@ -23,10 +23,9 @@ from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType
 
 from namesrv_stream.clock import SystemClock
 from namesrv_stream.kafka import admin_config, producer_config
-from namesrv_stream.kafka.extent import read_extent
-from namesrv_stream.route.event_json import encode_event
+from namesrv_stream.kafka.log_check import read_extent
+from namesrv_stream.route.event_json import encode_event, encode_heartbeats
 from namesrv_stream.route.events import BrokerHeartbeat, Origin, Proof, Tick
-from namesrv_stream.route.heartbeat_json import encode_heartbeats
 from namesrv_stream.route.model import LiveKey
 from namesrv_stream.route.partitioner import partition_of
 from namesrv_stream.settings import Settings, to_toml

@@ -6,7 +6,7 @@ from namesrv_stream.event_log.log_fold import LogFold, start_of_log
 from namesrv_stream.replay.comparison import Difference, state_difference, table_difference
 from namesrv_stream.route.changes import KEY_COLUMNS, ChangeKind, RouteChange
 from namesrv_stream.route.digest import content_of, digest_of
-from namesrv_stream.route.fold_state import encode_state
+from namesrv_stream.route.fold.state import encode_state
 from namesrv_stream.route.table import RouteTable
 from tests.power_cut.made_up_log import PARTITIONS, RecordsOf
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from namesrv_stream.event_log.opening import OpenLog
 from namesrv_stream.event_log.pieces import Piece, Store
 from namesrv_stream.event_log.source import LogSource
-from namesrv_stream.route.fold import Record
+from namesrv_stream.route.fold.step import Record
 from namesrv_stream.settings import Settings
 from tests.support.builders import Log
 from tests.support.tables import TOPIC_ID

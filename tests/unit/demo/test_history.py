@@ -7,7 +7,7 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from namesrv_stream.demo.history import COLUMNS, History, cells, ends_of
-from namesrv_stream.tables.schema.columns import CHANGES_SCHEMA
+from namesrv_stream.tables.schema.change_rows import CHANGES_SCHEMA
 
 AT_MS = 1_700_000_000_123
 

@@ -13,9 +13,9 @@ from namesrv_stream.doctor.finding import Finding, Grade
 from namesrv_stream.doctor.stored_tables import history_tables, read_route_tables, route_tables
 from namesrv_stream.kafka.inspection import InspectedLog, InspectedTopic
 from namesrv_stream.settings import Settings
-from namesrv_stream.tables.route_state import StateWriter
-from namesrv_stream.tables.route_tables import FoldStateRow
+from namesrv_stream.tables.route_writers import StateWriter
 from namesrv_stream.tables.schema.layout import ROUTE_CHANGES
+from namesrv_stream.tables.snapshot import FoldStateRow
 from tests.support.builders import a_registration
 from tests.support.tables import TOPIC_ID, TablesOfLog, settings_in
 

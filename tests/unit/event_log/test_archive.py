@@ -9,7 +9,7 @@ import pytest
 from namesrv_stream.errors import NotInHistory, TableSchemaMismatch
 from namesrv_stream.event_log import archive as archive_module
 from namesrv_stream.event_log.archive import ArchivedEvents
-from namesrv_stream.route.fold import Record
+from namesrv_stream.route.fold.step import Record
 from namesrv_stream.tables.schema.history_columns import BROKER_EVENTS
 from tests.support.archived_log import write_archive
 from tests.support.builders import Log

@@ -14,7 +14,7 @@ from namesrv_stream.operate.fold_settings import (
     setting_key,
 )
 from namesrv_stream.operate.setting_change import check_person
-from namesrv_stream.route.settings import FoldSettings, SettingValue
+from namesrv_stream.route.liveness_settings import FoldSettings, SettingValue
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.settings import Settings
 from namesrv_stream.settings.command_line import Configuration

@@ -15,11 +15,11 @@ from namesrv_stream.replay.partition_replay import Replay
 from namesrv_stream.replay.rebuild import Consent, rebuild
 from namesrv_stream.replay.replay import ReplayRange, replay
 from namesrv_stream.replay.report import Rebuild, replay_json, replay_text
-from namesrv_stream.route.fold_state import encode_state
-from namesrv_stream.tables.route_state import StateWriter
-from namesrv_stream.tables.route_tables import FoldStateRow
+from namesrv_stream.route.fold.state import encode_state
+from namesrv_stream.tables.route_writers import StateWriter
 from namesrv_stream.tables.schema.history_columns import BROKER_EVENTS
 from namesrv_stream.tables.schema.layout import ROUTE_CHANGES
+from namesrv_stream.tables.snapshot import FoldStateRow
 from namesrv_stream.tables.storage import tables_of
 from tests.support.archived_log import write_archive
 from tests.support.builders import Log

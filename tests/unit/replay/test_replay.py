@@ -17,9 +17,9 @@ from namesrv_stream.replay.replay import ReplayRange, replay
 from namesrv_stream.replay.report import replay_json, replay_text
 from namesrv_stream.route.digest import digest_of, total_of
 from namesrv_stream.route.events import KvPut, TopicDeleted
-from namesrv_stream.tables.loader import load_snapshot
+from namesrv_stream.tables.schema.change_rows import FOLD_STATE_KIND
 from namesrv_stream.tables.schema.layout import ROUTE_CHANGES, ROUTE_STATE
-from namesrv_stream.tables.schema.rows import FOLD_STATE_KIND
+from namesrv_stream.tables.snapshot import load_snapshot
 from tests.support.builders import S1, S2, a_registration
 from tests.support.damage import add_rows, drop_rows, rewrite_rows
 from tests.support.examples import examples

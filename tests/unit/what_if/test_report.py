@@ -10,8 +10,8 @@ import pytest
 from rich.console import Console
 
 from namesrv_stream.errors import ConfigError
-from namesrv_stream.route.fold_state import LeaseKey
-from namesrv_stream.route.settings import FoldSettings
+from namesrv_stream.route.liveness_settings import FoldSettings
+from namesrv_stream.route.model import LeaseKey
 from namesrv_stream.what_if import text
 from namesrv_stream.what_if.analysis import PartitionAnalysis
 from namesrv_stream.what_if.gaps import Gap, GapTally

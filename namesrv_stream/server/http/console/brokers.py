@@ -14,7 +14,7 @@ from namesrv_stream.clock import Clock
 from namesrv_stream.instants import duration, instant
 from namesrv_stream.plurals import times
 from namesrv_stream.route.changes import Cause
-from namesrv_stream.route.view import RouteView
+from namesrv_stream.route.server_view.route_view import RouteView
 from namesrv_stream.server.http.console.formatting import WHY_ENDED, plain
 from namesrv_stream.server.http.console.question import SHOWN, STATES, Question, Tone
 from namesrv_stream.server.steps import Kept, Steps
