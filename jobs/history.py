@@ -12,7 +12,7 @@ from pathlib import Path
 from namesrv_stream.errors import NamesrvStreamError
 from namesrv_stream.logs import configure_logging, report_error
 from namesrv_stream.settings import load_settings, parse_set_flag
-from namesrv_stream.streaming.history.main import run_history
+from namesrv_stream.streaming.history.history_job import run_history
 
 
 def main(arguments: list[str]) -> int:

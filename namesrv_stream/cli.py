@@ -18,9 +18,8 @@ from typer.models import OptionInfo
 from namesrv_stream import __version__
 from namesrv_stream.client import commands as client_commands
 from namesrv_stream.errors import ConfigError, NamesrvStreamError
-from namesrv_stream.history import command as history_command
-from namesrv_stream.history import route_command
-from namesrv_stream.history.report import command as report_command
+from namesrv_stream.history import history_command, route_command
+from namesrv_stream.history.report import report_command
 from namesrv_stream.logs import configure_logging, report_error
 from namesrv_stream.ports import PORT_FLAGS
 from namesrv_stream.processes import die_with_parent
@@ -154,7 +153,7 @@ def job(
 ) -> int:
     """Run the Spark job that computes the routes from the events."""
     settings = _load(conf, data_dir, sets, print_only)
-    from namesrv_stream.streaming.main import run_job
+    from namesrv_stream.streaming.route_table.job import run_job
 
     return run_job(settings)
 
@@ -171,7 +170,7 @@ def history_job(
 ) -> int:
     """Run the Spark job that writes the history tables."""
     settings = _load(conf, data_dir, sets, print_only)
-    from namesrv_stream.streaming.history.main import run_history
+    from namesrv_stream.streaming.history.history_job import run_history
 
     return run_history(settings, once=once)
 
@@ -186,7 +185,7 @@ def kafka(
 ) -> int:
     """Run the embedded Kafka node, for one machine only."""
     settings = _load(conf, data_dir, sets, print_only, _ports(embedded_kafka=kafka_port))
-    from namesrv_stream.kafka.process import run_kafka
+    from namesrv_stream.kafka.embedded_node import run_kafka
 
     run_kafka(settings)
 

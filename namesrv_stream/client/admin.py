@@ -22,13 +22,11 @@ from namesrv_stream.remoting.codes import RequestCode
 from namesrv_stream.remoting.command import RemotingCommand
 from namesrv_stream.remoting.headers import (
     AddWritePermOfBrokerRequestHeader,
+    AddWritePermOfBrokerResponseHeader,
     DeleteKVConfigRequestHeader,
     DeleteTopicFromNamesrvRequestHeader,
     PutKVConfigRequestHeader,
     WipeWritePermOfBrokerRequestHeader,
-)
-from namesrv_stream.remoting.response_headers import (
-    AddWritePermOfBrokerResponseHeader,
     WipeWritePermOfBrokerResponseHeader,
 )
 

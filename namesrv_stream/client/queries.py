@@ -15,13 +15,13 @@ from namesrv_stream.remoting.codes import MQ_VERSION, LanguageCode, RequestCode,
 from namesrv_stream.remoting.command import RemotingCommand
 from namesrv_stream.remoting.headers import (
     GetKVConfigRequestHeader,
+    GetKVConfigResponseHeader,
     GetKVListByNamespaceRequestHeader,
     GetRouteInfoRequestHeader,
     GetTopicsByClusterRequestHeader,
 )
-from namesrv_stream.remoting.response_headers import GetKVConfigResponseHeader
-from namesrv_stream.route.held_brokers import HELD_NAMESPACE
-from namesrv_stream.route.hold import Hold, decode_hold
+from namesrv_stream.route.model import Hold, decode_hold
+from namesrv_stream.route.table import HELD_NAMESPACE
 
 
 def request(code: int, ext_fields: dict[str, str] | None = None, body: bytes | None = None) -> RemotingCommand:

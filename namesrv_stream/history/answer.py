@@ -1,8 +1,8 @@
-"""An answer as rows and columns, and its three forms: tables for people, JSON, CSV.
+"""An answer as rows and columns, and its three forms: tables for people, JSON and CSV.
 
-Instants are columns whose names end in ``_ms`` without being durations: epoch milliseconds in JSON, ISO 8601 in UTC in
-CSV and in UTC in tables. Only JSON has names exactly as brokers sent them: in CSV and tables control
-characters are escaped, so that a row is a line and does nothing to a terminal.
+Times are columns whose names end in ``_ms`` and that are not durations. They are epoch milliseconds in JSON, ISO 8601
+in UTC in CSV, and UTC in tables. Only JSON contains names exactly as brokers sent them. In CSV and tables, control
+characters are escaped, so that a row is one line and cannot affect a terminal.
 """
 
 import csv
@@ -21,9 +21,9 @@ from namesrv_stream.history.extent import Extent
 from namesrv_stream.instants import duration, instant, iso_instant
 from namesrv_stream.text_table import TextColumn, print_lines, table_lines, terminal_width
 
-#: What people are shown of a value: RocketMQ allows topics of 127 characters; a text may have some dozens of names.
-_MOST_CHARS: Final = 128
-_MOST_TEXT_CHARS: Final = 2_000
+#: The longest shown value: RocketMQ allows topics of 127 characters, and a text may contain some dozens of names.
+_MAX_CHARS: Final = 128
+_MAX_TEXT_CHARS: Final = 2_000
 
 Show = Callable[[Any], str]
 
@@ -33,14 +33,14 @@ class Column:
     """One column.
 
     Attributes:
-        key: In rows.
-        title: For people.
-        show: A value that is not None, for people.
+        key: Key in rows, JSON and CSV.
+        title: Title in tables.
+        show: Formats a value that is not None.
         is_instant: Whether values are epoch milliseconds.
-        is_text: Whether a value may be long, and is shortened where the terminal is narrow.
-        is_for_scripts: Whether people are spared it.
-        is_optional: Whether it is left out where the terminal is narrow.
-        show_short: A value that is not None, for people at a terminal; None where that is no other text.
+        is_text: Whether a value may be long, and is shortened on a narrow terminal.
+        is_for_scripts: Whether tables leave it out.
+        is_optional: Whether tables leave it out on a narrow terminal.
+        show_short: Formats a value for a terminal, if this differs from ``show``.
     """
 
     key: str
@@ -55,12 +55,12 @@ class Column:
 
 
 def at_column(key: str, title: str) -> Column:
-    """A column of instants."""
+    """Return a column of times."""
     return Column(key, title, instant, is_instant=True)
 
 
 def duration_column(key: str, title: str) -> Column:
-    """A column of durations in milliseconds."""
+    """Return a column of durations in milliseconds."""
     return Column(key, title, duration, "right")
 
 
@@ -73,10 +73,10 @@ class Section:
     """A table of an answer.
 
     Attributes:
-        name: In JSON.
-        title: Above it, for people.
-        rows: Each with the keys of all columns; others are not shown.
-        emphasis: Which rows people should see first.
+        name: Name in JSON.
+        title: Title above the table.
+        rows: Rows with the keys of all columns; other keys are ignored.
+        emphasis: Returns whether a row is highlighted.
     """
 
     name: str
@@ -86,22 +86,22 @@ class Section:
     emphasis: Callable[[Mapping[str, Any]], bool] = lambda row: False
 
     def shown_columns(self) -> list[Column]:
-        """Those for people that say something of any row."""
+        """Return the columns for people that have a value in at least one row."""
         shown = [column for column in self.columns if not column.is_for_scripts]
         return [c for c in shown if any(row[c.key] is not None and row[c.key] is not False for row in self.rows)]
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a question is answered with.
+    """The answer to a question.
 
     Attributes:
-        since_ms: The time it is about, epoch milliseconds.
-        until_ms: Its end.
-        sections: The first is the one that CSV has.
-        extent: Of the history.
-        notes: What else people should know.
-        counted_to_ms: To when heartbeats are counted, epoch milliseconds; None in an answer without such figures.
+        since_ms: Start of the period, epoch milliseconds.
+        until_ms: End of the period, epoch milliseconds.
+        sections: The tables. CSV contains the first one.
+        extent: The time that the history covers.
+        notes: Further notes for people.
+        counted_to_ms: Time up to which heartbeats are counted, epoch milliseconds; None without such figures.
     """
 
     since_ms: int
@@ -113,11 +113,11 @@ class Answer:
 
 
 def print_text(answer: Answer, *, wide: bool = False) -> None:
-    """Print tables that fit the terminal to stdout, and below them the time that they cover.
+    """Print tables that fit the terminal to stdout, and the period that they cover.
 
     Args:
-        answer: It.
-        wide: Whether everything is shown, however narrow the terminal is.
+        answer: The answer.
+        wide: Whether to print everything, regardless of the width of the terminal.
     """
     width = terminal_width(wide=wide)
     for section in answer.sections:
@@ -138,21 +138,21 @@ def _table(section: Section, width: int | None) -> list[Table | Text]:
     columns = section.shown_columns()
     return table_lines(
         [TextColumn(c.title, c.justify, c.is_text, c.is_optional) for c in columns],
-        [[_shown(c, row[c.key], is_whole=width is None) for c in columns] for row in section.rows],
+        [[_shown(c, row[c.key], is_complete=width is None) for c in columns] for row in section.rows],
         width,
         ["bold red" if section.emphasis(row) else None for row in section.rows],
     )
 
 
-def _shown(column: Column, value: Any, *, is_whole: bool) -> str:
-    show = column.show if is_whole or column.show_short is None else column.show_short
+def _shown(column: Column, value: Any, *, is_complete: bool) -> str:
+    show = column.show if is_complete or column.show_short is None else column.show_short
     text = "" if value is None else printable(show(value))
-    most = _MOST_TEXT_CHARS if column.is_text else _MOST_CHARS
-    return text if len(text) <= most else f"{text[:most]}…"
+    limit = _MAX_TEXT_CHARS if column.is_text else _MAX_CHARS
+    return text if len(text) <= limit else f"{text[:limit]}…"
 
 
 def print_json(answer: Answer) -> None:
-    """Print all of it to stdout; instants in epoch milliseconds."""
+    """Print the complete answer as JSON to stdout, with times in epoch milliseconds."""
     found = {
         "since_ms": answer.since_ms,
         "until_ms": answer.until_ms,
@@ -165,12 +165,12 @@ def print_json(answer: Answer) -> None:
 
 
 def as_csv(section: Section, *, raw: bool = False) -> str:
-    """One line for each row below a line of names; instants lose their ``_ms``.
+    """Return a table as CSV with a header. Names of time columns lose their ``_ms``.
 
     Args:
         section: The table.
-        raw: Whether texts that a spreadsheet takes for formulas are left as they are. Brokers choose their names, so
-            by default an apostrophe before such a text makes it safe to open.
+        raw: Whether texts that a spreadsheet takes as formulas are not changed. Brokers choose their names, so by
+            default, an apostrophe before such a text makes it safe to open.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

@@ -5,8 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
 from namesrv_stream.history.database import Row
-from namesrv_stream.history.past import Past
-from namesrv_stream.history.reasons import reason_of
+from namesrv_stream.history.past import Past, reason_of
 from namesrv_stream.route.changes import ChangeKind, RouteChange
 
 

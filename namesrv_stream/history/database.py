@@ -1,4 +1,4 @@
-"""DuckDB within this process. It answers the questions, each of which is a file in ``sql``."""
+"""DuckDB in this process. It answers questions, each of which is a SQL file in ``sql``."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -23,12 +23,12 @@ Row = dict[str, Any]
 
 @cache
 def sql_text(name: str) -> str:
-    """A question, or statements that make views or tables: a file of SQL in the package."""
+    """Return the text of a SQL file: a question, or statements that create views or tables."""
     return files("namesrv_stream.history.sql").joinpath(f"{name}.sql").read_text(encoding="utf-8")
 
 
 class Database:
-    """Tables, and answers from them; of one thread."""
+    """Registered tables and queries over them, for one thread."""
 
     def __init__(self) -> None:
         self._connection = duckdb.connect()
@@ -38,36 +38,36 @@ class Database:
         self.execute("SET threads = 2")
 
     def register(self, name: str, rows: pa.Table | ds.Dataset) -> None:
-        """Make rows a table that questions read; it replaces one of the same name."""
+        """Register rows as a table that questions read. It replaces a table of the same name."""
         self._connection.register(name, rows)
 
     def set_period(self, sessions: pa.Table, window: Window) -> None:
-        """Make the tables of ``period_tables.sql``, which the questions about brokers read; blocks.
+        """Create the tables of ``period_tables.sql``, which the questions about brokers read; blocks.
 
         Args:
-            sessions: All that overlap the time, and the first and last one before it of each process, with the numbers
-                of their replicas.
-            window: The time.
+            sessions: All sessions that overlap the period, and the first and last earlier one of each process, with the
+                numbers of their replicas.
+            window: The period.
         """
         self.register("sessions", sessions)
         self.register("period", pa.table({"since_ms": [window.since_ms], "until_ms": [window.until_ms]}))
         self.execute(sql_text("period_tables"))
 
     def execute(self, script: str) -> None:
-        """Execute statements that answer nothing."""
+        """Execute statements without a result."""
         with self._reading():
             self._connection.execute(script)
 
     def ask(self, question: str, **parameters: Any) -> pa.Table:
-        """The rows that answer a question; blocks.
+        """Answer a question with rows; blocks.
 
         Args:
-            question: Name of a file of SQL.
-            parameters: Values that it may name. Of one in epoch milliseconds, as ``since_ms``, it may also name the
-                begin of the minute as an instant: ``$since_minute``.
+            question: Name of a SQL file.
+            parameters: Values of the file's parameters. For a time in epoch milliseconds, such as ``since_ms``, the
+                file may also refer to the start of its minute as a timestamp: ``$since_minute``.
 
         Raises:
-            TableSchemaMismatch: A file is gone or damaged.
+            TableSchemaMismatch: A data file is missing or damaged.
         """
         sql = sql_text(question)
         known = parameters | {
@@ -80,7 +80,7 @@ class Database:
             return self._connection.execute(sql, wanted).to_arrow_table()
 
     def rows(self, question: str, **parameters: Any) -> list[Row]:
-        """The same as dictionaries; a map of SQL is one too, and empty where it is null."""
+        """Answer a question with dictionaries. SQL maps become dictionaries as well, which are empty if null."""
         found = self.ask(question, **parameters)
         maps = [field.name for field in found.schema if pa.types.is_map(field.type)]
         rows: list[Row] = found.to_pylist()

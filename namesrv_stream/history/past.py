@@ -1,13 +1,13 @@
-"""The history's tables as they are at one moment, to be asked in SQL.
+"""The history tables at one time, opened for SQL questions.
 
-``views.sql`` makes intervals and sessions of what the history process appends to, and adds what ``route_changes`` has
-beyond it: an answer is as fresh as the job's last commit.
+``views.sql`` derives intervals and sessions from the append-only tables, and adds the rows of ``route_changes`` that
+the history does not have yet. So an answer is as recent as the job's last commit.
 """
 
 from collections.abc import Mapping
 from functools import reduce
 from operator import or_
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,16 +19,24 @@ from namesrv_stream.instants import instant
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.settings import Settings
 from namesrv_stream.tables.delta.stored_table import StoredTable
-from namesrv_stream.tables.former_history import has_former_history
 from namesrv_stream.tables.history_mark import HistoryMark, read_mark
-from namesrv_stream.tables.schema.columns import CHANGES_SCHEMA
-from namesrv_stream.tables.schema.history_columns import HEARTBEAT_MINUTES, HISTORY_SCHEMAS, ROUTE_ARCHIVE
-from namesrv_stream.tables.schema.layout import PARTITIONS_PROPERTY, ROUTE_CHANGES, TOPIC_ID_PROPERTY, removed_app_id
-from namesrv_stream.tables.schema.rows import decode_changes
+from namesrv_stream.tables.history_tables import has_former_history
+from namesrv_stream.tables.schema.change_rows import CHANGES_SCHEMA, decode_changes
+from namesrv_stream.tables.schema.history_columns import (
+    HEARTBEAT_MINUTES,
+    HISTORY_SCHEMAS,
+    ROUTE_ARCHIVE,
+)
+from namesrv_stream.tables.schema.layout import (
+    PARTITIONS_PROPERTY,
+    ROUTE_CHANGES,
+    TOPIC_ID_PROPERTY,
+    removed_app_id,
+)
 from namesrv_stream.tables.storage import tables_of
 
 _ELSEWHERE: Final = "name the directory of the tables with --conf or --data-dir"
-#: Columns that the views and questions need beside those of the tables; each engine makes them in another way.
+#: Further columns that the views and questions need. Each SQL engine computes them in its own way.
 TABLE_VIEWS: Final = (
     "SET TimeZone = 'UTC'",
     "CREATE VIEW route_archive AS SELECT *, make_timestamptz(at_ms * 1000) AS at FROM route_archive_files",
@@ -39,24 +47,24 @@ TABLE_VIEWS: Final = (
 
 
 class Past(Database):
-    """The tables at one moment; of one thread.
+    """The tables at one time, for one thread.
 
     Attributes:
-        extent: The time that they cover.
-        counted_to_ms: partition → up to when, log time, heartbeats are counted.
+        extent: The time that the tables cover.
+        counted_to_ms: Partition → log time up to which heartbeats are counted, epoch milliseconds.
     """
 
     def __init__(self, settings: Settings) -> None:
-        """Open them; blocks.
+        """Open the tables; blocks.
 
         Raises:
             NotInHistory: There is no history.
-            TableSchemaMismatch: A table is damaged, or not as this version of the code expects.
+            TableSchemaMismatch: A table is damaged or has an unexpected schema.
             StoreUnreachable: The object store does not answer.
         """
         super().__init__()
         self._tables = tables_of(settings)
-        # In this order: what the archive gets meanwhile, route_changes has as well.
+        # In this order, because route_changes also has the rows that the archive gets meanwhile.
         mark = read_mark(self._tables / ROUTE_ARCHIVE) or HistoryMark()
         self._archive = open_history_table(settings, ROUTE_ARCHIVE)
         self.counted_to_ms: Mapping[int, int] = (read_mark(self._tables / HEARTBEAT_MINUTES) or HistoryMark()).at_ms
@@ -84,14 +92,14 @@ class Past(Database):
         self.extent = self._extent(retention_ms, min(mark.at_ms.values(), default=0) if is_lost else None)
 
     def changes(self, question: str, **parameters: Any) -> list[RouteChange]:
-        """The answer of a question that asks for changes; blocks, and raises as ``ask``."""
+        """Answer a question whose rows are changes; blocks. Raises the errors of ``ask``."""
         return decode_changes(self.ask(question, **parameters))
 
     def check_covers(self, at_ms: int) -> None:
-        """Check that the history covers an instant.
+        """Check that a time is not before the history.
 
         Raises:
-            NotInHistory: The instant lies before the history.
+            NotInHistory: The time is before the history.
         """
         begin_ms = self.extent.begin_ms
         if begin_ms is None:
@@ -101,13 +109,13 @@ class Past(Database):
             raise NotInHistory(f"{at} lies before the history, which begins at {begin}")
 
     def default_timeouts(self, settings: Settings, window: Window) -> pa.Table:
-        """Default timeouts by time: ``at_ms``, from when on each was in force, and ``timeout_ms``."""
+        """Return the default timeouts over time: ``at_ms``, from which each was in effect, and ``timeout_ms``."""
         default_ms = settings.liveness.default_timeout_ms
         span = {"since_ms": window.since_ms, "until_ms": window.until_ms}
         return self.ask("default_timeouts", default_timeout_ms=default_ms, **span)
 
     def all_counted_to_ms(self, until_ms: int) -> int | None:
-        """Up to when the heartbeats of all brokers are counted, but no later than an instant; None where none is."""
+        """Return up to when the heartbeats of all brokers are counted, at most ``until_ms``; None if none are."""
         return min((min(at_ms, until_ms) for at_ms in self.counted_to_ms.values()), default=None)
 
     @property
@@ -116,7 +124,7 @@ class Past(Database):
         return self._minutes is not None
 
     def heard(self, window: Window) -> Window | None:
-        """The part of a time of which heartbeats are counted; None where there is no such part."""
+        """Return the part of a period in which heartbeats are counted; None if there is no such part."""
         first = self._minutes.extreme("min", "minute") if self._minutes else None
         end_ms = self.all_counted_to_ms(window.until_ms)
         if first is None or end_ms is None:
@@ -128,23 +136,23 @@ class Past(Database):
         reaches_ms = self._changes.committed_ms() or self._changes.extreme("max", "at_ms") or 0
         with self._reading():
             (newer_ms,) = self._connection.execute("SELECT MIN(c.at_ms) FROM newer_changes c").fetchone() or (None,)
-        # Where route_changes has nothing beyond the history, that is complete.
+        # If route_changes has no further rows, the history is complete.
         stored_to_ms = reaches_ms if newer_ms is None else newer_ms
         lost_until_ms = None
         if seen_ms is not None:
             stored_to_ms, lost_until_ms = seen_ms, stored_to_ms
         low, high = self._archive.extreme("min", "at_ms"), self._archive.extreme("max", "at_ms")
-        # What no longer held before the retention is no longer there, so that before it only part of the truth is.
+        # Rows that were superseded before the retention are removed, so the history before it is incomplete.
         begin_ms = newer_ms if low is None else max(low, high - retention_ms)
         return Extent(begin_ms, stored_to_ms, reaches_ms, lost_until_ms)
 
 
 def open_history_table(settings: Settings, name: str) -> StoredTable:
-    """A history table at its newest version; blocks.
+    """Open a history table at its newest version; blocks.
 
     Raises:
-        NotInHistory: There is none.
-        TableSchemaMismatch: It is damaged, or not as this version of the code expects.
+        NotInHistory: The table does not exist.
+        TableSchemaMismatch: The table is damaged or has an unexpected schema.
     """
     table = StoredTable.open(tables_of(settings), name, HISTORY_SCHEMAS[name])
     if table is None:
@@ -153,7 +161,10 @@ def open_history_table(settings: Settings, name: str) -> StoredTable:
 
 
 def open_changes(settings: Settings) -> StoredTable:
-    """``route_changes`` at its newest version; to be opened after the history; raises as that."""
+    """Open ``route_changes`` at its newest version. Open it after the history tables.
+
+    Raises the errors of ``open_history_table``.
+    """
     table = StoredTable.open(tables_of(settings), ROUTE_CHANGES, CHANGES_SCHEMA)
     if table is None:
         raise NotInHistory(f"there is no table {ROUTE_CHANGES} in {tables_of(settings)}: {_ELSEWHERE}")
@@ -167,3 +178,35 @@ def _why_none(settings: Settings) -> str:
         return f"history.enabled is false; `namesrv-stream history-job --once` writes it, or {_ELSEWHERE}"
     wait = "`up` writes it within two minutes of its start, once a broker has registered"
     return f"{wait}; without `up`, `namesrv-stream history-job` does; or {_ELSEWHERE}"
+
+
+class Reason(NamedTuple):
+    """The cause of a change, and where its record is in the log.
+
+    Attributes:
+        at_ms: Log time, epoch milliseconds.
+        detail: Figures behind the cause, for people.
+        broker_name: The broker name that changed; None for a KV entry.
+        partition: Kafka partition of the record.
+        offset: Offset of the record.
+    """
+
+    at_ms: int
+    cause: str
+    detail: str | None
+    broker_name: str | None
+    partition: int
+    offset: int
+
+    def as_json(self) -> dict[str, Any]:
+        return self._asdict()
+
+
+def reason_of(row: RouteChange) -> Reason:
+    """Return the cause of a row."""
+    return Reason(row.at_ms, row.cause, row.detail, row.broker_name, row.partition, row.offset)
+
+
+def position(row: RouteChange) -> tuple[int, int, int, int]:
+    """Return a sort key for rows of several partitions: by time, then as in the log."""
+    return (row.at_ms, row.partition, row.offset, row.seq)

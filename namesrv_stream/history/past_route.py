@@ -1,28 +1,35 @@
-"""The route of a topic at an instant: the reducer applies the rows valid then, and the code of a live query answers."""
+"""The route of a topic at a past time, for the command line and the HTTP port.
+
+The reducer applies the rows that were valid at that time, and the same code as for a live query answers.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import orjson
 
 from namesrv_stream.errors import NotInHistory
-from namesrv_stream.history.past import Past
-from namesrv_stream.history.reasons import Reason, position, reason_of
-from namesrv_stream.instants import instant
+from namesrv_stream.history.extent import Extent
+from namesrv_stream.history.past import Past, Reason, position, reason_of
+from namesrv_stream.instants import COMMAND_LINE, instant, parse_past_instant
 from namesrv_stream.processor.route_answers import RouteAnswers
 from namesrv_stream.processor.route_body import encode_topic_route
 from namesrv_stream.route import reducer
 from namesrv_stream.route.changes import ChangeKind, RouteChange
+from namesrv_stream.route.server_view.route_view import RouteView
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.route.topic_route import TopicRoute
-from namesrv_stream.route.view import RouteView
+from namesrv_stream.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
 class RouteOptions:
-    """Options of a server that are no events, so that no history has them: today's count.
+    """Options of a server that affect routes. The history does not record them, so the current values are used.
 
     Attributes:
-        support_acting_master: Whether a slave stands in for its group's missing master.
-        with_order: Whether an ordered topic's route has its order of queues.
+        support_acting_master: Whether a slave replaces its group's missing master.
+        with_order: Whether the route of an ordered topic contains its order of queues.
     """
 
     support_acting_master: bool = False
@@ -31,11 +38,11 @@ class RouteOptions:
 
 @dataclass(frozen=True, slots=True)
 class PastRoute:
-    """A route as it was.
+    """A route at a past time.
 
     Attributes:
-        at_ms: The instant, epoch milliseconds.
-        last_change: The newest change of it that had been by then.
+        at_ms: The time, epoch milliseconds.
+        last_change: The newest change of the route up to that time.
     """
 
     topic: str
@@ -44,21 +51,21 @@ class PastRoute:
     last_change: Reason
 
     def body(self) -> bytes:
-        """TopicRouteData as JSON, as the HTTP port and new clients get it."""
+        """Return TopicRouteData as JSON, in the form for the HTTP port and new clients."""
         return encode_topic_route(self.route, strict=True)
 
 
 def route_as_of(past: Past, topic: str, at_ms: int, options: RouteOptions | None = None) -> PastRoute:
-    """The route that a client got at an instant; blocks.
+    """Return the route that a client got at a time; blocks.
 
     Args:
-        past: Opened.
+        past: The opened tables.
         topic: Any topic.
-        at_ms: Epoch milliseconds, log time; changes of that very millisecond are included.
-        options: Of the server that answered.
+        at_ms: Log time, epoch milliseconds. Changes at exactly this time are included.
+        options: Options of the server.
 
     Raises:
-        NotInHistory: No broker served the topic then, or the history does not cover it; the message says which.
+        NotInHistory: No broker served the topic then, or the history does not cover that time; the text says which.
         TableSchemaMismatch: The tables cannot be read.
     """
     past.check_covers(at_ms)
@@ -80,7 +87,7 @@ def route_as_of(past: Past, topic: str, at_ms: int, options: RouteOptions | None
 
 
 def route_body(table: RouteTable, topic: str, options: RouteOptions) -> bytes | None:
-    """The route as the HTTP port answers it; None where there is none."""
+    """Return the route in the form of the HTTP port; None if there is none."""
     return _answers(table, options).route_body(topic, strict=True, with_order=options.with_order)
 
 
@@ -89,14 +96,14 @@ def _answers(table: RouteTable, options: RouteOptions) -> RouteAnswers:
 
 
 def table_of(rows: Iterable[RouteChange]) -> RouteTable:
-    """The table that rows make up."""
+    """Return the route table of rows."""
     table = RouteTable()
     reducer.apply(table, rows)
     return table
 
 
 def _relevant(rows: Sequence[RouteChange]) -> Iterable[RouteChange]:
-    """Those whose change was one of the topic's route: not of brokers at a time when they did not offer it."""
+    """Yield the rows that changed the topic's route, without rows of brokers that do not serve the topic."""
     offering = {r.broker_name for r in rows if r.kind == ChangeKind.QUEUE_DATA and not r.gone}
     for row in rows:
         if row.kind in (ChangeKind.QUEUE_DATA, ChangeKind.TOPIC_MAPPING, ChangeKind.KV) or (
@@ -110,3 +117,68 @@ def _when_known(past: Past, topic: str) -> str:
     if first_ms is None:
         return "the history knows no such topic"
     return f"the history knows it from {instant(first_ms, with_ms=True)} on"
+
+
+@dataclass(frozen=True, slots=True)
+class RouteAnswer:
+    """A past route, and the time that the history covers."""
+
+    route: PastRoute
+    extent: Extent
+
+    def as_json(self) -> dict[str, Any]:
+        """Return TopicRouteData with the time, its last change and the time that the history covers."""
+        answer: dict[str, Any] = orjson.loads(self.json_text())
+        return answer
+
+    def json_text(self) -> bytes:
+        """Return the same as text. Routes may have megabytes, so the steps hold the interpreter's lock only briefly."""
+        more = {
+            "asOf": self.route.at_ms,
+            "lastChange": self.route.last_change.as_json(),
+            "history": self.extent.as_json(),
+            "notes": self.notes(),
+        }
+        return self.route.body().removesuffix(b"}") + b"," + orjson.dumps(more).removeprefix(b"{")
+
+    def notes(self) -> list[str]:
+        """Return notes about the completeness of the history."""
+        return self.extent.notes(self.route.at_ms)
+
+    def lines(self) -> list[str]:
+        """Return the same for people, without the route itself."""
+        last = self.route.last_change
+        detail = f": {last.detail}" if last.detail else ""
+        where = f"partition {last.partition} offset {last.offset}"
+        return [
+            f"as of {instant(self.route.at_ms, with_ms=True)}; {self.extent.reach()}",
+            f"last change: {instant(last.at_ms, with_ms=True)} {last.cause} {last.broker_name or ''}{detail} ({where})",
+            *(f"warning: {note}" for note in self.notes()),
+        ]
+
+
+def ask_route(
+    settings: Settings, topic: str, as_of: str, now_ms: int, *, flag: str, source: str = COMMAND_LINE
+) -> RouteAnswer:
+    """Return the route of a topic at a time given as text; blocks.
+
+    Args:
+        settings: The settings.
+        topic: Any topic.
+        as_of: The time, in a form that ``instants.parse_past_instant`` accepts.
+        now_ms: Current time, epoch milliseconds.
+        flag: Name of the flag or parameter, for errors.
+        source: Where the flag was given, for errors.
+
+    Raises:
+        ConfigError: The time is invalid or in the future.
+        NotInHistory: There was no route then, or the history does not cover that time; the text says which.
+        TableSchemaMismatch: A table is damaged or has an unexpected schema.
+    """
+    at_ms = parse_past_instant(flag, as_of, now_ms, source=source)
+    name_server = settings.name_server
+    options = RouteOptions(
+        support_acting_master=name_server.support_acting_master, with_order=name_server.order_message_enable
+    )
+    past = Past(settings)
+    return RouteAnswer(route_as_of(past, topic, at_ms, options), past.extent)

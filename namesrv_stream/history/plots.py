@@ -1,4 +1,7 @@
-"""The plots of ``history --plot``: when brokers were up, how long they were not heard, how a topic's route changed."""
+"""The plots of ``history --plot``: availability of brokers, gaps between heartbeats, changes of a topic's route.
+
+The report uses the tracks of brokers as well.
+"""
 
 from collections.abc import Sequence
 from itertools import groupby, pairwise
@@ -6,16 +9,14 @@ from pathlib import Path
 from typing import Final
 
 from namesrv_stream.errors import NotInHistory
-from namesrv_stream.history.broker_tracks import broker_tracks, titled_span
+from namesrv_stream.history.answer_tables import percent
 from namesrv_stream.history.database import Row
 from namesrv_stream.history.drawing import colours
-from namesrv_stream.history.drawing.axes import scale, time_labels
 from namesrv_stream.history.drawing.pages import cut, write_plot
-from namesrv_stream.history.drawing.shapes import Bar, Chart, Line, Track, Tracks, span, x_of
-from namesrv_stream.history.extent import Window
-from namesrv_stream.history.first_figures import no_figures_text
+from namesrv_stream.history.drawing.shapes import Bar, Chart, Line, Track, Tracks, scale, span, time_labels, x_of
+from namesrv_stream.history.extent import Window, no_figures_text
 from namesrv_stream.history.past import Past
-from namesrv_stream.history.topic_changes import TopicHistory, queues_text, totals_of
+from namesrv_stream.history.topic_history import TopicHistory, queues_text, totals_of
 from namesrv_stream.history.topic_outages import OfferInterval, offer_intervals
 from namesrv_stream.instants import duration, instant
 from namesrv_stream.route.changes import Cause
@@ -23,11 +24,11 @@ from namesrv_stream.route.model import PERM_READ, PERM_WRITE
 from namesrv_stream.settings import Settings
 from namesrv_stream.text_table import counted
 
-#: A plot with more tracks could not be read.
-_MOST_TRACKS: Final = 60
-_MOST_CURVES_NAMED: Final = 8
-#: A curve with more points would not show more.
-_MOST_POINTS: Final = 1_500
+#: A plot with more tracks would be unreadable.
+_MAX_TRACKS: Final = 60
+_MAX_CURVES_NAMED: Final = 8
+#: More points of a curve would not be visible.
+_MAX_POINTS: Final = 1_500
 _TIMEOUTS_SHOWN: Final = 2
 _MINUTE_MS: Final = 60_000
 _MARK_HEIGHT: Final = 7.0
@@ -43,10 +44,10 @@ _ARRIVALS: Final = (Cause.REGISTERED, Cause.RETURNED)
 
 
 def plot_brokers(past: Past, cluster: str | None, window: Window, path: Path) -> None:
-    """Write the tracks of all brokers, or of a cluster's; the period is set.
+    """Write the tracks of all brokers, or of a cluster's brokers. The period must be set.
 
     Raises:
-        NotInHistory: There was none.
+        NotInHistory: There was no broker.
         ConfigError: The file cannot be written.
     """
     tracks, count = _tracks(past, window)
@@ -56,7 +57,7 @@ def plot_brokers(past: Past, cluster: str | None, window: Window, path: Path) ->
 
 
 def plot_broker(past: Past, settings: Settings, broker_name: str, window: Window, path: Path) -> None:
-    """Write the tracks of a broker name's replicas, and below them their heartbeat gaps; the period is set.
+    """Write the tracks of a broker name's replicas, and a chart of their heartbeat gaps. The period must be set.
 
     Raises:
         NotInHistory: There was no such broker.
@@ -66,7 +67,7 @@ def plot_broker(past: Past, settings: Settings, broker_name: str, window: Window
     default_ms = past.default_timeouts(settings, window)["timeout_ms"][-1].as_py()
     sessions = past.rows("period_sessions")
     timeouts = sorted({row["timeout_ms"] or default_ms for row in sessions})
-    step_ms = _MINUTE_MS * max(1, (window.until_ms - window.since_ms) // _MINUTE_MS // _MOST_POINTS)
+    step_ms = _MINUTE_MS * max(1, (window.until_ms - window.since_ms) // _MINUTE_MS // _MAX_POINTS)
     span_ms = {"since_ms": window.since_ms, "until_ms": window.until_ms}
     gaps = past.rows("gaps", broker_name=broker_name, step_ms=step_ms, **span_ms)
     if gaps:
@@ -81,7 +82,7 @@ def plot_broker(past: Past, settings: Settings, broker_name: str, window: Window
 
 
 def plot_topic(history: TopicHistory, path: Path) -> None:
-    """Write which broker name was in the route of a topic when, and how many queues there were.
+    """Write when each broker name was in the route of a topic, and the number of queues over time.
 
     Raises:
         ConfigError: The file cannot be written.
@@ -90,7 +91,7 @@ def plot_topic(history: TopicHistory, path: Path) -> None:
     intervals = offer_intervals(history)
     by_name = groupby(intervals, key=lambda interval: interval.broker_name)
     every = [_offer_track(name, list(of), window) for name, of in by_name]
-    most_moved = sorted(every, key=lambda track: -len(track.bars))[:_MOST_TRACKS]
+    most_moved = sorted(every, key=lambda track: -len(track.bars))[:_MAX_TRACKS]
     tracks = [track for track in every if track in most_moved]
     some = "" if len(tracks) == len(every) else f"; {len(tracks)} of {len(every)} brokers"
     drawn = {bar.colour for track in tracks for bar in track.bars}
@@ -103,15 +104,15 @@ def plot_topic(history: TopicHistory, path: Path) -> None:
 
 
 def _tracks(past: Past, window: Window) -> tuple[Tracks, int]:
-    """Of the brokers, where there are too many of those that went down most often; and how many there are.
+    """Return the tracks of brokers and the number of brokers. Of too many, those with the most interruptions are shown.
 
     Raises:
-        NotInHistory: There was none.
+        NotInHistory: There was no broker.
     """
     brokers = past.rows("brokers", objective=None)
     if not brokers:
         raise NotInHistory("no broker was up in that time: there is nothing to draw")
-    most_moved = sorted(brokers, key=lambda row: -row["downs"])[:_MOST_TRACKS]
+    most_moved = sorted(brokers, key=lambda row: -row["downs"])[:_MAX_TRACKS]
     shown = sorted(most_moved, key=lambda row: row["replica"])
     return broker_tracks(shown, past.rows("outages"), window), len(brokers)
 
@@ -119,8 +120,8 @@ def _tracks(past: Past, window: Window) -> tuple[Tracks, int]:
 def _gap_chart(
     title: str, gaps: Sequence[Row], shades: Sequence[Bar], timeouts: Sequence[int], window: Window, step_ms: int
 ) -> Chart:
-    """Gaps minute by minute, the timeouts as lines, and a shade where a broker was down."""
-    # An outage may be thousands of timeouts long: such a gap is a mark at the top, with its length.
+    """Return a chart of gaps per minute, with timeouts as lines and the times when a broker was down shaded."""
+    # An outage may last thousands of timeouts. Such a gap becomes a mark at the top, with its length.
     highest_ms = timeouts[-1] * _TIMEOUTS_SHOWN
     within = [row["longest_ms"] for row in gaps if row["longest_ms"] <= highest_ms]
     axis = scale(max([*timeouts, *within]), is_duration=True)
@@ -139,7 +140,7 @@ def _gap_chart(
             lines.append(Line([(mark.x, y), (mark.x + mark.width, y)], colour))
     legend = [
         (cut(f"gaps of {addr}" + (f" at {server_id}" if has_servers else "")), colour)
-        for (addr, server_id), colour in list(colour_of.items())[:_MOST_CURVES_NAMED]
+        for (addr, server_id), colour in list(colour_of.items())[:_MAX_CURVES_NAMED]
     ]
     for timeout_ms in timeouts:
         height = 100 - axis.height(timeout_ms)
@@ -149,7 +150,7 @@ def _gap_chart(
 
 
 def _offer_track(name: str, intervals: Sequence[OfferInterval], window: Window) -> Track:
-    """The queues of a broker name in the route, and when it was out of the route."""
+    """Return the track of a broker name: its queues, and when it was not in the route."""
     bars = []
     for i in intervals:
         if i.offer is not None and i.offer.queues is not None:
@@ -165,7 +166,7 @@ def _offer_track(name: str, intervals: Sequence[OfferInterval], window: Window) 
 
 
 def _queue_chart(history: TopicHistory) -> Chart:
-    """Queues over time, and a mark at the top for each change, in the colour of its cause."""
+    """Return a chart of queues over time, with a mark at the top for each change, in the colour of its cause."""
     window = history.window
     totals = [totals_of(history.first.values()), *(change.totals for change in history.changes)]
     times = [window.since_ms, *(change.at_ms for change in history.changes), window.until_ms]
@@ -196,5 +197,46 @@ def _queue_chart(history: TopicHistory) -> Chart:
 
 
 def _colour_of_change(cause: str) -> str:
-    """Causes for which brokers go down are as in the tracks."""
+    """Return the colour of a change. Causes by which brokers go down have the same colour as in the tracks."""
     return colours.colour_of(None if cause in _ARRIVALS else cause)
+
+
+def broker_tracks(brokers: Sequence[Row], outages: Sequence[Row], window: Window) -> Tracks:
+    """Return a track for each broker.
+
+    Args:
+        brokers: Rows of ``brokers.sql``, in the order of the tracks.
+        outages: Rows of ``outages.sql``; those of other brokers are ignored.
+        window: The period.
+    """
+    bars = {row["replica"]: [span(window, row["begin_ms"], row["end_ms"], colours.UP)] for row in brokers}
+    shown = [row for row in outages if row["scope"] == "broker" and row["replica"] in bars]
+    for row in sorted(shown, key=lambda row: row["begin_ms"]):
+        colour = colours.colour_of(row["cause"])
+        bar = titled_span(window, row["begin_ms"], row["end_ms"], colour, row["cause"], is_pale=row["for_good"])
+        bars[row["replica"]].append(bar)
+    has_clusters = len({row["cluster"] for row in brokers}) > 1
+    tracks = [_track(row, bars[row["replica"]], with_cluster=has_clusters) for row in brokers]
+    return Tracks("up and down", tracks, time_labels(window), colours.down_legend(row["cause"] for row in shown))
+
+
+def titled_span(
+    window: Window, begin_ms: int, end_ms: int | None, colour: str, text: str, *, is_pale: bool = False
+) -> Bar:
+    """Return a bar with its start and duration as title. An end of None is the end of the period.
+
+    Intended absences are pale: a broker that was unregistered and did not come back.
+    """
+    until_ms = window.until_ms if end_ms is None else end_ms
+    title = f"{instant(begin_ms)}: {text}, {duration(until_ms - begin_ms)}"
+    return span(window, begin_ms, until_ms, colour, title, is_pale=is_pale)
+
+
+def _track(row: Row, bars: Sequence[Bar], *, with_cluster: bool) -> Track:
+    names = [row["cluster"]] * with_cluster + [row["broker_name"], row["broker_addr"]]
+    broker_id = [] if row["broker_id"] is None else [f"[{row['broker_id']}]"]
+    earlier = [f"(+{len(row['earlier_addrs'])} before)"] if row["earlier_addrs"] else []
+    label = cut(" ".join([*names, *broker_id, *earlier]))
+    note = "" if row["availability"] is None else percent(row["availability"])
+    down = f"down {duration(row['down_ms'])} in {row['interruptions']} interruptions"
+    return Track(label, note, f"{label}: {down}", bars)

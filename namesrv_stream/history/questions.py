@@ -1,15 +1,11 @@
-"""The questions of ``namesrv-stream history``: each is answered with tables, and with a plot where one is wanted."""
+"""The questions of ``namesrv-stream history``. Each is answered with tables, and optionally with a plot."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from namesrv_stream.errors import NotInHistory
 from namesrv_stream.history.answer import Answer, Section
-from namesrv_stream.history.broker_changes import broker_changes
-from namesrv_stream.history.extent import Window
-from namesrv_stream.history.past import Past
-from namesrv_stream.history.plots import plot_broker, plot_brokers, plot_topic
-from namesrv_stream.history.sections import (
+from namesrv_stream.history.answer_tables import (
     broker_changes_section,
     brokers_section,
     flaps_section,
@@ -17,8 +13,12 @@ from namesrv_stream.history.sections import (
     sessions_section,
     topic_changes_section,
 )
+from namesrv_stream.history.broker_changes import broker_changes
+from namesrv_stream.history.extent import Window
+from namesrv_stream.history.past import Past
+from namesrv_stream.history.plots import plot_broker, plot_brokers, plot_topic
 from namesrv_stream.history.sessions import known_from, set_period
-from namesrv_stream.history.topic_changes import topic_history, totals_of
+from namesrv_stream.history.topic_history import topic_history, totals_of
 from namesrv_stream.history.topic_outages import topic_outages
 from namesrv_stream.instants import instant
 from namesrv_stream.settings import Settings
@@ -27,13 +27,16 @@ from namesrv_stream.text_table import counted, plural
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked; at most one of broker and topic.
+    """A question, about a broker, a topic, or all brokers.
 
     Attributes:
-        cluster: Only of this cluster.
-        flaps: How often brokers went down and came back.
-        outages: When something was down.
-        plot: The file for a plot of it.
+        window: The period.
+        broker: A broker name; None for no particular one.
+        topic: A topic; None for no particular one.
+        cluster: Only this cluster; None for all.
+        flaps: Whether to answer how often brokers went down and came back.
+        outages: Whether to answer when something was down.
+        plot: File of a plot; None for no plot.
     """
 
     window: Window
@@ -46,11 +49,11 @@ class Question:
 
 
 def ask(settings: Settings, question: Question) -> Answer:
-    """Answer it, and write the plot where one is wanted; blocks.
+    """Answer a question, and write its plot; blocks.
 
     Raises:
-        NotInHistory: The history does not have it.
-        TableSchemaMismatch: A table is damaged, or not as this version of the code expects.
+        NotInHistory: The history does not have the broker, topic, cluster or period.
+        TableSchemaMismatch: A table is damaged or has an unexpected schema.
         ConfigError: The plot cannot be written.
     """
     past, asked = Past(settings), question.window
@@ -80,7 +83,7 @@ def _answer(settings: Settings, past: Past, question: Question) -> Answer:
 
 
 def _of_topic(past: Past, topic: str, question: Question) -> Answer:
-    """Each change of its route, or when brokers were not in it any more."""
+    """Return the changes of a topic's route, or its outages."""
     window = question.window
     found = topic_history(past, topic, window)
     if found is None:
@@ -90,19 +93,19 @@ def _of_topic(past: Past, topic: str, question: Question) -> Answer:
     if question.outages:
         return Answer(window.since_ms, window.until_ms, [outages_section(topic_outages(found))], past.extent)
     brokers = totals_of(found.first.values()).brokers
-    began = f"at the begin {counted(brokers, 'broker') if brokers else 'no broker'} served it"
+    began = f"{counted(brokers, 'broker') if brokers else 'no broker'} served this topic at the start of the period"
     return Answer(window.since_ms, window.until_ms, [topic_changes_section(found)], past.extent, (began,))
 
 
 def _of_broker(past: Past, broker_name: str, window: Window) -> Answer:
-    """Its sessions and its changes."""
+    """Return sessions and changes of a broker name."""
     changes = broker_changes(past, broker_name, window.since_ms, window.until_ms)
     sections = sessions_section(past.rows("period_sessions")), broker_changes_section(changes)
     return _answer_of(past, window, *sections, counts_heartbeats=True)
 
 
 def _of_brokers(past: Past, question: Question) -> Answer:
-    """How often each flapped, when brokers were down, or how available each was."""
+    """Return flapping, outages or availability of brokers."""
     if question.flaps:
         return replace(_answer_of(past, question.window, flaps_section(past.rows("flaps"))), notes=())
     if question.outages:

@@ -1,4 +1,4 @@
-"""``route``, and mqadmin's ``topicRoute``: the current route from a name server, a past one from the history."""
+"""The command ``route``, and mqadmin's ``topicRoute``: the current route from a name server, a past one from tables."""
 
 from collections.abc import Callable
 from functools import partial
@@ -38,7 +38,7 @@ def route(
     target: Target,
     topic: Annotated[str | None, typer.Argument(help="The topic.", metavar="TOPIC", show_default=False)] = None,
     topic_option: Annotated[
-        str | None, typer.Option("--topic", "-t", help="The same, as mqadmin takes it.", metavar="TOPIC")
+        str | None, typer.Option("--topic", "-t", help="The topic, as an option (mqadmin style).", metavar="TOPIC")
     ] = None,
     as_of: AsOfOption = None,
     wide: WideOption = False,
@@ -73,8 +73,8 @@ def _show(
 def _show_past_route(
     configuration: Configuration, topic: str, as_of: str, as_json: bool, print_table: Callable[[TopicRouteData], None]
 ) -> None:
-    # The current route does without: Arrow and Delta take a second to import.
-    from namesrv_stream.history.route_question import ask_route
+    # Imported here, because Arrow and Delta take a second to import, and the current route does not need them.
+    from namesrv_stream.history.past_route import ask_route
 
     found = ask_route(configuration.load().settings, topic, as_of, SystemClock().now_ms(), flag="--as-of")
     if as_json:

@@ -1,24 +1,45 @@
-"""When which broker process was up."""
+"""Sessions of broker processes, and which of them belong to the same broker, a *replica* of a broker name.
+
+A session belongs to a process: a cluster, a broker name and an address. If addresses are not permanent (pods), the next
+process has another address, and the old one never comes back: it was replaced. Availability, outages and flapping are
+counted per replica. docs/history.md contains the rules as well. A process that comes up belongs to the replica of its
+broker name
+
+1. whose newest process had the same address, with any id;
+2. otherwise, whose newest process came up with the same id. It replaces that process, which may be down or still up, as
+   in a rolling replacement or until its end is detected;
+3. otherwise, if one of both has id 0, to the replica that went down last and is still down. Id 0 is a role: in
+controller
+   mode, a failed master comes back with an id of its own, and a slave may come back as 0;
+4. otherwise to a new replica.
+
+The rules have two errors. Two processes with the same id at the same time count as one replica (name servers also give
+the id to the newer one). A slave that is added at a new address while the master is down counts as its replacement.
+
+Each decision depends on the one before, so this is a loop and not SQL.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 import pyarrow as pa
 
 from namesrv_stream.errors import NotInHistory
 from namesrv_stream.history.extent import Window
 from namesrv_stream.history.past import Past
-from namesrv_stream.history.replicas import replica_numbers
 from namesrv_stream.instants import instant
 
 
 def sessions_between(
     past: Past, window: Window, *, cluster: str | None = None, broker_name: str | None = None
 ) -> pa.Table:
-    """The rows of ``sessions.sql``, with the number of their replica; blocks.
+    """Return the rows of ``sessions.sql`` with the numbers of their replicas; blocks.
 
     Args:
-        past: Opened.
-        window: The time; what begins or ends later is not known yet.
-        cluster: Only of this cluster.
-        broker_name: Only of this broker name.
+        past: The opened tables.
+        window: The period. Later starts and ends are ignored.
+        cluster: Only this cluster; None for all.
+        broker_name: Only this broker name; None for all.
 
     Raises:
         TableSchemaMismatch: The tables cannot be read.
@@ -29,12 +50,12 @@ def sessions_between(
 
 
 def with_replicas(sessions: pa.Table) -> pa.Table:
-    """Rows of ``sessions.sql`` with one more column, ``replica``."""
+    """Return rows of ``sessions.sql`` with the additional column ``replica``."""
     return sessions.append_column("replica", pa.array(replica_numbers(sessions.to_pylist()), pa.int64()))
 
 
 def set_period(past: Past, window: Window, *, cluster: str | None = None, broker_name: str | None = None) -> None:
-    """Read the sessions of a time, so that the questions about brokers can be asked of it; blocks.
+    """Read the sessions of a period, which the questions about brokers need; blocks.
 
     Raises:
         NotInHistory: There was no such cluster or broker, or no broker at all.
@@ -54,6 +75,56 @@ def set_period(past: Past, window: Window, *, cluster: str | None = None, broker
 
 
 def known_from(past: Past) -> str:
-    """Since when something would be known, for the end of a sentence."""
+    """Return when the history begins, for the end of a sentence."""
     begin_ms = past.extent.begin_ms
     return "" if begin_ms is None else f"; it begins at {instant(begin_ms)}"
+
+
+_MASTER_ID: Final = 0
+_Session = Mapping[str, Any]
+
+
+def replica_numbers(sessions: Sequence[_Session]) -> list[int]:
+    """Return the number of the replica of each session. Numbers follow cluster, broker name and newest address.
+
+    Args:
+        sessions: Rows of ``sessions.sql``: all sessions of each process in a period, and its first and last earlier
+            one, so that a known process is not taken for a new one.
+    """
+    newest_of_names: dict[tuple[str, str], dict[int, _Session]] = {}
+    first_of = {}
+    for place, session in sorted(enumerate(sessions), key=lambda item: (item[1]["up_ms"], item[1]["offset"])):
+        newest = newest_of_names.setdefault((session["cluster"], session["broker_name"]), {})
+        replica = _continued_by(session, newest)
+        first_of[place] = place if replica is None else replica
+        newest[first_of[place]] = session
+    ordered = sorted(
+        (*name, session["broker_addr"], replica)
+        for name, newest in newest_of_names.items()
+        for replica, session in newest.items()
+    )
+    number_of = {replica: number for number, (*_, replica) in enumerate(ordered)}
+    return [number_of[first_of[place]] for place in range(len(sessions))]
+
+
+def _continued_by(session: _Session, newest: Mapping[int, _Session]) -> int | None:
+    """Return the replica of a session's broker name to which the session belongs; None for a new replica.
+
+    Args:
+        session: A session that begins.
+        newest: Replica → its newest session.
+    """
+    rules: tuple[Callable[[_Session], bool], ...] = (
+        lambda last: last["broker_addr"] == session["broker_addr"],
+        lambda last: session["broker_id"] is not None and last["broker_id"] == session["broker_id"],
+        lambda last: (
+            _MASTER_ID in (last["broker_id"], session["broker_id"])
+            and last["down_ms"] is not None
+            and last["down_ms"] <= session["up_ms"]
+        ),
+    )
+    for is_same in rules:
+        same = [replica for replica, last in newest.items() if is_same(last)]
+        if same:
+            return max(same, key=lambda replica: (newest[replica]["down_ms"] or 0, newest[replica]["up_ms"]))
+    return None

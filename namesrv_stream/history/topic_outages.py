@@ -1,11 +1,11 @@
-"""When which broker names were in the route of a topic, and when they, or all of them, were not any more."""
+"""When broker names were in the route of a topic, and when they, or all of them, were missing."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from namesrv_stream.history.database import Row
-from namesrv_stream.history.reasons import Reason
-from namesrv_stream.history.topic_changes import Offer, TopicHistory, totals_of
+from namesrv_stream.history.past import Reason
+from namesrv_stream.history.topic_history import Offer, TopicHistory, totals_of
 from namesrv_stream.route.changes import Cause
 
 
@@ -13,10 +13,10 @@ class OfferInterval(NamedTuple):
     """A time in which the queues of a broker name in a topic's route stayed the same.
 
     Attributes:
-        end_ms: None where it goes on.
-        offer: None where the broker name was no longer in the route.
-        reason: Why it began; None where it began before the time.
-        cluster: Of the broker name, when it was in the route last.
+        end_ms: End of the interval, epoch milliseconds; None if it has not ended.
+        offer: The broker name's part of the route; None if it was not in the route.
+        reason: Why the interval began; None if it began before the period.
+        cluster: Cluster of the broker name when it was last in the route.
     """
 
     broker_name: str
@@ -28,7 +28,7 @@ class OfferInterval(NamedTuple):
 
 
 def offer_intervals(history: TopicHistory) -> list[OfferInterval]:
-    """All from when a broker name was first in the route, by broker name and begin."""
+    """Return the intervals of each broker name since it was first in the route, by broker name and start."""
     states: dict[str, list[tuple[int, Offer | None, Reason | None]]] = {
         name: [(history.window.since_ms, offer, None)] for name, offer in history.first.items() if offer.serves
     }
@@ -50,7 +50,7 @@ def offer_intervals(history: TopicHistory) -> list[OfferInterval]:
 
 
 def topic_outages(history: TopicHistory) -> list[Row]:
-    """Rows as ``outages.sql`` has them, of the scopes ``broker_name`` and ``topic``, by begin."""
+    """Return rows with the columns of ``outages.sql``, of the scopes ``broker_name`` and ``topic``, by start."""
     found = [
         _outage(history, "broker_name", i.broker_name, i.reason, i.end_ms) | {"cluster": i.cluster, "brokers": 1}
         for i in offer_intervals(history)
@@ -61,7 +61,7 @@ def topic_outages(history: TopicHistory) -> list[Row]:
 
 
 def _without_brokers(history: TopicHistory) -> Iterator[Row]:
-    """When no broker name was in the route."""
+    """Yield the outages in which no broker name was in the route."""
     gone_since = None if totals_of(history.first.values()).brokers else history.last_reason
     for change in history.changes:
         if not change.totals.brokers:

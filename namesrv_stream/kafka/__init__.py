@@ -1,4 +1,8 @@
-"""The event log: where Kafka is, how our clients speak to it, its topics, and the embedded node for one machine."""
+"""The event log in Kafka: client configuration, topics, readers, checks of the log, and the embedded node.
+
+It contains no interpretation of events; this is in ``route``. Reading the archived log is in ``event_log``. Servers,
+the Spark programs and the tools may import it; it imports ``route`` and ``settings``.
+"""
 
 from namesrv_stream.kafka.clients import (
     ENVELOPE_BYTES,
@@ -6,10 +10,10 @@ from namesrv_stream.kafka.clients import (
     bootstrap_servers,
     consumer_config,
     producer_config,
+    spark_options,
 )
+from namesrv_stream.kafka.event_topics import ensure_topics
 from namesrv_stream.kafka.log_reader import LogReader
-from namesrv_stream.kafka.security import spark_options
-from namesrv_stream.kafka.topics import ensure_topics
 
 __all__ = [
     "ENVELOPE_BYTES",

@@ -1,53 +1,60 @@
-"""Settings of kafka-python clients, in one place, so that every process speaks to Kafka alike."""
+"""Configuration of Kafka clients, in one place, so that all processes connect in the same way.
 
+``kafka.extra`` contains options of kafka-python. ``spark_options`` translates them to the options of Kafka's Java
+client, which Spark uses.
+
+Source: kafka-python 3, KafkaClient's configuration; kafka.apache.org/documentation, SSL and SASL configuration, KIP-651
+(certificates as PEM text).
+"""
+
+from pathlib import Path
 from typing import Any, Final
 
 from kafka.net.compat import KafkaNetClient
 
 from namesrv_stream.errors import ConfigError
-from namesrv_stream.kafka.security import client_options
 from namesrv_stream.ports import reachable_host
 from namesrv_stream.run_files import read_run_file
-from namesrv_stream.settings import Settings
+from namesrv_stream.settings import Settings, is_secret
 
-#: What Kafka and kafka-python count beside a record's value: batch header, record header, key.
+#: Space for what Kafka and kafka-python add to a record's value: batch header, record header, key.
 ENVELOPE_BYTES: Final = 64 * 1024
-_FETCH_WAIT_MS: Final = 100  # an idle consumer asks this often
-_LEAST_DELAY_MS: Final = 20
+_FETCH_WAIT_MS: Final = 100  # interval of the requests of an idle consumer
+_MIN_DELAY_MS: Final = 20
 
-# Keys that one kind of client knows and another refuses; `kafka.extra` holds keys for all of them.
+# Options that one kind of client accepts and another rejects; `kafka.extra` has options for all of them.
 _PRODUCER_ONLY: Final = frozenset({"batch_size", "linger_ms", "max_block_ms", "compression_type", "acks"})
 _CONSUMER_ONLY: Final = frozenset({"fetch_max_wait_ms", "fetch_min_bytes", "fetch_max_bytes", "max_poll_records"})
 
 
 def bootstrap_servers(settings: Settings) -> str:
-    """Where Kafka is: the configured cluster, or the embedded one on this machine.
+    """Return Kafka's addresses: those of the configured cluster, or that of the embedded node on this machine.
 
     Raises:
-        ConfigError: The embedded Kafka takes any free port and has not been started on this data directory.
+        ConfigError: The embedded Kafka uses any free port and was not started with this data directory.
     """
     if settings.kafka.bootstrap_servers:
         return settings.kafka.bootstrap_servers
     embedded = settings.embedded_kafka
     if embedded.listen_port:
         return f"{reachable_host(embedded.listen_host)}:{embedded.listen_port}"
-    facts = read_run_file(settings.data.run_dir / "kafka.json")
-    if facts is None:
+    found = read_run_file(settings.data.run_dir / "kafka.json")
+    if found is None:
         raise ConfigError(
             str(settings.data.run_dir / "kafka.json"),
             "embedded_kafka.listen_port",
             "is 0 and no embedded Kafka has run here: start `namesrv-stream kafka` first, or set a port",
         )
-    return str(facts["kafka"])
+    return str(found["kafka"])
 
 
 def admin_config(settings: Settings) -> dict[str, Any]:
-    """Arguments of ``kafka.KafkaAdminClient``; they make it give up at start after ``kafka.connect_timeout_ms``."""
+    """Return the arguments of ``kafka.KafkaAdminClient``, which fails after ``kafka.connect_timeout_ms``."""
     return _shared(settings, without=_PRODUCER_ONLY | _CONSUMER_ONLY)
 
 
 class _PatientNetClient(KafkaNetClient):  # type: ignore[misc]  # untyped
-    """Lets a producer wait for Kafka; kafka-python 3.0.12's own keeps a core busy for as long as that takes."""
+    """Lets a producer wait for Kafka without load. That of kafka-python 3.0.12 uses a full core while it waits."""
 
     def __init__(self, **config: Any) -> None:
         super().__init__(**config)
@@ -56,21 +63,24 @@ class _PatientNetClient(KafkaNetClient):  # type: ignore[misc]  # untyped
         self.cluster.request_update = self._request_one_update
 
     def connection_delay(self, node_id: Any) -> float:
-        """Milliseconds, as its caller takes it; kafka-python tells it seconds, and 0 while a connection is made."""
-        return max(float(_LEAST_DELAY_MS), float(super().connection_delay(node_id)) * 1000)
+        """Return milliseconds, as callers expect. kafka-python returns seconds, and 0 during a connection attempt."""
+        return max(float(_MIN_DELAY_MS), float(super().connection_delay(node_id)) * 1000)
 
     def _request_one_update(self) -> Any:
-        """Each request wakes the producer, which makes the next as long as a partition has no leader."""
+        """Request an update unless one is pending.
+
+        Each request wakes the producer, which immediately requests the next update while a partition has no leader.
+        """
         if self._update is None or self._update.is_done:
             self._update = self._request_update()
         return self._update
 
 
 def producer_config(settings: Settings) -> dict[str, Any]:
-    """Arguments of ``kafka.KafkaProducer`` for events and dead letters.
+    """Return the arguments of ``kafka.KafkaProducer`` for events and dead letters.
 
-    Idempotent, acknowledged by all replicas, in order within a partition, never creating topics. A record may be as
-    large as the topic allows before compression.
+    The producer is idempotent, waits for all replicas, keeps the order within a partition, and never creates topics. A
+    record may be as large before compression as the topic allows.
     """
     kafka = settings.kafka
     return {
@@ -89,7 +99,7 @@ def producer_config(settings: Settings) -> dict[str, Any]:
 
 
 def consumer_config(settings: Settings) -> dict[str, Any]:
-    """Arguments of ``kafka.KafkaConsumer`` without a group: assign partitions and seek yourself."""
+    """Return the arguments of a ``kafka.KafkaConsumer`` without a group. The caller assigns partitions and seeks."""
     kafka = settings.kafka
     return {
         "group_id": None,
@@ -113,5 +123,78 @@ def _shared(settings: Settings, without: frozenset[str]) -> dict[str, Any]:
 
 
 def reason_of(error: BaseException) -> str:
-    """What Kafka's client says is wrong, on one line of 200 characters at most; its class where it says nothing."""
+    """Return the text of an error of Kafka's client on one line of at most 200 characters; its class if it has none."""
     return " ".join(str(error).split())[:200] or type(error).__name__
+
+
+_FILE: Final = "_file"
+#: Options that have the same values in both clients.
+_SAME: Final = {
+    "security_protocol": "security.protocol",
+    "sasl_mechanism": "sasl.mechanism",
+    "sasl_kerberos_service_name": "sasl.kerberos.service.name",
+    "ssl_password": "ssl.key.password",
+}
+_LOGIN_MODULES: Final = {
+    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
+    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+}
+
+
+def client_options(settings: Settings) -> dict[str, Any]:
+    """Return ``kafka.extra`` for kafka-python. Secrets whose names end with ``_file`` are read from that file.
+
+    Raises:
+        ConfigError: Such a file cannot be read.
+    """
+    options: dict[str, Any] = {}
+    for name, value in settings.kafka.extra.items():
+        plain = name.removesuffix(_FILE)
+        if plain != name and is_secret(plain, value):
+            options[plain] = _read(str(value), name).strip()
+        else:
+            options[name] = value
+    return options
+
+
+def spark_options(settings: Settings) -> dict[str, str]:
+    """Return the same for Spark's Kafka source. Options ``kafka.…`` of ``streaming.extra`` override them.
+
+    Secrets are in the options of the source only, never in Spark's own configuration, which is visible as arguments of
+    the JVM.
+
+    Raises:
+        ConfigError: A file cannot be read.
+    """
+    ours = client_options(settings)
+    java = {theirs: str(ours[name]) for name, theirs in _SAME.items() if name in ours}
+    if module := _LOGIN_MODULES.get(str(ours.get("sasl_mechanism", ""))):
+        user, password = (_quoted(str(ours.get(f"sasl_plain_{key}", ""))) for key in ("username", "password"))
+        java["sasl.jaas.config"] = f"{module} required username={user} password={password};"
+    if "ssl_cafile" in ours:
+        java |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": _read(ours["ssl_cafile"], "ssl_cafile")}
+    if "ssl_certfile" in ours:
+        key_file = "ssl_keyfile" if "ssl_keyfile" in ours else "ssl_certfile"
+        java |= {
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.certificate.chain": _read(ours["ssl_certfile"], "ssl_certfile"),
+            "ssl.keystore.key": _read(ours[key_file], key_file),
+        }
+    if ours.get("ssl_check_hostname") is False:
+        java["ssl.endpoint.identification.algorithm"] = ""
+    own = {name: str(value) for name, value in settings.streaming.extra.items() if name.startswith("kafka.")}
+    return {f"kafka.{name}": value for name, value in java.items()} | own
+
+
+def _read(name: object, key: str) -> str:
+    try:
+        return Path(str(name)).expanduser().read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "is not UTF-8"
+        raise ConfigError(str(name), f"kafka.extra.{key}", str(reason)) from None
+
+
+def _quoted(text: str) -> str:
+    """Quote a value for a JAAS configuration."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

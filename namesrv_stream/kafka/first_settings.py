@@ -1,8 +1,8 @@
-"""The configured settings as the first record of an empty log, so that they hold from the first registration on.
+"""Logs the configured settings as the first record of an empty log, so that they apply from the first registration on.
 
-The job logs the settings, too, but it is ready some seconds after the servers. Whichever server finds a partition
-empty logs its own configuration there; a server that starts later finds the partition in use. The job stays the one
-that decides: where its configuration differs from a server's, it logs its own values at its start (ADR 0047).
+The job logs its settings, too, but it is ready some seconds after the servers. A server that finds a partition empty
+logs its own configuration there. The job has the final decision: if its configuration differs from a server's, it logs
+its own values at its start (ADR 0047).
 """
 
 import logging
@@ -10,7 +10,7 @@ import logging
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
 
-from namesrv_stream.kafka.clients import consumer_config, producer_config
+from namesrv_stream.kafka.clients import consumer_config, producer_config, reason_of
 from namesrv_stream.route.event_json import encode_event
 from namesrv_stream.route.events import DIRECT, Origin, SettingsChanged
 from namesrv_stream.settings import Settings
@@ -20,14 +20,14 @@ logger = logging.getLogger(__name__)
 
 
 def log_first_settings(settings: Settings) -> None:
-    """Log what the configuration says other than the defaults, in every partition that never held a record; blocks.
+    """Log settings that differ from the defaults, in every partition that never had a record; blocks.
 
-    If Kafka fails, the settings hold from the start of the job on, and a warning says so.
+    If Kafka fails, the settings apply from the start of the job on, and a warning is logged.
     """
     changed = changed_settings(settings, {})
     if not changed:
         return
-    # It comes from no server, so that it moves no server's clock.
+    # The event has no server as its origin, so that it does not advance a server's clock.
     event = encode_event(SettingsChanged(Origin(DIRECT, 0), SOURCE, tuple(sorted(changed.items()))))
     try:
         partitions = _empty_partitions(settings)
@@ -35,9 +35,9 @@ def log_first_settings(settings: Settings) -> None:
             return
         _send(settings, event, partitions)
     except (KafkaError, OSError) as error:
-        logger.warning("the first settings are not in the log until the job starts: %s", " ".join(str(error).split()))
+        logger.warning("logging the first settings failed, they apply when the job starts reason=%s", reason_of(error))
     else:
-        logger.info("logged the first settings partitions=%s settings=%s", partitions, changed)
+        logger.info("first settings logged partitions=%s settings=%s", partitions, changed)
 
 
 def _empty_partitions(settings: Settings) -> list[int]:

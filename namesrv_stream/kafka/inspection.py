@@ -1,4 +1,4 @@
-"""What Kafka says of our topics, looked at and not touched: for those who diagnose."""
+"""Inspects Kafka and the two topics without changing anything, for diagnostic commands."""
 
 import base64
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from kafka.errors import KafkaConfigurationError, KafkaError
 
 from namesrv_stream.errors import ConfigError, KafkaUnreachable
 from namesrv_stream.kafka.clients import admin_config, bootstrap_servers, consumer_config, reason_of
-from namesrv_stream.kafka.topics import topic_doubts, topic_faults
+from namesrv_stream.kafka.event_topics import topic_doubts, topic_faults
 from namesrv_stream.settings import Settings
 
 _NEWEST_TIMEOUT_MS: Final = 3_000
@@ -20,17 +20,17 @@ _NEWEST_TIMEOUT_MS: Final = 3_000
 
 @dataclass(frozen=True, slots=True)
 class InspectedTopic:
-    """A topic as it is.
+    """The state of a topic.
 
     Attributes:
-        name: Of the topic.
-        topic_id: Kafka's own id.
-        partitions: How many.
-        without_leader: Partitions that nobody can write to.
-        behind: Partitions of which a replica is behind.
-        replicas: Fewest replicas that a partition has.
-        faults: Kafka's setting → what it is and should be.
-        doubts: The same of settings that work, and may lose acknowledged records.
+        name: Name of the topic.
+        topic_id: Kafka's id of the topic.
+        partitions: Number of partitions.
+        without_leader: Partitions without a leader, which are not writable.
+        behind: Partitions with a replica that is not in sync.
+        replicas: The lowest number of replicas of a partition.
+        faults: Kafka's setting → actual and required value, for settings that do not work.
+        doubts: Kafka's setting → actual and recommended value, for settings that may lose acknowledged records.
     """
 
     name: str
@@ -45,17 +45,17 @@ class InspectedTopic:
 
 @dataclass(frozen=True, slots=True)
 class InspectedLog:
-    """Kafka, at one moment.
+    """The state of Kafka.
 
     Attributes:
-        servers: Where it was asked.
-        brokers: Kafka brokers in the cluster.
-        events: The events topic; None where there is none yet.
-        dead_letters: The dead-letter topic; None where there is none yet.
-        earliest: partition → first offset of the events topic that is held.
-        end: partition → offset of its next record.
-        newest_ms: partition → LogAppendTime of its newest record, epoch milliseconds; none of an empty partition.
-        dead_letters_held: Records in the dead-letter topic.
+        servers: The addresses that were used.
+        brokers: Number of Kafka brokers in the cluster.
+        events: The events topic; None if it does not exist yet.
+        dead_letters: The dead-letter topic; None if it does not exist yet.
+        earliest: Partition of the events topic → its first available offset.
+        end: Partition → offset of its next record.
+        newest_ms: Partition → LogAppendTime of its newest record, epoch milliseconds; without empty partitions.
+        dead_letters_held: Number of records in the dead-letter topic.
     """
 
     servers: str
@@ -69,11 +69,11 @@ class InspectedLog:
 
 
 def inspect_log(settings: Settings) -> InspectedLog:
-    """Ask Kafka; blocks, for seconds at worst, and changes nothing.
+    """Inspect Kafka; blocks, at most for seconds.
 
     Raises:
-        KafkaUnreachable: No broker answers.
-        ConfigError: ``kafka.extra`` holds what the client does not take.
+        KafkaUnreachable: No Kafka broker answers.
+        ConfigError: ``kafka.extra`` has an option that the client does not accept.
     """
     servers = bootstrap_servers(settings)
     try:
@@ -100,9 +100,10 @@ def inspect_log(settings: Settings) -> InspectedLog:
 
 
 def stored_topic_id(settings: Settings) -> str | None:
-    """Kafka's id of the events topic in the files of the embedded Kafka, which need not run; None where there is none.
+    """Return Kafka's id of the events topic from the files of the embedded Kafka, which need not run; None without
+    files.
 
-    All partitions have it; the first one is always there.
+    All partitions have the same id, and partition 0 always exists.
     """
     metadata = settings.data.kafka_dir / "log" / f"{settings.kafka.broker_events_topic}-0" / "partition.metadata"
     try:

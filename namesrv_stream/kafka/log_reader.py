@@ -1,4 +1,4 @@
-"""A topic of ours read again: records from an offset on, each partition's in order."""
+"""Reads a topic from given offsets, in order within each partition."""
 
 import time
 from collections.abc import Collection, Iterator, Mapping
@@ -10,31 +10,32 @@ from kafka.errors import KafkaError, KafkaTimeoutError, OffsetOutOfRangeError
 
 from namesrv_stream.errors import KafkaUnreachable, RecordsRemoved
 from namesrv_stream.kafka.clients import bootstrap_servers, consumer_config, reason_of
-from namesrv_stream.route.fold import Record
+from namesrv_stream.route.fold.step import Record
 from namesrv_stream.settings import Settings
 
 _POLL_MS: Final = 500
 _BATCH_RECORDS: Final = 5_000
-_SILENT_POLLS: Final = 60  # 30 s without a record that Kafka said it has: it has gone away
+_SILENT_POLLS: Final = 60  # 30 s without a record although Kafka has more: Kafka is taken as unreachable
 
 
 class LogReader:
-    """A consumer without a group; one thread's.
+    """A consumer without a group, for one thread.
 
     Args:
-        settings: Ours.
-        topic: What is read; the events topic if None.
-        timeout_ms: For all that is done, the end of the consumer included; None for as long as it takes.
+        settings: The settings.
+        topic: The topic; None for the events topic.
+        timeout_ms: Time limit of everything including the close, milliseconds; None for no limit.
 
     Raises:
-        KafkaUnreachable: No broker answers.
+        KafkaUnreachable: No Kafka broker answers.
     """
 
     def __init__(self, settings: Settings, topic: str | None = None, timeout_ms: int | None = None) -> None:
         self._topic = topic or settings.kafka.broker_events_topic
         self._servers = bootstrap_servers(settings)
         self._until_s = None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
-        # Records that are removed while we read are an error: else it would go on behind the gap without a word.
+        # "none" makes records that are removed during the reading an error. Otherwise the gap would be skipped
+        # silently.
         own: dict[str, object] = {"max_poll_records": _BATCH_RECORDS, "auto_offset_reset": "none"}
         if timeout_ms is not None:
             own["bootstrap_timeout_ms"] = timeout_ms
@@ -52,10 +53,10 @@ class LogReader:
         self._consumer.close(**self._in_time())
 
     def partitions(self) -> list[int]:
-        """The partitions of the topic; none where Kafka has no such topic; blocks.
+        """Return the partitions of the topic, none if it does not exist; blocks.
 
         Raises:
-            KafkaUnreachable: Kafka went away.
+            KafkaUnreachable: Kafka does not answer.
         """
         try:
             return sorted(self._consumer.partitions_for_topic(self._topic) or ())
@@ -63,10 +64,10 @@ class LogReader:
             raise self._unreachable(error) from None
 
     def offset_at(self, partition: int, at_ms: int) -> int | None:
-        """The first offset whose LogAppendTime is ``at_ms`` (epoch milliseconds) or later; None where none is; blocks.
+        """Return the first offset whose LogAppendTime is at least ``at_ms`` (epoch milliseconds), or None; blocks.
 
         Raises:
-            KafkaUnreachable: Kafka went away.
+            KafkaUnreachable: Kafka does not answer.
         """
         where = TopicPartition(self._topic, partition)
         try:
@@ -76,14 +77,14 @@ class LogReader:
         return None if found is None else int(found.offset)
 
     def extent(self, partition: int) -> tuple[int, int]:
-        """As ``extents``, of one partition."""
+        """Like ``extents``, for one partition."""
         return self.extents([partition])[partition]
 
     def extents(self, partitions: Collection[int]) -> dict[int, tuple[int, int]]:
-        """Partition to the first offset that Kafka holds, and that of the next record; blocks.
+        """Return partition → (first available offset, offset of the next record); blocks.
 
         Raises:
-            KafkaUnreachable: Kafka went away, or has no such partition.
+            KafkaUnreachable: Kafka does not answer, or has no such partition.
         """
         where = [TopicPartition(self._topic, partition) for partition in partitions]
         try:
@@ -94,29 +95,29 @@ class LogReader:
         return {place.partition: (firsts[place], ends[place]) for place in where}
 
     def batches(self, partition: int, begin: int, end: int) -> Iterator[list[Record]]:
-        """Records with ``begin <= offset < end``, some thousand at a time; blocks.
+        """Yield records with ``begin <= offset < end``, some thousand at a time; blocks.
 
         Args:
             partition: Kafka partition.
-            begin: Not below what Kafka holds.
-            end: Not above what Kafka holds.
+            begin: At least the first available offset.
+            end: At most the offset of the next record.
 
         Raises:
-            KafkaUnreachable: Kafka went away.
+            KafkaUnreachable: Kafka does not answer.
             RecordsRemoved: Kafka removed records meanwhile.
         """
         return self.batches_of({partition: (begin, end)})
 
     def batches_of(self, ranges: Mapping[int, tuple[int, int]]) -> Iterator[list[Record]]:
-        """As ``batches`` of several partitions, none of which waits for another; a batch is of one of them.
+        """Like ``batches``, for several partitions in parallel. Each batch belongs to one partition.
 
         Args:
-            ranges: Partition to begin and end.
+            ranges: Partition → (begin, end).
 
         Raises:
-            KafkaUnreachable: Kafka went away.
+            KafkaUnreachable: Kafka does not answer.
             RecordsRemoved: Kafka removed records meanwhile.
-            TimeoutError: The reader's time is up.
+            TimeoutError: The reader's time limit is exceeded.
         """
         ends = {TopicPartition(self._topic, partition): end for partition, (_, end) in ranges.items()}
         try:
@@ -126,11 +127,11 @@ class LogReader:
             silent_polls = 0
             while any(self._position(place) < end for place, end in ends.items()):
                 if self._left_ms == 0:
-                    raise TimeoutError(f"partitions {sorted(ranges)} are not read to their ends in time")
+                    raise TimeoutError(f"partitions {sorted(ranges)} could not be read completely in time")
                 fetched = self._consumer.poll(timeout_ms=min(_POLL_MS, self._left_ms or _POLL_MS))
                 silent_polls = 0 if fetched else silent_polls + 1
                 if silent_polls > _SILENT_POLLS:
-                    raise KafkaTimeoutError(f"no record comes of partitions {sorted(ranges)}")
+                    raise KafkaTimeoutError(f"no more records arrive from partitions {sorted(ranges)}")
                 for place, found in fetched.items():
                     records = [
                         Record(place.partition, r.offset, r.timestamp, r.value or b"")
@@ -142,13 +143,13 @@ class LogReader:
         except OffsetOutOfRangeError as error:
             place = next(iter(error.args[0]))
             raise RecordsRemoved(place.partition, self._position(place), self.extent(place.partition)[0]) from None
-        except TimeoutError:  # an OSError, too
+        except TimeoutError:  # which is an OSError as well
             raise
         except (KafkaError, OSError) as error:
             raise self._unreachable(error) from None
 
     def _position(self, place: TopicPartition) -> int:
-        return int(self._consumer.position(place, **self._in_time()) or 0)  # None where its time is up
+        return int(self._consumer.position(place, **self._in_time()) or 0)  # None after the time limit
 
     @property
     def _left_ms(self) -> int | None:

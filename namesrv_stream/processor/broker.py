@@ -25,14 +25,14 @@ from namesrv_stream.remoting.headers import (
     BrokerHeartbeatRequestHeader,
     GetBrokerMemberGroupRequestHeader,
     QueryDataVersionRequestHeader,
+    QueryDataVersionResponseHeader,
     RegisterBrokerRequestHeader,
+    RegisterBrokerResponseHeader,
     UnRegisterBrokerRequestHeader,
 )
-from namesrv_stream.remoting.response_headers import QueryDataVersionResponseHeader, RegisterBrokerResponseHeader
 from namesrv_stream.route.events import BrokerHeartbeat, BrokerRegistered, BrokerUnregistered, Origin, Proof
-from namesrv_stream.route.fold_state import LeaseKey
 from namesrv_stream.route.group import BrokerGroup, master_of, register
-from namesrv_stream.route.model import DataVersion, LiveKey, Registration
+from namesrv_stream.route.model import DataVersion, LeaseKey, LiveKey, Registration
 from namesrv_stream.route.partitioner import murmur2
 
 

@@ -10,12 +10,12 @@ from namesrv_stream.remoting.command import response_to
 from namesrv_stream.remoting.headers import (
     DeleteKVConfigRequestHeader,
     GetKVConfigRequestHeader,
+    GetKVConfigResponseHeader,
     GetKVListByNamespaceRequestHeader,
     PutKVConfigRequestHeader,
 )
-from namesrv_stream.remoting.response_headers import GetKVConfigResponseHeader
 from namesrv_stream.route.events import KvDeleted, KvPut
-from namesrv_stream.route.held_brokers import HELD_NAMESPACE, held_entries
+from namesrv_stream.route.table import HELD_NAMESPACE, held_entries
 
 
 def put_kv_config(_: NameServer, call: Call) -> Answer:

@@ -12,11 +12,10 @@ from namesrv_stream.processor.route_answers import RouteAnswers
 from namesrv_stream.remoting.codes import RequestCode
 from namesrv_stream.remoting.command import RemotingCommand
 from namesrv_stream.route.events import AcceptedEvent, Origin
-from namesrv_stream.route.fold_state import LeaseKey
 from namesrv_stream.route.group import BrokerGroup
-from namesrv_stream.route.model import Holder
+from namesrv_stream.route.model import Holder, LeaseKey
+from namesrv_stream.route.server_view.route_view import RouteView
 from namesrv_stream.route.table import RouteTable
-from namesrv_stream.route.view import RouteView
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,12 +15,10 @@ from namesrv_stream.remoting.codes import RequestCode
 from namesrv_stream.remoting.command import response_to
 from namesrv_stream.remoting.headers import (
     AddWritePermOfBrokerRequestHeader,
+    AddWritePermOfBrokerResponseHeader,
     DeleteTopicFromNamesrvRequestHeader,
     RegisterTopicRequestHeader,
     WipeWritePermOfBrokerRequestHeader,
-)
-from namesrv_stream.remoting.response_headers import (
-    AddWritePermOfBrokerResponseHeader,
     WipeWritePermOfBrokerResponseHeader,
 )
 from namesrv_stream.route.events import TopicDeleted, TopicRegistered, WritePermChanged

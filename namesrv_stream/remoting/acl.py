@@ -21,9 +21,9 @@ class AclCredentials:
     """An account.
 
     Attributes:
-        access_key: Its name, sent with each request.
-        secret_key: Known to both sides and never sent.
-        security_token: Sent and signed too, where a token service asks for it.
+        access_key: Name of the account, sent with every request.
+        secret_key: The secret that both sides know; never sent.
+        security_token: Sent and signed as well, if a token service requires it.
     """
 
     access_key: str
@@ -32,10 +32,10 @@ class AclCredentials:
 
 
 def sign(ext_fields: Mapping[str, str], body: bytes | None, secret: str) -> str:
-    """The signature that a request must carry.
+    """Return the signature that a request must carry.
 
     Args:
-        ext_fields: All ext fields, AccessKey (and SecurityToken) included; a Signature among them is passed over.
+        ext_fields: All ext fields including AccessKey (and SecurityToken). A Signature among them is ignored.
         body: The request's body as sent.
         secret: The account's secret.
 
@@ -43,13 +43,13 @@ def sign(ext_fields: Mapping[str, str], body: bytes | None, secret: str) -> str:
         Base64 of the 20 bytes.
     """
     values = (ext_fields[name] for name in sorted(ext_fields, key=_java_order) if name != SIGNATURE)
-    # Java replaces half a surrogate pair by a question mark, as this does.
+    # Like Java, this replaces a lone surrogate by a question mark.
     content = "".join(values).encode(errors="replace") + (body or b"")
     return base64.b64encode(hmac.digest(secret.encode(errors="replace"), content, "sha1")).decode()
 
 
 def signed(request: RemotingCommand, credentials: AclCredentials) -> RemotingCommand:
-    """``request`` with the ext fields that prove who sends it."""
+    """Return ``request`` with the ext fields of a signature."""
     ext_fields = {**(request.ext_fields or {}), ACCESS_KEY: credentials.access_key}
     if credentials.security_token is not None:
         ext_fields[SECURITY_TOKEN] = credentials.security_token
@@ -58,5 +58,5 @@ def signed(request: RemotingCommand, credentials: AclCredentials) -> RemotingCom
 
 
 def _java_order(name: str) -> bytes:
-    """Java sorts strings by their UTF-16 units, which differs from code points above U+FFFF."""
+    """Java sorts strings by UTF-16 units. Above U+FFFF, this order differs from the order of code points."""
     return name.encode("utf-16-be", "surrogatepass")

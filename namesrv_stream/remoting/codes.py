@@ -1,7 +1,8 @@
 """Numbers of the remoting protocol: codes, flags and versions, as RocketMQ 5.3.3 uses them.
 
-On the wire all of them are plain integers that may hold values unknown here, so a ``RemotingCommand`` carries ints
-and these enums are compared with them. The exceptions are language and serialize type, which Java decodes to an enum.
+On the wire, all of them are plain integers, and may have values that are unknown here. A ``RemotingCommand`` therefore
+carries ints, which compare equal to these enums. The exceptions are language and serialize type, which Java decodes to
+enums.
 """
 
 from enum import IntEnum
@@ -12,7 +13,7 @@ ONEWAY_FLAG: Final = 2  # RemotingCommand.RPC_ONEWAY: bit 1 of flag
 
 
 class RequestCode(IntEnum):
-    """Requests that a NameServer answers, and the one that it sends.
+    """Requests that a NameServer answers, and the single one that it sends.
 
     Source: rocketmq 5.3.3, RequestCode and namesrv's DefaultRequestProcessor, ClientRequestProcessor.
     """
@@ -60,7 +61,7 @@ class ResponseCode(IntEnum):
 
 
 class LanguageCode(IntEnum):
-    """Languages that a peer may say it is written in.
+    """Languages in which a peer may declare to be written.
 
     Source: rocketmq 5.3.3, LanguageCode. 0 to 11 exist in every release since 4.4.0.
     """
@@ -82,26 +83,26 @@ class LanguageCode(IntEnum):
 
 
 class SerializeType(IntEnum):
-    """How a frame's header is written: the frame's type byte."""
+    """Encoding of a frame's header; the frame's type byte."""
 
     JSON = 0
     ROCKETMQ = 1
 
 
-V3_0_11: Final = 37  # from here on the body of REGISTER_BROKER is a RegisterBrokerBody
-V4_9_4: Final = 401  # from here on routes are answered in strict JSON
-V5_0_0: Final = 413  # from here on compressed registrations carry static topics
-V5_3_1: Final = 475  # above it GO_AWAY is understood
-MQ_VERSION: Final = 479  # V5_3_3, the release this server behaves like
-HIGHER_VERSION: Final = 612  # last ordinal; Java clamps greater ones to it
+V3_0_11: Final = 37  # since then, the body of REGISTER_BROKER is a RegisterBrokerBody
+V4_9_4: Final = 401  # since then, routes are answered in strict JSON
+V5_0_0: Final = 413  # since then, compressed registrations carry static topics
+V5_3_1: Final = 475  # later releases understand GO_AWAY
+MQ_VERSION: Final = 479  # V5_3_3, the release whose behaviour this server has
+HIGHER_VERSION: Final = 612  # the last ordinal; Java reduces higher ones to it
 
 _FIRST_OF_MAJOR: Final = {4: 213, 5: 413}
 
 
 def version_of(major: int, minor: int, patch: int) -> int:
-    """Ordinal on the wire of the final release ``major.minor.patch``.
+    """Return the ordinal on the wire of the final release ``major.minor.patch``.
 
-    Each minor release has ten patches and each of them a snapshot, which is one less.
+    Each minor release has ten patches. Each patch has a snapshot, whose ordinal is lower by one.
 
     Raises:
         ValueError: The major release is not 4 or 5, or a part is not a single digit.

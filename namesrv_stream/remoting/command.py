@@ -1,4 +1,4 @@
-"""One message of the remoting protocol, request or response, free of how it is written."""
+"""One message of the remoting protocol, a request or a response, independent of its encoding."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,14 +19,14 @@ class RemotingCommand:
 
     Attributes:
         code: Request code, or response code if the response flag is set. 16 bits signed in a binary header, else 32.
-        language: What the sender says it is written in; None if it says something unknown.
+        language: The language in which the sender declares to be written; None if it is unknown.
         version: Ordinal of the sender's release (``codes.version_of``), 0 if never set.
         opaque: Correlation id, 32 bits signed, copied into the response.
         flag: Bit set of RESPONSE_FLAG and ONEWAY_FLAG.
         remark: Text of an error; None if absent.
-        ext_fields: The custom header by property name; None if absent, which is not the same as empty.
-        body: The body's bytes; None if there is none. On the wire an empty one is none.
-        serialize_type: How the header was, or is to be, written.
+        ext_fields: The custom header by property name; None if absent, which differs from an empty one.
+        body: The body's bytes; None if there is no body. On the wire, an empty body equals no body.
+        serialize_type: Encoding of the header.
     """
 
     code: int
@@ -41,12 +41,12 @@ class RemotingCommand:
 
     @property
     def is_response(self) -> bool:
-        """True if this answers a request."""
+        """Whether this is a response."""
         return self.flag & RESPONSE_FLAG != 0
 
     @property
     def is_oneway(self) -> bool:
-        """True if nothing may be written back."""
+        """Whether the sender expects no response."""
         return self.flag & ONEWAY_FLAG != 0
 
 
@@ -59,20 +59,20 @@ def response_to(
     *,
     serialize_type: SerializeType | None = None,
 ) -> RemotingCommand:
-    """The response to ``request``: its opaque, our version, the response flag.
+    """Return the response to ``request``, with its opaque, this server's version and the response flag.
 
-    Its language is PYTHON: true, known to every release since 4.4.0, and looked at by nobody.
+    Its language is PYTHON, which every release since 4.4.0 knows, and which no peer evaluates.
 
     Args:
-        request: The request answered.
+        request: The request.
         code: Response code.
-        remark: Text of the error, if one.
-        ext_fields: The response's custom header; an empty one is written as such.
+        remark: Text of an error, if any.
+        ext_fields: The response's custom header; an empty one is written, None is not.
         body: The response's body.
-        serialize_type: How to write the header; None means the way the request was written.
+        serialize_type: Encoding of the header; None for the encoding of the request.
     """
     # Differs from RocketMQ: 5.x answers in its own configured type, so a binary request gets a JSON header. 4.9.4 to
-    # 4.9.8 answer in the request's, and every peer decodes by the type byte.
+    # 4.9.8 answer in the type of the request, and every peer decodes by the type byte.
     return RemotingCommand(
         code=code,
         language=LanguageCode.PYTHON,

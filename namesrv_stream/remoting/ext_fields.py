@@ -1,8 +1,8 @@
-"""How a custom header's fields are declared, and how they get into ``extFields`` and out of them.
+"""Declaration of custom headers, and their conversion to and from ``extFields``.
 
-A header is a frozen dataclass whose fields are made by ``text``, ``integer``, ``long`` and ``boolean`` with their name
-on the wire; that is the whole description. Reading never fails, as in Java: RemotingCommand.decodeCommandCustomHeader
-swallows whatever goes wrong with a field and leaves it at its default, even if it is annotated not-null.
+A header is a frozen dataclass. Its fields are declared by ``text``, ``integer``, ``long`` and ``boolean`` with their
+name on the wire. As in Java, reading never fails: RemotingCommand.decodeCommandCustomHeader ignores every error of a
+field and leaves the field at its default, even if it is annotated as not null.
 """
 
 import re
@@ -12,7 +12,7 @@ from typing import Any, Final, Self
 
 _JAVA_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,32}")
 _METADATA_KEY: Final = "namesrv_stream.wire_field"
-_WIRE_FIELDS: "dict[type[Any], tuple[tuple[str, WireField], ...]]" = {}  # filled at first use, bounded by the classes
+_WIRE_FIELDS: "dict[type[Any], tuple[tuple[str, WireField], ...]]" = {}  # filled at first use, by class
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +21,9 @@ class WireField:
 
     Attributes:
         wire_name: The key in ``extFields``.
-        parse: Its value from text; None if the text is none of its type.
-        default: Its value where it is absent or cannot be parsed.
-        always_written: Written even at its default, as Java does with fields of primitive type.
+        parse: Returns the value of a text; None if the text is not valid for the type.
+        default: The value if the field is absent or cannot be parsed.
+        always_written: Whether the default is written, too, as Java does for fields of primitive type.
     """
 
     wire_name: str
@@ -33,13 +33,13 @@ class WireField:
 
 
 class CommandCustomHeader:
-    """What all custom headers can do. Source: rocketmq 5.3.3, CommandCustomHeader."""
+    """Base class of all custom headers. Source: rocketmq 5.3.3, CommandCustomHeader."""
 
     __slots__ = ()
 
     @classmethod
     def from_ext_fields(cls, ext_fields: Mapping[str, str] | None) -> Self:
-        """The header that these ext fields make; what is absent or cannot be parsed is at its default."""
+        """Return the header of these ext fields. Fields that are absent or cannot be parsed have their defaults."""
         if not ext_fields:
             return cls()
         values: list[Any] = []
@@ -50,7 +50,7 @@ class CommandCustomHeader:
         return cls(*values)
 
     def to_ext_fields(self) -> dict[str, str]:
-        """The ext fields that make this header, those that Java would leave null left out."""
+        """Return the ext fields of this header, without those that are null in Java."""
         ext_fields: dict[str, str] = {}
         for name, wire_field in wire_fields(type(self)):
             value = getattr(self, name)
@@ -61,27 +61,27 @@ class CommandCustomHeader:
 
 
 def text(wire_name: str) -> Any:
-    """A ``String``: str | None."""
+    """Declare a ``String``: str | None."""
     return _declare(WireField(wire_name, str, None, always_written=False))
 
 
 def integer(wire_name: str, default: int | None = None, *, primitive: bool = False) -> Any:
-    """An ``int`` if primitive, else an ``Integer``: int | None, 32 bits signed."""
+    """Declare an ``int`` if primitive, otherwise an ``Integer``: int | None, 32 bits signed."""
     return _declare(WireField(wire_name, _parse_int, default, primitive))
 
 
 def long(wire_name: str, default: int | None = None, *, primitive: bool = False) -> Any:
-    """A ``long`` if primitive, else a ``Long``: int | None, 64 bits signed."""
+    """Declare a ``long`` if primitive, otherwise a ``Long``: int | None, 64 bits signed."""
     return _declare(WireField(wire_name, _parse_long, default, primitive))
 
 
 def boolean(wire_name: str, default: bool | None = None, *, primitive: bool = False) -> Any:
-    """A ``boolean`` if primitive, else a ``Boolean``: bool | None. Any text but "true" is false, as in Java."""
+    """Declare a ``boolean`` if primitive, otherwise a ``Boolean``: bool | None. Every text except "true" is false."""
     return _declare(WireField(wire_name, _parse_boolean, default, primitive))
 
 
 def wire_fields(header_class: type[Any]) -> tuple[tuple[str, WireField], ...]:
-    """The declared fields of a header class with their Python names, in order."""
+    """Return the declared fields of a header class with their Python names, in order."""
     known = _WIRE_FIELDS.get(header_class)
     if known is None:
         known = tuple((declared.name, declared.metadata[_METADATA_KEY]) for declared in fields(header_class))
@@ -102,7 +102,7 @@ def _parse_long(written: str) -> int | None:
 
 
 def _parse_signed(written: str, bits: int) -> int | None:
-    """Java's parseInt and parseLong: a sign, digits, nothing else, in range."""
+    """Parse like Java's parseInt and parseLong: an optional sign and digits, within the range."""
     if _JAVA_INTEGER.fullmatch(written) is None:
         return None
     number = int(written)

@@ -1,10 +1,11 @@
-"""Frames: what a TCP stream is cut into, and how a command becomes one and comes out of one.
+"""Frames: the parts of a TCP stream, and their conversion to and from commands.
 
 ::
 
     total (4) | serialize type (1) | header length (3) | header | body
 
-All big-endian. ``total`` counts what follows it. Source: rocketmq 5.3.3, RemotingCommand.encode and NettyDecoder.
+All numbers are big-endian. ``total`` counts the bytes after itself.
+Source: rocketmq 5.3.3, RemotingCommand.encode and NettyDecoder.
 """
 
 from struct import Struct
@@ -15,11 +16,11 @@ from namesrv_stream.remoting import header_json, header_rocketmq
 from namesrv_stream.remoting.codes import SerializeType
 from namesrv_stream.remoting.command import RemotingCommand
 
-# NettyDecoder's default, `com.rocketmq.remoting.frameMaxLength`; Netty counts the prefix in.
+# NettyDecoder's default, `com.rocketmq.remoting.frameMaxLength`. Netty includes the prefix in the length.
 MAX_FRAME_BYTES: Final = 16 * 1024 * 1024
 
-# Differs from RocketMQ: it takes 16 MiB of header. Names and values are texts of people, and are logged; a header of
-# millions of ext fields would keep the server's loop for seconds.
+# Differs from RocketMQ: Java accepts headers of 16 MiB. Real headers contain names and short texts; a header of
+# millions of ext fields would block the server's loop for seconds.
 MAX_HEADER_BYTES: Final = 512 * 1024
 
 _PREFIX_BYTES: Final = 4
@@ -29,39 +30,39 @@ _PREFIX_AND_HEADER_WORD: Final = Struct(">iI")
 
 
 class FrameBuffer:
-    """Cuts a byte stream into frames; holds at most one partial frame.
+    """Cuts a byte stream into frames, and buffers at most one partial frame.
 
-    Memory follows what has arrived, never what a prefix announces, and time is linear however the stream is cut.
-    After an error the stream cannot be resynchronised: every further ``feed`` raises it again.
+    Memory grows with the received bytes, not with the announced length. Time is linear for any sizes of the chunks.
+    After an error, the stream cannot be resynchronized, and every further ``feed`` raises the error again.
     """
 
     def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
         """Start at the beginning of a stream.
 
         Args:
-            max_frame_bytes: Largest frame accepted, its 4-byte prefix counted.
+            max_frame_bytes: Size of the largest accepted frame, including its 4-byte prefix.
         """
         self._max_frame_bytes = max_frame_bytes
         self._partial = bytearray()
-        self._needed = _PREFIX_BYTES  # bytes of the partial frame with which it can be cut, or its length be read
+        self._needed = _PREFIX_BYTES  # bytes that complete the partial frame or its prefix
         self._error: RemotingError | None = None
         self._frames_before_error: list[bytes] = []
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes held for a frame that is not complete."""
+        """Number of buffered bytes of an incomplete frame."""
         return len(self._partial)
 
     @property
     def frames_before_error(self) -> list[bytes]:
-        """Frames that were complete in the data whose ``feed`` raised: sound, and not handed out yet."""
+        """Complete, valid frames of the data for which ``feed`` raised; ``feed`` has not returned them."""
         return self._frames_before_error
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Add bytes from the peer and return the frames they complete.
+        """Add bytes from the peer and return the frames that they complete.
 
         Args:
-            data: Any number of bytes, cut anywhere.
+            data: Any number of bytes.
 
         Returns:
             Frames in arrival order, each without its 4-byte length prefix.
@@ -71,7 +72,7 @@ class FrameBuffer:
             HeaderDecodeError: A prefix announces less than a header word.
         """
         if self._error is not None:
-            raise self._error.with_traceback(None)  # else each of these calls would leave a link in it
+            raise self._error.with_traceback(None)  # otherwise its traceback would grow with each call
         if self._partial:
             self._partial += data
             if len(self._partial) < self._needed:
@@ -90,11 +91,11 @@ class FrameBuffer:
         return frames
 
     def clear(self) -> None:
-        """Give up the partial frame: the stream has ended."""
+        """Discard the partial frame at the end of the stream."""
         self._partial = bytearray()
 
     def _cut(self, data: bytes, frames: list[bytes]) -> int:
-        """Cut ``data`` into frames; where the first one begins that is not complete."""
+        """Cut ``data`` into frames, and return where the first incomplete one begins."""
         begin, size = 0, len(data)
         while size - begin >= _PREFIX_BYTES:
             end = begin + _PREFIX_BYTES + self._checked(_PREFIX.unpack_from(data, begin)[0])
@@ -107,7 +108,7 @@ class FrameBuffer:
         return begin
 
     def _checked(self, total: int) -> int:
-        """What a prefix says, if it may."""
+        """Return the length of a prefix if it is valid."""
         if total < 0:
             raise FrameTooLarge(total, self._max_frame_bytes)
         if total + _PREFIX_BYTES > self._max_frame_bytes:
@@ -118,10 +119,10 @@ class FrameBuffer:
 
 
 def encode_frame(command: RemotingCommand) -> bytes:
-    """The frame of ``command``, length prefix included.
+    """Return the frame of ``command``, including its length prefix.
 
     Raises:
-        ValueError: A field does not fit the width that the header has for it.
+        ValueError: A field does not fit its width in the header, or the header is too long.
     """
     if command.serialize_type is SerializeType.JSON:
         header = header_json.encode_header(command)
@@ -135,7 +136,7 @@ def encode_frame(command: RemotingCommand) -> bytes:
 
 
 def decode_frame(frame: bytes) -> RemotingCommand:
-    """The command in ``frame``.
+    """Return the command of ``frame``.
 
     Args:
         frame: A frame without its length prefix, as ``FrameBuffer.feed`` returns it.

@@ -1,7 +1,7 @@
 """The JSON header, serialize type 0: RemotingCommand's properties as fastjson 1.2.83 writes and reads them.
 
-Writing is exact: property order, omission of nulls, escapes. Reading follows fastjson's casts (``"0"`` for an int,
-``true`` for a string) and its dialect, and ignores unknown properties.
+The encoder writes the same bytes as Java: property order, omission of nulls, escapes. The decoder follows fastjson's
+casts (``"0"`` for an int, ``true`` for a string) and its dialect, and ignores unknown properties.
 Source: rocketmq 5.3.3, RemotingSerializable and RemotingCommand; fastjson 1.2.83, TypeUtils.castToInt, StringCodec.
 """
 
@@ -15,7 +15,7 @@ from namesrv_stream.remoting.command import RemotingCommand
 from namesrv_stream.remoting.fastjson import loads, loads_lenient, quote_legacy
 from namesrv_stream.remoting.fastjson.casts import as_integer
 
-# fastjson's dialect takes a microsecond a token, on the server's loop; no real header comes near this size.
+# Reading fastjson's dialect blocks the server's loop for about a microsecond per token. Real headers are far smaller.
 MAX_LENIENT_BYTES: Final = 64 * 1024
 
 _INT_MIN: Final = -(2**31)
@@ -24,7 +24,7 @@ _LANGUAGES: Final[dict[str, LanguageCode]] = {language.name: language for langua
 
 
 def encode_header(command: RemotingCommand) -> bytes:
-    """The header of ``command``, byte for byte as a Java peer would write it.
+    """Return the header of ``command``, byte for byte as a Java peer writes it.
 
     Raises:
         ValueError: A number does not fit 32 bits.
@@ -47,10 +47,10 @@ def encode_header(command: RemotingCommand) -> bytes:
 
 
 def decode_header(header: bytes, body: bytes | None) -> RemotingCommand:
-    """The command that ``header`` and ``body`` make up.
+    """Return the command of ``header`` and ``body``.
 
-    A missing or null number is 0, a missing or null text None. Null values of ext fields are left out, which every
-    reader of them takes for the same.
+    A missing or null number is 0, a missing or null text is None. Null values of ext fields are left out, because no
+    reader distinguishes them from absent ones.
 
     Raises:
         HeaderDecodeError: The header is not an object in fastjson's dialect of JSON, or a property cannot be cast.
@@ -94,7 +94,7 @@ def _lenient_properties(header: bytes) -> Any:
 
 
 def _int(name: str, value: object) -> int:
-    """``value`` cast to a Java int as fastjson does it: texts are parsed, fractions cut off, null is 0."""
+    """Cast ``value`` to a Java int as fastjson does: texts are parsed, fractions are cut off, null is 0."""
     if type(value) is int and _INT_MIN <= value <= _INT_MAX:
         return value
     try:
@@ -104,7 +104,7 @@ def _int(name: str, value: object) -> int:
 
 
 def _language(value: object) -> LanguageCode | None:
-    """A language by name, in any case as fastjson's enum reader has it, or by number; None if there is no such."""
+    """Return a language by name (in upper or lower case, as in fastjson) or by number; None if it is unknown."""
     if isinstance(value, str):
         language = _LANGUAGES.get(value)
         return _LANGUAGES.get(value.upper()) if language is None else language
@@ -128,7 +128,7 @@ def _ext_fields(value: object, header: bytes) -> dict[str, str]:
 
 
 def _number_texts(header: bytes) -> dict[str, str]:
-    """The ext fields with numbers as they were written: 1.50 is that text, and 20 digits are not rounded."""
+    """Return the ext fields with numbers as written: "1.50" keeps its zero, and 20 digits are not rounded."""
     if len(header) > MAX_LENIENT_BYTES:
         _fail(f"extFields has fractions, and {len(header)} bytes are too many for reading them as text")
     try:
@@ -139,13 +139,13 @@ def _number_texts(header: bytes) -> dict[str, str]:
 
 
 def _text(name: str, value: object) -> str:
-    """``value`` cast to a Java String: what it would look like in JSON, texts as they are."""
+    """Cast ``value`` to a Java String: a text is itself, other values are their JSON."""
     if isinstance(value, str):
         return value
     try:
         return orjson.dumps(value).decode()
     except TypeError:
-        _fail(f"{name} cannot be taken for a text")
+        _fail(f"{name} cannot be converted to text")
 
 
 def _fail(reason: str) -> NoReturn:

@@ -5,7 +5,8 @@
     code (2) | language (1) | version (2) | opaque (4) | flag (4) | remark (4 + n) | ext fields (4 + n)
     ext fields: key (2 + n) | value (4 + n), repeated
 
-All big-endian and signed, texts UTF-8, a length of 0 means null. Source: rocketmq 5.3.3, RocketMQSerializable.
+All numbers are big-endian and signed, texts are UTF-8, and a length of 0 means null.
+Source: rocketmq 5.3.3, RocketMQSerializable.
 """
 
 from collections.abc import Mapping
@@ -24,9 +25,9 @@ _LANGUAGES: Final[dict[int, LanguageCode]] = {int(language): language for langua
 
 
 def encode_header(command: RemotingCommand) -> bytes:
-    """The header of ``command``.
+    """Return the header of ``command``.
 
-    An unknown language is written as OTHER. Entries of ``ext_fields`` with an empty key or value read back as absent.
+    An unknown language is written as OTHER. The decoder takes ``ext_fields`` with an empty key or value as absent.
 
     Raises:
         ValueError: A field does not fit its width.
@@ -42,13 +43,13 @@ def encode_header(command: RemotingCommand) -> bytes:
 
 
 def decode_header(header: bytes, body: bytes | None) -> RemotingCommand:
-    """The command that ``header`` and ``body`` make up.
+    """Return the command of ``header`` and ``body``.
 
-    Text that is not UTF-8 is replaced as Java does it. Lengths are checked against the header, where Java checks some
-    of them against the frame, and bytes after the last field are refused, which Java takes for the body's beginning.
+    As in Java, invalid UTF-8 is replaced. Lengths are checked against the header; Java checks some of them against the
+    frame. Bytes after the last field are an error; Java takes them as the beginning of the body.
 
     Raises:
-        HeaderDecodeError: A length is negative or leads out of its field, or the header is longer than its fields.
+        HeaderDecodeError: A length is negative or exceeds the header, or the header is longer than its fields.
     """
     size = len(header)
     if size < _FIXED.size:
@@ -81,7 +82,7 @@ def _encode_ext_fields(ext_fields: Mapping[str, str]) -> bytes:
 
 
 def _decode_ext_fields(header: bytes, position: int) -> dict[str, str]:
-    """Entries from ``position`` to the header's end; those with a null key or value are left out."""
+    """Return the entries from ``position`` to the end, without those that have a null key or value."""
     size = len(header)
     ext_fields: dict[str, str] = {}
     while position < size:
@@ -96,7 +97,7 @@ def _decode_ext_fields(header: bytes, position: int) -> dict[str, str]:
 
 
 def _end(start: int, length: int, limit: int, field: str) -> int:
-    """Where a field of ``length`` bytes ends that begins at ``start``, if that is possible."""
+    """Return the end of a field of ``length`` bytes at ``start``, if it is within the header."""
     if length < 0:
         _fail(f"{field} of {length} bytes")
     if start + length > limit:
@@ -109,7 +110,7 @@ def _text(raw: bytes) -> str | None:
 
 
 def _utf8(text: str) -> bytes:
-    """UTF-8 as Java's encoder makes it: a lone surrogate becomes a question mark."""
+    """Encode as Java does: a lone surrogate becomes a question mark."""
     return text.encode("utf-8", "replace")
 
 

@@ -1,8 +1,9 @@
-"""Custom headers of the requests that a NameServer serves, and of the one that it sends, typed.
+"""Typed custom headers of a NameServer's requests and responses.
 
-Every field may be absent on the wire, whatever Java's annotations say; a str, int or bool that is None was absent or
-could not be parsed. ``from_ext_fields`` never fails. Source: rocketmq 5.3.3,
-package ``org.apache.rocketmq.remoting.protocol.header``.
+Every field may be absent on the wire, whatever Java's annotations say. A str, int or bool that is None was absent or
+could not be parsed; ``from_ext_fields`` never fails. Request codes without a response header here have none.
+
+Source: rocketmq 5.3.3, package ``org.apache.rocketmq.remoting.protocol.header``.
 """
 
 from dataclasses import dataclass
@@ -10,8 +11,8 @@ from typing import Final
 
 from namesrv_stream.remoting.ext_fields import CommandCustomHeader, boolean, integer, long, text
 
-#: Namespace of KV requests in which ordered topics have their ``broker:count;…``. Source: rocketmq 5.3.3,
-#: NamesrvUtil.NAMESPACE_ORDER_TOPIC_CONFIG.
+#: KV namespace of ordered topics; the values have the form ``broker:count;…``.
+#: Source: rocketmq 5.3.3, NamesrvUtil.NAMESPACE_ORDER_TOPIC_CONFIG.
 ORDER_TOPIC_CONFIG: Final = "ORDER_TOPIC_CONFIG"
 
 
@@ -21,11 +22,11 @@ class RegisterBrokerRequestHeader(CommandCustomHeader):
 
     Attributes:
         broker_id: 0 for the master; DLedger nodes send -1 before their election.
-        heartbeat_timeout_millis: How long the broker may be silent; sent with acting master only.
+        heartbeat_timeout_millis: The timeout that the broker requests, milliseconds; sent with acting master only.
         enable_acting_master: None marks a broker older than 5.0.
-        compressed: The body is a zlib stream. 5.x brokers send False even when it is.
-        body_crc32: CRC-32 of the body as sent, its sign bit cleared; 0 means unchecked.
-        zone_name: Set by the broker's RPC hook, so not part of Java's class.
+        compressed: Whether the body is a zlib stream. 5.x brokers send False even if it is.
+        body_crc32: CRC-32 of the body as sent, with its sign bit cleared; 0 means unchecked.
+        zone_name: Set by the broker's RPC hook, so it is not part of Java's class.
     """
 
     broker_name: str | None = text("brokerName")
@@ -55,8 +56,8 @@ class GetRouteInfoRequestHeader(CommandCustomHeader):
     """105 GET_ROUTEINFO_BY_TOPIC.
 
     Attributes:
-        accept_standard_json_only: The client wants strict JSON, whatever its version.
-        zone_mode: The client wants only brokers of ``zone_name``.
+        accept_standard_json_only: The client requests strict JSON, whatever its version.
+        zone_mode: The client requests only brokers of ``zone_name``.
     """
 
     topic: str | None = text("topic")
@@ -67,7 +68,7 @@ class GetRouteInfoRequestHeader(CommandCustomHeader):
 
 @dataclass(frozen=True, slots=True)
 class QueryDataVersionRequestHeader(CommandCustomHeader):
-    """322 QUERY_DATA_VERSION, which as oneway is a heartbeat."""
+    """322 QUERY_DATA_VERSION; a oneway request of it is a heartbeat."""
 
     broker_name: str | None = text("brokerName")
     broker_addr: str | None = text("brokerAddr")
@@ -77,7 +78,7 @@ class QueryDataVersionRequestHeader(CommandCustomHeader):
 
 @dataclass(frozen=True, slots=True)
 class BrokerHeartbeatRequestHeader(CommandCustomHeader):
-    """904 BROKER_HEARTBEAT; only the first three fields matter to a NameServer."""
+    """904 BROKER_HEARTBEAT; a NameServer uses only the first three fields."""
 
     broker_name: str | None = text("brokerName")
     broker_addr: str | None = text("brokerAddr")
@@ -146,7 +147,7 @@ class AddWritePermOfBrokerRequestHeader(CommandCustomHeader):
 
 @dataclass(frozen=True, slots=True)
 class DeleteTopicFromNamesrvRequestHeader(CommandCustomHeader):
-    """216 DELETE_TOPIC_IN_NAMESRV; without a cluster, in all of them."""
+    """216 DELETE_TOPIC_IN_NAMESRV; without a cluster, it concerns all clusters."""
 
     topic: str | None = text("topic")
     cluster_name: str | None = text("clusterName")
@@ -175,3 +176,39 @@ class NotifyMinBrokerIdChangeRequestHeader(CommandCustomHeader):
     min_broker_addr: str | None = text("minBrokerAddr")
     offline_broker_addr: str | None = text("offlineBrokerAddr")
     ha_broker_addr: str | None = text("haBrokerAddr")
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterBrokerResponseHeader(CommandCustomHeader):
+    """Response to 103: the addresses by which a slave follows its master; empty for masters."""
+
+    ha_server_addr: str | None = text("haServerAddr")
+    master_addr: str | None = text("masterAddr")
+
+
+@dataclass(frozen=True, slots=True)
+class QueryDataVersionResponseHeader(CommandCustomHeader):
+    """Response to 322: whether the NameServer has a different DataVersion than the broker."""
+
+    changed: bool | None = boolean("changed")
+
+
+@dataclass(frozen=True, slots=True)
+class GetKVConfigResponseHeader(CommandCustomHeader):
+    """Response to 101."""
+
+    value: str | None = text("value")
+
+
+@dataclass(frozen=True, slots=True)
+class WipeWritePermOfBrokerResponseHeader(CommandCustomHeader):
+    """Response to 205: the number of changed topics."""
+
+    wipe_topic_count: int | None = integer("wipeTopicCount")
+
+
+@dataclass(frozen=True, slots=True)
+class AddWritePermOfBrokerResponseHeader(CommandCustomHeader):
+    """Response to 327: the number of changed topics."""
+
+    add_topic_count: int | None = integer("addTopicCount")

@@ -1,8 +1,7 @@
-"""Java's properties text, as ``Properties.load(InputStream)`` reads it and ``Properties.store`` writes it.
+"""Java's properties format, as ``Properties.load(InputStream)`` reads it and ``Properties.store`` writes it.
 
-Latin-1 with ``\\uXXXX`` escapes of UTF-16 units; a line that ends with an odd number of backslashes goes on in the
-next.
-Source: Java SE 17, java.util.Properties.
+The text is Latin-1 with ``\\uXXXX`` escapes of UTF-16 units. A line that ends with an odd number of backslashes
+continues in the next line. Source: Java SE 17, java.util.Properties.
 """
 
 import re
@@ -11,11 +10,11 @@ from typing import Final
 
 _BLANKS: Final = " \t\f"
 _LINE_END: Final = re.compile(r"\r\n|\r|\n")
-#: A key runs to the first bare blank, ``=`` or ``:``; then come blanks, and at most one ``=`` or ``:`` among them.
-#: Possessive: ``re`` would else keep 140 bytes a character of the key to come back to.
+#: A key ends at the first unescaped blank, ``=`` or ``:``. Blanks and at most one ``=`` or ``:`` follow.
+#: The quantifiers are possessive, because backtracking would take 140 bytes of memory per character of the key.
 _KEY_AND_SEPARATOR: Final = re.compile(r"((?:[^\\ \t\f=:]++|\\.)*+)[ \t\f]*+[=:]?[ \t\f]*+", re.DOTALL)
 _ESCAPE: Final = re.compile(r"\\(u[0-9A-Fa-f]{4}|.)", re.DOTALL)
-_HALF_A_PAIR: Final = re.compile("[\ud800-\udfff]")
+_LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _MEANT: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _WRITTEN: Final = {"\\": "\\\\", "=": "\\=", ":": "\\:", "#": "\\#", "!": "\\!"} | {
     char: f"\\{letter}" for letter, char in _MEANT.items()
@@ -23,9 +22,9 @@ _WRITTEN: Final = {"\\": "\\\\", "=": "\\=", ":": "\\:", "#": "\\#", "!": "\\!"}
 
 
 def loads(data: bytes) -> dict[str, str]:
-    """Keys and values, of a repeated key the last.
+    """Return keys and values. The last value of a repeated key counts.
 
-    A surrogate pair written as two escapes is one character; half of one becomes a question mark, as Java prints it.
+    A surrogate pair written as two escapes becomes one character. A lone surrogate becomes a question mark, as in Java.
 
     Raises:
         ValueError: A ``\\u`` is not followed by four hexadecimal digits; the text names the line.
@@ -40,13 +39,13 @@ def loads(data: bytes) -> dict[str, str]:
 
 
 def dumps(properties: Mapping[str, str]) -> bytes:
-    """Text that ``loads`` reads back, a line an entry, sorted by key."""
+    """Return the text that ``loads`` reads, one line per entry, sorted by key."""
     lines = (f"{_escaped(key, is_key=True)}={_escaped(properties[key], is_key=False)}\n" for key in sorted(properties))
     return "".join(lines).encode("ascii")
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines with their continuations, each with the number of its first natural line; no comments, none empty."""
+    """Yield lines with their continuations, each with the number of its first line; no comments, no empty lines."""
     parts: list[str] = []
     first = 0
     for number, natural in enumerate(_LINE_END.split(text), 1):
@@ -57,7 +56,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
             first = number
         is_continued = (len(line) - len(line.rstrip("\\"))) % 2 == 1
         part = line[:-1] if is_continued else line
-        if part:  # a line of one backslash begins nothing
+        if part:  # a line of a single backslash does not begin an entry
             parts.append(part)
         if parts and not is_continued:
             yield first, "".join(parts)
@@ -79,7 +78,7 @@ def _unescaped(text: str, line: int) -> str:
         return _MEANT.get(written, written)
 
     units = _ESCAPE.sub(meaning, text).encode("utf-16-le", "surrogatepass")
-    return _HALF_A_PAIR.sub("?", units.decode("utf-16-le", "surrogatepass"))
+    return _LONE_SURROGATE.sub("?", units.decode("utf-16-le", "surrogatepass"))
 
 
 def _escaped(text: str, *, is_key: bool) -> str:

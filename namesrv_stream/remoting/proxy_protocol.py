@@ -1,6 +1,7 @@
-"""The PROXY protocol: what a TCP proxy says, before the connection's own first byte, of the peer behind it.
+"""The PROXY protocol: a preamble by which a TCP proxy announces the address of its client.
 
-Version 1 is a line of text, version 2 is binary. A frame of RocketMQ begins with 0x00, so neither can be taken for one.
+Version 1 is a line of text, version 2 is binary. A frame of RocketMQ begins with 0x00, so it cannot be confused with
+either.
 
 Source: proxy-protocol.txt of haproxy.org; rocketmq 5.3.3, NettyRemotingServer.HandshakeHandler, which accepts both.
 """
@@ -13,23 +14,23 @@ from typing import Final, NamedTuple
 from namesrv_stream.errors import ProxyProtocolError
 
 _V1_BEGIN: Final = b"PROXY "
-#: The longest line, its end included.
+#: The longest line, including its end.
 _V1_MAX_BYTES: Final = 107
 _V1_ADDRESS: Final[Mapping[bytes, type[IPv4Address] | type[IPv6Address]]] = {b"TCP4": IPv4Address, b"TCP6": IPv6Address}
 _V2_SIGNATURE: Final = b"\r\n\r\n\x00\r\nQUIT\n"
-#: Signature; version and command; family and transport; bytes that follow.
+#: Signature; version and command; family and transport; number of bytes that follow.
 _V2_HEAD: Final = struct.Struct(">12sBBH")
 _V2_LOCAL, _V2_PROXY = 0x20, 0x21
-#: By family: bytes of both addresses with their ports.
+#: Address family → bytes of both addresses with their ports.
 _V2_ADDRESSES_BYTES: Final = {0: 0, 1: 12, 2: 36, 3: 216}
 
 
 class Preamble(NamedTuple):
-    """How a connection begins.
+    """The preamble of a connection.
 
     Attributes:
-        size: Bytes of the preamble; 0 where the connection begins without one.
-        source: Address and port of the peer behind the proxy; "" where the proxy tells none, or speaks for itself.
+        size: Bytes of the preamble; 0 if the connection has none.
+        source: Address and port of the proxy's client; "" if the proxy names none, or connects on its own behalf.
     """
 
     size: int
@@ -40,13 +41,13 @@ _NONE: Final = Preamble(0, "")
 
 
 def read_preamble(data: bytes) -> Preamble | None:
-    """The preamble at the begin of a connection; None while more bytes are needed to tell.
+    """Return the preamble of a connection; None while more bytes are needed to decide.
 
     Args:
-        data: All that has come over the connection.
+        data: All bytes received over the connection.
 
     Raises:
-        ProxyProtocolError: It begins as a preamble, and is none.
+        ProxyProtocolError: The data begins like a preamble, but is not a valid one.
     """
     if data.startswith(_V1_BEGIN):
         return _read_v1(data)
@@ -64,7 +65,7 @@ def _read_v1(data: bytes) -> Preamble | None:
         return None
     words = data[:end].split(b" ")
     if words[1] == b"UNKNOWN":
-        return Preamble(end + 2, "")  # whatever else stands in the line
+        return Preamble(end + 2, "")  # the rest of the line is ignored
     if len(words) != 6 or words[1] not in _V1_ADDRESS:
         raise ProxyProtocolError("expected PROXY, TCP4 or TCP6, two addresses and two ports, each after one blank")
     _, family, *addresses, source_port, destination_port = words
@@ -78,7 +79,7 @@ def _read_v1(data: bytes) -> Preamble | None:
 
 def _port(text: bytes) -> int:
     if not (text.isdigit() and len(text) <= 5 and int(text) < 1 << 16):
-        raise ProxyProtocolError("a port is no number below 65536")
+        raise ProxyProtocolError("a port is not a number below 65536")
     return int(text)
 
 
@@ -93,11 +94,11 @@ def _read_v2(data: bytes) -> Preamble | None:
         if family not in _V2_ADDRESSES_BYTES or transport > 2:
             raise ProxyProtocolError(f"family and transport 0x{family_and_transport:02x} are unknown")
         if length < _V2_ADDRESSES_BYTES[family]:
-            raise ProxyProtocolError(f"{length} bytes hold no two addresses of family {family}")
+            raise ProxyProtocolError(f"{length} bytes are too few for two addresses of family {family}")
     size = _V2_HEAD.size + length
     if len(data) < size:
         return None
-    # What stands behind the addresses, the TLVs, is skipped: nothing here depends on it.
+    # The TLVs after the addresses are skipped, because nothing here depends on them.
     return Preamble(size, _v2_source(family, data[_V2_HEAD.size : size]) if command == _V2_PROXY else "")
 
 

@@ -1,7 +1,7 @@
-"""Requests, and responses, that differ in their opaque only.
+"""Templates of requests and responses that differ only in their opaque (the correlation id).
 
-Peers send the same request again and again under other correlation ids. Such requests share a template: their frame
-without the digits of the opaque. Only frames with JSON headers have one.
+Peers repeat the same request with different correlation ids. Such requests share a template: their frame without the
+digits of the opaque. Only frames with JSON headers have a template.
 """
 
 import struct
@@ -16,17 +16,17 @@ from namesrv_stream.remoting.frame import decode_frame
 _OPAQUE: Final = b'"opaque":'
 _OPAQUE_BYTES: Final = len(_OPAQUE)
 _WORD_BYTES: Final = 4
-#: Larger numbers do not fit 32 bits.
+#: The largest signed 32-bit number.
 _MAX_OPAQUE: Final = b"2147483647"
 _ZERO: Final = ord("0")
 _LENGTHS: Final = struct.Struct(">II")
 
 
 class CutFrame(NamedTuple):
-    """A frame without length prefix, as ``cut_opaque`` divides it.
+    """A frame without length prefix, split by ``cut_opaque``.
 
     Attributes:
-        template: The frame without the digits.
+        template: The frame without the digits of the opaque.
         opaque: The digits.
     """
 
@@ -35,14 +35,14 @@ class CutFrame(NamedTuple):
 
 
 def cut_opaque(frame: bytes) -> CutFrame:
-    """Cut a frame at what looks like its opaque; whether it is the opaque, ``template_of`` decides."""
+    """Split a frame at the first text that looks like its opaque. ``template_of`` checks whether it is the opaque."""
     begin = frame.find(_OPAQUE) + _OPAQUE_BYTES
     end = frame.find(b",", begin)
     return CutFrame(frame[:begin] + frame[end:], frame[begin:end])
 
 
 def is_canonical(opaque: bytes) -> bool:
-    """Whether a number is written as an encoder would write it, and fits 31 bits."""
+    """Whether digits are the canonical form of a number of at most 31 bits."""
     return (
         opaque.isdigit()
         and (opaque[0] != _ZERO or len(opaque) == 1)
@@ -51,14 +51,14 @@ def is_canonical(opaque: bytes) -> bool:
 
 
 def template_of(frame: bytes, request: RemotingCommand) -> CutFrame | None:
-    """The cut of a frame, if every frame of that template with as many digits is the same request but for the opaque.
+    """Split a frame, if all frames with its template and number of digits differ only in the opaque; otherwise None.
 
-    The digits could stand in a comment or in another object, or be overridden by a later property. That is found out by
-    decoding the frame with another number in their place.
+    The digits could be in a comment or in another object, or a later property could override them. Decoding the frame
+    with another number in their place shows this.
 
     Args:
-        frame: Without length prefix.
-        request: What it decodes to.
+        frame: A frame without length prefix.
+        request: The decoded frame.
     """
     template, opaque = cut = cut_opaque(frame)
     if request.serialize_type is not SerializeType.JSON or not is_canonical(opaque):
@@ -78,9 +78,9 @@ class ResponseTemplate(NamedTuple):
     """A response without its opaque.
 
     Attributes:
-        header_bytes: Length of its header, without the digits of the opaque.
-        head: Its header up to the opaque.
-        tail: What follows: the rest of the header, and the body.
+        header_bytes: Length of the header without the digits of the opaque.
+        head: The header up to the opaque.
+        tail: The rest of the header, and the body.
     """
 
     header_bytes: int
@@ -88,17 +88,17 @@ class ResponseTemplate(NamedTuple):
     tail: bytes
 
     def lengths(self, digits: int) -> bytes:
-        """What a frame begins with whose opaque has so many digits: its length, and that of its header."""
+        """Return the first 8 bytes of a frame whose opaque has ``digits`` digits: the lengths of frame and header."""
         header_bytes = self.header_bytes + digits
         body_bytes = len(self.head) + len(self.tail) - self.header_bytes
         return _LENGTHS.pack(_WORD_BYTES + header_bytes + body_bytes, header_bytes)
 
 
 def response_template(frame: bytes) -> ResponseTemplate:
-    """The template of a response.
+    """Return the template of a response.
 
     Args:
-        frame: As ``encode_frame`` returns it, with a JSON header.
+        frame: A frame with a JSON header, as ``encode_frame`` returns it.
     """
     _, header_bytes = _LENGTHS.unpack_from(frame)
     begin = frame.find(_OPAQUE, _LENGTHS.size) + _OPAQUE_BYTES

@@ -1,1 +1,6 @@
-"""What the name server knows: events in, changes out, the route table between. Pure: no I/O, no wire, no Spark."""
+"""The domain of a name server: events, broker groups, changes, the route table, and what follows from them.
+
+It contains RocketMQ's rules for routes, the JSON of events and registrations, the fold (``fold``) and a server's view
+(``server_view``). Everything is pure: no I/O, no clock, no wire format, no Spark. Every other package may import it; it
+imports only ``errors``.
+"""

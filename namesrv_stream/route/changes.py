@@ -1,8 +1,8 @@
-"""What changed: rows that say what a key now is, or that it is gone.
+"""Changes of the route table: rows that carry the new value of a key, or say that it was deleted.
 
 A row carries absolute values, so applying it twice does no harm, and the newest row of each key is the whole state.
-Rows are ordered by (partition, offset, seq). ``diff`` is the only maker of rows about broker groups and
-``reducer.apply`` the only reader: ``apply(diff(old, new)) on old == new`` is a tested law.
+Rows are ordered by (partition, offset, seq). Only ``diff`` makes rows about broker groups, and only ``reducer.apply``
+reads them. A test holds the law that applying ``diff(old, new)`` to ``old`` gives ``new``.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,13 +10,12 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from namesrv_stream.route.group import BrokerGroup
-from namesrv_stream.route.lease import LeaseKey
-from namesrv_stream.route.model import LiveKey
+from namesrv_stream.route.model import LeaseKey, LiveKey
 from namesrv_stream.route.registration_json import encode_mapping
 
 
 class ChangeKind(StrEnum):
-    """What a row is about, with its key columns."""
+    """What a row is about. The comments name the key columns."""
 
     BROKER_DATA = "broker_data"  # broker_name
     BROKER_LIVE = "broker_live"  # broker_name, cluster, broker_addr
@@ -27,12 +26,12 @@ class ChangeKind(StrEnum):
     KV = "kv"  # namespace, key
     SETTING = "setting"  # namespace ("effective" or "config"), key
     SERVER = "server"  # server_id (per partition)
-    GUARD = "guard"  # broker_name, cluster, broker_addr: a broker that the mass-expiry guard keeps
-    REGISTRATION_WANTED = "registration_wanted"  # no state: asks gateways for the full body
-    IGNORED = "ignored"  # no state: an event that changed nothing, and why
+    GUARD = "guard"  # broker_name, cluster, broker_addr: a broker that the mass-expiry guard holds
+    REGISTRATION_WANTED = "registration_wanted"  # not part of the state: asks gateways for the full registration
+    IGNORED = "ignored"  # not part of the state: an event that changed nothing, and why
 
 
-#: Kinds that tell a story and are no part of the state.
+#: Kinds of rows that are not part of the state.
 STATELESS_KINDS = frozenset({ChangeKind.REGISTRATION_WANTED, ChangeKind.IGNORED})
 
 
@@ -40,12 +39,12 @@ class Cause(StrEnum):
     """Why a row was written."""
 
     REGISTERED = "registered"
-    RETURNED = "returned"  # an unchanged registration brought a gone broker, or a deleted topic, back
+    RETURNED = "returned"  # an unchanged registration restored a removed broker or a deleted topic
     EXPIRED = "expired"
     DISCONNECTED = "disconnected"
     UNREGISTERED = "unregistered"
     SERVER_LOST = "server_lost"
-    GUARD_HELD = "guard_held"  # would have gone, with too many others of its cluster
+    GUARD_HELD = "guard_held"  # too many brokers of its cluster seemed to fail at once
     GUARD_RELEASED = "guard_released"  # by an operator
     HEARD = "heard"
     TOPIC_REGISTERED = "topic_registered"
@@ -66,15 +65,15 @@ class Cause(StrEnum):
 
 
 class RouteChange(NamedTuple):
-    """One row of ``route_changes``; columns that a kind does not use are None.
+    """One row of ``route_changes``. Columns that a kind does not use are None.
 
     Attributes:
-        partition: Kafka partition of the record that caused it.
-        offset: That record's offset.
+        partition: Kafka partition of the record that caused the change.
+        offset: Offset of that record.
         seq: 0, 1, … among the rows of one record.
         at_ms: The highest LogAppendTime so far in the partition, epoch milliseconds.
-        gone: Whether the key is no more.
-        detail: For people: figures behind the cause.
+        gone: Whether the key was deleted.
+        detail: Figures behind the cause, for people.
         value: KV value, setting, or JSON of a registration, static mapping or hold of the guard.
     """
 
@@ -119,7 +118,7 @@ def lease_key(row: RouteChange) -> LeaseKey:
     return LeaseKey(row.broker_name or "", LiveKey(row.cluster or "", row.broker_addr or ""))
 
 
-#: The columns that make the key of a kind's rows.
+#: The key columns of each kind that is part of the state.
 KEY_COLUMNS: Mapping[ChangeKind, tuple[str, ...]] = {
     ChangeKind.BROKER_DATA: ("broker_name",),
     ChangeKind.BROKER_LIVE: ("broker_name", "cluster", "broker_addr"),
@@ -143,9 +142,10 @@ class Difference(NamedTuple):
 
 
 def diff(old: BrokerGroup, new: BrokerGroup) -> Iterator[Difference]:
-    """The rows that turn ``old`` into ``new``, in a fixed order: broker, processes, topics, mappings, registrations.
+    """Yield the rows that turn ``old`` into ``new``, in a fixed order.
 
-    Both must be of one broker name. Costs nothing for the parts that the two share.
+    The order is: broker, processes, topics, static mappings, registrations. Both groups must have the same broker name.
+    Parts that are the same object in both cost nothing.
     """
     name = new.broker_name
     if _broker_data(old) != _broker_data(new):

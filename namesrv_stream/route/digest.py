@@ -1,16 +1,16 @@
-"""A short text that is equal for two route tables exactly when they say the same.
+"""Digests of route tables: two tables have the same digest exactly if they have the same content.
 
-It is made per part (a broker group, a KV namespace, or of one partition the settings, the name servers, the brokers
-that the guard keeps), from the parts per partition, from the partitions in total. So two servers, or a server and a
-replay of the log, compare one text, and where it differs walk down to the parts that do; ``part_rows`` then says what
-a part holds, as rows.
+A digest is a tree of three levels: each part, each partition, the whole table. A part is a broker group or a KV
+namespace, or a partition's settings, name servers or brokers held by the guard. Two servers, or a server and a replay
+of the log, compare the digest of the whole table. Where it differs, they descend to the differing parts, and
+``part_rows`` lists a part's content as rows.
 
-Order of arrival does not matter, and neither do clocks, offsets and causes: only what the reducer keeps is digested.
-Two tables compare only where they cover the same offsets.
+A digest depends on what the reducer keeps only, not on the order of arrival, clocks, offsets or causes. Digests of two
+tables are comparable only if both tables cover the same offsets.
 
-Making one costs about 2 µs a topic of a broker (0.3 s for 160,000), and a group is immutable, so a ``TableDigester``
-that is kept pays for the groups that changed only. On an event loop take ``content_of`` (a copy of references, a few
-milliseconds for 1,000 groups) and digest that elsewhere.
+A digest costs about 2 µs per topic of a broker (0.3 s for 160,000). Groups are immutable, so a ``TableDigester`` that
+is kept computes only the groups that changed. On an event loop, take ``content_of`` (it copies references, a few
+milliseconds for 1,000 groups), and compute the digest in another thread.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,10 +23,9 @@ import orjson
 from namesrv_stream.route.changes import ChangeKind, Difference, diff
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.group_json import encode_group
-from namesrv_stream.route.hold import encode_hold
-from namesrv_stream.route.model import BrokerLive, Registration
+from namesrv_stream.route.model import BrokerLive, Registration, encode_hold
 from namesrv_stream.route.partitioner import partition_of
-from namesrv_stream.route.retained import RetainedRegistration, retained
+from namesrv_stream.route.registration_json import RetainedRegistration, retained
 from namesrv_stream.route.table import RouteTable
 
 BROKER: Final = "broker"
@@ -35,23 +34,23 @@ SETTINGS: Final = "settings"
 SERVERS: Final = "servers"
 GUARD: Final = "guard"
 
-#: Kind and columns of the rows of what is no broker group.
+#: Kind and columns of the rows of all parts except broker groups.
 _ROWS: Final = {
     KV: (ChangeKind.KV, ("key", "value")),
     SETTINGS: (ChangeKind.SETTING, ("namespace", "key", "value")),
     SERVERS: (ChangeKind.SERVER, ("server_id", "server_epoch", "value")),
     GUARD: (ChangeKind.GUARD, ("broker_name", "cluster", "broker_addr", "value")),
 }
-_DIGEST_BYTES: Final = 16  # 128 bits: no accident makes two tables equal; nobody is kept from making them so
+_DIGEST_BYTES: Final = 16  # 128 bits prevent accidental collisions; collisions on purpose are not a concern here
 
 
 class Part(NamedTuple):
-    """What a table is divided into.
+    """The key of a part of a table.
 
     Attributes:
-        partition: Kafka partition that it comes from.
+        partition: Kafka partition that the part comes from.
         kind: BROKER, KV, SETTINGS, SERVERS or GUARD.
-        name: Broker name or namespace; "" of the others, of which a partition has one each.
+        name: Broker name or namespace; "" for the other kinds, of which each partition has one part.
     """
 
     partition: int
@@ -61,11 +60,11 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TableContent:
-    """A table as it was at one moment, by part; immutable, so another thread may read it.
+    """An immutable snapshot of a table, by part. Another thread may read it.
 
     Attributes:
-        groups: Part of each broker group to the group.
-        entries: Part to (key, …, value) of all else, in order.
+        groups: Part → broker group.
+        entries: Part → sorted (key, …, value) tuples, for all other kinds of parts.
     """
 
     groups: Mapping[Part, BrokerGroup]
@@ -77,8 +76,8 @@ class TableDigest:
     """Digests of a table, as hexadecimal text.
 
     Attributes:
-        total: Of all partitions.
-        partitions: partition → digest; empty ones too.
+        total: Digest of the whole table.
+        partitions: Partition → digest, including empty partitions.
         parts: Part → digest.
     """
 
@@ -88,19 +87,19 @@ class TableDigest:
 
 
 def content_of(table: RouteTable, partitions: int) -> TableContent:
-    """What the table holds just now.
+    """Return a snapshot of a table.
 
     Args:
-        table: Not changed meanwhile.
-        partitions: Of the topic.
+        table: The caller must not change it during the call.
+        partitions: Number of partitions of the topic.
     """
     entries: dict[Part, tuple[tuple[Any, ...], ...]] = {
         Part(partition_of(namespace, partitions), KV, namespace): tuple(sorted(values.items()))
         for namespace, values in table.kv.items()
     }
     lists: dict[Part, list[tuple[Any, ...]]] = {}
-    for (partition, server_id), standing in table.servers.items():
-        lists.setdefault(Part(partition, SERVERS, ""), []).append((server_id, *standing))
+    for (partition, server_id), status in table.servers.items():
+        lists.setdefault(Part(partition, SERVERS, ""), []).append((server_id, *status))
     for (name, key), hold in table.held.items():
         row = (name, *key, encode_hold(hold))
         lists.setdefault(Part(partition_of(name, partitions), GUARD, ""), []).append(row)
@@ -114,15 +113,15 @@ def content_of(table: RouteTable, partitions: int) -> TableContent:
 
 
 def digest_of(table: RouteTable, partitions: int) -> TableDigest:
-    """The digest of a table whose topic has so many partitions."""
+    """Return the digest of a table whose topic has ``partitions`` partitions."""
     return TableDigester(partitions).digest(content_of(table, partitions))
 
 
 class TableDigester:
-    """Digests one table again and again; used by one thread at a time.
+    """Computes digests of one table repeatedly. Only one thread may use it at a time.
 
     Args:
-        partitions: Of the topic.
+        partitions: Number of partitions of the topic.
     """
 
     def __init__(self, partitions: int) -> None:
@@ -130,7 +129,7 @@ class TableDigester:
         self._known: dict[Part, tuple[BrokerGroup, str]] = {}
 
     def digest(self, content: TableContent) -> TableDigest:
-        """The digest of the content; groups that are the same objects as the last time cost nothing."""
+        """Return the digest of the content. Groups that are the same objects as in the last call cost nothing."""
         known = {part: (group, self._group_digest(part, group)) for part, group in content.groups.items()}
         self._known = known
         parts = {part: digest for part, (_, digest) in known.items()}
@@ -147,7 +146,7 @@ class TableDigester:
 
 
 def part_rows(content: TableContent, part: Part) -> Iterator[Difference]:
-    """What a part holds, as the rows that would make it; nothing where the table has no such part."""
+    """Yield the rows that would create a part; none if the table has no such part."""
     if part in content.groups:
         group = content.groups[part]
         yield from diff(BrokerGroup(group.broker_name), _in_order(group))
@@ -161,7 +160,7 @@ def part_rows(content: TableContent, part: Part) -> Iterator[Difference]:
 
 
 def total_of(partitions: Mapping[int, str]) -> str:
-    """The digest of a table from those of its partitions."""
+    """Return the digest of a table, given the digests of its partitions."""
     return _digest(orjson.dumps([digest for _, digest in sorted(partitions.items())]))
 
 
@@ -170,7 +169,7 @@ def _digest(data: bytes) -> str:
 
 
 def _in_order(group: BrokerGroup) -> BrokerGroup:
-    """An equal group whose mappings are in the order of their keys."""
+    """Return an equal group whose mappings are sorted by key."""
     return replace(
         group,
         broker_addrs=_sorted(group.broker_addrs),

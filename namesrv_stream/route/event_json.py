@@ -1,17 +1,17 @@
-"""Events as the values of Kafka records, by ``schemas/broker_event.v1.json``.
+"""Events as values of Kafka records, as ``schemas/broker_event.v1.json`` describes them.
 
-One record holds one event, or the heartbeats of many brokers of one partition. Decoding is typed code: a wrong field
-is named; unknown fields are ignored, so that a producer may be newer than the fold.
+One record contains one event, or the heartbeats of many brokers of one partition, which make up nearly all of a log.
+Errors name the wrong field. The decoder ignores unknown fields, so that a producer may be newer than the fold.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
 
 import orjson
 
 from namesrv_stream.errors import EventDecodeError
-from namesrv_stream.route.event_fields import broker_fields, head_fields, live_key_from, read_head
 from namesrv_stream.route.events import (
+    DIRECT,
     BrokerDisconnected,
     BrokerHeartbeat,
     BrokerRegistered,
@@ -21,6 +21,7 @@ from namesrv_stream.route.events import (
     KvDeleted,
     KvPut,
     Origin,
+    Proof,
     ServerResumed,
     ServerStarted,
     ServerStopped,
@@ -30,11 +31,11 @@ from namesrv_stream.route.events import (
     TopicRegistered,
     WritePermChanged,
 )
-from namesrv_stream.route.heartbeat_json import HEARTBEATS_KIND, encode_heartbeats, heartbeat_from
+from namesrv_stream.route.liveness_settings import SettingValue
+from namesrv_stream.route.model import LiveKey
 from namesrv_stream.route.registration_json import encode_registration, queue_data_from, registration_from, require
-from namesrv_stream.route.settings import SettingValue
 
-#: kind of each event that is a record of its own.
+#: Event class → kind, for the events that have records of their own.
 KIND_OF: Mapping[type[Event], str] = {
     BrokerRegistered: "broker_registered",
     BrokerUnregistered: "broker_unregistered",
@@ -53,35 +54,22 @@ KIND_OF: Mapping[type[Event], str] = {
 }
 
 
-def routing_key(event: Event) -> str | None:
-    """What chooses an event's partition: the broker name or KV namespace; None for what goes to every partition."""
-    match event:
-        case BrokerRegistered():
-            return event.registration.broker_name
-        case BrokerHeartbeat() | BrokerUnregistered() | BrokerDisconnected() | TopicRegistered() | WritePermChanged():
-            return event.broker_name
-        case KvPut() | KvDeleted():
-            return event.namespace
-        case _:
-            return None
-
-
 def encode_event(event: Event) -> bytes:
-    """The record value of one event; a lone heartbeat is a record of one item."""
+    """Return the record value of one event. A single heartbeat becomes a record of one item."""
     if isinstance(event, BrokerHeartbeat):
         return encode_heartbeats([event])
     head = head_fields(KIND_OF[type(event)], event.origin)
     if isinstance(event, BrokerRegistered):
-        # The text that the tables have too, behind the head: both have all their fields at this level.
+        # Head and registration have their fields at the same level, so the text that the tables contain is appended.
         return orjson.dumps(head)[:-1] + b"," + encode_registration(event.registration)[1:].encode()
     return orjson.dumps(head | _payload(event))
 
 
 def decode_record(value: bytes) -> list[Event | EventDecodeError]:
-    """The events of one record, in order; an item that cannot be read is its error.
+    """Return the events of one record, in order. For an item that cannot be read, the list contains its error.
 
     Raises:
-        EventDecodeError: The record as a whole is not one of ours.
+        EventDecodeError: The record as a whole is not a valid event.
     """
     try:
         fields = orjson.loads(value)
@@ -160,3 +148,103 @@ _DECODERS: Mapping[str, Callable[[Mapping[str, Any], Origin], Event]] = {
     "server_stopped": lambda _, o: ServerStopped(o),
     "tick": lambda _, o: Tick(o),
 }
+
+
+SCHEMA_VERSION = 1
+
+
+def head_fields(kind: str, origin: Origin) -> dict[str, Any]:
+    """Return the common fields of an event. The server of a direct producer and connection id 0 are left out."""
+    head: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "kind": kind}
+    if origin.server_id != DIRECT:
+        head |= {"server_id": origin.server_id, "server_epoch": origin.server_epoch}
+    if origin.connection_id:
+        head["connection_id"] = origin.connection_id
+    return head
+
+
+def read_head(fields: Any) -> tuple[str, Origin]:
+    """Return kind and origin of a record, given its parsed JSON.
+
+    Raises:
+        EventDecodeError: The record is not a valid event of this schema version.
+    """
+    if not isinstance(fields, dict):
+        raise EventDecodeError("expected a JSON object")
+    version = require(fields, "schema_version", int)
+    if version != SCHEMA_VERSION:
+        raise EventDecodeError(f"schema_version: {version} is not {SCHEMA_VERSION}")
+    kind = require(fields, "kind", str)
+    if "server_id" not in fields:
+        return kind, Origin(DIRECT, 0, 0)
+    return kind, Origin(require(fields, "server_id", str), require(fields, "server_epoch", int), connection_id(fields))
+
+
+def connection_id(fields: Mapping[str, Any]) -> int:
+    """Return the connection id of a record or item; 0 if it has none."""
+    given: int = require(fields, "connection_id", int) if "connection_id" in fields else 0
+    return given
+
+
+def broker_fields(broker_name: str, key: LiveKey) -> dict[str, Any]:
+    """Return the fields that identify a broker process."""
+    return {"cluster": key.cluster, "broker_name": broker_name, "broker_addr": key.broker_addr}
+
+
+def live_key_from(fields: Mapping[str, Any]) -> LiveKey:
+    """Return the key of a broker process within its broker name.
+
+    Raises:
+        EventDecodeError: A field is missing or of the wrong type.
+    """
+    return LiveKey(require(fields, "cluster", str), require(fields, "broker_addr", str))
+
+
+HEARTBEATS_KIND = "broker_heartbeats"
+#: The most heartbeats that a server puts into one record.
+MAX_ITEMS: Final = 2_000
+
+_PROOFS: Final[Mapping[str, Proof]] = {str(p): p for p in Proof}
+
+
+def encode_heartbeats(events: Iterable[BrokerHeartbeat]) -> bytes:
+    """Return one record of many heartbeats. All must be of one server and one partition."""
+    items = list(events)
+    head = head_fields(HEARTBEATS_KIND, items[0].origin._replace(connection_id=0))
+    return orjson.dumps(head | {"items": [_fields(e) for e in items]})
+
+
+def _fields(event: BrokerHeartbeat) -> dict[str, Any]:
+    item = broker_fields(event.broker_name, event.live_key) | {"proof": event.proof}
+    if event.registration_hash:
+        item["registration_hash"] = event.registration_hash
+    if event.origin.connection_id:
+        item["connection_id"] = event.origin.connection_id
+    return item
+
+
+def heartbeat_from(item: Any, origin: Origin) -> BrokerHeartbeat | EventDecodeError:
+    """Return the heartbeat of one item of a record, or the error if the item is invalid.
+
+    Args:
+        item: The item's parsed JSON.
+        origin: The record's origin.
+    """
+    if not isinstance(item, dict):
+        return EventDecodeError("items: expected objects")
+    try:
+        proof = require(item, "proof", str)
+        if proof not in _PROOFS:
+            raise EventDecodeError(f"proof: {proof} is unknown")
+        registration_hash = require(item, "registration_hash", str) if "registration_hash" in item else ""
+        if not registration_hash and proof == Proof.REGISTRATION:
+            raise EventDecodeError("registration_hash: expected with this proof")
+        return BrokerHeartbeat(
+            origin=Origin(origin.server_id, origin.server_epoch, connection_id(item)),
+            broker_name=require(item, "broker_name", str),
+            live_key=live_key_from(item),
+            proof=_PROOFS[proof],
+            registration_hash=registration_hash,
+        )
+    except EventDecodeError as error:
+        return error

@@ -1,6 +1,6 @@
-"""What can happen, as the event log tells it. Each kind is one record of the Kafka topic, but for heartbeats.
+"""The events of the log. Each event is one record of the Kafka topic, except that heartbeats share records.
 
-Every event has an ``Origin``: the server that heard it, and over which connection. Producers that are no server
+Every event has an ``Origin``: the server that received it, and the connection. Producers other than name servers
 publish with ``DIRECT``; their brokers age by the job's ticks.
 """
 
@@ -8,18 +8,17 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from namesrv_stream.route.lease import LeaseKey
-from namesrv_stream.route.model import Holder, LiveKey, QueueData, Registration
-from namesrv_stream.route.settings import SettingValue
+from namesrv_stream.route.liveness_settings import SettingValue
+from namesrv_stream.route.model import Holder, LeaseKey, LiveKey, QueueData, Registration
 
-#: server_id of producers that publish by themselves.
+#: server_id of producers that publish to the topic directly.
 DIRECT = "direct"
 #: server_id of the job's ticks, by which the brokers of direct producers age.
 JOB = "job"
 
 
 class Origin(NamedTuple):
-    """Who logged an event. ``connection_id`` is 0 where no connection is meant."""
+    """The server that logged an event. ``connection_id`` is 0 for events that concern no connection."""
 
     server_id: str
     server_epoch: int
@@ -31,7 +30,7 @@ class Origin(NamedTuple):
 
 
 class Proof(StrEnum):
-    """What a heartbeat was: an unchanged registration can bring a broker back, a mere heartbeat cannot."""
+    """What a heartbeat was. An unchanged registration can restore a removed broker, a plain heartbeat cannot."""
 
     REGISTRATION = "registration"
     HEARTBEAT = "heartbeat"
@@ -39,7 +38,7 @@ class Proof(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BrokerRegistered:
-    """A registration in full."""
+    """A full registration of a broker (REGISTER_BROKER, 103)."""
 
     origin: Origin
     registration: Registration
@@ -54,7 +53,7 @@ class BrokerHeartbeat:
     """One item of a ``broker_heartbeats`` record.
 
     Attributes:
-        registration_hash: Of the unchanged registration; "" for a mere heartbeat.
+        registration_hash: Hash of the unchanged registration; "" for a plain heartbeat.
     """
 
     origin: Origin
@@ -70,7 +69,7 @@ class BrokerHeartbeat:
 
 @dataclass(frozen=True, slots=True)
 class BrokerUnregistered:
-    """The broker said goodbye (104)."""
+    """The broker unregistered (UNREGISTER_BROKER, 104)."""
 
     origin: Origin
     broker_name: str
@@ -84,7 +83,7 @@ class BrokerUnregistered:
 
 @dataclass(frozen=True, slots=True)
 class BrokerDisconnected:
-    """The connection of a registration was closed; ``reason`` is for people."""
+    """The connection of a registration was closed. ``reason`` is for people."""
 
     origin: Origin
     broker_name: str
@@ -98,7 +97,7 @@ class BrokerDisconnected:
 
 @dataclass(frozen=True, slots=True)
 class TopicRegistered:
-    """217, for one broker name."""
+    """A topic was registered for one broker name (REGISTER_TOPIC_IN_NAMESRV, 217)."""
 
     origin: Origin
     broker_name: str
@@ -108,7 +107,11 @@ class TopicRegistered:
 
 @dataclass(frozen=True, slots=True)
 class TopicDeleted:
-    """216, sent to every partition; only in brokers of ``cluster`` where one is given (never an empty one)."""
+    """A topic was deleted (DELETE_TOPIC_IN_NAMESRV, 216); sent to every partition.
+
+    Attributes:
+        cluster: Only the brokers of this cluster lose the topic; None for all brokers, never empty.
+    """
 
     origin: Origin
     topic: str
@@ -117,7 +120,7 @@ class TopicDeleted:
 
 @dataclass(frozen=True, slots=True)
 class WritePermChanged:
-    """205 (``writable`` false) and 327 (true)."""
+    """Write permission was wiped (WIPE_WRITE_PERM_OF_BROKER, 205) or added (ADD_WRITE_PERM_OF_BROKER, 327)."""
 
     origin: Origin
     broker_name: str
@@ -126,6 +129,8 @@ class WritePermChanged:
 
 @dataclass(frozen=True, slots=True)
 class KvPut:
+    """A KV entry was written (PUT_KV_CONFIG, 100)."""
+
     origin: Origin
     namespace: str
     key: str
@@ -134,6 +139,8 @@ class KvPut:
 
 @dataclass(frozen=True, slots=True)
 class KvDeleted:
+    """A KV entry was deleted (DELETE_KV_CONFIG, 102)."""
+
     origin: Origin
     namespace: str
     key: str
@@ -141,11 +148,11 @@ class KvDeleted:
 
 @dataclass(frozen=True, slots=True)
 class SettingsChanged:
-    """The only way in which a setting of the fold changes; sent to every partition.
+    """Settings of the fold changed; sent to every partition. The settings change in no other way.
 
     Attributes:
-        source: "config" for an edited configuration file, else who changed it.
-        values: Names of ``FoldSettings`` fields to their new values.
+        source: "config" for an edited configuration file, otherwise who changed them.
+        values: (name of a ``FoldSettings`` field, new value) pairs.
     """
 
     origin: Origin
@@ -155,10 +162,10 @@ class SettingsChanged:
 
 @dataclass(frozen=True, slots=True)
 class GuardReleased:
-    """An operator says that the brokers held in a cluster are dead indeed; sent to every partition.
+    """An operator confirmed that the held brokers of a cluster are dead; sent to every partition.
 
     Attributes:
-        source: Who says it.
+        source: Who confirmed it.
     """
 
     origin: Origin
@@ -168,24 +175,28 @@ class GuardReleased:
 
 @dataclass(frozen=True, slots=True)
 class ServerStarted:
+    """A name server started; sent to every partition."""
+
     origin: Origin
 
 
 @dataclass(frozen=True, slots=True)
 class ServerResumed:
-    """The server lost records: what it hears starts again from age zero."""
+    """The server lost records, so the age of all its brokers starts again from zero; sent to every partition."""
 
     origin: Origin
 
 
 @dataclass(frozen=True, slots=True)
 class ServerStopped:
+    """A name server stopped; sent to every partition."""
+
     origin: Origin
 
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """All that the server heard before this is in the log."""
+    """Everything that the server received before this is in the log; sent to every partition about twice a second."""
 
     origin: Origin
 
@@ -193,7 +204,7 @@ class Tick:
 BrokerEvent = (
     BrokerRegistered | BrokerHeartbeat | BrokerUnregistered | BrokerDisconnected | TopicRegistered | WritePermChanged
 )
-#: What a server takes in from others: it changes the view at once.
+#: Events that a server accepts from its peers and applies to its own view at once.
 AcceptedEvent = BrokerEvent | TopicDeleted | KvPut | KvDeleted | SettingsChanged | GuardReleased
 ServerEvent = ServerStarted | ServerResumed | ServerStopped | Tick
 Event = AcceptedEvent | ServerEvent

@@ -1,4 +1,4 @@
-"""A broker group as JSON bytes, in which the fold's host keeps it; exact, order of topics and addresses included."""
+"""JSON of broker groups, as the fold's host stores them. It keeps everything, including the order of topics."""
 
 from typing import Any
 
@@ -6,14 +6,13 @@ import orjson
 
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.model import BrokerLive, DataVersion, Holder, LiveKey, shared_queue_data
-from namesrv_stream.route.registration_json import mapping_fields, mapping_from
-from namesrv_stream.route.retained import RetainedRegistration
+from namesrv_stream.route.registration_json import RetainedRegistration, mapping_fields, mapping_from
 
 GROUP_VERSION = 2
 
 
 def encode_group(group: BrokerGroup) -> bytes:
-    """The group as JSON."""
+    """Return the group as JSON."""
     return orjson.dumps(
         {
             "group_version": GROUP_VERSION,
@@ -32,7 +31,7 @@ def encode_group(group: BrokerGroup) -> bytes:
 
 
 def decode_group(data: bytes) -> BrokerGroup:
-    """Inverse of ``encode_group``.
+    """Inverse of ``encode_group``; reads version 1 as well.
 
     Raises:
         ValueError: The group was written by another version of the fold.
@@ -57,7 +56,7 @@ def decode_group(data: bytes) -> BrokerGroup:
 
 
 def _from_version_1(fields: dict[str, Any]) -> dict[str, Any]:
-    """A group whose registrations are objects, not texts."""
+    """Convert a group of version 1, in which registrations are objects instead of texts."""
     registrations = [
         [*key, r["registration_hash"], r["broker_id"], orjson.dumps(r).decode()] for *key, r in fields["registrations"]
     ]

@@ -1,8 +1,10 @@
-"""What an event makes of a broker group, of a KV namespace and of the settings: the only place that interprets events.
+"""The effect of an event on a broker group, a KV namespace and the settings. Only this module interprets events.
 
-The fold applies the events of the log with these functions, and a server's view the events that the server has
-accepted. The view lets no time pass, and it does not apply closed connections: only the fold ends a broker that did not
-say so itself.
+The fold applies the events of the log with these functions. A server's view applies the events that the server has
+accepted. A view knows no time and does not apply closed connections: only the fold removes a broker that did not
+unregister itself.
+
+Of two connections of a broker to the same server, the one of the server's newest start counts (fencing).
 """
 
 from collections.abc import Callable, Iterator
@@ -24,39 +26,37 @@ from namesrv_stream.route.events import (
     TopicDeleted,
     TopicRegistered,
 )
-from namesrv_stream.route.fencing import displaced, later_holder, superseded
 from namesrv_stream.route.group import BrokerGroup
-from namesrv_stream.route.lease import LeaseKey
-from namesrv_stream.route.model import Holder, Registration
-from namesrv_stream.route.settings import setting_text
+from namesrv_stream.route.liveness_settings import setting_text
+from namesrv_stream.route.model import Holder, LeaseKey, Registration
 
-#: Whether another server keeps a broker of the group that has just ended at this one.
+#: Returns whether another server keeps a broker of the group that has just ended at this one.
 KeptByOthers = Callable[[BrokerGroup, LeaseKey, str], bool]
 
 
 def is_heard_elsewhere(group: BrokerGroup, key: LeaseKey, server_id: str) -> bool:
-    """Whether another server is known to hear a broker."""
+    """Whether another server is a holder of a broker."""
     return any(s != server_id for s in group.lives[key.live_key].holders)
 
 
 class Applied(NamedTuple):
-    """What became of an event of a broker name.
+    """The effect of an event on the group of a broker name.
 
     Attributes:
-        group: The group afterwards; the same object where nothing changed.
+        group: The group afterwards; the same object if nothing changed.
         cause: The cause of the change.
         detail: More about the change, for people.
-        ignored: Why the event, or what it says of the connection, does not count.
-        heard: The connection over which its server hears the broker from now on; None where the event proves no life.
-        registration: What the broker is registered with; None where the event does not register it.
-        is_unknown: Nobody knows the registration that the event refers to by its hash.
+        ignored: Why the event, or only its connection, was ignored; None if it was not.
+        holder: The connection of the server from now on; None if the event does not prove that the broker is alive.
+        registration: The registration that was applied; None if the event does not register the broker.
+        is_unknown: Whether the event refers by its hash to a registration that is not known.
     """
 
     group: BrokerGroup
     cause: Cause
     detail: str | None = None
     ignored: str | None = None
-    heard: Holder | None = None
+    holder: Holder | None = None
     registration: Registration | None = None
     is_unknown: bool = False
 
@@ -72,9 +72,9 @@ def apply_event(
 
     Args:
         group: The group before.
-        event: No closed connection, which only the fold can judge (``liveness.close``).
+        event: A closed connection has no effect here; only the fold can judge it (``liveness.close``).
         drops_absent_topics: The setting ``delete_topic_with_broker_registration``.
-        kept_by_others: The fold knows which servers are silent and cannot vouch for a broker.
+        kept_by_others: The fold passes a function that also knows which servers are silent.
     """
     match event:
         case BrokerRegistered():
@@ -97,15 +97,16 @@ def apply_event(
 
 
 def holder_of(group: BrokerGroup, key: LeaseKey, server_id: str) -> Holder | None:
-    """The connection over which a server hears a broker; None where it does not hear it."""
+    """Return the connection over which a server receives a broker's heartbeats; None if it receives none."""
     live = group.lives.get(key.live_key)
     return live.holders.get(server_id) if live else None
 
 
 def refusal_of_end(group: BrokerGroup, event: BrokerUnregistered | BrokerDisconnected) -> str | None:
-    """Why the end of a broker does not count, for people; None where it does.
+    """Return why an unregistration or a closed connection does not count, for people; None if it counts.
 
-    A goodbye counts over the connection of the registration or a later one, a close only of exactly that connection.
+    An unregistration counts if it came over the connection of the registration or over a later one. A close counts only
+    for exactly that connection.
     """
     origin = event.origin
     held = holder_of(group, event.lease_key, origin.server_id)
@@ -115,30 +116,30 @@ def refusal_of_end(group: BrokerGroup, event: BrokerUnregistered | BrokerDisconn
     return superseded(origin, held) if origin.holder < held or is_later_close else None
 
 
-def end_hold(
+def end_holder(
     group: BrokerGroup, key: LeaseKey, server_id: str, *, is_kept: bool, detail: str | None
 ) -> tuple[BrokerGroup, str | None]:
-    """One server no longer hears a broker.
+    """End one server's lease of a broker, and the broker itself unless another server keeps it.
 
     Args:
-        group: In which the server hears it.
+        group: A group in which the server is a holder of the broker.
         key: The broker process.
         server_id: The server.
-        is_kept: Another server keeps the broker.
-        detail: What the server saw, for people.
+        is_kept: Whether another server keeps the broker.
+        detail: What the server observed, for people.
 
     Returns:
-        The next group, and what to tell people.
+        The next group, and the detail of its rows.
     """
     if not is_kept:
         return rules.unregister(group, key.live_key), detail
     others = sorted(s for s in group.lives[key.live_key].holders if s != server_id)
     still = f"still held by {', '.join(others)}"
-    return rules.end_holder(group, key.live_key, server_id), f"{detail}; {still}" if detail else still
+    return rules.remove_holder(group, key.live_key, server_id), f"{detail}; {still}" if detail else still
 
 
 def kv_differences(event: KvPut | KvDeleted) -> Iterator[Difference]:
-    """What an operator's change of a KV entry makes; a namespace has a row of its own, and outlives its last key."""
+    """Yield the rows of a change of a KV entry. A namespace has a row of its own, and outlives its last key."""
     if isinstance(event, KvPut):
         yield Difference(ChangeKind.KV, False, {"namespace": event.namespace})
         columns = {"namespace": event.namespace, "key": event.key, "value": event.value}
@@ -148,7 +149,7 @@ def kv_differences(event: KvPut | KvDeleted) -> Iterator[Difference]:
 
 
 def setting_differences(event: SettingsChanged) -> Iterator[Difference]:
-    """What a change of settings makes; the values of a configuration file are kept beside those in effect."""
+    """Yield the rows of a change of settings. Values of a configuration file are kept beside the effective ones."""
     namespaces = ("effective", "config") if event.source == "config" else ("effective",)
     for name, value in event.values:
         for namespace in namespaces:
@@ -177,11 +178,11 @@ def _register(
 
 
 def _heartbeat(group: BrokerGroup, event: BrokerHeartbeat, drops_absent_topics: bool) -> Applied:
-    """An unchanged registration stands for the one that it repeats; of any other, only the connection is known."""
+    """Apply a heartbeat. If the hash of its registration is unknown, only its connection has an effect."""
     origin = event.origin
     held = holder_of(group, event.lease_key, origin.server_id)
-    if event.proof is Proof.HEARTBEAT:  # It refreshes, and never creates nor changes the connection.
-        return Applied(group, Cause.HEARD, heard=held)
+    if event.proof is Proof.HEARTBEAT:  # It renews a lease, but neither creates one nor changes its connection.
+        return Applied(group, Cause.HEARD, holder=held)
     retained = group.registrations.get(event.live_key)
     if retained is not None and retained.registration_hash == event.registration_hash:
         return _register(group, origin, retained.read(), Cause.RETURNED, drops_absent_topics)
@@ -189,10 +190,10 @@ def _heartbeat(group: BrokerGroup, event: BrokerHeartbeat, drops_absent_topics: 
         return Applied(group, Cause.REGISTERED, is_unknown=True)
     holder = later_holder(held, origin)
     return Applied(
-        rules.hold(group, event.live_key, origin.server_id, holder),
+        rules.set_holder(group, event.live_key, origin.server_id, holder),
         Cause.REGISTERED,
         ignored=_of_earlier_start(held, origin),
-        heard=holder,
+        holder=holder,
         is_unknown=True,
     )
 
@@ -203,12 +204,39 @@ def _unregister(group: BrokerGroup, event: BrokerUnregistered, kept_by_others: K
         return Applied(group, Cause.UNREGISTERED, ignored=refusal)
     key, server_id = event.lease_key, event.origin.server_id
     is_kept = kept_by_others(group, key, server_id)
-    after, detail = end_hold(group, key, server_id, is_kept=is_kept, detail=None)
+    after, detail = end_holder(group, key, server_id, is_kept=is_kept, detail=None)
     return Applied(after, Cause.UNREGISTERED, detail)
 
 
 def _of_earlier_start(held: Holder | None, origin: Origin) -> str | None:
-    """A registration of a server's earlier start proves life and takes no connection: why not, for people."""
+    """Return why a registration logged by an earlier start of the server does not set the connection; None if it does.
+
+    Such a registration still proves that the broker is alive.
+    """
     if held is None or later_holder(held, origin) == origin.holder:
         return None
     return f"the connection only: it {superseded(origin, held)}"
+
+
+def later_holder(held: Holder | None, origin: Origin) -> Holder:
+    """Return the connection that counts from now on: that of the server's newest start, even if records arrive late."""
+    if held is not None and origin.server_epoch < held.server_epoch:
+        return held
+    return origin.holder
+
+
+def superseded(origin: Origin, held: Holder) -> str:
+    """Return why an event over another connection than the holder's does not count, for people."""
+    return (
+        f"came over connection {origin.connection_id} of epoch {origin.server_epoch}, but the broker is held over"
+        f" {held.connection_id} of epoch {held.server_epoch}"
+    )
+
+
+def displaced(old: BrokerGroup, registration: Registration) -> str | None:
+    """Return which brokerIds and addresses a registration reassigns, for people; None if it reassigns none."""
+    addr, broker_id = registration.broker_addr, registration.broker_id
+    before = old.broker_addrs.get(broker_id, addr)
+    changes = [f"brokerId {broker_id} was {before}"] if before != addr else []
+    changes += [f"{addr} was brokerId {i}" for i, a in old.broker_addrs.items() if a == addr and i != broker_id]
+    return ", ".join(changes) or None

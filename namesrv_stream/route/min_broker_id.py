@@ -1,10 +1,10 @@
-"""When the smallest brokerId of a group changes, and whom a name server tells (NOTIFY_MIN_BROKER_ID_CHANGE).
+"""When the smallest brokerId of a group changes, and whom a name server notifies (NOTIFY_MIN_BROKER_ID_CHANGE).
 
-With acting master the member of the smallest id does the master's background work. Members poll their group each
-second; a notification spares them the wait, and tells a slave where the returned master replicates from.
+With acting master, the member with the smallest id does the master's background work. Members poll their group every
+second. A notification saves them the wait, and tells a slave where the returned master replicates from.
 
-Java decides while it handles one request; here the rule reads the difference of a group before and after, so that it
-holds for what this server accepted and for rows that say what other servers heard or the fold decided.
+Java decides while it handles one request. Here the rule compares a group before and after a change, so that it covers
+requests to this server as well as committed rows, which come from other servers and the fold.
 
 Source: rocketmq 5.3.3, RouteInfoManager.registerBroker, unRegisterBroker, notifyMinBrokerIdChanged and
 chooseBrokerAddrsToNotify; nameserver.md §7.8.
@@ -15,22 +15,22 @@ from typing import Final
 
 from namesrv_stream.route.group import BrokerGroup
 
-#: The smallest id that Java takes an empty group to have: only a negative one (DLedger before its election) beats it.
-_MIN_ID_OF_NOBODY: Final = 0
+#: Java's minimum id of an empty group. Only a negative id is smaller (DLedger before its election).
+_MIN_ID_OF_EMPTY_GROUP: Final = 0
 
 
 @dataclass(frozen=True, slots=True)
 class MinBrokerIdChange:
-    """What the members of a group are told.
+    """A notification of the members of a group.
 
     Attributes:
-        broker_name: Of the group; for logs, Java does not send it.
+        broker_name: Name of the group, for logs; Java does not send it.
         min_broker_id: The smallest id from now on.
-        min_broker_addr: Address of the broker that has it.
-        offline_broker_addr: Address of the broker that had the smallest id and left; None where one of a smaller
+        min_broker_addr: Address of the broker with that id.
+        offline_broker_addr: Address of the broker that had the smallest id and left; None if a broker with a smaller
             id arrived.
-        ha_broker_addr: Where the arrived broker replicates from; None where one left, or where it told none.
-        recipients: Advertised addresses of those to tell, by ascending id.
+        ha_broker_addr: Where the arrived broker replicates from; None if a broker left, or if it gave no address.
+        recipients: Advertised addresses of the brokers to notify, by ascending id.
     """
 
     broker_name: str
@@ -42,20 +42,20 @@ class MinBrokerIdChange:
 
 
 def min_broker_id_change(before: BrokerGroup, after: BrokerGroup) -> MinBrokerIdChange | None:
-    """What to tell of the step from ``before`` to ``after``; None where nobody is told.
+    """Return the notification for the step from ``before`` to ``after``; None if there is none.
 
-    An arrival is told to the others, and to the arrived one where it is alone. A departure is told to all who are
-    left, and only in a group with acting master. As in Java nobody is told of an address replaced under the same id,
-    of a broker that takes a greater id, or of a new group.
+    An arrival is notified to the other members, and to the arrived broker if it is alone. A departure is notified to
+    all remaining members, and only in a group with acting master. As in Java, there is no notification of an address
+    replaced under the same id, of a broker that takes a greater id, or of a new group.
 
-    Differs from RocketMQ: where several leave in one step, ``offline_broker_addr`` is that of the smallest id before
-    it, the one that slaves follow; Java's depends on the order of a hash set.
+    Differs from RocketMQ: if several brokers leave in one step, ``offline_broker_addr`` is the address of the smallest
+    id before it, which slaves follow. In Java it depends on the order of a hash set.
     """
     addrs = after.broker_addrs
     if not addrs:
         return None
     min_id = min(addrs)
-    old_min_id = min(before.broker_addrs, default=_MIN_ID_OF_NOBODY)
+    old_min_id = min(before.broker_addrs, default=_MIN_ID_OF_EMPTY_GROUP)
     if min_id < old_min_id:
         recipients = [i for i in sorted(addrs) if i != min_id] or [min_id]
         offline_addr, ha_addr = None, _ha_server_addr(after, addrs[min_id])
@@ -70,7 +70,7 @@ def min_broker_id_change(before: BrokerGroup, after: BrokerGroup) -> MinBrokerId
 
 
 def _is_gone(broker_id: int, before: BrokerGroup, after: BrokerGroup) -> bool:
-    """Whether the member is in no place of the group any more, neither its id nor its address."""
+    """Whether neither the id nor the address of a former member is in the group any more."""
     addr = before.broker_addrs.get(broker_id)
     return addr is not None and broker_id not in after.broker_addrs and addr not in after.broker_addrs.values()
 

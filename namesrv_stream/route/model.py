@@ -1,21 +1,23 @@
-"""The values a route is made of, under RocketMQ's own names."""
+"""The values that routes and leases consist of, under RocketMQ's own names where RocketMQ has one."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
+import orjson
+
 MASTER_ID = 0
 PERM_WRITE = 0x1 << 1
 PERM_READ = 0x1 << 2
 
-#: Topics by which acting-master brokers read their own group back; their route is never rewritten.
+#: Prefix of topics by which brokers read the members of their own group. The name server never rewrites their routes.
 #: Source: rocketmq 5.3.3, TopicValidator.SYNC_BROKER_MEMBER_GROUP_PREFIX.
 SYNC_BROKER_MEMBER_GROUP_PREFIX = "rmq_sys_SYNC_BROKER_MEMBER_"
 
 
 class DataVersion(NamedTuple):
-    """Version of a broker's topic table; the name server only ever asks whether two are equal."""
+    """Version of a broker's topic table. The name server only compares two versions for equality."""
 
     counter: int = 0
     timestamp: int = 0
@@ -23,7 +25,7 @@ class DataVersion(NamedTuple):
 
 
 class QueueData(NamedTuple):
-    """What one broker offers of one topic: queue counts, perm bits, topicSysFlag bits."""
+    """The queues that one broker has of one topic: queue counts, perm bits, topicSysFlag bits."""
 
     read_queue_nums: int
     write_queue_nums: int
@@ -33,9 +35,10 @@ class QueueData(NamedTuple):
 
 @lru_cache(maxsize=65_536)
 def shared_queue_data(read_queue_nums: int, write_queue_nums: int, perm: int, topic_sys_flag: int) -> QueueData:
-    """One object for all topics of equal shape: a fleet has some hundred thousand entries and few shapes.
+    """Return one shared object for all topics with equal numbers.
 
-    Not for speed: the objects of a fleet would take three times the memory, and changes are found by identity.
+    A fleet has some hundred thousand entries, but few different ones. Sharing saves two thirds of their memory, and
+    changes can be found by identity.
     """
     return QueueData(read_queue_nums, write_queue_nums, perm, topic_sys_flag)
 
@@ -47,11 +50,18 @@ class LiveKey(NamedTuple):
     broker_addr: str
 
 
-class Holder(NamedTuple):
-    """The connection over which one server hears a broker.
+class LeaseKey(NamedTuple):
+    """One broker process: a broker name with its key in brokerLiveTable."""
 
-    Connection ids are counted upwards by each server from 1 at its start, so of two ids of one epoch the
-    higher one is the later connection; 0 stands for no connection (a direct publisher).
+    broker_name: str
+    live_key: LiveKey
+
+
+class Holder(NamedTuple):
+    """The connection over which one server receives a broker's heartbeats.
+
+    Each server numbers its connections from 1 at its start, so of two ids of one epoch the higher one is the later
+    connection. 0 means no connection (a direct publisher).
     """
 
     server_epoch: int
@@ -60,7 +70,7 @@ class Holder(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TopicQueueMappingInfo:
-    """One broker's share of a static topic; ``curr_id_map`` is logical queue id to physical queue id."""
+    """One broker's share of a static topic. ``curr_id_map`` maps logical queue ids to physical queue ids."""
 
     topic: str
     bname: str
@@ -77,12 +87,12 @@ class Registration:
 
     Attributes:
         broker_id: 0 is the master.
-        timeout_ms: The broker's own heartbeatTimeoutMillis; None where it sent none.
-        enable_acting_master: None where the header lacks it, which marks a broker older than 5.0.
-        topics: The payload's topics; not always all of the broker's.
-        topic_mappings: The payload's static topics, by topic.
-        filter_servers: None leaves those known unchanged, empty removes them.
-        registration_hash: Equal for two requests that say the same; "" where nobody computed it.
+        timeout_ms: The broker's own heartbeatTimeoutMillis; None if the request had none.
+        enable_acting_master: None if the header lacks the field, as that of brokers older than 5.0 does.
+        topics: The topics of the body, which need not be all topics of the broker.
+        topic_mappings: The static topics of the body, by topic.
+        filter_servers: None keeps the known ones, an empty tuple removes them.
+        registration_hash: Equal for two requests with the same content; "" if it was not computed.
     """
 
     cluster: str
@@ -106,13 +116,14 @@ class Registration:
 
 @dataclass(frozen=True, slots=True)
 class BrokerLive:
-    """One broker process as known: an entry of brokerLiveTable, and of filterServerTable.
+    """One live broker process: its entries of brokerLiveTable and filterServerTable.
 
     Attributes:
-        timeout_ms: As the broker asked; None for the configured default. Floor and ceiling are applied where
-            time is compared.
-        registration_hash: Of the registration folded last.
-        holders: server_id to the connection over which that server hears the broker; never empty while live.
+        timeout_ms: As the broker requested; None for the configured default. The configured minimum and maximum apply
+            where time is compared.
+        registration_hash: Hash of the last folded registration.
+        holders: server_id → the connection over which that server receives the broker's heartbeats; never empty while
+            the broker is live.
     """
 
     data_version: DataVersion
@@ -121,3 +132,37 @@ class BrokerLive:
     filter_servers: tuple[str, ...]
     registration_hash: str
     holders: Mapping[str, Holder]
+
+
+class Hold(NamedTuple):
+    """Why and until when the mass-expiry guard keeps a broker that would otherwise have been removed.
+
+    It is the value of rows of kind ``guard``.
+
+    Attributes:
+        goes_with: The cause of its removal if no heartbeat arrives: ``expired``, ``disconnected`` or ``server_silent``.
+        reason: What happened to the broker itself, for people.
+        server_id: The server that observed it.
+        since_ms: Log time at which the hold began, epoch milliseconds.
+        until_ms: Earliest log time at which the hold ends. It ends later if observed time does not advance meanwhile.
+        ending: How many brokers of the cluster seemed to fail at that time.
+        brokers: How many brokers the cluster had at that time.
+    """
+
+    goes_with: str
+    reason: str
+    server_id: str
+    since_ms: int
+    until_ms: int
+    ending: int
+    brokers: int
+
+
+def encode_hold(hold: Hold) -> str:
+    """The hold as JSON, by field names."""
+    return orjson.dumps(hold._asdict()).decode()
+
+
+def decode_hold(text: str) -> Hold:
+    """Inverse of ``encode_hold``."""
+    return Hold(**orjson.loads(text))

@@ -1,6 +1,18 @@
-"""Which Kafka partition holds a broker name: murmur2, as Kafka's own default partitioner."""
+"""Assignment of broker names and events to Kafka partitions: murmur2, as in Kafka's default partitioner."""
 
 from functools import lru_cache
+
+from namesrv_stream.route.events import (
+    BrokerDisconnected,
+    BrokerHeartbeat,
+    BrokerRegistered,
+    BrokerUnregistered,
+    Event,
+    KvDeleted,
+    KvPut,
+    TopicRegistered,
+    WritePermChanged,
+)
 
 _M = 0x5BD1E995
 _SEED = 0x9747B28C
@@ -8,7 +20,7 @@ _MASK = 0xFFFFFFFF
 
 
 def murmur2(data: bytes) -> int:
-    """Unsigned 32-bit murmur2 of ``data``. Source: kafka, Utils.murmur2; vectors in schemas/partitioner.json."""
+    """Return the unsigned 32-bit murmur2 hash. Source: kafka, Utils.murmur2; vectors in schemas/partitioner.json."""
     length = len(data)
     h = _SEED ^ length
     whole = length & ~3
@@ -24,5 +36,18 @@ def murmur2(data: bytes) -> int:
 
 @lru_cache(maxsize=65_536)
 def partition_of(key: str, partitions: int) -> int:
-    """Partition of a broker name (or KV namespace) among ``partitions``."""
+    """Return the partition of a broker name or KV namespace, from 0 to ``partitions`` - 1."""
     return (murmur2(key.encode()) & 0x7FFFFFFF) % partitions
+
+
+def routing_key(event: Event) -> str | None:
+    """Return the broker name or KV namespace that decides an event's partition; None if it goes to every partition."""
+    match event:
+        case BrokerRegistered():
+            return event.registration.broker_name
+        case BrokerHeartbeat() | BrokerUnregistered() | BrokerDisconnected() | TopicRegistered() | WritePermChanged():
+            return event.broker_name
+        case KvPut() | KvDeleted():
+            return event.namespace
+        case _:
+            return None

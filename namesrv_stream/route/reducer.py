@@ -1,10 +1,10 @@
-"""Rows back into state: the only reader of ``RouteChange`` (servers, replay and the job all rebuild with it).
+"""Applies rows to a route table. Only this module reads ``RouteChange``; servers, replay and the job all use it.
 
-Rows of one key replace each other, so a table may be built from any prefix that ends at a record's end, or from the
-newest row of each key in any order.
+Rows of one key replace each other. A table may therefore be built from any prefix of the rows that ends with a whole
+record, or from the newest row of each key in any order.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from sys import intern
 from types import MappingProxyType
@@ -12,10 +12,16 @@ from typing import Any, Final
 
 from namesrv_stream.route.changes import ChangeKind, RouteChange, lease_key
 from namesrv_stream.route.group import BrokerGroup
-from namesrv_stream.route.hold import decode_hold
-from namesrv_stream.route.model import BrokerLive, DataVersion, Holder, LiveKey, QueueData, shared_queue_data
-from namesrv_stream.route.registration_json import decode_mapping
-from namesrv_stream.route.retained import RetainedRegistration
+from namesrv_stream.route.model import (
+    BrokerLive,
+    DataVersion,
+    Holder,
+    LiveKey,
+    QueueData,
+    decode_hold,
+    shared_queue_data,
+)
+from namesrv_stream.route.registration_json import RetainedRegistration, decode_mapping
 from namesrv_stream.route.table import RouteTable
 
 #: Kinds that make up broker groups.
@@ -30,9 +36,31 @@ GROUP_KINDS = frozenset(
     }
 )
 
-#: Topic → what a broker name offers of it by the last row about it, None where that says that it is gone.
+#: Topic → a broker name's queues by the last row about it; None if that row says that they were deleted.
 QueuesOfTopics = Mapping[str, QueueData | None]
 _NO_QUEUE_DATA: Final[Mapping[str, QueuesOfTopics]] = MappingProxyType({})
+
+
+class CommitRows:
+    """The rows of one or more commits, by what they change. Each list keeps the order of the rows.
+
+    Attributes:
+        of_group: Broker name → rows about its group.
+        of_settings: Partition → rows of kind ``setting``.
+        others: All other rows.
+    """
+
+    def __init__(self, changes: Iterable[RouteChange]) -> None:
+        self.of_group: dict[str, list[RouteChange]] = {}
+        self.of_settings: dict[int, list[RouteChange]] = {}
+        self.others: list[RouteChange] = []
+        for row in changes:
+            if row.kind in GROUP_KINDS:
+                self.of_group.setdefault(row.broker_name or "", []).append(row)
+            elif row.kind == ChangeKind.SETTING:
+                self.of_settings.setdefault(row.partition, []).append(row)
+            else:
+                self.others.append(row)
 
 
 def apply(
@@ -43,29 +71,24 @@ def apply(
     Args:
         table: Changed in place.
         changes: In log order within each partition.
-        queue_data: Broker name → what further rows of kind ``queue_data`` say of it.
+        queue_data: Broker name → further rows of kind ``queue_data``, already read.
     """
-    rows_of_name: dict[str, list[RouteChange]] = {}
-    settings_of: dict[int, list[RouteChange]] = {}
-    for change in changes:
-        if change.kind in GROUP_KINDS:
-            rows_of_name.setdefault(change.broker_name or "", []).append(change)
-        elif change.kind == ChangeKind.KV:
-            namespace = change.namespace or ""
-            entries = apply_to_namespace(table.kv.get(namespace), change.gone, change.key, change.value)
+    rows = CommitRows(changes)
+    for row in rows.others:
+        if row.kind == ChangeKind.KV:
+            namespace = row.namespace or ""
+            entries = apply_to_namespace(table.kv.get(namespace), row.gone, row.key, row.value)
             if entries is not None:
                 table.kv[namespace] = entries
-        elif change.kind == ChangeKind.SETTING:
-            settings_of.setdefault(change.partition, []).append(change)
-        elif change.kind == ChangeKind.SERVER:
-            table.servers[change.partition, change.server_id or ""] = (change.server_epoch or 0, change.value or "")
-        elif change.kind == ChangeKind.GUARD:
-            _put(table.held, lease_key(change), None if change.gone else decode_hold(change.value or ""))
-    for partition, rows in settings_of.items():
-        table.replace_settings(partition, apply_to_settings(table.settings_of(partition), rows))
+        elif row.kind == ChangeKind.SERVER:
+            table.servers[row.partition, row.server_id or ""] = (row.server_epoch or 0, row.value or "")
+        elif row.kind == ChangeKind.GUARD:
+            _put(table.held, lease_key(row), None if row.gone else decode_hold(row.value or ""))
+    for partition, of_partition in rows.of_settings.items():
+        table.replace_settings(partition, apply_to_settings(table.settings_of(partition), of_partition))
     table.replace_groups(
-        _with_queue_data(apply_to_group(table.group(name), rows_of_name.get(name, ())), queue_data.get(name, {}))
-        for name in dict.fromkeys([*rows_of_name, *queue_data])
+        _with_queue_data(apply_to_group(table.group(name), rows.of_group.get(name, ())), queue_data.get(name, {}))
+        for name in dict.fromkeys([*rows.of_group, *queue_data])
     )
 
 
@@ -79,7 +102,7 @@ def _with_queue_data(group: BrokerGroup, later: QueuesOfTopics) -> BrokerGroup:
 
 
 def apply_to_group(group: BrokerGroup, rows: Iterable[RouteChange]) -> BrokerGroup:
-    """The group after its rows; copies each of its mappings at most once however many the rows."""
+    """Return the group after its rows. Each of its mappings is copied at most once."""
     drafts: dict[str, Any] = {}
 
     def draft(name: str) -> dict[Any, Any]:
@@ -92,7 +115,7 @@ def apply_to_group(group: BrokerGroup, rows: Iterable[RouteChange]) -> BrokerGro
     for row in rows:
         match row.kind:
             case ChangeKind.QUEUE_DATA:
-                # One string for a topic however many brokers offer it.
+                # All groups share one string per topic.
                 _put(draft("topics"), intern(row.topic or ""), _queue_data(row))
             case ChangeKind.BROKER_DATA:
                 fields |= _broker_data(row)
@@ -170,7 +193,9 @@ def _with_holder(live: BrokerLive | None, row: RouteChange) -> BrokerLive:
 def apply_to_namespace(
     entries: dict[str, str] | None, gone: bool, key: str | None, value: str | None
 ) -> dict[str, str] | None:
-    """The entries of a KV namespace after a row, changed in place; None for a namespace that nobody ever wrote to.
+    """Return the entries of a KV namespace after a row; None for a namespace that was never written.
+
+    ``entries`` is changed in place.
 
     A namespace outlives its last key, as in Java's KVConfigManager: its own row has no key.
     """
@@ -185,5 +210,34 @@ def apply_to_namespace(
 def apply_to_settings(
     settings: Mapping[tuple[str, str], str], rows: Iterable[RouteChange]
 ) -> Mapping[tuple[str, str], str]:
-    """One partition's settings after its rows."""
+    """Return one partition's settings after its rows."""
     return {**settings, **{(r.namespace or "", r.key or ""): r.value or "" for r in rows}}
+
+
+def slices_of(
+    changes: Sequence[RouteChange], next_offsets: Mapping[int, int], max_rows: int
+) -> Iterator[tuple[Sequence[RouteChange], Mapping[int, int]]]:
+    """Split a commit between records of the log, so that each slice is a commit that the job could have made.
+
+    Args:
+        changes: Rows of the commit.
+        next_offsets: Kafka partition → the first offset that the commit does not cover.
+        max_rows: Size of a slice; the last record of a slice may exceed it.
+
+    Yields:
+        Rows, and the offsets that they reach; the offsets of the commit with its last slice.
+    """
+    if len(changes) > max_rows:
+        changes = sorted(changes, key=lambda row: (row.partition, row.offset, row.seq))
+    begin = 0
+    while len(changes) - begin > max_rows:
+        end = begin + max_rows
+        last = changes[end - 1]
+        while end < len(changes) and (changes[end].partition, changes[end].offset) == (last.partition, last.offset):
+            end += 1
+        if end == len(changes):
+            break
+        part = changes[begin:end]
+        yield part, {row.partition: row.offset + 1 for row in part}
+        begin = end
+    yield changes[begin:], next_offsets

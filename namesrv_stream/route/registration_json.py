@@ -1,4 +1,4 @@
-"""Registrations and static mappings as JSON: the same form in the event log, in the tables and in the fold's state."""
+"""Registrations and static mappings as JSON. The event log, the tables and the fold's state use the same form."""
 
 from collections.abc import Mapping
 from sys import intern
@@ -9,13 +9,13 @@ import orjson
 from namesrv_stream.errors import EventDecodeError
 from namesrv_stream.route.model import DataVersion, QueueData, Registration, TopicQueueMappingInfo, shared_queue_data
 
-# JSON integers above 64 bits decode as floats and those below as ints, so only these two bounds are left to check.
+# orjson decodes integers beyond 64 bits as floats, so only these two bounds remain to check.
 _INT64_MAX = 2**63 - 1
 _INT32 = range(-(2**31), 2**31)
 
 
 def registration_fields(registration: Registration) -> dict[str, Any]:
-    """The registration as JSON values; a topic is [readQueueNums, writeQueueNums, perm, topicSysFlag]."""
+    """Return the registration as JSON values. A topic is [readQueueNums, writeQueueNums, perm, topicSysFlag]."""
     return _fields(registration, {t: list(q) for t, q in registration.topics.items()})
 
 
@@ -40,14 +40,14 @@ def _fields(registration: Registration, topics: Mapping[str, Any]) -> dict[str, 
 
 
 def encode_registration(registration: Registration) -> str:
-    """JSON text of ``registration_fields``."""
-    # Many topics have few shapes: each of these is written once.
+    """Return the JSON text of ``registration_fields``."""
+    # Many topics share few different values; each of these is encoded once.
     shapes = {q: orjson.Fragment(orjson.dumps(list(q))) for q in set(registration.topics.values())}
     return orjson.dumps(_fields(registration, {t: shapes[q] for t, q in registration.topics.items()})).decode()
 
 
 def registration_from(fields: Mapping[str, Any]) -> Registration:
-    """Inverse of ``registration_fields``; unknown fields are ignored.
+    """Inverse of ``registration_fields``. Unknown fields are ignored.
 
     Raises:
         EventDecodeError: A field is missing or of the wrong type; the text names it.
@@ -75,16 +75,16 @@ def decode_registration(text: str) -> Registration:
     """Inverse of ``encode_registration``.
 
     Raises:
-        EventDecodeError: As ``registration_from``.
+        EventDecodeError: As for ``registration_from``.
     """
     return registration_from(orjson.loads(text))
 
 
 def queue_data_from(value: Any, where: str) -> QueueData:
-    """A topic of an event.
+    """Return the queues of a topic of an event.
 
     Raises:
-        EventDecodeError: It is not a list of 3 or 4 integers.
+        EventDecodeError: The value is not a list of 3 or 4 integers.
     """
     if not isinstance(value, list) or len(value) not in (3, 4) or not all(_is_int32(n) for n in value):
         raise EventDecodeError(f"{where}: expected [readQueueNums, writeQueueNums, perm, topicSysFlag]")
@@ -92,14 +92,14 @@ def queue_data_from(value: Any, where: str) -> QueueData:
 
 
 def _topics(values: Mapping[str, Any]) -> Mapping[str, QueueData]:
-    """All topics; of the few shapes that they have each is judged once."""
+    """Return all topics. Many topics share few different values; each of these is checked once."""
     shapes: dict[tuple[int, int, int, int], QueueData] = {}
     topics: dict[str, QueueData] = {}
     for topic, value in values.items():
         shape = None
         if type(value) is list and len(value) == 4:
             read, write, perm, flag = value
-            # True and 1.0 are equal to 1, and are none of ours.
+            # True and 1.0 equal 1, and are not valid here.
             if type(read) is int and type(write) is int and type(perm) is int and type(flag) is int:
                 shape = shapes.get((read, write, perm, flag))
                 if shape is None:
@@ -109,6 +109,7 @@ def _topics(values: Mapping[str, Any]) -> Mapping[str, QueueData]:
 
 
 def mapping_fields(info: TopicQueueMappingInfo) -> dict[str, Any]:
+    """Return a static mapping as JSON values."""
     return {
         "topic": info.topic,
         "bname": info.bname,
@@ -154,10 +155,10 @@ def decode_mapping(text: str) -> TopicQueueMappingInfo:
 
 
 def require(fields: Mapping[str, Any], name: str, kind: type) -> Any:
-    """The field ``name``, which must be of exactly ``kind`` (a bool is no int); an int must fit the tables' 64 bits.
+    """Return the field ``name``. It must be of exactly ``kind`` (a bool is not an int); an int must fit 64 bits.
 
     Raises:
-        EventDecodeError: It is missing, of another type or too large.
+        EventDecodeError: The field is missing, of another type or too large.
     """
     value = fields.get(name)
     if type(value) is not kind:
@@ -186,3 +187,61 @@ def _data_version(fields: Mapping[str, Any]) -> DataVersion:
     if len(numbers) not in (2, 3) or not all(type(n) is int and n <= _INT64_MAX for n in numbers):
         raise EventDecodeError("data_version: expected [counter, timestamp, stateVersion]")
     return DataVersion(*numbers)
+
+
+class RetainedRegistration:
+    """A broker's last accepted registration, stored as JSON until its content is needed.
+
+    The content is needed only if the broker returns with the hash of an unchanged registration. The text takes a third
+    of the memory of a ``Registration``, and decoding takes about a microsecond per topic.
+
+    Attributes:
+        registration_hash: Hash of the registration.
+        broker_id: The broker's brokerId.
+
+    Args:
+        registration_hash: Hash of the registration.
+        broker_id: The broker's brokerId.
+        content: The registration, or its JSON text.
+    """
+
+    __slots__ = ("_content", "broker_id", "registration_hash")
+
+    def __init__(self, registration_hash: str, broker_id: int, content: Registration | str) -> None:
+        self.registration_hash = registration_hash
+        self.broker_id = broker_id
+        self._content = content
+
+    @property
+    def text(self) -> str:
+        """The JSON text. From the first use on, only the text is stored."""
+        if not isinstance(self._content, str):
+            self._content = encode_registration(self._content)
+        return self._content
+
+    def read(self) -> Registration:
+        """Return the registration.
+
+        Raises:
+            EventDecodeError: The text is not the JSON of a registration.
+        """
+        return decode_registration(self._content) if isinstance(self._content, str) else self._content
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, RetainedRegistration):
+            return NotImplemented
+        if self is other:
+            return True
+        if (self.registration_hash, self.broker_id) != (other.registration_hash, other.broker_id):
+            return False
+        return self.text == other.text or self.read() == other.read()  # texts may differ in the order of topics
+
+    __hash__ = None  # type: ignore[assignment] # equality depends on content that may be decoded later
+
+    def __repr__(self) -> str:
+        return f"RetainedRegistration({self.read()!r})"
+
+
+def retained(registration: Registration) -> RetainedRegistration:
+    """Return a registration in the form in which it is retained."""
+    return RetainedRegistration(registration.registration_hash, registration.broker_id, registration)

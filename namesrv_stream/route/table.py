@@ -1,7 +1,7 @@
-"""The route table: every broker group, KV entry and setting, with the indexes that questions need.
+"""The route table: every broker group, KV entry and setting, with the indexes that queries need.
 
-One object that its owner changes in place: ``replace_group`` keeps the indexes right in time proportional to what
-changed. Nothing waits and nothing else writes, so a reader on the same event loop never sees half a change.
+A table has one owner, which changes it in place. ``replace_group`` updates the indexes in time proportional to the
+change. No method awaits anything, so a reader on the same event loop never sees a partial change.
 """
 
 from bisect import bisect_left
@@ -11,25 +11,23 @@ from itertools import compress
 from operator import is_, is_not
 
 from namesrv_stream.route.group import BrokerGroup, is_nothing
-from namesrv_stream.route.hold import Hold
-from namesrv_stream.route.lease import LeaseKey
-from namesrv_stream.route.model import QueueData
+from namesrv_stream.route.model import Hold, LeaseKey, QueueData, encode_hold
 
 OnChanged = Callable[[str | None, Collection[str] | None], None]
 
 
 class RouteTable:
-    """All broker groups by name.
+    """All broker groups, KV entries, settings, name servers and held brokers.
 
     Attributes:
-        groups: broker name to its group; a name may have nothing left but retained registrations.
-        kv: namespace to key to value.
-        settings: (namespace "effective" or "config", name) to JSON text, of the lowest partition that has it.
-        servers: (partition, server_id) to (server epoch, state).
-        held: Brokers that would be gone, did the mass-expiry guard not keep them; they are in ``groups`` as well.
-        brokers_version: Counts the changes of brokerAddrTable and clusterAddrTable.
-        on_changed: Told of a broker name whose group is another one, and of the topics whose routes are others than
-            before, or may be; None for the one or the other: of any.
+        groups: Broker name → its group, which may consist of retained registrations only.
+        kv: Namespace → key → value.
+        settings: (namespace "effective" or "config", name) → JSON text, from the lowest partition that has it.
+        servers: (partition, server_id) → (server epoch, status).
+        held: Broker process → hold of the mass-expiry guard. The brokers are in ``groups`` as well.
+        brokers_version: Number of changes of brokerAddrTable and clusterAddrTable.
+        on_changed: Called with a broker name whose group was replaced, and with the topics whose routes have changed or
+            may have changed. None as name or topics means any.
     """
 
     def __init__(self) -> None:
@@ -47,31 +45,27 @@ class RouteTable:
         self._filtering_names: set[str] = set()
 
     def group(self, broker_name: str) -> BrokerGroup:
-        """The group of a name; an empty one where nothing is known."""
+        """Return the group of a name; an empty group if nothing is known."""
         return self.groups.get(broker_name) or BrokerGroup(broker_name)
 
     def names_offering(self, topic: str) -> tuple[str, ...]:
-        """The broker names that offer ``topic``, in order, so that all servers answer the same bytes."""
+        """Return the broker names with queues of ``topic``, sorted, so that all servers answer with the same bytes."""
         return self._names_of_topic.get(topic, ())
 
     def queue_data_of(self, topic: str) -> Iterator[tuple[BrokerGroup, QueueData]]:
-        """Each broker group that offers ``topic``, with what it offers, by name."""
+        """Yield each broker group with queues of ``topic``, and these queues, by name."""
         for name in self.names_offering(topic):
             group = self.groups[name]
             yield group, group.topics[topic]
 
     def is_plain(self, topic: str) -> bool:
-        """Whether the route of ``topic`` has neither filter servers nor static mappings: hardly any has."""
+        """Whether the route of ``topic`` has neither filter servers nor static mappings, which is the normal case."""
         return not (self._filtering_names or topic in self._names_with_mapping)
 
     def groups_mapping(self, topic: str) -> Iterator[BrokerGroup]:
-        """Groups that have a share of the static topic, whether registered or not."""
+        """Yield the groups with a share of the static topic, registered or not."""
         for name in sorted(self._names_with_mapping.get(topic, ())):
             yield self.groups[name]
-
-    def has_filter_servers(self) -> bool:
-        """Whether any broker has filter servers: Java then lists every address of a route."""
-        return bool(self._filtering_names)
 
     def topics(self) -> Iterator[str]:
         return iter(self._names_of_topic)
@@ -81,29 +75,29 @@ class RouteTable:
         return len(self._names_of_topic)
 
     def clusters(self) -> Mapping[str, set[str]]:
-        """clusterAddrTable: cluster to broker names."""
+        """Return clusterAddrTable: cluster → broker names."""
         return self._names_of_cluster
 
     def registered_groups(self) -> Iterator[BrokerGroup]:
         return (g for g in self.groups.values() if g.is_registered)
 
     def settings_of(self, partition: int) -> Mapping[tuple[str, str], str]:
-        """The settings as one partition has them."""
+        """Return the settings of one partition."""
         return self._settings_of.get(partition, {})
 
     def replace_settings(self, partition: int, values: Mapping[tuple[str, str], str]) -> None:
-        """Take over all of a partition's settings; a lower partition's values go before those of a higher one."""
+        """Replace all settings of a partition. In ``settings``, a lower partition overrides a higher one."""
         self._settings_of[partition] = dict(values)
         self.settings = {}
         for _, of_partition in sorted(self._settings_of.items(), reverse=True):
             self.settings |= of_partition
 
     def replace_group(self, new: BrokerGroup) -> None:
-        """Put a group in the place of its older self."""
+        """Replace the group of a broker name."""
         name = new.broker_name
         old = self.group(name)
         if new == old:
-            return  # the old object stays: who remembers it by identity is still right
+            return  # the old object stays, because caches compare groups by identity
         self._replace(old, new)
         if old.topics is not new.topics and old.topics.keys() != new.topics.keys():
             self._index_topics(
@@ -111,8 +105,8 @@ class RouteTable:
             )
 
     def _index_topics(self, name: str, *, gone: Set[str], new: Set[str]) -> None:
-        """A broker name offers some topics no longer, and others from now on."""
-        # Most of these topics have the same brokers: their names are put together once, and kept as one object.
+        """Update the index for topics that a broker name has no longer, and for those that it has from now on."""
+        # Most of these topics have the same brokers, so they share one tuple of names, which is built once.
         after: dict[tuple[str, ...], tuple[str, ...]] = {}
         for topic in gone:
             names = self._names_of_topic.pop(topic)
@@ -124,12 +118,12 @@ class RouteTable:
         for topic in new:
             names = self._names_of_topic.get(topic, ())
             if names not in after:
-                at = bisect_left(names, name)  # they are in order, and may be thousands
+                at = bisect_left(names, name)  # the names are sorted, and may be thousands
                 after[names] = (*names[:at], name, *names[at:])
             self._names_of_topic[topic] = after[names]
 
     def replace_groups(self, groups: Iterable[BrokerGroup]) -> None:
-        """As ``replace_group`` for each, one of a name; the first ones are indexed all at once."""
+        """Call ``replace_group`` for groups of different names. An empty table indexes all of them at once."""
         if self.groups:
             for new in groups:
                 self.replace_group(new)
@@ -141,7 +135,7 @@ class RouteTable:
         self._names_of_topic = _names_by_topic(self.groups)
 
     def _replace(self, old: BrokerGroup, new: BrokerGroup) -> None:
-        """Put a group in the place of another one, with all indexes but that of topics."""
+        """Replace a group, and update all indexes except the one of topics."""
         name = new.broker_name
         if is_nothing(new):
             self.groups.pop(name, None)
@@ -166,13 +160,13 @@ class RouteTable:
 
 
 def _changed_topics(old: BrokerGroup, new: BrokerGroup, *, is_other_broker: bool) -> Collection[str]:
-    """The topics whose routes say something else of a group than before; some may say the same."""
+    """Return the topics whose routes may have changed with a group."""
     if is_other_broker:
         changed = old.topics.keys() | new.topics.keys()
     elif old.topics is new.topics:
         changed = set()
     elif len(old.topics) == len(new.topics) and all(map(is_, old.topics, new.topics)):
-        # What is registered again has the same topics in the same order, but for a few.
+        # A new registration usually has the same topics in the same order, and few of them differ.
         changed = set(compress(new.topics, map(is_not, old.topics.values(), new.topics.values())))
     else:
         before = old.topics.get
@@ -184,13 +178,13 @@ def _changed_topics(old: BrokerGroup, new: BrokerGroup, *, is_other_broker: bool
 
 
 def _broker_data(group: BrokerGroup) -> tuple[object, ...]:
-    """What brokerAddrTable has of a group."""
+    """Return a group's part of brokerAddrTable."""
     return (group.broker_addrs, group.cluster, group.zone_name, group.enable_acting_master)
 
 
 def _names_by_topic(groups: Mapping[str, BrokerGroup]) -> dict[str, tuple[str, ...]]:
-    """The index of topics, in a fraction of the time that adding the names one by one takes."""
-    # Many groups may share their topics: these are gone through once.
+    """Return the index of topics. This takes a fraction of the time of adding the names one by one."""
+    # Many groups may share one mapping of topics, which is iterated once.
     sharing: dict[int, tuple[Mapping[str, QueueData], list[str]]] = {}
     for name, group in groups.items():
         sharing.setdefault(id(group.topics), (group.topics, []))[1].append(name)
@@ -198,7 +192,7 @@ def _names_by_topic(groups: Mapping[str, BrokerGroup]) -> dict[str, tuple[str, .
     for topics, names in sharing.values():
         for topic in topics:
             found[topic] += names
-    # One object for all topics of the same brokers, as ``_index_topics`` has it.
+    # Topics with the same brokers share one tuple, as in ``_index_topics``.
     in_order: dict[tuple[str, ...], tuple[str, ...]] = {}
     return {
         topic: in_order.get(names) or in_order.setdefault(names, tuple(sorted(names)))
@@ -207,10 +201,28 @@ def _names_by_topic(groups: Mapping[str, BrokerGroup]) -> dict[str, tuple[str, .
 
 
 def _move(index: dict[str, set[str]], name: str, old: Set[str], new: Set[str]) -> None:
-    """Index a name under other keys than before; a key without a name is none."""
+    """Move a name of an index from its old keys to its new ones. Keys without names are deleted."""
     for key in old - new:
         index[key].discard(name)
         if not index[key]:
             del index[key]
     for key in new - old:
         index.setdefault(key, set()).add(name)
+
+
+#: The KV namespace in which servers list held brokers, because RocketMQ has no request for them. Clients can read it,
+#: but not write to it. If no broker is held, the namespace does not exist, as in Java.
+HELD_NAMESPACE = "namesrv-stream.held-brokers"
+
+
+def held_key(cluster: str, broker_name: str, broker_addr: str) -> str:
+    """Return the KV key of a held broker."""
+    return f"{cluster}/{broker_name}/{broker_addr}"
+
+
+def held_entries(table: RouteTable) -> dict[str, str]:
+    """Return the held brokers as KV entries: ``held_key`` → JSON of the hold."""
+    return {
+        held_key(key.live_key.cluster, key.broker_name, key.live_key.broker_addr): encode_hold(hold)
+        for key, hold in sorted(table.held.items())
+    }

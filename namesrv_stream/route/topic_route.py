@@ -1,10 +1,11 @@
-"""The route of a topic: which brokers offer it, where they are, how many queues.
+"""The route of a topic: its brokers, their addresses and queues; and which topics are RocketMQ's own.
 
-Source: rocketmq 5.3.3, RouteInfoManager.pickupTopicRouteData and ZoneRouteRPCHook; nameserver.md §7.6 and §5.5.
+Source: rocketmq 5.3.3, RouteInfoManager.pickupTopicRouteData and ZoneRouteRPCHook.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.model import (
@@ -19,7 +20,7 @@ from namesrv_stream.route.table import RouteTable
 
 @dataclass(frozen=True, slots=True)
 class BrokerData:
-    """A broker name's entry of a route, or of brokerAddrTable."""
+    """A broker name's entry of a route or of brokerAddrTable."""
 
     broker_name: str
     cluster: str
@@ -30,12 +31,12 @@ class BrokerData:
 
 @dataclass(frozen=True, slots=True)
 class TopicRoute:
-    """TopicRouteData.
+    """RocketMQ's TopicRouteData.
 
     Attributes:
-        queue_datas: broker name to its queues.
-        filter_server_table: broker address to filter servers; empty unless some broker has any.
-        topic_queue_mapping: broker name to its share of a static topic; None for other topics.
+        queue_datas: Broker name → its queues.
+        filter_server_table: Broker address → filter servers; empty unless a broker has any.
+        topic_queue_mapping: Broker name → its share of a static topic; None for other topics.
     """
 
     broker_datas: tuple[BrokerData, ...]
@@ -46,7 +47,7 @@ class TopicRoute:
 
 
 def pickup_topic_route(table: RouteTable, topic: str, *, support_acting_master: bool = False) -> TopicRoute | None:
-    """The route of ``topic``; None where no registered broker offers it."""
+    """Return the route of ``topic``; None if no registered broker has queues of it."""
     queue_datas: dict[str, QueueData] = {}
     broker_datas: list[BrokerData] = []
     filter_servers: dict[str, tuple[str, ...]] = {}
@@ -67,12 +68,12 @@ def pickup_topic_route(table: RouteTable, topic: str, *, support_acting_master: 
 
 
 def is_in_zone(broker: BrokerData, zone_name: str) -> bool:
-    """Whether a broker is told to clients of a zone."""
+    """Whether the routes for clients of a zone contain a broker."""
     return MASTER_ID not in broker.broker_addrs or _folded(broker.zone_name or "") == _folded(zone_name)
 
 
 def in_zone(route: TopicRoute, zone_name: str) -> TopicRoute:
-    """The route without brokers of other zones; a group without a master is kept whatever its zone."""
+    """Return the route without brokers of other zones. Groups without a master are kept in any case."""
     kept = tuple(b for b in route.broker_datas if is_in_zone(b, zone_name))
     names = {b.broker_name for b in kept}
     removed = {b.broker_name for b in route.broker_datas} - names
@@ -86,14 +87,14 @@ def in_zone(route: TopicRoute, zone_name: str) -> TopicRoute:
 
 
 def broker_data_of(group: BrokerGroup) -> BrokerData:
-    """A group's entry of brokerAddrTable."""
+    """Return a group's entry of brokerAddrTable."""
     return BrokerData(group.broker_name, group.cluster, group.broker_addrs, group.enable_acting_master, group.zone_name)
 
 
 def told_broker_data(
     group: BrokerGroup, queue_data: QueueData, topic: str, *, support_acting_master: bool
 ) -> BrokerData:
-    """A group's entry of brokerDatas in the route of a topic of which it offers ``queue_data``."""
+    """Return a group's entry of brokerDatas in the route of a topic of which it has the queues ``queue_data``."""
     data = broker_data_of(group)
     if not support_acting_master or queue_data.perm & PERM_WRITE or not may_act(topic):
         return data
@@ -101,12 +102,12 @@ def told_broker_data(
 
 
 def may_act(topic: str) -> bool:
-    """Whether a slave may stand in for the master in a topic's route: not where slaves ask who is there."""
+    """Whether a slave may replace the master in a topic's route; not if brokers read their own group by the topic."""
     return not topic.startswith(SYNC_BROKER_MEMBER_GROUP_PREFIX)
 
 
 def with_acting_master(broker: BrokerData) -> BrokerData:
-    """As told in the route of a topic that cannot be written: its lowest slave stands in for a missing master."""
+    """Return a broker for the route of a topic without write permission: its lowest slave replaces a missing master."""
     if not broker.broker_addrs or MASTER_ID in broker.broker_addrs or not broker.enable_acting_master:
         return broker
     lowest = min(broker.broker_addrs)
@@ -115,10 +116,47 @@ def with_acting_master(broker: BrokerData) -> BrokerData:
 
 
 def _folded(text: str) -> str:
-    """Equal for texts that are equal to Java's String.equalsIgnoreCase, which maps one char to one: "ß" is no "SS"."""
+    """Return equal texts for texts that Java's String.equalsIgnoreCase takes as equal.
+
+    Java maps single characters only, so "ß" does not equal "SS".
+    """
     return "".join(map(_folded_char, text))
 
 
 def _folded_char(char: str) -> str:
     upper = char.upper() if len(char.upper()) == 1 else char
     return upper.lower() if len(upper.lower()) == 1 else upper
+
+
+_SYSTEM_TOPICS: Final = frozenset(
+    {
+        "TBW102",
+        "SCHEDULE_TOPIC_XXXX",
+        "BenchmarkTest",
+        "SELF_TEST_TOPIC",
+        "OFFSET_MOVED_EVENT",
+        "RMQ_SYS_TRACE_TOPIC",
+        "RMQ_SYS_TRANS_HALF_TOPIC",
+        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+    }
+)
+#: The last two prefixes are those of consumer groups' topics for retries and for dead letters.
+_SYSTEM_PREFIXES: Final = ("rmq_sys_", "%RETRY%", "%DLQ%")
+#: A broker registers a topic for replies, whose name is the cluster's name and this suffix.
+_REPLY_SUFFIX: Final = "_REPLY_TOPIC"
+
+
+def is_system_topic(topic: str, clusters: Collection[str], broker_names: Collection[str]) -> bool:
+    """Whether a topic is RocketMQ's own: a system topic, a consumer group's topic, or the name of a cluster or broker.
+
+    Source: rocketmq 5.3.3, TopicValidator and MixAll (system topics, prefixes), TopicConfigManager.init (every broker
+    registers its own name and its cluster's name as topics).
+    """
+    return (
+        topic in _SYSTEM_TOPICS
+        or topic.startswith(_SYSTEM_PREFIXES)
+        or topic in clusters
+        or topic in broker_names
+        or (topic.endswith(_REPLY_SUFFIX) and topic.removesuffix(_REPLY_SUFFIX) in clusters)
+    )

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Final
 
-from namesrv_stream.route.settings import FoldSettings, SettingValue, setting_text
+from namesrv_stream.route.liveness_settings import FoldSettings, SettingValue, setting_text
 from namesrv_stream.settings.names import public_key
 from namesrv_stream.settings.sections import Settings
 

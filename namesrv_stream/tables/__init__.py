@@ -1,5 +1,6 @@
-"""Everything that touches a Delta table: schemas, storage, commits, readers, follower, compaction, repair.
+"""The Delta tables: their schemas, storage, commits, readers, follower, compaction and repair.
 
-Only this package knows Delta and where tables are stored; the history process alone writes its own tables by Spark.
-It may be imported by every process of the product, and imports ``route`` and ``settings``.
+Only this package knows Delta and where tables are stored. It contains no SQL and no Spark: questions over the history
+are in ``history``, and the programs that compute rows are in ``streaming``. Every process may import it; it imports
+``route`` and ``settings``.
 """

@@ -1,6 +1,6 @@
-"""Log lines about brokers that the guard holds and settings that changed: one a cluster or setting, however many rows.
+"""Log lines about held brokers and changed settings: one line per cluster or setting, for any number of rows.
 
-The job logs what it has written, a server what it has taken over.
+The job logs the rows that it has written, a server the rows that it has applied.
 """
 
 import logging
@@ -11,9 +11,8 @@ from typing import Final
 
 from namesrv_stream.logs import safe
 from namesrv_stream.route.changes import ChangeKind, RouteChange
-from namesrv_stream.route.hold import Hold, decode_hold
-from namesrv_stream.route.lease import LeaseKey
-from namesrv_stream.route.setting_history import setting_changes
+from namesrv_stream.route.liveness_settings import setting_changes
+from namesrv_stream.route.model import Hold, LeaseKey, decode_hold
 
 logger = logging.getLogger(__name__)
 
@@ -22,10 +21,10 @@ TOLD_KINDS: Final = frozenset({ChangeKind.GUARD, ChangeKind.SETTING})
 
 
 def log_commit(changes: Iterable[RouteChange]) -> None:
-    """Log what the rows of one commit say.
+    """Log the rows of one commit.
 
     Args:
-        changes: In log order within each partition; those of other kinds are passed over.
+        changes: Rows in log order within each partition. Rows of other kinds are ignored.
     """
     rows = [row for row in changes if row.kind in TOLD_KINDS]
     held, released = defaultdict[str, list[RouteChange]](list), defaultdict[str, list[RouteChange]](list)
@@ -33,7 +32,7 @@ def log_commit(changes: Iterable[RouteChange]) -> None:
         if row.kind == ChangeKind.GUARD:
             (released if row.gone else held)[row.cluster or ""].append(row)
     for cluster, of_cluster in sorted(held.items()):
-        # A broker that is held already gets a further row whenever more of its cluster seem to end.
+        # A held broker gets a further row whenever more brokers of its cluster seem to fail.
         fresh = [row for row in of_cluster if decode_hold(row.value or "").since_ms == row.at_ms]
         if fresh:
             hold = decode_hold(fresh[-1].value or "")
@@ -57,7 +56,7 @@ def log_commit(changes: Iterable[RouteChange]) -> None:
 
 
 def log_held(held: Mapping[LeaseKey, Hold]) -> None:
-    """Log the brokers that are held in a table that was just opened."""
+    """Log the held brokers of a table that was just opened."""
     for cluster, count in sorted(Counter(key.live_key.cluster for key in held).items()):
         hold = max((hold for key, hold in held.items() if key.live_key.cluster == cluster), key=lambda h: h.since_ms)
         _log_held(cluster, count, hold, f"{hold.ending} of {hold.brokers} brokers seemed to end at once: {hold.reason}")

@@ -1,6 +1,6 @@
-"""Keeps the tables of the job small: joins files, removes what is past its retention, writes checkpoints.
+"""Keeps the job's tables small: compacts files, removes rows after their retention, writes checkpoints.
 
-Commits here and commits of batches go through the same writer, so they never conflict within the process.
+These commits and those of batches go through the same writer, so they never conflict within the process.
 """
 
 import logging
@@ -15,24 +15,24 @@ from deltalake import DeltaTable
 
 from namesrv_stream.errors import TableSchemaMismatch
 from namesrv_stream.settings import Settings
-from namesrv_stream.tables.delta.commit import commit_name
+from namesrv_stream.tables.delta.commit import Change, commit_name
 from namesrv_stream.tables.delta.data_file import DataFile, read_content, read_rows, write_content
-from namesrv_stream.tables.delta.table_version import open_delta
-from namesrv_stream.tables.delta.table_writer import Change, TableWriter
+from namesrv_stream.tables.delta.open_table import open_delta
+from namesrv_stream.tables.delta.table_writer import TableWriter
 from namesrv_stream.tables.history_mark import HistoryMark, read_mark
-from namesrv_stream.tables.route_tables import read_newest_state
-from namesrv_stream.tables.schema.columns import CHANGES_SCHEMA
+from namesrv_stream.tables.schema.change_rows import CHANGES_SCHEMA
 from namesrv_stream.tables.schema.history_columns import ROUTE_ARCHIVE
 from namesrv_stream.tables.schema.layout import removed_app_id
+from namesrv_stream.tables.snapshot import read_newest_state
 from namesrv_stream.tables.storage import Storage, tables_of
 
 _LOG = logging.getLogger(__name__)
 
-#: To open the table costs 10 ms and half a millisecond for each commit since its last checkpoint, and each file's rows
-#: cost those who read them some more: joined early …
+#: Opening the table costs 10 ms and half a millisecond for each commit since its last checkpoint, and every file costs
+#: its readers more. So small files are compacted as soon as there are so many …
 FILES_TO_JOIN: Final = 64
-# … into files that are left alone until the hourly clean-up joins those: what was joined stays on disk for a day,
-# so a growing file must not be written anew with every few commits.
+# … but only up to this size; larger files wait for the hourly clean-up. Replaced files stay on disk for a day, so a
+# growing file must not be rewritten with every few commits.
 JOINED_BYTES: Final = 1 << 20
 _HOURLY_BYTES: Final = 16 << 20
 _HOUR_MS: Final = 3_600_000
@@ -40,7 +40,7 @@ _DAY_MS: Final = 24 * _HOUR_MS
 
 
 def join_small_files(table: TableWriter, files: int, joined_bytes: int) -> None:
-    """Join the files below ``joined_bytes`` where there are at least ``files`` of them; blocks."""
+    """Compact the files below ``joined_bytes``, if there are at least ``files`` of them; blocks."""
     small = [f for f in table.files() if f.size < joined_bytes and None not in f.lowest + f.highest]
     if len(small) < files:
         return
@@ -52,23 +52,23 @@ def join_small_files(table: TableWriter, files: int, joined_bytes: int) -> None:
 
 
 def clean_up(settings: Settings, changes: TableWriter, state: TableWriter) -> None:
-    """Remove what is past its retention from both tables; blocks."""
+    """Remove rows after their retention, write checkpoints and vacuum both tables; blocks."""
     streaming = settings.streaming
-    # First of all the state: what it covers now, it and those after it cover for good.
+    # The state is read first: later versions of it cover at least the same rows.
     covered = read_newest_state(tables_of(settings)).fold_states
     join_small_files(changes, 2, _HOURLY_BYTES)
     files = changes.files()
     newest_ms = max((file.newest_at_ms for file in files), default=0)
     oldest_ms = min((file.oldest_at_ms for file in files), default=0)
     cutoff_ms = newest_ms - streaming.changes_retention_ms
-    # Followers load the tables again after it, so once a day is enough. It may be each hour while the history is behind
-    # by more than the retention.
+    # Followers reload the tables after a removal, so it happens once a day only. While the history is behind by more
+    # than the retention, it may happen every hour.
     if covered and oldest_ms < cutoff_ms - _DAY_MS:
-        # A row that no route_state covers is the only place of what it says, however old it is.
+        # Rows that route_state does not cover are kept at any age, because no other table has their content.
         ends = {partition: found.next_offset for partition, found in covered.items()}
         seen = seen_by_history(settings, ends)
         remove_rows(changes, cutoff_ms, seen)
-        if seen != ends:  # the history has not all of it yet, and is waited for, but not for ever
+        if seen != ends:  # the history is behind; rows wait for it for a limited time
             remove_rows(changes, cutoff_ms - settings.history.changes_wait_ms, ends)
     for table in (changes, state):
         table.checkpoint()
@@ -76,24 +76,27 @@ def clean_up(settings: Settings, changes: TableWriter, state: TableWriter) -> No
 
 
 def seen_by_history(settings: Settings, ends: Mapping[int, int]) -> dict[int, int]:
-    """``ends``, or less where the history has not got so far; as they are where there is to be no history.
+    """Return ``ends``, or lower offsets where the history is behind; ``ends`` if there is no history process.
 
     Args:
-        settings: Ours.
-        ends: partition → offset.
+        settings: The settings.
+        ends: Partition → offset.
     """
     if not settings.has_history:
         return dict(ends)
     try:
         mark = read_mark(tables_of(settings) / ROUTE_ARCHIVE) or HistoryMark()
     except TableSchemaMismatch as error:
-        _LOG.warning("%s", error)
+        _LOG.warning("history mark unreadable reason=%s", error)
         mark = HistoryMark()
     return {partition: min(offset, mark.next_offset(partition)) for partition, offset in ends.items()}
 
 
 def remove_rows(table: TableWriter, cutoff_ms: int, ends: Mapping[int, int]) -> None:
-    """Remove rows below an ``at_ms`` and, in their partition, an offset; the commit says which, for the history."""
+    """Remove rows that are older than ``cutoff_ms`` and below the offset of their partition in ``ends``.
+
+    The commit records the removed offsets, so that the history process recognizes the gap.
+    """
     offset, partition = pc.field("offset"), pc.field("partition")
     expired = pc.scalar(False)
     for number, end in ends.items():
@@ -115,16 +118,16 @@ def remove_rows(table: TableWriter, cutoff_ms: int, ends: Mapping[int, int]) -> 
         if rest.num_rows:
             kept.append(table.write_rows(rest.cast(CHANGES_SCHEMA)))
     if removed:
-        told = {removed_app_id(table.topic_id, p): first for p, first in removed_below.items()}
-        table.commit(Change("DELETE", tuple(kept), tuple(removed), transactions=told))
+        transactions = {removed_app_id(table.topic_id, p): first for p, first in removed_below.items()}
+        table.commit(Change("DELETE", tuple(kept), tuple(removed), transactions=transactions))
 
 
-def _groups(files: list[DataFile], most_bytes: int) -> Iterator[list[DataFile]]:
-    """Neighbours that together are not much larger than ``most_bytes``."""
+def _groups(files: list[DataFile], max_bytes: int) -> Iterator[list[DataFile]]:
+    """Yield groups of adjacent files, each of at most ``max_bytes`` unless it is a single file."""
     group: list[DataFile] = []
     size = 0
     for file in files:
-        if group and size + file.size > most_bytes:
+        if group and size + file.size > max_bytes:
             yield group
             group, size = [], 0
         group.append(file)
@@ -133,7 +136,7 @@ def _groups(files: list[DataFile], most_bytes: int) -> Iterator[list[DataFile]]:
 
 
 def _join(storage: Storage, files: list[DataFile]) -> DataFile:
-    """One file with the rows of several; a few thousand rows are in memory at a time."""
+    """Write one file with the rows of several. Only a few thousand rows are in memory at a time."""
     content = BytesIO()
     with pq.ParquetWriter(content, CHANGES_SCHEMA, compression="zstd", store_schema=False) as writer:
         for file in files:
@@ -148,7 +151,7 @@ def _join(storage: Storage, files: list[DataFile]) -> DataFile:
 
 
 def _vacuum(storage: Storage, retention_hours: int) -> None:
-    """Remove old log entries, and files that no version of the last hours has."""
+    """Remove old log entries, and data files that no version within the retention refers to."""
     table: DeltaTable = open_delta(storage)
     before = table.version()
     with storage.reaching():

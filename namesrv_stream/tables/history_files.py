@@ -1,6 +1,6 @@
-"""Data files of the history tables, in a folder or an object store: Spark's tasks write and read them.
+"""Data files of the history tables, in a folder or an object store. Spark's tasks write and read them.
 
-A task imports this and what this imports, and no more: neither delta-rs nor Polars.
+A task imports only this module and its imports, so neither delta-rs nor Polars may be among these.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,24 +17,24 @@ from namesrv_stream.tables.delta.data_file import read_content
 from namesrv_stream.tables.schema.history_columns import DAY_COLUMNS, HISTORY_SCHEMAS, STATISTICS_COLUMNS
 from namesrv_stream.tables.storage import Storage
 
-#: What ``write_files`` tells of a file: an action of Delta's log, but for what all have.
+#: What ``write_files`` returns for each file: the fields of an ``add`` action that differ between files.
 FILE_SCHEMA: Final = pa.schema(
     [("path", pa.string()), ("size", pa.int64()), ("day", pa.string()), ("rows", pa.int64()), ("stats", pa.string())]
 )
-#: Rows that are in memory at once: a registration of many topics has hundreds of kilobytes.
+#: Number of rows in memory at a time. A registration with many topics takes hundreds of kilobytes.
 _ROWS_AT_ONCE: Final = 1_000
 
 
 def write_files(tables: Storage, table: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Write rows as one data file a day; they become part of the table with a commit.
+    """Write rows as one data file per day. They become part of the table with a commit.
 
     Args:
-        tables: Where the tables are.
+        tables: Storage of the tables.
         table: Name of a history table.
-        batches: Its rows, all columns.
+        batches: Rows with all columns of the table.
 
     Yields:
-        What was written, ``FILE_SCHEMA``.
+        The written files, columns of ``FILE_SCHEMA``.
 
     Raises:
         OSError: A file could not be written.
@@ -82,18 +82,18 @@ def _json_value(value: Any) -> Any:
 
 
 def read_batches(table: Storage, path: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Rows of a data file, some thousand at a time; raises as ``read_content``.
+    """Yield the rows of a data file, some thousand at a time. Raises the errors of ``read_content``.
 
     Args:
-        table: Where the table is.
-        path: As its log has it.
-        schema: Columns wanted; those that the file does not have are null.
+        table: Storage of the table.
+        path: Path of the file, as in the table's log.
+        schema: The columns to read. Columns that the file does not have are null.
     """
     file = pq.ParquetFile(pa.BufferReader(read_content(table, path)))
-    there = [name for name in schema.names if name in file.schema_arrow.names]
-    for rows in file.iter_batches(_ROWS_AT_ONCE, columns=there, use_threads=False):
+    existing = [name for name in schema.names if name in file.schema_arrow.names]
+    for rows in file.iter_batches(_ROWS_AT_ONCE, columns=existing, use_threads=False):
         columns = [
-            rows[field.name].cast(field.type) if field.name in there else pa.nulls(rows.num_rows, field.type)
+            rows[field.name].cast(field.type) if field.name in existing else pa.nulls(rows.num_rows, field.type)
             for field in schema
         ]
         yield pa.RecordBatch.from_arrays(columns, schema=schema)

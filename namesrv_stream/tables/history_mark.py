@@ -1,6 +1,7 @@
-"""How far a history table reaches: said by each of its commits, so that rows and mark are there together or not at all.
+"""The mark of a history table: how far it covers the log.
 
-A commit of the history process carries the mark in ``userMetadata``; one of anybody else says nothing of it.
+Every commit of the history process carries the mark in ``userMetadata``, so that rows and mark change together. Commits
+of other programs carry none.
 """
 
 from collections.abc import Mapping
@@ -15,19 +16,19 @@ from namesrv_stream.tables.storage import Storage
 
 _NAME = "history"
 _USER_METADATA = "userMetadata"
-#: Of reading a log that is cleaned up meanwhile; it is once a day.
+#: Attempts to read a log that is cleaned up at the same time, which happens once a day.
 _ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryMark:
-    """What a table has seen.
+    """How far a table covers the log.
 
     Attributes:
-        topic_id: Kafka's id of the topic that the offsets are of.
-        changes_id: Delta's id of the ``route_changes`` that was read; "" in tables made from events alone.
-        next_offsets: partition → first offset that the table has not seen; 0 where it is not named.
-        at_ms: partition → highest LogAppendTime below that offset which the table needs, epoch milliseconds.
+        topic_id: Kafka's id of the topic to which the offsets belong.
+        changes_id: Delta's id of the ``route_changes`` that was read; "" in tables that are made from events only.
+        next_offsets: Partition → first offset that the table does not cover; 0 for partitions that are not named.
+        at_ms: Partition → highest relevant LogAppendTime below that offset, epoch milliseconds.
     """
 
     topic_id: str = ""
@@ -36,11 +37,12 @@ class HistoryMark:
     at_ms: Mapping[int, int] = field(default_factory=dict)
 
     def next_offset(self, partition: int) -> int:
+        """Return the first offset of a partition that the table does not cover."""
         return self.next_offsets.get(partition, 0)
 
 
 def encode_mark(mark: HistoryMark) -> str:
-    """The mark as a commit's ``userMetadata``."""
+    """Return the mark as a commit's ``userMetadata``."""
     fields = {
         "topic_id": mark.topic_id,
         "changes_id": mark.changes_id,
@@ -51,15 +53,15 @@ def encode_mark(mark: HistoryMark) -> str:
 
 
 def commit_metadata(mark: HistoryMark) -> dict[str, str]:
-    """What a commit says that carries the mark, as delta-rs takes it."""
+    """Return the metadata of a commit with the mark, in the form of delta-rs."""
     return {_USER_METADATA: encode_mark(mark)}
 
 
 def decode_mark(text: str | None) -> HistoryMark | None:
-    """Inverse of ``encode_mark``; None where the text is not of the history process.
+    """Inverse of ``encode_mark``; None if the text is not of the history process.
 
     Raises:
-        ValueError: It is, but it is damaged, or of another version: an earlier mark would not do instead.
+        ValueError: The mark is damaged or of another version. An earlier mark cannot replace it.
     """
     try:
         fields = orjson.loads(text or "")[_NAME]
@@ -73,17 +75,17 @@ def decode_mark(text: str | None) -> HistoryMark | None:
             at_ms={int(p): int(at_ms) for p, at_ms in fields["at_ms"].items()},
         )
     except (LookupError, TypeError, AttributeError) as error:
-        raise ValueError(f"{text!r} is no mark") from error
+        raise ValueError(f"{text!r} is not a valid mark") from error
 
 
 def read_mark(table: Storage) -> HistoryMark | None:
-    """The mark of a table at its newest version; None where there is no table, or only an empty one.
+    """Return the mark of a table at its newest version; None if there is no table, or if it is empty.
 
     Raises:
-        TableSchemaMismatch: The table's log says rows, and of no commit how far they reach; or it is damaged.
+        TableSchemaMismatch: The table has rows, but no commit with a mark; or it is damaged.
     """
     for _ in range(_ATTEMPTS):
-        with suppress(FileNotFoundError):  # upkeep has cleaned a commit up since they were listed; newer ones are there
+        with suppress(FileNotFoundError):  # a commit was cleaned up after they were listed; newer ones exist
             return _mark_of_log(table)
     raise TableSchemaMismatch(str(table), "commits of its log cannot be opened")
 
@@ -101,8 +103,8 @@ def _mark_of_log(table: Storage) -> HistoryMark | None:
         if mark is not None:
             return mark
         has_rows |= bool(commit.added)
-        # What is before a checkpoint may have been cleaned up.
+        # Commits before a checkpoint may have been cleaned up.
         has_rows |= version > 0 and table.exists(checkpoint_name(version))
     if has_rows:
-        raise TableSchemaMismatch(str(table), "none of its commits says how far it reaches; is it another's table?")
+        raise TableSchemaMismatch(str(table), "it has rows, but no commit of the history process")
     return None

@@ -1,9 +1,9 @@
-"""Keeps the history tables small without an operator: joins files, removes rows past their retention, vacuums.
+"""Keeps the history tables small without an operator: compacts files, removes rows after their retention, vacuums.
 
-Each run of the history adds a file or two a table. Once an hour those of a day are joined where there are many, once a
-day what is past its retention goes, and files that belong to no version, and the log gets a checkpoint, as it does each
-100 commits, with which what it no longer needs is removed. Time is the log's: a machine that was off for a month does
-not wake to empty tables. delta-rs does it (ADR 0025).
+Every run of the history adds one or two files per table. Once an hour, the files of a day are compacted if there are
+many. Once a day, rows after their retention and files that belong to no version are removed, and the log gets a
+checkpoint, as it does every 100 commits. Ages are measured in the time of the log, so a machine that was off for a
+month does not delete everything at its start. delta-rs does the work (ADR 0025).
 """
 
 import logging
@@ -22,8 +22,8 @@ from namesrv_stream.instants import utc
 from namesrv_stream.route.changes import KEY_COLUMNS
 from namesrv_stream.run_files import read_run_file, write_run_file
 from namesrv_stream.settings import Settings
+from namesrv_stream.tables.delta.open_table import open_delta
 from namesrv_stream.tables.delta.stored_table import StoredTable
-from namesrv_stream.tables.delta.table_version import open_delta
 from namesrv_stream.tables.history_mark import HistoryMark, commit_metadata, read_mark
 from namesrv_stream.tables.schema.history_columns import (
     BROKER_EVENTS,
@@ -37,7 +37,7 @@ from namesrv_stream.tables.storage import Storage, tables_of
 _LOG = logging.getLogger(__name__)
 
 _DAY_MS: Final = 86_400_000
-#: Small files of a day that are joined; of one that is over, any two.
+#: The number of small files of the current day that are compacted. For past days, two are enough.
 FILES_TO_JOIN: Final = 32
 _STATE_FILE: Final = "history-upkeep.json"
 _WRITER: Final = WriterProperties(compression="ZSTD")
@@ -45,10 +45,10 @@ _PLACE: Final = ("at_ms", "partition", "offset", "seq")
 
 
 class Upkeep:
-    """Does what is due; of the thread that writes the tables.
+    """Runs due maintenance, in the thread that writes the tables.
 
     Args:
-        settings: Ours.
+        settings: The settings.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -57,12 +57,12 @@ class Upkeep:
         self._state = settings.data.run_dir / _STATE_FILE
 
     def run(self, now_ms: int) -> None:
-        """Join files, and clean up, if it is time; blocks, for seconds.
+        """Compact files and clean up, if they are due; blocks for seconds.
 
         Args:
-            now_ms: Epoch milliseconds of this machine: when each was last done is kept in ``DATA/run``.
+            now_ms: Epoch milliseconds of this machine. The times of the last runs are stored in ``DATA/run``.
         """
-        done = read_run_file(self._state) or {}  # never: the tables are new
+        done = read_run_file(self._state) or {}  # empty for new tables
         joined_ms, cleaned_ms = (int(done.get(name, now_ms)) for name in ("joined_ms", "cleaned_ms"))
         if not 0 <= now_ms - joined_ms < self._settings.history.upkeep_interval_ms:
             self.join_files()
@@ -75,7 +75,7 @@ class Upkeep:
             write_run_file(self._state, now)
 
     def join_files(self) -> None:
-        """Join the small files of each day that has many; blocks."""
+        """Compact the small files of every day that has many; blocks."""
         newest = self._newest()
         whole = self._settings.history.optimize_file_bytes
         for name in HISTORY_SCHEMAS:
@@ -88,12 +88,12 @@ class Upkeep:
                             target_size=whole,
                             max_concurrent_tasks=1,
                             writer_properties=_WRITER,
-                            commit_properties=_reaching_as_before(storage),
+                            commit_properties=_with_same_mark(storage),
                         )
-                    _LOG.debug("joined %d files of %s, %s", files, name, day)
+                    _LOG.debug("files compacted table=%s day=%s files=%d", name, day, files)
 
     def clean_up(self) -> None:
-        """Remove rows past their retention and files that belong to no version; blocks."""
+        """Remove rows after their retention, and files that belong to no version; blocks."""
         newest = self._newest()
         for name in HISTORY_SCHEMAS:
             storage = self._tables / name
@@ -106,20 +106,20 @@ class Upkeep:
                         open_delta(storage).delete(
                             f"{DAY_COLUMNS[name]} < DATE'{utc(before_ms).date()}'",
                             writer_properties=_WRITER,
-                            commit_properties=_reaching_as_before(storage),
+                            commit_properties=_with_same_mark(storage),
                         )
-            table, mark = open_delta(storage), _reaching_as_before(storage)
+            table, mark = open_delta(storage), _with_same_mark(storage)
             with storage.reaching():
                 table.vacuum(dry_run=False, full=True, commit_properties=mark)
-                # Else it may be long before one is written.
+                # Without this, the next checkpoint may be written much later.
                 table.create_checkpoint()
                 table.cleanup_metadata()
-            for day in Path(str(storage)).glob(f"{DAY_COLUMNS[name]}=*"):  # none of an object store
-                with suppress(OSError):  # it has files
+            for day in Path(str(storage)).glob(f"{DAY_COLUMNS[name]}=*"):  # nothing for an object store
+                with suppress(OSError):  # the folder has files
                     day.rmdir()
 
     def _newest(self) -> datetime | None:
-        """The log's time, of the newest event; None where there is none."""
+        """Return the log time of the newest event; None if there is none."""
         table = StoredTable.open(self._tables, BROKER_EVENTS, HISTORY_SCHEMAS[BROKER_EVENTS])
         newest = table and table.extreme("max", "at")
         return newest.astimezone(UTC) if isinstance(newest, datetime) else None
@@ -135,14 +135,15 @@ class Upkeep:
 
 
 def remove_superseded(tables: Storage, before_ms: int) -> None:
-    """Remove rows of ``route_archive`` that no longer held at an instant; blocks.
+    """Remove rows of ``route_archive`` that were superseded before a time; blocks.
 
-    Of each key the row that held then stays, however old it is, unless it says that the key is gone; and the last row
-    of each partition, which says from where on ``route_changes`` has more. Only days that were over are looked at.
+    For each key, the row that was valid at that time stays at any age, unless it says that the key was deleted. The
+    last row of each partition stays as well, because it marks where ``route_changes`` continues. Only complete days are
+    processed.
 
     Args:
-        tables: Where the tables are.
-        before_ms: The instant, epoch milliseconds.
+        tables: Storage of the tables.
+        before_ms: The time, epoch milliseconds.
     """
     table = StoredTable.open(tables, ROUTE_ARCHIVE, HISTORY_SCHEMAS[ROUTE_ARCHIVE])
     if table is None:
@@ -161,12 +162,12 @@ def remove_superseded(tables: Storage, before_ms: int) -> None:
             mode="overwrite",
             predicate=f"{DAY_COLUMNS[ROUTE_ARCHIVE]} < DATE'{day}'",
             writer_properties=_WRITER,
-            commit_properties=_reaching_as_before(storage),
+            commit_properties=_with_same_mark(storage),
         )
 
 
 def newest_rows(rows: pl.DataFrame) -> pl.DataFrame:
-    """Of rows of ``route_archive``, the newest of each key."""
+    """Return the newest row of each key, given rows of ``route_archive``."""
     ordered = rows.sort(_PLACE)
     of_kinds = [
         ordered.filter(pl.col("kind") == kind.value).unique(key, keep="last", maintain_order=True)
@@ -176,7 +177,7 @@ def newest_rows(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _as_archived(rows: pl.DataFrame) -> pa.Table:
-    """With the types of the table: Polars has no maps."""
+    """Convert rows to the types of the table, because Polars has no maps."""
     schema, table = HISTORY_SCHEMAS[ROUTE_ARCHIVE], rows.to_arrow()
     columns = [
         pa.array(table[field.name].to_pylist(), field.type) if pa.types.is_nested(field.type) else table[field.name]
@@ -185,13 +186,13 @@ def _as_archived(rows: pl.DataFrame) -> pa.Table:
     return pa.Table.from_arrays(columns, schema.names).cast(schema)
 
 
-def _reaching_as_before(storage: Storage) -> CommitProperties:
-    """Of a commit after which a table reaches as far as it did."""
+def _with_same_mark(storage: Storage) -> CommitProperties:
+    """Return the properties of a commit that does not change the table's mark."""
     return CommitProperties(custom_metadata=commit_metadata(read_mark(storage) or HistoryMark()))
 
 
 def _small_files(storage: Storage, day_column: str, small_bytes: int) -> Counter[date]:
-    """Day → how many files below a size it has."""
+    """Return day → number of files below a size."""
     actions = pa.table(open_delta(storage).get_add_actions(flatten=True))
     if not actions.num_rows:
         return Counter()

@@ -1,8 +1,8 @@
-"""Makes both tables if they are absent, and repairs what a crash of the machine or a damaged disk has left.
+"""Creates the job's tables if they are missing, and repairs damage by a crash of the machine or a defective disk.
 
-A table is repaired by going back to its newest version that is sound: newer commits are set aside under another name,
-and the job folds the log again from there (ADR 0049). Where no version is sound, a table that has just been made is
-recreated; for another one `namesrv-stream rebuild` is needed.
+A repair goes back to the newest undamaged version of a table. Newer commits are renamed, and the job folds the log
+again from there (ADR 0049). If no version is undamaged, a table that was just created is created again. Any other table
+needs `namesrv-stream rebuild`.
 """
 
 import logging
@@ -27,8 +27,7 @@ from namesrv_stream.tables.delta.commit import (
     commit_versions,
 )
 from namesrv_stream.tables.delta.table_version import TableVersion, newest_readable, open_version
-from namesrv_stream.tables.route_tables import read_newest_state, read_state, read_uncovered
-from namesrv_stream.tables.schema.columns import CHANGES_SCHEMA, STATE_SCHEMA
+from namesrv_stream.tables.schema.change_rows import CHANGES_SCHEMA, STATE_SCHEMA
 from namesrv_stream.tables.schema.layout import (
     PARTITIONS_PROPERTY,
     ROUTE_CHANGES,
@@ -36,6 +35,7 @@ from namesrv_stream.tables.schema.layout import (
     TOPIC_ID_PROPERTY,
     table_properties,
 )
+from namesrv_stream.tables.snapshot import read_newest_state, read_state, read_uncovered
 from namesrv_stream.tables.storage import Storage, tables_of
 
 _LOG = logging.getLogger(__name__)
@@ -45,26 +45,26 @@ _SET_ASIDE: Final = ".damaged"
 
 
 def prepare_tables(settings: Settings, topic_id: str) -> list[str]:
-    """Make ``route_changes`` and ``route_state`` sound: create what is absent, repair what is damaged, verify the rest.
+    """Create, repair and check ``route_changes`` and ``route_state``, before their writer opens them.
 
-    For the process that writes them, before it opens them.
+    Only the process that writes the tables may call this.
 
     Args:
-        settings: Of which ``data``, ``kafka.partitions`` and ``kafka.broker_events_topic`` matter.
+        settings: ``data``, ``kafka.partitions`` and ``kafka.broker_events_topic`` are used.
         topic_id: Kafka's id of the events topic.
 
     Returns:
-        What was repaired, a sentence each.
+        A sentence for each repair.
 
     Raises:
-        TableSchemaMismatch: A table is not as this version of the code expects.
-        ConfigError: A table was made from another topic.
+        TableSchemaMismatch: A table has an unexpected schema.
+        ConfigError: A table belongs to another topic.
         StoreUnreachable: The object store does not answer.
     """
     tables = tables_of(settings)
     done = _prepare(tables / ROUTE_STATE, STATE_SCHEMA, read_state, settings, topic_id)
     state = read_newest_state(tables)
-    # What a server and the job start from is read; of older files the size is looked at.
+    # The rows from which servers and the job start are read. For older files, only the size is checked.
     check = partial(read_uncovered, state=state)
     return done + _prepare(tables / ROUTE_CHANGES, CHANGES_SCHEMA, check, settings, topic_id)
 
@@ -72,7 +72,7 @@ def prepare_tables(settings: Settings, topic_id: str) -> list[str]:
 def create_table(
     storage: Storage, schema: pa.Schema, topic_id: str, partitions: int, begins: Mapping[int, int] | None = None
 ) -> None:
-    """Create an empty table, with such properties as ``table_properties``; durable."""
+    """Create an empty table with the properties of ``table_properties``; durable."""
     storage.make()
     with storage.reaching():
         DeltaTable.create(
@@ -86,18 +86,18 @@ def create_table(
 
 
 def repair_table(storage: Storage, schema: pa.Schema, check: Callable[[TableVersion], object]) -> list[str]:
-    """Go back to the newest version that is sound, if the newest is not.
+    """Go back to the newest undamaged version, if the newest one is damaged.
 
     Args:
-        storage: Where the table is.
-        schema: Its columns.
-        check: Reads what must be sound; raises ``TableDamaged`` where it is not.
+        storage: Storage of the table.
+        schema: Columns of the table.
+        check: Reads what must be undamaged; raises ``TableDamaged``.
 
     Returns:
-        What was done, a sentence each; nothing where the table is sound, or absent.
+        A sentence for each repair; empty if the table is undamaged or missing.
 
     Raises:
-        TableSchemaMismatch: It is not as this version of the code expects; or no version is sound, and it is not new.
+        TableSchemaMismatch: The table has an unexpected schema; or no version is undamaged, and the table is not new.
         StoreUnreachable: The object store does not answer.
     """
     done = _drop_damaged_checkpoints(storage)
@@ -109,18 +109,18 @@ def repair_table(storage: Storage, schema: pa.Schema, check: Callable[[TableVers
         return done
     checkpoint = checkpoint_name(max(0, checkpointed_version(storage)))
     if damage.file == checkpoint and storage.exists(checkpoint):
-        for name in (LAST_CHECKPOINT, checkpoint):  # an older one and the commits since then say the same
+        for name in (LAST_CHECKPOINT, checkpoint):  # an older one and the commits since then have the same content
             _set_aside(storage, name)
         return [*done, f"table {storage}: {damage.damage}; it is set aside", *repair_table(storage, schema, check)]
     version = -1 if sound is None else sound
     commits, checkpoints = commit_versions(storage), _checkpoints(storage)
     if sound is None and (checkpoints or commits[:1] != [0]):
-        # Of a table that was made just now, Kafka has everything; of another one it may not.
+        # Kafka has all records of a table that was just created. For an older table, records may be missing.
         raise TableSchemaMismatch(
             str(storage), f"{damage.damage}; no version is sound: stop the job and run `namesrv-stream rebuild`"
         )
     newer = [number for number in commits if number > version]
-    # Commits last, and the newest first: a crash in between leaves neither a checkpoint without commits nor a gap.
+    # Commits come last, newest first, so a crash in between leaves neither a checkpoint without commits nor a gap.
     names = [LAST_CHECKPOINT] if checkpointed_version(storage) > version else []
     names += [checkpoint_name(number) for number in checkpoints if number > version]
     for name in (*names, *(commit_name(number) for number in reversed(newer))):
@@ -139,7 +139,7 @@ def _prepare(
     _remove_unfinished(storage)
     done = repair_table(storage, schema, check)
     for text in done:
-        _LOG.error("table repaired: %s", text)
+        _LOG.error("table repaired detail=%s", text)
     partitions = settings.kafka.partitions
     table = open_version(storage, schema)
     if table is None:
@@ -159,10 +159,10 @@ def _prepare(
 
 
 def _sound_version(check: Callable[[TableVersion], object], table: TableVersion) -> int:
-    """The version, if its files are complete and its log can be read.
+    """Return the version, if all its files and its log are undamaged.
 
     Raises:
-        TableDamaged: It is not so.
+        TableDamaged: They are not.
     """
     table.check_files()
     table.removed_below()
@@ -171,7 +171,7 @@ def _sound_version(check: Callable[[TableVersion], object], table: TableVersion)
 
 
 def _remove_unfinished(storage: Storage) -> None:
-    """Remove files that a killed process has begun to write."""
+    """Remove temporary files of killed processes."""
     for place in (storage, storage / LOG):
         for name in place.sizes():
             if name.startswith(".") and name.endswith(".tmp"):
@@ -179,7 +179,10 @@ def _remove_unfinished(storage: Storage) -> None:
 
 
 def _drop_damaged_checkpoints(storage: Storage) -> list[str]:
-    """Set aside the newest checkpoint if it cannot be read, and a hint that names none; the commits say the same."""
+    """Rename the newest checkpoint if it is unreadable, and ``_last_checkpoint`` if it names none.
+
+    The commits have the same content.
+    """
     done = []
     for name in map(checkpoint_name, _checkpoints(storage)[-1:]):
         try:
@@ -189,7 +192,7 @@ def _drop_damaged_checkpoints(storage: Storage) -> list[str]:
             done.append(f"table {storage}: {name} was damaged and is set aside")
     if storage.exists(LAST_CHECKPOINT) and checkpointed_version(storage) not in _checkpoints(storage):
         _set_aside(storage, LAST_CHECKPOINT)
-        done.append(f"table {storage}: {LAST_CHECKPOINT} named no checkpoint that is there and is set aside")
+        done.append(f"table {storage}: {LAST_CHECKPOINT} named no existing checkpoint and is set aside")
     return done
 
 

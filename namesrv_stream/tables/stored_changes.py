@@ -1,4 +1,4 @@
-"""What the tables say of the past: any range of ``route_changes``, and the versions of ``route_state`` still kept."""
+"""Reads the past from the tables: any range of ``route_changes``, and older versions of ``route_state``."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -9,11 +9,11 @@ import pyarrow.compute as pc
 
 from namesrv_stream.errors import TableDamaged
 from namesrv_stream.tables.delta.commit import commit_name
-from namesrv_stream.tables.delta.table_version import UNREADABLE, TableVersion, newest_readable, open_version
-from namesrv_stream.tables.route_tables import FoldStateRow, StateRows, read_state
-from namesrv_stream.tables.schema.columns import CHANGES_SCHEMA, STATE_SCHEMA
+from namesrv_stream.tables.delta.open_table import UNREADABLE
+from namesrv_stream.tables.delta.table_version import TableVersion, newest_readable, open_version
+from namesrv_stream.tables.schema.change_rows import CHANGES_SCHEMA, STATE_SCHEMA, in_log_order
 from namesrv_stream.tables.schema.layout import ROUTE_CHANGES, ROUTE_STATE
-from namesrv_stream.tables.schema.rows import in_log_order
+from namesrv_stream.tables.snapshot import FoldStateRow, StateRows, read_state
 from namesrv_stream.tables.storage import Storage
 
 
@@ -21,13 +21,13 @@ class StoredChanges:
     """``route_changes`` at one version.
 
     Attributes:
-        topic_id: Of the topic from which it was made.
-        table_id: Delta's id of the table, another one where it was recreated.
-        begins: partition → first offset written for so many partitions; {} where there always were so many.
-        next_offsets: partition → first offset that it does not cover.
-        removed_below: partition → first offset from which on no row was removed for its age.
-        files: Its data files.
-        newest_at_ms: Highest ``at_ms`` of its rows, epoch milliseconds; 0 where it has none.
+        topic_id: Kafka's id of the topic from which the table was made.
+        table_id: Delta's id of the table, which a recreation changes.
+        begins: Partition → first offset written for this number of partitions; {} if the number never changed.
+        next_offsets: Partition → first offset that the table does not cover.
+        removed_below: Partition → first offset from which no rows were removed after their retention.
+        files: The data files of the table.
+        newest_at_ms: Highest ``at_ms`` of the rows, epoch milliseconds; 0 without rows.
     """
 
     def __init__(self, table: TableVersion) -> None:
@@ -41,29 +41,29 @@ class StoredChanges:
 
     @classmethod
     def open(cls, tables: Storage) -> "StoredChanges | None":
-        """The newest version; None where there is no table.
+        """Open the newest version; None if there is no table.
 
         Raises:
-            TableSchemaMismatch: The table is damaged, or not as this version of the code expects.
+            TableSchemaMismatch: The table is damaged or has an unexpected schema.
         """
         table = open_version(tables / ROUTE_CHANGES, CHANGES_SCHEMA)
         return None if table is None else cls(table)
 
     def kept_from_ms(self, retention_ms: int) -> int:
-        """Before this instant, epoch milliseconds, the clean-up may have removed rows."""
+        """Return the time before which the clean-up may have removed rows, epoch milliseconds."""
         return self.newest_at_ms - retention_ms
 
     def rows_at_most(self, partition: int, begin: int, end: int) -> int:
-        """How many rows the files have that may hold some with ``begin <= offset < end``, of whatever partition."""
+        """Return an upper limit of the number of rows with ``begin <= offset < end``, from the files' statistics."""
         return sum(file.rows or 0 for file in self.files if file.may_have({partition: begin}, {partition: end}))
 
     def rows(self, partition: int, begin: int, end: int) -> pa.Table:
-        """Rows of one partition with ``begin <= offset < end``, in log order; blocks.
+        """Return the rows of one partition with ``begin <= offset < end``, in log order; blocks.
 
-        Their columns are those of ``CHANGES_SCHEMA`` as read.
+        The columns are those of ``CHANGES_SCHEMA`` as read.
 
         Raises:
-            TableSchemaMismatch: A file is gone or damaged.
+            TableSchemaMismatch: A file is missing or damaged.
         """
         wanted = (pc.field("partition") == partition) & (pc.field("offset") >= begin) & (pc.field("offset") < end)
         rows = self._table.read(lambda file: file.may_have({partition: begin}, {partition: end}))
@@ -75,9 +75,9 @@ class KeptState:
     """One partition in one version of ``route_state``.
 
     Attributes:
-        version: Of the table.
-        live: Its live rows, columns of ``STATE_SCHEMA`` as read.
-        fold_state: The fold's state, and the offset below which ``live`` has everything.
+        version: Version of the table.
+        live: The live rows, columns of ``STATE_SCHEMA`` as read.
+        fold_state: The fold's state, and the offset up to which ``live`` is complete.
     """
 
     version: int
@@ -86,21 +86,21 @@ class KeptState:
 
 
 class KeptStates:
-    """The versions of ``route_state`` that can still be read: those of the last day, and the newest.
+    """The readable versions of ``route_state``: those of the last day, and the newest.
 
-    Those from before the topic was given more partitions are passed over.
+    Versions for a lower number of partitions are ignored.
 
     Args:
-        tables: Where the tables are; may be absent.
+        tables: Storage of the tables, which need not exist.
 
     Attributes:
-        topic_id: Of the topic from which they were made; "" where there is no table.
-        partitions: Of that topic.
-        begins: As of ``StateRows``.
-        damage: Why the newest version of the table is passed over; None if it is not.
+        topic_id: Kafka's id of the topic from which the table was made; "" if there is no table.
+        partitions: Number of partitions of that topic.
+        begins: As in ``StateRows``.
+        damage: Why the newest version is ignored; None if it is not.
 
     Raises:
-        TableSchemaMismatch: The table is not as this version of the code expects, or no version of it can be read.
+        TableSchemaMismatch: The table has an unexpected schema, or no version of it can be read.
     """
 
     def __init__(self, tables: Storage) -> None:
@@ -115,18 +115,21 @@ class KeptStates:
             self._read[self._newest] = newest
 
     def newest(self, partition: int, at_most: int | None = None) -> KeptState | None:
-        """The newest version, or the newest whose offset is not above ``at_most``; None where none is kept."""
+        """Return the newest version, or the newest one whose offset is at most ``at_most``; None if there is none."""
         version = self._newest
         if at_most is not None:
             version = self._first(lambda v: self._offset(v, partition) > at_most) - 1
         return self._state(version, partition)
 
     def oldest(self, partition: int, at_least: int = 0) -> KeptState | None:
-        """The oldest kept version whose offset is not below ``at_least``; None where none is."""
+        """Return the oldest version whose offset is at least ``at_least``; None if there is none."""
         return self._state(self._first(lambda v: self._offset(v, partition) >= at_least), partition)
 
     def _first(self, is_wanted: Callable[[int], bool]) -> int:
-        """The first version for which it holds; offsets never fall from one to the next. One above all if none."""
+        """Return the first version for which a predicate is true, otherwise the version after the newest.
+
+        The search is binary, because offsets never decrease from one version to the next.
+        """
         low, high = 0, self._newest + 1
         while low < high:
             middle = (low + high) // 2
@@ -137,7 +140,7 @@ class KeptStates:
         return low
 
     def _offset(self, version: int, partition: int) -> int:
-        """Of the newest version up to this one that can be read; -1 where none has anything of the partition."""
+        """Return the offset of the newest readable version up to this one; -1 if none has the partition."""
         found = self._readable(version)
         if found is None or partition not in found.fold_states or found.partitions != self.partitions:
             return -1
@@ -151,11 +154,11 @@ class KeptStates:
         return KeptState(found.version, in_log_order(live), found.fold_states[partition])
 
     def _readable(self, version: int) -> StateRows | None:
-        """The newest version up to this one that can be read; those that were cleaned up are not looked for."""
+        """Return the newest readable version up to this one. The search ends at the first one that was cleaned up."""
         for number in range(version, -1, -1):
             if number not in self._read:
                 self._read[number] = None
-                with suppress(*UNREADABLE):  # its log entry or its file was cleaned up, or is damaged
+                with suppress(*UNREADABLE):  # its commit or its file was cleaned up, or is damaged
                     found = open_version(self._table, STATE_SCHEMA, number)
                     self._read[number] = None if found is None else read_state(found)
             if self._read[number] is not None or not self._table.exists(commit_name(number)):

@@ -1,8 +1,8 @@
-"""Puts rebuilt tables in the place of the old ones, which stay beside them under a dated name.
+"""Replaces the job's tables by rebuilt ones. The old tables are kept under a dated name.
 
-All moves are written down before the first one, and the next process that writes the tables finishes a swap that was
-killed. So a job never meets tables of which some are old. A follower may: it reads the new state with the old changes,
-which is right, and loads again when the changes are replaced too.
+All moves are recorded before the first one, and the next process that writes the tables completes an interrupted swap.
+So a job never finds a mixture of old and new tables. A follower may: it reads the new state with the old changes, which
+is correct, and reloads when the changes are replaced as well.
 """
 
 import json
@@ -15,21 +15,21 @@ from namesrv_stream.tables.storage import Storage
 
 _LOG = logging.getLogger(__name__)
 
-#: Where the new tables are made: beside the old ones, so that in a folder a rename is enough.
+#: Folder of the new tables. It is beside the old ones, so that a rename suffices on a local disk.
 NEW: Final = "rebuild"
-#: What is still to be moved; there is none while the tables are in their place.
+#: File of the remaining moves. It exists only during a swap.
 PLAN: Final = "rebuild-swap.json"
 
 
 def swap_tables(tables: Storage, suffix: str) -> list[str]:
-    """Put the new tables into the place of the old ones; for the process that may write them.
+    """Replace the tables by the new ones. Only the process that writes the tables may call this.
 
     Args:
-        tables: Where the tables are.
-        suffix: Of the names that the old tables get.
+        tables: Storage of the tables.
+        suffix: Suffix of the new names of the old tables.
 
     Returns:
-        The old tables, by the names that they have now.
+        The new names of the old tables.
     """
     kept, moves = [], []
     for name in (ROUTE_STATE, ROUTE_CHANGES):
@@ -43,12 +43,12 @@ def swap_tables(tables: Storage, suffix: str) -> list[str]:
 
 
 def settle_swap(tables: Storage) -> bool:
-    """Finish what a killed rebuild left: the moves that it has written down, else remove its unproved tables.
+    """Complete an interrupted swap; if no moves are recorded, remove unfinished tables of a rebuild.
 
-    For the process that may write the tables.
+    Only the process that writes the tables may call this.
 
     Returns:
-        Whether tables were put into their place.
+        Whether tables were replaced.
     """
     has_plan = tables.exists(PLAN)
     if has_plan:
@@ -56,9 +56,9 @@ def settle_swap(tables: Storage) -> bool:
         while moves:
             tables.move(*moves[0])
             del moves[0]
-            _plan(tables, moves)  # a move that is done must not be made again: its source may be another table by now
+            _plan(tables, moves)  # a completed move must not be repeated: its source may be another table by now
         tables.remove(PLAN)
-        _LOG.info("the rebuilt tables are in their place")
+        _LOG.info("tables replaced by rebuilt ones tables=%s", tables)
     tables.remove_all(NEW)
     return has_plan
 
@@ -68,6 +68,6 @@ def _plan(tables: Storage, moves: list[tuple[str, str]]) -> None:
 
 
 def _free_name(tables: Storage, wanted: str) -> str:
-    """A name that is not taken: what is aside is never replaced."""
+    """Return an unused name, so that older tables are never overwritten."""
     names = (wanted if number == 1 else f"{wanted}-{number}" for number in count(1))
     return next(name for name in names if not tables.has(name))

@@ -4,11 +4,11 @@ import argparse
 from collections.abc import Callable
 from time import process_time
 
-from namesrv_stream.route.event_json import encode_event
+from namesrv_stream.route.event_json import encode_event, encode_heartbeats
 from namesrv_stream.route.events import BrokerHeartbeat, BrokerRegistered, Proof, Tick
-from namesrv_stream.route.fold import Record, fold
-from namesrv_stream.route.fold_state import encode_state
-from namesrv_stream.route.heartbeat_json import encode_heartbeats
+from namesrv_stream.route.fold.fold_record import fold
+from namesrv_stream.route.fold.state import encode_state
+from namesrv_stream.route.fold.step import Record
 from namesrv_stream.route.model import Registration
 from tests.support.builders import RW, S1, S2, Log, a_proof, a_registration
 

@@ -2,7 +2,7 @@
 
 A real Kafka holds the records that two servers write of 10,000 brokers: each half second a record of heartbeats and a
 tick for each partition. The records carry the day's timestamps. The history process then runs with ``--once``.
-``--master workers:N`` starts a standalone cluster of N workers with one core each.
+``--master workers:N`` starts a standalone cluster of N workers, each pinned to one core of the machine.
 """
 
 import argparse
@@ -23,10 +23,9 @@ from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType
 
 from namesrv_stream.clock import SystemClock
 from namesrv_stream.kafka import admin_config, producer_config
-from namesrv_stream.kafka.extent import read_extent
-from namesrv_stream.route.event_json import encode_event
+from namesrv_stream.kafka.log_check import read_extent
+from namesrv_stream.route.event_json import encode_event, encode_heartbeats
 from namesrv_stream.route.events import BrokerHeartbeat, Origin, Proof, Tick
-from namesrv_stream.route.heartbeat_json import encode_heartbeats
 from namesrv_stream.route.model import LiveKey
 from namesrv_stream.route.partitioner import partition_of
 from namesrv_stream.settings import Settings, to_toml
@@ -77,7 +76,7 @@ def _master(master: str, folder: Path) -> Iterator[str]:
     if kind != "workers":
         yield master
         return
-    with standalone_cluster(folder, int(workers), _WORKER_MEMORY) as cluster:
+    with standalone_cluster(folder, int(workers), _WORKER_MEMORY, is_pinned=True) as cluster:
         yield cluster.url
 
 

@@ -23,10 +23,10 @@ import pyarrow as pa
 from deltalake import CommitProperties, WriterProperties, write_deltalake
 from pyspark.sql import SparkSession
 
-from namesrv_stream.kafka.extent import TopicExtent
+from namesrv_stream.kafka.log_check import TopicExtent
 from namesrv_stream.settings import Flag, Settings, load_settings, to_toml
-from namesrv_stream.streaming.history.history import History
-from namesrv_stream.streaming.history.session import build_history_session
+from namesrv_stream.streaming.history.history_query import build_history_session
+from namesrv_stream.streaming.history.history_writer import History
 from namesrv_stream.tables.history_mark import commit_metadata, read_mark
 from namesrv_stream.tables.history_upkeep import Upkeep
 from namesrv_stream.tables.schema.history_columns import BROKER_EVENTS, DAY_COLUMNS, HEARTBEAT_MINUTES, HISTORY_SCHEMAS

@@ -14,16 +14,13 @@ from typing import Any
 from kafka import KafkaProducer
 
 from namesrv_stream.kafka import producer_config
-from namesrv_stream.kafka.extent import read_extent
+from namesrv_stream.kafka.log_check import read_extent
 from namesrv_stream.settings import Settings
-from namesrv_stream.streaming.batch_figures import BatchFigures
-from namesrv_stream.streaming.query import start_query
-from namesrv_stream.streaming.session import build_session, scratch_dir
-from namesrv_stream.streaming.sink import BatchSink, FoldedBatch
-from namesrv_stream.streaming.start_point import find_start_point
-from namesrv_stream.tables.changes_writer import ChangesWriter
+from namesrv_stream.streaming.route_table.fold_query import find_start_point, start_query
+from namesrv_stream.streaming.route_table.sink import BatchFigures, BatchSink, FoldedBatch
+from namesrv_stream.streaming.spark_session import build_session, scratch_dir
 from namesrv_stream.tables.repair import prepare_tables
-from namesrv_stream.tables.route_state import StateWriter
+from namesrv_stream.tables.route_writers import ChangesWriter, StateWriter
 from namesrv_stream.tables.storage import tables_of
 from namesrv_stream.tables.stored_changes import KeptStates
 from tests.bench.history_month_fleet import FleetLog

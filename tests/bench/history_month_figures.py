@@ -88,7 +88,7 @@ begin()
 connection.execute(f"SELECT count(*) FROM delta_scan('{path}')").fetchall()
 """
 _SERVER: Final = """
-from namesrv_stream.tables.loader import load_snapshot
+from namesrv_stream.tables.snapshot import load_snapshot
 begin()
 load_snapshot(Path(path))
 """

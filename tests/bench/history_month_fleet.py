@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from namesrv_stream.route.changes import RouteChange
-from namesrv_stream.route.event_json import encode_event
+from namesrv_stream.route.event_json import encode_event, encode_heartbeats
 from namesrv_stream.route.events import (
     BrokerDisconnected,
     BrokerHeartbeat,
@@ -30,12 +30,12 @@ from namesrv_stream.route.events import (
     TopicRegistered,
     WritePermChanged,
 )
-from namesrv_stream.route.fold import FoldOutput, GroupDict, Record, fold
-from namesrv_stream.route.fold_state import FoldState, encode_state
-from namesrv_stream.route.heartbeat_json import encode_heartbeats
+from namesrv_stream.route.fold.fold_record import fold
+from namesrv_stream.route.fold.state import FoldState, encode_state
+from namesrv_stream.route.fold.step import FoldOutput, GroupDict, Record
 from namesrv_stream.route.model import Registration
-from namesrv_stream.tables.route_tables import FoldStateRow
 from namesrv_stream.tables.schema.history_columns import HISTORY_SCHEMAS
+from namesrv_stream.tables.snapshot import FoldStateRow
 from tests.support.builders import RW, a_registration
 
 DAY_MS: Final = 86_400_000

@@ -6,15 +6,14 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from namesrv_stream.kafka.extent import TopicExtent
-from namesrv_stream.route.fold import Record
-from namesrv_stream.route.folded_log import Place, fingerprint
+from namesrv_stream.kafka.log_check import TopicExtent
+from namesrv_stream.route.fold.folded_log import Place, fingerprint
+from namesrv_stream.route.fold.step import Record
 from namesrv_stream.settings import Settings
-from namesrv_stream.tables.changes_writer import ChangesWriter
 from namesrv_stream.tables.compaction import FILES_TO_JOIN, JOINED_BYTES, clean_up, join_small_files
 from namesrv_stream.tables.repair import prepare_tables
-from namesrv_stream.tables.route_state import StateWriter
-from namesrv_stream.tables.schema.rows import encode_changes
+from namesrv_stream.tables.route_writers import ChangesWriter, StateWriter
+from namesrv_stream.tables.schema.change_rows import encode_changes
 from namesrv_stream.tables.storage import tables_of
 from tests.bench.history_month_fleet import FleetLog
 

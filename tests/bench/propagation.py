@@ -24,15 +24,14 @@ from kafka import KafkaProducer
 
 from namesrv_stream.kafka import producer_config
 from namesrv_stream.route.changes import RouteChange
-from namesrv_stream.route.event_json import encode_event
+from namesrv_stream.route.event_json import encode_event, encode_heartbeats
 from namesrv_stream.route.events import BrokerHeartbeat, BrokerRegistered, Event, Origin, Proof, Tick
-from namesrv_stream.route.heartbeat_json import encode_heartbeats
 from namesrv_stream.route.model import DataVersion, QueueData, Registration
 from namesrv_stream.route.partitioner import partition_of
 from namesrv_stream.run_files import read_run_file
 from namesrv_stream.settings import Settings, to_toml
-from namesrv_stream.tables.follower import SnapshotFollower
-from namesrv_stream.tables.loader import Snapshot
+from namesrv_stream.tables.snapshot import Snapshot
+from namesrv_stream.tables.snapshot_follower import SnapshotFollower
 from namesrv_stream.tables.storage import tables_of
 from tests.support.kafka import REPOSITORY, KafkaProcess, settings_for
 from tests.support.processes import Process, wait_until

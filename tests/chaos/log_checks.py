@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import Final, NamedTuple
 
 from namesrv_stream.route.changes import RouteChange
-from namesrv_stream.route.fold import Record
+from namesrv_stream.route.fold.step import Record
 from tests.chaos.evidence import Commit, Evidence
 
 #: Of findings of one check so many are told, then how many more there are.

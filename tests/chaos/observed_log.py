@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from namesrv_stream.route.fold import Record
+from namesrv_stream.route.fold.step import Record
 from tests.chaos.truth import BrokerKey
 
 DIRECT: Final = "direct"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from namesrv_stream.kafka.extent import read_extent
+from namesrv_stream.kafka.log_check import read_extent
 from namesrv_stream.route.events import BrokerRegistered, Origin, TopicDeleted
 from namesrv_stream.run_files import read_run_file
 from namesrv_stream.settings import Settings, to_toml

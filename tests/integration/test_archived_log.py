@@ -10,7 +10,7 @@ import pytest
 from kafka import KafkaAdminClient, TopicPartition
 
 from namesrv_stream.kafka import admin_config
-from namesrv_stream.kafka.extent import read_extent
+from namesrv_stream.kafka.log_check import read_extent
 from namesrv_stream.route.events import BrokerRegistered, KvPut, Origin, ServerStarted, Tick, TopicDeleted
 from namesrv_stream.run_files import read_run_file
 from namesrv_stream.settings import Settings, to_toml

@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from namesrv_stream.kafka import LogReader
-from namesrv_stream.kafka.extent import read_extent
+from namesrv_stream.kafka.log_check import read_extent
 from namesrv_stream.route.changes import Cause
 from namesrv_stream.route.events import DIRECT, JOB, BrokerRegistered, Origin, Tick, TopicDeleted
 from namesrv_stream.run_files import read_run_file

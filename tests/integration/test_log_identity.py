@@ -10,16 +10,15 @@ from kafka import KafkaAdminClient, KafkaProducer
 
 from namesrv_stream.errors import LogReplaced, LogTruncated
 from namesrv_stream.kafka import admin_config, ensure_topics, producer_config
-from namesrv_stream.kafka.extent import read_extent
-from namesrv_stream.kafka.log_check import check_log
+from namesrv_stream.kafka.log_check import check_log, read_extent
 from namesrv_stream.remoting.codes import RequestCode, ResponseCode
 from namesrv_stream.route.event_json import encode_event
 from namesrv_stream.route.events import KvPut
-from namesrv_stream.route.folded_log import FoldedLog
+from namesrv_stream.route.fold.folded_log import FoldedLog
 from namesrv_stream.settings import Settings
-from namesrv_stream.tables.changes_writer import ChangesWriter
 from namesrv_stream.tables.repair import prepare_tables
-from namesrv_stream.tables.schema.rows import encode_changes
+from namesrv_stream.tables.route_writers import ChangesWriter
+from namesrv_stream.tables.schema.change_rows import encode_changes
 from namesrv_stream.tables.storage import tables_of
 from tests.integration.test_server import Serve
 from tests.support.builders import S1

@@ -11,7 +11,7 @@ import pytest
 from kafka.net.compat import KafkaNetClient
 
 from namesrv_stream.kafka import producer_config
-from namesrv_stream.route.folded_log import FoldedLog
+from namesrv_stream.route.fold.folded_log import FoldedLog
 from namesrv_stream.server.gateway.publisher import KafkaPublisher
 from namesrv_stream.server.gateway.records import Acked, OutRecord
 from namesrv_stream.server.start.log_guard import LogGuard

@@ -12,21 +12,19 @@ from uuid import uuid4
 
 import pytest
 
-from namesrv_stream.kafka.extent import read_extent
-from namesrv_stream.kafka.growth import TopicGrowth
+from namesrv_stream.kafka.event_topics import TopicGrowth
+from namesrv_stream.kafka.log_check import read_extent
 from namesrv_stream.remoting.codes import RequestCode, ResponseCode
 from namesrv_stream.route.changes import ChangeKind
 from namesrv_stream.route.events import BrokerRegistered, KvPut, ServerStarted, Tick
-from namesrv_stream.route.fold_state import decode_state
+from namesrv_stream.route.fold.state import decode_state
 from namesrv_stream.route.partitioner import partition_of
 from namesrv_stream.run_files import read_run_file
 from namesrv_stream.settings import Settings, to_toml
-from namesrv_stream.streaming.start_point import find_start_point
-from namesrv_stream.tables.changes_writer import ChangesWriter
-from namesrv_stream.tables.loader import load_snapshot
+from namesrv_stream.streaming.route_table.fold_query import find_start_point
 from namesrv_stream.tables.repair import prepare_tables
-from namesrv_stream.tables.route_state import StateWriter
-from namesrv_stream.tables.route_tables import read_newest_state
+from namesrv_stream.tables.route_writers import ChangesWriter, StateWriter
+from namesrv_stream.tables.snapshot import load_snapshot, read_newest_state
 from namesrv_stream.tables.storage import tables_of
 from namesrv_stream.tables.stored_changes import KeptStates
 from namesrv_stream.tools.replay import topic_repartition as repartition_module

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow.compute as pc
 import pytest
 
-from namesrv_stream.kafka.extent import read_extent
+from namesrv_stream.kafka.log_check import read_extent
 from namesrv_stream.route.events import BrokerRegistered, KvPut, Origin, ServerStarted, TopicDeleted
 from namesrv_stream.run_files import read_run_file
 from namesrv_stream.settings import Settings, to_toml
@@ -122,7 +122,7 @@ def test_a_replay_finds_what_was_damaged_and_a_rebuild_mends_it_under_a_server_t
 
         rows = written_changes(settings)
         with _part(settings, "job") as job:
-            assert "goes on from route_state at {" in job.log_text()
+            assert "resuming at partition 0 offset " in job.log_text()
             _life(producer, 100)
             _wait_folded(settings)
             wait_until(lambda: _answers(addr, "t105"), 30, "the server follows the new tables")

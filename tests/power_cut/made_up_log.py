@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from namesrv_stream.route.event_json import encode_event, routing_key
+from namesrv_stream.route.event_json import encode_event, encode_heartbeats
 from namesrv_stream.route.events import (
     BrokerDisconnected,
     BrokerHeartbeat,
@@ -26,10 +26,9 @@ from namesrv_stream.route.events import (
     TopicRegistered,
     WritePermChanged,
 )
-from namesrv_stream.route.fold import Record
-from namesrv_stream.route.heartbeat_json import encode_heartbeats
+from namesrv_stream.route.fold.step import Record
 from namesrv_stream.route.model import DataVersion, QueueData, Registration
-from namesrv_stream.route.partitioner import partition_of
+from namesrv_stream.route.partitioner import partition_of, routing_key
 from tests.support.builders import BEGIN_MS
 
 PARTITIONS: Final = 2

@@ -10,22 +10,21 @@ from typing import Final
 
 import pyarrow as pa
 
-from namesrv_stream.kafka.extent import TopicExtent
-from namesrv_stream.route.fold import FoldOutput, GroupDict, fold
-from namesrv_stream.route.fold_state import FoldState, decode_state, encode_state
-from namesrv_stream.route.folded_log import Place, fingerprint
+from namesrv_stream.kafka.log_check import TopicExtent
+from namesrv_stream.route.fold.fold_record import fold
+from namesrv_stream.route.fold.folded_log import Place, fingerprint
+from namesrv_stream.route.fold.state import FoldState, decode_state, encode_state
+from namesrv_stream.route.fold.step import FoldOutput, GroupDict
 from namesrv_stream.route.group_json import decode_group
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.settings import Settings, load_settings
 from namesrv_stream.settings.layers import Flag
-from namesrv_stream.streaming.start_point import find_start_point
-from namesrv_stream.tables.changes_writer import ChangesWriter
+from namesrv_stream.streaming.route_table.fold_query import find_start_point
 from namesrv_stream.tables.compaction import clean_up, join_small_files
-from namesrv_stream.tables.loader import load_snapshot
 from namesrv_stream.tables.repair import prepare_tables
-from namesrv_stream.tables.route_state import StateWriter
-from namesrv_stream.tables.route_tables import FoldStateRow
-from namesrv_stream.tables.schema.rows import encode_changes
+from namesrv_stream.tables.route_writers import ChangesWriter, StateWriter
+from namesrv_stream.tables.schema.change_rows import encode_changes
+from namesrv_stream.tables.snapshot import FoldStateRow, load_snapshot
 from namesrv_stream.tables.storage import tables_of
 from namesrv_stream.tables.stored_changes import KeptStates
 from tests.power_cut.made_up_log import PARTITIONS, RecordsOf

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from namesrv_stream.route.changes import KEY_COLUMNS, ChangeKind, RouteChange
 from namesrv_stream.route.digest import content_of, digest_of
-from namesrv_stream.route.fold_state import encode_state
+from namesrv_stream.route.fold.state import encode_state
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.tools.replay.comparison import Difference, state_difference, table_difference
 from namesrv_stream.tools.replay.log_fold import LogFold, start_of_log

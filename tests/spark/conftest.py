@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from namesrv_stream.settings import Settings
-from namesrv_stream.streaming.session import build_session
+from namesrv_stream.streaming.spark_session import build_session
 from tests.support.history_lives import Lives, write_lives
 
 #: For those who read the tables with Spark's own Delta.

@@ -9,9 +9,13 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from namesrv_stream.route.changes import ChangeKind, RouteChange
-from namesrv_stream.tables.schema.history_columns import BROKER_EVENTS, HEARTBEAT_MINUTES, HISTORY_SCHEMAS
+from namesrv_stream.tables.schema.change_rows import in_log_order
+from namesrv_stream.tables.schema.history_columns import (
+    BROKER_EVENTS,
+    HEARTBEAT_MINUTES,
+    HISTORY_SCHEMAS,
+)
 from namesrv_stream.tables.schema.layout import HISTORY_PROTOCOL
-from namesrv_stream.tables.schema.rows import in_log_order
 from tests.support.analytics import POLARS, SPARK, connecting
 from tests.support.history import HistoryRig
 from tests.support.history_lives import Lives

@@ -27,20 +27,20 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from namesrv_stream.history.past_route import RouteOptions, route_body
-from namesrv_stream.kafka.extent import read_extent
+from namesrv_stream.kafka.log_check import read_extent
 from namesrv_stream.route import reducer
 from namesrv_stream.route.changes import ChangeKind, RouteChange
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.settings import Settings, to_toml
-from namesrv_stream.tables.changes_writer import ChangesWriter
 from namesrv_stream.tables.repair import prepare_tables
+from namesrv_stream.tables.route_writers import ChangesWriter
+from namesrv_stream.tables.schema.change_rows import encode_changes
 from namesrv_stream.tables.schema.history_columns import (
     BROKER_EVENTS,
     HEARTBEAT_MINUTES,
     HISTORY_SCHEMAS,
     ROUTE_ARCHIVE,
 )
-from namesrv_stream.tables.schema.rows import encode_changes
 from namesrv_stream.tables.storage import Folder, tables_of
 from namesrv_stream.tools.replay.log_fold import LogFold, start_of_log
 from tests.support.builders import Log

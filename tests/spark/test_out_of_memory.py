@@ -16,7 +16,7 @@ _GREEDY: Final = """
 import sys
 from pathlib import Path
 from tests.support.kafka import settings_for
-from namesrv_stream.streaming.session import build_session
+from namesrv_stream.streaming.spark_session import build_session
 
 spark = build_session(settings_for(Path(sys.argv[1]), streaming__driver_memory="512m"))
 print("started", flush=True)

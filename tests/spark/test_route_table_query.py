@@ -13,7 +13,7 @@ from kafka import KafkaProducer
 from pyspark.sql import SparkSession
 
 from namesrv_stream.kafka import producer_config
-from namesrv_stream.kafka.extent import read_extent
+from namesrv_stream.kafka.log_check import read_extent
 from namesrv_stream.route.changes import Cause, ChangeKind
 from namesrv_stream.route.events import (
     DIRECT,
@@ -31,13 +31,11 @@ from namesrv_stream.route.events import (
     WritePermChanged,
 )
 from namesrv_stream.settings import Settings
-from namesrv_stream.streaming.settings_log import log_changed_settings
-from namesrv_stream.tables.loader import load_snapshot
+from namesrv_stream.streaming.route_table.job import log_changed_settings
 from namesrv_stream.tables.repair import create_table, prepare_tables
-from namesrv_stream.tables.route_tables import read_newest_state
-from namesrv_stream.tables.schema.columns import CHANGES_SCHEMA, STATE_SCHEMA
+from namesrv_stream.tables.schema.change_rows import CHANGES_SCHEMA, STATE_SCHEMA, decode_changes, in_log_order
 from namesrv_stream.tables.schema.layout import ROUTE_CHANGES, ROUTE_STATE
-from namesrv_stream.tables.schema.rows import decode_changes, in_log_order
+from namesrv_stream.tables.snapshot import load_snapshot, read_newest_state
 from namesrv_stream.tables.storage import tables_of
 from tests.support.builders import CLUSTER, RW, a_registration
 from tests.support.offline_fold import fold_offline

@@ -6,7 +6,7 @@
 from datetime import UTC, datetime
 from typing import Final
 
-from namesrv_stream.route.event_json import encode_event, routing_key
+from namesrv_stream.route.event_json import encode_event
 from namesrv_stream.route.events import (
     BrokerDisconnected,
     BrokerHeartbeat,
@@ -24,9 +24,9 @@ from namesrv_stream.route.events import (
     TopicRegistered,
     WritePermChanged,
 )
+from namesrv_stream.route.liveness_settings import FoldSettings
 from namesrv_stream.route.model import DataVersion, QueueData, Registration
-from namesrv_stream.route.partitioner import partition_of
-from namesrv_stream.route.settings import FoldSettings
+from namesrv_stream.route.partitioner import partition_of, routing_key
 from tests.support.builders import Log, a_registration, heartbeats_with, over
 
 PARTITIONS: Final = 2

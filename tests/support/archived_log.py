@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
-from namesrv_stream.route.fold import Record
+from namesrv_stream.route.fold.step import Record
 from namesrv_stream.settings import Settings
 from namesrv_stream.tables.history_mark import HistoryMark, commit_metadata
 from namesrv_stream.tables.schema.history_columns import BROKER_EVENTS, DAY_COLUMNS, HISTORY_SCHEMAS, STATISTICS_COLUMNS

@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 
 from namesrv_stream.route.changes import ChangeKind, RouteChange
-from namesrv_stream.route.event_json import encode_event
+from namesrv_stream.route.event_json import encode_event, encode_heartbeats
 from namesrv_stream.route.events import (
     DIRECT,
     JOB,
@@ -23,13 +23,13 @@ from namesrv_stream.route.events import (
     SettingsChanged,
     Tick,
 )
-from namesrv_stream.route.fold import DeadLetter, FoldOutput, GroupDict, Record, fold
-from namesrv_stream.route.fold_state import FoldState
-from namesrv_stream.route.folded_log import Place, fingerprint
+from namesrv_stream.route.fold.fold_record import fold
+from namesrv_stream.route.fold.folded_log import Place, fingerprint
+from namesrv_stream.route.fold.state import FoldState
+from namesrv_stream.route.fold.step import DeadLetter, FoldOutput, GroupDict, Record
 from namesrv_stream.route.group import BrokerGroup
-from namesrv_stream.route.heartbeat_json import encode_heartbeats
+from namesrv_stream.route.liveness_settings import FoldSettings, SettingValue
 from namesrv_stream.route.model import DataVersion, Holder, LiveKey, QueueData, Registration, TopicQueueMappingInfo
-from namesrv_stream.route.settings import FoldSettings, SettingValue
 
 CLUSTER = "c0"
 NAME = "broker-a"

@@ -8,8 +8,13 @@ from typing import Final
 
 import pyarrow as pa
 
-from namesrv_stream.tables.schema.columns import CHANGES_SCHEMA, STATE_SCHEMA
-from namesrv_stream.tables.schema.history_columns import DAY_COLUMNS, DESCRIPTIONS, HISTORY_SCHEMAS, STATISTICS_COLUMNS
+from namesrv_stream.tables.schema.change_rows import CHANGES_SCHEMA, STATE_SCHEMA
+from namesrv_stream.tables.schema.history_columns import (
+    DAY_COLUMNS,
+    DESCRIPTIONS,
+    HISTORY_SCHEMAS,
+    STATISTICS_COLUMNS,
+)
 from namesrv_stream.tables.schema.layout import (
     PARTITIONS_PROPERTY,
     ROUTE_CHANGES,

@@ -8,17 +8,16 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
-from namesrv_stream.kafka.extent import TopicExtent
-from namesrv_stream.route.fold import Record
-from namesrv_stream.route.fold_state import encode_state
+from namesrv_stream.kafka.log_check import TopicExtent
+from namesrv_stream.route.fold.state import encode_state
+from namesrv_stream.route.fold.step import Record
 from namesrv_stream.settings import Flag, Settings, load_settings
-from namesrv_stream.streaming.history.history import History, step_end
-from namesrv_stream.tables.changes_writer import ChangesWriter
+from namesrv_stream.streaming.history.history_writer import History, step_end
 from namesrv_stream.tables.compaction import clean_up
 from namesrv_stream.tables.repair import prepare_tables
-from namesrv_stream.tables.route_state import StateWriter
-from namesrv_stream.tables.route_tables import FoldStateRow
-from namesrv_stream.tables.schema.rows import encode_changes
+from namesrv_stream.tables.route_writers import ChangesWriter, StateWriter
+from namesrv_stream.tables.schema.change_rows import encode_changes
+from namesrv_stream.tables.snapshot import FoldStateRow
 from namesrv_stream.tables.storage import tables_of
 from tests.support.builders import Log
 from tests.support.history_views import rows_of

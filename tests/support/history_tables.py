@@ -13,11 +13,12 @@ from namesrv_stream.errors import EventDecodeError
 from namesrv_stream.route.changes import STATELESS_KINDS, ChangeKind, RouteChange
 from namesrv_stream.route.event_json import decode_record
 from namesrv_stream.route.events import BrokerHeartbeat, BrokerRegistered
-from namesrv_stream.route.fold import Record
-from namesrv_stream.route.lease import LeaseKey
-from namesrv_stream.tables.changes_writer import ChangesWriter
+from namesrv_stream.route.fold.step import Record
+from namesrv_stream.route.model import LeaseKey
 from namesrv_stream.tables.history_mark import HistoryMark, commit_metadata
 from namesrv_stream.tables.repair import prepare_tables
+from namesrv_stream.tables.route_writers import ChangesWriter
+from namesrv_stream.tables.schema.change_rows import encode_changes
 from namesrv_stream.tables.schema.history_columns import (
     DAY_COLUMNS,
     HEARTBEAT_MINUTES,
@@ -26,7 +27,6 @@ from namesrv_stream.tables.schema.history_columns import (
     STATISTICS_COLUMNS,
 )
 from namesrv_stream.tables.schema.layout import history_properties
-from namesrv_stream.tables.schema.rows import encode_changes
 from namesrv_stream.tables.storage import tables_of
 from tests.support.builders import Log
 from tests.support.tables import TOPIC_ID, settings_in

@@ -24,8 +24,8 @@ from namesrv_stream.server.view.recent_events import RecentEvents
 from namesrv_stream.server.view.served_state import ServedState
 from namesrv_stream.settings import Settings, load_settings
 from namesrv_stream.settings.layers import Flag
-from namesrv_stream.tables.job_figures import JobFigures
-from namesrv_stream.tables.loader import Snapshot
+from namesrv_stream.tables.job_commits import JobFigures
+from namesrv_stream.tables.snapshot import Snapshot
 from namesrv_stream.tables.storage import tables_of
 from tests.support.server_rig import Rig
 

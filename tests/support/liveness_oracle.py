@@ -7,7 +7,7 @@ only brokerId 0.
 from itertools import pairwise
 
 from namesrv_stream.route.events import DIRECT, JOB
-from namesrv_stream.route.settings import FoldSettings
+from namesrv_stream.route.liveness_settings import FoldSettings
 from tests.support.liveness_world import Alive, Closed, Heard, Hold, Process
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
 
-from namesrv_stream.route.settings import SettingValue
+from namesrv_stream.route.liveness_settings import SettingValue
 
 #: What one server has of a broker: the event that it heard last, and the connection.
 Hold = tuple[int, tuple[int, int]]

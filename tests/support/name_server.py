@@ -19,8 +19,8 @@ from namesrv_stream.route.events import (
     Origin,
     Proof,
 )
-from namesrv_stream.route.fold_state import LeaseKey
-from namesrv_stream.route.view import RouteView
+from namesrv_stream.route.model import LeaseKey
+from namesrv_stream.route.server_view.route_view import RouteView
 
 #: Ordinal of 5.3.3. Source: nameserver.md §3.
 V5_3_3 = 479

@@ -1,10 +1,10 @@
 """The fold of a whole Kafka topic without Spark: what the tables must say."""
 
 from namesrv_stream.kafka import LogReader
-from namesrv_stream.kafka.extent import read_extent
+from namesrv_stream.kafka.log_check import read_extent
 from namesrv_stream.route.changes import RouteChange
-from namesrv_stream.route.fold import Record
-from namesrv_stream.route.folded_log import Place, fingerprint
+from namesrv_stream.route.fold.folded_log import Place, fingerprint
+from namesrv_stream.route.fold.step import Record
 from namesrv_stream.settings import Settings
 from namesrv_stream.tools.replay.log_fold import LogFold, start_of_log
 

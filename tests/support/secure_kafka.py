@@ -4,7 +4,7 @@ import base64
 import uuid
 from pathlib import Path
 
-from namesrv_stream.kafka.node_config import log4j2_properties, node_properties
+from namesrv_stream.kafka.embedded_node import log4j2_properties, node_properties
 from tests.support.certificates import Authority
 from tests.support.jvm import java_tool
 from tests.support.kafka import settings_for

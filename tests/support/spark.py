@@ -12,21 +12,18 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from pyspark.sql import SparkSession
 
 from namesrv_stream.kafka import consumer_config, ensure_topics, producer_config
-from namesrv_stream.kafka.extent import read_extent
+from namesrv_stream.kafka.log_check import read_extent
 from namesrv_stream.route.changes import RouteChange
-from namesrv_stream.route.event_json import encode_event, routing_key
+from namesrv_stream.route.event_json import encode_event
 from namesrv_stream.route.events import Event
-from namesrv_stream.route.partitioner import partition_of
+from namesrv_stream.route.partitioner import partition_of, routing_key
 from namesrv_stream.settings import Settings
-from namesrv_stream.streaming.batch_figures import BatchFigures
-from namesrv_stream.streaming.query import start_query
-from namesrv_stream.streaming.sink import BatchSink, FoldedBatch
-from namesrv_stream.streaming.start_point import StartPoint, find_start_point
-from namesrv_stream.tables.changes_writer import ChangesWriter
+from namesrv_stream.streaming.route_table.fold_query import StartPoint, find_start_point, start_query
+from namesrv_stream.streaming.route_table.sink import BatchFigures, BatchSink, FoldedBatch
 from namesrv_stream.tables.repair import prepare_tables
-from namesrv_stream.tables.route_state import StateWriter
+from namesrv_stream.tables.route_writers import ChangesWriter, StateWriter
+from namesrv_stream.tables.schema.change_rows import decode_changes, in_log_order
 from namesrv_stream.tables.schema.layout import ROUTE_CHANGES, app_id
-from namesrv_stream.tables.schema.rows import decode_changes, in_log_order
 from namesrv_stream.tables.storage import tables_of
 from namesrv_stream.tables.stored_changes import KeptStates
 

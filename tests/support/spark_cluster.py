@@ -1,7 +1,7 @@
 """Spark beyond one process: a standalone master with workers of its own, and the executors of ``local-cluster``."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from signal import SIGKILL
@@ -20,11 +20,12 @@ _EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 class Worker:
     """A standalone worker, in a process group with its executors: killed like a machine that loses power."""
 
-    def __init__(self, name: str, master: str, folder: Path, memory: str) -> None:
+    def __init__(self, name: str, master: str, folder: Path, memory: str, pinning: Sequence[str] = ()) -> None:
         self._work_dir = folder / name
         self._process = Process(
             name,
             [
+                *pinning,
                 *(SPARK_HOME / "bin" / "spark-class", "org.apache.spark.deploy.worker.Worker"),
                 *("--host", "127.0.0.1", "--port", "0", "--webui-port", str(free_port())),
                 *("--cores", "1", "--memory", memory, "--work-dir", self._work_dir, master),
@@ -60,8 +61,17 @@ class Cluster:
 
 
 @contextmanager
-def standalone_cluster(folder: Path, workers: int = 2, memory: str = "512m") -> Iterator[Cluster]:
-    """Start a master and workers with one core and this much memory each; all of them end with the context."""
+def standalone_cluster(
+    folder: Path, workers: int = 2, memory: str = "512m", *, is_pinned: bool = False
+) -> Iterator[Cluster]:
+    """Start a master and workers with one core and this much memory each; all of them end with the context.
+
+    Args:
+        folder: For their logs and files.
+        workers: How many.
+        memory: Of each worker.
+        is_pinned: Whether each worker may use one core of the machine only, with all its processes.
+    """
     port = free_port()
     url = f"spark://127.0.0.1:{port}"
     folder.mkdir(parents=True, exist_ok=True)
@@ -72,11 +82,16 @@ def standalone_cluster(folder: Path, workers: int = 2, memory: str = "512m") -> 
         master.wait_for_log("I have been elected leader", _START_S)
         started = []
         for number in range(workers):
-            worker = Worker(f"worker-{number}", url, folder, memory)
+            worker = Worker(f"worker-{number}", url, folder, memory, pinning=_core(number) if is_pinned else ())
             stack.callback(worker.close)
             worker.start()
             started.append(worker)
         yield Cluster(url, started)
+
+
+def _core(number: int) -> list[str]:
+    cores = sorted(os.sched_getaffinity(0))
+    return ["taskset", "--cpu-list", str(cores[number % len(cores)])]
 
 
 def spark_home_of_its_own(folder: Path) -> Path:

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
-from namesrv_stream.route.event_json import encode_event
+from namesrv_stream.route.event_json import encode_event, encode_heartbeats
 from namesrv_stream.route.events import (
     DIRECT,
     JOB,
@@ -28,7 +28,7 @@ from namesrv_stream.route.events import (
     WritePermChanged,
 )
 from namesrv_stream.route.group import BrokerGroup
-from namesrv_stream.route.heartbeat_json import encode_heartbeats
+from namesrv_stream.route.liveness_settings import SettingValue
 from namesrv_stream.route.model import (
     BrokerLive,
     DataVersion,
@@ -38,8 +38,7 @@ from namesrv_stream.route.model import (
     Registration,
     TopicQueueMappingInfo,
 )
-from namesrv_stream.route.retained import retained
-from namesrv_stream.route.settings import SettingValue
+from namesrv_stream.route.registration_json import retained
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)

@@ -12,7 +12,7 @@ from namesrv_stream.client.commands.options import TIMEOUT_MS, JsonOption, Targe
 from namesrv_stream.client.commands.tables import HeldBroker, held_in, held_json, held_lines, held_on_route
 from namesrv_stream.client.name_servers import NameServers
 from namesrv_stream.client.route import ClusterInfo, TopicRouteData
-from namesrv_stream.route.system_topics import is_system_topic
+from namesrv_stream.route.topic_route import is_system_topic
 from namesrv_stream.text_table import WideOption
 
 ClusterOption = Annotated[str | None, typer.Option("--cluster", help="Only this cluster.", metavar="CLUSTER")]

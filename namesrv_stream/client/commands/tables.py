@@ -15,8 +15,8 @@ from namesrv_stream.client.name_servers import Outcome
 from namesrv_stream.client.route import BrokerData, ClusterInfo, TopicRouteData
 from namesrv_stream.instants import instant
 from namesrv_stream.route.changes import Cause
-from namesrv_stream.route.held_brokers import held_key
-from namesrv_stream.route.hold import Hold
+from namesrv_stream.route.model import Hold
+from namesrv_stream.route.table import held_key
 from namesrv_stream.text_table import TextColumn, print_lines, print_table, table_lines, terminal_width
 
 _CLUSTER_LIST = "{:<22}  {:<22}  {:<4}  {}"

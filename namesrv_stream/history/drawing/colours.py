@@ -6,12 +6,12 @@ from typing import Final
 from namesrv_stream.route.changes import Cause
 
 UP: Final = "#4c9f70"
-#: The colour of text, light or dark as the page is.
+#: The colour of text, which depends on the page's light or dark mode.
 TEXT: Final = "currentColor"
-#: Of lines beside each other.
+#: Colours of lines in one chart.
 LINES: Final = ("#c0392b", "#4a79b8", "#e67e22", "#8e44ad", "#2a9d8f", "#b8860b", "#34495e", "#8c6d4f")
 _OTHER: Final = "#8c6d4f"
-#: Why a session ended. Red and orange: a failure; blue: intended.
+#: Cause → colour. Red and orange are failures, blue is intended.
 COLOUR_OF_CAUSE: Final[Mapping[str, str]] = {
     Cause.EXPIRED: "#c0392b",
     Cause.DISCONNECTED: "#e67e22",
@@ -25,17 +25,17 @@ COLOUR_OF_CAUSE: Final[Mapping[str, str]] = {
 
 
 def colour_of(cause: str | None) -> str:
-    """Of a session that ended for a cause, or goes on."""
+    """Return the colour of a session that ended by a cause; None means that it has not ended."""
     return UP if cause is None else COLOUR_OF_CAUSE.get(cause, _OTHER)
 
 
 def in_order(causes: Iterable[str]) -> list[str]:
-    """Causes in the order of legends: failures first, unknown ones last."""
+    """Return causes in the order of legends: failures first, unknown ones last."""
     found = set(causes)
     known = [str(cause) for cause in COLOUR_OF_CAUSE if cause in found]
     return [*known, *sorted(found - set(known))]
 
 
 def down_legend(causes: Iterable[str]) -> list[tuple[str, str]]:
-    """What the colours of tracks mean."""
+    """Return the legend of tracks."""
     return [("up", UP), *((f"down: {cause}", colour_of(cause)) for cause in in_order(causes))]

@@ -1,4 +1,4 @@
-"""Pages that need nothing else: no request leaves them, and nothing in them runs."""
+"""Self-contained HTML pages: without requests to other addresses, and without scripts."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,12 +12,12 @@ from namesrv_stream.errors import ConfigError
 from namesrv_stream.history.drawing.shapes import Chart, Tracks
 from namesrv_stream.instants import COMMAND_LINE
 
-#: A longer text is cut: names of brokers are short, unless somebody means harm.
-_MOST_CHARS: Final = 160
+#: Longer texts are truncated. Names of brokers are short unless they are malicious.
+_MAX_CHARS: Final = 160
 
 
 def render(template: str, **values: Any) -> str:
-    """A page as HTML; ``template`` is a path below this package's parent."""
+    """Return a page as HTML. ``template`` is a path below this package's parent."""
     environment = Environment(
         loader=PackageLoader("namesrv_stream.history", "."),
         autoescape=True,
@@ -30,12 +30,12 @@ def render(template: str, **values: Any) -> str:
 
 
 def cut(text: str) -> str:
-    """A text as a page has room for it."""
-    return text if len(text) <= _MOST_CHARS else f"{text[:_MOST_CHARS]}…"
+    """Return a text, truncated if it is too long for a page."""
+    return text if len(text) <= _MAX_CHARS else f"{text[:_MAX_CHARS]}…"
 
 
 def write_plot(path: Path, title: str, figures: Sequence[Chart | Tracks]) -> None:
-    """Write a page with these figures, one below the other.
+    """Write a page with charts, one below the other.
 
     Raises:
         ConfigError: The file cannot be written.
@@ -56,17 +56,17 @@ def write_page(flag: str, path: Path, text: str) -> None:
 
 
 def check_plot_file(path: Path) -> None:
-    """Refuse a file that no plot can be written to, before any work is done for it.
+    """Refuse an unsuitable file for a plot before any work is done.
 
     Raises:
-        ConfigError: Its name does not end in .html, or its directory is not there.
+        ConfigError: The name does not end in .html, or the directory does not exist.
     """
     if path.suffix.lower() != ".html":
         raise ConfigError(COMMAND_LINE, "--plot", f"{path} does not end in .html: plots are HTML pages")
     if not path.absolute().parent.is_dir():
-        raise ConfigError(COMMAND_LINE, "--plot", f"{path.absolute().parent} is no directory")
+        raise ConfigError(COMMAND_LINE, "--plot", f"{path.absolute().parent} is not a directory")
 
 
 def _printed(value: Any) -> Any:
-    """What a template prints: control characters, such as those that turn the order of letters, do nothing."""
+    """Escape control characters, such as those that reverse the direction of text, in what a template prints."""
     return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value

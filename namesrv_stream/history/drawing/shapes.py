@@ -1,22 +1,27 @@
-"""The shapes of charts, in per cent of their width and height, which fit any screen; the templates draw them."""
+"""The shapes and axes of charts. Coordinates are percentages of width and height, so charts fit any screen.
+
+The templates draw the shapes. Labels of axes are at round values: times in UTC, durations and counts.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Final
 
 from namesrv_stream.history.extent import Window
+from namesrv_stream.instants import duration
 
-#: Per cent of the width: what is shorter could not be seen.
-_LEAST_WIDTH: Final = 0.15
+#: The smallest visible width, percent.
+_MIN_WIDTH: Final = 0.15
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A rectangle; x and y from the upper left.
+    """A rectangle. x and y are measured from the upper left corner.
 
     Attributes:
-        title: Shown when it is pointed at, and read out.
-        is_pale: Whether it matters less, or lies behind the others.
+        title: Tooltip, which screen readers read as well.
+        is_pale: Whether it is less important, or behind other bars.
     """
 
     x: float
@@ -42,8 +47,8 @@ class Label:
     """A text at an axis.
 
     Attributes:
-        at: From the left or from the top.
-        is_minor: Whether it is left out where there is little room.
+        at: Distance from the left or from the top, percent.
+        is_minor: Whether it is left out on small screens.
     """
 
     at: float
@@ -56,9 +61,9 @@ class Chart:
     """Bars and lines, mostly over time.
 
     Attributes:
-        title: Above it.
-        summary: For those who do not see it.
-        legend: What colours mean.
+        title: Title above the chart.
+        summary: Description for screen readers.
+        legend: (text, colour) pairs.
     """
 
     title: str
@@ -72,12 +77,12 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class Track:
-    """A row of bars that fill its height.
+    """A row of bars of full height.
 
     Attributes:
-        label: Its name.
-        note: Behind it.
-        summary: For those who do not see it.
+        label: Label before the bars.
+        note: Text after the bars.
+        summary: Description for screen readers.
     """
 
     label: str
@@ -97,7 +102,7 @@ class Tracks:
 
 
 def x_of(window: Window, at_ms: float) -> float:
-    """Where an instant is."""
+    """Return the x coordinate of a time."""
     return (at_ms - window.since_ms) / (window.until_ms - window.since_ms) * 100
 
 
@@ -111,7 +116,77 @@ def span(
     is_pale: bool = False,
     height: float = 100,
 ) -> Bar:
-    """A bar from the top for a span of time: what of it is in the window, and never too narrow to be seen."""
+    """Return a bar from the top for the part of a time span within the window, with a visible minimum width."""
     begin, end = x_of(window, max(begin_ms, window.since_ms)), x_of(window, min(end_ms, window.until_ms))
-    width = max(end - begin, _LEAST_WIDTH)
+    width = max(end - begin, _MIN_WIDTH)
     return Bar(min(begin, 100 - width), 0, width, height, colour, title, is_pale)
+
+
+_MAX_LABELS: Final = 8
+_SECOND_MS: Final = 1_000
+_MINUTE_MS: Final = 60_000
+_HOUR_MS: Final = 3_600_000
+_DAY_MS: Final = 86_400_000
+_TIME_STEPS_MS: Final = (
+    *(n * _SECOND_MS for n in (1, 5, 15, 30)),
+    *(n * _MINUTE_MS for n in (1, 5, 15, 30)),
+    *(n * _HOUR_MS for n in (1, 3, 6, 12)),
+    *(n * _DAY_MS for n in (1, 2, 4, 7, 14, 28, 56, 112, 364)),
+)
+_UNITS: Final = ((_DAY_MS, "d"), (_HOUR_MS, "h"), (_MINUTE_MS, "min"))
+#: Round, and so are their halves.
+_DURATIONS_MS: Final = (
+    *(2_000, 10_000, 30_000, 60_000, 120_000, 300_000, 600_000, 1_200_000, 1_800_000, _HOUR_MS, 2 * _HOUR_MS),
+    *(h * _HOUR_MS for h in (4, 6, 8, 12, 16)),
+    *(n * step * _DAY_MS for n in (1, 10, 100, 1_000) for step in (1, 2, 3, 4, 6, 8)),
+)
+_COUNTS: Final = tuple(sorted(2 * 10**n * step for n in range(12) for step in (1, 2, 3, 5)))
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """A vertical axis from 0 to a round value, which is at least the highest value."""
+
+    top: float
+    is_duration: bool
+
+    def text(self, value: float) -> str:
+        return duration(value) if self.is_duration else f"{value:,.0f}"
+
+    def height(self, value: float) -> float:
+        """Return the height of a value, percent of the chart."""
+        return value / self.top * 100
+
+    def labels(self) -> list[Label]:
+        """Return labels at the top, the middle and zero."""
+        return [Label(0, self._short(self.top)), Label(50, self._short(self.top / 2)), Label(100, "0")]
+
+    def _short(self, value: float) -> str:
+        if not self.is_duration:
+            return f"{value:,.0f}"
+        unit_ms, unit = next((unit for unit in _UNITS if value >= unit[0]), (_SECOND_MS, "s"))
+        return f"{value / unit_ms:,.3g} {unit}"
+
+
+def scale(highest: float, *, is_duration: bool = False) -> Scale:
+    """Return the axis for values up to ``highest``, which are counts or durations in milliseconds."""
+    steps = _DURATIONS_MS if is_duration else _COUNTS
+    return Scale(next((float(step) for step in steps if step >= highest), highest), is_duration)
+
+
+def time_labels(window: Window) -> list[Label]:
+    """Return labels at round times. On small screens, only every third one is shown."""
+    span_ms = window.until_ms - window.since_ms
+    step_ms = next((step for step in _TIME_STEPS_MS if span_ms // step < _MAX_LABELS), _TIME_STEPS_MS[-1])
+    first_ms = -(-window.since_ms // step_ms) * step_ms
+    return [
+        Label(x_of(window, at_ms), _time_text(at_ms, step_ms), is_minor=number % 3 != 0)
+        for number, at_ms in enumerate(range(first_ms, window.until_ms, step_ms))
+    ]
+
+
+def _time_text(at_ms: int, step_ms: int) -> str:
+    at = datetime.fromtimestamp(at_ms / 1000, UTC)
+    if step_ms >= _DAY_MS or at_ms % _DAY_MS == 0:
+        return at.strftime("%d %b")
+    return at.strftime("%H:%M" if step_ms >= _MINUTE_MS else "%H:%M:%S")

@@ -1,34 +1,44 @@
-"""The report's charts of down time, session ends, missed heartbeats and budget; its tracks of clusters and brokers."""
+"""The report's charts: downtime, session ends, missed heartbeats, error budget, and tracks of clusters and brokers."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from namesrv_stream.history.broker_tracks import broker_tracks
-from namesrv_stream.history.columns import percent
+from namesrv_stream.history.answer_tables import percent
 from namesrv_stream.history.database import Row
 from namesrv_stream.history.drawing import colours
-from namesrv_stream.history.drawing.axes import Scale, scale, time_labels
 from namesrv_stream.history.drawing.pages import cut
-from namesrv_stream.history.drawing.shapes import Bar, Chart, Label, Line, Track, Tracks, x_of
+from namesrv_stream.history.drawing.shapes import (
+    Bar,
+    Chart,
+    Label,
+    Line,
+    Scale,
+    Track,
+    Tracks,
+    scale,
+    time_labels,
+    x_of,
+)
+from namesrv_stream.history.plots import broker_tracks
 from namesrv_stream.history.report.figures import Figures
 
-_MOST_TRACKS: Final = 25
-_MOST_CURVES: Final = 5
-#: A budget that was used many times over would flatten all that happened before.
+_MAX_TRACKS: Final = 25
+_MAX_CURVES: Final = 5
+#: The lowest shown budget. A budget that was exceeded many times would flatten the rest of the curve.
 _LOWEST_BUDGET: Final = -3.0
 _MISSED_COLOUR: Final = "#8c6d4f"
 _MISSED_OBJECTIVE: Final = "#e67e22"
 _MISSED_BY_FAR: Final = "#c0392b"
-#: Labels of an axis that are nearer to each other, in per cent, would cover each other.
-_LEAST_BETWEEN: Final = 9
-#: Of the width of a segment, so that there is a gap to the next.
+#: The smallest distance of two labels of an axis, percent.
+_MIN_DISTANCE: Final = 9
+#: Share of a segment's width, so that there is a gap between bars.
 _BAR_WIDTH: Final = 0.86
 _BUDGET_NAMES: Final = {"hour": "hourly budget", "day": "daily budget", "week": "weekly budget"}
 
 
 def charts(figures: Figures) -> Mapping[str, Chart | Tracks]:
-    """All of the page, by name."""
+    """Return all charts of the page, by name."""
     segments, unit, window = figures.rows["segments"], figures.unit, figures.known.window
     down = [row for row in figures.rows["brokers"] if row["down_ms"]]
     return {
@@ -39,20 +49,20 @@ def charts(figures: Figures) -> Mapping[str, Chart | Tracks]:
         "ended": _stacked(figures, f"sessions that ended each {unit}", [row["ended_by_cause"] for row in segments]),
         "missed": _stacked(figures, f"missed heartbeats each {unit}", [{"": row["missed"] or 0} for row in segments]),
         "clusters": _cluster_tracks(figures),
-        "brokers": broker_tracks(down[:_MOST_TRACKS], figures.rows["outages"], window),
+        "brokers": broker_tracks(down[:_MAX_TRACKS], figures.rows["outages"], window),
     }
 
 
 def _stacked(
     figures: Figures, title: str, values: Sequence[Mapping[str, float]], *, is_duration: bool = False
 ) -> Chart:
-    """Bars by cause, one upon the other.
+    """Return a chart of stacked bars by cause.
 
     Args:
-        figures: With the segments.
-        title: Of the chart.
-        values: Of each segment, cause → value.
-        is_duration: Whether values are milliseconds of down time, to be compared with the budget; else counts.
+        figures: The figures with their segments.
+        title: Title of the chart.
+        values: For each segment, cause → value.
+        is_duration: Whether values are milliseconds of downtime, which are compared with the budget; otherwise counts.
     """
     window, segments = figures.known.window, figures.rows["segments"]
     totals = [sum(of.values()) for of in values]
@@ -66,15 +76,15 @@ def _stacked(
         steps = [(x, row["budget_ms"]) for row in segments for x in _ends(figures, row)]
         lines = [Line([(x, 100 - axis.height(value)) for x, value in steps], colours.TEXT, True)]
         legend.append((_BUDGET_NAMES[figures.unit], colours.TEXT))
-    most = max(range(len(totals)), key=totals.__getitem__)
+    peak = max(range(len(totals)), key=totals.__getitem__)
     summary = (
-        f"{title}: most, {axis.text(totals[most])}, at {_name(figures, segments[most])}" if any(totals) else "none"
+        f"{title}: most, {axis.text(totals[peak])}, at {_name(figures, segments[peak])}" if any(totals) else "none"
     )
     return Chart(title, summary, bars, lines, time_labels(window), axis.labels(), legend)
 
 
 def _pile(figures: Figures, row: Row, causes: Iterable[str], of: Mapping[str, float], axis: Scale) -> Iterable[Bar]:
-    """The bars of a segment."""
+    """Yield the stacked bars of a segment."""
     x, end = _ends(figures, row)
     upper = 100.0
     for cause in causes:
@@ -85,11 +95,11 @@ def _pile(figures: Figures, row: Row, causes: Iterable[str], of: Mapping[str, fl
 
 
 def _budget(figures: Figures) -> Chart:
-    """How the error budget of the whole time was used: of all brokers, and of the clusters with the least left."""
+    """Return the chart of the remaining error budget: of all brokers, and of the clusters with the least left."""
     window, segments, clusters = figures.known.window, figures.rows["segments"], figures.rows["clusters"]
     curves = {"all brokers": _left([row["down_ms"] for row in segments], figures.total)}
     if len(clusters) > 1:
-        for row in sorted(clusters, key=lambda row: row["budget_left"] or 0)[: _MOST_CURVES - 1]:
+        for row in sorted(clusters, key=lambda row: row["budget_left"] or 0)[: _MAX_CURVES - 1]:
             curves[row["cluster"]] = _left([of["down_by_cluster_ms"][row["cluster"]] for of in segments], row)
     lowest = min(0.0, *(value for curve in curves.values() for value in curve))
     low = max(lowest, _LOWEST_BUDGET)
@@ -100,7 +110,7 @@ def _budget(figures: Figures) -> Chart:
         lines.append(Line([(x, _height(max(value, low), low)) for x, value in zip(ends, curve, strict=True)], colour))
     labels = [Label(_height(0, low), "0%")]
     for tick in {1.0, low} - {0.0}:
-        if abs(_height(tick, low) - labels[0].at) >= _LEAST_BETWEEN:
+        if abs(_height(tick, low) - labels[0].at) >= _MIN_DISTANCE:
             below = "≤ " if tick == low != lowest else ""
             labels.append(Label(_height(tick, low), f"{below}{tick * 100:,.0f}%"))
     summary = f"error budget of all brokers: {curves['all brokers'][-1] * 100:,.0f}% left at the end"
@@ -108,7 +118,7 @@ def _budget(figures: Figures) -> Chart:
 
 
 def _left(down_ms: Iterable[float], of: Row) -> list[float]:
-    """What is left of the budget at the begin and after each segment."""
+    """Return the remaining budget at the start and after each segment."""
     curve = [1.0]
     for ms in down_ms:
         curve.append(curve[-1] - ms / (of["budget_ms"] or 1))
@@ -120,11 +130,11 @@ def _height(share: float, low: float) -> float:
 
 
 def _cluster_tracks(figures: Figures) -> Tracks:
-    """Each cluster, segment by segment: whether it met the objective."""
+    """Return a track for each cluster, with a bar per segment that shows whether it met the objective."""
     objective, segments = figures.asked.objective, figures.rows["segments"]
     worst = sorted(figures.rows["clusters"], key=lambda row: 1 if row["availability"] is None else row["availability"])
     tracks = []
-    for row in worst[:_MOST_TRACKS]:
+    for row in worst[:_MAX_TRACKS]:
         name = row["cluster"]
         shares = [of["clusters"][name] for of in segments]
         bars = [_heat(figures, of, share) for of, share in zip(segments, shares, strict=True) if share is not None]
@@ -141,7 +151,7 @@ def _cluster_tracks(figures: Figures) -> Tracks:
 
 
 def _heat(figures: Figures, row: Row, share: float) -> Bar:
-    """A segment in the colour of its availability."""
+    """Return the bar of a segment in the colour of its availability."""
     x, end = _ends(figures, row)
     objective = figures.asked.objective
     is_far = 1 - share > 10 * (1 - objective)
@@ -154,11 +164,11 @@ def _colour(cause: str) -> str:
 
 
 def _ends(figures: Figures, row: Row) -> tuple[float, float]:
-    """Where a segment begins and ends."""
+    """Return the x coordinates of start and end of a segment."""
     return x_of(figures.known.window, row["begin_ms"]), x_of(figures.known.window, row["end_ms"])
 
 
 def _name(figures: Figures, row: Row) -> str:
-    """An hour, day or week, for people."""
+    """Return the name of a segment (an hour, day or week), for people."""
     at = datetime.fromtimestamp(row["begin_ms"] / 1000, UTC)
     return at.strftime("%Y-%m-%d %H:%M" if figures.unit == "hour" else "%Y-%m-%d")

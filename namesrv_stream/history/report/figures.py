@@ -1,4 +1,4 @@
-"""All figures of a report, asked once for the page, for JSON and for the terminal."""
+"""All figures of a report, computed once for the page, JSON and the terminal."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,11 +25,12 @@ _QUESTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a report is about.
+    """The request for a report.
 
     Attributes:
-        objective: For how much of its time a broker is to be up, above 0 and below 1.
-        cluster: Only this one; None for all.
+        window: The period.
+        objective: Target availability of a broker, above 0 and below 1.
+        cluster: Only this cluster; None for all.
     """
 
     window: Window
@@ -43,14 +44,14 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What the tables cover of the time asked about.
+    """The part of the period that the tables cover.
 
     Attributes:
-        window: That part of the time.
-        extent: Of the history.
-        heard: The part of the time of which heartbeats are counted; None where there is none.
+        window: That part of the period.
+        extent: The time that the history covers.
+        heard: The part of the period in which heartbeats are counted; None if there is no such part.
         has_heartbeats: Whether there is a table of heartbeats.
-        commits_from_ms: From when on commits of the job are known; None where none is.
+        commits_from_ms: Time from which commits of the job are known, epoch milliseconds; None if none are.
     """
 
     window: Window
@@ -62,12 +63,14 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What a report says.
+    """The content of a report.
 
     Attributes:
-        rows: Question → its answer. Of ``brokers`` those that were down longest are first, with their ``missed``
-            heartbeats; of ``outages`` the longest, without brokers that were removed on purpose.
-        total: Of all clusters: the last row of ``clusters.sql``.
+        asked: The request.
+        known: The part of the period that the tables cover.
+        rows: Question → its rows. ``brokers`` are sorted by downtime, longest first, and have ``missed`` heartbeats.
+            ``outages`` are sorted by length, without brokers that were removed intentionally.
+        total: The row for all clusters, which is the last row of ``clusters.sql``.
     """
 
     asked: Asked
@@ -77,17 +80,17 @@ class Figures:
 
     @property
     def unit(self) -> str:
-        """What a segment is: hour, day or week."""
+        """The length of a segment: hour, day or week."""
         unit: str = self.rows["segments"][0]["unit"]
         return unit
 
 
 def figures(settings: Settings, asked: Asked) -> Figures:
-    """Read the tables, and ask; blocks.
+    """Read the tables and compute all figures; blocks.
 
     Raises:
-        NotInHistory: There is no history, or it does not have that time or that cluster.
-        TableSchemaMismatch: A table is damaged, or not as this version of the code expects.
+        NotInHistory: There is no history, or it does not have that period or that cluster.
+        TableSchemaMismatch: A table is damaged or has an unexpected schema.
     """
     past, changes = Past(settings), open_changes(settings)
     extent = past.extent
@@ -95,7 +98,7 @@ def figures(settings: Settings, asked: Asked) -> Figures:
     set_period(past, window, cluster=asked.cluster)
     read_heartbeats(past, window, asked.cluster)
     records = changed_records(changes, window)
-    # Of what was before the first of them, nothing is asked.
+    # Commits before the first of these records are not needed.
     commits = job_commits(changes, min(records["at_ms"].to_pylist())) if records.num_rows else []
     register_delays(past, past.counted_to_ms, past.default_timeouts(settings, window), records, commits)
     commits_from_ms = max(window.since_ms, commits[0].at_ms) if commits else None
@@ -104,15 +107,15 @@ def figures(settings: Settings, asked: Asked) -> Figures:
 
 
 def answers(database: Database, asked: Asked, known: Known) -> Figures:
-    """Ask all questions of the report; blocks.
+    """Answer all questions of the report; blocks.
 
     Args:
-        database: With the tables of the period, of heartbeats, of delays, and ``heartbeat_minutes``.
-        asked: The time as asked, and what else was.
-        known: What the tables cover of it.
+        database: A database with the tables of the period, of heartbeats, of delays, and ``heartbeat_minutes``.
+        asked: The request.
+        known: The part of the period that the tables cover.
 
     Raises:
-        NotInHistory: No broker was up in that time.
+        NotInHistory: No broker was up in that period.
         TableSchemaMismatch: The tables cannot be read.
     """
     heard, window = known.heard, known.window
@@ -142,14 +145,14 @@ def register_delays(
     records: pa.Table,
     commits: Sequence[JobCommit],
 ) -> None:
-    """Make the tables that ``delays.sql`` reads.
+    """Register the tables that ``delays.sql`` reads.
 
     Args:
-        database: For them.
-        counted_to_ms: partition → up to when heartbeats are counted.
-        timeouts: The answer of ``default_timeouts.sql``.
-        records: Those that changed something: partition, offset, at_ms.
-        commits: By time.
+        database: The database.
+        counted_to_ms: Partition → time up to which heartbeats are counted, epoch milliseconds.
+        timeouts: Rows of ``default_timeouts.sql``.
+        records: Records that changed something: partition, offset, at_ms.
+        commits: Commits of the job, by time.
     """
     offsets = [(p, offset, commit.at_ms) for commit in commits for p, offset in commit.next_offsets.items()]
     database.register("records", records)
@@ -159,14 +162,14 @@ def register_delays(
 
 
 def changed_records(changes: StoredTable, window: Window) -> pa.Table:
-    """The records that changed something: partition, offset, at_ms; blocks."""
+    """Return the records of a period that changed something: partition, offset, at_ms; blocks."""
     is_within = pl.col("at_ms").is_between(window.since_ms, window.until_ms, closed="right")
     rows = changes.rows(is_within, columns=["partition", "offset", "at_ms"])
     return rows.unique(["partition", "offset"]).to_arrow()
 
 
 def read_heartbeats(past: Past, window: Window, cluster: str | None) -> None:
-    """Ask for heartbeats a day at a time: those of a month are millions of rows."""
+    """Register the table of heartbeats. They are read day by day, because those of a month are millions of rows."""
     first, last = utc(window.since_ms).date(), utc(window.until_ms).date()
     days = [first + timedelta(days=number) for number in range((last - first).days + 1)]
     found = [past.ask("heartbeats_of_day", day=day, cluster=cluster) for day in days]
@@ -179,7 +182,7 @@ def _table(rows: Sequence[tuple[int, ...]], *names: str) -> pa.Table:
 
 
 def _taken(outage: Row, window: Window) -> int:
-    """How much of a time an outage took, milliseconds."""
+    """Return the duration of the part of an outage within a period, milliseconds."""
     begin_ms: int = max(window.since_ms, outage["begin_ms"])
     end_ms: int = window.until_ms if outage["end_ms"] is None else min(window.until_ms, outage["end_ms"])
     return end_ms - begin_ms

@@ -1,4 +1,4 @@
-"""The report as one page."""
+"""The report as one HTML page, with a summary in a few sentences."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -6,16 +6,15 @@ from typing import Any, Final
 
 from namesrv_stream import __version__
 from namesrv_stream.history.answer import Answer, Column, Section
-from namesrv_stream.history.columns import percent
+from namesrv_stream.history.answer_tables import percent
 from namesrv_stream.history.drawing.pages import cut, render
 from namesrv_stream.history.report.charts import charts
 from namesrv_stream.history.report.figures import Figures
-from namesrv_stream.history.report.tables import summary
-from namesrv_stream.history.report.verdict import verdict
+from namesrv_stream.history.report.report_tables import summary
 from namesrv_stream.instants import duration, instant
-from namesrv_stream.text_table import plural
+from namesrv_stream.text_table import plural, times
 
-#: Section → how many of its rows the page has; JSON has all.
+#: Section → the most rows on the page; JSON has all rows.
 MOST_ROWS: Final[Mapping[str, int]] = {
     "clusters": 50,
     "brokers": 25,
@@ -26,12 +25,12 @@ MOST_ROWS: Final[Mapping[str, int]] = {
     "servers": 30,
     "unknown": 30,
 }
-_MOST_SEGMENTS: Final = 200
+_MAX_SEGMENTS: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """One figure that is shown large."""
+    """A figure that is shown in large type."""
 
     label: str
     value: str
@@ -41,12 +40,13 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A section as the page shows it: texts only.
+    """A section of the page, as texts.
 
     Attributes:
-        headers: Title of each column, and whether it is of numbers.
-        rows: Whether it is to stand out, and its cells.
-        total: How many rows there are, shown or not.
+        title: Title of the section.
+        headers: (title, whether values are numbers) of each column.
+        rows: (whether the row is highlighted, cells) of each row.
+        total: Number of rows, including those that are not shown.
     """
 
     title: str
@@ -56,12 +56,12 @@ class Table:
 
 
 def page(figures: Figures, answer: Answer, made_ms: int) -> str:
-    """The page as HTML.
+    """Return the page as HTML.
 
     Args:
-        figures: What it says.
-        answer: The same as tables.
-        made_ms: When it was made, epoch milliseconds.
+        figures: The content.
+        answer: The content as tables.
+        made_ms: Time of creation, epoch milliseconds.
     """
     commits_from_ms = figures.known.commits_from_ms
     return render(
@@ -83,7 +83,7 @@ def page(figures: Figures, answer: Answer, made_ms: int) -> str:
 
 
 def _tables(answer: Answer) -> Mapping[str, Table]:
-    """By name; the outages apart, so that many brokers' do not hide those of all of a name or cluster."""
+    """Return the tables by name. Outages of single brokers are separate, so that they do not hide the wider ones."""
     sections = {section.name: section for section in answer.sections}
     outages = sections.pop("outages")
     single = [row for row in outages.rows if row["scope"] == "broker"]
@@ -94,8 +94,8 @@ def _tables(answer: Answer) -> Mapping[str, Table]:
 
 
 def table(section: Section) -> Table:
-    """Its first rows as texts; columns that say nothing of any of them are left out."""
-    rows = section.rows[: MOST_ROWS.get(section.name, _MOST_SEGMENTS)]
+    """Return the first rows of a section as texts, without columns that have no values."""
+    rows = section.rows[: MOST_ROWS.get(section.name, _MAX_SEGMENTS)]
     columns = replace(section, rows=rows).shown_columns()
     return Table(
         section.title,
@@ -139,3 +139,57 @@ def _tiles(figures: Figures) -> list[Tile]:
 
 def _text(value: float | None, show: Any) -> str:
     return "-" if value is None else str(show(value))
+
+
+def verdict(figures: Figures) -> list[str]:
+    """Return the summary as sentences, the most important first."""
+    return [text for text in (_objective(figures), _clusters(figures), _cause(figures), _worst(figures)) if text]
+
+
+def _objective(figures: Figures) -> str:
+    total = figures.total
+    left = total["budget_left"]
+    if left is None:
+        return ""
+    rest = (
+        f"{left * 100:.0f}% of the error budget is left"
+        if left >= 0
+        else f"{1 - left:,.1f} times the error budget was used"
+    )
+    met, share = "met" if total["met"] else "missed", percent(total["availability"])
+    return (
+        f"The objective of {figures.asked.objective_text} was {met}: brokers were up for {share} of their time, {rest}."
+    )
+
+
+def _clusters(figures: Figures) -> str:
+    clusters = figures.rows["clusters"]
+    if len(clusters) < 2:
+        return ""
+    missed = [row for row in clusters if not row["met"]]
+    if not missed:
+        return f"Each of the {len(clusters)} clusters met it."
+    worst = min(missed, key=lambda row: row["availability"] or 0)
+    return (
+        f"{len(missed)} of {len(clusters)} clusters missed it, worst of all {worst['cluster']}"
+        f" with {percent(worst['availability'] or 0)}."
+    )
+
+
+def _cause(figures: Figures) -> str:
+    ends = figures.rows["session_ends"]
+    if not any(row["down_ms"] for row in ends):
+        return "No broker was down."
+    first = ends[0]
+    return f"{first['down_share'] * 100:.0f}% of the down time came after “{first['cause']}”, {times(first['count'])}."
+
+
+def _worst(figures: Figures) -> str:
+    # An outage of a whole cluster is worse than one of a broker name, whatever their lengths.
+    wide = [row for scope in ("cluster", "broker_name") for row in figures.rows["outages"] if row["scope"] == scope]
+    if not wide:
+        return ""
+    longest = wide[0]
+    what = "all brokers of cluster" if longest["scope"] == "cluster" else "all processes of broker"
+    length, begin = duration(longest["duration_ms"]), instant(longest["begin_ms"])
+    return f"Longest outage: {what} {longest['name']} were gone for {length} from {begin}."

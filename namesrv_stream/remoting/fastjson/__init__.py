@@ -1,4 +1,8 @@
-"""JSON as fastjson 1.2.83 reads and writes it, which is more than JSON in both directions."""
+"""JSON in the dialect of fastjson 1.2.83, which accepts and writes more than standard JSON.
+
+It is a sub-package because RocketMQ's headers and bodies share it, and nothing in it is specific to RocketMQ. Callers
+import the functions from here; only ``casts`` is imported by itself.
+"""
 
 from namesrv_stream.remoting.fastjson.reader import (
     MAX_DEPTH,

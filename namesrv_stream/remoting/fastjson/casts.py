@@ -1,6 +1,6 @@
-"""How fastjson 1.2.83 takes a value for a property of another type.
+"""Casts of fastjson 1.2.83: conversion of a value to the type of a property.
 
-null means "leave the property at its default", which is the caller's to know. Source: fastjson 1.2.83, TypeUtils.
+The result None means that the property keeps its default, which the caller knows. Source: fastjson 1.2.83, TypeUtils.
 """
 
 import re
@@ -12,12 +12,12 @@ _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,32}(?:\.0*)?")
 
 
 def as_integer(value: object, bits: int) -> int | None:
-    """A Java int (32 bits) or long (64): texts are parsed, fractions cut off; an empty text is null.
+    """Cast to a Java int (32 bits) or long (64). Texts are parsed, fractions are cut off, an empty text is null.
 
     Source: TypeUtils.castToInt, castToLong.
 
     Raises:
-        ValueError: It is no number, or does not fit.
+        ValueError: The value is not a number, or does not fit.
     """
     if type(value) is not int:
         if value is None or value in ("", "null"):
@@ -34,12 +34,12 @@ def as_integer(value: object, bits: int) -> int | None:
 
 
 def as_text(value: object) -> str | None:
-    """A Java String: of a plain value what it looks like in JSON.
+    """Cast to a Java String: numbers and booleans become their JSON.
 
     Source: StringCodec.deserialze.
 
     Raises:
-        ValueError: It is an array or object, which fastjson would write out; nobody sends that.
+        ValueError: The value is an array or object. fastjson converts these to JSON, but no peer sends them.
     """
     if value is None or isinstance(value, str):
         return value
@@ -49,12 +49,12 @@ def as_text(value: object) -> str | None:
 
 
 def as_boolean(value: object) -> bool | None:
-    """A Java boolean.
+    """Cast to a Java boolean.
 
     Source: TypeUtils.castToBoolean.
 
     Raises:
-        ValueError: It is neither.
+        ValueError: The value is neither true nor false.
     """
     if value is None or isinstance(value, bool):
         return value

@@ -1,9 +1,9 @@
-"""Reads what fastjson 1.2.83 reads: JSON, and the liberties that peers take with it.
+"""Reads JSON in the dialect of fastjson 1.2.83.
 
-Three ways, tried in order of price: orjson for real JSON; orjson after bare integer keys were quoted, which is all
-that fastjson itself writes wrongly; and a reader of our own for the rest of the dialect: bare keys, single quotes,
-trailing commas, comments, a byte order mark, raw controls in strings, Java's number suffixes. The last one is a
-hundred times slower, so only what is short gets so far. ``$ref`` is understood in all three.
+There are three readers, tried in order of cost. (1) orjson reads standard JSON. (2) orjson reads the text after bare
+integer keys were quoted; fastjson itself writes no other deviation. (3) The reader in this module covers the rest of
+the dialect: bare keys, single quotes, trailing commas, comments, a byte order mark, raw control characters in strings,
+Java's number suffixes. It is a hundred times slower, so it accepts short texts only. All three resolve ``$ref``.
 """
 
 import re
@@ -14,15 +14,15 @@ import orjson
 
 from namesrv_stream.remoting.fastjson.references import resolve_references
 
-# Deep enough for every body (5 levels), shallow enough for recursion, ours and our callers'. orjson's own is 1024.
+# Real bodies have up to 5 levels. The limit bounds the recursion here and in callers; orjson's own limit is 1024.
 MAX_DEPTH: Final = 64
-#: Our own reader takes up to 3 microseconds a character, in which the caller's event loop stands still.
+#: The reader of this module blocks the caller's event loop for up to 3 microseconds per character.
 MAX_LENIENT_BYTES: Final = 512 * 1024
-#: Most values of one document; 115,000 topics, which fill the largest frame, have 1,200,000. A value that takes two
-#: bytes of text can take a hundred times that in memory.
+#: The most values of one document. 115,000 topics, which fill the largest frame, have 1,200,000. A value of two bytes
+#: of text can take a hundred times as much memory.
 MAX_VALUES: Final = 2_000_000
 _MAX_INTEGER_KEYS: Final = 300_000
-_MAX_NUMBER_CHARS: Final = 400  # the largest double has 309 digits; conversion is quadratic
+_MAX_NUMBER_CHARS: Final = 400  # the largest double has 309 digits; conversion takes quadratic time
 
 _BARE_INTEGER_KEY: Final = re.compile(rb"([{,][ \t\r\n]*+)(-?[0-9]++)(?=[ \t\r\n]*+:)")
 _SKIPPED: Final = re.compile(r"(?:[ \t\r\n\f\b]++|/\*.*?\*/|//[^\n]*+)*+", re.DOTALL)
@@ -44,30 +44,30 @@ _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
 def loads(data: bytes | str) -> Any:
-    """The value that ``data`` holds, JSON or fastjson's dialect of it, in linear time.
+    """Return the value of ``data``, standard JSON or fastjson's dialect, in linear time.
 
     Returns:
-        dict, list, str, int, float, bool or None. Keys are str, integer keys too. A ``$ref`` is replaced by what it
-        names, see ``references``.
+        dict, list, str, int, float, bool or None. All keys are str, including integer keys. Each ``$ref`` is replaced
+        by its target, see ``references``.
 
     Raises:
-        ValueError: It is neither, is not UTF-8, is nested too deeply, has too many values, or is in the dialect and
-            larger than ``MAX_LENIENT_BYTES``.
+        ValueError: The text is neither, is not UTF-8, is nested too deeply, has too many values, or is in the dialect
+            and larger than ``MAX_LENIENT_BYTES``.
     """
     raw = data.encode("utf-8", "replace") if isinstance(data, str) else data
     try:
         return loads_written(raw)
     except ValueError as error:
         if len(raw) > MAX_LENIENT_BYTES:
-            raise ValueError(f"{error} ({len(raw)} bytes are too many for reading them leniently)") from error
+            raise ValueError(f"{error} ({len(raw)} bytes exceed the limit for the lenient reader)") from error
     return loads_lenient(raw)
 
 
 def loads_written(raw: bytes) -> Any:
-    """Like ``loads``, of what fastjson itself writes: JSON but for bare integer keys.
+    """Like ``loads``, for texts that fastjson itself writes: JSON except for bare integer keys.
 
     Raises:
-        ValueError: It is not that, is nested too deeply, or has too many values.
+        ValueError: The text is invalid, is nested too deeply, or has too many values.
     """
     require_few_values(raw)
     try:
@@ -81,22 +81,22 @@ def loads_written(raw: bytes) -> Any:
 
 
 def require_few_values(raw: bytes) -> None:
-    """Accept a text whose values cannot be more than ``MAX_VALUES``; commas and brackets in strings count, too.
+    """Check that a text cannot have more than ``MAX_VALUES`` values. Commas and brackets in strings count as well.
 
     Raises:
-        ValueError: There may be more.
+        ValueError: The text may have more.
     """
-    # A value is the first of its container or follows a comma; a shorter text has no room for too many.
+    # Every value is the first of its container or follows a comma, so a shorter text cannot have too many.
     if len(raw) > MAX_VALUES and raw.count(b",") + raw.count(b"{") + raw.count(b"[") > MAX_VALUES:
         raise ValueError(f"more than {MAX_VALUES} values")
 
 
 def loads_lenient(data: bytes | str, *, numbers_as_text: bool = False) -> Any:
-    """Like ``loads``, by our own reader alone.
+    """Like ``loads``, by the reader of this module only.
 
     Args:
         data: The text, UTF-8 if bytes.
-        numbers_as_text: Keep numbers as the str that was written.
+        numbers_as_text: Whether numbers are returned as str, as written.
 
     Raises:
         ValueError: The text is malformed, is not UTF-8, or is nested more than ``MAX_DEPTH`` levels deep.
@@ -107,10 +107,10 @@ def loads_lenient(data: bytes | str, *, numbers_as_text: bool = False) -> Any:
 
 
 def _quote_integer_keys(raw: bytes) -> bytes | None:
-    """``raw`` with quotes around its bare integer keys; None if it has none, or too many.
+    """Return ``raw`` with quotes around its bare integer keys; None if it has none, or too many.
 
-    A key is told from text that looks like one by the number of quotes before it, escaped ones aside. Single-quoted
-    strings and comments may mislead that count, but the first of them makes orjson refuse the result anyway.
+    The number of unescaped quotes before a key distinguishes it from text in a string. Single-quoted strings and
+    comments may falsify that number, but orjson rejects a text with any of these.
     """
     unescaped = raw.replace(b"\\\\", b"  ").replace(b'\\"', b"  ") if b"\\" in raw else raw
     parts: list[bytes] = []
@@ -131,7 +131,7 @@ def _quote_integer_keys(raw: bytes) -> bytes | None:
 
 
 class _Reader:
-    """Recursive descent over one text; used once."""
+    """Recursive descent over one text; an instance is used once."""
 
     def __init__(self, text: str, numbers_as_text: bool) -> None:
         self._text = text
@@ -145,7 +145,7 @@ class _Reader:
         return value
 
     def _next_char(self) -> str:
-        """The next character that counts, which is not consumed; empty at the end."""
+        """Return the next significant character without consuming it; an empty text at the end."""
         match = _SKIPPED.match(self._text, self._position)
         if match is not None:
             self._position = match.end()
@@ -191,7 +191,7 @@ class _Reader:
         self._position += 1
 
     def _end_of_item(self, closing: str) -> None:
-        """Consume a comma, which may stand before ``closing`` too."""
+        """Consume a comma, which may also precede ``closing``."""
         char = self._next_char()
         if char == ",":
             self._position += 1
@@ -220,7 +220,7 @@ class _Reader:
         unescaped = _ESCAPE.sub(self._escaped_char, text)
         if _SURROGATE.search(unescaped) is None:
             return unescaped
-        # Halves of a pair join. One alone, which Java would keep, has no UTF-8, so it is replaced here and now.
+        # Two surrogates of a pair become one character. Java keeps a lone one, which UTF-8 cannot encode: replace it.
         return unescaped.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
     def _escaped_char(self, match: re.Match[str]) -> str:

@@ -1,20 +1,20 @@
-"""``{"$ref":"$.path"}``: how fastjson writes an object for the second time in one document.
+"""``{"$ref":"$.path"}``: fastjson's form of an object that was written before in the same document.
 
-A reference is replaced by the very object that it names. Two kinds are dropped, leaving None, because nobody writes
-them and walking the result would not end: those that name something they are inside of, and those that name something
-with a reference in it. What the references of a document name is limited in sum, texts counted by their length, so
-that whatever is made of the result stays in proportion to the document.
+A reference is replaced by the object that it names. A reference is replaced by None if it names a container of itself,
+or something that contains a reference: fastjson never writes these, and the result could be cyclic. The total size of
+the targets is limited, with texts counted by their length, so that processing the result stays in proportion to the
+document.
 
-Source: fastjson 1.2.83, SerialContext.toString for the paths, verified in its output for keys with special characters.
+Source: fastjson 1.2.83, SerialContext.toString for the paths; its output for keys with special characters was checked.
 """
 
 import re
 from typing import Any, Final
 
-# Several times the document: a small one may name the same object often.
+# The budget is several times the document, because a small document may name the same object often.
 _FREE_CHARS: Final = 64 * 1024
-_CHARS_A_CHAR: Final = 4
-_CHARS_A_VALUE: Final = 16  # of the budget: values cost time
+_BUDGET_PER_CHAR: Final = 4
+_COST_OF_A_VALUE: Final = 16  # in characters, because each value takes time
 
 # `.name`, in which a backslash makes any character part of the name, or `[index]`, also written for integer keys.
 _STEP: Final = re.compile(r"\.((?:[^.\[\]\\]|\\.)++)|\[([0-9]{1,10})\]", re.DOTALL)
@@ -22,19 +22,19 @@ _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
 
 
 def resolve_references(document: Any, size: int, max_depth: int) -> Any:
-    """The document with the targets in the places of their references; it is changed in place.
+    """Return the document with its references replaced. It is changed in place.
 
     Args:
-        document: What was read: dict, list, or a plain value.
-        size: Length of the text that it was read from.
-        max_depth: Most levels of nesting.
+        document: A dict, list, or plain value.
+        size: Length of the document's text.
+        max_depth: The most levels of nesting.
 
     Raises:
         ValueError: The targets are many times larger than the text, or the document is nested too deeply.
     """
     if _path_of(document) is not None:
         return None
-    references = _References(_FREE_CHARS + _CHARS_A_CHAR * size, max_depth)
+    references = _References(_FREE_CHARS + _BUDGET_PER_CHAR * size, max_depth)
     if isinstance(document, dict | list):
         references.collect(document)
         references.resolve(document)
@@ -45,15 +45,15 @@ class _References:
     """The references of one document."""
 
     def __init__(self, budget: int, max_depth: int) -> None:
-        """Expect references whose targets hold at most ``budget`` values and characters in sum."""
+        """Accept references whose targets cost at most ``budget`` characters in total."""
         self._budget = budget
         self._max_depth = max_depth
         self._open: list[Any] = []
         self._found: list[tuple[Any, Any, str]] = []
-        self._referring: set[int] = set()  # ids of containers with a reference somewhere inside
+        self._referring: set[int] = set()  # ids of containers that contain a reference at any level
 
     def collect(self, container: Any) -> None:
-        """Note what is to be replaced in ``container``, and put None there until it is."""
+        """Record the references in ``container``, and replace them by None until they are resolved."""
         if len(self._open) >= self._max_depth:
             raise ValueError(f"nested more than {self._max_depth} levels deep")
         self._open.append(container)
@@ -69,7 +69,7 @@ class _References:
         self._open.pop()
 
     def resolve(self, document: Any) -> None:
-        """Put the targets in their places."""
+        """Replace the recorded references by their targets."""
         for container, key, path in self._found:
             target = _find(document, path)
             if id(target) not in self._referring:
@@ -80,7 +80,7 @@ class _References:
         unvisited = [target]
         while unvisited:
             value = unvisited.pop()
-            self._budget -= _CHARS_A_VALUE
+            self._budget -= _COST_OF_A_VALUE
             if isinstance(value, dict):
                 self._budget -= sum(map(len, value))
                 unvisited += value.values()
@@ -93,7 +93,7 @@ class _References:
 
 
 def _path_of(value: Any) -> str | None:
-    """The path that an object of ``$ref`` alone holds; None for all else."""
+    """Return the path of an object whose only key is ``$ref``; None for all other values."""
     if isinstance(value, dict) and len(value) == 1:
         path = value.get("$ref")
         return path if isinstance(path, str) else None
@@ -101,7 +101,7 @@ def _path_of(value: Any) -> str | None:
 
 
 def _find(document: Any, path: str) -> Any:
-    """What ``path`` names in ``document``; None if nothing."""
+    """Return what ``path`` names in ``document``; None if it names nothing."""
     steps = _steps(path)
     if steps is None:
         return None
@@ -117,7 +117,7 @@ def _find(document: Any, path: str) -> Any:
 
 
 def _steps(path: str) -> list[str] | None:
-    """The keys and indexes of ``path``; None if it cannot be read or does not begin at the document."""
+    """Return the keys and indexes of ``path``; None if it is invalid or does not begin at the document."""
     if not path.startswith("$"):
         return None
     steps: list[str] = []

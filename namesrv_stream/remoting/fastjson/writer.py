@@ -1,16 +1,16 @@
 """Writes JSON byte for byte as fastjson 1.2.83 does, in the two forms that RocketMQ uses.
 
-*Legacy* is fastjson's default and every body but one. *Strict* adds its features BrowserCompatible and MapSortField,
-and is the answer of GET_ROUTEINFO_BY_TOPIC to peers that know it.
+*Legacy* is fastjson's default form, used by every body except one. *Strict* adds the features BrowserCompatible and
+MapSortField. It is the form of GET_ROUTEINFO_BY_TOPIC's response to peers that support it.
 
-What Java tells apart by class is told apart here by what the caller hands over:
+Java distinguishes beans and maps by class. Here, the type of the dict distinguishes them:
 
-- A bean is a ``dict`` with str keys, its properties in the order of writing. fastjson's order is alphabetical; the
-  caller lists them so.
-- A map is a ``JavaMap``, or any ``dict`` with int keys, which no bean can be. Strict sorts it, legacy keeps its order,
-  which in Java is hash order and so anyone's.
+- A bean is a ``dict`` with str keys. Its properties are written in the order of the dict; the caller lists them
+  alphabetically, as fastjson does.
+- A map is a ``JavaMap``, or any ``dict`` with int keys, which a bean cannot have. Strict sorts its keys. Legacy keeps
+  their order; in Java this is the unspecified order of a hash table.
 
-A property, or a map's entry, whose value is None is left out; in a list None is ``null``.
+Properties and map entries with the value None are left out; in a list, None is ``null``.
 """
 
 import re
@@ -22,7 +22,7 @@ import orjson
 _K = TypeVar("_K")
 _V = TypeVar("_V")
 
-# JavaScript's largest safe integer: BrowserCompatible writes what is beyond as text.
+# JavaScript's largest safe integer. BrowserCompatible writes integers beyond it as text.
 _MAX_SAFE_INTEGER: Final = 9007199254740991
 
 _SHORT_ESCAPES: Final = {
@@ -39,14 +39,14 @@ _STRICT_ESCAPED: Final = re.compile(r'["\\/\x00-\x1f\x7f-\U0010ffff]')
 
 
 class JavaMap(dict[_K, _V]):
-    """A dict that stands for a Java ``Map``; a plain dict with str keys stands for a bean."""
+    """A dict that represents a Java ``Map``. A plain dict with str keys represents a bean."""
 
 
 def dumps_legacy(value: object) -> bytes:
-    """``value`` as fastjson writes it by default: int keys bare, maps in their order, non-ASCII raw.
+    """Return ``value`` in fastjson's default form: bare int keys, maps in their order, raw non-ASCII characters.
 
     Raises:
-        TypeError: A value or key is of a type that has no place in a body.
+        TypeError: A value or key has a type that no body contains.
         RecursionError: The value is nested some hundreds of levels deep.
     """
     written = _legacy_by_orjson(value)
@@ -54,34 +54,34 @@ def dumps_legacy(value: object) -> bytes:
 
 
 def dumps_strict(value: object) -> bytes:
-    """``value`` as fastjson writes it with BrowserCompatible and MapSortField: standard JSON in ASCII, maps sorted.
+    """Return ``value`` in the form of BrowserCompatible and MapSortField: standard JSON in ASCII, maps sorted.
 
     Raises:
-        TypeError: A value or key is of a type that has no place in a body.
+        TypeError: A value or key has a type that no body contains.
         RecursionError: The value is nested some hundreds of levels deep.
     """
     return _strict(value).encode("ascii")
 
 
 def quote_legacy(text: str) -> str:
-    r"""``text`` in double quotes, with `"`, `\\`, controls up to U+009F and the line separators escaped."""
-    # Nearly every name and address takes this way, at a fifth of the regular expression's price.
+    r"""Return ``text`` in double quotes, with `"`, `\\`, controls up to U+009F and the line separators escaped."""
+    # This covers nearly all names and addresses, in a fifth of the regular expression's time.
     if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
         return '"' + text + '"'
     return f'"{_LEGACY_ESCAPED.sub(_escape, text)}"'
 
 
 def quote_strict(text: str) -> str:
-    """``text`` in double quotes, with slashes and all beyond U+007E escaped too."""
+    """Return ``text`` in double quotes, with slashes and all characters beyond U+007E escaped as well."""
     if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text and "/" not in text:
         return '"' + text + '"'
     return f'"{_STRICT_ESCAPED.sub(_escape_strict, text)}"'
 
 
 def _legacy_by_orjson(value: object) -> bytes | None:
-    """What ``_legacy`` writes, at a tenth of its price; None where the two may differ.
+    """Return the same as ``_legacy`` in a tenth of its time; None if the two may differ.
 
-    orjson refuses int keys, writes None, which is left out here, and escapes differently beyond printable ASCII.
+    orjson rejects int keys, writes None values, and escapes characters beyond printable ASCII differently.
     """
     try:
         written = orjson.dumps(value, option=orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME)
@@ -135,7 +135,7 @@ def _strict_key(key: object) -> str:
 
 
 def _strict_order(value: Mapping[object, object]) -> list[object]:
-    """Keys to write: a bean's as they come, a map's in the natural order of Java."""
+    """Return the keys to write: a bean's in the given order, a map's in Java's natural order."""
     keys = [key for key, item in value.items() if item is not None]
     if not keys or (isinstance(keys[0], str) and not isinstance(value, JavaMap)):
         return keys
@@ -143,23 +143,23 @@ def _strict_order(value: Mapping[object, object]) -> list[object]:
 
 
 def _natural_rank(key: object) -> tuple[int, int, bytes]:
-    """Numbers by value, texts by UTF-16 code unit; in a mixture, which Java cannot sort, numbers first."""
+    """Rank numbers by value and texts by UTF-16 code unit. Java cannot sort a mixture; here numbers come first."""
     if isinstance(key, int):
         return (0, key, b"")
     return (1, 0, str(key).encode("utf-16-be", "surrogatepass"))
 
 
 def _atom(value: object) -> str:
-    """Values that look the same in both forms."""
+    """Write a value that is the same in both forms."""
     if value is None:
         return "null"
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, int):  # an IntEnum; enums by name are the caller's business
+    if isinstance(value, int):  # an IntEnum; the caller converts enums that are written by name
         return str(int(value))
-    if isinstance(value, float):  # no body of RocketMQ has one, so its form matters to nobody
+    if isinstance(value, float):  # no body of RocketMQ contains one, so its exact form does not matter
         return orjson.dumps(value).decode()
-    raise TypeError(f"{type(value).__name__} has no place in a body")
+    raise TypeError(f"{type(value).__name__} cannot be a value of a body")
 
 
 def _escape(match: re.Match[str]) -> str:

@@ -13,8 +13,8 @@ from namesrv_stream.route.events import (
     BrokerUnregistered,
     Proof,
 )
-from namesrv_stream.route.fold_state import LeaseKey
-from namesrv_stream.route.view import Pending
+from namesrv_stream.route.model import LeaseKey
+from namesrv_stream.route.server_view.overlay import Pending
 from namesrv_stream.server.gateway.records import Item
 
 

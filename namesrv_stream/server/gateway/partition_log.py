@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, Protocol
 
 from namesrv_stream.clock import Clock
 from namesrv_stream.logs import safe
-from namesrv_stream.route.event_json import encode_event, routing_key
+from namesrv_stream.route.event_json import encode_event
 from namesrv_stream.route.events import (
     BrokerHeartbeat,
     Origin,
@@ -27,6 +27,7 @@ from namesrv_stream.route.events import (
     ServerStopped,
     Tick,
 )
+from namesrv_stream.route.partitioner import routing_key
 from namesrv_stream.server.gateway.operator_changes import Change, OperatorChanges
 from namesrv_stream.server.gateway.outage_buffer import OutageBuffer
 from namesrv_stream.server.gateway.records import (

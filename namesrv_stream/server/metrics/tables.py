@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable
 from namesrv_stream.clock import Clock
 from namesrv_stream.metrics import Counters, Histogram, Samples
 from namesrv_stream.route.changes import RouteChange
-from namesrv_stream.tables.job_figures import BATCH_BOUNDS_MS, JobFigures
-from namesrv_stream.tables.loader import Snapshot
+from namesrv_stream.tables.job_commits import BATCH_BOUNDS_MS, JobFigures
+from namesrv_stream.tables.snapshot import Snapshot
 
 
 class TableStatus:

@@ -17,7 +17,7 @@ from namesrv_stream.remoting.codes import ResponseCode
 from namesrv_stream.remoting.command import RemotingCommand, response_to
 from namesrv_stream.remoting.frame import decode_frame, encode_frame
 from namesrv_stream.route.events import BrokerHeartbeat, BrokerRegistered, Proof
-from namesrv_stream.route.fold_state import LeaseKey
+from namesrv_stream.route.model import LeaseKey
 from namesrv_stream.server.net.response_cache import AnsweredRequest, scope_of
 from namesrv_stream.server.net.services import Services
 

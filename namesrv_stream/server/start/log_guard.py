@@ -32,8 +32,8 @@ from namesrv_stream.kafka.log_check import check_log
 from namesrv_stream.logs import safe
 from namesrv_stream.route.event_json import decode_record
 from namesrv_stream.route.events import ServerStopped, Tick
-from namesrv_stream.route.fold import Record
-from namesrv_stream.route.folded_log import FoldedLog
+from namesrv_stream.route.fold.folded_log import FoldedLog
+from namesrv_stream.route.fold.step import Record
 from namesrv_stream.server.start.identity import Identity
 from namesrv_stream.settings import Settings
 

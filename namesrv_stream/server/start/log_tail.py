@@ -16,7 +16,7 @@ from namesrv_stream.clock import Clock
 from namesrv_stream.errors import EventDecodeError, KafkaUnreachable, RecordsRemoved
 from namesrv_stream.kafka import LogReader
 from namesrv_stream.logs import safe
-from namesrv_stream.route.event_json import decode_record, routing_key
+from namesrv_stream.route.event_json import decode_record
 from namesrv_stream.route.events import (
     JOB,
     AcceptedEvent,
@@ -28,12 +28,12 @@ from namesrv_stream.route.events import (
     ServerEvent,
     SettingsChanged,
 )
-from namesrv_stream.route.fold import Record
-from namesrv_stream.route.lease import LeaseKey
-from namesrv_stream.route.partitioner import partition_of
-from namesrv_stream.route.settings import FoldSettings
-from namesrv_stream.route.view import RouteView
-from namesrv_stream.route.view_rules import group_after
+from namesrv_stream.route.fold.step import Record
+from namesrv_stream.route.liveness_settings import FoldSettings
+from namesrv_stream.route.model import LeaseKey
+from namesrv_stream.route.partitioner import partition_of, routing_key
+from namesrv_stream.route.server_view.route_view import RouteView
+from namesrv_stream.route.server_view.view_layers import group_after
 from namesrv_stream.settings import Settings
 
 logger = logging.getLogger(__name__)

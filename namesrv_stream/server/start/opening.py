@@ -17,14 +17,14 @@ from namesrv_stream.kafka import ensure_topics
 from namesrv_stream.kafka.first_settings import log_first_settings
 from namesrv_stream.kafka.log_check import check_log
 from namesrv_stream.logs import progress
-from namesrv_stream.route.folded_log import FoldedLog
+from namesrv_stream.route.fold.folded_log import FoldedLog
+from namesrv_stream.route.server_view.route_view import RouteView
 from namesrv_stream.route.table import RouteTable
-from namesrv_stream.route.view import RouteView
 from namesrv_stream.server.start.identity import Identity
 from namesrv_stream.server.start.log_guard import refuse_rival
 from namesrv_stream.server.start.log_tail import read_log_tail
 from namesrv_stream.settings import Settings
-from namesrv_stream.tables.loader import Snapshot, load_snapshot
+from namesrv_stream.tables.snapshot import Snapshot, load_snapshot
 from namesrv_stream.tables.storage import Storage
 
 _LOG = logging.getLogger(__name__)

@@ -5,10 +5,9 @@ from typing import Literal, NamedTuple
 
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.group import BrokerGroup
-from namesrv_stream.route.hold import Hold
-from namesrv_stream.route.lease import LeaseKey
-from namesrv_stream.route.settings import FoldSettings, effective_texts
-from namesrv_stream.route.view import RouteView
+from namesrv_stream.route.liveness_settings import FoldSettings, effective_texts
+from namesrv_stream.route.model import Hold, LeaseKey
+from namesrv_stream.route.server_view.route_view import RouteView
 from namesrv_stream.server.gateway.gateway import Gateway
 from namesrv_stream.server.view.recent_events import RecentEvents
 

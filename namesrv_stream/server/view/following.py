@@ -7,8 +7,8 @@ from typing import Final, NamedTuple
 
 from namesrv_stream.clock import Clock
 from namesrv_stream.route.changes import RouteChange
-from namesrv_stream.route.commit_rows import slices_of
-from namesrv_stream.route.folded_log import FoldedLog
+from namesrv_stream.route.fold.folded_log import FoldedLog
+from namesrv_stream.route.reducer import slices_of
 from namesrv_stream.server.changes.feed import ChangeFeed
 from namesrv_stream.server.changes.position import generation_of
 from namesrv_stream.server.core import Core
@@ -16,9 +16,9 @@ from namesrv_stream.server.metrics.tables import TableStatus
 from namesrv_stream.server.view.recent_events import RecentEvents
 from namesrv_stream.settings import Settings
 from namesrv_stream.tables.change_log import TOLD_KINDS, log_commit, log_held
-from namesrv_stream.tables.follower import SnapshotFollower
-from namesrv_stream.tables.job_figures import JobFigures
-from namesrv_stream.tables.loader import Snapshot
+from namesrv_stream.tables.job_commits import JobFigures
+from namesrv_stream.tables.snapshot import Snapshot
+from namesrv_stream.tables.snapshot_follower import SnapshotFollower
 from namesrv_stream.tables.storage import tables_of
 
 #: For the follower to finish what it is reading; its thread does not keep the process.

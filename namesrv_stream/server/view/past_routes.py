@@ -20,7 +20,7 @@ from namesrv_stream.logs import safe
 from namesrv_stream.settings import Settings
 
 if TYPE_CHECKING:
-    from namesrv_stream.history.route_question import RouteAnswer
+    from namesrv_stream.history.past_route import RouteAnswer
 
 Told = TypeVar("Told")
 
@@ -78,6 +78,6 @@ class PastRoutes:
 
     def _answer(self, topic: str, as_of: str) -> "RouteAnswer":
         # Imported by the first who asks: a server that nobody asks for the past does without.
-        from namesrv_stream.history.route_question import ask_route
+        from namesrv_stream.history.past_route import ask_route
 
         return ask_route(self._settings, topic, as_of, self._clock.now_ms(), flag="as_of", source="query")

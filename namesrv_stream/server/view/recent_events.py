@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 from namesrv_stream.clock import Clock
 from namesrv_stream.errors import NamesrvStreamError
 from namesrv_stream.route.changes import ChangeKind, RouteChange, lease_key
-from namesrv_stream.route.lease import LeaseKey
-from namesrv_stream.route.settings import EFFECTIVE
+from namesrv_stream.route.liveness_settings import EFFECTIVE
+from namesrv_stream.route.model import LeaseKey
 from namesrv_stream.server.steps import Steps
 from namesrv_stream.tables.schema.layout import ROUTE_CHANGES
 from namesrv_stream.tables.storage import Storage

@@ -5,11 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 from namesrv_stream.processor.name_server import NameServer, OptionChanges
 from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange, lease_key
 from namesrv_stream.route.events import AcceptedEvent, SettingsChanged
-from namesrv_stream.route.fold_state import LeaseKey
 from namesrv_stream.route.group import BrokerGroup
-from namesrv_stream.route.model import BrokerLive, Holder
+from namesrv_stream.route.model import BrokerLive, Holder, LeaseKey
+from namesrv_stream.route.server_view.overlay import Pending
 from namesrv_stream.route.table import RouteTable
-from namesrv_stream.route.view import Pending
 from namesrv_stream.server.net.response_cache import ResponseCache
 from namesrv_stream.server.start.identity import Identity
 

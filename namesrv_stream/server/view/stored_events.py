@@ -6,11 +6,10 @@ from typing import Final
 import polars as pl
 
 from namesrv_stream.route.changes import ChangeKind, RouteChange
-from namesrv_stream.route.lease import LeaseKey
-from namesrv_stream.route.model import LiveKey
+from namesrv_stream.route.model import LeaseKey, LiveKey
 from namesrv_stream.server.view.recent_events import StoredEvents, TimelineEvent
 from namesrv_stream.tables.delta.stored_table import StoredTable, reading
-from namesrv_stream.tables.schema.columns import CHANGES_SCHEMA
+from namesrv_stream.tables.schema.change_rows import CHANGES_SCHEMA
 from namesrv_stream.tables.schema.layout import PARTITIONS_PROPERTY, ROUTE_CHANGES, TOPIC_ID_PROPERTY, removed_app_id
 from namesrv_stream.tables.storage import Storage
 

@@ -1,1 +1,4 @@
-"""The history process: Kafka's records and the rows of ``route_changes`` become tables that analysts can read."""
+"""The history process: it turns Kafka's records and the rows of ``route_changes`` into tables for analysts.
+
+It is a sub-package because it shares only the session, the JVM and the locks with the job.
+"""

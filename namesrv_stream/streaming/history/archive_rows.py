@@ -1,9 +1,10 @@
-"""Rows of ``route_archive``: those of ``route_changes``, and those that stand for changes which were lost.
+"""Rows of ``route_archive``: those of ``route_changes``, and replacements for changes that were lost.
 
-Nothing is lost in silence. Where rows of ``route_changes`` were removed before the history had them, or a rebuild made
-new ones, the archive goes on from ``route_state``. A key whose newest row is of the lost part has that row; one whose
-row differs without being of it has it as of the state; one that the state does not have is gone as of the state. The
-last two say so by their cause, ``state_rebuilt``, and by a negative ``seq``.
+No loss is silent. If rows of ``route_changes`` were removed before the history had read them, or a rebuild has written
+new ones, the archive continues from ``route_state``. If the newest row of a key is in the lost part, the archive gets
+that row. If the row of a key differs otherwise, the archive gets it at the offset of the state. A key that the state
+does not have is deleted at the offset of the state. The last two kinds of rows have the cause ``state_rebuilt`` and a
+negative ``seq``.
 """
 
 from typing import Final
@@ -12,9 +13,9 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
 from namesrv_stream.route.changes import KEY_COLUMNS, Cause, ChangeKind
-from namesrv_stream.tables.schema.columns import ROW_SCHEMA
+from namesrv_stream.tables.schema.change_rows import ROW_SCHEMA
 
-#: Kinds with a state worth its history. A registration says nothing that the others do not, and is the largest.
+#: Kinds of rows in the archive. Registrations are left out: they are the largest, and other kinds have their content.
 HISTORY_KINDS: Final = tuple(sorted(kind.value for kind in KEY_COLUMNS.keys() - {ChangeKind.REGISTRATION}))
 _DETAIL: Final = "what happened before is not known: changes were removed or rebuilt before the history had them"
 _PLACE: Final = ("partition", "offset", "seq", "at_ms", "gone", "cause", "detail")
@@ -24,39 +25,39 @@ _KEY: Final = "row_key"
 
 
 def archive_rows(changes: DataFrame) -> DataFrame:
-    """Rows of ``route_archive`` for rows of ``route_changes``."""
+    """Return the rows of ``route_archive`` for rows of ``route_changes``."""
     of_history = changes.where(f.col("kind").isin(*HISTORY_KINDS))
     return of_history.select(*_COLUMNS, f.to_date(f.timestamp_millis("at_ms")).alias("day"))
 
 
 def rows_to_catch_up(archived: DataFrame, live: DataFrame, reach: DataFrame) -> DataFrame:
-    """The rows that turn what the archive has into what ``route_state`` says.
+    """Return the rows that bring the archive to the content of ``route_state``.
 
     Args:
-        archived: ``route_archive``.
-        live: Rows of ``route_state``; of it, those of keys that are not gone.
-        reach: Of each partition to catch up in: ``partition``, ``known`` (first offset that the archive has not seen),
-            ``state_offset`` and ``state_at_ms`` (where ``route_state`` stands).
+        archived: Rows of ``route_archive``.
+        live: Live rows of ``route_state``.
+        reach: One row per partition to catch up: ``partition``, ``known`` (first offset that the archive has not read),
+            ``state_offset`` and ``state_at_ms`` (offset and time of ``route_state``).
 
     Returns:
-        Rows of ``route_archive``; each key at most once.
+        Rows of ``route_archive``, at most one per key.
     """
     newest = Window.partitionBy(_KEY).orderBy(*(f.desc(name) for name in ("at_ms", "partition", "offset", "seq")))
     numbered = _keyed(archived).withColumn("age", f.row_number().over(newest))
     had = numbered.where((f.col("age") == 1) & ~f.col("gone")).drop("age")
     has = _keyed(live)
     both = f.broadcast(reach).join(
-        had.select(_KEY, "partition", f.struct(*_COLUMNS).alias("had"), _said().alias("had_said")).join(
-            has.select(_KEY, "partition", f.struct(*_COLUMNS).alias("has"), _said().alias("has_said")),
+        had.select(_KEY, "partition", f.struct(*_COLUMNS).alias("had"), _content().alias("had_content")).join(
+            has.select(_KEY, "partition", f.struct(*_COLUMNS).alias("has"), _content().alias("has_content")),
             [_KEY, "partition"],
             "full",
         ),
         "partition",
     )
-    changed = both.where(~f.col("had_said").eqNullSafe(f.col("has_said")))
+    changed = both.where(~f.col("had_content").eqNullSafe(f.col("has_content")))
     is_gone, is_in_log = f.col("has").isNull(), f.col("has.offset") >= f.col("known")
     number = Window.partitionBy("partition", f.coalesce(is_in_log, f.lit(False))).orderBy(_KEY)
-    told = {
+    at_state = {
         "offset": f.col("state_offset"),
         "seq": -f.row_number().over(number),
         "at_ms": f.col("state_at_ms"),
@@ -64,12 +65,12 @@ def rows_to_catch_up(archived: DataFrame, live: DataFrame, reach: DataFrame) -> 
         "cause": f.lit(Cause.STATE_REBUILT.value),
         "detail": f.lit(_DETAIL),
     }
-    rows = changed.select(*(_chosen(name, told.get(name), is_gone, is_in_log).alias(name) for name in _COLUMNS))
+    rows = changed.select(*(_chosen(name, at_state.get(name), is_gone, is_in_log).alias(name) for name in _COLUMNS))
     return archive_rows(rows)
 
 
 def _chosen(name: str, at_state: Column | None, is_gone: Column, is_in_log: Column) -> Column:
-    """A column of a row that is in the log as it is, else as of the state; of a key that is gone the key alone."""
+    """Return a column: from the log if the row is in it, otherwise at the state. Deleted keys have key columns only."""
     had, has = f.col(f"had.{name}"), f.col(f"has.{name}")
     if at_state is not None:
         return f.when(is_in_log, has).otherwise(at_state)
@@ -79,7 +80,7 @@ def _chosen(name: str, at_state: Column | None, is_gone: Column, is_in_log: Colu
 
 
 def _keyed(rows: DataFrame) -> DataFrame:
-    """With ``row_key``: equal for two rows just if they are about the same."""
+    """Return the rows with ``row_key``, which is equal for rows about the same key."""
     keys = [
         f.when(f.col("kind") == kind.value, f.to_json(f.struct("kind", *columns)))
         for kind, columns in KEY_COLUMNS.items()
@@ -88,7 +89,7 @@ def _keyed(rows: DataFrame) -> DataFrame:
     return rows.where(f.col("kind").isin(*HISTORY_KINDS)).withColumn(_KEY, f.coalesce(*keys))
 
 
-def _said() -> Column:
-    """What a row says of its key; a map has its pairs in any order."""
+def _content() -> Column:
+    """Return the content of a row without its place. The pairs of a map are sorted, because maps have no order."""
     pairs = f.array_sort(f.map_entries("broker_addrs")).alias("broker_addrs")
     return f.struct(*(pairs if name == "broker_addrs" else f.col(name) for name in _CONTENT))

@@ -1,11 +1,17 @@
-"""Kafka's records as rows of ``broker_events``."""
+"""Rows of ``broker_events`` from Kafka's records, and rows of ``heartbeat_minutes`` from ``broker_events``.
+
+A row of ``heartbeat_minutes`` is written after its minute has ended in the time of the log, so it never changes.
+"""
 
 from typing import Final
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
-#: What every record may have at its top, whatever its kind; a field of another type is null.
+from namesrv_stream.route.event_json import HEARTBEATS_KIND, KIND_OF
+from namesrv_stream.route.events import DIRECT, BrokerRegistered, Proof
+
+#: The fields that a record of any kind may have at the top level. A field of another type becomes null.
 _HEAD: Final = (
     "kind STRING, cluster STRING, broker_name STRING, broker_id BIGINT, broker_addr STRING, server_id STRING, "
     "server_epoch BIGINT, connection_id BIGINT, timeout_ms BIGINT, items ARRAY<STRING>"
@@ -13,7 +19,7 @@ _HEAD: Final = (
 
 
 def event_rows(records: DataFrame) -> DataFrame:
-    """Rows of ``broker_events``.
+    """Return rows of ``broker_events``.
 
     Args:
         records: Columns partition (int), offset (bigint), at (timestamp, LogAppendTime), value (binary).
@@ -35,3 +41,102 @@ def event_rows(records: DataFrame) -> DataFrame:
         "raw",
         f.to_date("at").alias("event_day"),
     )
+
+
+_REGISTERED: Final = KIND_OF[BrokerRegistered]
+_PROCESS: Final = ("cluster", "broker_name", "broker_addr")
+_KEY: Final = ("partition", *_PROCESS, "server_id")
+_ITEMS: Final = (
+    "items ARRAY<STRUCT<cluster: STRING, broker_name: STRING, broker_addr: STRING, proof: STRING, "
+    "registration_hash: STRING>>"
+)
+_PROOFS: Final = tuple(proof.value for proof in Proof)
+
+
+def running_minutes(events: DataFrame) -> DataFrame:
+    """Return the start of the minute of the last event in each partition, which has not ended yet.
+
+    Args:
+        events: Columns of ``broker_events``: partition, offset, at.
+
+    Returns:
+        Columns partition, ``offset`` (of the first event in that minute), ``at_ms`` (start of the minute).
+    """
+    last = f.date_trunc("minute", f.max("at").over(Window.partitionBy("partition")))
+    running = events.select("partition", "offset", "at", last.alias("running")).where(f.col("at") >= f.col("running"))
+    return running.groupBy("partition").agg(
+        f.min("offset").alias("offset"), f.unix_millis(f.max("running")).alias("at_ms")
+    )
+
+
+def heartbeats(events: DataFrame) -> DataFrame:
+    """Return all heartbeats and registrations that the fold accepts, with their server and time.
+
+    Args:
+        events: Columns of ``broker_events``: partition, offset, at, kind, cluster, broker_name, broker_addr, server_id,
+            value.
+
+    Returns:
+        Columns partition, offset, item (index in the record), at_ms, cluster, broker_name, broker_addr, server_id.
+    """
+    # The time of the log never decreases, but a new leader in Kafka may have a clock that is behind.
+    clock = f.max("at").over(Window.partitionBy("partition").orderBy("offset"))
+    is_heartbeat = f.col("kind").isin(_REGISTERED, HEARTBEATS_KIND)
+    events = events.withColumn("at_ms", f.unix_millis(clock)).where(is_heartbeat)
+    events = events.withColumn("server_id", f.coalesce("server_id", f.lit(DIRECT)))
+    place = ("partition", "offset", "item", "at_ms")
+    registered = events.where(f.col("kind") == _REGISTERED).withColumn("item", f.lit(0))
+    items = events.where(f.col("kind") == HEARTBEATS_KIND).select(
+        "partition", "offset", "at_ms", "server_id", f.posexplode(f.from_json("value", _ITEMS)["items"])
+    )
+    valid = items.select("partition", "offset", f.col("pos").alias("item"), "at_ms", "server_id", "col.*").where(
+        _is_valid()
+    )
+    both = registered.select(*place, *_PROCESS, "server_id").union(valid.select(*place, *_PROCESS, "server_id"))
+    return both.dropna(subset=list(_PROCESS))
+
+
+def _is_valid() -> Column:
+    has_hash = f.coalesce(f.col("registration_hash"), f.lit("")) != ""
+    return f.col("proof").isin(*_PROOFS) & (has_hash | (f.col("proof") != Proof.REGISTRATION.value))
+
+
+def minute_rows(received: DataFrame, before: DataFrame) -> DataFrame:
+    """Return rows of ``heartbeat_minutes``.
+
+    Args:
+        received: Columns of ``heartbeats``, for complete minutes.
+        before: Earlier rows of ``heartbeat_minutes``, in which gaps may begin.
+    """
+    earlier = before.groupBy(*_KEY).agg(
+        f.lit(-1).cast("bigint").alias("offset"), f.lit(0).alias("item"), f.unix_millis(f.max("last_at")).alias("at_ms")
+    )
+    own = Window.partitionBy(*_KEY).orderBy("offset", "item")
+    gap = f.col("at_ms") - f.lag("at_ms").over(own)
+    both = received.select(*_KEY, "offset", "item", "at_ms").unionByName(earlier)
+    gaps = both.withColumn("gap_ms", gap).where(f.col("offset") >= 0)
+    minute = f.date_trunc("minute", f.timestamp_millis("at_ms")).alias("minute")
+    minutes = gaps.groupBy(*_KEY, minute).agg(
+        f.count("*").alias("heartbeats"),
+        f.sort_array(f.collect_list("gap_ms")).alias("gaps"),
+        f.timestamp_millis(f.min("at_ms")).alias("first_at"),
+        f.timestamp_millis(f.max("at_ms")).alias("last_at"),
+    )
+    return minutes.select(
+        *_PROCESS,
+        "server_id",
+        "minute",
+        "heartbeats",
+        _quantile(0.5).alias("gap_p50_ms"),
+        _quantile(0.99).alias("gap_p99_ms"),
+        _quantile(1.0).alias("gap_max_ms"),
+        "first_at",
+        "last_at",
+        "partition",
+        f.to_date("minute").alias("day"),
+    )
+
+
+def _quantile(share: float) -> Column:
+    """Return the lowest gap such that at least this share of the gaps is not longer."""
+    return f.get("gaps", f.ceil(f.size("gaps") * share).cast("int") - 1)

@@ -1,7 +1,7 @@
-"""History tables as DataFrames: Spark's tasks read and write the data files, in a folder or an object store.
+"""History tables as DataFrames. Spark's tasks read and write the data files, in a folder or an object store.
 
-Spark itself knows nothing of where tables are, nor of Delta: it needs no jars for either, and tables in an object store
-are reached as by all other parts.
+Spark itself accesses neither Delta nor the storage. So it needs no jars for them, and tables in an object store are
+accessed in the same way as by all other processes.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -12,9 +12,9 @@ from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from namesrv_stream.tables.delta.data_file import DataFile
-from namesrv_stream.tables.history_commits import HistoryTable
 from namesrv_stream.tables.history_files import FILE_SCHEMA, read_batches, write_files
 from namesrv_stream.tables.history_mark import HistoryMark
+from namesrv_stream.tables.history_tables import HistoryTable
 from namesrv_stream.tables.schema.history_columns import HISTORY_SCHEMAS
 from namesrv_stream.tables.storage import Storage
 
@@ -22,14 +22,14 @@ from namesrv_stream.tables.storage import Storage
 def read_rows(
     spark: SparkSession, table: Storage, files: Collection[DataFile], schema: pa.Schema, columns: Iterable[str]
 ) -> DataFrame:
-    """Rows of data files.
+    """Return the rows of data files.
 
     Args:
         spark: The session.
-        table: Where the table is.
-        files: Those to read; a task reads some of them.
-        schema: Columns of the table; one that a file does not have yet is null.
-        columns: Those wanted, in the files themselves.
+        table: Storage of the table.
+        files: The files to read, which are distributed to tasks.
+        schema: Columns of the table. Columns that a file does not have are null.
+        columns: The columns to read. They must be in the files, in contrast to partition columns.
     """
     wanted = pa.schema([schema.field(name) for name in columns]).remove_metadata()
     nullable = pa.schema([field.with_nullable(True) for field in wanted])
@@ -47,16 +47,16 @@ def read_rows(
 
 
 def append(table: HistoryTable, rows: DataFrame, mark: HistoryMark, tasks: int) -> int:
-    """Add rows, in one commit; blocks.
+    """Append rows in one commit; blocks.
 
     Args:
-        table: To which.
-        rows: With all columns of the table, in any order.
-        mark: How far the table reaches with them.
-        tasks: How many write, and how many files there are a day: at most.
+        table: The table.
+        rows: Rows with all columns of the table, in any order.
+        mark: How far the table covers the log with these rows.
+        tasks: The most tasks that write, and therefore the most new files per day.
 
     Returns:
-        How many rows were added.
+        The number of appended rows.
 
     Raises:
         TablesTakenOver: Another process has written the table meanwhile.
@@ -72,7 +72,13 @@ def append(table: HistoryTable, rows: DataFrame, mark: HistoryMark, tasks: int) 
 
 
 def within(rows: DataFrame, begin: Mapping[int, int], end: Mapping[int, int]) -> DataFrame:
-    """Rows in ranges: partition → first offset, → the offset after the last."""
+    """Return the rows in ranges of offsets.
+
+    Args:
+        rows: Rows with the columns partition and offset.
+        begin: Partition → first offset.
+        end: Partition → the offset after the last one.
+    """
     wanted = f.lit(False)
     for partition, first in begin.items():
         in_range = (f.col("offset") >= first) & (f.col("offset") < end[partition])

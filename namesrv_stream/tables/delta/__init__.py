@@ -1,1 +1,5 @@
-"""Delta's own files: commits, data files and versions of a table, wherever it is stored."""
+"""Delta tables at the level of their files: commits, data files, versions, writers and queries.
+
+It is a sub-package because nothing in it depends on the content of a particular table, and only it, the history tables
+and the compaction use delta-rs.
+"""

@@ -1,13 +1,12 @@
-"""Commits of a table's log: how the job writes them, and how everybody reads them.
+"""Commits of a table's log: their content and encoding.
 
-A commit is a file ``_delta_log/N.json`` with one action a line. The job's commits carry more in their ``commitInfo``
-than Delta asks for (ADR 0049):
+A commit is a file ``_delta_log/N.json`` with one action per line. The ``commitInfo`` of the job's commits contains more
+than Delta requires (ADR 0049):
 
-- which writer made it, and Delta's id of the table;
+- the writer, and Delta's id of the table;
 - *progress*: partition → first offset that the table does not cover, and the fingerprint of the record before it;
-- *before*: the same as it was before this commit. A follower that knows another progress loads the table again;
-- a digest of all files that the table has with it, and the hash of the newest checkpoint that the job has made, so that
-  who opens the table can verify what it is opened from;
+- *before*: the progress before this commit. A follower with a different progress reloads the table;
+- a digest of all files of the table, and the hash of the job's newest checkpoint, by which readers verify the table;
 - a checksum of the commit itself.
 """
 
@@ -20,7 +19,7 @@ from zlib import crc32
 import orjson
 
 from namesrv_stream.errors import TableDamaged
-from namesrv_stream.route.folded_log import Place, Progress
+from namesrv_stream.route.fold.folded_log import Place, Progress
 from namesrv_stream.tables.delta.data_file import DataFile
 from namesrv_stream.tables.storage import Storage
 
@@ -40,11 +39,11 @@ _ZEROS: Final = b'"namesrv_stream.checksum":"00000000"'
 
 
 class Checkpoint(NamedTuple):
-    """A checkpoint as the job has made it.
+    """A checkpoint written by the job.
 
     Attributes:
-        version: Of the table; -1 for none.
-        content_hash: ``content_hash`` of its file.
+        version: Version of the table; -1 if there is no checkpoint.
+        content_hash: ``content_hash`` of the file.
     """
 
     version: int = -1
@@ -53,15 +52,15 @@ class Checkpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What the job says of itself, the table and its state in a commit.
+    """What the job records in a commit about itself, the table and the progress.
 
     Attributes:
-        writer: Which run of a writer made it.
+        writer: Random id of the ``TableWriter`` object that made the commit.
         table_id: Delta's id of the table.
         before: Progress before the commit.
-        progress: Progress with it.
-        files_digest: ``digest_of`` all files that the table then has.
-        checkpoint: The newest one that the job has made.
+        progress: Progress after the commit.
+        files_digest: ``digest_of`` all files of the table after the commit.
+        checkpoint: The job's newest checkpoint.
     """
 
     writer: str
@@ -72,7 +71,7 @@ class Identity:
     checkpoint: Checkpoint
 
     def to_info(self) -> dict[str, str]:
-        """As fields of ``commitInfo``."""
+        """Return the fields of ``commitInfo``."""
         return {
             _WRITER: self.writer,
             _TABLE_ID: self.table_id,
@@ -84,7 +83,7 @@ class Identity:
 
     @classmethod
     def from_info(cls, info: Mapping[str, Any]) -> "Identity | None":
-        """Inverse of ``to_info``; None for a commit that is not the job's."""
+        """Inverse of ``to_info``; None for commits of other programs and of version 0.1.0."""
         if _FILES not in info:
             return None
         version, _, checkpoint_hash = info[_CHECKPOINT].partition(":")
@@ -100,15 +99,15 @@ class Identity:
 
 @dataclass(slots=True)
 class Commit:
-    """What a commit says.
+    """The content of a commit.
 
     Attributes:
         info: Its ``commitInfo``.
-        identity: What the job says of it; None for a commit that is not the job's.
+        identity: The job's own fields; None for commits of other programs and of version 0.1.0.
         added: Files that it adds.
         removed: Paths of files that it removes.
         transactions: Application id → version.
-        changes_rows: Whether it changes what rows the table has; one that only rearranges files does not.
+        changes_rows: Whether it changes the rows of the table, instead of only rearranging files.
         changes_table: Whether it changes columns, properties or the protocol.
     """
 
@@ -122,27 +121,60 @@ class Commit:
 
     @property
     def is_of_first_release(self) -> bool:
-        """Whether version 0.1.0 of the job has made it, which said less of itself."""
+        """Whether version 0.1.0 of the job made it, which recorded no ``Identity``."""
         return self.identity is None and _WRITER in self.info
+
+    @property
+    def only_rearranges(self) -> bool:
+        """Whether it leaves rows and progress unchanged, as an OPTIMIZE or a VACUUM does."""
+        return not self.changes_rows and not self.transactions
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change that a commit will make.
+
+    Attributes:
+        operation: Delta's name of the operation: WRITE, OPTIMIZE, DELETE; or CHECKPOINT, which changes nothing.
+        added: Data files that were written already.
+        removed: Data files of the table.
+        advanced: New progress of the partitions that advance.
+        transactions: Application id → version, in addition to the progress.
+        metadata: Additional fields of ``commitInfo``.
+        begins: Partition → first offset written for this number of partitions, if the topic has more from now on.
+    """
+
+    operation: str
+    added: tuple[DataFile, ...] = ()
+    removed: tuple[DataFile, ...] = ()
+    advanced: Progress = field(default_factory=dict)
+    transactions: Mapping[str, int] = field(default_factory=dict)
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    begins: Mapping[int, int] = field(default_factory=dict)
+
+    @property
+    def changes_rows(self) -> bool:
+        """Whether it changes the rows of the table, instead of only rearranging files."""
+        return self.operation != "OPTIMIZE"
 
 
 def commit_name(version: int) -> str:
-    """The file of a commit, relative to the table."""
+    """Return the file of a commit, relative to the table."""
     return f"{LOG}/{version:020d}.json"
 
 
 def checkpoint_name(version: int) -> str:
-    """The file of a checkpoint, relative to the table."""
+    """Return the file of a checkpoint, relative to the table."""
     return f"{LOG}/{version:020d}.checkpoint.parquet"
 
 
 def commit_versions(table: Storage) -> list[int]:
-    """Versions whose commits the log still has, ascending; none where there is no table."""
+    """Return the versions whose commits the log still has, ascending; none if there is no table."""
     return sorted(int(match[1]) for match in map(_COMMIT_FILE.fullmatch, (table / LOG).sizes()) if match)
 
 
 def checkpointed_version(table: Storage) -> int:
-    """The version of the newest checkpoint; -1 where there is none.
+    """Return the version of the newest checkpoint; -1 if there is none.
 
     Raises:
         StoreUnreachable: The object store does not answer.
@@ -154,22 +186,22 @@ def checkpointed_version(table: Storage) -> int:
 
 
 def encode_commit(info: Mapping[str, Any], actions: Iterable[Mapping[str, Any]]) -> bytes:
-    """A commit's file, with its checksum."""
+    """Return the content of a commit's file, including its checksum."""
     lines = [{"commitInfo": {**info, _CHECKSUM: "00000000"}}, *actions]
     content = b"".join(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE) for line in lines)
     return content.replace(_ZEROS, _ZEROS.replace(b"00000000", f"{crc32(content):08x}".encode()), 1)
 
 
 def decode_commit(table: Storage, version: int, content: bytes) -> Commit:
-    """What a commit's file says.
+    """Decode the content of a commit's file.
 
     Args:
-        table: For the error.
-        version: Of the commit.
-        content: Of its file.
+        table: Storage of the table, for the error.
+        version: Version of the commit.
+        content: Content of the file.
 
     Raises:
-        TableDamaged: It is empty, cut short or altered.
+        TableDamaged: The file is empty, truncated or altered.
     """
     try:
         _verify(content)
@@ -180,14 +212,14 @@ def decode_commit(table: Storage, version: int, content: bytes) -> Commit:
 
 
 def read_commit(table: Storage, version: int) -> Commit | None:
-    """What a commit says; None where there is none of that version.
+    """Read a commit; None if there is none of that version.
 
     Raises:
-        TableDamaged: It is empty, cut short or altered.
+        TableDamaged: The file is empty, truncated or altered.
         StoreUnreachable: The object store does not answer.
     """
     name = commit_name(version)
-    if not table.exists(name):  # to look for an absent file costs a tenth of an attempt to open it
+    if not table.exists(name):  # this costs a tenth of the attempt to open a missing file
         return None
     try:
         return decode_commit(table, version, table.read(name))
@@ -201,7 +233,7 @@ def _verify(content: bytes) -> None:
     if found is not None:
         expected = crc32(content[: found.start()] + _ZEROS + content[found.end() :])
         if int(found[1], 16) != expected:
-            raise ValueError("its checksum is not that of its content")
+            raise ValueError("its checksum does not match its content")
     elif b"namesrv_stream.files" in head:
         raise ValueError("it has no checksum")
     if not content.endswith(b"\n") and not content.rstrip().endswith(b"}"):

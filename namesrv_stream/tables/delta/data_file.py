@@ -1,7 +1,7 @@
-"""Data files: written once, named after their content, and verified whenever they are read.
+"""Data files: written once, named after their content, and verified at each read.
 
-The name contains a hash of the content, so a reader notices every altered byte. Each file is listed in the table's log
-with the lowest and highest values of four columns, by which readers skip it.
+The name contains a hash of the content, so a reader detects every altered byte. The table's log lists each file with
+the lowest and highest values of four columns, by which readers skip files.
 """
 
 import json
@@ -18,13 +18,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from namesrv_stream.errors import TableDamaged
-from namesrv_stream.tables.schema.columns import as_read
+from namesrv_stream.tables.schema.change_rows import as_read
 from namesrv_stream.tables.storage import Storage
 
-#: Columns whose lowest and highest values the log has for each file: ``delta.dataSkippingNumIndexedCols`` is 4.
+#: Columns whose lowest and highest values the log contains per file; ``delta.dataSkippingNumIndexedCols`` is 4.
 STATISTICS: Final = ("partition", "offset", "seq", "at_ms")
 _PARTITION, _OFFSET, _, _AT_MS = range(len(STATISTICS))
-#: A file of ours: its name ends with the hash of its content. Files of other writers are not verified.
+#: Name of the job's files, which contains the hash of the content. Files of other writers are not verified.
 _NAMED_BY_CONTENT: Final = re.compile(r"rows-([0-9a-f]{32})\.parquet")
 _HASH_BYTES: Final = 16
 
@@ -36,12 +36,12 @@ class DataFile:
     """One file of a table, as the table's log lists it.
 
     Attributes:
-        path: Relative to the table, URL-encoded.
-        size: Bytes.
-        modified_ms: When it was written, epoch milliseconds.
-        rows: How many it has; None where the log does not say.
-        lowest: Lowest value of each column of ``STATISTICS``; None where the log does not say.
-        highest: Highest values.
+        path: Path relative to the table, URL-encoded.
+        size: Size, bytes.
+        modified_ms: Time of writing, epoch milliseconds.
+        rows: Number of rows; None if the log does not contain it.
+        lowest: Lowest value of each column of ``STATISTICS``; None if the log does not contain it.
+        highest: Highest values, likewise.
     """
 
     path: str
@@ -53,7 +53,7 @@ class DataFile:
 
     @classmethod
     def from_listing(cls, row: Mapping[str, Any]) -> "DataFile":
-        """From a row of delta-rs's flattened list of files."""
+        """Return the file of a row of delta-rs's flattened list of files."""
         return cls(
             path=row["path"],
             size=row["size_bytes"],
@@ -65,7 +65,7 @@ class DataFile:
 
     @classmethod
     def from_add(cls, add: Mapping[str, Any]) -> "DataFile":
-        """From an ``add`` action of a commit."""
+        """Return the file of an ``add`` action of a commit."""
         stats = json.loads(add.get("stats") or "{}")
         lowest, highest = stats.get("minValues", {}), stats.get("maxValues", {})
         return cls(
@@ -78,7 +78,7 @@ class DataFile:
         )
 
     def add_action(self, *, data_change: bool) -> dict[str, Any]:
-        """The action that makes it part of the table."""
+        """Return the action that adds it to the table."""
         stats = {
             "numRecords": self.rows,
             "minValues": dict(zip(STATISTICS, self.lowest, strict=True)),
@@ -95,7 +95,7 @@ class DataFile:
         }
 
     def remove_action(self, now_ms: int, *, data_change: bool) -> dict[str, Any]:
-        """The action that removes it from the table."""
+        """Return the action that removes it from the table."""
         return {
             "path": self.path,
             "deletionTimestamp": now_ms,
@@ -109,8 +109,8 @@ class DataFile:
         """Whether it may have rows of these ranges of offsets.
 
         Args:
-            begin: partition → first offset.
-            end: partition → the offset after the last; where absent, the range has no end.
+            begin: Partition → first offset.
+            end: Partition → the offset after the last one; None if the ranges have no end.
         """
         lowest, highest = self.lowest[_PARTITION], self.highest[_PARTITION]
         first, last = self.lowest[_OFFSET], self.highest[_OFFSET]
@@ -123,10 +123,13 @@ class DataFile:
         )
 
     def may_have_since(self, at_ms: Mapping[int, int]) -> bool:
-        """Whether it may have rows that are not older: partition → lowest ``at_ms``.
+        """Whether it may have rows that are not older than these times.
 
-        Offsets alone do not tell: a file has rows of several partitions, of which one may be millions of records ahead
-        of another. ``at_ms`` never falls within a partition, and all partitions are near the same moment.
+        Offsets alone are not selective: a file has rows of several partitions, and one may be millions of records ahead
+        of another. ``at_ms`` never decreases within a partition, and all partitions are at about the same time.
+
+        Args:
+            at_ms: Partition → lowest ``at_ms``, epoch milliseconds.
         """
         lowest, highest, newest = self.lowest[_PARTITION], self.highest[_PARTITION], self.highest[_AT_MS]
         if lowest is None or highest is None or newest is None:
@@ -135,17 +138,17 @@ class DataFile:
 
     @property
     def newest_at_ms(self) -> int:
-        """Highest ``at_ms`` of its rows, epoch milliseconds; 0 where the log does not say."""
+        """Highest ``at_ms`` of its rows, epoch milliseconds; 0 if the log does not contain it."""
         return self.highest[_AT_MS] or 0
 
     @property
     def oldest_at_ms(self) -> int:
-        """Lowest ``at_ms`` of its rows, epoch milliseconds; 0 where the log does not say."""
+        """Lowest ``at_ms`` of its rows, epoch milliseconds; 0 if the log does not contain it."""
         return self.lowest[_AT_MS] or 0
 
 
 def digest_of(files: Iterable[DataFile]) -> int:
-    """One number for a set of files, in any order; another one if any file or figure differs (64 bits)."""
+    """Return a 64-bit digest of a set of files and their statistics, independent of their order."""
     digest = 0
     for file in files:
         text = repr((file.path, file.size, file.rows, file.lowest, file.highest))
@@ -157,12 +160,12 @@ def write_rows(table: Storage, rows: pa.Table, now_ms: int) -> DataFile:
     """Write rows as a new data file; durable. It becomes part of the table with a commit.
 
     Args:
-        table: Where.
+        table: Storage of the table.
         rows: Columns of the table.
-        now_ms: Epoch milliseconds.
+        now_ms: Current time, epoch milliseconds.
 
     Raises:
-        OSError: It could not be written. Nothing of it is left.
+        OSError: The file could not be written. No part of it is left.
         StoreUnreachable: The object store does not answer.
     """
     content = BytesIO()
@@ -176,9 +179,9 @@ def write_content(table: Storage, content: bytes, listed: DataFile) -> DataFile:
     """Write the bytes of a Parquet file; durable.
 
     Args:
-        table: Where.
-        content: The file.
-        listed: Its figures; path and size are filled in.
+        table: Storage of the table.
+        content: The bytes.
+        listed: Statistics of the file, without path and size.
 
     Returns:
         ``listed`` with path and size.
@@ -189,14 +192,14 @@ def write_content(table: Storage, content: bytes, listed: DataFile) -> DataFile:
 
 
 def read_content(table: Storage, path: str) -> bytes:
-    """The bytes of a data file, verified.
+    """Return the verified bytes of a data file.
 
     Args:
-        table: Where.
-        path: As the log has it.
+        table: Storage of the table.
+        path: Path of the file, as in the table's log.
 
     Raises:
-        TableDamaged: It is missing, cut short or altered.
+        TableDamaged: The file is missing, truncated or altered.
         StoreUnreachable: The object store does not answer.
     """
     name = unquote(path)
@@ -211,23 +214,23 @@ def read_content(table: Storage, path: str) -> bytes:
 
 
 def read_rows(table: Storage, path: str, dictionaries: Sequence[str] = ()) -> pa.Table:
-    """All rows of a data file; raises as ``read_content``.
+    """Return all rows of a data file. Raises the errors of ``read_content``.
 
     Args:
-        table: Where.
-        path: As the log has it.
-        dictionaries: Columns to be read as dictionaries.
+        table: Storage of the table.
+        path: Path of the file, as in the table's log.
+        dictionaries: Columns to read as dictionaries.
     """
     content = read_content(table, path)
     try:
-        # ``pq.read_table`` would do the same, and load the datasets' library for it, which no server needs.
+        # ``pq.read_table`` does the same, but loads pyarrow's dataset library, which servers do not need.
         return pq.ParquetFile(pa.BufferReader(content), read_dictionary=list(dictionaries)).read()
     except (pa.ArrowException, OSError) as error:
         raise TableDamaged(str(table), unquote(path), f"cannot be read: {error}") from None
 
 
 def read_files(table: Storage, files: Iterable[DataFile], schema: pa.Schema) -> pa.Table:
-    """Rows of some data files, columns of ``as_read(schema)``; raises as ``read_content``."""
+    """Return the rows of data files, columns of ``as_read(schema)``. Raises the errors of ``read_content``."""
     wanted = as_read(schema)
     dictionaries = [field.name for field in wanted if pa.types.is_dictionary(field.type)]
     tables = [read_rows(table, file.path, dictionaries).cast(wanted) for file in files]
@@ -235,5 +238,5 @@ def read_files(table: Storage, files: Iterable[DataFile], schema: pa.Schema) -> 
 
 
 def content_hash(content: bytes) -> str:
-    """What tells the bytes of a file from others: 128 bits, in hexadecimal digits."""
+    """Return the hash of a file's bytes: 128 bits, in hexadecimal digits."""
     return blake2b(content, digest_size=_HASH_BYTES).hexdigest()

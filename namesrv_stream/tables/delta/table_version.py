@@ -1,4 +1,4 @@
-"""Opens a table of the job at one version, and verifies it."""
+"""Opens and verifies a table of the job at one version."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from namesrv_stream.errors import TableDamaged, TableSchemaMismatch
-from namesrv_stream.route.folded_log import Place, Progress
+from namesrv_stream.route.fold.folded_log import Place, Progress
 from namesrv_stream.tables.delta.commit import (
     LOG,
     Checkpoint,
@@ -21,30 +21,24 @@ from namesrv_stream.tables.delta.commit import (
     read_commit,
 )
 from namesrv_stream.tables.delta.data_file import DataFile, content_hash, digest_of, read_files
+from namesrv_stream.tables.delta.open_table import UNREADABLE, check_delta_table, open_delta
 from namesrv_stream.tables.schema.layout import (
     BEGINS_PROPERTY,
     PARTITIONS_PROPERTY,
-    PROTOCOL,
     TOPIC_ID_PROPERTY,
     app_id,
-    check_table,
     decode_begins,
     removed_app_id,
 )
 from namesrv_stream.tables.storage import Storage, one_line
 
-#: What reading a table may raise where it, or a part of it, is damaged or absent; not where its store does not answer.
-UNREADABLE: Final = (TableSchemaMismatch, DeltaError, OSError, pa.ArrowException)
-#: The job commits at least once a second; in between there may be commits of others that only rearrange files.
+#: The job commits at least once a second. In between, other programs may make commits that only rearrange files.
 _COMMITS_OF_OTHERS: Final = 50
-#: Where the newest version is damaged, so many before it are tried, and then those at distances of powers of two: to
-#: go back further than needed costs the job a longer fold, and a day of versions is tried within 20 steps more.
+#: If the newest version is damaged, so many versions before it are tried, and then those at distances of powers of two.
+#: Going back too far costs the job only a longer fold, and 20 more steps cover a day of versions.
 _EACH_TRIED: Final = 100
-#: Commits in which damage is looked for, to name its file: more than there ever are since the newest checkpoint.
+#: Number of commits that are searched for the damaged file; more than there are since the newest checkpoint.
 _COMMITS_SEARCHED: Final = 300
-#: What delta-rs and Polars raise where they panic; it is no ``Exception``.
-PANIC: Final = "PanicException"
-
 _T = TypeVar("_T")
 
 
@@ -53,16 +47,16 @@ class TableVersion:
     """A table of the job at one version.
 
     Attributes:
-        storage: Where the table is.
+        storage: Storage of the table.
         version: Delta's version.
-        table_id: Delta's id of the table: another one where it was recreated.
+        table_id: Delta's id of the table, which a recreation changes.
         topic_id: Kafka's id of the topic from which it was made.
         partitions: Number of partitions of that topic.
-        begins: partition → first offset written for so many; {} where the topic always had them.
-        progress: How far it covers them.
-        files: Its data files.
+        begins: Partition → first offset written for this number of partitions; {} if the number never changed.
+        progress: How far the table covers the log.
+        files: The data files of the table.
         schema: Columns of the table.
-        checkpoint: The newest one that the job says it has made.
+        checkpoint: The job's newest checkpoint, as its newest commit records it.
     """
 
     storage: Storage
@@ -79,11 +73,11 @@ class TableVersion:
 
     @property
     def next_offsets(self) -> dict[int, int]:
-        """partition → first offset that the table does not cover."""
+        """Partition → first offset that the table does not cover."""
         return {partition: place.next_offset for partition, place in self.progress.items()}
 
     def removed_below(self) -> dict[int, int]:
-        """partition → first offset from which on no row was removed for its age.
+        """Return partition → first offset from which no rows were removed after their retention.
 
         Raises:
             TableDamaged: The log is damaged.
@@ -94,23 +88,23 @@ class TableVersion:
         )
 
     def read(self, wanted: Callable[[DataFile], bool] = lambda _: True) -> pa.Table:
-        """The rows of its files, or of some of them; the oldest first.
+        """Read the rows of the files, oldest first.
 
         Args:
-            wanted: Which files.
+            wanted: Returns whether a file is read.
 
         Raises:
-            TableDamaged: A file is missing, cut short or altered.
+            TableDamaged: A file is missing, truncated or altered.
             StoreUnreachable: The object store does not answer.
         """
         ordered = sorted(self.files, key=lambda file: tuple(value or 0 for value in file.lowest[:2]))
         return read_files(self.storage, filter(wanted, ordered), self.schema)
 
     def check_files(self) -> None:
-        """Check that every file is there and has its size.
+        """Check that every file exists and has the size that the log records.
 
         Raises:
-            TableDamaged: One is not, or does not.
+            TableDamaged: A file is missing or has another size.
             StoreUnreachable: The object store does not answer.
         """
         sizes = self.storage.sizes()
@@ -122,34 +116,12 @@ class TableVersion:
                 raise TableDamaged(str(self.storage), file.path, reason)
 
 
-def open_delta(storage: Storage, version: int | None = None) -> DeltaTable:
-    """Any Delta table at its newest version, or at the one given.
-
-    Raises:
-        deltalake.exceptions.TableNotFoundError: There is none.
-        StoreUnreachable: Its object store does not answer.
-    """
-    with storage.reaching():
-        try:
-            return DeltaTable(str(storage), version=version, storage_options=storage.delta_options)
-        except TableNotFoundError:
-            raise
-        except DeltaError:
-            # Of a store that does not answer, delta-rs says what other clients do not: one of them finds out.
-            storage.exists(LOG)
-            raise
-        except BaseException as error:
-            if type(error).__name__ != PANIC:
-                raise
-            raise DeltaError(f"delta-rs panicked: {error}") from None
-
-
 def open_version(storage: Storage, schema: pa.Schema, version: int | None = None) -> TableVersion | None:
-    """A table of the job at its newest version, or at ``version``; None where there is none.
+    """Open a table of the job at its newest version, or at ``version``; None if there is none.
 
     Raises:
-        TableSchemaMismatch: It is not as this version of the code expects.
-        TableDamaged: Its log is damaged.
+        TableSchemaMismatch: The table has an unexpected schema.
+        TableDamaged: The log of the table is damaged.
         StoreUnreachable: The object store does not answer.
     """
     try:
@@ -167,18 +139,20 @@ def open_version(storage: Storage, schema: pa.Schema, version: int | None = None
         raise TableSchemaMismatch(str(storage), f"it is partitioned by {', '.join(metadata.partition_columns)}")
     try:
         files = tuple(map(DataFile.from_listing, pa.table(table.get_add_actions(flatten=True)).to_pylist()))
-    except ValueError as error:  # a name that is no text
+    except ValueError as error:  # a name that is not valid UTF-8
         raise _damage(storage, f"cannot be read: {error}") from None
     if identity is not None and identity.table_id != str(metadata.id):
-        raise TableDamaged(str(storage), LOG, "is damaged: its commits are of a table with another id")
+        raise TableDamaged(str(storage), LOG, "is damaged: its commits belong to a table with another id")
     if identity is not None and not is_rearranged and identity.files_digest != digest_of(files):
-        raise _damage(storage, "is damaged: the files that it makes up are not those that the job has listed")
+        raise _damage(storage, "is damaged: it does not list the files that the job has recorded")
     try:
         topic_id = str(metadata.configuration[TOPIC_ID_PROPERTY])
         partitions = int(metadata.configuration[PARTITIONS_PROPERTY] or "")
         begins = decode_begins(metadata.configuration.get(BEGINS_PROPERTY))
     except (LookupError, ValueError):
-        raise TableSchemaMismatch(str(storage), f"it has no {TOPIC_ID_PROPERTY}: it is no table of the job") from None
+        raise TableSchemaMismatch(
+            str(storage), f"it has no {TOPIC_ID_PROPERTY}: it is not a table of the job"
+        ) from None
     if identity is not None and identity.progress:
         progress = identity.progress
     else:
@@ -199,48 +173,22 @@ def open_version(storage: Storage, schema: pa.Schema, version: int | None = None
     )
 
 
-def check_delta_table(
-    storage: Storage,
-    table: DeltaTable,
-    schema: pa.Schema,
-    newest: tuple[int, int] = PROTOCOL,
-    *,
-    may_differ: bool = False,
-) -> None:
-    """Refuse a table that this version of the code would misread; raises as ``check_table``.
-
-    Args:
-        storage: For the error.
-        table: As it was opened.
-        schema: Its columns as this version knows them.
-        newest: Highest protocol that we know for this table.
-        may_differ: Whether it may have more columns, and lack those that may be null.
-    """
-    protocol, found = table.protocol(), pa.schema(table.schema())
-    features = [*(protocol.reader_features or ()), *(protocol.writer_features or ())]
-    versions = (protocol.min_reader_version, protocol.min_writer_version)
-    if may_differ:
-        schema = pa.schema([f for f in schema if f.name in found.names or not f.nullable])
-        found = pa.schema([f for f in found if f.name in schema.names])
-    check_table(str(storage), versions, features, found, schema, newest)
-
-
 def newest_readable(
     storage: Storage, schema: pa.Schema, read: Callable[[TableVersion], _T]
 ) -> tuple[_T | None, TableDamaged | None]:
-    """What is read from the newest version that can be read, and why that is not the newest of all, if so.
+    """Read the newest readable version of a table.
 
     Args:
-        storage: Where the table is.
+        storage: Storage of the table.
         schema: Columns of the table.
-        read: Reads from one version; raises what is in ``UNREADABLE`` where it cannot.
+        read: Reads from one version; raises an error of ``UNREADABLE`` if it cannot.
 
     Returns:
-        (what was read, None), or of an older version with the damage of the newer ones; (None, None) where there is
-        no table.
+        (the result, None); or the result of an older version, and the damage of the newest one; (None, None) if there
+        is no table.
 
     Raises:
-        TableSchemaMismatch: It is not as this version of the code expects, or no version can be read.
+        TableSchemaMismatch: The table has an unexpected schema, or no version can be read.
         StoreUnreachable: The object store does not answer.
     """
     try:
@@ -249,7 +197,7 @@ def newest_readable(
     except TableDamaged as error:
         damage = error
     except TableSchemaMismatch:
-        raise  # another layout is not mended by an older version
+        raise  # an older version would not have the expected schema either
     except UNREADABLE as error:
         damage = _damage(storage, f"cannot be read: {one_line(error)}")
     for distance, version in enumerate(reversed(commit_versions(storage))):
@@ -265,13 +213,12 @@ def newest_readable(
 
 
 def _newest_identity(storage: Storage, version: int) -> tuple[Identity | None, bool]:
-    """What the job's newest commit says, and whether another program has rearranged files since.
+    """Return the identity of the job's newest commit, and whether another program has rearranged files since.
 
-    Returns:
-        None for the identity where the commit was cleaned up, or is of version 0.1.0.
+    The identity is None if that commit was cleaned up, or is of version 0.1.0.
 
     Raises:
-        TableDamaged: A commit is damaged, or somebody else has changed rows since.
+        TableDamaged: A commit is damaged, or another program has changed rows since.
     """
     is_rearranged, changed_by = False, -1
     for number in range(version, max(-1, version - _COMMITS_OF_OTHERS), -1):
@@ -280,17 +227,17 @@ def _newest_identity(storage: Storage, version: int) -> tuple[Identity | None, b
             break
         if commit.identity is not None:
             if changed_by >= 0:
-                reason = "is of another program and changes rows, which only the job may do"
+                reason = "was made by another program and changes rows, which only the job may do"
                 raise TableDamaged(str(storage), commit_name(changed_by), reason)
             return commit.identity, is_rearranged
-        if commit.changes_rows:  # version 0.1.0 said nothing of itself where it rewrote route_state
+        if commit.changes_rows:  # version 0.1.0 recorded no writer when it rewrote route_state
             changed_by = number
         is_rearranged |= bool(commit.added or commit.removed)
     return None, is_rearranged
 
 
 def _verify_checkpoint(storage: Storage, expected: Checkpoint) -> None:
-    """Compare the checkpoint from which the table is opened with the one that the job has made, if it is that one."""
+    """Verify the checkpoint from which the table is opened, if it is the one that the job has recorded."""
     if expected.version < 0 or checkpointed_version(storage) != expected.version:
         return
     name = checkpoint_name(expected.version)
@@ -299,20 +246,20 @@ def _verify_checkpoint(storage: Storage, expected: Checkpoint) -> None:
     except FileNotFoundError:
         raise TableDamaged(str(storage), name, "is missing") from None
     if found != expected.content_hash:
-        raise TableDamaged(str(storage), name, "is damaged: its bytes are not those that were written")
+        raise TableDamaged(str(storage), name, "is damaged: its bytes differ from those that were written")
 
 
 def _transactions(table: DeltaTable, storage: Storage, app_ids: Sequence[str]) -> dict[int, int]:
-    """Index of an application id → version of its transaction; 0 where it has none."""
+    """Return index of an application id → version of its transaction; 0 if it has none."""
     try:
         with storage.reaching():
             return {index: table.transaction_version(name) or 0 for index, name in enumerate(app_ids)}
-    except DeltaError as error:  # delta-rs has not read the transactions before
+    except DeltaError as error:  # delta-rs reads the transactions only now
         raise _damage(storage, f"cannot be read: {one_line(error)}") from None
 
 
 def _damage(storage: Storage, reason: str) -> TableDamaged:
-    """What is wrong, with the file that cannot be read: a commit, else the newest checkpoint."""
+    """Return an error that names the damaged file: an unreadable commit, otherwise the newest checkpoint."""
     for version in reversed(commit_versions(storage)[-_COMMITS_SEARCHED:]):
         try:
             read_commit(storage, version)

@@ -1,12 +1,12 @@
-"""Commits to one table; of all processes that try, one goes on.
+"""Commits to one table. Of several processes that try, only one continues.
 
-A commit is made for the version behind the newest that the writer knows. Where that version is taken, the commit that
-took it decides: one that only rearranges files (an OPTIMIZE) is taken over and the own commit is made behind it; any
-other is of another job, or somebody has changed the table, and this writer ends. So of two jobs the one that commits
-first goes on, the other never writes a row, and no clock has a part in it (ADR 0040).
+A commit is made for the version after the newest one that the writer knows. If that version exists already, its commit
+decides. If it only rearranges files (an OPTIMIZE), the writer accepts it, and makes its own commit after it. Any other
+commit comes from another job, or the table was changed, and this writer fails. So of two jobs, the one that commits
+first continues, and the other one never writes a row. No clock is involved (ADR 0040).
 
-The file is written here and not by delta-rs for two reasons (ADR 0049): it is on disk before anybody sees it, and its
-cost does not grow with the number of commits.
+The commit is written here instead of by delta-rs for two reasons (ADR 0049): it is on disk before any reader sees it,
+and its cost does not grow with the number of commits.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -25,11 +25,11 @@ from deltalake.exceptions import DeltaError
 from namesrv_stream import __version__
 from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import StoreUnreachable, TableSchemaMismatch, TablesTakenOver
-from namesrv_stream.route.folded_log import Place, Progress
+from namesrv_stream.route.fold.folded_log import Place, Progress
 from namesrv_stream.tables.delta.commit import (
     LAST_CHECKPOINT,
+    Change,
     Checkpoint,
-    Commit,
     Identity,
     checkpoint_name,
     checkpointed_version,
@@ -38,7 +38,8 @@ from namesrv_stream.tables.delta.commit import (
     encode_commit,
 )
 from namesrv_stream.tables.delta.data_file import DataFile, content_hash, digest_of, write_rows
-from namesrv_stream.tables.delta.table_version import TableVersion, open_delta, open_version
+from namesrv_stream.tables.delta.open_table import open_delta
+from namesrv_stream.tables.delta.table_version import TableVersion, open_version
 from namesrv_stream.tables.schema.layout import app_id, partition_properties
 from namesrv_stream.tables.storage import Storage
 
@@ -46,57 +47,29 @@ _LOG = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 _STORE_RETRY_S: Final = 1.0
-#: delta-rs makes two commits for a VACUUM and does not sync them.
+#: Number of commits that are synced at the start. delta-rs makes two for a VACUUM and does not sync them.
 _SYNCED: Final = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """What a commit is to change.
-
-    Attributes:
-        operation: Delta's name of it: WRITE, OPTIMIZE, DELETE; or CHECKPOINT, which changes nothing.
-        added: Data files, already written.
-        removed: Data files that the table has.
-        advanced: Partitions that are covered further with it.
-        transactions: Application id → version, of more than progress.
-        metadata: More fields of ``commitInfo``.
-        begins: Where the topic has more partitions from now on: each to the first offset written for so many.
-    """
-
-    operation: str
-    added: tuple[DataFile, ...] = ()
-    removed: tuple[DataFile, ...] = ()
-    advanced: Progress = field(default_factory=dict)
-    transactions: Mapping[str, int] = field(default_factory=dict)
-    metadata: Mapping[str, str] = field(default_factory=dict)
-    begins: Mapping[int, int] = field(default_factory=dict)
-
-    @property
-    def changes_rows(self) -> bool:
-        """Whether it is more than a rearrangement."""
-        return self.operation != "OPTIMIZE"
-
-
 class TableWriter:
-    """The one writer of a table in this process; any thread may commit.
+    """The only writer of a table in this process. Any thread may commit.
 
     Args:
-        storage: Where the table is.
-        schema: Its columns.
+        storage: Storage of the table.
+        schema: Columns of the table.
 
     Attributes:
-        version: The newest version that is known.
+        version: The newest known version.
         progress: How far the table covers the log.
-        topic_id: Kafka's id of the topic from which it is made.
-        removed_below: partition → first offset from which on no row had been removed for its age when it was opened.
+        topic_id: Kafka's id of the topic from which the table is made.
+        removed_below: Partition → first offset from which no rows had been removed when the table was opened.
     """
 
     def __init__(self, storage: Storage, schema: pa.Schema) -> None:
         """Open the table.
 
         Raises:
-            TableSchemaMismatch: There is none, or it is not as this version of the code expects.
+            TableSchemaMismatch: There is no table, or it has an unexpected schema.
             StoreUnreachable: The object store does not answer.
         """
         self.storage = storage
@@ -111,30 +84,30 @@ class TableWriter:
         self.removed_below = table.removed_below()
         self._id = uuid.uuid4().hex
         self._newest = self._read(self.version)
-        # What the next commit builds on must not be lost without it, no matter which process wrote it.
+        # The commits on which the next one depends must be durable, whichever process wrote them.
         storage.sync(commit_name(version) for version in range(max(0, self.version - _SYNCED), self.version + 1))
         self._lock = threading.Lock()
 
     def files(self) -> list[DataFile]:
-        """The table's data files."""
+        """Return the data files of the table."""
         with self._lock:
             return list(self._files.values())
 
     def write_rows(self, rows: pa.Table) -> DataFile:
-        """Write rows as a data file, to be committed; durable. Waits for an object store that does not answer.
+        """Write rows as a data file for a commit; durable. Waits while an object store does not answer.
 
         Raises:
-            OSError: It could not be written. Nothing of it is left.
+            OSError: The file could not be written. No part of it is left.
         """
-        return self._outlast(lambda: write_rows(self.storage, rows, SystemClock().now_ms()))
+        return self._retrying(lambda: write_rows(self.storage, rows, SystemClock().now_ms()))
 
     def commit(self, change: Change) -> None:
-        """Make a change; durable when this returns. Waits for an object store that does not answer.
+        """Commit a change; durable when this returns. Waits while an object store does not answer.
 
         Raises:
-            TablesTakenOver: Another job has written, or this is not the table any more that it was.
-            TableSchemaMismatch: Somebody has changed what the table is.
-            OSError: It could not be written.
+            TablesTakenOver: Another job has written, or the table was replaced.
+            TableSchemaMismatch: The schema or the properties of the table were changed.
+            OSError: The commit could not be written.
             KeyError: A file to remove is not in the table (any more).
         """
         with self._lock:
@@ -142,15 +115,16 @@ class TableWriter:
                 for file in change.removed:
                     _ = self._files[file.path]
                 content = self._encode(change)
-                if self._outlast(partial(self._attempt, content, {**self.progress, **change.advanced})):
+                if self._retrying(partial(self._attempt, content, {**self.progress, **change.advanced})):
                     self._apply(change.added, (file.path for file in change.removed), change.advanced)
                     self._newest = content
                     return
 
     def remove_unused(self, files: Iterable[DataFile]) -> None:
-        """Remove data files of a commit that failed, unless the table has them at its newest version.
+        """Remove data files of a failed commit, unless the newest version of the table contains them.
 
-        On a full disk each attempt would leave one, for a day. What cannot be told here, VACUUM knows later.
+        Without this, every attempt on a full disk would leave a file for a day. If the table cannot be read now, VACUUM
+        removes the files later.
         """
         with contextlib.suppress(DeltaError, OSError, StoreUnreachable):
             used = set(pa.table(open_delta(self.storage).get_add_actions())["path"].to_pylist())
@@ -162,7 +136,7 @@ class TableWriter:
         """Write a checkpoint of the newest version, sync it, and commit its hash.
 
         Raises:
-            deltalake.exceptions.DeltaError: It cannot be made.
+            deltalake.exceptions.DeltaError: The checkpoint could not be written.
             StoreUnreachable: The object store does not answer.
         """
         table = open_delta(self.storage)
@@ -173,15 +147,15 @@ class TableWriter:
         self._checkpoint = Checkpoint(table.version(), content_hash(self.storage.read(name)))
         self.commit(Change("CHECKPOINT"))
 
-    def _outlast(self, work: Callable[[], _T]) -> _T:
-        """Do something; while the object store does not answer, wait and try again."""
+    def _retrying(self, work: Callable[[], _T]) -> _T:
+        """Call ``work``, and repeat it while the object store does not answer."""
         is_logged = False
         while True:
             try:
                 return work()
             except StoreUnreachable as error:
                 if not is_logged:
-                    _LOG.warning("waiting for the object store: %s", error)
+                    _LOG.warning("waiting for the object store reason=%s", error)
                 is_logged = True
             time.sleep(_STORE_RETRY_S)
 
@@ -211,7 +185,7 @@ class TableWriter:
         return encode_commit(info, actions)
 
     def _metadata(self, begins: Mapping[int, int]) -> dict[str, Any]:
-        """The action that gives the table another number of partitions."""
+        """Return the action that sets the number of partitions in the table's properties."""
         table = open_delta(self.storage)
         found = table.metadata()
         fields = {
@@ -225,24 +199,25 @@ class TableWriter:
         return {"metaData": fields}
 
     def _attempt(self, content: bytes, progress: Progress) -> bool:
-        """Commit behind the version that is known; False where another one is known now.
+        """Make a commit after the known version; False if a newer version was found, which is known from then on.
 
         Args:
             content: The commit.
-            progress: How far the table reaches with it.
+            progress: How far the table covers the log after the commit.
         """
         version = self.version + 1
-        # Without the version before, this is another table, or the log was cleaned up, a day later: any name is free.
+        # If the version before is missing, the table was replaced, or its log was cleaned up after a day. Any new
+        # version could then be written without a conflict, so this must be checked.
         if self._read(self.version) != self._newest:
             raise self._taken_over(self.version)
         try:
             self.storage.create(commit_name(version), content)
         except FileExistsError:
             found = self._read(version)
-            if found != content:  # else the answer of an earlier attempt was lost
-                self._take_over(version, found)
+            if found != content:  # otherwise an earlier attempt succeeded, but its answer was lost
+                self._accept(version, found)
                 return False
-        # This process may have slept for a day before it wrote the commit, which then is no part of the table.
+        # If this process was suspended for a day before it wrote the commit, the commit is not part of the table.
         if checkpointed_version(self.storage) > version or self.storage.exists(commit_name(version + 1)):
             table = self._open()
             if table.table_id != self._table_id or table.progress != progress:
@@ -250,17 +225,17 @@ class TableWriter:
         self.version = version
         return True
 
-    def _take_over(self, version: int, content: bytes) -> None:
-        """Go on behind a commit that was not expected.
+    def _accept(self, version: int, content: bytes) -> None:
+        """Continue after an unexpected commit.
 
         Raises:
-            TablesTakenOver: It says more than that files were rearranged.
+            TablesTakenOver: The commit does more than rearrange files.
         """
         commit = decode_commit(self.storage, version, content)
         is_own = commit.identity is not None and commit.identity.writer == self._id
-        if commit.changes_table or not (is_own or _only_rearranges(commit)):
+        if commit.changes_table or not (is_own or commit.only_rearranges):
             raise self._taken_over(version)
-        # What the next commit builds on must not be lost without it.
+        # The commit and files on which the next commit depends must be durable.
         self.storage.sync([commit_name(version), *(file.path for file in commit.added)])
         self._apply(commit.added, commit.removed, commit.identity.progress if commit.identity else {})
         self.version, self._newest = version, content
@@ -287,16 +262,11 @@ class TableWriter:
     def _open(self) -> TableVersion:
         table = open_version(self.storage, self._schema)
         if table is None:
-            raise TableSchemaMismatch(str(self.storage), "it is gone")
+            raise TableSchemaMismatch(str(self.storage), "it does not exist any more")
         return table
 
 
 def grown(table: TableWriter, change: Change, begins: Mapping[int, int]) -> Change:
-    """The change, and more partitions with it: the new ones are covered up to their beginning."""
+    """Return the change with more partitions. The table covers the new ones up to their first offsets."""
     new = {partition: Place(offset) for partition, offset in begins.items() if partition not in table.progress}
     return replace(change, begins=begins, advanced={**change.advanced, **new})
-
-
-def _only_rearranges(commit: Commit) -> bool:
-    """Whether a commit leaves rows and progress as they are: an OPTIMIZE or a VACUUM."""
-    return not commit.changes_rows and not commit.transactions

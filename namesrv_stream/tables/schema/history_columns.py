@@ -1,14 +1,14 @@
-"""Columns of the history tables, which the history process appends to and anyone may read.
+"""Columns of the history tables. The history process appends to them, and any program may read them.
 
-Instants are TIMESTAMP in UTC, or epoch milliseconds, of the log's time. A row leads back to Kafka by partition and
-offset. No row is ever changed. Columns are only ever added, at the end.
+Times are TIMESTAMP in UTC or epoch milliseconds, in the time of the log. Partition and offset of a row lead to its
+Kafka record. Rows never change. New versions only add columns, at the end.
 """
 
 from typing import Final
 
 import pyarrow as pa
 
-from namesrv_stream.tables.schema.columns import ROW_SCHEMA
+from namesrv_stream.tables.schema.change_rows import ROW_SCHEMA
 
 BROKER_EVENTS: Final = "broker_events"
 ROUTE_ARCHIVE: Final = "route_archive"
@@ -26,19 +26,19 @@ _Columns = dict[str, tuple[pa.DataType, str]]
 _BROKER_EVENTS: Final[_Columns] = {
     "partition": (pa.int32(), "Kafka partition"),
     "offset": (pa.int64(), "Offset in it"),
-    "at": (_INSTANT, "LogAppendTime: when Kafka took the record"),
-    "kind": (pa.string(), "broker_registered, broker_heartbeats, tick, ...; null where the value says none"),
+    "at": (_INSTANT, "LogAppendTime: when Kafka appended the record"),
+    "kind": (pa.string(), "broker_registered, broker_heartbeats, tick, ...; null if the value has none"),
     "cluster": (pa.string(), "Cluster name"),
-    "broker_name": (pa.string(), "Broker name; null where the record is of several brokers, or of none"),
+    "broker_name": (pa.string(), "Broker name; null if the record concerns several brokers, or none"),
     "broker_id": (pa.int64(), "0 is the master"),
     "broker_addr": (pa.string(), "Address of one broker process, host:port"),
-    "server_id": (pa.string(), "Name server that logged it; null: a producer that publishes by itself"),
+    "server_id": (pa.string(), "Name server that logged it; null for a producer that publishes directly"),
     "server_epoch": (pa.int64(), "Start of that server"),
     "connection_id": (pa.int64(), "Connection at that server"),
-    "timeout_ms": (pa.int64(), "broker_registered: heartbeat timeout that the broker asked for, milliseconds"),
-    "items": (pa.int32(), "broker_heartbeats: how many brokers it is of"),
-    "value": (pa.string(), "The record's value, exactly: JSON; null where it is no UTF-8"),
-    "raw": (pa.binary(), "The record's value where it is no UTF-8"),
+    "timeout_ms": (pa.int64(), "broker_registered: heartbeat timeout that the broker requested, milliseconds"),
+    "items": (pa.int32(), "broker_heartbeats: number of brokers"),
+    "value": (pa.string(), "The record's value, unchanged: JSON; null if it is not UTF-8"),
+    "raw": (pa.binary(), "The record's value if it is not UTF-8"),
     "event_day": (pa.date32(), "Day of `at`, UTC"),
 }
 
@@ -52,14 +52,14 @@ _HEARTBEAT_MINUTES: Final[_Columns] = {
     "cluster": (pa.string(), "Cluster name"),
     "broker_name": (pa.string(), "Broker name"),
     "broker_addr": (pa.string(), "Address of the broker process, host:port"),
-    "server_id": (pa.string(), "Name server that heard it; `direct`: the broker published by itself"),
-    "minute": (_INSTANT, "Begin of the minute; it has ended when the row appears, and the row never changes"),
-    "heartbeats": (pa.int64(), "How often it was heard: heartbeats and registrations"),
-    "gap_p50_ms": (pa.int64(), "Median of the gaps that end in this minute; null: none does"),
-    "gap_p99_ms": (pa.int64(), "99th percentile of them"),
-    "gap_max_ms": (pa.int64(), "Longest of them"),
-    "first_at": (_INSTANT, "When it was first heard in this minute"),
-    "last_at": (_INSTANT, "When it was last heard in this minute"),
+    "server_id": (pa.string(), "Name server that received the heartbeats; `direct`: the broker published directly"),
+    "minute": (_INSTANT, "Start of the minute; the row appears after its end and never changes"),
+    "heartbeats": (pa.int64(), "Number of heartbeats and registrations"),
+    "gap_p50_ms": (pa.int64(), "Median of the gaps between heartbeats that end in this minute; null if none ends"),
+    "gap_p99_ms": (pa.int64(), "99th percentile of these gaps"),
+    "gap_max_ms": (pa.int64(), "Longest of these gaps"),
+    "first_at": (_INSTANT, "Time of the first heartbeat in this minute"),
+    "last_at": (_INSTANT, "Time of the last heartbeat in this minute"),
     "partition": (pa.int32(), "Kafka partition of all of the broker name's records"),
     "day": (pa.date32(), "Day of `minute`, UTC"),
 }
@@ -93,15 +93,15 @@ def _schema(table: str) -> pa.Schema:
 #: Table → its columns, in order.
 HISTORY_SCHEMAS: Final[dict[str, pa.Schema]] = {table: _schema(table) for table in _COLUMNS}
 
-#: Table → the column by which its files are kept apart: the only DATE.
+#: Table → its Delta partition column, the only one of type DATE.
 DAY_COLUMNS: Final[dict[str, str]] = {
     table: next(field.name for field in schema if field.type == pa.date32())
     for table, schema in HISTORY_SCHEMAS.items()
 }
 
-#: Table → what it holds, stored as its description.
+#: Table → description, stored in the table.
 DESCRIPTIONS: Final[dict[str, str]] = {
-    BROKER_EVENTS: "One row per event as Kafka has it, ticks included; only the history process writes it",
+    BROKER_EVENTS: "One row per Kafka record, including ticks; only the history process writes it",
     ROUTE_ARCHIVE: (
         "One row per change of the routes, kept for years; the views of docs/analytics.md derive intervals and "
         "sessions from it; only the history process writes it"
@@ -111,7 +111,7 @@ DESCRIPTIONS: Final[dict[str, str]] = {
     ),
 }
 
-#: Table → columns whose extremes each file tells, so that readers skip files.
+#: Table → columns with minimum and maximum per file, by which readers skip files.
 STATISTICS_COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     BROKER_EVENTS: ("partition", "offset", "at", "kind", "broker_name"),
     ROUTE_ARCHIVE: ("partition", "offset", "at_ms", "kind", "broker_name", "topic"),

@@ -1,16 +1,18 @@
-"""Where tables are: a folder or an object store behind one interface."""
+"""Storage of tables: a local folder or an S3-compatible object store behind one interface.
+
+It is a sub-package because no other module knows which of the two is used. Callers import from here.
+"""
 
 from namesrv_stream.settings import Settings
 from namesrv_stream.tables.storage.folder import Folder
+from namesrv_stream.tables.storage.interface import CommitWatch, Storage
 from namesrv_stream.tables.storage.object_store import ObjectStore, one_line
-from namesrv_stream.tables.storage.storage import Storage
-from namesrv_stream.tables.storage.watch import CommitWatch
 
 __all__ = ["CommitWatch", "Folder", "ObjectStore", "Storage", "one_line", "tables_of"]
 
 
 def tables_of(settings: Settings) -> Storage:
-    """Where the tables of an installation are."""
+    """Return the storage of an installation's tables."""
     data = settings.data
     if data.store is None:
         return Folder(data.tables_dir)

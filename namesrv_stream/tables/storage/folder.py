@@ -1,7 +1,7 @@
 """Tables in a local or mounted folder.
 
-A file is written under a temporary name, synced, and then linked or renamed to its own name; then the folder is synced.
-So a power cut leaves either the whole file or nothing, and what was acknowledged is there (ADR 0049).
+A file is written under a temporary name, synced, and then linked or renamed to its final name. Then the folder is
+synced. So a power failure leaves either the complete file or nothing, and acknowledged files are never lost (ADR 0049).
 """
 
 import os
@@ -12,18 +12,17 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Self
 
-from namesrv_stream.tables.storage.storage import Storage
-from namesrv_stream.tables.storage.watch import CommitWatch
+from namesrv_stream.tables.storage.interface import CommitWatch, Storage
 
 
 class Folder(Storage):
     """A folder.
 
     Args:
-        path: Its path; need not exist yet.
+        path: Path of the folder, which need not exist yet.
     """
 
-    look_interval_s = 1.0
+    check_interval_s = 1.0
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -105,7 +104,7 @@ class Folder(Storage):
 
     @contextmanager
     def _staged(self, name: str, content: bytes) -> Iterator[Path]:
-        """A synced file beside the one that it is to become; the folder is synced at the end."""
+        """Write and sync a temporary file in the same folder, which the caller renames; then sync the folder."""
         path = self.path / name
         staged = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
         try:

@@ -1,7 +1,7 @@
 """Tables in an S3-compatible object store.
 
-delta-rs's client, Polars' client and ours get the same options. Each gives up after half a second where the store
-refuses a connection, and after 30 s where it is silent.
+The clients of delta-rs, Polars and this module get the same options. Each fails after half a second if the store
+refuses the connection, and after 30 s if it does not respond.
 """
 
 import re
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
 from namesrv_stream.errors import ConfigError, StoreUnreachable
-from namesrv_stream.tables.storage.storage import Storage
+from namesrv_stream.tables.storage.interface import Storage
 
 if TYPE_CHECKING:
     from obstore.store import S3Store
@@ -24,27 +24,27 @@ _CONNECT_S: Final = 5
 _REQUEST_S: Final = 30
 _RETRY_S: Final = 10
 _RETRIES: Final = 3
-#: For a client that takes its time limits as options.
+#: The same limits as options of delta-rs.
 _LIMITS: Final = {
     "connect_timeout": f"{_CONNECT_S}s",
     "timeout": f"{_REQUEST_S}s",
     "max_retries": str(_RETRIES),
     "retry_timeout": f"{_RETRY_S}s",
 }
-#: A commit must fail where its version is taken: the fence between two jobs relies on it (ADR 0040).
+#: A commit must fail if its version exists already. The fencing of two jobs depends on it (ADR 0040).
 _CONDITIONAL_PUT: Final = {"AWS_CONDITIONAL_PUT": "etag"}
 _PLAIN_HTTP: Final = {"AWS_ALLOW_HTTP": "true"}
-#: With `_FILE` appended, the name of the file that holds the value.
+#: Options that may be given as NAME_FILE, the name of a file that contains the value.
 _SECRETS: Final = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 _FILE: Final = "_FILE"
 _PARALLEL_COPIES: Final = 16
-#: The errors of the client contain escapes for a terminal.
+#: The client's errors contain escape sequences for terminals.
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
-#: The duration and number of attempts differ each time; the same failure is to have the same text.
+#: The duration and number of attempts are removed, so that the same failure always has the same text.
 _ATTEMPTS: Final = re.compile(r" in [\d.]+[nµm]?s\b.*? - ")
-#: The user in an address.
+#: The user in a URL.
 _USER: Final = re.compile(r"://[^/@\s]*@")
-#: The store's answer, which may repeat a key or a token; only its code is shown.
+#: The store's response, which may repeat a key or a token; only its code is shown.
 _ANSWER: Final = re.compile(r"[\s:↳]*<(?:\?xml|Error>)(?:.*?<Code>(\w+)</Code>)?.*")
 
 
@@ -53,16 +53,17 @@ class ObjectStore(Storage):
     """A prefix in a bucket.
 
     Attributes:
-        bucket: The bucket's name.
+        bucket: Name of the bucket.
         key: The prefix, without a slash at either end.
-        options: How to reach the store: (name, value), names in capitals as ``AWS_ENDPOINT_URL``; some are secrets.
+        options: Options of the client: (name, value), with names in capitals such as ``AWS_ENDPOINT_URL``. Some are
+            secrets.
     """
 
     bucket: str
     key: str
     options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
-    look_interval_s = 4.0
+    check_interval_s = 4.0
 
     def __truediv__(self, name: str) -> Self:
         return type(self)(self.bucket, self._key(name), self.options)
@@ -84,7 +85,7 @@ class ObjectStore(Storage):
         return {**self._client_options(), "max_retries": _RETRIES}
 
     def make(self) -> None:
-        """A prefix needs no making."""
+        """Do nothing: a prefix exists with its first object."""
 
     def sizes(self) -> Mapping[str, int]:
         with self.reaching():
@@ -120,7 +121,7 @@ class ObjectStore(Storage):
             self._store().put(self._key(name), content)
 
     def sync(self, names: Iterable[str]) -> None:
-        """A store has written an object when it says so."""
+        """Do nothing: an acknowledged object is durable."""
 
     def remove(self, name: str) -> None:
         try:
@@ -157,7 +158,7 @@ class ObjectStore(Storage):
         except FileNotFoundError:
             raise
         except (OSError, BaseError) as error:
-            # The client's own traceback would show everything that it says.
+            # The client's own traceback would contain secrets.
             raise StoreUnreachable(str(self), one_line(error)) from None
 
     def _key(self, name: str) -> str:
@@ -168,18 +169,18 @@ class ObjectStore(Storage):
             yield [item["path"] for item in page]
 
     def _move(self, pairs: list[tuple[str, str]]) -> None:
-        """Copy everything, then remove everything: after a crash in between, the source is still complete."""
+        """Copy all objects, then remove the sources. After a crash in between, the source is still complete."""
         with self.reaching(), ThreadPoolExecutor(_PARALLEL_COPIES) as pool:
             list(pool.map(lambda pair: self._store().copy(*pair), pairs))
             for begin in range(0, len(pairs), 1000):
                 self._store().delete([old for old, _ in pairs[begin : begin + 1000]])
 
     def _client_options(self) -> dict[str, str]:
-        self._store()  # refuses an option's name that it does not know; the other clients ignore it
+        self._store()  # it rejects unknown names of options, which the other clients ignore
         return self._options() | (_PLAIN_HTTP if self.is_plain_http else {})
 
     def _options(self) -> dict[str, str]:
-        """The options, with the content of the files that some name; read each time, so that it may be changed."""
+        """Return the options with the content of the named files, which are read at each call and may change."""
         known = {}
         for name, value in self.options:
             plain = name.removesuffix(_FILE)
@@ -192,7 +193,7 @@ class ObjectStore(Storage):
 
 
 def one_line(error: BaseException) -> str:
-    """What an error says, for people: the same text for the same failure, without secrets."""
+    """Return the text of an error for people, without secrets. The same failure always has the same text."""
     text = " ".join(_COLOURS.sub("", str(error)).partition("Debug source:")[0].split())
     text = _USER.sub("://", _ATTEMPTS.sub(" - ", text.partition(" 0: <unknown>")[0]))
     text = _ANSWER.sub(lambda answer: f": {answer[1]}" if answer[1] else "", text)
@@ -203,7 +204,7 @@ def _read_secret(name: str, path: str) -> str:
     try:
         return Path(path).expanduser().read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "is no text"
+        reason = error.strerror if isinstance(error, OSError) else "is not UTF-8"
         raise ConfigError(path, f"data.extra.{name}", str(reason)) from None
 
 

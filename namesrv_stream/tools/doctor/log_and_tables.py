@@ -6,13 +6,13 @@ from uuid import uuid4
 
 from namesrv_stream.errors import ConfigError, NamesrvStreamError, StateFromNewerVersion, StoreUnreachable
 from namesrv_stream.kafka.inspection import InspectedLog, InspectedTopic, stored_topic_id
-from namesrv_stream.route.fold_state import decode_state
+from namesrv_stream.route.fold.state import decode_state
 from namesrv_stream.settings import Settings
+from namesrv_stream.tables.delta.open_table import UNREADABLE
 from namesrv_stream.tables.delta.stored_table import StoredTable
-from namesrv_stream.tables.delta.table_version import UNREADABLE
-from namesrv_stream.tables.route_tables import TableRows, read_tables
 from namesrv_stream.tables.schema.history_columns import HISTORY_SCHEMAS
 from namesrv_stream.tables.schema.layout import ROUTE_CHANGES, ROUTE_STATE
+from namesrv_stream.tables.snapshot import TableRows, read_tables
 from namesrv_stream.tables.storage import Storage, tables_of
 from namesrv_stream.text_table import counted
 from namesrv_stream.tools.doctor.finding import Finding, fault, fine, note, warning

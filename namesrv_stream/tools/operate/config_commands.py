@@ -66,8 +66,8 @@ def config_history(
 ) -> None:
     """Show who changed which setting, and when."""
     from namesrv_stream.route.changes import ChangeKind
-    from namesrv_stream.route.setting_history import setting_changes
-    from namesrv_stream.tables.route_tables import read_rows
+    from namesrv_stream.route.liveness_settings import setting_changes
+    from namesrv_stream.tables.snapshot import read_rows
     from namesrv_stream.tools.operate.fold_settings import setting_key, setting_name
 
     name = None if key is None else setting_name(configuration, key)

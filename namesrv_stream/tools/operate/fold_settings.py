@@ -6,14 +6,19 @@ from dataclasses import asdict, dataclass, fields
 
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.route.changes import ChangeKind
-from namesrv_stream.route.setting_history import SettingChange, setting_changes
-from namesrv_stream.route.settings import FoldSettings, SettingValue, effective_texts, setting_text
+from namesrv_stream.route.liveness_settings import (
+    FoldSettings,
+    SettingChange,
+    SettingValue,
+    effective_texts,
+    setting_changes,
+    setting_text,
+)
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.settings import Flag, LoadedSettings, Settings
 from namesrv_stream.settings.installation import Configuration
 from namesrv_stream.settings.names import all_keys, is_known, key_path, public_key, public_path
-from namesrv_stream.tables.loader import load_settings_table
-from namesrv_stream.tables.route_tables import read_rows
+from namesrv_stream.tables.snapshot import load_settings_table, read_rows
 from namesrv_stream.tables.storage import tables_of
 
 SECTION = "liveness"

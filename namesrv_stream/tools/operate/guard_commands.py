@@ -11,7 +11,7 @@ from namesrv_stream.client.commands.options import TIMEOUT_MS, Target, asks
 from namesrv_stream.client.commands.tables import held_in, held_json, held_lines
 from namesrv_stream.errors import QueryNotFound
 from namesrv_stream.route.events import DIRECT, GuardReleased, Origin
-from namesrv_stream.route.lease import LeaseKey
+from namesrv_stream.route.model import LeaseKey
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.settings import Settings
 from namesrv_stream.settings.installation import Configuration, configured

@@ -18,8 +18,8 @@ from namesrv_stream.route.event_json import encode_event
 from namesrv_stream.route.events import Event
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.settings import Settings
-from namesrv_stream.tables.follower import SnapshotFollower
-from namesrv_stream.tables.loader import Snapshot, load_snapshot
+from namesrv_stream.tables.snapshot import Snapshot, load_snapshot
+from namesrv_stream.tables.snapshot_follower import SnapshotFollower
 from namesrv_stream.tables.storage import tables_of
 
 _POLL_MS: Final = 20

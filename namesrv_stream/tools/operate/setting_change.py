@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from namesrv_stream.errors import ConfigError, NamesrvStreamError
 from namesrv_stream.route.changes import ChangeKind
 from namesrv_stream.route.events import DIRECT, Origin, SettingsChanged
-from namesrv_stream.route.setting_history import SettingChange, setting_changes
-from namesrv_stream.route.settings import setting_text
+from namesrv_stream.route.liveness_settings import SettingChange, setting_changes, setting_text
 from namesrv_stream.settings import Settings
 from namesrv_stream.settings.installation import Configuration
-from namesrv_stream.tables.route_tables import read_rows
+from namesrv_stream.tables.snapshot import read_rows
 from namesrv_stream.tables.storage import tables_of
 from namesrv_stream.tools.operate.fold_settings import check_change, default_texts, running_texts, setting_key
 from namesrv_stream.tools.operate.operator_events import TablesWatch, broadcast

@@ -15,8 +15,8 @@ from namesrv_stream.errors import ConfigError, KafkaUnreachable, NotInHistory, T
 from namesrv_stream.history.past import open_history_table
 from namesrv_stream.instants import utc
 from namesrv_stream.kafka import LogReader
-from namesrv_stream.kafka.extent import read_extent
-from namesrv_stream.route.fold import Record
+from namesrv_stream.kafka.log_check import read_extent
+from namesrv_stream.route.fold.step import Record
 from namesrv_stream.settings import Settings
 from namesrv_stream.tables.delta.stored_table import StoredTable, reading
 from namesrv_stream.tables.schema.history_columns import BROKER_EVENTS

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
 
-from namesrv_stream.route.fold import Record
+from namesrv_stream.route.fold.step import Record
 
 
 class Store(StrEnum):

@@ -9,17 +9,21 @@ import pyarrow as pa
 
 from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import NamesrvStreamError, RebuildRefused
-from namesrv_stream.route.fold_state import encode_state
+from namesrv_stream.route.fold.state import encode_state
 from namesrv_stream.settings import Settings
 from namesrv_stream.streaming.job_lock import job_lock
-from namesrv_stream.tables.changes_writer import ChangesWriter
-from namesrv_stream.tables.delta.table_version import UNREADABLE
+from namesrv_stream.tables.delta.open_table import UNREADABLE
 from namesrv_stream.tables.repair import create_table
-from namesrv_stream.tables.route_state import StateWriter
-from namesrv_stream.tables.route_tables import FoldStateRow
-from namesrv_stream.tables.schema.columns import CHANGES_SCHEMA, ROW_SCHEMA, STATE_SCHEMA
+from namesrv_stream.tables.route_writers import ChangesWriter, StateWriter
+from namesrv_stream.tables.schema.change_rows import (
+    CHANGES_SCHEMA,
+    ROW_SCHEMA,
+    STATE_SCHEMA,
+    encode_changes,
+    iter_changes,
+)
 from namesrv_stream.tables.schema.layout import ROUTE_CHANGES, ROUTE_STATE
-from namesrv_stream.tables.schema.rows import encode_changes, iter_changes
+from namesrv_stream.tables.snapshot import FoldStateRow
 from namesrv_stream.tables.storage import Storage, one_line, tables_of
 from namesrv_stream.tables.stored_changes import KeptStates, StoredChanges
 from namesrv_stream.tables.swap import NEW, settle_swap, swap_tables

@@ -11,13 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from namesrv_stream.errors import TableSchemaMismatch
-from namesrv_stream.route.fold_state import encode_state
-from namesrv_stream.route.rebuilt_state import rebuilt_state
+from namesrv_stream.route.fold.derived_state import rebuilt_state
+from namesrv_stream.route.fold.state import encode_state
 from namesrv_stream.settings import Settings
-from namesrv_stream.tables.loader import route_table
-from namesrv_stream.tables.route_state import next_state
-from namesrv_stream.tables.route_tables import FoldStateRow, StateRows
-from namesrv_stream.tables.schema.columns import CHANGES_SCHEMA, ROW_SCHEMA, STATE_SCHEMA
+from namesrv_stream.tables.route_writers import next_state
+from namesrv_stream.tables.schema.change_rows import CHANGES_SCHEMA, ROW_SCHEMA, STATE_SCHEMA
+from namesrv_stream.tables.snapshot import FoldStateRow, StateRows, route_table
 from namesrv_stream.tables.storage import tables_of
 from namesrv_stream.tables.stored_changes import KeptState, KeptStates, StoredChanges
 from namesrv_stream.tools.replay.log_fold import FoldStart, start_from_state, start_of_log

@@ -14,22 +14,19 @@ import pyarrow as pa
 
 from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import ConfigError, RebuildRefused
-from namesrv_stream.kafka.growth import TopicGrowth
+from namesrv_stream.kafka.event_topics import TopicGrowth
 from namesrv_stream.kafka.log_check import check_log
 from namesrv_stream.route.event_json import encode_event
 from namesrv_stream.route.events import JOB, Origin, Tick
-from namesrv_stream.route.fold_state import FoldState
-from namesrv_stream.route.folded_log import FoldedLog
-from namesrv_stream.route.repartition import repartitioned
+from namesrv_stream.route.fold.derived_state import repartitioned
+from namesrv_stream.route.fold.folded_log import FoldedLog
+from namesrv_stream.route.fold.state import FoldState
 from namesrv_stream.settings import Settings
 from namesrv_stream.streaming.job_lock import job_lock
-from namesrv_stream.tables.changes_writer import ChangesWriter
-from namesrv_stream.tables.grown_state import grown_rows, state_rows
-from namesrv_stream.tables.loader import load_snapshot
 from namesrv_stream.tables.repair import prepare_tables
-from namesrv_stream.tables.route_state import StateWriter, next_state
-from namesrv_stream.tables.route_tables import read_tables
-from namesrv_stream.tables.schema.rows import encode_changes
+from namesrv_stream.tables.route_writers import ChangesWriter, StateWriter, grown_rows, next_state, state_rows
+from namesrv_stream.tables.schema.change_rows import encode_changes
+from namesrv_stream.tables.snapshot import load_snapshot, read_tables
 from namesrv_stream.tables.storage import Storage, tables_of
 from namesrv_stream.tables.stored_changes import KeptStates
 from namesrv_stream.tables.swap import settle_swap

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from namesrv_stream.route.fold_state import LeaseKey
-from namesrv_stream.route.settings import FoldSettings
+from namesrv_stream.route.liveness_settings import FoldSettings
+from namesrv_stream.route.model import LeaseKey
 from namesrv_stream.text_table import counted, plural
 from namesrv_stream.tools.what_if.silences import SignOfLife, Verdict
 

@@ -4,12 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from namesrv_stream.route.changes import ChangeKind, RouteChange
-from namesrv_stream.route.fold_state import LeaseKey
-from namesrv_stream.route.setting_history import values_before
-from namesrv_stream.route.settings import FoldSettings
+from namesrv_stream.route.liveness_settings import FoldSettings, values_before
+from namesrv_stream.route.model import LeaseKey
 from namesrv_stream.settings import Settings
-from namesrv_stream.tables.loader import load_snapshot
-from namesrv_stream.tables.route_tables import read_rows
+from namesrv_stream.tables.snapshot import load_snapshot, read_rows
 from namesrv_stream.tables.storage import tables_of
 from namesrv_stream.tables.stored_changes import StoredChanges
 from namesrv_stream.tools.replay.log_archive import OpenLog, log_opener

@@ -6,7 +6,7 @@ from typing import Final
 
 from namesrv_stream.errors import EventDecodeError
 from namesrv_stream.route.changes import ChangeKind, RouteChange
-from namesrv_stream.route.event_json import decode_record, routing_key
+from namesrv_stream.route.event_json import decode_record
 from namesrv_stream.route.events import (
     JOB,
     BrokerDisconnected,
@@ -17,11 +17,12 @@ from namesrv_stream.route.events import (
     Proof,
     SettingsChanged,
 )
-from namesrv_stream.route.fold import FoldOutput, GroupDict, Record, fold_events
-from namesrv_stream.route.fold_state import FoldState, LeaseKey
-from namesrv_stream.route.model import Registration
-from namesrv_stream.route.partitioner import partition_of
-from namesrv_stream.route.settings import FoldSettings
+from namesrv_stream.route.fold.fold_record import fold_events
+from namesrv_stream.route.fold.state import FoldState
+from namesrv_stream.route.fold.step import FoldOutput, GroupDict, Record
+from namesrv_stream.route.liveness_settings import FoldSettings
+from namesrv_stream.route.model import LeaseKey, Registration
+from namesrv_stream.route.partitioner import partition_of, routing_key
 from namesrv_stream.tools.what_if.gaps import GapWatch
 from namesrv_stream.tools.what_if.silences import Silence, SilenceTally, SilenceWatch
 

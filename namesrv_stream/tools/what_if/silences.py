@@ -23,8 +23,7 @@ from typing import NamedTuple
 
 from namesrv_stream.route.changes import Cause, RouteChange
 from namesrv_stream.route.events import DIRECT, BrokerDisconnected, BrokerUnregistered, Origin
-from namesrv_stream.route.fold_state import LeaseKey
-from namesrv_stream.route.model import Holder, LiveKey
+from namesrv_stream.route.model import Holder, LeaseKey, LiveKey
 
 #: The server's reason for a close that came from the peer.
 _PEER_CLOSED = "closed by the peer"

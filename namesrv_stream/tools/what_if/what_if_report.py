@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from namesrv_stream.instants import instant
-from namesrv_stream.route.settings import FoldSettings
+from namesrv_stream.route.liveness_settings import FoldSettings
 from namesrv_stream.text_table import counted
 from namesrv_stream.tools.replay.log_source import Store, read_from_text
 from namesrv_stream.tools.what_if.gaps import Gap, GapTally, Suggestion, suggest

@@ -16,8 +16,8 @@ from statistics import quantiles
 from typing import Final
 
 from namesrv_stream.route.changes import Cause, RouteChange
-from namesrv_stream.tables.follower import SnapshotFollower
-from namesrv_stream.tables.loader import Snapshot
+from namesrv_stream.tables.snapshot import Snapshot
+from namesrv_stream.tables.snapshot_follower import SnapshotFollower
 from namesrv_stream.tables.storage import tables_of
 from tests.bench.contenders import Contenders
 from tests.bench.figures import Figure

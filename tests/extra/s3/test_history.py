@@ -11,11 +11,11 @@ from pyspark.sql import SparkSession
 from namesrv_stream.errors import TablesTakenOver
 from namesrv_stream.history.past import Past
 from namesrv_stream.history.past_route import RouteOptions, route_as_of
-from namesrv_stream.kafka.extent import TopicExtent
+from namesrv_stream.kafka.log_check import TopicExtent
 from namesrv_stream.settings import load_settings
 from namesrv_stream.settings.layers import Flag
-from namesrv_stream.streaming.history.history import History
-from namesrv_stream.streaming.history.session import build_history_session
+from namesrv_stream.streaming.history.history_query import build_history_session
+from namesrv_stream.streaming.history.history_writer import History
 from namesrv_stream.tables.history_upkeep import Upkeep
 from namesrv_stream.tables.schema.history_columns import HISTORY_SCHEMAS, ROUTE_ARCHIVE
 from tests.support.history import TOPIC_ID, HistoryRig

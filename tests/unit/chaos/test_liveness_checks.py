@@ -7,7 +7,7 @@ import pytest
 
 from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange
 from namesrv_stream.route.events import BrokerRegistered, Event, Tick
-from namesrv_stream.route.settings import FoldSettings
+from namesrv_stream.route.liveness_settings import FoldSettings
 from tests.chaos import liveness_checks as liveness
 from tests.chaos.evidence import Commit, Evidence
 from tests.chaos.liveness_checks import Ending

@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from namesrv_stream.settings import Settings
-from namesrv_stream.streaming import main as job
-from namesrv_stream.streaming.history import main as history
+from namesrv_stream.streaming.history import history_job as history
+from namesrv_stream.streaming.route_table import job
 from tests.support.deployment import COMPOSE, compose, has_command, image_environment, plain_secrets, settings_with
 
 _SERVICES: dict[str, dict[str, Any]] = compose()["services"]

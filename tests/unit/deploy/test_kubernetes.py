@@ -8,8 +8,8 @@ import yaml
 
 from namesrv_stream.server.http.limits import AllowedHosts
 from namesrv_stream.settings import Settings
-from namesrv_stream.streaming import main as job
-from namesrv_stream.streaming.history import main as history
+from namesrv_stream.streaming.history import history_job as history
+from namesrv_stream.streaming.route_table import job
 from tests.support.deployment import (
     KUBERNETES,
     has_command,

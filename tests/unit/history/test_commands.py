@@ -153,7 +153,7 @@ def test_every_question_has_a_plot(ask: Run, tmp_path: Path, question: list[str]
         (["--cluster", ""], 2, "--cluster: is empty"),
         (["broker-b", "--outages"], 2, "ask `history --outages` for all brokers, or `history broker-b` for this one"),
         (["--plot", "x.png"], 2, "--plot: x.png does not end in .html"),
-        (["broker-b", "--plot", "/no/such/folder/x.html"], 2, "--plot: /no/such/folder is no directory"),
+        (["broker-b", "--plot", "/no/such/folder/x.html"], 2, "--plot: /no/such/folder is not a directory"),
     ],
 )
 def test_what_cannot_be_answered_is_one_line(ask: Run, question: list[str], code: int, words: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from namesrv_stream.cli import main
-from namesrv_stream.history.columns import percent
+from namesrv_stream.history.answer_tables import percent
 from tests.support.builders import BEGIN_MS
 from tests.support.history_tables import HistoryOfLogs
 

@@ -22,9 +22,8 @@ from namesrv_stream.route.events import (
     TopicRegistered,
     WritePermChanged,
 )
-from namesrv_stream.route.fold_state import LeaseKey
 from namesrv_stream.route.group import delete_topic
-from namesrv_stream.route.model import DataVersion, LiveKey, QueueData, TopicQueueMappingInfo
+from namesrv_stream.route.model import DataVersion, LeaseKey, LiveKey, QueueData, TopicQueueMappingInfo
 from tests.support.name_server import (
     MASTER,
     SLAVE,

@@ -9,15 +9,15 @@ from namesrv_stream.route.group import (
     Registered,
     add_write_perm,
     delete_topic,
-    end_holder,
     master_of,
     register,
     register_topic,
+    remove_holder,
     unregister,
     wipe_write_perm,
 )
 from namesrv_stream.route.model import DataVersion, Holder, QueueData, Registration
-from namesrv_stream.route.retained import retained
+from namesrv_stream.route.registration_json import retained
 from tests.support.builders import BASE, HOLDER, NAME, READ_ONLY, RW, a_key, a_mapping, a_registration, topics_of
 
 MASTER = "10.0.0.1:10911"
@@ -428,14 +428,14 @@ def test_two_servers_hold_one_broker() -> None:
     group = register(after(a_registration()), a_registration(), "s2", Holder(3, 9)).group
 
     assert group.lives[a_key()].holders == {"s1": HOLDER, "s2": Holder(3, 9)}
-    assert end_holder(group, a_key(), "s1").lives[a_key()].holders == {"s2": Holder(3, 9)}
+    assert remove_holder(group, a_key(), "s1").lives[a_key()].holders == {"s2": Holder(3, 9)}
 
 
 @pytest.mark.parametrize(("addr", "server"), [(MASTER, "s9"), (THIRD, "s1")])
 def test_ending_an_unknown_holder_changes_nothing(addr: str, server: str) -> None:
     group = after(a_registration(MASTER))
 
-    assert end_holder(group, a_key(addr), server) is group
+    assert remove_holder(group, a_key(addr), server) is group
 
 
 # ---- permissions and topics ----

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from namesrv_stream.route.changes import KEY_COLUMNS, Cause, ChangeKind, RouteChange
 from namesrv_stream.route.events import KvDeleted, KvPut, Origin
+from namesrv_stream.route.liveness_settings import FoldSettings
 from namesrv_stream.route.reducer import apply
-from namesrv_stream.route.settings import FoldSettings
 from namesrv_stream.route.table import RouteTable
 from tests.support.builders import Log
 from tests.support.examples import examples

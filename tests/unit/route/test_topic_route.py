@@ -5,7 +5,7 @@ import pytest
 from namesrv_stream.route.group import delete_topic, register, register_topic, unregister, wipe_write_perm
 from namesrv_stream.route.model import MASTER_ID, QueueData, Registration
 from namesrv_stream.route.table import RouteTable
-from namesrv_stream.route.topic_route import BrokerData, TopicRoute, in_zone, pickup_topic_route
+from namesrv_stream.route.topic_route import BrokerData, TopicRoute, in_zone, is_system_topic, pickup_topic_route
 from tests.support.builders import HOLDER, READ_ONLY, RW, a_key, a_mapping, a_registration
 
 MASTER = "10.0.0.1:10911"
@@ -271,3 +271,19 @@ def test_filter_is_on_a_copy() -> None:
     in_zone(route, "z1")
 
     assert len(route.broker_datas) == len(route.queue_datas) == 2
+
+
+@pytest.mark.parametrize(
+    "topic",
+    [
+        *("TBW102", "rmq_sys_SYNC_BROKER_MEMBER_b", "%RETRY%group", "%DLQ%group"),
+        *("east", "broker-a", "east_REPLY_TOPIC"),
+    ],
+)
+def test_what_brokers_register_of_themselves_is_not_a_users(topic: str) -> None:
+    assert is_system_topic(topic, {"east"}, {"broker-a"})
+
+
+@pytest.mark.parametrize("topic", ["Orders", "rmq", "broker-b", "other_REPLY_TOPIC", "tbw102"])
+def test_all_others_are(topic: str) -> None:
+    assert not is_system_topic(topic, {"east"}, {"broker-a"})

@@ -9,8 +9,7 @@ from namesrv_stream.remoting.codes import RequestCode, ResponseCode
 from namesrv_stream.remoting.command import RemotingCommand
 from namesrv_stream.remoting.frame import encode_frame
 from namesrv_stream.route.changes import ChangeKind, RouteChange
-from namesrv_stream.route.fold_state import LeaseKey
-from namesrv_stream.route.model import LiveKey
+from namesrv_stream.route.model import LeaseKey, LiveKey
 from namesrv_stream.route.partitioner import partition_of
 from namesrv_stream.route.table import RouteTable
 from tests.support.name_server import MASTER, SLAVE, a_body, a_broker_header, a_registration_request, a_topic

@@ -7,7 +7,7 @@ from namesrv_stream.remoting.command import RemotingCommand
 from namesrv_stream.remoting.frame import encode_frame
 from namesrv_stream.route.event_json import decode_record
 from namesrv_stream.route.events import BrokerHeartbeat
-from namesrv_stream.route.lease import LeaseKey
+from namesrv_stream.route.model import LeaseKey
 from tests.support.name_server import a_body, a_broker_header, a_registration_request, a_topic
 from tests.support.server_rig import MemoryTransport, Rig, turn
 

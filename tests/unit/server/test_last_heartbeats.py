@@ -1,7 +1,7 @@
 """How old a broker's last heartbeat is, by the server that hears it."""
 
 from namesrv_stream.route.events import BrokerHeartbeat, BrokerRegistered, Proof
-from namesrv_stream.route.lease import LeaseKey
+from namesrv_stream.route.model import LeaseKey
 from namesrv_stream.server.gateway.observed_time import LastHeartbeats
 from tests.support.builders import NAME, S1, Log, a_key, a_registration, over
 from tests.support.name_server import a_registration_request

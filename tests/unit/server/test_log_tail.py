@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from namesrv_stream.route.event_json import encode_event
+from namesrv_stream.route.event_json import encode_event, encode_heartbeats
 from namesrv_stream.route.events import (
     JOB,
     BrokerRegistered,
@@ -22,14 +22,13 @@ from namesrv_stream.route.events import (
     TopicDeleted,
     TopicRegistered,
 )
-from namesrv_stream.route.fold import Record
-from namesrv_stream.route.heartbeat_json import encode_heartbeats
+from namesrv_stream.route.fold.step import Record
+from namesrv_stream.route.liveness_settings import FoldSettings
 from namesrv_stream.route.partitioner import partition_of
 from namesrv_stream.route.reducer import apply
-from namesrv_stream.route.settings import FoldSettings
+from namesrv_stream.route.server_view.route_view import RouteView
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.route.topic_route import pickup_topic_route
-from namesrv_stream.route.view import RouteView
 from namesrv_stream.server.start.log_tail import LogTail
 from tests.support.builders import NAME, RW, S1, S2, Log, a_key, a_proof, a_registration, heartbeats_with, over
 from tests.support.examples import examples

@@ -12,8 +12,7 @@ import pytest
 from namesrv_stream.clock import ManualClock
 from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange
 from namesrv_stream.route.events import KvPut
-from namesrv_stream.route.lease import LeaseKey
-from namesrv_stream.route.model import DataVersion
+from namesrv_stream.route.model import DataVersion, LeaseKey
 from namesrv_stream.server.view.recent_events import KINDS, WINDOW_MS, RecentEvents
 from namesrv_stream.server.view.stored_events import read_events
 from namesrv_stream.tables.storage import Folder, tables_of

@@ -10,16 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from namesrv_stream.errors import TablesTakenOver
-from namesrv_stream.route.fold_state import encode_state
+from namesrv_stream.route.fold.state import encode_state
 from namesrv_stream.settings import Settings
 from namesrv_stream.tables.compaction import clean_up, join_small_files
 from namesrv_stream.tables.history_mark import HistoryMark, encode_mark
-from namesrv_stream.tables.loader import load_snapshot
-from namesrv_stream.tables.route_state import StateWriter
-from namesrv_stream.tables.route_tables import FoldStateRow, read_tables
+from namesrv_stream.tables.route_writers import StateWriter
+from namesrv_stream.tables.schema.change_rows import decode_changes
 from namesrv_stream.tables.schema.history_columns import ROUTE_ARCHIVE
 from namesrv_stream.tables.schema.layout import ROUTE_CHANGES, ROUTE_STATE, removed_app_id
-from namesrv_stream.tables.schema.rows import decode_changes
+from namesrv_stream.tables.snapshot import FoldStateRow, load_snapshot, read_tables
 from tests.support.builders import BEGIN_MS, Log, a_registration
 from tests.support.delta_log import write_commit
 from tests.support.examples import examples

@@ -54,7 +54,7 @@ def test_commits_of_others_are_looked_through(tmp_path: Path) -> None:
 
 def test_rows_without_any_mark_are_refused(tmp_path: Path) -> None:
     write_commit(tmp_path, 3, _ANOTHERS, _ADD)
-    with pytest.raises(TableSchemaMismatch, match="how far it reaches"):
+    with pytest.raises(TableSchemaMismatch, match="no commit of the history process"):
         read_mark(Folder(tmp_path))
 
 

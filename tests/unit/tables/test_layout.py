@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from namesrv_stream.errors import TableSchemaMismatch
-from namesrv_stream.tables.schema.columns import CHANGES_SCHEMA
+from namesrv_stream.tables.schema.change_rows import CHANGES_SCHEMA
 from namesrv_stream.tables.schema.history_columns import DAY_COLUMNS, HISTORY_SCHEMAS
 from namesrv_stream.tables.schema.layout import HISTORY_PROTOCOL, app_id, check_table, partition_of_app_id
 

@@ -31,7 +31,7 @@ from namesrv_stream.server.view.fleet import Fleet
 from namesrv_stream.server.view.past_routes import REFUSALS
 
 if TYPE_CHECKING:
-    from namesrv_stream.history.route_question import RouteAnswer
+    from namesrv_stream.history.past_route import RouteAnswer
 
 PARTS: Final = ("summary", "brokers", "topics", "route", "timeline", "pipeline", "servers", "what-if")
 #: Not part of the page as it comes: other servers and the history take their time.

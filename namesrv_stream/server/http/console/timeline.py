@@ -8,7 +8,7 @@ from typing import Any, Final
 from namesrv_stream.clock import Clock
 from namesrv_stream.instants import duration, instant
 from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange, lease_key
-from namesrv_stream.route.lease import LeaseKey
+from namesrv_stream.route.model import LeaseKey
 from namesrv_stream.server.http.console.formatting import in_words, plain
 from namesrv_stream.server.http.console.question import WINDOWS, Question
 from namesrv_stream.server.steps import Steps

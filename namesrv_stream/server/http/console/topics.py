@@ -8,8 +8,7 @@ from typing import Any, Final, Literal, NamedTuple
 from namesrv_stream.processor.name_server import NameServer
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.model import QueueData
-from namesrv_stream.route.system_topics import is_system_topic
-from namesrv_stream.route.topic_route import TopicRoute, told_broker_data
+from namesrv_stream.route.topic_route import TopicRoute, is_system_topic, told_broker_data
 from namesrv_stream.server.http.console.question import TOPIC_SETS, Question
 from namesrv_stream.server.steps import Steps
 

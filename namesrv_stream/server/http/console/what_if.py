@@ -13,7 +13,7 @@ from namesrv_stream.server.steps import Kept
 from namesrv_stream.settings import Settings
 
 if TYPE_CHECKING:
-    from namesrv_stream.history.silences import Silences
+    from namesrv_stream.history.heartbeat_silences import Silences
 
 _KEPT_MS: Final = 60_000
 #: From the start of an installation to its first heartbeat figures, beside the history's interval: until Spark has
@@ -78,7 +78,7 @@ class WhatIf:
 
     def _ask(self, window_ms: int, timeout_ms: int) -> "Silences | str":
         # Imported by the first who asks: a server that nobody asks for the past does without.
-        from namesrv_stream.history.silences import silences
+        from namesrv_stream.history.heartbeat_silences import silences
 
         timeouts_ms = sorted({timeout_ms, *(second * 1_000 for second in _TIMEOUTS_S)})
         until_ms = self._clock.now_ms()

@@ -14,7 +14,7 @@ from namesrv_stream.history import drawing, report
 from namesrv_stream.history.database import Row
 from namesrv_stream.history.extent import Window
 from namesrv_stream.history.report.page import page
-from namesrv_stream.history.report.tables import answer_of
+from namesrv_stream.history.report.report_tables import answer_of
 from tests.support.report_figures import DAY_MS, HOUR_MS, MONDAY_MS, Heard, a_session, figures_of
 from tests.support.settings_tables import REPOSITORY
 

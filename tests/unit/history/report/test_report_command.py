@@ -122,8 +122,8 @@ def test_json_has_the_keys_of_its_document(ask: Run) -> None:
     [
         (["--cluster", "nowhere"], 1, "the history knows no cluster nowhere; it begins at 2023-11-14"),
         (["--cluster", ""], 2, "--cluster: is empty"),
-        (["--slo", "100"], 2, "--slo: '100' is no objective: expected per cent above 0 and below 100"),
-        *((["--slo", text], 2, f"--slo: '{text}' is no objective") for text in ("0", "nan", "inf", "many", "", "99,9")),
+        (["--slo", "100"], 2, "--slo: must be a percentage between 0 and 100, for example 99.9, but is '100'"),
+        *((["--slo", text], 2, f"99.9, but is '{text}'") for text in ("0", "nan", "inf", "many", "", "99,9")),
         (["--since", "soon"], 2, "--since: 'soon' is not a point in time"),
         (["--until", "2106-01-01"], 2, "is in the future"),
         (["--until", str(BEGIN_MS - 1)], 2, "does not lie before"),

@@ -6,9 +6,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from namesrv_stream.metrics import METRICS
 from namesrv_stream.remoting.codes import RequestCode
 from namesrv_stream.remoting.command import RemotingCommand
-from namesrv_stream.route.settings import FoldSettings
+from namesrv_stream.route.liveness_settings import FoldSettings
 from namesrv_stream.server.native.lane import LaneStatus
-from namesrv_stream.tables.job_figures import JobFigures
+from namesrv_stream.tables.job_commits import JobFigures
 from tests.support.builders import Log, a_registration
 from tests.support.http_rig import HttpRig
 from tests.support.name_server import a_registration_request

@@ -6,8 +6,8 @@ import re
 import pytest
 
 from namesrv_stream.route.events import BrokerRegistered, KvPut
+from namesrv_stream.route.liveness_settings import FoldSettings
 from namesrv_stream.route.model import DataVersion
-from namesrv_stream.route.settings import FoldSettings
 from namesrv_stream.server.http.http_server import HttpServer, document
 from tests.support.builders import NAME, READ_ONLY, RW, S1, Log, a_registration, over
 from tests.support.http_rig import HttpRig

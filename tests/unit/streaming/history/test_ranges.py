@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from namesrv_stream.streaming.history.history import step_end
+from namesrv_stream.streaming.history.history_writer import step_end
 
 _RANGES = st.dictionaries(
     st.integers(0, 5), st.tuples(st.integers(0, 100), st.integers(0, 100)), min_size=1, max_size=5

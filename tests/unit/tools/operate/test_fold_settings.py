@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from namesrv_stream.errors import ConfigError
-from namesrv_stream.route.settings import FoldSettings, SettingValue
+from namesrv_stream.route.liveness_settings import FoldSettings, SettingValue
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.settings import Settings
 from namesrv_stream.settings.installation import Configuration

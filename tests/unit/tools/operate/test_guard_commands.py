@@ -11,8 +11,8 @@ import pytest
 from namesrv_stream.cli import main
 from namesrv_stream.remoting.codes import RequestCode, ResponseCode
 from namesrv_stream.remoting.command import RemotingCommand
-from namesrv_stream.route.held_brokers import HELD_NAMESPACE
-from namesrv_stream.route.settings import FoldSettings
+from namesrv_stream.route.liveness_settings import FoldSettings
+from namesrv_stream.route.table import HELD_NAMESPACE
 from tests.support.builders import Log, a_registration
 from tests.support.name_server import Exchange
 from tests.support.scripted_name_server import ScriptedNameServer, accept_all

@@ -24,7 +24,7 @@ from namesrv_stream.ports import choose_port
 from namesrv_stream.route.changes import Difference, RouteChange
 from namesrv_stream.route.digest import Part, TableContent, part_rows
 from namesrv_stream.route.events import BrokerRegistered, KvPut
-from namesrv_stream.route.settings import FoldSettings
+from namesrv_stream.route.liveness_settings import FoldSettings
 from namesrv_stream.server.view import served_state
 from namesrv_stream.tools.operate.skew import Lag, find_skew
 from tests.support.builders import CLUSTER, NAME, READ_ONLY, RW, S1, Log, a_registration, over

@@ -8,11 +8,11 @@ import pyarrow.compute as pc
 import pytest
 
 from namesrv_stream.errors import ConfigError, KafkaUnreachable, NoStartPoint, NotInHistory, RebuildRefused
-from namesrv_stream.route.fold_state import encode_state
-from namesrv_stream.tables.route_state import StateWriter
-from namesrv_stream.tables.route_tables import FoldStateRow
+from namesrv_stream.route.fold.state import encode_state
+from namesrv_stream.tables.route_writers import StateWriter
 from namesrv_stream.tables.schema.history_columns import BROKER_EVENTS
 from namesrv_stream.tables.schema.layout import ROUTE_CHANGES
+from namesrv_stream.tables.snapshot import FoldStateRow
 from namesrv_stream.tables.storage import tables_of
 from namesrv_stream.tools.options import Source
 from namesrv_stream.tools.replay.log_archive import OpenLog, log_opener

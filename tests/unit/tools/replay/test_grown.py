@@ -7,18 +7,16 @@ from random import Random
 import pytest
 
 from namesrv_stream.errors import ConfigError, NoStartPoint, RebuildRefused
-from namesrv_stream.kafka.extent import TopicExtent
-from namesrv_stream.route.fold import GroupDict
-from namesrv_stream.route.fold_state import decode_state
+from namesrv_stream.kafka.log_check import TopicExtent
+from namesrv_stream.route.fold.state import decode_state
+from namesrv_stream.route.fold.step import GroupDict
 from namesrv_stream.route.group_json import decode_group
 from namesrv_stream.settings import Settings
-from namesrv_stream.streaming.start_point import find_start_point
-from namesrv_stream.tables.changes_writer import ChangesWriter
-from namesrv_stream.tables.grown_state import state_rows
-from namesrv_stream.tables.loader import load_snapshot
+from namesrv_stream.streaming.route_table.fold_query import find_start_point
 from namesrv_stream.tables.repair import prepare_tables
-from namesrv_stream.tables.route_state import StateWriter
+from namesrv_stream.tables.route_writers import ChangesWriter, StateWriter, state_rows
 from namesrv_stream.tables.schema.layout import ROUTE_CHANGES, ROUTE_STATE
+from namesrv_stream.tables.snapshot import load_snapshot
 from namesrv_stream.tables.storage import tables_of
 from namesrv_stream.tables.stored_changes import KeptStates, StoredChanges
 from namesrv_stream.tools.replay.partition_replay import Replay

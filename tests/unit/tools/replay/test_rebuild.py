@@ -12,18 +12,17 @@ from deltalake import DeltaTable
 from hypothesis import HealthCheck, given, settings
 
 from namesrv_stream.errors import ConfigError, RebuildRefused
-from namesrv_stream.kafka.extent import TopicExtent
+from namesrv_stream.kafka.log_check import TopicExtent
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.digest import digest_of
 from namesrv_stream.route.events import KvPut, TopicDeleted
-from namesrv_stream.route.fold_state import decode_state, encode_state
+from namesrv_stream.route.fold.state import decode_state, encode_state
 from namesrv_stream.streaming.job_lock import job_lock
-from namesrv_stream.streaming.start_point import find_start_point
-from namesrv_stream.tables.loader import load_snapshot
-from namesrv_stream.tables.route_state import StateWriter
-from namesrv_stream.tables.route_tables import read_newest_state
+from namesrv_stream.streaming.route_table.fold_query import find_start_point
+from namesrv_stream.tables.route_writers import StateWriter
+from namesrv_stream.tables.schema.change_rows import decode_changes, in_log_order
 from namesrv_stream.tables.schema.layout import ROUTE_CHANGES, ROUTE_STATE
-from namesrv_stream.tables.schema.rows import decode_changes, in_log_order
+from namesrv_stream.tables.snapshot import load_snapshot, read_newest_state
 from namesrv_stream.tables.storage import Folder, tables_of
 from namesrv_stream.tables.stored_changes import KeptStates
 from namesrv_stream.tables.swap import NEW, settle_swap

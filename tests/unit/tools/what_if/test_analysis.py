@@ -10,8 +10,8 @@ from namesrv_stream.errors import EventDecodeError
 from namesrv_stream.route.changes import ChangeKind
 from namesrv_stream.route.event_json import decode_record, encode_event
 from namesrv_stream.route.events import BrokerHeartbeat, Proof, SettingsChanged
-from namesrv_stream.route.fold_state import LeaseKey
-from namesrv_stream.route.settings import FoldSettings
+from namesrv_stream.route.liveness_settings import FoldSettings
+from namesrv_stream.route.model import LeaseKey
 from namesrv_stream.tools.what_if.partition_analysis import Override, PartitionAnalysis
 from namesrv_stream.tools.what_if.silences import Silence
 from tests.support.builders import NAME, S1, Log, a_registration, over

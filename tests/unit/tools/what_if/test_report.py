@@ -10,8 +10,8 @@ import pytest
 from rich.console import Console
 
 from namesrv_stream.errors import ConfigError
-from namesrv_stream.route.fold_state import LeaseKey
-from namesrv_stream.route.settings import FoldSettings
+from namesrv_stream.route.liveness_settings import FoldSettings
+from namesrv_stream.route.model import LeaseKey
 from namesrv_stream.tools.what_if import what_if_report
 from namesrv_stream.tools.what_if.gaps import Gap, GapTally, suggest
 from namesrv_stream.tools.what_if.log_analysis import LogAnalysis

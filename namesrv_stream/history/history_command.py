@@ -1,0 +1,130 @@
+"""The command ``namesrv-stream history``."""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from namesrv_stream.clock import SystemClock
+from namesrv_stream.errors import ConfigError
+from namesrv_stream.history.extent import Window
+from namesrv_stream.instants import COMMAND_LINE, check_past, instant, parse_instant, parse_since
+from namesrv_stream.settings.installation import Configuration, configured
+from namesrv_stream.text_table import WideOption
+
+if TYPE_CHECKING:
+    from namesrv_stream.history.answer import Answer
+
+
+_EXCLUSIVE: Final = (
+    *(("BROKER", "--topic"), ("BROKER", "--cluster"), ("--topic", "--cluster")),
+    *(("BROKER", "--flaps"), ("BROKER", "--outages"), ("--topic", "--flaps")),
+    *(("--flaps", "--outages"), ("--json", "--csv")),
+)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the command line."""
+    app.command()(configured(history))
+
+
+def history(
+    configuration: Configuration,
+    broker: Annotated[
+        str | None, typer.Argument(help="A broker name: its sessions and changes.", metavar="BROKER")
+    ] = None,
+    topic: Annotated[
+        str | None, typer.Option("--topic", "-t", help="How the route of a topic changed.", metavar="TOPIC")
+    ] = None,
+    cluster: Annotated[str | None, typer.Option("--cluster", help="Only this cluster.", metavar="CLUSTER")] = None,
+    since: Annotated[
+        str, typer.Option("--since", help="How far to look back, as 7d, or an instant.", metavar="WHEN")
+    ] = "7d",
+    until: Annotated[str, typer.Option("--until", help="An instant, or how long ago as -2h.", metavar="WHEN")] = "now",
+    flaps: Annotated[bool, typer.Option("--flaps", help="How often brokers went and came back.")] = False,
+    outages: Annotated[bool, typer.Option("--outages", help="When brokers, or all of them, were gone.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON, for scripts.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print the first table as CSV.")] = False,
+    raw_csv: Annotated[
+        bool, typer.Option("--raw-csv", help="As --csv, but without an apostrophe before a text like a formula.")
+    ] = False,
+    wide: WideOption = False,
+    plot: Annotated[Path | None, typer.Option("--plot", help="Write a plot to FILE.html.", metavar="FILE.html")] = None,
+) -> None:
+    """Query the history: sessions, routes, outages, availability.
+
+    Without arguments: the availability of every broker.
+    """
+    as_csv = as_csv or raw_csv
+    _check_flags(
+        {
+            "BROKER": broker,
+            "--topic": topic,
+            "--cluster": cluster,
+            "--flaps": flaps,
+            "--outages": outages,
+            "--json": as_json,
+            "--csv": as_csv,
+        }
+    )
+    # Imported here, because Arrow and Delta take a second to import, and other commands do not need them.
+    from namesrv_stream.history.drawing.pages import check_plot_file
+    from namesrv_stream.history.questions import Question, ask
+
+    if plot is not None:
+        check_plot_file(plot)
+    window = asked_window(since, until, SystemClock().now_ms())
+    question = Question(window, broker, topic, cluster, flaps=flaps, outages=outages, plot=plot)
+    answer = ask(configuration.load().settings, question)
+    _print(answer, as_json=as_json, as_csv=as_csv, raw_csv=raw_csv, wide=wide)
+    if plot is not None:
+        print(f"written to {plot}", file=sys.stderr if as_json or as_csv else sys.stdout)
+
+
+def asked_window(since: str, until: str, now_ms: int) -> Window:
+    """Return the period of a question.
+
+    Raises:
+        ConfigError: A time is invalid or in the future, or the end is not after the start.
+    """
+    since_ms, until_ms = parse_since("--since", since, now_ms), parse_instant("--until", until, now_ms)
+    check_past("--since", since_ms, now_ms)
+    check_past("--until", until_ms, now_ms)
+    if since_ms >= until_ms:
+        raise ConfigError(
+            COMMAND_LINE, "--since", f"{instant(since_ms)} does not lie before --until, {instant(until_ms)}"
+        )
+    return Window(since_ms, until_ms)
+
+
+def _check_flags(given: Mapping[str, str | bool | None]) -> None:
+    """Refuse empty values and flags that cannot be combined.
+
+    Raises:
+        ConfigError: There is such a flag.
+    """
+    for flag, value in given.items():
+        if value == "":
+            raise ConfigError(COMMAND_LINE, flag, "is empty")
+    for one, other in _EXCLUSIVE:
+        if given[one] and given[other]:
+            reason = f"cannot be combined with {other}"
+            if one == "BROKER" and other in ("--flaps", "--outages"):
+                reason += f": ask `history {other}` for all brokers, or `history {given[one]}` for this one"
+            raise ConfigError(COMMAND_LINE, one, reason)
+
+
+def _print(answer: "Answer", *, as_json: bool, as_csv: bool, raw_csv: bool, wide: bool) -> None:
+    from namesrv_stream.history import answer as forms
+
+    if as_json:
+        forms.print_json(answer)
+    elif as_csv:
+        sys.stdout.write(forms.as_csv(answer.sections[0], raw=raw_csv))
+        for note in answer.notes:
+            print(f"note: {note}", file=sys.stderr)
+    else:
+        forms.print_text(answer, wide=wide)
+    sys.stdout.flush()

@@ -1,0 +1,233 @@
+"""The two Kafka topics: creation, verification, and the addition of partitions to the events topic.
+
+Every process calls :func:`ensure_topics` at its start. So a topic that was created manually with unsuitable settings is
+reported before it causes damage: without LogAppendTime there is no common clock, and with a smaller maximum size,
+registrations are lost.
+
+Partitions are added while the events topic is closed. A topic with a maximum record size of 0 bytes rejects the records
+of all producers and can still be read. So the end of the log does not move while its state is divided (ADR 0054).
+"""
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
+
+from kafka import KafkaAdminClient, KafkaProducer
+from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType
+from kafka.errors import (
+    KafkaConfigurationError,
+    KafkaError,
+    KafkaTimeoutError,
+    MessageSizeTooLargeError,
+    TopicAlreadyExistsError,
+)
+
+from namesrv_stream.errors import ConfigError, KafkaUnreachable
+from namesrv_stream.kafka.clients import admin_config, bootstrap_servers, producer_config, reason_of
+from namesrv_stream.settings import Settings
+
+_LOG = logging.getLogger(__name__)
+
+_CREATE_TIMEOUT_MS: Final = 15_000
+_DEAD_LETTER_PARTITIONS: Final = 1
+_MIN_INSYNC: Final = "min.insync.replicas"
+#: With fewer replicas, a topic with two required in-sync replicas is not writable during the restart of a Kafka broker.
+_REPLICAS_FOR_TWO_IN_SYNC: Final = 3
+
+
+def ensure_topics(settings: Settings) -> None:
+    """Create the events and dead-letter topics if they are missing, and verify them; blocks, at most for seconds.
+
+    Raises:
+        KafkaUnreachable: No Kafka broker answers.
+        ConfigError: A topic has unsuitable settings; the text names the topic and Kafka's setting.
+    """
+    servers = bootstrap_servers(settings)
+    try:
+        admin = KafkaAdminClient(**admin_config(settings))
+    except KafkaConfigurationError as error:
+        raise ConfigError("settings", "kafka.extra", str(error)) from None
+    except (KafkaError, OSError) as error:
+        raise KafkaUnreachable(servers, reason_of(error)) from None
+    try:
+        for topic, partitions in _wanted(settings):
+            _create(admin, topic, partitions, settings)
+            _verify(admin, topic, partitions, settings)
+    except KafkaError as error:
+        raise KafkaUnreachable(servers, reason_of(error)) from None
+    finally:
+        admin.close()
+
+
+def _wanted(settings: Settings) -> list[tuple[str, int]]:
+    kafka = settings.kafka
+    return [(kafka.broker_events_topic, kafka.partitions), (kafka.dead_letter_topic, _DEAD_LETTER_PARTITIONS)]
+
+
+def topic_configs(settings: Settings) -> dict[str, str]:
+    """Return Kafka's settings of both topics, by Kafka's names."""
+    kafka = settings.kafka
+    durable = {_MIN_INSYNC: "2"} if kafka.replication_factor >= _REPLICAS_FOR_TWO_IN_SYNC else {}
+    return durable | {
+        "cleanup.policy": "delete",
+        "message.timestamp.type": "LogAppendTime",
+        "retention.ms": str(kafka.retention_ms),
+        "max.message.bytes": str(kafka.max_message_bytes),
+    }
+
+
+def _create(admin: KafkaAdminClient, topic: str, partitions: int, settings: Settings) -> None:
+    wanted = {
+        "num_partitions": partitions,
+        "replication_factor": settings.kafka.replication_factor,
+        "configs": topic_configs(settings),
+    }
+    try:
+        admin.create_topics({topic: wanted}, timeout_ms=_CREATE_TIMEOUT_MS, wait_for_metadata=True)
+    except TopicAlreadyExistsError:
+        return
+
+
+def _verify(admin: KafkaAdminClient, topic: str, partitions: int, settings: Settings) -> None:
+    described = admin.describe_topics([topic])[0]
+    found = len(described["partitions"])
+    if found != partitions:
+        raise ConfigError(f"Kafka topic {topic}", "partitions", f"are {found}, kafka.partitions says {partitions}")
+    resource = ConfigResource(ConfigResourceType.TOPIC, topic)
+    configs = admin.describe_configs([resource], config_filter="all")["topic"][topic]
+    actual = {name: str(config["value"]) for name, config in configs.items()}
+    for name, reason in topic_faults(actual, settings):
+        raise ConfigError(f"Kafka topic {topic}", name, reason)
+    replicas = min((len(p["replica_nodes"]) for p in described["partitions"]), default=0)
+    for name, reason in topic_doubts(actual, replicas):
+        _LOG.warning("topic may lose acknowledged records topic=%s setting=%s reason=%s", topic, name, reason)
+
+
+def topic_doubts(actual: Mapping[str, str], replicas: int) -> list[tuple[str, str]]:
+    """Return settings of a topic that work, but may lose acknowledged records.
+
+    Args:
+        actual: Kafka's name → value of all settings of the topic.
+        replicas: The lowest number of replicas of a partition.
+
+    Returns:
+        (Kafka's name, actual and recommended value) pairs.
+    """
+    if replicas < _REPLICAS_FOR_TWO_IN_SYNC or int(actual.get(_MIN_INSYNC, "1")) >= 2:
+        return []
+    return [(_MIN_INSYNC, f"is {actual.get(_MIN_INSYNC, '1')}, should be 2 with {replicas} replicas")]
+
+
+def topic_faults(actual: Mapping[str, str], settings: Settings) -> list[tuple[str, str]]:
+    """Return settings of a topic that do not work.
+
+    Args:
+        actual: Kafka's name → value, at least for the names in :func:`topic_configs`.
+        settings: The settings.
+
+    Returns:
+        (Kafka's name, actual and required value) pairs, in a fixed order.
+    """
+    wanted: dict[str, Any] = topic_configs(settings)
+    faults = []
+    for name in ("cleanup.policy", "message.timestamp.type"):
+        if actual[name] != wanted[name]:
+            faults.append((name, f"is {actual[name]}, must be {wanted[name]}"))
+    retention_ms = int(actual["retention.ms"])
+    if 0 <= retention_ms < settings.kafka.retention_ms:  # -1 keeps everything
+        faults.append(("retention.ms", f"is {retention_ms}, must be at least {settings.kafka.retention_ms}"))
+    if int(actual["max.message.bytes"]) < settings.kafka.max_message_bytes:
+        faults.append(
+            (
+                "max.message.bytes",
+                f"is {actual['max.message.bytes']}, must be at least {settings.kafka.max_message_bytes}",
+            )
+        )
+    return faults
+
+
+_SIZE: Final = "max.message.bytes"
+_CLOSED: Final = "0"
+_TIMEOUT_MS: Final = 30_000
+_PROBE_S: Final = 0.1
+
+_T = TypeVar("_T")
+
+
+class TopicGrowth:
+    """Adds partitions to the events topic. All methods block, and raise KafkaUnreachable if Kafka does not answer.
+
+    Args:
+        settings: The settings.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._topic = settings.kafka.broker_events_topic
+
+    def partitions(self) -> int:
+        """Return the number of partitions; 0 if the topic does not exist."""
+        return self._request(lambda admin: len(list(admin.describe_topics([self._topic])[0]["partitions"])))
+
+    def close(self, probe: bytes) -> None:
+        """Make the topic reject all records, and return when every partition has rejected one.
+
+        Args:
+            probe: Value of a record that has no effect if a partition still accepts it.
+
+        Raises:
+            KafkaUnreachable: Kafka does not answer, or a partition continues to accept records.
+        """
+        self._alter(_CLOSED)
+        # The Kafka brokers apply the change independently of each other.
+        config = producer_config(self._settings) | {"enable_idempotence": False, "retries": 0}
+        until_s = time.monotonic() + _TIMEOUT_MS / 1000
+        try:
+            producer = KafkaProducer(**config)
+            try:
+                for partition in range(self.partitions()):
+                    while not self._refuses(producer, partition, probe):
+                        if time.monotonic() > until_s:
+                            raise KafkaTimeoutError(f"partition {partition} accepts records with {_SIZE} = {_CLOSED}")
+                        time.sleep(_PROBE_S)
+            finally:
+                producer.close()
+        except (KafkaError, OSError) as error:
+            raise self._unreachable(error) from None
+
+    def open(self) -> None:
+        """Make the topic accept records again, up to the configured size."""
+        self._alter(topic_configs(self._settings)[_SIZE])
+
+    def grow(self, partitions: int) -> None:
+        """Set the number of partitions. The new ones are empty and begin at offset 0."""
+        self._request(lambda admin: admin.create_partitions({self._topic: partitions}, timeout_ms=_TIMEOUT_MS))
+        while self.partitions() != partitions:
+            time.sleep(_PROBE_S)
+
+    def _refuses(self, producer: KafkaProducer, partition: int, value: bytes) -> bool:
+        try:
+            producer.send(self._topic, value=value, partition=partition).get(timeout=_TIMEOUT_MS / 1000)
+        except MessageSizeTooLargeError:
+            return True
+        return False
+
+    def _alter(self, size: str) -> None:
+        resource = ConfigResource(ConfigResourceType.TOPIC, self._topic, configs={_SIZE: (AlterConfigOp.SET, size)})
+        result = self._request(lambda admin: admin.alter_configs([resource]))["topic"][self._topic]
+        if result != "OK":
+            raise self._unreachable(KafkaError(result))
+
+    def _request(self, call: Callable[[KafkaAdminClient], _T]) -> _T:
+        try:
+            admin = KafkaAdminClient(**admin_config(self._settings))
+            try:
+                return call(admin)
+            finally:
+                admin.close()
+        except (KafkaError, OSError) as error:
+            raise self._unreachable(error) from None
+
+    def _unreachable(self, error: Exception) -> KafkaUnreachable:
+        return KafkaUnreachable(bootstrap_servers(self._settings), reason_of(error))

@@ -1,0 +1,127 @@
+"""States of the fold that are derived from something else than the log: from the tables, or for more partitions."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from namesrv_stream.route.fold.lease import Lease, LeaseHolder, ServerClock
+from namesrv_stream.route.fold.state import FoldState
+from namesrv_stream.route.liveness_settings import effective_texts
+from namesrv_stream.route.model import LeaseKey
+from namesrv_stream.route.partitioner import partition_of
+from namesrv_stream.route.table import RouteTable
+
+
+def rebuilt_state(partition: int, partitions: int, next_offset: int, at_ms: int, table: RouteTable) -> FoldState:
+    """Return the state of a partition of which only the tables are left.
+
+    The tables contain the live brokers, the holders of their leases and the settings, but not the age of each lease. So
+    all leases start again from age zero: a broker that died meanwhile expires up to one timeout late, and none expires
+    early. The same applies to brokers that the guard holds.
+
+    Args:
+        partition: Kafka partition.
+        partitions: Number of partitions of the topic.
+        next_offset: The first offset that ``table`` does not cover.
+        at_ms: Highest LogAppendTime in the tables for this partition, epoch milliseconds.
+        table: A table of the rows of this partition only.
+    """
+    state = FoldState(partition, partitions, next_offset, at_ms)
+    state.settings = state.settings.with_texts(effective_texts(table.settings))
+    for (_, server_id), (epoch, status) in table.servers.items():
+        is_lost = status == "lost"
+        state.servers[server_id] = ServerClock(epoch, 0, 0, 0, silent=is_lost or status == "silent", lost=is_lost)
+    for name, group in table.groups.items():
+        for live_key, live in group.lives.items():
+            key = LeaseKey(name, live_key)
+            lease = Lease(live.timeout_ms, live.registration_hash, hold=table.held.get(key))
+            for server_id, holder in live.holders.items():
+                state.servers.setdefault(server_id, ServerClock(holder.server_epoch, 0, 0, 0))
+                lease.holders[server_id] = LeaseHolder(holder, 0, 0)
+            state.add_lease(key, lease)
+        for live_key in group.registrations.keys() - group.lives.keys():
+            state.gone[LeaseKey(name, live_key)] = at_ms
+    state.requeue()
+    return state
+
+
+def repartitioned(states: Sequence[FoldState], partitions: int) -> list[FoldState]:
+    """Return the states for more partitions. Each broker moves to the partition of its name, and keeps its age.
+
+    Every partition has its own clocks, which start when a server first writes to it. To keep the ages, all times that
+    were measured by a partition's clock are moved by its distance to the clock that has observed most.
+
+    Args:
+        states: The states of all partitions at the end of the log, by partition; not changed.
+        partitions: The new number of partitions; not lower than the old one.
+    """
+    observed_ms = max(state.observed_ms for state in states)
+    newest = {server_id: _newest_clock(states, server_id, observed_ms) for server_id in _servers(states)}
+    found = [_without_brokers(states, partition, partitions, observed_ms, newest) for partition in range(partitions)]
+    gone: list[tuple[int, LeaseKey]] = []
+    for state in states:
+        behind_ms = observed_ms - state.observed_ms
+        server_behind_ms = {s: newest[s].observed_ms - clock.observed_ms for s, clock in state.servers.items()}
+        for key, lease in state.leases.items():
+            new = found[partition_of(key.broker_name, partitions)]
+            new.add_lease(key, _moved(lease, behind_ms, server_behind_ms))
+        for server_id, clock in state.servers.items():
+            for close in clock.closes:
+                closes = found[partition_of(close.key.broker_name, partitions)].servers[server_id].closes
+                lease = _moved(close.lease, behind_ms, server_behind_ms)
+                closes.append(close._replace(closed_ms=close.closed_ms + server_behind_ms[server_id], lease=lease))
+        gone += ((at_ms, key) for key, at_ms in state.gone.items())
+    for at_ms, key in sorted(gone):
+        found[partition_of(key.broker_name, partitions)].gone[key] = at_ms
+    for new in found:
+        for clock in new.servers.values():
+            clock.closes.sort(key=lambda close: close.closed_ms)
+        new.requeue()
+    return found
+
+
+def _servers(states: Iterable[FoldState]) -> list[str]:
+    return sorted({server_id for state in states for server_id in state.servers})
+
+
+def _newest_clock(states: Iterable[FoldState], server_id: str, observed_ms: int) -> ServerClock:
+    """Return the clock of a server with the highest values of all partitions."""
+    of_states = [(state, state.servers[server_id]) for state in states if server_id in state.servers]
+    clocks = [clock for _, clock in of_states]
+    return ServerClock(
+        server_epoch=max(clock.server_epoch for clock in clocks),
+        observed_ms=max(clock.observed_ms for clock in clocks),
+        previous_at_ms=max(clock.previous_at_ms for clock in clocks),
+        heard_ms=max(clock.heard_ms + observed_ms - state.observed_ms for state, clock in of_states),
+        silent=all(clock.silent for clock in clocks),
+        lost=all(clock.lost for clock in clocks),
+    )
+
+
+def _without_brokers(
+    states: Sequence[FoldState], partition: int, partitions: int, observed_ms: int, clocks: Mapping[str, ServerClock]
+) -> FoldState:
+    """Return a partition's offset, settings and status of servers; those of the first partition if it is new."""
+    own = states[partition] if partition < len(states) else states[0]
+    servers = {}
+    for server_id, newest in clocks.items():
+        status = own.servers.get(server_id, newest)
+        servers[server_id] = replace(newest, silent=status.silent, lost=status.lost, closes=[])
+    return FoldState(
+        partition,
+        partitions,
+        next_offset=own.next_offset if partition < len(states) else 0,
+        at_ms=max(state.at_ms for state in states),
+        observed_ms=observed_ms,
+        previous_at_ms=max(state.previous_at_ms for state in states),
+        settings=own.settings,
+        servers=servers,
+    )
+
+
+def _moved(lease: Lease, behind_ms: int, server_behind_ms: Mapping[str, int]) -> Lease:
+    holders = {
+        server_id: LeaseHolder(held.holder, held.seen_ms + server_behind_ms[server_id], held.heard_ms + behind_ms)
+        for server_id, held in lease.holders.items()
+    }
+    ended_ms = None if lease.ended_heard_ms is None else lease.ended_heard_ms + behind_ms
+    return replace(lease, holders=holders, ended_heard_ms=ended_ms)

@@ -1,0 +1,187 @@
+"""The mass-expiry guard: if too many brokers of a cluster seem to fail at once, it holds them for a while.
+
+Many brokers rarely die together. More often, the network between them and the name servers has failed. A broker seems
+to fail in three cases. (1) No server has received a heartbeat for half its timeout; a silent server counts if it
+received the last one. (2) Its last connection was closed at a server within the last ``guard_close_window_ms`` of that
+server's observed time. (3) The guard holds it already.
+
+If more than ``guard_share_percent`` of a cluster's brokers in this partition seem to fail, the guard holds all of them.
+A held broker lives for ``guard_hold_timeouts`` more timeouts after its last heartbeat, and is then removed with its own
+cause. A heartbeat, an operator or a change of settings releases it.
+
+The first closed connections of many take effect at once, because a single one is reliable evidence of a death. If later
+ones show that there are many, the guard restores the removed brokers from their last registrations.
+
+The guard depends on the log only: it counts brokers by their leases, and time by the clocks of the servers.
+"""
+
+from typing import NamedTuple
+
+from namesrv_stream.route import group as rules
+from namesrv_stream.route.changes import Cause, ChangeKind
+from namesrv_stream.route.events import Origin
+from namesrv_stream.route.fold.holders import silence_detail, silent_holder_detail
+from namesrv_stream.route.fold.lease import Lease, RecentClose
+from namesrv_stream.route.fold.state import FoldState
+from namesrv_stream.route.fold.step import FoldStep
+from namesrv_stream.route.model import Hold, LeaseKey, encode_hold
+
+
+class MassFailure(NamedTuple):
+    """How many of a cluster's brokers in one partition seem to fail at once."""
+
+    ending: int
+    brokers: int
+
+
+def hold_if_many_fail(step: FoldStep, key: LeaseKey, server_id: str, cause: Cause, reason: str) -> bool:
+    """Hold a broker that would be removed now, and all others that seem to fail, if these are too many.
+
+    Args:
+        step: The step.
+        key: The broker, whose last share in its lease ends.
+        server_id: The server at which it ends.
+        cause: The cause of its removal, now or at the end of the hold.
+        reason: The reason, for people.
+
+    Returns:
+        Whether the guard holds the broker.
+    """
+    state, cluster = step.state, key.live_key.cluster
+    if state.leases[key].released or not state.settings.is_guarded(cluster):
+        return False
+    failure = _mass_failure(state, cluster, server_id, key)
+    if failure is None:
+        return False
+    _restore_closed(step, cluster, server_id, failure)
+    _hold(step, key, server_id, cause, reason, failure)
+    leases = state.leases_of_cluster(cluster).items()
+    suspects = [(k, v) for k, v in leases if v.hold is None and not v.released and is_suspect(state, v)]
+    for other, lease in sorted(suspects, key=lambda kv: kv[0]):
+        is_silent, _, last_at = min(
+            (state.servers[s].silent, state.servers[s].observed_ms - h.seen_ms, s) for s, h in lease.holders.items()
+        )
+        if is_silent:
+            _hold(step, other, last_at, Cause.SERVER_SILENT, silent_holder_detail(last_at), failure)
+        else:
+            _hold(step, other, last_at, Cause.EXPIRED, silence_detail(state, lease, last_at), failure)
+    return True
+
+
+def is_suspect(state: FoldState, lease: Lease) -> bool:
+    """Whether a broker has been without heartbeat for half its timeout.
+
+    Heartbeats at servers that are not silent count, and those that a silent server received after these.
+    """
+    timeout_ms = state.timeout_ms(lease)
+    heard_ms = lease.ended_heard_ms
+    of_silent = []
+    for server_id, held in lease.holders.items():
+        clock = state.servers[server_id]
+        if clock.silent:
+            of_silent.append(held)
+        elif 2 * (clock.observed_ms - held.seen_ms) <= timeout_ms:
+            return False
+        else:
+            heard_ms = max(held.heard_ms, heard_ms or 0)
+    return heard_ms is not None and all(held.heard_ms <= heard_ms for held in of_silent)
+
+
+def is_closed(lease: Lease, server_id: str) -> bool:
+    """Whether the guard holds a broker because its connection at this server was closed."""
+    hold = lease.hold
+    return hold is not None and hold.goes_with == Cause.DISCONNECTED and hold.server_id == server_id
+
+
+def release(step: FoldStep, key: LeaseKey, lease: Lease, cause: Cause, detail: str | None) -> None:
+    """End the hold of a broker, if the guard holds it."""
+    if lease.hold is not None:
+        columns = {"broker_name": key.broker_name, **key.live_key._asdict(), "server_id": lease.hold.server_id}
+        lease.hold = None
+        step.state.requeue_lease(key, lease)
+        step.row(ChangeKind.GUARD, True, cause, detail, **columns)
+
+
+def _mass_failure(state: FoldState, cluster: str, server_id: str, key: LeaseKey) -> MassFailure | None:
+    """Return how many brokers seem to fail, if these are too many; otherwise None.
+
+    Args:
+        state: The state of the partition.
+        cluster: The cluster whose brokers are counted.
+        server_id: The server whose recent closes count as well.
+        key: A broker that counts as failed in any case.
+    """
+    closed = sum(close.key.live_key.cluster == cluster for close in state.servers[server_id].closes)
+    leases = state.leases_of_cluster(cluster)
+    this = leases[key]
+    brokers = closed + len(leases)
+    ending = closed + sum(v is this or v.hold is not None or is_suspect(state, v) for v in leases.values())
+    are_many = ending >= state.settings.guard_min_brokers_of(state.partitions) and (
+        ending * 100 > brokers * state.settings.guard_share_percent
+    )
+    return MassFailure(ending, brokers) if are_many else None
+
+
+def _hold(step: FoldStep, key: LeaseKey, server_id: str, cause: Cause, reason: str, failure: MassFailure) -> None:
+    state = step.state
+    lease = state.leases[key]
+    since_ms = lease.hold.since_ms if lease.hold else state.at_ms
+    lease.hold = Hold(cause, reason, server_id, since_ms, 0, *failure)
+    left_ms = state.deadline_ms(lease, lease.holders[server_id]) - state.servers[server_id].observed_ms
+    lease.hold = hold = lease.hold._replace(until_ms=state.at_ms + max(0, left_ms))
+    state.requeue_lease(key, lease)
+    detail = f"{failure.ending} of {failure.brokers} brokers of {key.live_key.cluster} seem to end at once: {reason}"
+    columns = {"broker_name": key.broker_name, **key.live_key._asdict(), "server_id": server_id}
+    step.row(ChangeKind.GUARD, False, Cause.GUARD_HELD, detail, **columns, value=encode_hold(hold))
+
+
+def _restore_closed(step: FoldStep, cluster: str, server_id: str, failure: MassFailure) -> None:
+    """Restore and hold the brokers of recent closes; masters first, because topics come from their registrations."""
+    clock = step.state.servers[server_id]
+    closes = [c for c in clock.closes if c.key.live_key.cluster == cluster]
+    clock.closes = [c for c in clock.closes if c.key.live_key.cluster != cluster]
+    for close in sorted(closes, key=lambda c: (c.key.broker_name, _broker_id(step, c.key), c.key)):
+        refusal = _restore(step, close, server_id)
+        if refusal is None:
+            _hold(step, close.key, server_id, Cause.DISCONNECTED, close.reason, failure)
+        else:
+            origin = Origin(server_id, *close.lease.holders[server_id].holder)
+            step.ignored(close.key, origin, Cause.GUARD_HELD, f"not brought back: {refusal}")
+
+
+def _broker_id(step: FoldStep, key: LeaseKey) -> int:
+    registration = step.group(key.broker_name).registrations.get(key.live_key)
+    return registration.broker_id if registration else 0
+
+
+def _restore(step: FoldStep, close: RecentClose, server_id: str) -> str | None:
+    """Register a broker again with its last registration. Return why this is not possible, otherwise None."""
+    state, key, lease = step.state, close.key, close.lease
+    old = step.group(key.broker_name)
+    registration = old.registrations.get(key.live_key)
+    if registration is None:
+        return "its registration was not kept"
+    for broker_id, addr in old.broker_addrs.items():
+        if (broker_id == registration.broker_id) != (addr == key.live_key.broker_addr):
+            return f"brokerId {broker_id} is {addr} now"
+    outcome = rules.register(
+        old,
+        registration.read(),
+        server_id,
+        lease.holders[server_id].holder,
+        delete_topic_with_broker_registration=state.settings.delete_topic_with_broker_registration,
+    )
+    if outcome.ignored is not None:
+        return outcome.ignored
+    new = outcome.group
+    lease.holders = {s: h for s, h in lease.holders.items() if not state.servers[s].lost}
+    for other_id, held in lease.holders.items():
+        held.queued_ms = -1
+        new = rules.set_holder(new, key.live_key, other_id, held.holder)
+    step.change(old, new, Cause.GUARD_HELD, close.reason)
+    live = new.lives[key.live_key]
+    lease.asked_timeout_ms, lease.registration_hash = live.timeout_ms, live.registration_hash
+    lease.is_up_to_date = False
+    state.add_lease(key, lease)
+    state.gone.pop(key, None)
+    return None

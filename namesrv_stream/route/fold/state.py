@@ -1,0 +1,263 @@
+"""The fold's state of one Kafka partition except the broker groups: clocks, leases, settings.
+
+Every batch reads and writes it, so it is small: a lease takes some hundred bytes, and topics are in the groups.
+"""
+
+import heapq
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import orjson
+
+from namesrv_stream.errors import StateFromNewerVersion
+from namesrv_stream.route.events import DIRECT
+from namesrv_stream.route.fold.lease import Lease, LeaseHolder, RecentClose, ServerClock
+from namesrv_stream.route.liveness_settings import FoldSettings, SettingValue
+from namesrv_stream.route.model import Hold, Holder, LeaseKey, LiveKey
+
+STATE_VERSION = 2
+
+
+@dataclass(slots=True)
+class FoldState:
+    """State of one partition.
+
+    Attributes:
+        partition: Kafka partition.
+        partitions: Number of partitions of the topic, which decides which broker names belong here.
+        next_offset: The first offset not folded yet.
+        at_ms: Highest LogAppendTime so far, epoch milliseconds; 0 before the first record.
+        observed_ms: Observed time of the partition: the sum of the steps between records of any server.
+        previous_at_ms: LogAppendTime of the last record of any server.
+        servers: server_id → clock.
+        leases: Broker process → lease. Only ``add_lease`` and ``remove_lease`` change it.
+        gone: Removed broker process with a retained registration → ``at_ms`` of its removal, oldest first.
+    """
+
+    partition: int
+    partitions: int
+    next_offset: int = 0
+    at_ms: int = 0
+    observed_ms: int = 0
+    previous_at_ms: int = 0
+    settings: FoldSettings = field(default_factory=FoldSettings)
+    servers: dict[str, ServerClock] = field(default_factory=dict)
+    leases: dict[LeaseKey, Lease] = field(default_factory=dict)
+    gone: dict[LeaseKey, int] = field(default_factory=dict)
+    # Derived from the attributes above, and never stored.
+    _queues: dict[str, list[tuple[int, LeaseKey]]] = field(default_factory=dict)
+    _keys_of_name: dict[str, set[LeaseKey]] = field(default_factory=dict)
+    _of_cluster: dict[str, dict[LeaseKey, Lease]] = field(default_factory=dict)
+
+    @property
+    def has_direct(self) -> bool:
+        """Whether anything here ages by the job's ticks: a broker of a direct producer, or a close that it reported."""
+        clock = self.servers.get(DIRECT)
+        return clock is not None and (bool(clock.closes) or any(DIRECT in v.holders for v in self.leases.values()))
+
+    def leases_of(self, broker_name: str) -> Iterator[Lease]:
+        return (self.leases[k] for k in self._keys_of_name.get(broker_name, ()))
+
+    def leases_of_cluster(self, cluster: str) -> Mapping[LeaseKey, Lease]:
+        """Return the leases of a cluster, in no particular order."""
+        return self._of_cluster.get(cluster, {})
+
+    def add_lease(self, key: LeaseKey, lease: Lease) -> None:
+        self.leases[key] = lease
+        self._keys_of_name.setdefault(key.broker_name, set()).add(key)
+        self._of_cluster.setdefault(key.live_key.cluster, {})[key] = lease
+
+    def remove_lease(self, key: LeaseKey) -> None:
+        if self.leases.pop(key, None) is not None:
+            keys, of_cluster = self._keys_of_name[key.broker_name], self._of_cluster[key.live_key.cluster]
+            keys.discard(key)
+            del of_cluster[key]
+            if not keys:
+                del self._keys_of_name[key.broker_name]
+            if not of_cluster:
+                del self._of_cluster[key.live_key.cluster]
+
+    def timeout_ms(self, lease: Lease) -> int:
+        return self.settings.effective_timeout_ms(lease.asked_timeout_ms)
+
+    def deadline_ms(self, lease: Lease, held: LeaseHolder) -> int:
+        """Return when a server's share in a lease ends, in its observed time. A hold of the guard extends it."""
+        timeout_ms = self.settings.effective_timeout_ms(lease.asked_timeout_ms)
+        if lease.hold is not None:
+            timeout_ms *= 1 + self.settings.guard_hold_timeouts
+        return held.seen_ms + timeout_ms
+
+    def forget_closes(self, key: LeaseKey) -> None:
+        """Forget closed connections of a broker that is back or has unregistered."""
+        for clock in self.servers.values():
+            if clock.closes:
+                clock.closes = [c for c in clock.closes if c.key != key]
+
+    def renew(self, key: LeaseKey, lease: Lease, server_id: str) -> None:
+        """Renew a server's share in a lease: its age starts again from zero."""
+        held, clock = lease.holders[server_id], self.servers[server_id]
+        held.seen_ms = clock.observed_ms
+        held.heard_ms = self.observed_ms
+        if server_id == DIRECT and clock.previous_at_ms:
+            # Records of direct producers do not advance the clock. The time from the job's last tick to this record is
+            # observed with the next tick only, although it lies before this heartbeat. Add it here, or the broker would
+            # expire too early by that time.
+            held.seen_ms += max(0, min(self.at_ms - clock.previous_at_ms, self.settings.max_gap_ms))
+            self._queue(key, lease, server_id)
+        elif held.queued_ms < 0:  # Otherwise it is queued already, and a renewal only moves its deadline back.
+            self._queue(key, lease, server_id)
+
+    def set_timeout(self, key: LeaseKey, lease: Lease, asked_timeout_ms: int | None) -> None:
+        """Set the timeout that the broker requests. It applies to all servers' shares in the lease."""
+        if lease.asked_timeout_ms != asked_timeout_ms:
+            lease.asked_timeout_ms = asked_timeout_ms
+            self.requeue_lease(key, lease)
+
+    def take_expired(self, server_id: str) -> list[LeaseKey]:
+        """Return the brokers whose lease at ``server_id`` has expired, sorted by deadline and key.
+
+        The caller must end these shares. A broker is live at exactly seen + timeout, and expired strictly after.
+        Source: rocketmq 5.3.3, RouteInfoManager.scanNotActiveBroker.
+        """
+        expired: list[tuple[int, LeaseKey]] = []
+        queue = self._queues.get(server_id)
+        now_ms = self.servers[server_id].observed_ms
+        while queue and queue[0][0] < now_ms:
+            queued_ms, key = heapq.heappop(queue)
+            lease = self.leases.get(key)
+            held = lease.holders.get(server_id) if lease else None
+            if lease is None or held is None or held.queued_ms != queued_ms:
+                continue
+            deadline_ms = self.deadline_ms(lease, held)
+            if deadline_ms < now_ms:
+                held.queued_ms = -1
+                expired.append((deadline_ms, key))
+            else:
+                self._enqueue(key, held, server_id, deadline_ms)
+        # The order of the queue depends on when it was built, so a restart changes it. The order of deadlines does not.
+        return [key for _, key in sorted(expired)]
+
+    def requeue(self) -> None:
+        """Rebuild all queues, after loading or after a change of timeouts."""
+        self._queues = {}
+        for key, lease in self.leases.items():
+            for server_id, held in lease.holders.items():
+                self._enqueue(key, held, server_id, self.deadline_ms(lease, held))
+
+    def requeue_lease(self, key: LeaseKey, lease: Lease) -> None:
+        """Update the queues after a change that may have moved the deadlines of a lease forward."""
+        for server_id in lease.holders:
+            self._queue(key, lease, server_id)
+
+    def _queue(self, key: LeaseKey, lease: Lease, server_id: str) -> None:
+        """Queue a holder. Its entry moves only when it is popped, or if its deadline has moved forward."""
+        held = lease.holders[server_id]
+        deadline_ms = self.deadline_ms(lease, held)
+        if held.queued_ms < 0 or deadline_ms < held.queued_ms:
+            self._enqueue(key, held, server_id, deadline_ms)
+
+    def _enqueue(self, key: LeaseKey, held: LeaseHolder, server_id: str, deadline_ms: int) -> None:
+        held.queued_ms = deadline_ms
+        heapq.heappush(self._queues.setdefault(server_id, []), (deadline_ms, key))
+
+
+def encode_state(state: FoldState) -> bytes:
+    """Return the state as JSON."""
+    return orjson.dumps(
+        {
+            "state_version": STATE_VERSION,
+            "partition": state.partition,
+            "partitions": state.partitions,
+            "next_offset": state.next_offset,
+            "at_ms": state.at_ms,
+            "observed_ms": state.observed_ms,
+            "previous_at_ms": state.previous_at_ms,
+            "settings": asdict(state.settings),
+            "servers": {s: _clock_fields(c) for s, c in state.servers.items()},
+            "leases": [_lease_fields(k, v) for k, v in state.leases.items()],
+            "gone": [[k.broker_name, *k.live_key, at_ms] for k, at_ms in state.gone.items()],
+        }
+    )
+
+
+def decode_state(data: bytes) -> FoldState:
+    """Inverse of ``encode_state``; reads version 1 as well.
+
+    Raises:
+        StateFromNewerVersion: The state was written by a newer version of the fold.
+    """
+    fields: dict[str, Any] = orjson.loads(data)
+    if fields["state_version"] > STATE_VERSION:
+        raise StateFromNewerVersion(fields["state_version"], STATE_VERSION)
+    if fields["state_version"] == 1:
+        fields = _from_version_1(fields)
+    state = FoldState(
+        partition=fields["partition"],
+        partitions=fields["partitions"],
+        next_offset=fields["next_offset"],
+        at_ms=fields["at_ms"],
+        observed_ms=fields["observed_ms"],
+        previous_at_ms=fields["previous_at_ms"],
+        settings=FoldSettings().with_values({n: _frozen(v) for n, v in fields["settings"].items()}),
+        servers={s: _read_clock(c) for s, c in fields["servers"].items()},
+        gone={LeaseKey(n, LiveKey(c, a)): at_ms for n, c, a, at_ms in fields["gone"]},
+    )
+    for lease in fields["leases"]:
+        state.add_lease(*_read_lease(lease))
+    state.requeue()
+    return state
+
+
+def _from_version_1(fields: dict[str, Any]) -> dict[str, Any]:
+    """Convert a state of version 1, which had no guard: no broker is held, and no close is recorded."""
+    servers = {s: [*clock.values(), []] for s, clock in fields["servers"].items()}
+    leases = [[*lease, holders, ended_ms, None, False] for *lease, ended_ms, holders in fields["leases"]]
+    return fields | {"state_version": 2, "servers": servers, "leases": leases}
+
+
+def _clock_fields(clock: ServerClock) -> list[Any]:
+    closes = [[c.closed_ms, c.reason, _lease_fields(c.key, c.lease)] for c in clock.closes]
+    return [
+        clock.server_epoch,
+        clock.observed_ms,
+        clock.previous_at_ms,
+        clock.heard_ms,
+        clock.silent,
+        clock.lost,
+        closes,
+    ]
+
+
+def _read_clock(fields: list[Any]) -> ServerClock:
+    *values, stored = fields
+    clock = ServerClock(*values)
+    for closed_ms, reason, lease_fields in stored:
+        key, lease = _read_lease(lease_fields)
+        clock.closes.append(RecentClose(key, closed_ms, reason, lease))
+    return clock
+
+
+def _lease_fields(key: LeaseKey, lease: Lease) -> list[Any]:
+    return [
+        key.broker_name,
+        *key.live_key,
+        lease.asked_timeout_ms,
+        lease.registration_hash,
+        lease.is_up_to_date,
+        [[s, *h.holder, h.seen_ms, h.heard_ms] for s, h in lease.holders.items()],
+        lease.ended_heard_ms,
+        lease.hold and list(lease.hold),
+        lease.released,
+    ]
+
+
+def _read_lease(fields: list[Any]) -> tuple[LeaseKey, Lease]:
+    name, cluster, addr, asked_ms, registration_hash, is_up_to_date, holders, ended_ms, hold, released = fields
+    held = {s: LeaseHolder(Holder(e, c), seen, heard) for s, e, c, seen, heard in holders}
+    lease = Lease(asked_ms, registration_hash, is_up_to_date, held, ended_ms, Hold(*hold) if hold else None, released)
+    return LeaseKey(name, LiveKey(cluster, addr)), lease
+
+
+def _frozen(value: Any) -> SettingValue:
+    return tuple(value) if isinstance(value, list) else value

@@ -1,0 +1,146 @@
+"""One step of the fold: the record, the groups that it reads and changes, and its output."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange, diff
+from namesrv_stream.route.events import Origin
+from namesrv_stream.route.fold.state import FoldState
+from namesrv_stream.route.group import BrokerGroup, is_nothing
+from namesrv_stream.route.model import LeaseKey
+
+
+class Record(NamedTuple):
+    """One Kafka record. ``at_ms`` is its LogAppendTime, epoch milliseconds."""
+
+    partition: int
+    offset: int
+    at_ms: int
+    value: bytes
+
+
+class DeadLetter(NamedTuple):
+    """A record, or its item ``item`` (-1: the whole record), that could not be folded."""
+
+    partition: int
+    offset: int
+    item: int
+    reason: str
+
+
+@dataclass(slots=True)
+class FoldOutput:
+    """The output of some records, in order."""
+
+    changes: list[RouteChange] = field(default_factory=list)
+    dead_letters: list[DeadLetter] = field(default_factory=list)
+
+
+class GroupStore(Protocol):
+    """The fold's storage of broker groups by name: a dict, or Spark's state.
+
+    A store that fails raises. The fold does not catch this, because the record is not the cause.
+    """
+
+    def get(self, broker_name: str) -> BrokerGroup | None: ...
+
+    def put(self, group: BrokerGroup) -> None: ...
+
+    def names(self) -> Iterable[str]: ...
+
+
+class GroupDict:
+    """A GroupStore in memory."""
+
+    def __init__(self, groups: dict[str, BrokerGroup] | None = None) -> None:
+        self.groups = groups if groups is not None else {}
+
+    def get(self, broker_name: str) -> BrokerGroup | None:
+        return self.groups.get(broker_name)
+
+    def put(self, group: BrokerGroup) -> None:
+        if is_nothing(group):
+            self.groups.pop(group.broker_name, None)
+        else:
+            self.groups[group.broker_name] = group
+
+    def names(self) -> Iterable[str]:
+        return sorted(self.groups)
+
+
+class FoldStep:
+    """The step of one record. Groups that an item changes reach the store only when the item is complete.
+
+    Attributes:
+        is_reading: Whether the store is being read; a failure is then a failure of the store, not of an item.
+    """
+
+    def __init__(self, state: FoldState, groups: GroupStore, record: Record, output: FoldOutput) -> None:
+        self.state = state
+        self.record = record
+        self.is_reading = False
+        self._groups = groups
+        self._output = output
+        self._changed: dict[str, BrokerGroup] = {}
+        self._seq = 0
+        self._committed_rows = len(output.changes)
+
+    def commit(self) -> None:
+        """Keep the rows and groups since the last commit."""
+        if self._changed:
+            for group in self._changed.values():
+                self._groups.put(group)
+            self._changed.clear()
+        self._committed_rows = len(self._output.changes)
+
+    def reject(self, item: int, reason: str) -> None:
+        """Discard the rows and groups since the last commit, and make the item a dead letter."""
+        self._seq -= len(self._output.changes) - self._committed_rows
+        del self._output.changes[self._committed_rows :]
+        self._changed.clear()
+        self._output.dead_letters.append(DeadLetter(self.record.partition, self.record.offset, item, reason))
+
+    def group(self, broker_name: str) -> BrokerGroup:
+        """Return the group of a name; an empty group if nothing is known."""
+        group = self._changed.get(broker_name)
+        if group is None:
+            self.is_reading = True
+            group = self._groups.get(broker_name) or BrokerGroup(broker_name)
+            self.is_reading = False
+        return group
+
+    def names(self) -> list[str]:
+        """Return all broker names with a group, sorted, so that the order of rows does not depend on the store."""
+        self.is_reading = True
+        names = sorted(self._groups.names())
+        self.is_reading = False
+        return names
+
+    def change(self, old: BrokerGroup, new: BrokerGroup, cause: Cause, detail: str | None = None) -> bool:
+        """Replace a group and write the rows of the difference; False if nothing changed."""
+        if new is old:
+            return False
+        for kind, gone, columns in diff(old, new):
+            self.row(kind, gone, cause, detail, **columns)
+        self._changed[new.broker_name] = new
+        for lease in self.state.leases_of(new.broker_name):
+            lease.is_up_to_date = False
+        return True
+
+    def row(self, kind: ChangeKind, gone: bool, cause: Cause, detail: str | None = None, **columns: Any) -> None:
+        """Write one row."""
+        record, at_ms = self.record, self.state.at_ms
+        row = RouteChange(record.partition, record.offset, self._seq, at_ms, kind, gone, cause, detail, **columns)
+        self._output.changes.append(row)
+        self._seq += 1
+
+    def ignored(self, key: LeaseKey, origin: Origin, cause: Cause, reason: str) -> None:
+        """Write a row that an event of a broker was ignored, and why."""
+        columns: dict[str, Any] = {"broker_name": key.broker_name, **key.live_key._asdict(), **origin._asdict()}
+        self.row(ChangeKind.IGNORED, False, cause, reason, **columns)
+
+    def server_row(self, server_id: str, cause: Cause, status: str) -> None:
+        """Write a server's new status: "talking", "silent", "lost" or "stopped"."""
+        epoch = self.state.servers[server_id].server_epoch
+        self.row(ChangeKind.SERVER, False, cause, None, server_id=server_id, server_epoch=epoch, value=status)

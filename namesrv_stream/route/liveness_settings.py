@@ -1,0 +1,199 @@
+"""The settings that the fold depends on, and the history of their changes.
+
+The fold receives its settings only as ``settings_changed`` events. A row of kind ``setting`` records who changed which
+setting, from which value to which. A change has one such row in each partition, because each is folded by itself.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final
+
+import orjson
+
+from namesrv_stream.route.changes import ChangeKind, RouteChange
+
+SettingValue = int | bool | tuple[str, ...]
+
+#: Namespace of the values in effect. The values of the configuration file are in the namespace "config".
+EFFECTIVE: Final = "effective"
+
+#: The longest duration: a hundred years.
+_MAX_MS: Final = 100 * 366 * 86_400_000
+#: The highest values of settings other than durations.
+_MAX: Final = {"guard_share_percent": 100, "guard_min_brokers": 1_000_000, "guard_hold_timeouts": 1_000}
+
+
+@dataclass(frozen=True, slots=True)
+class FoldSettings:
+    """The fold's settings. Durations are in milliseconds of observed time unless stated otherwise.
+
+    Attributes:
+        default_timeout_ms: Timeout of brokers that request none. Source: rocketmq 5.3.3, RouteInfoManager
+            DEFAULT_BROKER_CHANNEL_EXPIRED_TIME.
+        min_timeout_ms: Lower limit of the timeout that a broker requests.
+        max_timeout_ms: Upper limit of the timeout that a broker requests.
+        max_gap_ms: The most by which one record advances a server's clock; a few ticks.
+        server_silent_ms: A server without a record for this long is silent, and cannot vouch for a broker.
+        server_lost_ms: A silent server is lost after this, and its leases end.
+        registration_retention_ms: How long the last registration of a removed broker is kept, in log time.
+        delete_topic_with_broker_registration: RocketMQ's setting of that name.
+        guard_share_percent: If more than this share of a cluster's brokers seems to fail at once, the guard holds them;
+            100 turns the guard off.
+        guard_min_brokers: The guard acts only if at least this many brokers seem to fail at once, over all partitions.
+        guard_hold_timeouts: How many further timeouts the guard holds a broker.
+        guard_close_window_ms: Connections that one server sees closed within this time count as closed at once.
+        guard_off_clusters: Clusters without the guard.
+    """
+
+    default_timeout_ms: int = 120_000
+    min_timeout_ms: int = 1_000
+    max_timeout_ms: int = 3_600_000
+    max_gap_ms: int = 2_000
+    server_silent_ms: int = 15_000
+    server_lost_ms: int = 600_000
+    registration_retention_ms: int = 86_400_000
+    delete_topic_with_broker_registration: bool = False
+    guard_share_percent: int = 50
+    guard_min_brokers: int = 5
+    guard_hold_timeouts: int = 2
+    guard_close_window_ms: int = 2_000
+    guard_off_clusters: tuple[str, ...] = ()
+
+    def effective_timeout_ms(self, asked_ms: int | None) -> int:
+        """Return the timeout of a broker that requested ``asked_ms``, in milliseconds."""
+        wanted = self.default_timeout_ms if asked_ms is None else asked_ms
+        return max(self.min_timeout_ms, min(wanted, self.max_timeout_ms))
+
+    def is_guarded(self, cluster: str) -> bool:
+        """Whether the mass-expiry guard is on for a cluster."""
+        return self.guard_share_percent < 100 and cluster not in self.guard_off_clusters
+
+    def guard_min_brokers_of(self, partitions: int) -> int:
+        """Return how many brokers must seem to fail at once within one of ``partitions`` partitions."""
+        return max(2, math.ceil(self.guard_min_brokers / partitions))
+
+    def with_values(self, values: Mapping[str, SettingValue]) -> "FoldSettings":
+        """Return these settings with some replaced. Unknown names belong to newer versions and are ignored.
+
+        Raises:
+            ValueError: A value is of the wrong type or out of range; the text names it.
+        """
+        kinds = {f.name: type(f.default) for f in fields(self)}
+        known: dict[str, Any] = {k: v for k, v in values.items() if k in kinds}
+        for name, value in known.items():
+            if type(value) is not kinds[name]:
+                raise ValueError(f"{name}: {value!r} is of the wrong type")
+            # Zero would be an outage: a clock that never advances, or a server that is silent at once.
+            limit = _MAX.get(name, _MAX_MS)
+            if type(value) is int and not 0 < value <= limit:
+                raise ValueError(f"{name}: {value} is not between 1 and {limit}")
+        return replace(self, **known)
+
+    def with_texts(self, texts: Mapping[str, str]) -> "FoldSettings":
+        """Return ``with_values`` of JSON texts, as rows contain them."""
+        return self.with_values({name: setting_value(text) for name, text in texts.items()})
+
+
+def setting_text(value: SettingValue) -> str:
+    """Return a value as JSON, as rows of kind ``setting`` contain it."""
+    return orjson.dumps(value).decode()
+
+
+def setting_value(text: str) -> SettingValue:
+    """Inverse of ``setting_text``."""
+    value: Any = orjson.loads(text)
+    return tuple(value) if isinstance(value, list) else value
+
+
+def effective_texts(values: Mapping[tuple[str, str], str]) -> dict[str, str]:
+    """Return name → JSON text of the values in effect, given (namespace, name) → JSON text."""
+    return {name: text for (namespace, name), text in values.items() if namespace == EFFECTIVE}
+
+
+_BY = "by "
+_WAS = ", was "
+#: The records of one change reach all partitions within this time, or the command that sends them has failed.
+_APART_MS = 60_000
+
+
+def change_detail(source: str, old: str | None) -> str:
+    """Return the ``detail`` of a row of kind ``setting``.
+
+    Args:
+        source: Who changed the setting.
+        old: JSON text of the value before; None if there was none.
+    """
+    return f"{_BY}{source}" if old is None else f"{_BY}{source}{_WAS}{old}"
+
+
+def read_detail(detail: str) -> tuple[str, str | None]:
+    """Inverse of ``change_detail``. The old value is None, too, in rows of versions that did not record it."""
+    text = detail.removeprefix(_BY)
+    source, was, old = text.partition(_WAS)
+    return (source, old) if was else (text, None)
+
+
+@dataclass(frozen=True, slots=True)
+class SettingChange:
+    """One change of a setting.
+
+    Attributes:
+        at_ms: LogAppendTime of the event, epoch milliseconds; the earliest of its partitions.
+        name: Name of a field of ``FoldSettings``.
+        old: JSON text of the value before; None if it is not known.
+        new: JSON text of the new value.
+        source: ``config`` for an edited configuration file, otherwise who changed it.
+        partitions: Partition → offset of the event's record, for the partitions that have folded it.
+    """
+
+    at_ms: int
+    name: str
+    old: str | None
+    new: str
+    source: str
+    partitions: Mapping[int, int]
+
+
+def setting_changes(rows: Iterable[RouteChange]) -> list[SettingChange]:
+    """Return the changes of effective values, oldest first. Rows of one change in several partitions are merged.
+
+    Args:
+        rows: Rows of ``route_changes`` of any kind, in log order of each partition.
+    """
+    found: list[SettingChange] = []
+    latest: dict[tuple[str, str, str], int] = {}
+    effective = (r for r in rows if r.kind == ChangeKind.SETTING and r.namespace == EFFECTIVE)
+    for row in sorted(effective, key=lambda row: (row.at_ms, row.partition, row.offset, row.seq)):
+        source, old = read_detail(row.detail or "")
+        name, new = row.key or "", row.value or ""
+        index = latest.get((name, source, new))
+        known = None if index is None else found[index]
+        if known is None or row.partition in known.partitions or row.at_ms - known.at_ms > _APART_MS:
+            latest[name, source, new] = len(found)
+            found.append(SettingChange(row.at_ms, name, old, new, source, {row.partition: row.offset}))
+        elif index is not None:
+            found[index] = replace(known, partitions={**known.partitions, row.partition: row.offset})
+    return found
+
+
+def values_before(rows: Iterable[RouteChange], partition: int, offset: int) -> dict[str, str]:
+    """Return name → JSON text of the values in effect just before a record, as far as they are known.
+
+    Args:
+        rows: Rows of ``route_changes`` of any kind, in log order of each partition.
+        partition: Kafka partition of the record.
+        offset: Offset of the record.
+    """
+    values: dict[str, str] = {}
+    for row in rows:
+        if row.kind != ChangeKind.SETTING or row.namespace != EFFECTIVE or row.partition != partition:
+            continue
+        name = row.key or ""
+        if row.offset < offset:
+            values[name] = row.value or ""
+        elif name not in values:
+            _, old = read_detail(row.detail or "")
+            if old is not None:
+                values[name] = old
+    return values

@@ -1,0 +1,247 @@
+"""One server's view: the committed table, and on top of it the accepted events that are not committed yet.
+
+So brokers and operators read their own writes at once, before Kafka, Spark and Delta have caught up. An accepted event
+is applied by the same rules as in the fold. With each commit, the affected groups, KV namespaces and settings are
+rebuilt from the committed rows plus the pending events, in the order of acceptance. A view never removes a broker that
+did not unregister itself: the fold decides about expiry and closed connections, and the view follows its commits.
+
+An event that goes to every partition of the log is pending in each of them separately. Within a partition, it is
+pending on the groups that it changes, on groups with other pending events, and on groups that receive rows meanwhile,
+because the log may contain events of such a group before and after it.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+
+from namesrv_stream.route.changes import ChangeKind, RouteChange
+from namesrv_stream.route.events import (
+    AcceptedEvent,
+    KvDeleted,
+    KvPut,
+    TopicDeleted,
+)
+from namesrv_stream.route.group import BrokerGroup, is_nothing
+from namesrv_stream.route.partitioner import partition_of, routing_key
+from namesrv_stream.route.reducer import CommitRows, apply, apply_to_group
+from namesrv_stream.route.server_view.overlay import Overlay, Pending, PendingBroadcasts
+from namesrv_stream.route.server_view.view_layers import group_after, namespace_layers, setting_layers
+from namesrv_stream.route.table import OnChanged, RouteTable
+
+
+class RouteView:
+    """The table that one server answers from. Only its owner changes it, between two answers.
+
+    Attributes:
+        table: Committed rows plus pending events.
+        next_offsets: Kafka partition → the first offset that the committed rows do not cover.
+        on_group_changed: Called with a group before and after a change of its broker addresses, except by a reload.
+    """
+
+    def __init__(
+        self, table: RouteTable | None = None, next_offsets: Mapping[int, int] | None = None, *, partitions: int = 1
+    ) -> None:
+        self.table = table or RouteTable()
+        self.next_offsets = dict(next_offsets or {})
+        self.on_group_changed: Callable[[BrokerGroup, BrokerGroup], None] | None = None
+        self._partitions = partitions
+        self._groups: Overlay[str, BrokerGroup] = Overlay()
+        self._settings = setting_layers()
+        self._namespaces = namespace_layers()
+        self._broadcasts = PendingBroadcasts()
+
+    @property
+    def pending_count(self) -> int:
+        parts = (self._groups, self._namespaces, self._settings, self._broadcasts)
+        return len({p for part in parts for p in part.all_pending()})
+
+    def watch(self, on_changed: OnChanged) -> None:
+        """Set the callback for changes of the table (see ``RouteTable``), before the server answers requests."""
+        self.table.on_changed = on_changed
+
+    def committed_group(self, name: str) -> BrokerGroup:
+        """Return a group without its pending events."""
+        return self._groups[name].committed if name in self._groups else self.table.group(name)
+
+    def committed_table(self) -> RouteTable:
+        """Return a table of the committed rows only. It has no indexes, so it is for iteration only."""
+        table, shown = RouteTable(), self.table
+        groups = self._groups.with_committed(shown.groups)
+        table.groups = {name: group for name, group in groups.items() if not is_nothing(group)}
+        for namespace in {**shown.kv, **dict.fromkeys(self._namespaces)}:
+            entries = self._namespaces.committed(shown, namespace)
+            if entries is not None:
+                table.kv[namespace] = dict(entries)
+        table.servers, table.held = dict(shown.servers), dict(shown.held)
+        for partition in range(self._partitions):
+            if settings := self._settings.committed(shown, partition):
+                table.replace_settings(partition, settings)
+        return table
+
+    def accept(self, event: AcceptedEvent) -> list[Pending]:
+        """Apply an event at once.
+
+        Args:
+            event: An event that the server has acknowledged to a peer; not a closed connection.
+
+        Returns:
+            One pending event for each partition that it goes to: a single one, or those of all partitions in order.
+        """
+        key = routing_key(event)
+        if key is None:
+            broadcast = [Pending(event) for _ in range(self._partitions)]
+            self._add_broadcast(event, dict(enumerate(broadcast)))
+            return broadcast
+        pending = Pending(event)
+        self._add(pending, key)
+        return [pending]
+
+    def accept_at(self, event: AcceptedEvent, partition: int, offset: int) -> None:
+        """Apply an event that is in the log already, as if this server had accepted it.
+
+        Args:
+            event: An event of this partition. One that goes to every partition changes only the part of the table that
+                belongs to this partition.
+            partition: Kafka partition.
+            offset: Offset of its record. It must be at or after the end of the committed rows, and after everything
+                that was accepted for the partition before.
+        """
+        key, pending = routing_key(event), Pending(event, (partition, offset))
+        if key is None:
+            self._add_broadcast(event, {partition: pending})
+        else:
+            self._add(pending, key)
+
+    def drop(self, pending: Pending) -> None:
+        """Discard an accepted event that will never be in the log."""
+        event = pending.event
+        if (key := routing_key(event)) is None:
+            self._drop_broadcast(pending)
+        elif isinstance(event, KvPut | KvDeleted):
+            self._namespaces.drop(self.table, pending)
+        elif self._groups.remove(key, pending):
+            self._rebuild_group(key)
+
+    def commit(self, changes: Iterable[RouteChange], next_offsets: Mapping[int, int]) -> None:
+        """Apply committed rows.
+
+        Args:
+            changes: In the order of the log.
+            next_offsets: Kafka partition → the first offset that the rows do not cover.
+        """
+        rows = CommitRows(changes)
+        reached = {**self.next_offsets, **next_offsets}
+        for name, of_group in rows.of_group.items():
+            self._commit_group(apply_to_group(self.committed_group(name), of_group), reached)
+        self._commit_others(rows, next_offsets)
+
+    def reload(self, table: RouteTable, next_offsets: Mapping[int, int]) -> None:
+        """Replace all committed rows, and apply the pending events to the new ones."""
+        on_changed, self.table.on_changed = self.table.on_changed, None
+        self.table = table
+        self.next_offsets = dict(next_offsets)
+        self._broadcasts.settle(self.next_offsets)
+        self._settings.reload(table, self.next_offsets)
+        self._groups.settle(self.next_offsets)
+        for name in self._groups:
+            self._groups[name].committed = table.group(name)
+        for topic in {p.event.topic for p in self._broadcasts.all_pending() if isinstance(p.event, TopicDeleted)}:
+            for group, _ in table.queue_data_of(topic):
+                self._add_broadcasts_to(group.broker_name)
+        for name in self._groups:
+            table.replace_group(self._rebuilt_group(name))
+        self._namespaces.reload(table, self.next_offsets)
+        table.on_changed = on_changed
+        if on_changed is not None:
+            on_changed(None, None)
+
+    # ---- accepted events ----
+
+    def _add(self, pending: Pending, key: str) -> None:
+        """Apply an event of one broker name or KV namespace."""
+        if isinstance(pending.event, KvPut | KvDeleted):
+            self._namespaces.add(self.table, pending, key)
+            return
+        group = self.table.group(key)
+        self._add_broadcasts_to(key)
+        self._groups.add(key, group, [pending])
+        self._show_group(group_after(group, [pending.event], self.table.settings_of(self._partition_of(key))))
+
+    def _add_broadcast(self, event: AcceptedEvent, pending_in: Mapping[int, Pending]) -> None:
+        """Apply an event in the partitions in which it is pending."""
+        for name in self._groups:
+            if (partition := self._partition_of(name)) in pending_in:
+                self._groups[name].pending.append(pending_in[partition])
+        for partition, pending in pending_in.items():
+            self._broadcasts.add(partition, pending)
+        if isinstance(event, TopicDeleted):
+            for group, _ in list(self.table.queue_data_of(event.topic)):
+                if self._partition_of(group.broker_name) in pending_in:
+                    self._add_broadcasts_to(group.broker_name)
+                    self._show_group(group_after(group, [event], {}))
+        else:
+            for partition, pending in pending_in.items():
+                self._settings.add(self.table, pending, partition)
+
+    # ---- events that go to every partition ----
+
+    def _drop_broadcast(self, pending: Pending) -> None:
+        self._broadcasts.remove(pending)
+        self._settings.drop(self.table, pending)
+        for name in self._groups:
+            if self._groups.remove(name, pending):
+                self._rebuild_group(name)
+
+    def _add_broadcasts_to(self, name: str) -> None:
+        """Give a group without pending events those that are pending in its whole partition."""
+        if name not in self._groups and (pending := self._broadcasts.of(self._partition_of(name))):
+            self._groups.add(name, self.table.group(name), pending)
+
+    # ---- committed rows ----
+
+    def _commit_group(self, group: BrokerGroup, next_offsets: Mapping[int, int]) -> None:
+        """Show a committed group with the events that are pending after these offsets."""
+        name = group.broker_name
+        self._add_broadcasts_to(name)
+        if name not in self._groups:
+            self._show_group(group)
+            return
+        self._groups[name].committed = group
+        self._groups.settle_key(name, next_offsets)
+        self._rebuild_group(name)
+
+    def _commit_others(self, rows: CommitRows, next_offsets: Mapping[int, int]) -> None:
+        """Apply the rows that concern no group, and discard the events that the commit includes."""
+        self.next_offsets.update(next_offsets)
+        direct = [
+            row
+            for row in rows.others
+            if not (row.kind == ChangeKind.KV and self._namespaces.commit(row.namespace or "", [row]))
+        ]
+        for partition, of_partition in rows.of_settings.items():
+            if not self._settings.commit(partition, of_partition):
+                direct += of_partition
+        apply(self.table, direct)
+        self._broadcasts.settle(self.next_offsets)
+        self._settings.settle(self.table, self.next_offsets)
+        with_new_settings = [name for name in self._groups if self._partition_of(name) in rows.of_settings]
+        for name in dict.fromkeys([*with_new_settings, *self._groups.settle(self.next_offsets)]):
+            self._rebuild_group(name)
+        self._namespaces.settle(self.table, self.next_offsets)
+
+    # ---- shown groups ----
+
+    def _show_group(self, group: BrokerGroup) -> None:
+        before = self.table.group(group.broker_name)
+        self.table.replace_group(group)
+        if self.on_group_changed is not None and before.broker_addrs != group.broker_addrs:
+            self.on_group_changed(before, group)
+
+    def _rebuild_group(self, name: str) -> None:
+        self._show_group(self._rebuilt_group(name))
+
+    def _rebuilt_group(self, name: str) -> BrokerGroup:
+        layer = self._groups.pop_settled(name)
+        settings = self._settings.committed(self.table, self._partition_of(name))
+        return group_after(layer.committed, layer.events, settings)
+
+    def _partition_of(self, name: str) -> int:
+        return partition_of(name, self._partitions)

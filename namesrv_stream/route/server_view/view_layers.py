@@ -1,0 +1,157 @@
+"""Pending events on top of committed KV namespaces and settings, and the effect of events on each kind of state.
+
+Pending events apply in the order in which the server accepted them.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Generic
+
+from namesrv_stream.route.changes import RouteChange
+from namesrv_stream.route.events import AcceptedEvent, BrokerEvent, KvDeleted, KvPut, SettingsChanged, TopicDeleted
+from namesrv_stream.route.group import BrokerGroup
+from namesrv_stream.route.interpretation import apply_event, kv_differences, setting_differences
+from namesrv_stream.route.reducer import apply_to_namespace, apply_to_settings
+from namesrv_stream.route.server_view.overlay import Key, Overlay, Pending, State
+from namesrv_stream.route.table import RouteTable
+
+#: (namespace "effective" or "config", name) → JSON text.
+Settings = Mapping[tuple[str, str], str]
+#: Key → value; None for a namespace that was never written.
+Entries = dict[str, str] | None
+
+_DROPS_ABSENT_TOPICS = ("effective", "delete_topic_with_broker_registration")
+
+
+def group_after(group: BrokerGroup, events: Iterable[AcceptedEvent], settings: Settings) -> BrokerGroup:
+    """Return a group after events.
+
+    Args:
+        group: The group before.
+        events: Events in order; those that concern no group change nothing.
+        settings: The settings of the group's partition before the first event.
+    """
+    drops_absent = settings.get(_DROPS_ABSENT_TOPICS) == "true"
+    for event in events:
+        if isinstance(event, SettingsChanged):
+            settings = settings_after(settings, [event])
+            drops_absent = settings.get(_DROPS_ABSENT_TOPICS) == "true"
+        elif isinstance(event, BrokerEvent | TopicDeleted):
+            group = apply_event(group, event, drops_absent_topics=drops_absent).group
+    return group
+
+
+def namespace_after(entries: Entries, events: Iterable[AcceptedEvent]) -> Entries:
+    """Return a copy of a KV namespace after events."""
+    after = None if entries is None else dict(entries)
+    for event in events:
+        if isinstance(event, KvPut | KvDeleted):
+            for _, gone, columns in kv_differences(event):
+                after = apply_to_namespace(after, gone, columns.get("key"), columns.get("value"))
+    return after
+
+
+def settings_after(settings: Settings, events: Iterable[AcceptedEvent]) -> Settings:
+    """Return a partition's settings after events."""
+    after = dict(settings)
+    for event in events:
+        if isinstance(event, SettingsChanged):
+            after |= {(c["namespace"], c["key"]): c["value"] for _, _, c in setting_differences(event)}
+    return after
+
+
+class ViewLayers(Generic[Key, State]):
+    """The states of one kind in a table, with pending events on top. Changes are visible in the table at once.
+
+    Args:
+        read: Returns the state of a key in a table.
+        show: Writes the state of a key into a table.
+        after_events: Returns a state after accepted events.
+        after_rows: Returns a state after committed rows.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[RouteTable, Key], State],
+        show: Callable[[RouteTable, Key, State], None],
+        after_events: Callable[[State, Iterable[AcceptedEvent]], State],
+        after_rows: Callable[[State, Iterable[RouteChange]], State],
+    ) -> None:
+        self._read = read
+        self._show = show
+        self._after_events = after_events
+        self._after_rows = after_rows
+        self._layers: Overlay[Key, State] = Overlay()
+
+    def __iter__(self) -> Iterator[Key]:
+        """Iterate over the keys with pending events."""
+        return iter(self._layers)
+
+    def all_pending(self) -> Iterator[Pending]:
+        return self._layers.all_pending()
+
+    def committed(self, table: RouteTable, key: Key) -> State:
+        """Return the state of a key without its pending events."""
+        return self._layers[key].committed if key in self._layers else self._read(table, key)
+
+    def add(self, table: RouteTable, pending: Pending, key: Key) -> None:
+        """Apply an accepted event."""
+        state = self._read(table, key)
+        self._layers.add(key, state, [pending])
+        self._show(table, key, self._after_events(state, [pending.event]))
+
+    def drop(self, table: RouteTable, pending: Pending) -> None:
+        """Discard an event that will never be in the log."""
+        for key in self._layers:
+            if self._layers.remove(key, pending):
+                self._rebuild(table, key)
+
+    def commit(self, key: Key, rows: Iterable[RouteChange]) -> bool:
+        """Apply committed rows below the pending events of a key; ``settle`` then shows the result.
+
+        Returns:
+            False if the key has no pending events; the caller then applies the rows to the table.
+        """
+        if key not in self._layers:
+            return False
+        layer = self._layers[key]
+        layer.committed = self._after_rows(layer.committed, rows)
+        return True
+
+    def settle(self, table: RouteTable, next_offsets: Mapping[int, int]) -> None:
+        """Discard the events that the committed rows include, and show the rest."""
+        self._layers.settle(next_offsets)
+        for key in self._layers:
+            self._rebuild(table, key)
+
+    def reload(self, table: RouteTable, next_offsets: Mapping[int, int]) -> None:
+        """Apply the pending events to another table."""
+        for key in self._layers:
+            self._layers[key].committed = self._read(table, key)
+        self.settle(table, next_offsets)
+
+    def _rebuild(self, table: RouteTable, key: Key) -> None:
+        layer = self._layers.pop_settled(key)
+        self._show(table, key, self._after_events(layer.committed, layer.events))
+
+
+def namespace_layers() -> ViewLayers[str, Entries]:
+    """Return layers of KV namespaces, by name."""
+    return ViewLayers(lambda table, namespace: table.kv.get(namespace), _show_namespace, namespace_after, _with_rows)
+
+
+def setting_layers() -> ViewLayers[int, Settings]:
+    """Return layers of settings, by partition."""
+    return ViewLayers(RouteTable.settings_of, RouteTable.replace_settings, settings_after, apply_to_settings)
+
+
+def _show_namespace(table: RouteTable, namespace: str, entries: Entries) -> None:
+    if entries is None:
+        table.kv.pop(namespace, None)
+    else:
+        table.kv[namespace] = entries
+
+
+def _with_rows(entries: Entries, rows: Iterable[RouteChange]) -> Entries:
+    for row in rows:
+        entries = apply_to_namespace(entries, row.gone, row.key, row.value)
+    return entries

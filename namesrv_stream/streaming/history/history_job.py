@@ -1,0 +1,193 @@
+"""The history process: one per folder of tables, safe to kill at any time."""
+
+import logging
+import os
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Mapping
+from types import FrameType
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+
+from namesrv_stream.clock import SystemClock
+from namesrv_stream.errors import (
+    ConfigError,
+    KafkaUnreachable,
+    NamesrvStreamError,
+    PrerequisiteMissing,
+    StoreUnreachable,
+    TablesTakenOver,
+)
+from namesrv_stream.kafka.log_check import read_extent
+from namesrv_stream.logs import progress, report_error
+from namesrv_stream.processes import give_way
+from namesrv_stream.run_files import write_run_file
+from namesrv_stream.settings import Settings
+from namesrv_stream.streaming.history.history_query import (
+    build_history_session,
+    history_scratch_dir,
+    start_history_query,
+)
+from namesrv_stream.streaming.history.history_writer import History
+from namesrv_stream.streaming.job_lock import history_lock
+from namesrv_stream.streaming.jvm import failure_reason, is_gone, kill_jvm
+from namesrv_stream.tables.history_upkeep import Upkeep
+from namesrv_stream.tables.storage import tables_of
+from namesrv_stream.tables.stored_changes import StoredChanges
+
+_LOG = logging.getLogger(__name__)
+
+RUN_FILE: Final = "history-job.json"
+_POLL_S: Final = 1.0  # interval of checks for the job's first commit
+_NICENESS: Final = 10
+
+
+def run_history(settings: Settings, *, once: bool = False) -> int:
+    """Write the history tables until SIGTERM or SIGINT, or once; blocks.
+
+    Args:
+        settings: The settings.
+        once: Whether to end after one run.
+
+    Returns:
+        0 after a run with ``once``; otherwise the exit code of the failure, which is reported. A signal ends the
+        process directly, with exit code 0.
+
+    Raises:
+        ConfigError: Another history process runs on these tables.
+    """
+    give_way(os.getpid(), _NICENESS)  # the job's batches have priority
+    with history_lock(settings.data.lock_dir):
+        process = _HistoryProcess(settings)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, process.on_signal)
+        return process.run(once)
+
+
+class _HistoryProcess:
+    """One process. A thread does the work, so that signals are handled at once instead of after the JVM's answer."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._spark: SparkSession | None = None
+
+    def run(self, once: bool) -> int:
+        (self._settings.data.run_dir / RUN_FILE).unlink(missing_ok=True)
+        shutil.rmtree(history_scratch_dir(self._settings), ignore_errors=True)
+        outcome: list[int | Exception] = []
+        ended = threading.Event()
+
+        def work() -> None:
+            try:
+                outcome.append(self._work(once))
+            except Exception as error:
+                outcome.append(error)
+            finally:
+                ended.set()
+
+        threading.Thread(target=work, name="history", daemon=True).start()
+        ended.wait()
+        (result,) = outcome
+        code = self._report(result) if isinstance(result, Exception) else result
+        self._tidy_up()  # after the report, because this closes stderr
+        return code
+
+    def _report(self, error: Exception) -> int:
+        if isinstance(error, NamesrvStreamError):
+            report_error(str(error))
+            return error.exit_code
+        _LOG.error("history failed", exc_info=error)
+        has_ended = self._spark is not None and is_gone(self._spark)
+        report_error(f"the history failed: {'its JVM has ended' if has_ended else failure_reason(error)}")
+        return 1
+
+    def on_signal(self, number: int, _frame: FrameType | None) -> None:
+        """End the process at once. Commits are atomic, and the next start continues from the last one."""
+        self._tidy_up()
+        os._exit(0)
+
+    def _tidy_up(self) -> None:
+        kill_jvm(self._spark)
+        shutil.rmtree(history_scratch_dir(self._settings), ignore_errors=True)
+
+    def _work(self, once: bool) -> int:
+        if once and StoredChanges.open(tables_of(self._settings)) is None:
+            reason = "there is no route_changes yet: the job has not run here"
+            raise ConfigError("settings", "data.tables", f"{tables_of(self._settings)}: {reason}")
+        while StoredChanges.open(tables_of(self._settings)) is None:
+            time.sleep(_POLL_S)
+        self._spark = build_history_session(self._settings)
+        while True:
+            if once:
+                self._write(self._spark, once=True)
+                return 0
+            self._attempt(self._spark)
+            time.sleep(self._settings.history.interval_ms / 1000)
+
+    def _attempt(self, spark: SparkSession) -> None:
+        """Write until a failure. A failure that may be temporary is logged.
+
+        Raises:
+            NamesrvStreamError: The failure is permanent.
+            Exception: The JVM has ended.
+        """
+        try:
+            self._write(spark, once=False)
+        except (KafkaUnreachable, StoreUnreachable) as error:
+            _LOG.warning("writing failed, retrying reason=%s", error)
+        except (ConfigError, PrerequisiteMissing, TablesTakenOver):
+            raise
+        except Exception as error:
+            if is_gone(spark):
+                raise
+            _LOG.error("writing failed, retrying from the last commit reason=%s", failure_reason(error))
+            _LOG.debug("writing failed", exc_info=error)
+
+    def _write(self, spark: SparkSession, *, once: bool) -> None:
+        """Catch up with Kafka and the job; then continue batch by batch, unless ``once`` is set."""
+        began_s = time.monotonic()
+        history = History(spark, self._settings, read_extent(self._settings))
+        self._follow(spark, history, history.begin, once=True)
+        _log_written(history.follow(is_last=True), began_s)
+        run_file = self._settings.data.run_dir / RUN_FILE
+        if not run_file.exists():
+            write_run_file(run_file, {})
+            progress(f"the history tables are up to date ({time.monotonic() - began_s:.1f} s)")
+        if not once:
+            self._follow(spark, history, history.next_offsets, once=False)
+
+    def _follow(self, spark: SparkSession, history: History, begin: Mapping[int, int], *, once: bool) -> None:
+        """Write batches until the query ends.
+
+        Raises:
+            NamesrvStreamError: A batch failed.
+            Exception: The query failed.
+        """
+        failures: list[NamesrvStreamError] = []
+        upkeep = Upkeep(self._settings)
+
+        def take(records: DataFrame, end: Mapping[int, int]) -> None:
+            began_s = time.monotonic()
+            try:
+                _log_written(history.take(records, end), began_s)
+                upkeep.run(SystemClock().now_ms())
+            except NamesrvStreamError as error:
+                failures.append(error)
+                raise
+
+        query = start_history_query(spark, self._settings, begin, take, once=once)
+        try:
+            query.awaitTermination()
+        except Exception:
+            if failures:
+                raise failures[0] from None
+            raise
+
+
+def _log_written(written: Mapping[str, int], began_s: float) -> None:
+    rows = " ".join(f"{table}={count}" for table, count in written.items() if count)
+    if rows:
+        _LOG.info("rows written took_ms=%d %s", (time.monotonic() - began_s) * 1000, rows)

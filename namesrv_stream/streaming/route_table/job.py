@@ -1,0 +1,232 @@
+"""The job as a process: one per folder of tables, safe to kill at any time.
+
+At its start, the job also logs changes of the configuration file. It does not override settings that were changed at
+run time and that the file has not changed since.
+"""
+
+import logging
+import os
+import shutil
+import signal
+import threading
+import time
+from types import FrameType
+from typing import Final, NoReturn
+
+from kafka import KafkaProducer
+from kafka.errors import KafkaError
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from namesrv_stream.clock import SystemClock
+from namesrv_stream.errors import KafkaUnreachable, NamesrvStreamError
+from namesrv_stream.kafka import bootstrap_servers, ensure_topics, producer_config
+from namesrv_stream.kafka.clients import reason_of
+from namesrv_stream.kafka.log_check import check_log, read_extent
+from namesrv_stream.logs import progress, report_error
+from namesrv_stream.route.event_json import encode_event
+from namesrv_stream.route.events import JOB, Origin, SettingsChanged
+from namesrv_stream.route.fold.folded_log import FoldedLog
+from namesrv_stream.route.liveness_settings import SettingValue
+from namesrv_stream.route.table import RouteTable
+from namesrv_stream.run_files import write_run_file
+from namesrv_stream.settings import Settings
+from namesrv_stream.settings.checks import SOURCE, changed_settings
+from namesrv_stream.streaming.job_lock import job_lock
+from namesrv_stream.streaming.jvm import failure_reason, kill_jvm
+from namesrv_stream.streaming.route_table.compactor import Compactor
+from namesrv_stream.streaming.route_table.fold_query import StartPoint, find_start_point, start_query
+from namesrv_stream.streaming.route_table.sink import BatchFigures, BatchSink, FoldedBatch
+from namesrv_stream.streaming.route_table.ticks import Ticker
+from namesrv_stream.streaming.spark_session import build_session, scratch_dir
+from namesrv_stream.tables.repair import prepare_tables
+from namesrv_stream.tables.route_writers import ChangesWriter, StateWriter
+from namesrv_stream.tables.snapshot import load_settings_table
+from namesrv_stream.tables.storage import tables_of
+from namesrv_stream.tables.stored_changes import KeptStates
+from namesrv_stream.tables.swap import settle_swap
+
+_LOG = logging.getLogger(__name__)
+
+_LAST_WRITE_S: Final = 1.5  # the longest wait of a clean stop for the batch that is being written
+RUN_FILE: Final = "job.json"
+#: Folder of Spark's checkpoint in version 0.1.0, which started from it.
+_FORMER_CHECKPOINT: Final = "checkpoint"
+
+
+def run_job(settings: Settings) -> int:
+    """Fold until SIGTERM or SIGINT; blocks.
+
+    Returns:
+        The exit code of a failure. A signal ends the process directly, with exit code 0.
+
+    Raises:
+        NamesrvStreamError: The job cannot start.
+    """
+    with job_lock(settings.data.lock_dir):
+        job = _Job(settings)
+        try:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, job.on_signal)
+            return job.run()
+        except NamesrvStreamError:
+            raise
+        except Exception as error:
+            _LOG.exception("the job failed")
+            report_error(f"the job failed: {failure_reason(error)}")
+            return 1
+
+
+class _Job:
+    """One run of the job."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._began_s = time.monotonic()
+        self._spark: SparkSession | None = None
+        self._sink: BatchSink | None = None
+        self._ended = threading.Event()
+        self._failure: Exception | None = None
+        self._has_batch = False
+        self._has_logged_settings = False
+
+    def run(self) -> int:
+        """Start everything, and wait until the query ends."""
+        settings = self._settings
+        self._server_epoch = SystemClock().now_ms()
+        (settings.data.run_dir / RUN_FILE).unlink(missing_ok=True)
+        for folder in (scratch_dir(settings), settings.data.dir / _FORMER_CHECKPOINT):
+            shutil.rmtree(folder, ignore_errors=True)
+        ensure_topics(settings)
+        # The writers are opened before Spark, which takes seconds, so that commits of another job are detected.
+        writer, state, start = self._open_tables()
+        self._writer = writer
+        try:
+            self._producer = KafkaProducer(**producer_config(settings))
+        except (KafkaError, OSError) as error:
+            raise KafkaUnreachable(bootstrap_servers(settings), str(error)) from None
+        places = ", ".join(f"partition {p} offset {offset}" for p, offset in sorted(start.offsets.items()))
+        self._say(f"resuming at {places}; starting Spark")
+        self._spark = build_session(settings)
+        self._say("Spark started; running the first batch, which warms it up")
+        self._compactor = Compactor(settings, writer.table, state, self._end)
+        self._compactor.start()
+        self._ticker = Ticker(settings, self._producer, self._server_epoch)
+        self._ticker.start()
+        figures = BatchFigures(self._server_epoch, writer.committed)
+        self._sink = BatchSink(settings, writer, self._producer, figures, self._on_batch)
+        return self._wait(start_query(self._spark, settings, start, self._write))
+
+    def _open_tables(self) -> tuple[ChangesWriter, StateWriter, StartPoint]:
+        """Repair the tables, check them against the log, and find the start point."""
+        settings, tables = self._settings, tables_of(self._settings)
+        settle_swap(tables)
+        for text in prepare_tables(settings, read_extent(settings).topic_id):
+            progress(f"repaired: {text}")
+        writer = ChangesWriter(tables, settings.streaming.progress_commit_interval_ms)
+        extent = check_log(settings, FoldedLog(writer.table.topic_id, writer.table.progress))
+        start = find_start_point(KeptStates(tables), writer.committed, writer.table.removed_below, extent)
+        return writer, StateWriter(tables), start
+
+    def on_signal(self, number: int, _frame: FrameType | None) -> NoReturn:
+        """End the process at once. All parts are safe to kill, so only the scratch folder needs to be removed."""
+        if self._sink is not None:
+            self._sink.is_writing.acquire(timeout=_LAST_WRITE_S)
+        kill_jvm(self._spark)
+        shutil.rmtree(scratch_dir(self._settings), ignore_errors=True)
+        os._exit(0)
+
+    def _write(self, batch: DataFrame, batch_id: int) -> None:
+        """Write a batch, on its thread. Spark keeps only the text of an exception, so it is recorded here."""
+        assert self._sink is not None
+        try:
+            self._sink(batch, batch_id)
+        except NamesrvStreamError as error:
+            self._end(error)
+            raise
+
+    def _wait(self, query: StreamingQuery) -> int:
+        def await_end() -> None:
+            try:
+                query.awaitTermination()
+            except Exception as error:
+                self._end(error)
+            finally:
+                self._ended.set()
+
+        # On a thread, so that this one handles signals at once instead of after the JVM's next answer.
+        threading.Thread(target=await_end, name="query-end", daemon=True).start()
+        self._ended.wait()
+        failure = self._failure
+        if isinstance(failure, NamesrvStreamError):
+            _LOG.error("%s", failure)
+            report_error(str(failure))
+        elif failure is not None:
+            _LOG.error("query failed reason=%s", failure)
+            report_error(f"the query failed: {failure_reason(failure)}")
+        kill_jvm(self._spark)
+        return failure.exit_code if isinstance(failure, NamesrvStreamError) else 1
+
+    def _end(self, error: Exception) -> None:
+        """End the job because of an error. The first error counts. Any thread may call it."""
+        self._failure = self._failure or error
+        self._ended.set()
+
+    def _on_batch(self, batch: FoldedBatch) -> None:
+        """After each batch, on its thread."""
+        if not self._has_batch:
+            self._has_batch = True
+            write_run_file(self._settings.data.run_dir / RUN_FILE, {})
+            self._say("first batch done")
+        # A second job, which cannot commit, must not change the settings of the first one.
+        if self._writer.has_committed and not self._has_logged_settings:
+            self._has_logged_settings = self._log_settings()
+        self._ticker.folded(batch.has_direct)
+        if batch.states:
+            self._compactor.submit(batch.states)
+
+    def _log_settings(self) -> bool:
+        """Log changed settings; False if Kafka does not accept them, and the next batch tries again."""
+        try:
+            log_changed_settings(self._settings, self._producer, self._server_epoch)
+        except (KafkaError, NamesrvStreamError) as error:
+            _LOG.warning("logging the configuration failed, retrying with the next batch reason=%s", reason_of(error))
+            return False
+        return True
+
+    def _say(self, text: str) -> None:
+        progress(f"{text} ({time.monotonic() - self._began_s:.1f} s)")
+
+
+def log_changed_settings(settings: Settings, producer: KafkaProducer, server_epoch: int) -> dict[str, SettingValue]:
+    """Log settings of the configuration that have changed since it was logged last; blocks.
+
+    Each partition is compared separately, because an earlier start may have reached only some of them.
+
+    Returns:
+        The logged settings with their new values.
+
+    Raises:
+        kafka.errors.KafkaError: Kafka did not accept them.
+    """
+    table = load_settings_table(tables_of(settings))
+    changed_in = {
+        partition: changed_settings(settings, configured_settings(table, partition))
+        for partition in range(settings.kafka.partitions)
+    }
+    sent = []
+    for partition, changed in changed_in.items():
+        if changed:
+            _LOG.info("configuration changed partition=%d settings=%s", partition, changed)
+            event = SettingsChanged(Origin(JOB, server_epoch), SOURCE, tuple(sorted(changed.items())))
+            topic = settings.kafka.broker_events_topic
+            sent.append(producer.send(topic, value=encode_event(event), partition=partition))
+    for future in sent:
+        future.get(timeout=settings.kafka.delivery_timeout_ms / 1000)
+    return {name: value for changed in changed_in.values() for name, value in changed.items()}
+
+
+def configured_settings(table: RouteTable, partition: int) -> dict[str, str]:
+    """Return name → JSON text of the configuration that was last logged in one partition."""
+    settings = table.settings_of(partition)
+    return {name: text for (namespace, name), text in settings.items() if namespace == SOURCE}

@@ -1,0 +1,202 @@
+"""Follows ``route_changes`` by its commits, each of which is one small file.
+
+Opening the table for each commit would cost tens of milliseconds, and the commits contain everything needed. Each
+commit names the progress before it. If that differs from the follower's progress, the table was restored, replaced or
+recreated, and the follower loads everything again. It does the same if its own version is missing or a file cannot be
+read. The fold is a pure function of the log, so tables with the same progress contain the same rows.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from namesrv_stream.errors import StoreUnreachable
+from namesrv_stream.route.changes import RouteChange
+from namesrv_stream.route.fold.folded_log import Progress
+from namesrv_stream.route.table import RouteTable
+from namesrv_stream.tables.delta.commit import LOG, Commit, checkpointed_version, commit_name, read_commit
+from namesrv_stream.tables.delta.data_file import read_rows
+from namesrv_stream.tables.delta.open_table import UNREADABLE
+from namesrv_stream.tables.job_commits import JobFigures, decode_job_figures
+from namesrv_stream.tables.schema.change_rows import decode_changes
+from namesrv_stream.tables.schema.layout import ROUTE_CHANGES
+from namesrv_stream.tables.snapshot import Snapshot, load_snapshot
+from namesrv_stream.tables.storage import CommitWatch, Storage
+
+_LOG = logging.getLogger(__name__)
+
+_RETRY_S: Final = 1.0  # between attempts to load tables that cannot be read
+_DAMAGED_RETRY_S: Final = 5.0  # longer, because each attempt reads an older version completely
+
+OnReload = Callable[[Snapshot], None]
+OnCommit = Callable[[list[RouteChange], Mapping[int, int]], None]
+
+
+class SnapshotFollower:
+    """Reports the content of the tables and then each change, from its own daemon thread.
+
+    Args:
+        tables: Storage of the Delta tables; it need not exist yet.
+        poll_interval_ms: Interval of polling the log if there are no notifications of commits.
+        on_reload: Called with a snapshot, which the callee owns: at first unless ``known`` is given, and again whenever
+            following is impossible.
+        on_commit: Called with the changes of one commit (often none), and with partition → next offset that it reaches.
+        known: A snapshot that the caller has loaded.
+
+    Attributes:
+        version: The last reported version; -1 if there is no table.
+        table_id: Delta's id of the table.
+        progress: How far that version covers the log.
+        topic_id: Kafka's id of the topic from which the tables were made.
+        job: The job's figures in its newest commit.
+    """
+
+    def __init__(
+        self,
+        tables: Storage,
+        poll_interval_ms: int,
+        on_reload: OnReload,
+        on_commit: OnCommit,
+        *,
+        known: Snapshot | None = None,
+    ) -> None:
+        self._tables = tables
+        self._table = tables / ROUTE_CHANGES
+        self._poll_s = poll_interval_ms / 1000
+        self._on_reload = on_reload
+        self._on_commit = on_commit
+        self._is_known = known is not None
+        self._stop = threading.Event()
+        self._watch: CommitWatch | None = None
+        self._thread = threading.Thread(target=self._run, name="snapshot-follower", daemon=True)
+        # The thread writes these attributes, and other threads read them.
+        self.job: JobFigures | None = None
+        self._outage = ""
+        self._start_from(known or Snapshot(RouteTable(), {}, -1))
+
+    @property
+    def failure(self) -> str:
+        """Why the tables cannot be read, or only an older version of them; "" if there is no failure."""
+        return self._outage or self._damage
+
+    def start(self) -> None:
+        """Start the thread, which calls both callbacks."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread, and wait for its end unless called from it."""
+        self._stop.set()
+        if self._watch is not None:
+            self._watch.wake()
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def _start_from(self, snapshot: Snapshot) -> None:
+        self.version, self.progress = snapshot.version, dict(snapshot.progress)
+        # After a repair, route_state may be ahead of route_changes. The next commits then repeat known changes.
+        self._covered = dict(snapshot.next_offsets)
+        self.table_id, self.topic_id = snapshot.table_id, snapshot.topic_id
+        self._outage, self._damage = "", snapshot.damage
+
+    def _run(self) -> None:
+        if self._is_known:
+            self._follow()
+        while not self._stop.is_set():
+            try:
+                snapshot = load_snapshot(self._tables)
+                if snapshot.version < 0 <= self.version:
+                    raise FileNotFoundError(f"the table {self._table} does not exist any more")
+            except Exception as error:  # on any failure, the server continues with the table in memory
+                self._failed(error)
+                continue
+            if snapshot.damage:
+                if (snapshot.version, snapshot.damage) == (self.version, self._damage):
+                    self._stop.wait(_DAMAGED_RETRY_S)  # the job has not repaired it yet
+                    continue
+                _LOG.error("tables damaged, serving version=%d reason=%s", snapshot.version, snapshot.damage)
+            self._start_from(snapshot)
+            self._on_reload(snapshot)
+            self._follow()
+
+    def _failed(self, error: Exception) -> None:
+        is_known = isinstance(error, (StoreUnreachable, *UNREADABLE))
+        failure = str(error) if is_known else f"{type(error).__name__}: {error}"
+        if failure != self._outage:
+            _LOG.error("reading the tables failed reason=%s", failure)
+        self._outage = failure
+        self._stop.wait(_RETRY_S)
+
+    def _follow(self) -> None:
+        """Report commits until following is impossible. Wait while an object store does not answer."""
+        with (self._table / LOG).watch(self._poll_s) as self._watch:
+            checked_s = time.monotonic()
+            while not self._stop.is_set():
+                self._watch.begin()
+                try:
+                    commit = read_commit(self._table, self.version + 1)
+                    if commit is None:
+                        if time.monotonic() - checked_s > self._table.check_interval_s:
+                            checked_s = time.monotonic()
+                            if self._has_lost_the_log():
+                                _LOG.warning(
+                                    "commit missing, reloading tables table=%s version=%d", self._table, self.version
+                                )
+                                return
+                        self._outage = ""
+                        self._watch.wait()
+                        continue
+                    if not self._continues(commit):
+                        return
+                    files = commit.added if commit.changes_rows else []
+                    changes = [row for file in files for row in decode_changes(read_rows(self._table, file.path))]
+                except StoreUnreachable as error:
+                    self._failed(error)
+                    continue
+                except Exception as error:
+                    _LOG.warning("commit unreadable, reloading tables version=%d error=%r", self.version + 1, error)
+                    self._stop.wait(self._poll_s)
+                    return
+                self._report(commit, changes)
+                checked_s = time.monotonic()
+
+    def _has_lost_the_log(self) -> bool:
+        """Whether the follower's own commit is missing, or the next one was cleaned up."""
+        if self.version < 0:
+            return checkpointed_version(self._table) >= 0
+        if not self._table.exists(commit_name(self.version)):
+            return True
+        has_next = self._table.exists(commit_name(self.version + 1))
+        return not has_next and checkpointed_version(self._table) > self.version
+
+    def _continues(self, commit: Commit) -> bool:
+        """Whether a commit continues the state that the follower knows."""
+        identity = commit.identity
+        if identity is None:  # of another program, which may only rearrange files
+            return not commit.changes_rows and not commit.changes_table
+        if self.version < 0 or commit.changes_table or (commit.removed and commit.changes_rows):
+            return False
+        return identity.table_id == self.table_id and _is_same(identity.before, self.progress)
+
+    def _report(self, commit: Commit, changes: list[RouteChange]) -> None:
+        progress = commit.identity.progress if commit.identity is not None else self.progress
+        advanced = {p: place.next_offset for p, place in progress.items() if place != self.progress.get(p)}
+        reached = {p: offset for p, offset in advanced.items() if offset > self._covered.get(p, 0)}
+        if reached != advanced:
+            changes = [change for change in changes if change.offset >= self._covered.get(change.partition, 0)]
+        self._outage = self._damage = ""
+        self.version += 1
+        self.progress = dict(progress)
+        self.job = decode_job_figures(commit.info) or self.job
+        self._covered |= reached
+        self._on_commit(changes, reached)
+
+
+def _is_same(before: Progress, known: Progress) -> bool:
+    """Whether both are the same place of the same log. Unknown fingerprints are not compared."""
+    return before.keys() == known.keys() and all(
+        place.next_offset == known[p].next_offset
+        and (not place.fingerprint or not known[p].fingerprint or place.fingerprint == known[p].fingerprint)
+        for p, place in before.items()
+    )

@@ -1,0 +1,58 @@
+"""What is wrong with a topic that someone else made."""
+
+import pytest
+
+from namesrv_stream.errors import ConfigError
+from namesrv_stream.kafka.event_topics import ensure_topics, topic_configs, topic_doubts, topic_faults
+from namesrv_stream.settings import Settings, load_settings, parse_set_flag
+
+_DAY_MS = 86_400_000
+
+
+def test_a_topic_of_ours_has_no_faults() -> None:
+    assert topic_faults(topic_configs(Settings()), Settings()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("message.timestamp.type", "CreateTime"),
+        ("cleanup.policy", "compact"),
+        ("cleanup.policy", "compact,delete"),
+        ("retention.ms", str(7 * _DAY_MS - 1)),
+        ("max.message.bytes", str((20 << 20) - 1)),
+    ],
+)
+def test_a_fault_names_kafkas_setting_and_both_values(name: str, value: str) -> None:
+    wanted = topic_configs(Settings())
+    [(fault, reason)] = topic_faults({**wanted, name: value}, Settings())
+    assert fault == name
+    assert value in reason
+    assert wanted[name] in reason
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("retention.ms", "-1"), ("retention.ms", str(30 * _DAY_MS)), ("max.message.bytes", str(64 << 20))],
+)
+def test_more_than_needed_is_no_fault(name: str, value: str) -> None:
+    assert topic_faults({**topic_configs(Settings()), name: value}, Settings()) == []
+
+
+def test_an_option_that_kafka_python_does_not_know_is_named_without_its_value() -> None:
+    flags = [parse_set_flag("kafka.extra.sasl_plain_pasword=Tr0ub4dor")]
+    with pytest.raises(ConfigError, match="sasl_plain_pasword") as refusal:
+        ensure_topics(load_settings(None, {}, flags).settings)
+    assert "Tr0ub4dor" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(("factor", "in_sync"), [(1, None), (2, None), (3, "2"), (5, "2")])
+def test_a_topic_that_we_make_needs_two_replicas_in_sync_where_it_has_three(factor: int, in_sync: str | None) -> None:
+    settings = Settings()
+    kafka = settings.kafka.model_copy(update={"replication_factor": factor})
+    assert topic_configs(settings.model_copy(update={"kafka": kafka})).get("min.insync.replicas") == in_sync
+
+
+@pytest.mark.parametrize(("replicas", "in_sync", "doubts"), [(1, "1", 0), (2, "1", 0), (3, "1", 1), (3, "2", 0)])
+def test_three_replicas_of_which_one_acknowledges_are_doubtful(replicas: int, in_sync: str, doubts: int) -> None:
+    assert len(topic_doubts({"min.insync.replicas": in_sync}, replicas)) == doubts

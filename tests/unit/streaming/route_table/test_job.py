@@ -1,0 +1,56 @@
+"""An edited configuration is noticed, an unchanged one says nothing."""
+
+from dataclasses import asdict
+
+from namesrv_stream.route.liveness_settings import FoldSettings
+from namesrv_stream.route.table import RouteTable
+from namesrv_stream.settings import Settings
+from namesrv_stream.settings.checks import changed_settings
+from namesrv_stream.streaming.route_table.job import configured_settings
+
+
+def _settings(**liveness: int | bool) -> Settings:
+    defaults = Settings()
+    return defaults.model_copy(update={"liveness": defaults.liveness.model_copy(update=liveness)})
+
+
+def test_defaults_that_were_never_logged_are_no_change() -> None:
+    assert changed_settings(Settings(), {}) == {}
+
+
+def test_a_first_start_logs_what_is_not_the_default() -> None:
+    settings = _settings(default_timeout_ms=5_000, delete_topic_with_broker_registration=True)
+    expected = {"default_timeout_ms": 5_000, "delete_topic_with_broker_registration": True}
+    assert changed_settings(settings, {}) == expected
+
+
+def test_what_was_logged_before_is_not_logged_again() -> None:
+    logged = {"default_timeout_ms": "5000", "delete_topic_with_broker_registration": "true"}
+    settings = _settings(default_timeout_ms=5_000, delete_topic_with_broker_registration=True)
+    assert changed_settings(settings, logged) == {}
+
+
+def test_going_back_to_the_default_is_a_change() -> None:
+    assert changed_settings(Settings(), {"default_timeout_ms": "5000"}) == {"default_timeout_ms": 120_000}
+
+
+def test_the_fold_knows_every_liveness_setting_with_the_same_default() -> None:
+    fold = asdict(FoldSettings())
+    configured = Settings().liveness.model_dump()
+    assert configured.pop("tick_interval_ms")
+    assert configured == {name: fold[name] for name in configured}
+
+
+def test_a_partition_that_an_earlier_start_did_not_reach_is_told_now() -> None:
+    table = RouteTable()
+    table.replace_settings(0, {("config", "default_timeout_ms"): "5000", ("effective", "default_timeout_ms"): "5000"})
+
+    assert configured_settings(table, 0) == {"default_timeout_ms": "5000"}
+    assert configured_settings(table, 1) == {}
+
+
+def test_what_was_changed_at_run_time_is_not_the_configurations() -> None:
+    table = RouteTable()
+    table.replace_settings(0, {("effective", "delete_topic_with_broker_registration"): "true"})
+
+    assert changed_settings(Settings(), configured_settings(table, 0)) == {}

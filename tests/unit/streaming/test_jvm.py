@@ -1,0 +1,67 @@
+"""One line says why a query failed."""
+
+from pyspark.errors import PySparkValueError
+
+from namesrv_stream.errors import NamesrvStreamError
+from namesrv_stream.streaming.jvm import failure_line, failure_reason
+
+_QUERY = """
+=== Streaming Query ===
+Identifier: route_table [id = 1, runId = 2]
+Current State: ACTIVE
+
+Logical Plan:
+WriteToMicroBatchDataSource
++- Project
+   -----
+"""
+
+
+def test_what_python_raised_is_the_reason() -> None:
+    text = """[FOREACH_BATCH_USER_FUNCTION_ERROR] An error occurred in the user provided function. Reason: Traceback
+  File "clientserver.py", line 617, in _call_proxy
+    return_value = getattr(self.pool[obj_id], method)(*params)
+_internal.CommitFailedError: Transaction failed
+ SQLSTATE: 39000"""
+    assert failure_line(text + _QUERY) == "_internal.CommitFailedError: Transaction failed"
+
+
+def test_what_spark_says_first_is_the_reason_without_its_preamble() -> None:
+    text = "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Cannot fetch offset 9 SQLSTATE: XXKST"
+    assert failure_line(text + _QUERY) == "Cannot fetch offset 9 SQLSTATE: XXKST"
+
+
+def test_the_innermost_cause_of_a_java_exception_is_the_reason() -> None:
+    # As Spark 4.2 said it when the disk of the checkpoint was full.
+    text = """An error occurred while calling o120.start.
+: org.apache.hadoop.fs.FSError: java.io.IOException: No space left on device
+\tat org.apache.hadoop.fs.RawLocalFileSystem$LocalFSFileOutputStream.write(RawLocalFileSystem.java:549)
+\tat org.apache.spark.sql.execution.streaming.runtime.StreamMetadata$.write(StreamMetadata.scala:82)
+Caused by: java.io.IOException: No space left on device
+\tat java.base/java.io.FileOutputStream.writeBytes(Native Method)
+\t... 40 more
+"""
+    assert failure_line(text) == "IOException: No space left on device"
+
+
+def test_a_cause_without_a_text_says_less_than_the_one_around_it() -> None:
+    text = """An error occurred while calling o1.start.
+: org.apache.spark.SparkException: The query cannot start
+\tat org.apache.spark.Some.method(Some.scala:1)
+Caused by: java.util.concurrent.TimeoutException
+\tat org.apache.spark.Other.method(Other.scala:2)
+"""
+    assert failure_line(text) == "SparkException: The query cannot start"
+
+
+def test_the_class_of_an_exception_of_spark_is_left_out() -> None:
+    assert failure_reason(PySparkValueError("bad\nCaused by: java.io.IOException: No space left")) == (
+        "IOException: No space left"
+    )
+    assert failure_reason(OSError("bad disk")) == "OSError: bad disk"
+    assert failure_reason(NamesrvStreamError("the log is another one")) == "the log is another one"
+
+
+def test_lines_without_a_word_are_no_reason() -> None:
+    assert failure_line("-----\nout of memory\n-----") == "out of memory"
+    assert failure_line("-----") == "Spark gave no reason"

@@ -1,0 +1,133 @@
+"""Where Spark and its Python workers meet."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from namesrv_stream.errors import PrerequisiteMissing
+from namesrv_stream.settings import Flag, Settings, load_settings
+from namesrv_stream.streaming.spark_session import (
+    is_one_process,
+    pack_package,
+    session_config,
+    socket_dir,
+    submitted_config,
+)
+
+
+@pytest.mark.parametrize(
+    ("scratch", "expected"),
+    [
+        ("/srv/data/scratch", "/srv/data/scratch"),
+        ("/home/Ada/data/scratch", "/tmp"),  # pyspark would look for it below /home/ada
+        ("/srv/" + "long/" * 12 + "scratch", "/tmp"),  # sockets' paths have a limit
+    ],
+)
+def test_sockets_are_in_the_scratch_folder_unless_workers_would_not_find_them(scratch: str, expected: str) -> None:
+    assert socket_dir(Path(scratch), Path("/tmp")) == Path(expected)
+
+
+def test_where_workers_would_find_no_socket_there_is_none() -> None:
+    assert socket_dir(Path("/home/Ada/scratch"), Path("/var/T")) is None
+
+
+@pytest.mark.parametrize(
+    ("jar", "master", "is_used"),
+    [
+        ("hadoop-bare-naked-local-fs-0.1.0.jar", "local[2]", True),
+        ("hadoop-bare-naked-local-fs-0.1.0.jar", "spark://host:7077", False),  # workers have jars of their own
+        ("kafka-clients-3.9.2.jar", "local[2]", False),  # fetched before there was one
+    ],
+)
+def test_files_are_made_without_chmod_where_the_jar_for_it_is_there(
+    jar: str, master: str, is_used: bool, tmp_path: Path
+) -> None:
+    (tmp_path / jar).touch()
+    settings = Settings().model_copy(update={"jars": Settings().jars.model_copy(update={"spark_dir": str(tmp_path)})})
+    assert ("spark.hadoop.fs.file.impl" in session_config(settings, master, tmp_path)) is is_used
+
+
+_CLUSTER = "spark://master:7077"
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    jars = tmp_path / "jars"
+    jars.mkdir()
+    (jars / "a.jar").touch()
+    (jars / "b.jar").touch()
+    values = {"advanced.jars.spark_dir": str(jars), "kafka.partitions": "8", "data.dir": str(tmp_path / "data")}
+    return load_settings(environ={}, flags=[Flag("test", key, value) for key, value in values.items()]).settings
+
+
+@pytest.fixture
+def submitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+
+
+@pytest.mark.parametrize(
+    ("master", "expected"),
+    [
+        ("local", True),
+        ("local[2]", True),
+        ("local[*]", True),
+        ("local[2,3]", True),
+        ("local-cluster[2,1,512]", False),
+        (_CLUSTER, False),
+        ("yarn", False),
+        ("k8s://https://10.0.0.1:6443", False),
+    ],
+)
+def test_only_local_masters_are_one_process(master: str, expected: bool) -> None:
+    assert is_one_process(master) == expected
+
+
+def test_in_one_process_nothing_is_shipped_and_nobody_else_may_connect(settings: Settings, tmp_path: Path) -> None:
+    config = session_config(settings, "local[2]", tmp_path)
+    assert "spark.jars" not in config
+    assert config["spark.driver.bindAddress"] == "127.0.0.1"
+    assert config["spark.sql.shuffle.partitions"] == "2"
+    assert config["spark.driver.extraClassPath"].count(".jar") == 2
+
+
+def test_on_a_cluster_executors_get_the_jars_and_can_reach_the_driver(settings: Settings, tmp_path: Path) -> None:
+    config = session_config(settings, _CLUSTER, tmp_path / "no folder of theirs")
+    assert [Path(jar).name for jar in config["spark.jars"].split(",")] == ["a.jar", "b.jar"]
+    assert "spark.driver.host" not in config
+    assert config["spark.sql.shuffle.partitions"] == "8"
+    assert config["spark.python.unix.domain.socket.dir"] == "/tmp"
+
+
+def test_without_jars_the_job_does_not_start(settings: Settings, tmp_path: Path) -> None:
+    nowhere = settings.jars.model_copy(update={"spark_dir": tmp_path / "nowhere"})
+    with pytest.raises(PrerequisiteMissing, match="Kafka source"):
+        session_config(settings.model_copy(update={"jars": nowhere}), "local[2]", tmp_path)
+
+
+@pytest.mark.usefixtures("submitted")
+def test_jars_of_a_jvm_that_runs_already_are_its_own_affair(settings: Settings, tmp_path: Path) -> None:
+    nowhere = settings.jars.model_copy(update={"spark_dir": tmp_path / "nowhere"})
+    config = session_config(settings.model_copy(update={"jars": nowhere}), _CLUSTER, tmp_path)
+    assert not {"spark.jars", "spark.driver.extraClassPath"} & config.keys()
+
+
+def test_without_spark_submit_nothing_was_submitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    assert submitted_config() == {}
+
+
+def test_the_fold_can_be_imported_from_the_packed_package(tmp_path: Path) -> None:
+    archive = pack_package(tmp_path)
+    code = "from namesrv_stream.streaming.route_table import stateful; print(stateful.__file__)"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(archive)},
+        check=True,
+    )
+    assert done.stdout.startswith(str(archive))

@@ -1,0 +1,96 @@
+"""The history of version 0.1.0 is taken over, whole and once."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import CommitProperties, DeltaTable, write_deltalake
+
+from namesrv_stream.errors import ConfigError, NotInHistory
+from namesrv_stream.history.past import Past
+from namesrv_stream.history.past_route import route_as_of
+from namesrv_stream.tables.history_mark import HistoryMark, commit_metadata, read_mark
+from namesrv_stream.tables.history_tables import KEPT, ensure_history_tables
+from namesrv_stream.tables.schema.change_rows import ROW_SCHEMA
+from namesrv_stream.tables.schema.history_columns import ROUTE_ARCHIVE
+from namesrv_stream.tables.schema.layout import history_properties
+from namesrv_stream.tables.storage import tables_of
+from tests.support.builders import BEGIN_MS, Log, a_registration
+from tests.support.history_oracle import instant, intervals
+from tests.support.history_tables import HistoryOfLogs
+from tests.support.history_views import ROUTE_HISTORY, rows_of
+from tests.support.tables import TOPIC_ID
+
+_BROKER = a_registration()
+_INSTANT = pa.timestamp("us", tz="UTC")
+_SCHEMA = pa.schema(
+    [*ROW_SCHEMA, pa.field("valid_from", _INSTANT), pa.field("valid_to", _INSTANT), pa.field("from_day", pa.date32())]
+)
+
+
+def _former(tmp_path: Path, log: Log) -> HistoryOfLogs:
+    """``route_changes`` as the job has them, and of the history what version 0.1.0 wrote."""
+    tables = HistoryOfLogs(tmp_path, log)
+    tables.commit()
+    rows = [
+        change._asdict()
+        | {
+            "valid_from": instant(change.at_ms),
+            "valid_to": end and instant(end),
+            "from_day": datetime.fromtimestamp(change.at_ms / 1000, UTC).date(),
+        }
+        for change, end in intervals(log.output.changes)
+    ]
+    mark = CommitProperties(commit_metadata(HistoryMark(TOPIC_ID, "", tables.ends(), {0: log.now_ms})))
+    for name in ("route_history", "topic_route_history", "broker_sessions"):
+        path = tables.settings.data.tables_dir / name
+        path.mkdir()
+        properties = history_properties(TOPIC_ID, 1, ("partition", "offset"))
+        DeltaTable.create(
+            path, _SCHEMA, partition_by=["from_day"], configuration=properties, raise_if_key_not_exists=False
+        )
+        write_deltalake(path, pa.Table.from_pylist(rows, _SCHEMA), mode="append", commit_properties=mark)
+    return tables
+
+
+def _a_life() -> Log:
+    log = Log()
+    log.register(_BROKER)
+    log.pass_time(130_000)
+    log.register(_BROKER)
+    return log
+
+
+def test_its_rows_become_the_archive_and_its_tables_are_put_aside(tmp_path: Path) -> None:
+    log = _a_life()
+    tables = _former(tmp_path, log)
+    storage = tables_of(tables.settings)
+    before = DeltaTable(tables.settings.data.tables_dir / "route_history").to_pyarrow_table()
+    for _ in range(2):
+        ensure_history_tables(tables.settings, TOPIC_ID)
+        found = rows_of(storage, ROUTE_HISTORY)
+        assert [(r["offset"], r["seq"], r["valid_to"]) for r in found] == [
+            (change.offset, change.seq, end and instant(end)) for change, end in intervals(log.output.changes)
+        ]
+        assert len(rows_of(storage, ROUTE_ARCHIVE)) == before.num_rows
+        mark = read_mark(storage / ROUTE_ARCHIVE)
+        assert mark is not None
+        assert mark.next_offsets == tables.ends()
+    kept = DeltaTable(tables.settings.data.tables_dir / KEPT / "route_history").to_pyarrow_table()
+    assert kept.num_rows == before.num_rows
+    assert not (storage / "broker_sessions").has("_delta_log")
+    route_as_of(Past(tables.settings), "TopicTest", BEGIN_MS + 60_000)
+
+
+def test_until_then_who_asks_is_told_what_takes_it_over(tmp_path: Path) -> None:
+    tables = _former(tmp_path, _a_life())
+    with pytest.raises(NotInHistory, match=r"of an older release; `namesrv-stream history-job --once` takes it over"):
+        Past(tables.settings)
+
+
+def test_that_of_another_topic_is_refused_and_left_where_it_is(tmp_path: Path) -> None:
+    tables = _former(tmp_path, _a_life())
+    with pytest.raises(ConfigError, match="the topic's id is other"):
+        ensure_history_tables(tables.settings, "other")
+    assert (tables_of(tables.settings) / "route_history").has("_delta_log")

@@ -1,0 +1,365 @@
+"""The follower tells each commit once, in order, and loads again where the log no longer tells."""
+
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from namesrv_stream.route import reducer
+from namesrv_stream.route.changes import RouteChange
+from namesrv_stream.route.events import TopicDeleted
+from namesrv_stream.route.fold.folded_log import Place, fingerprint
+from namesrv_stream.route.table import RouteTable
+from namesrv_stream.tables.compaction import join_small_files
+from namesrv_stream.tables.delta.commit import commit_name
+from namesrv_stream.tables.job_commits import JobFigures, encode_job_figures
+from namesrv_stream.tables.repair import prepare_tables
+from namesrv_stream.tables.schema.change_rows import encode_changes
+from namesrv_stream.tables.schema.layout import ROUTE_CHANGES
+from namesrv_stream.tables.snapshot import Snapshot, load_snapshot
+from namesrv_stream.tables.snapshot_follower import SnapshotFollower
+from namesrv_stream.tables.storage import Folder
+from tests.support.builders import S1, Log, a_registration
+from tests.support.tables import TOPIC_ID, TablesOfLog
+
+_DEADLINE_S = 20.0
+
+
+class Told:
+    """What a follower told, applied as a server does."""
+
+    def __init__(self, known: Snapshot | None = None) -> None:
+        self.table = known.table if known else RouteTable()
+        self.next_offsets: dict[int, int] = dict(known.next_offsets) if known else {}
+        self.changes: list[RouteChange] = []
+        self.reloads = 0
+        self._told = threading.Condition()
+
+    def on_reload(self, snapshot: Snapshot) -> None:
+        with self._told:
+            self.table, self.next_offsets = snapshot.table, dict(snapshot.next_offsets)
+            self.reloads += 1
+            self._told.notify_all()
+
+    def on_commit(self, changes: list[RouteChange], next_offsets: Mapping[int, int]) -> None:
+        with self._told:
+            reducer.apply(self.table, changes)
+            self.changes += changes
+            self.next_offsets.update(next_offsets)
+            self._told.notify_all()
+
+    def wait(self, condition: Callable[[], bool]) -> None:
+        with self._told:
+            assert self._told.wait_for(condition, _DEADLINE_S)
+
+    def wait_for(self, log: Log) -> None:
+        """Until it has told all of a log."""
+        self.wait(lambda: self.next_offsets.get(0) == log.state.next_offset)
+        assert self.table.groups == log.groups.groups
+
+
+Follow = Callable[..., tuple[SnapshotFollower, Told]]
+
+
+@pytest.fixture
+def follow() -> Iterator[Follow]:
+    started: list[SnapshotFollower] = []
+
+    def start(tables_dir: Path, known: Snapshot | None = None, interval_ms: int = 3) -> tuple[SnapshotFollower, Told]:
+        told = Told(known)
+        follower = SnapshotFollower(Folder(tables_dir), interval_ms, told.on_reload, told.on_commit, known=known)
+        started.append(follower)
+        follower.start()
+        return follower, told
+
+    yield start
+    for follower in started:
+        follower.stop()
+
+
+def test_each_commit_is_told_with_its_progress(tmp_path: Path, follow: Follow) -> None:
+    tables = TablesOfLog(tmp_path)
+    _, told = follow(tables.dir)
+    told.wait(lambda: told.reloads == 1)
+    first = tables.log.register(a_registration())
+    tables.commit()
+    second = tables.log.say(TopicDeleted(S1, "TopicTest", None))
+    tables.commit()
+    told.wait_for(tables.log)
+    assert told.changes == first + second
+    assert told.reloads == 1
+
+
+def test_a_commit_of_this_machine_is_told_at_once_whatever_the_interval(tmp_path: Path, follow: Follow) -> None:
+    tables = TablesOfLog(tmp_path)
+    interval_s = 60
+    _, told = follow(tables.dir, load_snapshot(tables.storage), interval_s * 1000)
+    began_s = time.monotonic()
+    for number in range(10):
+        tables.log.register(a_registration(f"10.0.0.{number}:1", broker_name=f"b{number}"))
+        tables.commit()
+        told.wait_for(tables.log)
+    assert time.monotonic() - began_s < interval_s, "else each would have taken an interval"
+
+
+def test_progress_without_rows_is_told(tmp_path: Path, follow: Follow) -> None:
+    tables = TablesOfLog(tmp_path)
+    _, told = follow(tables.dir)
+    tables.log.tick()
+    tables.commit()
+    told.wait_for(tables.log)
+    assert told.changes == []
+
+
+def test_tables_made_after_the_start_are_found(tmp_path: Path, follow: Follow) -> None:
+    follower, told = follow(tmp_path / "tables")
+    told.wait(lambda: told.reloads == 1)
+    assert follower.version == -1
+    tables = TablesOfLog(tmp_path)
+    tables.log.register(a_registration())
+    tables.commit()
+    told.wait_for(tables.log)
+
+
+def test_what_the_caller_knows_is_not_told_again(tmp_path: Path, follow: Follow) -> None:
+    tables = TablesOfLog(tmp_path)
+    tables.log.register(a_registration())
+    tables.commit()
+    _, told = follow(tables.dir, load_snapshot(tables.storage))
+    new = tables.log.say(TopicDeleted(S1, "TopicTest", None))
+    tables.commit()
+    told.wait_for(tables.log)
+    assert (told.changes, told.reloads) == (new, 0)
+
+
+def test_joining_files_is_no_change(tmp_path: Path, follow: Follow) -> None:
+    tables = TablesOfLog(tmp_path)
+    tables.log.register(a_registration())
+    tables.commit()
+    tables.log.say(TopicDeleted(S1, "TopicTest", None))
+    tables.commit()
+    follower, told = follow(tables.dir)
+    told.wait_for(tables.log)
+    join_small_files(tables.writer.table, 2, 1 << 20)
+    new = tables.log.register(a_registration("10.0.0.2:1", broker_name="b2"))
+    tables.commit()
+    told.wait_for(tables.log)
+    assert (told.changes, told.reloads) == (new, 1)
+    assert follower.version == 4
+
+
+def test_a_version_that_was_cleaned_up_makes_it_load_again(tmp_path: Path, follow: Follow) -> None:
+    tables = TablesOfLog(tmp_path)
+    known = load_snapshot(tables.storage)
+    for number in range(3):
+        tables.log.register(a_registration(f"10.0.0.{number}:1", broker_name=f"b{number}"))
+        tables.commit()
+    folder = tables.dir / ROUTE_CHANGES
+    DeltaTable(folder).create_checkpoint()
+    (folder / "_delta_log" / f"{1:020d}.json").unlink()
+    _, told = follow(tables.dir, known)
+    told.wait_for(tables.log)
+    assert told.reloads == 1
+
+
+def test_a_data_file_that_is_gone_makes_it_load_again(tmp_path: Path, follow: Follow) -> None:
+    tables = TablesOfLog(tmp_path)
+    known = load_snapshot(tables.storage)
+    tables.log.register(a_registration())
+    tables.commit()
+    tables.compact()
+    for path in (tables.dir / ROUTE_CHANGES).glob("*.parquet"):
+        path.unlink()
+    _, told = follow(tables.dir, known)
+    told.wait_for(tables.log)
+    assert told.reloads == 1
+
+
+def test_rows_removed_by_retention_make_it_load_again(tmp_path: Path, follow: Follow) -> None:
+    tables = TablesOfLog(tmp_path)
+    tables.log.register(a_registration())
+    tables.commit()
+    tables.compact()
+    _, told = follow(tables.dir)
+    told.wait_for(tables.log)
+    DeltaTable(tables.dir / ROUTE_CHANGES).delete("at_ms > 0")
+    told.wait(lambda: told.reloads == 2)
+    assert told.table.groups == tables.log.groups.groups
+
+
+def test_a_commit_that_makes_no_sense_does_not_end_it(tmp_path: Path, follow: Follow) -> None:
+    tables = TablesOfLog(tmp_path)
+    known = load_snapshot(tables.storage)
+    commit = (tables.dir / ROUTE_CHANGES) / "_delta_log" / f"{1:020d}.json"
+    commit.write_text('{"add":{}}')
+    follower, told = follow(tables.dir, known)
+    deadline = time.monotonic() + _DEADLINE_S
+    while not follower.failure:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    commit.unlink()
+    tables.log.register(a_registration())
+    tables.commit()
+    told.wait_for(tables.log)
+
+
+@pytest.mark.parametrize("commits", [0, 1, 5])
+def test_another_table_in_its_place_makes_it_load_again_whatever_its_versions(
+    tmp_path: Path, follow: Follow, commits: int
+) -> None:
+    tables, other = TablesOfLog(tmp_path / "a"), TablesOfLog(tmp_path / "b")
+    for number in range(3):
+        tables.log.tick()
+        other.log.register(a_registration(f"10.0.0.{number}:1", broker_name=f"b{number}"))
+        tables.commit()
+    other.commit()
+    _, told = follow(tables.dir)
+    told.wait_for(tables.log)
+    place = tables.dir / ROUTE_CHANGES
+    place.rename(tmp_path / "aside")
+    (other.dir / ROUTE_CHANGES).rename(place)
+    tables.log, tables.writer = other.log, tables.new_writer()
+    for number in range(commits):
+        tables.log.register(a_registration(f"10.0.1.{number}:1", broker_name=f"c{number}"))
+        tables.commit()
+    told.wait(lambda: told.table.groups == other.log.groups.groups)
+
+
+def test_what_was_told_stays_where_the_table_is_gone(tmp_path: Path, follow: Follow) -> None:
+    tables = TablesOfLog(tmp_path)
+    tables.log.register(a_registration())
+    tables.commit()
+    follower, told = follow(tables.dir)
+    told.wait_for(tables.log)
+    tables.dir.rename(tmp_path / "aside")
+    deadline = time.monotonic() + _DEADLINE_S
+    while "does not exist any more" not in follower.failure:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert (told.reloads, told.table.groups) == (1, tables.log.groups.groups)
+    (tmp_path / "aside").rename(tables.dir)
+    told.wait(lambda: told.reloads == 2)
+    assert follower.failure == ""
+
+
+def test_what_the_job_says_of_itself_comes_with_its_commits(follow: Follow, tmp_path: Path) -> None:
+    tables = TablesOfLog(tmp_path)
+    follower, told = follow(tables.dir)
+    told.wait(lambda: told.reloads == 1)
+    tables.log.register(a_registration())
+    figures = JobFigures(started_ms=5, at_ms=7, records=1, dead_letters=2)
+    tables.writer.write(tables.rows_from(0), tables.reached(), 1, encode_job_figures(figures))
+    told.wait_for(tables.log)
+    assert follower.job == figures
+    tables.log.tick()
+    tables.commit()  # by a job that says nothing of itself
+    told.wait_for(tables.log)
+    assert follower.job == figures
+
+
+def test_a_commit_of_another_table_makes_it_load_again(tmp_path: Path, follow: Follow) -> None:
+    """Where nothing else tells: in an object store there is no inode that would be another one."""
+    tables = TablesOfLog(tmp_path)
+    tables.log.register(a_registration())
+    tables.commit()
+    known = load_snapshot(tables.storage)
+    follower, told = follow(tables.dir, replace(known, table_id="of a table that is no more"))
+    tables.log.say(TopicDeleted(S1, "TopicTest", None))
+    tables.commit()
+    told.wait(lambda: told.reloads == 1)
+    told.wait_for(tables.log)
+    assert told.changes == []
+    assert follower.table_id == known.table_id
+
+
+def _register(tables: TablesOfLog, *numbers: int) -> None:
+    for number in numbers:
+        tables.log.register(a_registration(f"10.0.0.{number}:1", broker_name=f"b{number}"))
+
+
+def _commit_up_to(tables: TablesOfLog, end: int) -> None:
+    begin = tables.writer.committed[0]
+    changes = [change for change in tables.log.output.changes if begin <= change.offset < end]
+    last = tables.log.records[end - 1]
+    place = Place(end, fingerprint(last.at_ms, last.value))
+    tables.writer.write(pa.Table.from_batches([encode_changes(changes)]), {0: place}, 50)
+
+
+def _restore_in_place(folder: Path, backup: Path) -> None:
+    for file in [path for path in folder.rglob("*") if path.is_file()]:
+        if not (backup / file.relative_to(folder)).exists():
+            file.unlink()
+
+
+def _remove_and_copy(folder: Path, backup: Path) -> None:
+    shutil.rmtree(folder)
+    shutil.copytree(backup, folder)
+
+
+@pytest.mark.parametrize("restore", [_restore_in_place, _remove_and_copy])
+@pytest.mark.parametrize("cuts", [(3, 5, 6, 7), (2, 3, 4, 5, 6, 7), (7,)])
+def test_a_table_that_was_restored_and_goes_on_otherwise_makes_it_load_again(
+    tmp_path: Path, follow: Follow, restore: Callable[[Path, Path], None], cuts: tuple[int, ...]
+) -> None:
+    """The job folds the same log again and cuts it into other batches, so the same versions say other things."""
+    tables = TablesOfLog(tmp_path)
+    folder, backup = tables.dir / ROUTE_CHANGES, tmp_path / "backup"
+    _register(tables, 0)
+    tables.commit()
+    shutil.copytree(folder, backup)
+    for number in (1, 2, 3):
+        _register(tables, number)
+        tables.commit()
+    _, told = follow(tables.dir)
+    told.wait_for(tables.log)
+    restore(folder, backup)
+    tables.writer = tables.new_writer()
+    _register(tables, 7, 8, 9)
+    for end in cuts:
+        _commit_up_to(tables, end)
+    told.wait_for(tables.log)
+    tables.log.tick()
+    tables.commit()
+    told.wait_for(tables.log)
+
+
+def test_a_restore_by_another_program_is_not_followed(tmp_path: Path, follow: Follow) -> None:
+    tables = TablesOfLog(tmp_path)
+    for number in range(4):
+        _register(tables, number)
+        tables.commit()
+    follower, told = follow(tables.dir)
+    told.wait_for(tables.log)
+    DeltaTable(tables.dir / ROUTE_CHANGES).restore(2)
+    told.wait(lambda: told.reloads == 2)
+    assert "changes rows" in follower.failure
+    assert told.table.groups == tables.log.groups.groups
+    prepare_tables(tables.settings, TOPIC_ID)
+    tables.writer = tables.new_writer()
+    _register(tables, 9)
+    tables.commit()
+    told.wait_for(tables.log)
+
+
+def test_of_a_damaged_table_the_newest_sound_version_is_told_until_it_is_repaired(
+    tmp_path: Path, follow: Follow
+) -> None:
+    tables = TablesOfLog(tmp_path)
+    for number in range(3):
+        _register(tables, number)
+        tables.commit()
+    (tables.dir / ROUTE_CHANGES / commit_name(3)).write_bytes(b"")
+    follower, told = follow(tables.dir)
+    told.wait(lambda: told.next_offsets == {0: 2})
+    assert commit_name(3) in follower.failure
+    prepare_tables(tables.settings, TOPIC_ID)
+    tables.writer = tables.new_writer()
+    tables.commit()
+    told.wait_for(tables.log)
+    assert follower.failure == ""
