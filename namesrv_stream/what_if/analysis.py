@@ -123,7 +123,7 @@ class PartitionAnalysis:
             self.silences.left(event)
         elif isinstance(event, BrokerHeartbeat | BrokerRegistered):
             server_id = event.origin.server_id
-            hearing = self.silences.heard(event.lease_key, event.origin, self.observed_ms, at_ms)
+            hearing = self.silences.heard(event.lease_key, event.origin, self.observed_ms)
             clock_ms = self.runs[0].state.servers[server_id].observed_ms
             self.gaps.heard(event.lease_key, server_id, clock_ms, at_ms, hearing)
 

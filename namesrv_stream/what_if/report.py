@@ -18,11 +18,11 @@ class Sooner:
 
     Attributes:
         deaths: How many are compared.
-        open: How many are not: one of the two had not seen them when the log ended.
+        not_yet_seen: How many are not: one of the two had not seen them when the log ended.
     """
 
     deaths: int
-    open: int
+    not_yet_seen: int
     median_ms: int
     p99_ms: int
 

@@ -51,12 +51,10 @@ class Ended:
 
     Attributes:
         observed_ms: Observed time of the partition.
-        at_ms: LogAppendTime, epoch milliseconds.
         cause: Of the fold.
     """
 
     observed_ms: int
-    at_ms: int
     cause: str
 
     @property
@@ -69,15 +67,11 @@ class Silence:
     """One silence that some run ended.
 
     Attributes:
-        last_heard_ms: Observed time of the partition.
-        last_heard_at_ms: LogAppendTime, epoch milliseconds.
         ends: Number of the run → what it did.
         heard_again_ms: Observed time; None where the log ends before.
     """
 
     key: LeaseKey
-    last_heard_ms: int
-    last_heard_at_ms: int
     ends: dict[int, Ended] = field(default_factory=dict)
     heard_again_ms: int | None = None
     verdict: Verdict = Verdict.GONE
@@ -100,7 +94,6 @@ class _Process:
     """
 
     heard_ms: int
-    heard_at_ms: int
     connections: dict[str, Holder] = field(default_factory=dict)
     server_closed: set[str] = field(default_factory=set)
     peer_closed: set[str] = field(default_factory=set)
@@ -111,8 +104,8 @@ class _Process:
     def has_left(self) -> bool:
         return self.said_goodbye or self.connections.keys() <= self.peer_closed
 
-    def heard(self, origin: Origin, observed_ms: int, at_ms: int) -> None:
-        self.heard_ms, self.heard_at_ms = observed_ms, at_ms
+    def heard(self, origin: Origin, observed_ms: int) -> None:
+        self.heard_ms = observed_ms
         self.connections[origin.server_id] = origin.holder
         self.server_closed.discard(origin.server_id)
         self.peer_closed.discard(origin.server_id)
@@ -178,25 +171,25 @@ class SilenceWatch:
         if process is None:
             return
         if process.silence is None:
-            process.silence = Silence(key, process.heard_ms, process.heard_at_ms)
-        process.silence.ends.setdefault(run, Ended(observed_ms, row.at_ms, row.cause))
+            process.silence = Silence(key)
+        process.silence.ends.setdefault(run, Ended(observed_ms, row.cause))
         if row.cause == Cause.EXPIRED and run == 0:
             # As it was: a server closes the connection over which it heard a broker that has expired.
             process.server_closed |= process.connections.keys()
 
-    def heard(self, key: LeaseKey, origin: Origin, observed_ms: int, at_ms: int) -> Hearing | None:
+    def heard(self, key: LeaseKey, origin: Origin, observed_ms: int) -> Hearing | None:
         """A process was heard, after the runs have folded it; None for the first time."""
         process = self._processes.get(key)
         if process is None:
-            process = self._processes[key] = _Process(observed_ms, at_ms)
-            process.heard(origin, observed_ms, at_ms)
+            process = self._processes[key] = _Process(observed_ms)
+            process.heard(origin, observed_ms)
             return None
         verdict, silence = _verdict(process, origin), process.silence
         if silence is not None:
             silence.heard_again_ms, silence.verdict = observed_ms, verdict
             self._on_over(silence)
         hearing = Hearing(verdict, observed_ms - process.heard_ms, silence is not None and 0 in silence.ends)
-        process.heard(origin, observed_ms, at_ms)
+        process.heard(origin, observed_ms)
         return hearing
 
     def left(self, event: BrokerUnregistered | BrokerDisconnected) -> None:
