@@ -64,13 +64,8 @@ def set_period(past: Past, window: Window, *, cluster: str | None = None, broker
     """
     found = sessions_between(past, window, cluster=cluster, broker_name=broker_name)
     if not found.num_rows:
-        what = (
-            f"broker {broker_name}"
-            if broker_name is not None
-            else "broker"
-            if cluster is None
-            else f"cluster {cluster}"
-        )
+        what = "broker" if cluster is None else f"cluster {cluster}"
+        what = what if broker_name is None else f"broker {broker_name}"
         raise NotInHistory(f"the history knows no {what}{known_from(past)}")
     past.set_period(found, window)
 
