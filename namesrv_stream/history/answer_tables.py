@@ -12,7 +12,7 @@ from typing import Final
 
 from namesrv_stream.history.answer import Column, Section, at_column, duration_column, number_column
 from namesrv_stream.history.database import Row
-from namesrv_stream.history.topic_history import TopicHistory, describe
+from namesrv_stream.history.topic_history import describe
 from namesrv_stream.instants import duration
 from namesrv_stream.route.changes import Cause
 
@@ -185,23 +185,18 @@ def broker_changes_section(rows: Sequence[Row]) -> Section:
     return Section("changes", "changes", _BROKER_CHANGES, rows)
 
 
-def topic_changes_section(history: TopicHistory) -> Section:
-    """Return a table with one row for each time at which the route changed."""
-    rows = [
-        {
-            "at_ms": change.at_ms,
-            "change": ", ".join(describe(offer) for offer in change.offers),
-            "cause": " ".join(dict.fromkeys(offer.reason.cause for offer in change.offers)),
-            "detail": "; ".join(dict.fromkeys(o.reason.detail for o in change.offers if o.reason.detail)) or None,
-            "brokers": change.totals.brokers,
-            "write_queues": change.totals.write_queues,
-            "read_queues": change.totals.read_queues,
-            "partition": change.offers[0].reason.partition,
-            "offset": change.offers[0].reason.offset,
+def topic_changes_section(topic: str, changes: Sequence[Row]) -> Section:
+    """Return the rows of ``topic_changes.sql`` after the begin of the period."""
+    rows = []
+    for change in changes:
+        reasons = [offer["reason"] for offer in change["offers"]]
+        more = {
+            "change": ", ".join(map(describe, change["offers"])),
+            "cause": " ".join(dict.fromkeys(reason["cause"] for reason in reasons)),
+            "detail": "; ".join(dict.fromkeys(reason["detail"] for reason in reasons if reason["detail"])) or None,
         }
-        for change in history.changes
-    ]
-    title = f"changes of the route of {history.topic}"
+        rows.append({**change["reason"], **change, **more})
+    title = f"changes of the route of {topic}"
     return Section("changes", title, _TOPIC_CHANGES, rows, lambda row: not row["brokers"])
 
 

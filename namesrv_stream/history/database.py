@@ -30,10 +30,15 @@ def sql_text(name: str) -> str:
 class Database:
     """Registered tables and queries over them, for one thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, opened: Sequence[StoredTable] = ()) -> None:
+        """Begin with no table.
+
+        Args:
+            opened: Where the tables are from, for errors.
+        """
         self._connection = duckdb.connect()
-        self._opened: Sequence[StoredTable] = ()
-        self._where = ""
+        self._opened = opened
+        self._where = str(opened[0].storage) if opened else ""
         self.execute("SET TimeZone = 'UTC'")
         self.execute("SET threads = 2")
 

@@ -5,9 +5,10 @@ the history does not have yet. So an answer is as recent as the job's last commi
 """
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from functools import reduce
 from operator import or_
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -111,8 +112,7 @@ class Past(Database):
     def default_timeouts(self, settings: Settings, window: Window) -> pa.Table:
         """Return the default timeouts over time: ``at_ms``, from which each was in effect, and ``timeout_ms``."""
         default_ms = settings.liveness.default_timeout_ms
-        span = {"since_ms": window.since_ms, "until_ms": window.until_ms}
-        return self.ask("default_timeouts", default_timeout_ms=default_ms, **span)
+        return self.ask("default_timeouts", default_timeout_ms=default_ms, **asdict(window))
 
     def all_counted_to_ms(self, until_ms: int) -> int | None:
         """Return up to when the heartbeats of all brokers are counted, at most ``until_ms``; None if none are."""
@@ -178,35 +178,3 @@ def _why_none(settings: Settings) -> str:
         return f"history.enabled is false; `namesrv-stream history-job --once` writes it, or {_ELSEWHERE}"
     wait = "`up` writes it within two minutes of its start, once a broker has registered"
     return f"{wait}; without `up`, `namesrv-stream history-job` does; or {_ELSEWHERE}"
-
-
-class Reason(NamedTuple):
-    """The cause of a change, and where its record is in the log.
-
-    Attributes:
-        at_ms: Log time, epoch milliseconds.
-        detail: Figures behind the cause, for people.
-        broker_name: The broker name that changed; None for a KV entry.
-        partition: Kafka partition of the record.
-        offset: Offset of the record.
-    """
-
-    at_ms: int
-    cause: str
-    detail: str | None
-    broker_name: str | None
-    partition: int
-    offset: int
-
-    def as_json(self) -> dict[str, Any]:
-        return self._asdict()
-
-
-def reason_of(row: RouteChange) -> Reason:
-    """Return the cause of a row."""
-    return Reason(row.at_ms, row.cause, row.detail, row.broker_name, row.partition, row.offset)
-
-
-def position(row: RouteChange) -> tuple[int, int, int, int]:
-    """Return a sort key for rows of several partitions: by time, then as in the log."""
-    return (row.at_ms, row.partition, row.offset, row.seq)

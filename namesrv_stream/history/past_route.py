@@ -5,13 +5,13 @@ The reducer applies the rows that were valid at that time, and the same code as 
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Final
 
 import orjson
 
 from namesrv_stream.errors import NotInHistory
 from namesrv_stream.history.extent import Extent
-from namesrv_stream.history.past import Past, Reason, position, reason_of
+from namesrv_stream.history.past import Past
 from namesrv_stream.instants import COMMAND_LINE, instant, parse_past_instant
 from namesrv_stream.processor.route_answers import RouteAnswers
 from namesrv_stream.processor.route_body import encode_topic_route
@@ -21,6 +21,8 @@ from namesrv_stream.route.server_view.route_view import RouteView
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.route.topic_route import TopicRoute
 from namesrv_stream.settings import Settings
+
+_LAST_CHANGE: Final = ("at_ms", "cause", "detail", "broker_name", "partition", "offset")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +44,47 @@ class PastRoute:
 
     Attributes:
         at_ms: The time, epoch milliseconds.
-        last_change: The newest change of the route up to that time.
+        last_change: The newest row on which it depends.
+        extent: The time that the history covers.
     """
 
     topic: str
     at_ms: int
     route: TopicRoute
-    last_change: Reason
+    last_change: RouteChange
+    extent: Extent
 
     def body(self) -> bytes:
         """Return TopicRouteData as JSON, in the form for the HTTP port and new clients."""
         return encode_topic_route(self.route, strict=True)
+
+    def json_text(self) -> bytes:
+        """Return the same with the time, its last change and the time that the history covers.
+
+        Routes may have megabytes, so the steps hold the interpreter's lock only briefly.
+        """
+        more = {
+            "asOf": self.at_ms,
+            "lastChange": {name: getattr(self.last_change, name) for name in _LAST_CHANGE},
+            "history": self.extent.as_json(),
+            "notes": self.notes(),
+        }
+        return self.body().removesuffix(b"}") + b"," + orjson.dumps(more).removeprefix(b"{")
+
+    def notes(self) -> list[str]:
+        """Return notes about the completeness of the history."""
+        return self.extent.notes(self.at_ms)
+
+    def lines(self) -> list[str]:
+        """Return the same for people, without the route itself."""
+        last = self.last_change
+        detail = f": {last.detail}" if last.detail else ""
+        where = f"partition {last.partition} offset {last.offset}"
+        return [
+            f"as of {instant(self.at_ms, with_ms=True)}; {self.extent.reach()}",
+            f"last change: {instant(last.at_ms, with_ms=True)} {last.cause} {last.broker_name or ''}{detail} ({where})",
+            *(f"warning: {note}" for note in self.notes()),
+        ]
 
 
 def route_as_of(past: Past, topic: str, at_ms: int, options: RouteOptions | None = None) -> PastRoute:
@@ -74,7 +106,7 @@ def route_as_of(past: Past, topic: str, at_ms: int, options: RouteOptions | None
     if not options.with_order:
         rows = [row for row in rows if row.kind != ChangeKind.KV]
     then = instant(at_ms, with_ms=True)
-    last = max(_relevant(rows), key=position, default=None)
+    last = max(_relevant(rows), key=lambda row: (row.at_ms, *row[:3]), default=None)
     if last is None:
         raise NotInHistory(f"no route for topic {topic} as of {then}: {_when_known(past, topic)}")
     route = _answers(table_of(rows), options).route(topic, with_order=options.with_order)
@@ -83,7 +115,7 @@ def route_as_of(past: Past, topic: str, at_ms: int, options: RouteOptions | None
         why += f": {last.detail}" if last.detail else ""
         where = f"partition {last.partition} offset {last.offset}"
         raise NotInHistory(f"no route for topic {topic} as of {then}; the last change was {why} ({where})")
-    return PastRoute(topic, at_ms, route, reason_of(last))
+    return PastRoute(topic, at_ms, route, last, past.extent)
 
 
 def route_body(table: RouteTable, topic: str, options: RouteOptions) -> bytes | None:
@@ -119,47 +151,9 @@ def _when_known(past: Past, topic: str) -> str:
     return f"the history knows it from {instant(first_ms, with_ms=True)} on"
 
 
-@dataclass(frozen=True, slots=True)
-class RouteAnswer:
-    """A past route, and the time that the history covers."""
-
-    route: PastRoute
-    extent: Extent
-
-    def as_json(self) -> dict[str, Any]:
-        """Return TopicRouteData with the time, its last change and the time that the history covers."""
-        answer: dict[str, Any] = orjson.loads(self.json_text())
-        return answer
-
-    def json_text(self) -> bytes:
-        """Return the same as text. Routes may have megabytes, so the steps hold the interpreter's lock only briefly."""
-        more = {
-            "asOf": self.route.at_ms,
-            "lastChange": self.route.last_change.as_json(),
-            "history": self.extent.as_json(),
-            "notes": self.notes(),
-        }
-        return self.route.body().removesuffix(b"}") + b"," + orjson.dumps(more).removeprefix(b"{")
-
-    def notes(self) -> list[str]:
-        """Return notes about the completeness of the history."""
-        return self.extent.notes(self.route.at_ms)
-
-    def lines(self) -> list[str]:
-        """Return the same for people, without the route itself."""
-        last = self.route.last_change
-        detail = f": {last.detail}" if last.detail else ""
-        where = f"partition {last.partition} offset {last.offset}"
-        return [
-            f"as of {instant(self.route.at_ms, with_ms=True)}; {self.extent.reach()}",
-            f"last change: {instant(last.at_ms, with_ms=True)} {last.cause} {last.broker_name or ''}{detail} ({where})",
-            *(f"warning: {note}" for note in self.notes()),
-        ]
-
-
 def ask_route(
     settings: Settings, topic: str, as_of: str, now_ms: int, *, flag: str, source: str = COMMAND_LINE
-) -> RouteAnswer:
+) -> PastRoute:
     """Return the route of a topic at a time given as text; blocks.
 
     Args:
@@ -180,5 +174,4 @@ def ask_route(
     options = RouteOptions(
         support_acting_master=name_server.support_acting_master, with_order=name_server.order_message_enable
     )
-    past = Past(settings)
-    return RouteAnswer(route_as_of(past, topic, at_ms, options), past.extent)
+    return route_as_of(Past(settings), topic, at_ms, options)

@@ -4,6 +4,7 @@ The report uses the tracks of brokers as well.
 """
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Final
@@ -16,8 +17,7 @@ from namesrv_stream.history.drawing.pages import cut, write_plot
 from namesrv_stream.history.drawing.shapes import Bar, Chart, Line, Track, Tracks, scale, span, time_labels, x_of
 from namesrv_stream.history.extent import Window, no_figures_text
 from namesrv_stream.history.past import Past
-from namesrv_stream.history.topic_history import TopicHistory, queues_text, totals_of
-from namesrv_stream.history.topic_outages import OfferInterval, offer_intervals
+from namesrv_stream.history.topic_history import queues_text
 from namesrv_stream.instants import duration, instant
 from namesrv_stream.route.changes import Cause
 from namesrv_stream.route.model import PERM_READ, PERM_WRITE
@@ -68,8 +68,7 @@ def plot_broker(past: Past, settings: Settings, broker_name: str, window: Window
     sessions = past.rows("period_sessions")
     timeouts = sorted({row["timeout_ms"] or default_ms for row in sessions})
     step_ms = _MINUTE_MS * max(1, (window.until_ms - window.since_ms) // _MINUTE_MS // _MAX_POINTS)
-    span_ms = {"since_ms": window.since_ms, "until_ms": window.until_ms}
-    gaps = past.rows("gaps", broker_name=broker_name, step_ms=step_ms, **span_ms)
+    gaps = past.rows("gaps", broker_name=broker_name, step_ms=step_ms, **asdict(window))
     if gaps:
         counted_ms = min(window.until_ms, max(row["at_ms"] for row in gaps) + step_ms)
         title = f"longest gap between heartbeats, counted to {instant(counted_ms)}"
@@ -81,26 +80,26 @@ def plot_broker(past: Past, settings: Settings, broker_name: str, window: Window
     write_plot(path, f"broker {broker_name}", [tracks, _gap_chart(title, gaps, shades, timeouts, window, step_ms)])
 
 
-def plot_topic(history: TopicHistory, path: Path) -> None:
-    """Write when each broker name was in the route of a topic, and the number of queues over time.
+def plot_topic(past: Past, topic: str, window: Window, path: Path) -> None:
+    """Write when each broker name was in the route of a topic, and the number of queues over time; the topic is set.
 
     Raises:
         ConfigError: The file cannot be written.
     """
-    window = history.window
-    intervals = offer_intervals(history)
-    by_name = groupby(intervals, key=lambda interval: interval.broker_name)
+    intervals = past.rows("topic_intervals")
+    changes = past.rows("topic_changes", since_ms=window.since_ms)
+    by_name = groupby(intervals, key=lambda interval: interval["broker_name"])
     every = [_offer_track(name, list(of), window) for name, of in by_name]
     most_moved = sorted(every, key=lambda track: -len(track.bars))[:_MAX_TRACKS]
     tracks = [track for track in every if track in most_moved]
     some = "" if len(tracks) == len(every) else f"; {len(tracks)} of {len(every)} brokers"
     drawn = {bar.colour for track in tracks for bar in track.bars}
-    causes = colours.in_order(i.reason.cause for i in intervals if i.offer is None and i.reason is not None)
+    causes = colours.in_order(i["cause"] for i in intervals if i["queues"] is None)
     legend = [entry for entry in _COLOUR_OF_PERM.values() if entry[1] in drawn]
     legend += [(f"gone: {cause}", colours.colour_of(cause)) for cause in causes]
-    title = f"route of {history.topic}: {len(history.changes)} changes{some}"
+    title = f"route of {topic}: {len(changes) - 1} changes{some}"
     upper = Tracks("brokers in the route", tracks, time_labels(window), legend)
-    write_plot(path, title, [upper, _queue_chart(history)])
+    write_plot(path, title, [upper, _queue_chart(changes, window)])
 
 
 def _tracks(past: Past, window: Window) -> tuple[Tracks, int]:
@@ -149,49 +148,42 @@ def _gap_chart(
     return Chart(title, title, bars, lines, time_labels(window), axis.labels(), legend)
 
 
-def _offer_track(name: str, intervals: Sequence[OfferInterval], window: Window) -> Track:
+def _offer_track(name: str, intervals: Sequence[Row], window: Window) -> Track:
     """Return the track of a broker name: its queues, and when it was not in the route."""
     bars = []
     for i in intervals:
-        if i.offer is not None and i.offer.queues is not None:
-            queues = i.offer.queues
-            _, colour = _COLOUR_OF_PERM[queues.perm & (PERM_READ | PERM_WRITE)]
-            bars.append(titled_span(window, i.begin_ms, i.end_ms, colour, queues_text(queues)))
-        elif i.reason is not None:
-            cause = i.reason.cause
-            is_pale = i.end_ms is None and cause == Cause.UNREGISTERED
-            bars.append(titled_span(window, i.begin_ms, i.end_ms, colours.colour_of(cause), cause, is_pale=is_pale))
-    last = intervals[-1].offer
-    return Track(cut(name), "" if last is None else queues_text(last.queues), cut(name), bars)
+        queues, cause = i["queues"], i["cause"]
+        if queues is not None:
+            _, colour = _COLOUR_OF_PERM[queues["perm"] & (PERM_READ | PERM_WRITE)]
+            bars.append(titled_span(window, i["begin_ms"], i["end_ms"], colour, queues_text(queues)))
+        else:
+            is_pale = i["end_ms"] is None and cause == Cause.UNREGISTERED
+            colour = colours.colour_of(cause)
+            bars.append(titled_span(window, i["begin_ms"], i["end_ms"], colour, cause, is_pale=is_pale))
+    last = intervals[-1]["queues"]
+    return Track(cut(name), "" if last is None else queues_text(last), cut(name), bars)
 
 
-def _queue_chart(history: TopicHistory) -> Chart:
-    """Return a chart of queues over time, with a mark at the top for each change, in the colour of its cause."""
-    window = history.window
-    totals = [totals_of(history.first.values()), *(change.totals for change in history.changes)]
-    times = [window.since_ms, *(change.at_ms for change in history.changes), window.until_ms]
-    axis = scale(max(max(total.read_queues, total.write_queues) for total in totals) or 1)
+def _queue_chart(moments: Sequence[Row], window: Window) -> Chart:
+    """Return a chart of queues over time, with a mark at the top for each change, in the colour of its cause.
+
+    Args:
+        moments: Rows of ``topic_changes.sql``.
+        window: The period.
+    """
+    times = [*(row["at_ms"] for row in moments), window.until_ms]
+    axis = scale(max(max(row["read_queues"], row["write_queues"]) for row in moments) or 1)
     lines = []
-    for counts, colour in (
-        ([total.read_queues for total in totals], _READ_QUEUES),
-        ([total.write_queues for total in totals], colours.UP),
-    ):
-        steps = zip(counts, pairwise(times), strict=True)
+    for key, colour in (("read_queues", _READ_QUEUES), ("write_queues", colours.UP)):
+        steps = zip([row[key] for row in moments], pairwise(times), strict=True)
         lines.append(Line([(x_of(window, at), 100 - axis.height(n)) for n, ends in steps for at in ends], colour))
-    causes = [change.offers[0].reason.cause for change in history.changes]
+    changes = [(row["at_ms"], row["reason"]["cause"]) for row in moments[1:]]
     marks = [
-        span(
-            window,
-            change.at_ms,
-            change.at_ms,
-            _colour_of_change(cause),
-            f"{instant(change.at_ms)}: {cause}",
-            height=_MARK_HEIGHT,
-        )
-        for change, cause in zip(history.changes, causes, strict=True)
+        span(window, at_ms, at_ms, _colour_of_change(cause), f"{instant(at_ms)}: {cause}", height=_MARK_HEIGHT)
+        for at_ms, cause in changes
     ]
     legend = [("read queues", _READ_QUEUES), ("write queues", colours.UP)]
-    legend += [(cause, _colour_of_change(cause)) for cause in sorted(set(causes))]
+    legend += [(cause, _colour_of_change(cause)) for cause in sorted({cause for _, cause in changes})]
     title = "queues; changes at the top"
     return Chart(title, title, marks, lines, time_labels(window), axis.labels(), legend)
 

@@ -1,6 +1,6 @@
 """The questions of ``namesrv-stream history``. Each is answered with tables, and optionally with a plot."""
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from namesrv_stream.errors import NotInHistory
@@ -13,13 +13,11 @@ from namesrv_stream.history.answer_tables import (
     sessions_section,
     topic_changes_section,
 )
-from namesrv_stream.history.broker_changes import broker_changes
 from namesrv_stream.history.extent import Window
 from namesrv_stream.history.past import Past
 from namesrv_stream.history.plots import plot_broker, plot_brokers, plot_topic
 from namesrv_stream.history.sessions import known_from, set_period
-from namesrv_stream.history.topic_history import topic_history, totals_of
-from namesrv_stream.history.topic_outages import topic_outages
+from namesrv_stream.history.topic_history import set_topic
 from namesrv_stream.instants import instant
 from namesrv_stream.settings import Settings
 from namesrv_stream.text_table import counted, plural
@@ -85,21 +83,22 @@ def _answer(settings: Settings, past: Past, question: Question) -> Answer:
 def _of_topic(past: Past, topic: str, question: Question) -> Answer:
     """Return the changes of a topic's route, or its outages."""
     window = question.window
-    found = topic_history(past, topic, window)
-    if found is None:
+    if not set_topic(past, topic, window):
         raise NotInHistory(f"the history knows no topic {topic}{known_from(past)}")
     if question.plot is not None:
-        plot_topic(found, question.plot)
+        plot_topic(past, topic, window, question.plot)
     if question.outages:
-        return Answer(window.since_ms, window.until_ms, [outages_section(topic_outages(found))], past.extent)
-    brokers = totals_of(found.first.values()).brokers
+        section = outages_section(past.rows("topic_outages", topic=topic, until_ms=window.until_ms))
+        return Answer(window.since_ms, window.until_ms, [section], past.extent)
+    first, *changes = past.rows("topic_changes", since_ms=window.since_ms)
+    brokers = first["brokers"]
     began = f"{counted(brokers, 'broker') if brokers else 'no broker'} served this topic at the start of the period"
-    return Answer(window.since_ms, window.until_ms, [topic_changes_section(found)], past.extent, (began,))
+    return Answer(window.since_ms, window.until_ms, [topic_changes_section(topic, changes)], past.extent, (began,))
 
 
 def _of_broker(past: Past, broker_name: str, window: Window) -> Answer:
     """Return sessions and changes of a broker name."""
-    changes = broker_changes(past, broker_name, window.since_ms, window.until_ms)
+    changes = past.rows("broker_changes", broker_name=broker_name, **asdict(window))
     sections = sessions_section(past.rows("period_sessions")), broker_changes_section(changes)
     return _answer_of(past, window, *sections, counts_heartbeats=True)
 

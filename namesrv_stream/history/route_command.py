@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Annotated
 
+import orjson
 import typer
 
 from namesrv_stream.client.commands import tables
@@ -78,7 +79,7 @@ def _show_past_route(
 
     found = ask_route(configuration.load().settings, topic, as_of, SystemClock().now_ms(), flag="--as-of")
     if as_json:
-        emit(json_text(found.as_json()))
+        emit(json_text(orjson.loads(found.json_text())))
     else:
-        print_table(decode_topic_route(topic, found.route.body()))
+        print_table(decode_topic_route(topic, found.body()))
         emit("".join(f"{printable(line)}\n" for line in found.lines()))

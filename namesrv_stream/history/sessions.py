@@ -20,6 +20,7 @@ Each decision depends on the one before, so this is a loop and not SQL.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, Final
 
 import pyarrow as pa
@@ -45,7 +46,7 @@ def sessions_between(
         TableSchemaMismatch: The tables cannot be read.
     """
     only = {"cluster": cluster, "broker_name": broker_name}
-    found = past.ask("sessions", since_ms=window.since_ms, until_ms=window.until_ms, **only)
+    found = past.ask("sessions", **asdict(window), **only)
     return with_replicas(found)
 
 
@@ -63,13 +64,8 @@ def set_period(past: Past, window: Window, *, cluster: str | None = None, broker
     """
     found = sessions_between(past, window, cluster=cluster, broker_name=broker_name)
     if not found.num_rows:
-        what = (
-            f"broker {broker_name}"
-            if broker_name is not None
-            else "broker"
-            if cluster is None
-            else f"cluster {cluster}"
-        )
+        what = "broker" if cluster is None else f"cluster {cluster}"
+        what = what if broker_name is None else f"broker {broker_name}"
         raise NotInHistory(f"the history knows no {what}{known_from(past)}")
     past.set_period(found, window)
 

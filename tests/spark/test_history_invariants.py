@@ -1,67 +1,43 @@
 """What always holds of the history tables, whatever came late, twice or again, and wherever the writer was killed.
 
-Intervals of a key tile the time; rows that hold at an instant are the fold stopped there; ``--as-of`` is a replay
-stopped there; sessions are the live rows, and heartbeats those of the log. All tables here are written by the real
-writer.
+Intervals of a key tile the time, sessions are the live rows, and heartbeats those of the log. All tables here are
+written by the real writer; what they say of an instant is in ``test_history_through_faults``.
 """
 
-import json
 import shutil
-import signal
-import sys
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
-from functools import partial
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, Phase, given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from namesrv_stream.history.past_route import RouteOptions, route_body
-from namesrv_stream.kafka.log_check import read_extent
-from namesrv_stream.route import reducer
-from namesrv_stream.route.changes import ChangeKind, RouteChange
-from namesrv_stream.route.table import RouteTable
-from namesrv_stream.settings import Settings, to_toml
-from namesrv_stream.tables.repair import prepare_tables
-from namesrv_stream.tables.route_writers import ChangesWriter
-from namesrv_stream.tables.schema.change_rows import encode_changes
+from namesrv_stream.route.changes import ChangeKind
+from namesrv_stream.settings import Settings
 from namesrv_stream.tables.schema.history_columns import (
     BROKER_EVENTS,
     HEARTBEAT_MINUTES,
     HISTORY_SCHEMAS,
-    ROUTE_ARCHIVE,
 )
-from namesrv_stream.tables.storage import Folder, tables_of
-from namesrv_stream.tools.replay.log_fold import LogFold, start_of_log
+from namesrv_stream.tables.storage import Folder
 from tests.support.builders import Log
-from tests.support.command_line import run_command
 from tests.support.history import HistoryRig
 from tests.support.history_crashes import commits_between, crashes_of, lay_out
-from tests.support.history_life import RARE_TOPIC, live_on, names_of
+from tests.support.history_life import live_on, names_of
 from tests.support.history_lives import Lives
 from tests.support.history_oracle import clocks, hearings, instant, intervals, key_of, minutes, sessions
-from tests.support.history_views import BROKER_SESSIONS, ROUTE_HISTORY, TOPIC_ROUTE_HISTORY, rows_of
-from tests.support.kafka import REPOSITORY
-from tests.support.offline_fold import read_records
-from tests.support.processes import Process, wait_until
-from tests.support.spark import event_producer, own_settings
+from tests.support.history_views import BROKER_SESSIONS, ROUTE_HISTORY, TOPIC_ROUTE_HISTORY, change_of, rows_of
 from tests.support.strategies_route import Entry, logs
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(1_800)]
 
 _HOUR_MS = 3_600_000
-_PARTITIONS = 3
-_TOPICS = ("t1", "t2", "t3", "t4", "t5", "TopicTest")
 #: Each example is some seconds of Spark. The same law without Spark, of hundreds of logs: ``test_rows_of_a_log``.
 _EXAMPLES = max(2, examples().max_examples // 100)
 #: A smaller one is not worth the minutes.
@@ -79,51 +55,6 @@ def test_intervals_of_a_key_tile_the_time_from_its_first_row_on(rig: HistoryRig)
         rows = _rows(rig.dir, table)
         assert len(rows) > 200
         _assert_tiled(rows)
-
-
-def test_the_rows_that_hold_at_1000_instants_are_the_fold_stopped_there(rig: HistoryRig) -> None:
-    rows = [(_change(r), r["valid_from"], r["valid_to"]) for r in _rows(rig.dir, ROUTE_HISTORY)]
-    folds = _Folds(rig.logs)
-    random, changed = Random(1_000), sorted({c.at_ms for c, _, _ in rows})
-    first_ms, last_ms = changed[0], min(clocks(log)[-1] for log in rig.logs)
-    instants = [random.randint(first_ms, last_ms) for _ in range(400)]
-    # Most instants of a life with long pauses fall into those: so as many at changes, and just before.
-    instants += [max(first_ms, random.choice(changed) - random.randint(0, 1)) for _ in range(600)]
-    for at_ms in sorted(instants):
-        at = instant(at_ms)
-        found = RouteTable()
-        reducer.apply(found, [c for c, begin, end in rows if begin <= at and (end is None or at < end)])
-        assert _content(found, _PARTITIONS) == _content(folds.stopped_at(at_ms), _PARTITIONS), at
-    untold = {"registration", "registration_wanted", "ignored"}
-    assert {c.kind for c, _, _ in rows} == {str(kind) for kind in ChangeKind} - untold
-
-
-def test_as_of_is_a_replay_stopped_at_that_instant(rig: HistoryRig) -> None:
-    """By the command itself, also where the history has not been yet; the route, or that there was none."""
-    folds, random = _Folds(rig.logs), Random(7)
-    ends = [clocks(log) for log in rig.logs]
-    first_ms, last_ms = max(c[0] for c in ends), max(c[-1] for c in ends)
-    changed = [c.at_ms for log in rig.logs for c in log.output.changes if c.at_ms >= first_ms]
-    instants = [random.choice(changed) + random.randint(-1, 1) for _ in range(25)] + [last_ms] * 2
-    outcomes: dict[bool, int] = defaultdict(int)
-    for at_ms in sorted(max(at_ms, first_ms) for at_ms in instants):
-        table = folds.stopped_at(at_ms)
-        for topic in (random.choice(_TOPICS), RARE_TOPIC):
-            expected = route_body(table, topic, RouteOptions())
-            asked = run_command(
-                *("route", topic, "--as-of", str(at_ms), "--data-dir", str(rig.settings.data.dir), "--json"),
-                *("--set", f"kafka.partitions={_PARTITIONS}"),
-            )
-            outcomes[expected is not None] += 1
-            if expected is None:
-                assert (asked.code, asked.out) == (1, ""), (topic, at_ms)
-                assert f"no route for topic {topic} as of" in asked.err
-                continue
-            assert asked.code == 0, asked.err
-            found = json.loads(asked.out)
-            assert {name: found[name] for name in json.loads(expected)} == json.loads(expected), (topic, at_ms)
-            assert found["lastChange"]["at_ms"] <= at_ms
-    assert min(outcomes[True], outcomes[False]) > 1, outcomes
 
 
 def test_sessions_are_the_time_for_which_rows_say_live(rig: HistoryRig) -> None:
@@ -182,71 +113,6 @@ def test_killed_at_any_moment_of_a_run_it_goes_on_as_if_it_had_not_been(spark: S
         shutil.rmtree(data_dir)
 
 
-def test_killed_amid_commits_the_process_itself_loses_nothing_and_writes_nothing_twice(
-    spark: SparkSession, kafka_settings: Settings, tmp_path: Path
-) -> None:
-    """SIGKILL when it has written the data of a commit and not yet the commit; the tests before end a run by hand."""
-    settings = own_settings(kafka_settings, tmp_path, partitions=2)
-    history = settings.history.model_copy(update={"heartbeats_interval_ms": 1, "driver_memory": "512m"})
-    settings = settings.model_copy(update={"history": history})
-    # So many commits that one is soon seen under way.
-    slowly = settings.model_copy(update={"history": history.model_copy(update={"max_records": 4})})
-    logs = _in_kafka(settings, records=40)
-    _commit_changes(settings, logs)
-    for victim in (BROKER_EVENTS, ROUTE_ARCHIVE):
-        with _history_process(slowly) as process:
-            torn = wait_until(partial(_uncommitted, settings, victim, process), 600, f"a commit of {victim} under way")
-            process.signal(signal.SIGKILL, whole_group=True)
-            process.wait(10)
-        assert torn
-    with _history_process(settings, "--once") as process:
-        assert process.wait(600) == 0, process.log_text()
-    _assert_says(settings.data.tables_dir, logs)
-
-
-def _in_kafka(settings: Settings, records: int) -> list[Log]:
-    """Lives sent to Kafka, as Kafka has them."""
-    with event_producer(settings) as producer:
-        for partition in range(settings.kafka.partitions):
-            life = Log(partition=partition, partitions=settings.kafka.partitions)
-            live_on(life, Random(partition), records)
-            for record in life.records:
-                producer.send_value(record.value, partition)
-    found = [Log(partition=p, partitions=settings.kafka.partitions) for p in range(settings.kafka.partitions)]
-    for record in read_records(settings):
-        log = found[record.partition]
-        assert record.offset == len(log.records)
-        log.append(record.value, record.at_ms - log.now_ms)
-    return found
-
-
-def _commit_changes(settings: Settings, logs: Sequence[Log]) -> None:
-    """The job's part."""
-    topic_id = read_extent(settings).topic_id
-    prepare_tables(settings, topic_id)
-    rows = pa.Table.from_batches([encode_changes([c for log in logs for c in log.output.changes])])
-    writer = ChangesWriter(tables_of(settings), 0)
-    writer.write(rows, {p: log.place() for p, log in enumerate(logs)}, 0)
-
-
-@contextmanager
-def _history_process(settings: Settings, *options: str) -> Iterator[Process]:
-    conf = settings.data.dir / "conf.toml"
-    conf.write_text(to_toml(settings))
-    arguments = [sys.executable, "-m", "namesrv_stream", "history-job", "--conf", str(conf), *options]
-    with Process("history-job", arguments, settings.data.dir / "history-job.log", cwd=REPOSITORY) as process:
-        yield process
-
-
-def _uncommitted(settings: Settings, table: str, process: Process) -> list[str]:
-    """Data files of a table that no commit names, after its first commit."""
-    assert process.is_alive, process.log_text()
-    folder = settings.data.tables_dir / table
-    data = [path.name for path in folder.glob("*/*.parquet") if not path.parent.name.startswith("_")]
-    entries = "".join(path.read_text() for path in folder.glob("_delta_log/*.json"))
-    return [name for name in data if name not in entries] if "add" in entries else []
-
-
 _SUPPRESSED = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
 
 
@@ -301,44 +167,13 @@ def _run_again(rig: HistoryRig, data_dir: Path) -> None:
     rig.write(settings)
 
 
-class _Folds:
-    """Replays of all partitions, stopped at one instant after another."""
-
-    def __init__(self, logs: Sequence[Log]) -> None:
-        self._logs = logs
-        self._clocks = [clocks(log) for log in logs]
-        self._folds = [LogFold(start_of_log(p, len(logs))) for p in range(len(logs))]
-
-    def stopped_at(self, at_ms: int) -> RouteTable:
-        """All that they say then, but for registrations that they only remember."""
-        table = RouteTable()
-        for partition, (log, times, fold) in enumerate(zip(self._logs, self._clocks, self._folds, strict=True)):
-            begin = end = fold.state.next_offset
-            while end < len(times) and times[end] <= at_ms:
-                end += 1
-            fold.fold(log.records[begin:end])
-            own = fold.table()
-            for group in own.groups.values():
-                table.replace_group(replace(group, registrations={}))
-            table.kv |= own.kv
-            table.replace_settings(partition, own.settings_of(partition))
-            table.servers |= own.servers
-            table.held |= own.held
-        return table
-
-
-def _content(table: RouteTable, partitions: int) -> Any:
-    settings = [dict(table.settings_of(p)) for p in range(partitions)]
-    return dict(table.groups), dict(table.kv), settings, dict(table.servers), dict(table.held)
-
-
 def _assert_says(tables_dir: Path, logs: Sequence[Log]) -> None:
     """The tables are those of the logs, row by row."""
     _assert_events(_rows(tables_dir, BROKER_EVENTS), logs)
     expected = intervals(c for log in logs for c in log.output.changes)
     routes = _rows(tables_dir, ROUTE_HISTORY)
     _assert_tiled(routes)
-    assert [(_change(r), r["valid_to"]) for r in routes] == [
+    assert [(change_of(r), r["valid_to"]) for r in routes] == [
         (change, None if end is None else instant(end)) for change, end in expected
     ]
     topics = [r for r in routes if r["kind"] == ChangeKind.QUEUE_DATA]
@@ -372,7 +207,7 @@ def _assert_minutes(rows: Rows, logs: Sequence[Log]) -> None:
 def _assert_tiled(rows: Rows) -> None:
     of_key: dict[Any, Rows] = defaultdict(list)
     for row in rows:
-        of_key[key_of(_change(row)) if "kind" in row else (row["topic"], row["broker_name"])].append(row)
+        of_key[key_of(change_of(row)) if "kind" in row else (row["topic"], row["broker_name"])].append(row)
     for key, own in of_key.items():
         assert [r["valid_to"] for r in own[:-1]] == [r["valid_from"] for r in own[1:]], key
         assert own[-1]["valid_to"] is None, key
@@ -396,10 +231,3 @@ def _broker(row: Mapping[str, Any]) -> tuple[str, str, str]:
 
 def _rows(tables_dir: Path, table: str) -> Rows:
     return rows_of(Folder(tables_dir), table)
-
-
-def _change(row: Mapping[str, Any]) -> RouteChange:
-    values = {name: row[name] for name in RouteChange._fields}
-    for name in ("broker_addrs", "clusters", "filter_servers"):
-        values[name] = None if values[name] is None else tuple(values[name])
-    return RouteChange(**values)

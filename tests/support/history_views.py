@@ -1,5 +1,6 @@
 """The history tables and the views of them, as anybody asks them in DuckDB."""
 
+from collections.abc import Mapping
 from contextlib import closing
 from typing import Any
 
@@ -8,6 +9,7 @@ import pyarrow as pa
 
 from namesrv_stream.history.database import sql_text
 from namesrv_stream.history.past import TABLE_VIEWS
+from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.tables.delta.commit import LOG
 from namesrv_stream.tables.delta.open_table import open_delta
 from namesrv_stream.tables.schema.change_rows import in_log_order
@@ -40,3 +42,13 @@ def asked(tables: Storage, sql: str) -> pa.Table:
         for statement in (*TABLE_VIEWS, sql_text("views")):
             connection.execute(statement)
         return connection.execute(sql).to_arrow_table()
+
+
+def change_of(row: Mapping[str, Any]) -> RouteChange:
+    """A row of any engine as the change that it is of."""
+    values = {name: row[name] for name in RouteChange._fields}
+    for name in ("clusters", "filter_servers"):
+        values[name] = None if values[name] is None else tuple(values[name])
+    if values["broker_addrs"] is not None:
+        values["broker_addrs"] = tuple(dict(values["broker_addrs"]).items())
+    return RouteChange(**values)

@@ -20,7 +20,7 @@ from namesrv_stream.logs import safe
 from namesrv_stream.settings import Settings
 
 if TYPE_CHECKING:
-    from namesrv_stream.history.past_route import RouteAnswer
+    from namesrv_stream.history.past_route import PastRoute
 
 Told = TypeVar("Told")
 
@@ -52,7 +52,7 @@ class PastRoutes:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="past-routes")
         self._asked = 0
 
-    async def ask(self, topic: str, as_of: str, tell: "Callable[[RouteAnswer], Told]") -> Told:
+    async def ask(self, topic: str, as_of: str, tell: "Callable[[PastRoute], Told]") -> Told:
         """What ``tell`` makes, on the thread, of the route of a topic at an instant.
 
         Raises:
@@ -76,7 +76,7 @@ class PastRoutes:
         finally:
             self._asked -= 1
 
-    def _answer(self, topic: str, as_of: str) -> "RouteAnswer":
+    def _answer(self, topic: str, as_of: str) -> "PastRoute":
         # Imported by the first who asks: a server that nobody asks for the past does without.
         from namesrv_stream.history.past_route import ask_route
 

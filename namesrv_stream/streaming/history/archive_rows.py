@@ -1,10 +1,10 @@
 """Rows of ``route_archive``: those of ``route_changes``, and replacements for changes that were lost.
 
 No loss is silent. If rows of ``route_changes`` were removed before the history had read them, or a rebuild has written
-new ones, the archive continues from ``route_state``. If the newest row of a key is in the lost part, the archive gets
-that row. If the row of a key differs otherwise, the archive gets it at the offset of the state. A key that the state
-does not have is deleted at the offset of the state. The last two kinds of rows have the cause ``state_rebuilt`` and a
-negative ``seq``.
+new ones, the archive takes the rows that exist and continues from ``route_state``. If the newest row of a key is in the
+lost part, the archive gets that row. If the row of a key differs otherwise, the archive gets it at the offset of the
+state. A key that the state does not have is deleted at the offset of the state. The last two kinds of rows have the
+cause ``state_rebuilt`` and a negative ``seq``.
 """
 
 from typing import Final
@@ -30,32 +30,29 @@ def archive_rows(changes: DataFrame) -> DataFrame:
     return of_history.select(*_COLUMNS, f.to_date(f.timestamp_millis("at_ms")).alias("day"))
 
 
-def rows_to_catch_up(archived: DataFrame, live: DataFrame, reach: DataFrame) -> DataFrame:
+def rows_to_catch_up(archived: DataFrame, changes: DataFrame, live: DataFrame, reach: DataFrame) -> DataFrame:
     """Return the rows that bring the archive to the content of ``route_state``.
 
     Args:
         archived: Rows of ``route_archive``.
+        changes: Rows of ``route_archive`` for the rows that ``route_changes`` has beyond it, up to the state.
         live: Live rows of ``route_state``.
         reach: One row per partition to catch up: ``partition``, ``known`` (first offset that the archive has not read),
             ``state_offset`` and ``state_at_ms`` (offset and time of ``route_state``).
 
     Returns:
-        Rows of ``route_archive``, at most one per key.
+        Rows of ``route_archive``: ``changes``, and at most one more per key.
     """
     newest = Window.partitionBy(_KEY).orderBy(*(f.desc(name) for name in ("at_ms", "partition", "offset", "seq")))
-    numbered = _keyed(archived).withColumn("age", f.row_number().over(newest))
-    had = numbered.where((f.col("age") == 1) & ~f.col("gone")).drop("age")
-    has = _keyed(live)
-    both = f.broadcast(reach).join(
-        had.select(_KEY, "partition", f.struct(*_COLUMNS).alias("had"), _content().alias("had_content")).join(
-            has.select(_KEY, "partition", f.struct(*_COLUMNS).alias("has"), _content().alias("has_content")),
-            [_KEY, "partition"],
-            "full",
-        ),
-        "partition",
+    numbered = _keyed(archived.unionByName(changes)).withColumn("age", f.row_number().over(newest))
+    had = numbered.where((f.col("age") == 1) & ~f.col("gone")).select(
+        _KEY, f.struct(*_COLUMNS).alias("had"), _content().alias("had_content")
     )
-    changed = both.where(~f.col("had_content").eqNullSafe(f.col("has_content")))
-    is_gone, is_in_log = f.col("has").isNull(), f.col("has.offset") >= f.col("known")
+    has = _keyed(live).select(_KEY, f.struct(*_COLUMNS).alias("has"), _content().alias("has_content"))
+    # A repartition moves keys to other partitions.
+    both = had.join(has, _KEY, "full").withColumn("partition", f.coalesce("has.partition", "had.partition"))
+    changed = both.where(~f.col("had_content").eqNullSafe(f.col("has_content"))).join(f.broadcast(reach), "partition")
+    is_gone, is_in_log = f.col("has").isNull(), f.col("has.offset").between(f.col("known"), f.col("state_offset") - 1)
     number = Window.partitionBy("partition", f.coalesce(is_in_log, f.lit(False))).orderBy(_KEY)
     at_state = {
         "offset": f.col("state_offset"),
@@ -66,7 +63,7 @@ def rows_to_catch_up(archived: DataFrame, live: DataFrame, reach: DataFrame) -> 
         "detail": f.lit(_DETAIL),
     }
     rows = changed.select(*(_chosen(name, at_state.get(name), is_gone, is_in_log).alias(name) for name in _COLUMNS))
-    return archive_rows(rows)
+    return changes.unionByName(archive_rows(rows))
 
 
 def _chosen(name: str, at_state: Column | None, is_gone: Column, is_in_log: Column) -> Column:

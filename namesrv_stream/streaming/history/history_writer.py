@@ -128,13 +128,17 @@ class History:
         mark = HistoryMark(source.topic_id, source.table_id, end, at_ms)
         is_due = time.monotonic() - self._reached_s >= self._settings.history.heartbeats_interval_ms / 1000
         if files:
-            rows = read_rows(self._spark, self._tables / ROUTE_CHANGES, files, CHANGES_SCHEMA, ROW_SCHEMA.names)
-            written += append(self._archive, archive_rows(within(rows, begin, end)), mark, self._tasks)
+            written += append(self._archive, self._changes(files, begin, end), mark, self._tasks)
         elif is_due and end != begin:  # the job removes only rows below the archive's mark
             self._archive.commit(FILE_SCHEMA.empty_table(), mark)
         if files or is_due:
             self._reached_s = time.monotonic()
         return {ROUTE_ARCHIVE: written}
+
+    def _changes(self, files: Collection[DataFile], begin: Mapping[int, int], end: Mapping[int, int]) -> DataFrame:
+        """Rows of ``route_archive`` of the changes between offsets, out of files of ``route_changes``."""
+        rows = read_rows(self._spark, self._tables / ROUTE_CHANGES, files, CHANGES_SCHEMA, ROW_SCHEMA.names)
+        return archive_rows(within(rows, begin, end))
 
     def _source(self) -> StoredChanges:
         source = StoredChanges.open(self._tables)
@@ -162,6 +166,7 @@ class History:
         table = open_version(self._tables / ROUTE_STATE, STATE_SCHEMA)
         if table is None:
             return None
+        source = self._source()  # at least as new as the state, which the job writes later
         state = read_rows(self._spark, table.storage, table.files, STATE_SCHEMA, ROW_SCHEMA.names)
         folded = state.where(f.col("kind") == FOLD_STATE_KIND).select("partition", "offset", "at_ms").collect()
         mark = self._archive.mark
@@ -180,12 +185,15 @@ class History:
             _LOG.warning(text, p, known[p], row["offset"])
         places = [(p, known[p], row["offset"], row["at_ms"]) for p, row in sorted(reach.items())]
         columns = "partition INT, known BIGINT, state_offset BIGINT, state_at_ms BIGINT"
+        # The changes that exist are taken as they are.
+        begin = {p: max(known[p], source.removed_below[p]) for p in reach}
+        next_offsets = {**known, **{p: row["offset"] for p, row in reach.items()}}
         rows = rows_to_catch_up(
-            self._read(ROUTE_ARCHIVE, data_files(self._tables / ROUTE_ARCHIVE), ROW_SCHEMA.names),
+            self._read(ROUTE_ARCHIVE, data_files(self._tables / ROUTE_ARCHIVE), HISTORY_SCHEMAS[ROUTE_ARCHIVE].names),
+            self._changes([file for file in source.files if file.may_have(begin, next_offsets)], begin, next_offsets),
             state.where(f.col("kind").isin(*HISTORY_KINDS)),
             self._spark.createDataFrame(places, columns),
         )
-        next_offsets = {**known, **{p: row["offset"] for p, row in reach.items()}}
         at_ms = {**mark.at_ms, **{p: row["at_ms"] for p, row in reach.items()}}
         return append(self._archive, rows, HistoryMark(source.topic_id, source.table_id, next_offsets, at_ms), 1)
 

@@ -196,7 +196,7 @@ class PartitionAnalysis:
             self.silences.left(event)
         elif isinstance(event, BrokerHeartbeat | BrokerRegistered):
             server_id = event.origin.server_id
-            sign = self.silences.seen(event.lease_key, event.origin, self.observed_ms, at_ms)
+            sign = self.silences.seen(event.lease_key, event.origin, self.observed_ms)
             clock_ms = self.runs[0].state.servers[server_id].observed_ms
             self.gaps.seen(event.lease_key, server_id, clock_ms, at_ms, sign)
 

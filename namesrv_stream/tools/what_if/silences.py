@@ -64,15 +64,11 @@ class Silence:
     """A silence during which some run ended the broker.
 
     Attributes:
-        last_seen_ms: Observed time of the partition.
-        last_seen_at_ms: LogAppendTime in epoch milliseconds.
         ends: Number of the run → the end of the broker in it.
         seen_again_ms: Observed time; None if the log ends before.
     """
 
     key: LeaseKey
-    last_seen_ms: int
-    last_seen_at_ms: int
     ends: dict[int, Ended] = field(default_factory=dict)
     seen_again_ms: int | None = None
     verdict: Verdict = Verdict.GONE
@@ -95,7 +91,6 @@ class _Process:
     """
 
     last_seen_ms: int
-    seen_at_ms: int
     connections: dict[str, Holder] = field(default_factory=dict)
     server_closed: set[str] = field(default_factory=set)
     peer_closed: set[str] = field(default_factory=set)
@@ -106,8 +101,8 @@ class _Process:
     def has_left(self) -> bool:
         return self.has_unregistered or self.connections.keys() <= self.peer_closed
 
-    def seen(self, origin: Origin, observed_ms: int, at_ms: int) -> None:
-        self.last_seen_ms, self.seen_at_ms = observed_ms, at_ms
+    def seen(self, origin: Origin, observed_ms: int) -> None:
+        self.last_seen_ms = observed_ms
         self.connections[origin.server_id] = origin.holder
         self.server_closed.discard(origin.server_id)
         self.peer_closed.discard(origin.server_id)
@@ -173,25 +168,25 @@ class SilenceWatch:
         if process is None:
             return
         if process.silence is None:
-            process.silence = Silence(key, process.last_seen_ms, process.seen_at_ms)
+            process.silence = Silence(key)
         process.silence.ends.setdefault(run, Ended(observed_ms, row.at_ms, row.cause))
         if row.cause == Cause.EXPIRED and run == 0:
             # In the log as it was: a server closes the connection of a broker that has expired.
             process.server_closed |= process.connections.keys()
 
-    def seen(self, key: LeaseKey, origin: Origin, observed_ms: int, at_ms: int) -> SignOfLife | None:
+    def seen(self, key: LeaseKey, origin: Origin, observed_ms: int) -> SignOfLife | None:
         """A process sent a sign of life, which the runs have folded already; None for the first one."""
         process = self._processes.get(key)
         if process is None:
-            process = self._processes[key] = _Process(observed_ms, at_ms)
-            process.seen(origin, observed_ms, at_ms)
+            process = self._processes[key] = _Process(observed_ms)
+            process.seen(origin, observed_ms)
             return None
         verdict, silence = _verdict(process, origin), process.silence
         if silence is not None:
             silence.seen_again_ms, silence.verdict = observed_ms, verdict
             self._on_over(silence)
         sign = SignOfLife(verdict, observed_ms - process.last_seen_ms, silence is not None and 0 in silence.ends)
-        process.seen(origin, observed_ms, at_ms)
+        process.seen(origin, observed_ms)
         return sign
 
     def left(self, event: BrokerUnregistered | BrokerDisconnected) -> None:

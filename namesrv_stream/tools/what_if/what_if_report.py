@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -30,11 +30,11 @@ class Sooner:
 
     Attributes:
         deaths: Number of compared deaths.
-        open: Number of other deaths: one of the two had not noticed them when the log ended.
+        not_yet_seen: Number of other deaths: one of the two had not noticed them when the log ended.
     """
 
     deaths: int
-    open: int
+    not_yet_seen: int
     median_ms: int
     p99_ms: int
 
@@ -208,9 +208,9 @@ def _runs_table(runs: Sequence[RunReport]) -> Table:
 
 
 def _sooner_cells(sooner: Sooner | None) -> Sequence[str]:
-    if sooner is None or not (sooner.deaths or sooner.open):
+    if sooner is None or not (sooner.deaths or sooner.not_yet_seen):
         return ("", "", "", "")
-    still_open = str(sooner.open) if sooner.open else ""
+    still_open = str(sooner.not_yet_seen) if sooner.not_yet_seen else ""
     if not sooner.deaths:
         return ("", "", "0", still_open)
     return (seconds(sooner.median_ms), seconds(sooner.p99_ms), str(sooner.deaths), still_open)
@@ -253,21 +253,7 @@ def _cluster_json(report: ClusterReport) -> dict[str, Any]:
 
 
 def _run_json(run: RunReport) -> dict[str, Any]:
-    sooner = run.sooner
-    return {
-        "timeout_ms": run.timeout_ms,
-        "expiries": run.expiries,
-        "false": run.false,
-        "unclear": run.unclear,
-        "real": run.real,
-        "sooner": sooner
-        and {
-            "deaths": sooner.deaths,
-            "not_yet_seen": sooner.open,
-            "median_ms": sooner.median_ms,
-            "p99_ms": sooner.p99_ms,
-        },
-    }
+    return {**asdict(run), "real": run.real}
 
 
 def _gap_json(gap: Gap) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import sys
+import urllib.request
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from obstore.store import S3Store
 
 from namesrv_stream.remoting.codes import RequestCode, ResponseCode
-from namesrv_stream.route.changes import RouteChange
+from namesrv_stream.route.changes import ChangeKind, RouteChange
 from namesrv_stream.settings import Settings, to_toml
 from namesrv_stream.tables.delta.stored_table import StoredTable
 from namesrv_stream.tables.delta.table_version import open_version
@@ -98,9 +99,43 @@ def test_the_history_is_there_too_and_killed_it_loses_nothing(stack: Stack, sett
     assert len(places) == len(set(places))
     events = [(row["partition"], row["offset"]) for row in rows_of(tables_of(settings), BROKER_EVENTS)]
     assert len(events) == len(set(events))
-    assert "past0-0" in _command("history", settings, tmp_path / "data", "s3://tables/a/fleet")
-    as_of = _command("route", settings, tmp_path / "data", "s3://tables/a/fleet", "TopicTest", "--as-of", "-1s")
-    assert "as of" in as_of
+    fleet = "s3://tables/a/fleet"
+    assert "past0-0" in _command("history", settings, tmp_path / "data", fleet)
+    assert "past0-0" in _command("report", settings, tmp_path / "data", fleet, "--json")
+    assert "as of" in _command("route", settings, tmp_path / "data", fleet, "TopicTest", "--as-of", "-1s")
+    assert "past0-0" in _get(stack, "/console/parts/timeline")
+    assert "as of" in _get(stack, "/console/parts/route?topic=TopicTest&as_of=-1s")
+    assert '"lastChange"' in _get(stack, "/routes/TopicTest?as_of=-1s")
+
+
+def _get(stack: Stack, path: str) -> str:
+    """What the HTTP port answers with 200."""
+    with urllib.request.urlopen(f"http://{stack.http}{path}", timeout=60) as answer:
+        return str(answer.read().decode())
+
+
+def test_killed_job_and_server_go_on_from_the_store_and_lose_nothing(stack: Stack, settings: Settings) -> None:
+    names = {"killed-0", "killed-1"}
+    with QuietBrokers("killed", 2, [stack.remoting]) as brokers:
+        brokers.heard()
+        stack.kill("job")
+        brokers.heard(version=2)
+        stack.wait_job()
+        wait_until(lambda: names <= _live(settings), _SETTLE_S, "the tables have both brokers")
+        stack.kill("serve")
+    assert names <= _brokers(stack.remoting)
+    with QuietBrokers("killed", 2, [stack.remoting]) as again:
+        again.heard(version=3)
+        again.leave()
+        wait_until(lambda: not names & _live(settings), _SETTLE_S, "the tables have their goodbyes")
+    rows, offsets = _rows(settings)
+    assert rows == sorted(fold_offline(settings, until=offsets))
+
+
+def _live(settings: Settings) -> set[str | None]:
+    """Broker names that are registered, as ``route_changes`` has it."""
+    newest = {row.broker_name: row.gone for row in _rows(settings)[0] if row.kind == ChangeKind.BROKER_LIVE}
+    return {name for name, gone in newest.items() if not gone}
 
 
 def _archived(settings: Settings) -> set[str]:

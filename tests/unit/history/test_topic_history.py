@@ -1,6 +1,5 @@
 """How routes changed: each change once, with its reason."""
 
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -8,11 +7,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from namesrv_stream.history.database import Row
 from namesrv_stream.history.extent import Window
 from namesrv_stream.history.past import Past
 from namesrv_stream.history.past_route import RouteOptions, route_body
-from namesrv_stream.history.topic_history import Offer, TopicChange, TopicHistory, Totals, describe, topic_history
-from namesrv_stream.history.topic_outages import topic_outages
+from namesrv_stream.history.topic_history import describe, set_topic
 from tests.support.builders import BEGIN_MS, Log
 from tests.support.examples import examples
 from tests.support.history_tables import HistoryOfLogs
@@ -23,17 +22,25 @@ MINUTE_MS = 60_000
 END_MS = BEGIN_MS + 180 * MINUTE_MS
 
 
+def _told(tables: HistoryOfLogs, topic: str, since_ms: int, until_ms: int = END_MS) -> dict[str, list[Row]]:
+    """What the questions about a topic are answered with; empty where it is not known."""
+    past = Past(tables.settings)
+    if not set_topic(past, topic, Window(since_ms, until_ms)):
+        return {"changes": [], "outages": []}
+    begin, *changes = past.rows("topic_changes", since_ms=since_ms)
+    assert begin["at_ms"] == since_ms
+    return {"changes": changes, "outages": past.rows("topic_outages", topic=topic, until_ms=until_ms)}
+
+
 @pytest.fixture(scope="module")
-def story(morning: HistoryOfLogs) -> TopicHistory:
-    found = topic_history(Past(morning.settings), "TopicTest", Window(BEGIN_MS - MINUTE_MS, END_MS))
-    assert found is not None
-    return found
+def story(morning: HistoryOfLogs) -> dict[str, list[Row]]:
+    return _told(morning, "TopicTest", BEGIN_MS - MINUTE_MS)
 
 
-def test_each_change_says_what_and_why(story: TopicHistory) -> None:
+def test_each_change_says_what_and_why(story: dict[str, list[Row]]) -> None:
     told = [
-        ((c.at_ms - BEGIN_MS) // MINUTE_MS, [describe(o) for o in c.offers], c.offers[0].reason.cause)
-        for c in story.changes
+        ((c["at_ms"] - BEGIN_MS) // MINUTE_MS, list(map(describe, c["offers"])), c["reason"]["cause"])
+        for c in story["changes"]
     ]
     assert (0, ["+broker-a 8/8 RW-"], "registered") in told
     assert (61, ["-broker-b"], "expired") in told
@@ -42,13 +49,13 @@ def test_each_change_says_what_and_why(story: TopicHistory) -> None:
     assert (170, ["-broker-a", "-broker-b"], "topic_deleted") in told
 
 
-def test_queues_are_counted_where_they_may_be_used(story: TopicHistory) -> None:
-    wiped = next(c for c in story.changes if c.offers[0].reason.cause == "write_perm_wiped")
-    assert wiped.totals == Totals(brokers=2, write_queues=8, read_queues=16)
+def test_queues_are_counted_where_they_may_be_used(story: dict[str, list[Row]]) -> None:
+    wiped = next(c for c in story["changes"] if c["reason"]["cause"] == "write_perm_wiped")
+    assert (wiped["brokers"], wiped["write_queues"], wiped["read_queues"]) == (2, 8, 16)
 
 
-def test_a_topic_is_out_when_no_broker_serves_it(story: TopicHistory) -> None:
-    found = [o for o in topic_outages(story) if o["scope"] == "topic"]
+def test_a_topic_is_out_when_no_broker_serves_it(story: dict[str, list[Row]]) -> None:
+    found = [o for o in story["outages"] if o["scope"] == "topic"]
     assert [((o["begin_ms"] - BEGIN_MS) // MINUTE_MS, o["cause"]) for o in found] == [
         (150, "unregistered"),
         (170, "topic_deleted"),
@@ -56,15 +63,12 @@ def test_a_topic_is_out_when_no_broker_serves_it(story: TopicHistory) -> None:
 
 
 def test_a_topic_that_was_out_before_is_out_from_then(morning: HistoryOfLogs) -> None:
-    history = Past(morning.settings)
-    found = topic_history(history, "TopicTest", Window(BEGIN_MS + 171 * MINUTE_MS, END_MS))
-    assert found is not None
-    (outage,) = topic_outages(found)
+    (outage,) = _told(morning, "TopicTest", BEGIN_MS + 171 * MINUTE_MS)["outages"]
     assert ((outage["begin_ms"] - BEGIN_MS) // MINUTE_MS, outage["cause"]) == (170, "topic_deleted")
 
 
 def test_of_an_unknown_topic_there_is_nothing_to_tell(morning: HistoryOfLogs) -> None:
-    assert topic_history(Past(morning.settings), "nope", Window(BEGIN_MS, END_MS)) is None
+    assert not set_topic(Past(morning.settings), "nope", Window(BEGIN_MS, END_MS))
 
 
 @settings(max_examples=examples(10), suppress_health_check=[HealthCheck.too_slow], phases=WITHOUT_SHRINKING)
@@ -81,10 +85,8 @@ def test_between_two_changes_the_route_stays_and_at_a_change_it_does_not(
         tables = HistoryOfLogs(Path(folder), log)
         tables.commit()
         tables.write({0: known_to})
-        history = Past(tables.settings)
         for topic in ("t1", "t2"):
-            found = topic_history(history, topic, Window(since_ms, log.state.at_ms))
-            changed = {c.at_ms: c for c in found.changes} if found else {}
+            changed = {c["at_ms"]: c for c in _told(tables, topic, since_ms, log.state.at_ms)["changes"]}
             body = route_body(folded_until(log, since_ms), topic, RouteOptions())
             for at_ms in sorted({c.at_ms for c in log.output.changes if c.at_ms > since_ms}):
                 now = route_body(folded_until(log, at_ms), topic, RouteOptions())
@@ -93,8 +95,8 @@ def test_between_two_changes_the_route_stays_and_at_a_change_it_does_not(
                 body = now
 
 
-def is_of_shares(change: TopicChange) -> bool:
+def is_of_shares(change: Row) -> bool:
     """Whether only shares of a static topic changed: in these logs all have one name, and a route shows one of them."""
-    nothing = Offer(None, {})
-    pairs = ((offer.before or nothing, offer.after or nothing) for offer in change.offers)
-    return all(replace(before, mapping=None) == replace(after, mapping=None) for before, after in pairs)
+    pairs = [(offer["offer_before"] or {}, offer["offer"] or {}) for offer in change["offers"]]
+    names = {name for pair in pairs for offer in pair for name in offer} - {"mapping"}
+    return all(before.get(name) == after.get(name) for before, after in pairs for name in names)

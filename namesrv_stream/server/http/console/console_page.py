@@ -31,7 +31,7 @@ from namesrv_stream.server.view.fleet import Fleet
 from namesrv_stream.server.view.past_routes import REFUSALS
 
 if TYPE_CHECKING:
-    from namesrv_stream.history.past_route import RouteAnswer
+    from namesrv_stream.history.past_route import PastRoute
 
 PARTS: Final = ("summary", "brokers", "topics", "route", "timeline", "pipeline", "servers", "what-if")
 #: Not part of the page as it comes: other servers and the history take their time.
@@ -157,7 +157,7 @@ class ConsolePage:
         topic, server = question.topic, self._from.server
         if not topic:
             return {}
-        then: RouteAnswer | None = None
+        then: PastRoute | None = None
         before: Sequence[tuple[str, Offer]] = ()
         problem = ""
         if question.as_of:
@@ -175,9 +175,9 @@ class ConsolePage:
         return diff | {"found": is_found, "is_compared": is_compared, "then": then, "problem": problem}
 
 
-def _with_offers(answer: "RouteAnswer") -> "tuple[RouteAnswer, Sequence[tuple[str, Offer]]]":
+def _with_offers(answer: "PastRoute") -> "tuple[PastRoute, Sequence[tuple[str, Offer]]]":
     """A past route and what broker names offered; made on a thread."""
-    return answer, list(offers_of(answer.route.route))
+    return answer, list(offers_of(answer.route))
 
 
 def _load_templates() -> dict[str, Template]:

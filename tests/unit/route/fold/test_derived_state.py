@@ -108,3 +108,15 @@ def test_what_was_closed_just_now_is_remembered_where_the_name_goes() -> None:
     assert closes == {broker.broker_name: partition_of(broker.broker_name, 5) for broker in _FLEET[:4]}
     gone = {key.broker_name: state.partition for state in found for key in state.gone}
     assert gone == closes
+
+
+def test_what_a_name_says_afterwards_is_later_whatever_kafkas_clock_says() -> None:
+    """Rows of a key are in the order of their times, for it may be in a partition with a lower number now."""
+    topic = _Topic(_states(3))
+    for broker in _FLEET:
+        topic.say(BrokerRegistered(over(S1, 1), broker), BEGIN_MS)
+    topic.states = repartitioned(topic.states, 5)
+    said = len(topic.output.changes)
+    for broker in _FLEET:
+        topic.say(BrokerUnregistered(over(S1, 1), broker.broker_name, broker.live_key, 0), BEGIN_MS)
+    assert {row.at_ms for row in topic.output.changes[said:]} == {BEGIN_MS + 1}
