@@ -12,6 +12,7 @@ from namesrv_stream.kafka.log_check import TopicExtent
 from namesrv_stream.route.fold.state import encode_state
 from namesrv_stream.route.fold.step import Record
 from namesrv_stream.settings import Flag, Settings, load_settings
+from namesrv_stream.settings.names import public_key
 from namesrv_stream.streaming.history.history_writer import History, step_end
 from namesrv_stream.tables.compaction import clean_up
 from namesrv_stream.tables.repair import prepare_tables
@@ -40,7 +41,7 @@ class HistoryRig:
 
     def __init__(self, spark: SparkSession, data_dir: Path, partitions: int = 1, **flags: str | int) -> None:
         values: dict[str, object] = {"data.dir": data_dir, "kafka.partitions": partitions}
-        values |= {name.replace("__", ".", 1): value for name, value in flags.items()}
+        values |= {public_key(name.replace("__", ".", 1)): value for name, value in flags.items()}
         loaded = load_settings(environ={}, flags=[Flag("test", key, str(value)) for key, value in values.items()])
         self.settings: Settings = loaded.settings
         self.logs = [Log(partition=p, partitions=partitions) for p in range(partitions)]

@@ -9,6 +9,7 @@ from typing import Self
 
 from namesrv_stream.ports import choose_port
 from namesrv_stream.run_files import read_run_file
+from namesrv_stream.settings.names import public_key
 from tests.support.kafka import REPOSITORY
 from tests.support.processes import Process, wait_until
 from tests.support.stack import Stack
@@ -46,7 +47,7 @@ class SecondServer:
             "kafka.bootstrap_servers": f"127.0.0.1:{settings.embedded_kafka.listen_port}",
             "data.tables": settings.data.tables or settings.data.tables_dir,
             "server.server_id": server_id,
-            **{name.replace("__", ".", 1): value for name, value in flags.items()},
+            **{public_key(name.replace("__", ".", 1)): value for name, value in flags.items()},
         }
         self.process = Process(
             "second-server",

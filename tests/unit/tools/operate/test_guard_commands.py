@@ -55,7 +55,7 @@ async def test_held_brokers_are_listed_with_the_reason(run: Run) -> None:
         found = json.loads((await run("guard", "list", "--json", "-n", server.addr))[1])
     assert code == 0
     lines = out.splitlines()
-    assert [line.split()[:4] for line in lines] == [["held:", "c0", f"b{n}", f"10.0.0.{n}:1"] for n in range(3)]
+    assert [line.split()[:4] for line in lines] == [["protected:", "c0", f"b{n}", f"10.0.0.{n}:1"] for n in range(3)]
     assert "was near its timeout when 3 of 3 brokers seemed to fail at once (not heard for" in lines[0]
     assert [(b["broker_name"], b["goes_with"], b["ending"]) for b in found] == [
         (f"b{n}", "expired", 3) for n in range(3)
@@ -67,7 +67,7 @@ async def test_they_are_marked_where_brokers_are_listed(run: Run, command: str) 
     async with _server(held=True) as server:
         out = (await run(command, "-n", server.addr))[1]
     assert out.startswith("CLUSTER")
-    assert [line.split()[:3] for line in out.splitlines()[4:]] == [["held:", "c0", f"b{n}"] for n in range(3)]
+    assert [line.split()[:3] for line in out.splitlines()[4:]] == [["protected:", "c0", f"b{n}"] for n in range(3)]
 
 
 async def test_they_are_marked_below_the_route_of_a_topic(run: Run) -> None:
@@ -75,7 +75,7 @@ async def test_they_are_marked_below_the_route_of_a_topic(run: Run) -> None:
         out = (await run("route", "TopicTest", "-n", server.addr))[1]
         found = json.loads((await run("route", "TopicTest", "--json", "-n", server.addr))[1])
     assert out.startswith("CLUSTER")
-    assert [line.split()[:3] for line in out.splitlines()[-3:]] == [["held:", "c0", f"b{n}"] for n in range(3)]
+    assert [line.split()[:3] for line in out.splitlines()[-3:]] == [["protected:", "c0", f"b{n}"] for n in range(3)]
     assert [b["broker_name"] for b in found["heldBrokers"]] == ["b0", "b1", "b2"]
 
 

@@ -120,7 +120,7 @@ def test_what_if_leaves_out_what_was_written_for_fewer_partitions(tables: Grown)
     tables.live_on()
     found = analyse_log(tables.settings, [], 0, open_log=opens(source_of(*tables.logs)))
     assert found.records == RECORDS * AFTER
-    assert "it begins at 300" in "".join(found.notes)
+    assert "the analysis begins at 300" in "".join(found.notes)
 
 
 @pytest.mark.parametrize("lost", [None, ROUTE_CHANGES])
