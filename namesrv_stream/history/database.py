@@ -31,10 +31,10 @@ class Database:
     """Registered tables and queries over them, for one thread."""
 
     def __init__(self, opened: Sequence[StoredTable] = ()) -> None:
-        """Begin with no table.
+        """Open an empty database.
 
         Args:
-            opened: Where the tables are from, for errors.
+            opened: The tables that will be registered; errors name the damaged one.
         """
         self._connection = duckdb.connect()
         self._opened = opened

@@ -1,4 +1,4 @@
-"""How the route of a topic changed: reads what its questions need, and words for people."""
+"""Changes of a topic's route: the tables that its questions need, and descriptions of changes for people."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
@@ -13,15 +13,15 @@ Offer = Mapping[str, Any]
 
 
 def set_topic(past: Past, topic: str, window: Window) -> bool:
-    """Make the tables that ``topic_changes``, ``topic_intervals`` and ``topic_outages`` read; blocks.
+    """Register the tables that ``topic_changes``, ``topic_intervals`` and ``topic_outages`` read; blocks.
 
     Args:
-        past: Opened.
-        topic: Any.
-        window: Changes after its begin, up to its end.
+        past: The opened tables.
+        topic: Any topic.
+        window: The period. Changes after its start and up to its end are included.
 
     Returns:
-        Whether the history knows such a topic until then.
+        Whether the history contains the topic up to the end of the period.
     """
     offers = past.ask("topic_offers", topic=topic, **asdict(window))
     past.register("topic_offers", offers)
@@ -31,7 +31,7 @@ def set_topic(past: Past, topic: str, window: Window) -> bool:
 
 
 def describe(change: Mapping[str, Any]) -> str:
-    """What a row of ``topic_offers.sql`` says: ``-broker-a``, ``+broker-a 8/8 RW-``, ``broker-a perm RW- → R--``."""
+    """Describe a row of ``topic_offers.sql``: ``-broker-a``, ``+broker-a 8/8 RW-``, ``broker-a perm RW- → R--``."""
     name, before, after = change["broker_name"], change["offer_before"] or {}, change["offer"] or {}
     served, serves = before.get("broker_addrs") is not None, after.get("broker_addrs") is not None
     if served and not serves:
@@ -63,10 +63,10 @@ def _differences(before: Offer, after: Offer) -> Iterator[str]:
 
 
 def queues_text(queues: Mapping[str, int]) -> str:
-    """Read and write queues, and what may be done: ``8/8 RW-``."""
+    """Return read and write queues and the permission as text: ``8/8 RW-``."""
     return f"{queues['read_queues']}/{queues['write_queues']} {perm_text(queues['perm'])}"
 
 
 def perm_text(perm: int) -> str:
-    """As RocketMQ's PermName.perm2String: ``RW-``."""
+    """Return a permission as text: ``RW-``. Source: rocketmq 5.3.3, PermName.perm2String."""
     return ("R" if perm & PERM_READ else "-") + ("W" if perm & PERM_WRITE else "-") + ("X" if perm & 1 else "-")

@@ -138,7 +138,7 @@ def test_after_changes_were_removed_unseen_it_goes_on_from_route_state_and_says_
     rig.clean_up()
     with caplog.at_level(logging.WARNING, "namesrv_stream"):
         rig.write()
-    assert "route_archive: changes of partition 0 from offset 2 on were removed" in caplog.text
+    assert "continuing from route_state partition=0 first=2 " in caplog.text
     assert new_at_ms
     topics = [r for r in rig.rows(TOPIC_ROUTE_HISTORY) if r["valid_to"] is None]
     assert {(r["topic"], r["broker_name"]) for r in topics if not r["gone"]} == {

@@ -1,4 +1,4 @@
-"""An HTTP server on 127.0.0.1 that answers every request the same: it tells clients their name servers, or garbage."""
+"""An HTTP server on 127.0.0.1 with one answer for every request: the name-server addresses for clients, or garbage."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 @asynccontextmanager
 async def an_address_server(answer: bytes | None, port: int = 0) -> AsyncIterator[tuple[str, list[bytes]]]:
-    """Its address, and the requests that come; None for an answer that never comes."""
+    """Yield the server's address and the list of received requests; without an answer (None) it never responds."""
     requests: list[bytes] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -28,7 +28,7 @@ class Question(NamedTuple):
     blocks: Mapping[str, str]
 
     def sql(self, engine: str) -> str | None:
-        """For an engine; None where the document has none for it."""
+        """The SQL for an engine; None where the document has none for it."""
         return self.blocks.get(f"sql {engine}") or self.blocks.get("sql")
 
     @property
@@ -38,7 +38,7 @@ class Question(NamedTuple):
 
 
 def questions(document: Path = DOCUMENT) -> list[Question]:
-    """Those with SQL, in their order."""
+    """The questions that have SQL, in the document's order."""
     _, *parts = _QUESTION.split(document.read_text())
     found = [Question(name, dict(_BLOCK.findall(part))) for name, part in zip(parts[::2], parts[1::2], strict=True)]
     return [q for q in found if any(kind.startswith("sql") for kind in q.blocks)]
@@ -50,7 +50,7 @@ def connecting(engine: str, tables_dir: Path, names: dict[str, Any], document: P
     Args:
         engine: Or another word that a block of Python is marked with.
         tables_dir: Used in the place of ``DATA/tables``.
-        names: What the code finds, and leaves.
+        names: Namespace in which the code runs.
         document: The document.
     """
     blocks: dict[str, str] = {}

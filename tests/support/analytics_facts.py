@@ -19,7 +19,7 @@ Session = dict[str, Any]
 
 
 class Interval(NamedTuple):
-    """What a key was, from when to when; epoch milliseconds."""
+    """The value of a key and the interval in which it held, in epoch milliseconds."""
 
     change: RouteChange
     begin_ms: int
@@ -108,7 +108,7 @@ def facts_of(logs: Sequence[Log]) -> Facts:
 
 
 def _with_figures(session: Session, heard: Sequence[Session]) -> Session:
-    """Those of the minutes whose last heartbeat falls into it; a gap that began before it is none of it."""
+    """The minutes whose last heartbeat falls into the period. A gap that began before the period does not count."""
     up_at, down_at = session["up_at"], session["down_at"]
     own = [
         m

@@ -1,6 +1,6 @@
 """The night of docs/analytics.md: three hours of two clusters, two name servers and two partitions, folded.
 
-20 November 2026, UTC. Brokers are heard each 30 s, by ``ns1`` all of them, by ``ns2`` broker-a and broker-c only.
+20 November 2026, UTC. Brokers send heartbeats each 30 s: all of them to ``ns1``, only broker-a and broker-c to ``ns2``.
 """
 
 from datetime import UTC, datetime
@@ -71,8 +71,8 @@ class Night:
 
     Attributes:
         logs: One a partition.
-        alive: The brokers that are heard.
-        unheard: (server, broker name) of those that one server does not hear for now.
+        alive: The brokers that send heartbeats.
+        unheard: (server, broker name) pairs between which heartbeats do not arrive at present.
     """
 
     def __init__(self) -> None:
@@ -85,7 +85,7 @@ class Night:
         self.unheard: set[tuple[str, str]] = set()
 
     def say(self, *events: Event, at: str | None = None) -> None:
-        """Append events to their partitions, some at all, at a time of that night."""
+        """Append events, at least one, to their partitions at a time of that night."""
         if at is not None:
             self._until(instant_ms(at))
         for event in events:
@@ -103,18 +103,18 @@ class Night:
                 self.say(BrokerRegistered(over(server, connection), registration))
 
     def fall_silent(self, *registrations: Registration, at: str) -> None:
-        """Brokers are heard no more, by nobody."""
+        """Brokers stop sending heartbeats to all servers."""
         self._until(instant_ms(at))
         for registration in registrations:
             del self.alive[registration.broker_addr]
 
     def speak_again(self, *registrations: Registration, at: str) -> None:
-        """Brokers that fell silent are heard again, over the connection they had."""
+        """Brokers that fell silent send heartbeats again, over the connection they had."""
         self._until(instant_ms(at))
         self.alive |= {r.broker_addr: r for r in registrations}
 
     def leave(self, *registrations: Registration, at: str, connection: int = 1) -> None:
-        """Brokers say goodbye."""
+        """Brokers unregister (UNREGISTER_BROKER)."""
         self.fall_silent(*registrations, at=at)
         for r in registrations:
             for server in _servers_of(r):
@@ -134,7 +134,7 @@ class Night:
         self.logs[1].append(value)
 
     def unhear(self, server: Origin, registration: Registration, begin: str, end: str) -> None:
-        """One server does not hear a broker for a while, over a connection that stays."""
+        """One server receives no heartbeats of a broker for a while, although the connection stays open."""
         self._until(instant_ms(begin))
         self.unheard.add((server.server_id, registration.broker_name))
         self._until(instant_ms(end))
@@ -172,7 +172,7 @@ def _servers_of(registration: Registration) -> tuple[Origin, ...]:
 
 
 def a_night() -> list[Log]:
-    """Each thing that analysts ask about happens once at least; see the document for the answers."""
+    """Everything that analysts ask about happens at least once; the document has the answers."""
     night = Night()
     night.say(ServerStarted(NS1), ServerStarted(NS2))
     night.come(A, A_SLAVE, B, C, D, LOGGER, at="02:00:02")

@@ -1,4 +1,4 @@
-"""A broker's side of a name server's own requests: a real listener that keeps what it is sent, and answers nothing."""
+"""A broker's side of a name server's own requests: a real listener that records what it receives and never answers."""
 
 import socket
 import threading

@@ -1,4 +1,4 @@
-"""Route values and logs with everything filled in; a test says only what matters to it."""
+"""Builders of route values and logs with all fields set; a test passes only what matters to it."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -92,7 +92,7 @@ class Log:
     Attributes:
         now_ms: LogAppendTime of the newest record.
         records: All records so far.
-        output: All that the fold put out.
+        output: All rows that the fold returned.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Certificates for tests, made when they are asked for by an authority that exists as long as the test."""
+"""Certificates for tests, issued on demand by an authority that exists as long as the test."""
 
 import contextlib
 import os
@@ -92,7 +92,7 @@ def _connected(context: ssl.SSLContext, host: str, port: int) -> Iterator[ssl.SS
 
 
 def _replace(path: Path, data: bytes) -> None:
-    """As operators should: a reader sees the old or the new file, never half of it."""
+    """Replace a file atomically, as operators should: a reader sees the old or the new file, never half of it."""
     beside = path.with_name(path.name + ".new")
     beside.write_bytes(data)
     beside.chmod(0o600)

@@ -1,4 +1,4 @@
-"""Tables in which rows are wrong and nothing else is; their progress stays."""
+"""Damage to rows of tables; everything else, such as the recorded progress, stays correct."""
 
 from pathlib import Path
 
@@ -27,12 +27,12 @@ def rewrite_rows(tables_dir: Path, name: str, column: str, value: object, where:
 
 
 def drop_rows(tables_dir: Path, where: pc.Expression) -> None:
-    """Take rows of ``route_changes`` away."""
+    """Remove rows of ``route_changes``."""
     _replace(tables_dir, ROUTE_CHANGES, _read(tables_dir, ROUTE_CHANGES).filter(~where))
 
 
 def add_rows(tables_dir: Path, rows: pa.Table) -> None:
-    """Put rows into ``route_changes``."""
+    """Add rows to ``route_changes``."""
     _replace(tables_dir, ROUTE_CHANGES, pa.concat_tables([_read(tables_dir, ROUTE_CHANGES), rows]))
 
 

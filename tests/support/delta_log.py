@@ -1,4 +1,4 @@
-"""Delta's log written by hand: for what is about commits and not about rows."""
+"""Delta's log written by hand, for tests of commits rather than of rows."""
 
 import json
 from pathlib import Path

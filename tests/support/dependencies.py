@@ -28,14 +28,14 @@ LOCKS: Final = (
 _PINNED: Final = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)==([0-9][A-Za-z0-9.+!-]*)(?: *;.*)?")
 _HASH: Final = re.compile(r"--hash=sha256:[0-9a-f]{64}")
 
-#: Licences of what the product is given away with, as SPDX or classifiers name them. MPL binds its own files only.
+#: Licences that dependencies of the product may have, as SPDX or classifiers name them. MPL binds its own files only.
 _ALLOWED: Final = re.compile(
     r"\b(MIT|MIT-0|MIT-CMU|BSD|0BSD|ISC|Apache|MPL|Mozilla Public License|PSF|Python Software Foundation|Zlib|CC0)\b",
     re.IGNORECASE,
 )
 _REFUSED: Final = re.compile(r"\b(A?GPL|LGPL|SSPL|BUSL|GNU|Proprietary|Commercial)\b", re.IGNORECASE)
 
-#: Under a licence that is refused otherwise, and why not here.
+#: Packages with a licence that is otherwise refused, and the reason for the exception.
 _EXCEPTED: Final = {
     "crc32c": "LGPL, which binds its own files only: Kafka's client uses it as it is installed, if it is"
 }
@@ -49,7 +49,7 @@ class Locked(NamedTuple):
 
 
 def problems(repository: Path = REPOSITORY) -> Iterator[str]:
-    """What is wrong, in words."""
+    """Return a description of each problem."""
     for name in LOCKS:
         yield from lock_problems(name, (repository / name).read_text(encoding="utf-8"))
     versions = locked_versions((repository / LOCK).read_text(encoding="utf-8"))
@@ -108,13 +108,13 @@ def installed_problems(name: str, version: str) -> Iterator[str]:
 
 
 def is_allowed(licence: str) -> bool:
-    """Whether the product may be given away with what is under it."""
+    """Whether the product may be distributed with a package under this licence."""
     is_refused = _REFUSED.search(licence) and " OR " not in licence
     return bool(_ALLOWED.search(licence)) and not is_refused
 
 
 def licence_of(metadata: Mapping[str, Any]) -> str:
-    """What a package says of its licence: as SPDX, else by classifiers, else in the first line of its own words."""
+    """The licence that a package declares: its SPDX expression, else its classifiers, else its first line of text."""
     if expression := metadata.get("license_expression"):
         return str(expression)
     named = [c.rpartition(" :: ")[2] for c in metadata.get("classifier", ()) if c.startswith("License :: ")]

@@ -1,4 +1,4 @@
-"""The files of ``deploy/``, read as those read them that they are made for."""
+"""The files of ``deploy/``, read as Docker, Compose and Kustomize read them."""
 
 import re
 import shlex
@@ -41,7 +41,7 @@ def settings_with(environment: Mapping[str, str]) -> Settings:
     """The settings of a container, without its secret ones.
 
     Raises:
-        ConfigError: A variable names no setting of ours, or has a value that it cannot have.
+        ConfigError: A variable names no setting of namesrv-stream, or its value is invalid.
     """
     return load_settings(environ=image_environment() | dict(environment)).settings
 
@@ -57,7 +57,7 @@ def plain_secrets(environment: Mapping[str, str]) -> list[str]:
 
 
 def has_command(words: list[str]) -> bool:
-    """Whether our program takes this command line, as far as names of its flags go."""
+    """Whether ``namesrv-stream`` accepts this command line, judged by the names of its flags."""
     group = typer.main.get_command(app)
     command = getattr(group, "commands", {}).get(words[0])
     if command is None:

@@ -7,5 +7,5 @@ _FACTOR: Final = 20 if os.environ.get("HYPOTHESIS_PROFILE") == "long" else 1
 
 
 def examples(number: int) -> int:
-    """``number`` as a rule: what a second or two of the unit tests can bear; twenty times that where there is time."""
+    """``number`` in normal runs, which should take a second or two; twenty times that in `make test-extra`."""
     return number * _FACTOR

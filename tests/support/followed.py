@@ -1,4 +1,4 @@
-"""What a follower of ``/changes`` makes of what it is told."""
+"""The state that a follower of ``/changes`` builds from what it receives."""
 
 from typing import Any
 

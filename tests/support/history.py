@@ -30,7 +30,7 @@ Read = Callable[[Mapping[int, int], Mapping[int, int]], DataFrame]
 
 
 class HistoryRig:
-    """Logs, what the job would have made of them, and the history.
+    """Logs, the tables that the job would have written from them, and the history.
 
     Args:
         spark: The session.

@@ -1,4 +1,4 @@
-"""A life of a small fleet, by chance from a seed: each kind of event, what is sent again, poison, a clock that jumps.
+"""A random history of a small fleet from a seed: each kind of event, duplicates, poison records, a clock that jumps.
 
 Besides single events there are scenes: a fleet that falls silent, or is closed, all at once, so that the mass-expiry
 guard holds it; a name server that starts again; and a producer that sends what it has sent, in order, again.
@@ -149,7 +149,7 @@ def _a_fleet(names: Sequence[str]) -> list[Registration]:
 
 
 def _silence_of_all(log: Log, random: Random, names: list[str]) -> None:
-    """All come, none is heard any more: the guard holds them, until it is let go or they are."""
+    """All register, then all fall silent: the guard holds them until they are released or send heartbeats again."""
     s1 = _server_of(log, "s1")
     for registration in _a_fleet(names):
         log.register(registration, s1)

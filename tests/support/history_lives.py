@@ -1,4 +1,4 @@
-"""A history written as it is in years: run by run, by processes that end or are killed, joined in between."""
+"""A history written as in years of operation: by processes that end or are killed, with compactions in between."""
 
 import shutil
 from pathlib import Path
@@ -22,7 +22,7 @@ class Lives(NamedTuple):
 
     Attributes:
         rig: Its logs go on beyond the history: the job has committed some changes that the history has not seen.
-        seen: The logs as far as the history has seen them.
+        seen: The logs as far as the history has read them.
     """
 
     rig: HistoryRig

@@ -1,4 +1,4 @@
-"""What the history tables must say, by their definitions: from the logs and the rows of the fold, one after another."""
+"""The rows that the history tables must have by their definitions, computed one by one from the logs and the fold."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -117,7 +117,7 @@ def minutes(log: Log, lookback_ms: int) -> list[dict[str, Any]]:
 
     Args:
         log: The log.
-        lookback_ms: A gap longer than this may be there or not: it is left out, and ``gaps`` then is None.
+        lookback_ms: The history may omit a gap longer than this. Such a gap is left out here, and ``gaps`` is None.
     """
     running_ms = max(clocks(log), default=0) // 60_000 * 60_000
     found: dict[tuple[Any, ...], dict[str, Any]] = {}

@@ -16,7 +16,7 @@ def a_morning() -> Log:
 
     By minutes: 0 broker-a, its slave and broker-b of c0 and loner of c1 come; 60 broker-b falls silent, so that it
     expires at 62; 70 it is back; 90 the write permission of broker-a is wiped, 95 added again; 100 to 140 loner is
-    restarted five times; 150 all of c0 say goodbye, and come back 4 minutes later; 170 to 172 ``TopicTest`` is deleted,
+    restarted five times; 150 all of c0 unregister, and come back 4 minutes later; 170 to 172 ``TopicTest`` is deleted,
     until a registration brings it back. Ends at 180.
     """
     log = Log()
@@ -57,7 +57,7 @@ def a_morning() -> Log:
 
 
 def _pass(log: Log, alive: list[Registration], minutes: int, *, beats: bool = True) -> None:
-    """Minutes in which these are heard each 30 s, by mere heartbeats, and the server ticks each second."""
+    """Minutes in which these brokers send a heartbeat each 30 s and the server ticks each second."""
     for _ in range(minutes * 2):
         for registration in alive:
             log.beat(registration)

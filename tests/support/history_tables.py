@@ -1,4 +1,4 @@
-"""The history tables of a log, reckoned in plain Python: what the Spark process must write, row by row."""
+"""The history tables of a log, computed in plain Python: the rows that the Spark process must write."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -37,10 +37,10 @@ Row = dict[str, Any]
 
 
 class HistoryOfLogs:
-    """All tables of the logs of some partitions, each as far as it is told to be written.
+    """All tables of the logs of some partitions; each is written up to the offsets that the test names.
 
     Attributes:
-        settings: Ours, with the tables in a folder.
+        settings: Settings whose data directory holds the tables.
     """
 
     def __init__(self, data_dir: Path, *logs: Log) -> None:
@@ -68,7 +68,7 @@ class HistoryOfLogs:
         self._writer.write(rows, {p: self.logs[p].place(end) for p, end in until.items()}, 1)
 
     def write(self, ends: Mapping[int, int] | None = None) -> None:
-        """Make the history tables anew, up to these offsets or to the logs' ends."""
+        """Rewrite the history tables up to these offsets or to the logs' ends."""
         until = ends or self.ends()
         changes = [c for c in self.changes if c.offset < until[c.partition]]
         records = [r for p, log in enumerate(self.logs) for r in log.records if r.offset < until[p]]

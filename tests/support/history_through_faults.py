@@ -33,7 +33,7 @@ _PARTITIONS: Final = 3
 _MORE_PARTITIONS: Final = 5
 _PAUSE_S: Final = 0.1
 _MOMENT_S: Final = 5.0
-#: The history process, whose second commit of data to a table never comes: to be killed then. It gives way to nobody.
+#: The history process, which hangs in its second commit of data to a table, to be killed then. It keeps its priority.
 _HANGING: Final = """
 import sys, time
 from pathlib import Path
@@ -91,7 +91,7 @@ def live_through_faults(kafka_settings: Settings, data_dir: Path) -> FaultyLife:
         phases.append(_now_ms())
         with _job(settings):
             _kill_history_amid_commit(settings, ROUTE_ARCHIVE)
-        # The history is behind, and what it has not seen is made anew.
+        # The history is behind, and the rows that it has not read yet are rebuilt.
         tables_of(settings).remove_all(ROUTE_STATE)
         _run(settings, "rebuild")
         phases.append(_now_ms())
@@ -117,7 +117,7 @@ def live_through_faults(kafka_settings: Settings, data_dir: Path) -> FaultyLife:
 
 
 def _lives(partitions: int, begun: int = 0) -> list[Iterator[bytes]]:
-    """What happens in each partition, record by record, after so many records of which nobody hears."""
+    """What happens in each partition, record by record, after so many records that no reader receives."""
     return [_life(Log(partition=p, partitions=partitions), Random(p), begun) for p in range(partitions)]
 
 

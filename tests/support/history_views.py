@@ -1,4 +1,4 @@
-"""The history tables and the views of them, as anybody asks them in DuckDB."""
+"""The history tables and their views, queried in DuckDB as an analyst does."""
 
 from collections.abc import Mapping
 from contextlib import closing

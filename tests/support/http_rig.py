@@ -96,7 +96,7 @@ class HttpRig:
         self.feed.committed(changes, next_offsets)
 
     def reload(self, table: RouteTable, next_offsets: Mapping[int, int], table_id: str = TABLE_ID) -> None:
-        """Open the tables anew."""
+        """Reopen the tables."""
         self.rig.served.reloaded(table, next_offsets)
         self.tables.reloaded(Snapshot(table, next_offsets, self.tables.version + 1))
         self.recent_events.reloaded()

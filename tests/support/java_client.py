@@ -31,7 +31,7 @@ class Failure:
 
 @dataclass(slots=True)
 class Flow:
-    """What a producer and a consumer saw while they were at it; filled when they end."""
+    """What a producer and a consumer observed while they ran; complete when they end."""
 
     sent: int = 0
     missing: int = 0

@@ -1,4 +1,4 @@
-"""How the tests start a Java program on RocketMQ's jars: quickly, small, and writing only where it is told to."""
+"""How the tests start a Java program on RocketMQ's jars: quickly, with little memory, with output in a given folder."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -47,7 +47,7 @@ def rocketmq_jvm(
     jars_dir: Path = JARS,
     jvm_flags: Sequence[str] = (),
 ) -> Process:
-    """Describe a JVM that runs a class of RocketMQ, or one of ours beside it.
+    """Describe a JVM that runs a class of RocketMQ or of this project.
 
     Args:
         name: For messages and the log file's name.

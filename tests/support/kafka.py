@@ -54,7 +54,7 @@ class KafkaProcess:
             return subprocess.Popen(command, stdout=log, stderr=log, cwd=REPOSITORY)
 
     def wait_ready(self, deadline_s: float = 90.0) -> None:
-        """Wait until it answers and has our topics."""
+        """Wait until it answers and has the product's topics."""
         until = time.monotonic() + deadline_s
         while True:
             if self.process.poll() is not None:
@@ -68,7 +68,7 @@ class KafkaProcess:
                 return
 
     def log_text(self) -> str:
-        """What it has said."""
+        """Its output so far."""
         return self._log.read_text(encoding="utf-8")
 
     def kill(self) -> None:

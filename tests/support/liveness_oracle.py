@@ -1,6 +1,6 @@
-"""Who lives, held by whom and kept by the guard: by the definitions, from the list of all events, each time anew.
+"""Which brokers live, who holds them and which the guard keeps, computed from all events by the definitions each time.
 
-Nothing is carried over but the events: no clock, no queue, no index. It knows one partition, and of each broker name
+It keeps only the events: no clock, no queue, no index. It knows one partition, and of each broker name
 only brokerId 0.
 """
 

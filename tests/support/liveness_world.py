@@ -1,4 +1,4 @@
-"""What the oracle of liveness is told, and what it keeps of each broker."""
+"""The input of the liveness oracle, and its state of each broker."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

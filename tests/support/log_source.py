@@ -1,4 +1,4 @@
-"""Logs in memory where a replay expects Kafka's."""
+"""Logs in memory that replace Kafka's in a replay."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

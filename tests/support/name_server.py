@@ -34,7 +34,7 @@ class Exchange:
     Attributes:
         now_ms: The server's monotonic time.
         logged: What went to the event log.
-        peer: Who sends; an operator on the same machine.
+        peer: Address of the sender: an operator on the same machine.
     """
 
     def __init__(self, options: Options | None = None, *, server_id: str = "s1", server_epoch: int = 1) -> None:

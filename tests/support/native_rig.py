@@ -19,12 +19,12 @@ from tests.support.server_rig import Rig
 if _library := os.environ.get("NATIVE_LANE_LIBRARY"):
     library_module._FILE = Path(_library)  # type: ignore[misc]  # noqa: SLF001
 
-#: In which all that must happen does, on a machine however busy.
+#: Time limit of every wait, long enough for a busy machine.
 PATIENCE_S = 30.0
 
 
 class SocketPeer:
-    """Who speaks to the server over a socket."""
+    """A client of the server over a socket."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -112,7 +112,7 @@ class NativeRig:
 
 
 async def wait_until(is_so: Callable[[], bool]) -> None:
-    """Give the event loop to others until something is so."""
+    """Run the event loop until a condition holds."""
     async with asyncio.timeout(PATIENCE_S):
         while not is_so():  # noqa: ASYNC110 - what is waited for happens in another thread, or at the other end
             await asyncio.sleep(0.001)

@@ -1,6 +1,6 @@
 """moto's server as an S3-compatible store, behind a gate that tests close, or that swallows an answer or a condition.
 
-It keeps all in memory, so that it must not be killed to be away: the gate is closed instead.
+It keeps all objects in memory. To simulate an outage, close the gate instead of killing the server.
 """
 
 import socket
@@ -68,15 +68,15 @@ class ObjectStore:
         return {f"NAMESRV_STREAM__DATA__EXTRA__{name}": value for name, value in self.options.items()}
 
     def go_away(self) -> None:
-        """Refuse connections, and break those that are."""
+        """Refuse new connections and break the open ones."""
         self._gate.close()
 
     def come_back(self) -> None:
-        """Take connections again."""
+        """Accept connections again."""
         self._gate.open()
 
     def lose_answers(self, to: bytes, times: int = 1) -> threading.Event:
-        """Let the next such requests through, break each connection before its answer; set when that has happened.
+        """Forward the next such requests but break each connection before the answer; the event is set afterwards.
 
         Args:
             to: What is in their first line.
@@ -85,7 +85,7 @@ class ObjectStore:
         return self._gate.lose_answers(to, times)
 
     def forget_conditions(self, is_forgetful: bool) -> None:
-        """Be a store that takes no notice of If-None-Match."""
+        """Behave as a store that ignores If-None-Match."""
         self._gate.drops_conditions = is_forgetful
 
     def requests(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""The fold of a whole Kafka topic without Spark: what the tables must say."""
+"""The fold of a whole Kafka topic without Spark: the rows that the tables must have."""
 
 from namesrv_stream.kafka import LogReader
 from namesrv_stream.kafka.log_check import read_extent

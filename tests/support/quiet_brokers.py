@@ -1,4 +1,4 @@
-"""Brokers that name servers hear when the test says so, and never otherwise: frozen and dead ones are easily had."""
+"""Brokers that send requests only when the test says so, which makes frozen and dead brokers easy to simulate."""
 
 from collections.abc import Iterable
 from types import TracebackType
@@ -35,7 +35,7 @@ class QuietBrokers:
             self._tell(number, a_registration_request(addr, body=body, brokerName=name, clusterName=self.cluster))
 
     def leave(self) -> None:
-        """All say goodbye to each name server."""
+        """All brokers unregister at each name server."""
         for number in range(self.count):
             name = f"{self.cluster}-{number}"
             header = a_broker_header(_addr(number), brokerName=name, clusterName=self.cluster)

@@ -27,8 +27,8 @@ class Receiver:
         port: 0 for any free one.
 
     Attributes:
-        reports: All that came, in order.
-        statuses: What is answered next, each once; then 204.
+        reports: All received reports, in order.
+        statuses: Statuses of the next answers, each used once; then 204.
     """
 
     def __init__(self, port: int = 0) -> None:

@@ -1,4 +1,4 @@
-"""A blocking remoting client that shares no code with ours, so that the two cannot be wrong in the same way."""
+"""A blocking remoting client that shares no code with namesrv-stream, so that both cannot have the same mistake."""
 
 import itertools
 import json

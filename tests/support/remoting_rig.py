@@ -41,7 +41,7 @@ class RemotingRig:
         self._is_ready = threading.Event()
 
     def on_loop(self, call: Callable[[], T]) -> T:
-        """What ``call`` gives, called on the server's loop."""
+        """Call a function on the server's loop and return its result."""
 
         async def run() -> T:
             return call()
@@ -49,7 +49,7 @@ class RemotingRig:
         return asyncio.run_coroutine_threadsafe(run(), self._loop).result(_CALL_TIMEOUT_S)
 
     def pass_time(self, duration_ms: int) -> None:
-        """Let the server observe so much time, as its beat does."""
+        """Let this much time pass for the server, in ticks."""
 
         def beat() -> None:
             self.rig.beat()
@@ -59,7 +59,7 @@ class RemotingRig:
             self.on_loop(beat)
 
     def reload(self) -> None:
-        """Read the certificate's files anew."""
+        """Reload the certificate's files."""
         asyncio.run_coroutine_threadsafe(self.rig.tls.reload(), self._loop).result(_CALL_TIMEOUT_S)
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""Sessions said in a line, and the answers and the report of them without stored tables."""
+"""Builders of sessions in one line each, and the answers and report about them without stored tables."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from namesrv_stream.history.report.figures import Asked, Figures, Known, answers
 from namesrv_stream.history.sessions import with_replicas
 from namesrv_stream.tables.job_commits import JobCommit
 
-#: A Monday, at midnight of UTC, in which the tests' machine is to be.
+#: A Monday at midnight UTC.
 MONDAY_MS: Final = 1_699_833_600_000
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
@@ -58,7 +58,7 @@ class Heard:
 
     Attributes:
         rows: As of ``heartbeats_of_day.sql``.
-        minutes: Those in which anybody was heard: their begins, epoch milliseconds.
+        minutes: Begins of the minutes with at least one heartbeat, epoch milliseconds.
         window: The time that they cover; None where there are none, though there is a table.
     """
 

@@ -1,6 +1,6 @@
 """Unmodified RocketMQ 5.3.3 servers as child processes: the Java NameServer and the broker.
 
-Every name-server address is an argument, so that the same broker can be pointed at the Java NameServer or at ours.
+Every name-server address is an argument, so that a broker can use the Java NameServer or namesrv-stream.
 """
 
 import signal
@@ -20,7 +20,7 @@ REGISTRATION_TIMEOUT_S = 30.0
 
 BROKER_MAIN = "org.apache.rocketmq.broker.BrokerStartup"
 
-# RequestCode.UPDATE_BROKER_CONFIG; AdminBrokerProcessor registers anew when brokerPermission is among the keys.
+# RequestCode.UPDATE_BROKER_CONFIG; AdminBrokerProcessor registers again when brokerPermission is among the keys.
 _UPDATE_BROKER_CONFIG = 25
 # A broker listens on two more ports: "fast remoting" on listenPort - 2 (BrokerController) and replication on
 # haListenPort, which BrokerStartup sets to listenPort + 1.
@@ -99,7 +99,7 @@ class _RocketmqServer:
 
 
 class JavaNameServer(_RocketmqServer):
-    """The Java NameServer, the original that ours is compared with.
+    """The Java NameServer, the original that namesrv-stream is compared with.
 
     Args:
         work_dir: Its home; keeps its key-value file and log.
@@ -201,7 +201,7 @@ class Broker(_RocketmqServer):
         wait_until(self._is_registered, REGISTRATION_TIMEOUT_S, f"{self.name} registered with a name server")
 
     def start_unregistered(self) -> None:
-        """Start it and wait until it is up, whatever its name servers say.
+        """Start it and wait until it is up, whether or not a name server accepts its registration.
 
         It tries to register at once if it is already connected to a name server by then, else 10 s later.
 

@@ -1,6 +1,6 @@
 """One JVM that lives as long as the tests and runs unmodified parts of RocketMQ 5.3.3 in it; of these here: mqadmin.
 
-Every name-server address is an argument, so that the same command can be given to the Java NameServer and to ours.
+Every name-server address is an argument, so that a command can address the Java NameServer or namesrv-stream.
 """
 
 import json
@@ -99,7 +99,7 @@ class RocketmqPeers:
         self._process.close()
 
     def ask(self, request: Mapping[str, object], timeout_s: float = COMMAND_TIMEOUT_S) -> dict[str, Any]:
-        """Have the program do something.
+        """Send a request to the program and wait for its answer.
 
         Args:
             request: ``do`` and what that needs; see ``RocketmqPeers.java``.
@@ -159,7 +159,7 @@ class Mqadmin:
         return frozenset(self._peers.ask({"do": "commands"})["names"])
 
     def outcome(self, *args: str) -> str:
-        """Run one sub-command, whatever comes of it.
+        """Run one sub-command; a failure raises nothing.
 
         Returns:
             What it prints, and of each stack trace the lines that say what was wrong.

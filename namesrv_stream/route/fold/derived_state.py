@@ -110,7 +110,7 @@ def _without_brokers(
         partition,
         partitions,
         next_offset=own.next_offset if partition < len(states) else 0,
-        # What a key says now is later than all it has said, in whichever partition that was.
+        # Later than all rows so far, so that a key's next row is its newest one, in whichever partition it was before.
         at_ms=max(state.at_ms for state in states) + 1,
         observed_ms=observed_ms,
         previous_at_ms=max(state.previous_at_ms for state in states),

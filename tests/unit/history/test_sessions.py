@@ -1,4 +1,4 @@
-"""Sessions, and what is reckoned from them: flapping, outages, availability."""
+"""Sessions, and the figures computed from them: flapping, outages, availability."""
 
 import csv
 import io
@@ -300,7 +300,7 @@ def test_a_master_that_failed_over_comes_back_at_another_address_as_slave() -> N
 
 
 def test_a_slave_that_went_comes_back_at_another_address_as_master() -> None:
-    # The master at 1 came back as slave at 3, so that nobody has id 0 any more when the other one restarts as master.
+    # The master at 1 came back as slave at 3, so that id 0 is free when the other one restarts as master.
     sessions = [a_pod(1, 0, 10), a_pod(2, 0, 30, broker_id=2), a_pod(3, 20, broker_id=1), a_pod(4, 31)]
     assert hosts(sessions) == [[1, 3], [2, 4]]
 

@@ -85,7 +85,7 @@ def test_time_that_passes_does_not_change_it() -> None:
     assert digest_of(_table(log.output.changes), PARTITIONS) == before
 
 
-def test_a_digester_that_is_kept_says_the_same_as_a_fresh_one() -> None:
+def test_a_digester_that_is_kept_gives_the_same_digest_as_a_fresh_one() -> None:
     log, digester = _a_log(), TableDigester(PARTITIONS)
     digester.digest(content_of(_table(log.output.changes), PARTITIONS))
     log.say(TopicDeleted(S1, "TopicTest", None))

@@ -209,7 +209,7 @@ def test_a_stale_state_version_is_ignored_and_its_own_live_entry_removed() -> No
     assert stale.group.topics == group.topics
 
 
-def test_a_stale_registration_leaves_no_address_that_nobody_vouches_for() -> None:
+def test_a_stale_registration_leaves_no_address_without_a_holder() -> None:
     elected = a_registration(MASTER, data_version=DataVersion(1, 1, 5))
     group = after(elected, a_registration(THIRD, 1))
 
@@ -350,15 +350,15 @@ def test_filter_servers_stay_go_or_change(sent: tuple[str, ...] | None, known: t
 # ---- what a slave is told ----
 
 
-def test_a_slave_is_told_the_live_master() -> None:
+def test_a_slave_receives_the_live_master() -> None:
     assert master_of(after(a_registration(MASTER), a_registration(SLAVE, 1)), "c0") == (MASTER, "10.0.0.1:10912")
 
 
-def test_nobody_is_told_a_master_of_another_cluster() -> None:
+def test_no_broker_receives_a_master_of_another_cluster() -> None:
     assert master_of(after(a_registration(MASTER)), "c1") is None
 
 
-def test_nobody_is_told_a_master_that_is_not_there() -> None:
+def test_no_broker_receives_a_master_that_is_absent() -> None:
     assert master_of(after(a_registration(SLAVE, 1)), "c0") is None
 
 

@@ -19,9 +19,9 @@ from tests.support.builders import BEGIN_MS, Log
 
 
 @given(st.text(), st.none() | st.sampled_from(("1", "true", "[]")))
-def test_who_and_what_it_was_are_read_back(source: str, old: str | None) -> None:
+def test_source_and_old_value_are_read_back(source: str, old: str | None) -> None:
     if old is None and ", was " in source:
-        return  # in rows of before old values were kept, and nobody is called so
+        return  # rows from before old values were kept look so; no source has such a name
     assert read_detail(change_detail(source, old)) == (source, old)
 
 

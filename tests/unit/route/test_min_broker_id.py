@@ -47,7 +47,7 @@ def told(before: BrokerGroup, after: BrokerGroup) -> MinBrokerIdChange:
         pytest.param({}, A, -1, (A,), id="node before its election is the first of its group"),
     ],
 )
-def test_a_smaller_id_is_told_to_the_others(
+def test_the_others_are_notified_of_a_smaller_id(
     before: dict[int, str], addr: str, broker_id: int, recipients: tuple[str, ...]
 ) -> None:
     group = a_group(before)
@@ -57,13 +57,13 @@ def test_a_smaller_id_is_told_to_the_others(
     )
 
 
-def test_a_smaller_id_is_told_without_acting_master_too() -> None:
+def test_brokers_are_notified_of_a_smaller_id_without_acting_master_too() -> None:
     before = a_group({1: B}, acting_master=False)
 
     assert told(before, registered(before, A, 0, enable_acting_master=False)).recipients == (B,)
 
 
-def test_a_smaller_id_of_a_broker_older_than_5_is_told() -> None:
+def test_brokers_are_notified_of_a_smaller_id_of_a_broker_older_than_5() -> None:
     before = a_group({1: B})
 
     assert told(before, registered(before, A, 0, enable_acting_master=None)).min_broker_addr == A
@@ -75,7 +75,7 @@ def test_the_ha_address_is_found_where_the_broker_names_another_cluster_than_the
     assert told(before, registered(before, A, 0, cluster="c1")).ha_broker_addr == HA_OF_A
 
 
-def test_no_ha_address_is_told_where_the_broker_told_none() -> None:
+def test_the_notification_has_no_ha_address_where_the_broker_sent_none() -> None:
     before = a_group({1: B})
 
     assert told(before, registered(before, A, 0, ha_server_addr="")).ha_broker_addr is None
@@ -95,7 +95,7 @@ def test_no_ha_address_is_told_where_the_broker_told_none() -> None:
         pytest.param({0: A}, A, 1, id="the only member takes a greater id"),
     ],
 )
-def test_a_registration_that_brings_no_smaller_id_is_not_told(
+def test_a_registration_without_a_smaller_id_notifies_no_broker(
     before: dict[int, str], addr: str, broker_id: int
 ) -> None:
     group = a_group(before)
@@ -103,7 +103,7 @@ def test_a_registration_that_brings_no_smaller_id_is_not_told(
     assert min_broker_id_change(group, registered(group, addr, broker_id)) is None
 
 
-def test_a_refused_registration_is_not_told() -> None:
+def test_a_refused_registration_notifies_no_broker() -> None:
     group = a_group({1: B})
 
     assert min_broker_id_change(group, registered(group, A, 0, topics={"TopicTest": RW})) is None
@@ -122,7 +122,7 @@ def test_a_refused_registration_is_not_told() -> None:
         pytest.param({-1: A, 0: B}, A, 0, (B,), id="node before its election"),
     ],
 )
-def test_the_departure_of_the_smallest_id_is_told_to_all_who_are_left(
+def test_all_remaining_brokers_are_notified_when_the_smallest_id_leaves(
     before: dict[int, str], leaves: str, min_id: int, recipients: tuple[str, ...]
 ) -> None:
     group = a_group(before)
@@ -132,7 +132,7 @@ def test_the_departure_of_the_smallest_id_is_told_to_all_who_are_left(
     )
 
 
-def test_a_departure_is_not_told_without_acting_master() -> None:
+def test_a_departure_without_acting_master_notifies_no_broker() -> None:
     group = a_group({0: A, 1: B}, acting_master=False)
 
     assert min_broker_id_change(group, unregister(group, a_key(A))) is None
@@ -152,7 +152,7 @@ def test_the_last_registration_says_whether_the_group_has_an_acting_master() -> 
         pytest.param({0: A, 1: B}, D, id="nobody of the group"),
     ],
 )
-def test_a_departure_that_leaves_the_smallest_id_is_not_told(before: dict[int, str], leaves: str) -> None:
+def test_a_departure_of_a_larger_id_notifies_no_broker(before: dict[int, str], leaves: str) -> None:
     group = a_group(before)
 
     assert min_broker_id_change(group, unregister(group, a_key(leaves))) is None
@@ -169,7 +169,7 @@ def test_several_leave_at_once_and_the_former_smallest_id_is_named() -> None:
     assert told(before, after) == MinBrokerIdChange(NAME, 2, C, A, None, (C, D))
 
 
-def test_one_leaves_and_another_joins_at_once_and_both_who_are_there_are_told() -> None:
+def test_when_one_leaves_and_another_joins_at_once_both_members_are_notified() -> None:
     before = a_group({0: A, 1: B})
 
     after = registered(unregister(before, a_key(A)), C, 2)
@@ -177,7 +177,7 @@ def test_one_leaves_and_another_joins_at_once_and_both_who_are_there_are_told() 
     assert told(before, after) == MinBrokerIdChange(NAME, 1, B, A, None, (B, C))
 
 
-def test_the_smallest_leaves_and_a_smaller_one_joins_at_once_and_the_arrival_is_told() -> None:
+def test_when_the_smallest_leaves_and_a_smaller_one_joins_at_once_the_arrival_is_notified() -> None:
     before = a_group({1: B, 2: C})
 
     after = registered(unregister(before, a_key(B)), A, 0)
@@ -185,13 +185,13 @@ def test_the_smallest_leaves_and_a_smaller_one_joins_at_once_and_the_arrival_is_
     assert told(before, after) == MinBrokerIdChange(NAME, 0, A, None, HA_OF_A, (C,))
 
 
-def test_a_master_that_left_and_came_back_within_one_step_is_not_told() -> None:
+def test_a_master_that_left_and_came_back_within_one_step_notifies_no_broker() -> None:
     before = a_group({0: A, 1: B})
 
     assert min_broker_id_change(before, registered(unregister(before, a_key(A)), A, 0)) is None
 
 
-def test_a_step_that_changes_no_member_is_not_told() -> None:
+def test_a_step_that_changes_no_member_notifies_no_broker() -> None:
     before = a_group({0: A, 1: B})
 
     assert min_broker_id_change(before, replace(before, topics={})) is None

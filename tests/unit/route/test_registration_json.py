@@ -91,14 +91,14 @@ def test_an_unread_registration_is_what_was_registered(registration: Registratio
 
 
 @given(st.lists(registrations(), min_size=2, max_size=2))
-def test_two_are_equal_exactly_when_they_say_the_same(pair: list[Registration]) -> None:
+def test_registrations_are_equal_exactly_when_their_content_is(pair: list[Registration]) -> None:
     one, other = (replace(registration, registration_hash="same") for registration in pair)
     for left in (retained(one), _unread(one)):
         for right in (retained(other), _unread(other)):
             assert (left == right) is (one == other)
 
 
-def test_the_order_of_topics_says_nothing() -> None:
+def test_the_order_of_topics_has_no_meaning() -> None:
     one = a_registration(topics={"a": RW, "b": READ_ONLY})
     other = a_registration(topics={"b": READ_ONLY, "a": RW})
     assert _unread(one) == _unread(other)

@@ -15,7 +15,7 @@ _HISTORIES = st.lists(groups(), max_size=5)
 
 
 def naive_route(newest: Mapping[str, BrokerGroup], topic: str) -> object:
-    """All that the answer for ``topic`` is made of, computed from the groups alone; None where nobody offers it."""
+    """The content of the answer for ``topic``, computed from the groups alone; None where no broker offers it."""
     offering = {n: g for n, g in newest.items() if topic in g.topics}
     if not offering:
         return None
@@ -77,7 +77,7 @@ def test_many_groups_at_once_make_the_same_table_as_one_by_one(
 
 @settings(max_examples=examples(100))
 @given(_HISTORIES)
-def test_each_route_that_changes_is_told(history: list[BrokerGroup]) -> None:
+def test_each_route_that_changes_is_reported(history: list[BrokerGroup]) -> None:
     told: list[Collection[str] | None] = []
     names: list[str | None] = []
 
@@ -101,7 +101,7 @@ def test_each_route_that_changes_is_told(history: list[BrokerGroup]) -> None:
         told.clear()
 
 
-def test_a_topic_whose_queues_change_is_told_alone() -> None:
+def test_only_the_topic_whose_queues_change_is_reported() -> None:
     told: list[tuple[str | None, Collection[str] | None]] = []
     table = RouteTable()
     group = BrokerGroup("a", broker_addrs={0: "10.0.0.1:1"}, topics={"changed": RW, "gone": RW, "same": RW})
@@ -158,7 +158,7 @@ class _Name(str):
         return str.__lt__(self, other)
 
 
-def test_a_topic_of_very_many_names_is_not_sorted_anew_for_each() -> None:
+def test_a_topic_of_very_many_names_is_not_sorted_again_for_each() -> None:
     table, count = RouteTable(), 1_000
     _Name.compared = 0
     for number in range(count):

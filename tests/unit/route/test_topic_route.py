@@ -143,7 +143,7 @@ def test_shares_alone_make_no_route() -> None:
     assert pickup_topic_route(table, "static") is None
 
 
-def test_share_is_listed_under_the_name_that_it_says() -> None:
+def test_share_is_listed_under_the_name_that_it_states() -> None:
     table = table_of(a_registration(topic_mappings={TOPIC: a_mapping(TOPIC, "logical")}))
 
     assert route_of(table).topic_queue_mapping == {"logical": a_mapping(TOPIC, "logical")}
@@ -165,7 +165,7 @@ def test_promotion_is_on_a_copy() -> None:
     assert table.group("broker-a").broker_addrs == {1: SLAVE, 2: THIRD}
 
 
-def test_without_the_setting_nobody_acts_as_master() -> None:
+def test_without_the_setting_no_slave_acts_as_master() -> None:
     (broker,) = route_of(masterless()).broker_datas
 
     assert broker.broker_addrs == {1: SLAVE, 2: THIRD}

@@ -61,7 +61,7 @@ def is_up(sessions: Sequence[Row], at_ms: int) -> bool:
 
 
 def is_awaited(sessions: Sequence[Row], at_ms: int) -> bool:
-    """Whether it had come, and will come back or has gone without a goodbye."""
+    """Whether the broker had come, and will come back or has gone without unregistering."""
     if not any(s["up_ms"] <= at_ms for s in sessions):
         return False
     if any(s["down_ms"] is None for s in sessions):

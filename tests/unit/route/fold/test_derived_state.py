@@ -53,7 +53,7 @@ class _Topic:
 
 
 def _life(random: Random) -> Iterator[tuple[int, Event]]:
-    """Two servers tick each half second; brokers register, beat, fall silent, say goodbye or are cut off."""
+    """Two servers tick each half second; brokers register, beat, fall silent, unregister or disconnect."""
     silent: set[int] = set()
     for beat in range(_BEATS):
         at_ms = BEGIN_MS + 500 * beat

@@ -72,7 +72,7 @@ def test_an_unchanged_registration_brings_an_expired_broker_back() -> None:
     assert {r.cause for r in rows} == {Cause.RETURNED}
 
 
-def test_a_mere_heartbeat_brings_nobody_back() -> None:
+def test_a_mere_heartbeat_restores_no_broker() -> None:
     log = expired(Log())
 
     assert log.beat(broker) == []
@@ -133,7 +133,7 @@ def test_an_unknown_hash_asks_for_the_body_and_counts_as_life() -> None:
     assert log.alive() == {broker.broker_addr}
 
 
-def test_an_unknown_hash_of_a_gone_broker_asks_and_brings_nobody_back() -> None:
+def test_an_unknown_hash_of_a_removed_broker_asks_and_restores_no_broker() -> None:
     log = expired(Log())
 
     rows = log.heard(broker, registration_hash="other")

@@ -34,7 +34,7 @@ def a_log(fleet: Iterable[Registration], settings: FoldSettings | None = None, p
 
 
 def pass_time(log: Log, ms: int, hearing: Iterable[Registration] = ()) -> list[RouteChange]:
-    """The server ticks each half second; those in ``hearing`` are heard each time."""
+    """The server ticks each half second; the brokers in ``hearing`` send a heartbeat each time."""
     rows: list[RouteChange] = []
     for step in [500] * (ms // 500) + [ms % 500] * (ms % 500 > 0):
         rows += log.tick(step)
@@ -218,7 +218,7 @@ def test_how_long_a_hold_lasts_is_a_setting(timeouts: int) -> None:
 
 
 @pytest.mark.parametrize(("hear", "cause"), [(Log.beat, "heard"), (Log.heard, "heard"), (Log.register, "registered")])
-def test_one_that_is_heard_is_released_and_ages_anew(hear: Callable[..., list[RouteChange]], cause: str) -> None:
+def test_a_new_heartbeat_releases_a_broker_which_ages_again(hear: Callable[..., list[RouteChange]], cause: str) -> None:
     fleet = a_fleet(5)
     log = a_log(fleet)
     log.heard(fleet[0])
@@ -246,7 +246,7 @@ def test_when_most_are_heard_again_the_rest_stays_held() -> None:
     assert held(log) == addrs(fleet[:3])
 
 
-def test_a_goodbye_ends_a_hold_at_once() -> None:
+def test_an_unregistration_ends_a_hold_at_once() -> None:
     fleet = a_fleet(5)
     log = a_log(fleet)
     pass_time(log, TIMEOUT_MS + 1)
@@ -257,7 +257,7 @@ def test_a_goodbye_ends_a_hold_at_once() -> None:
     assert held(log) == addrs(fleet[1:])
 
 
-def test_goodbyes_are_no_mass() -> None:
+def test_unregistrations_are_no_mass_failure() -> None:
     fleet = a_fleet(10)
     log = a_log(fleet)
 

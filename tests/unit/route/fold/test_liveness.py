@@ -121,7 +121,7 @@ def test_a_gap_counts_for_max_gap_at_most() -> None:
     assert ADDR not in log.alive()
 
 
-def test_a_frozen_kafka_ages_nobody() -> None:
+def test_a_frozen_kafka_ages_no_broker() -> None:
     log = a_log()
     log.register(broker)
     log.pass_time(TIMEOUT_MS - 2_000)
@@ -515,7 +515,7 @@ def test_a_resumed_server_resets_the_ages_of_what_it_hears() -> None:
     assert ADDR not in log.alive()
 
 
-def test_the_record_by_which_a_server_resumes_expires_nobody() -> None:
+def test_the_record_by_which_a_server_resumes_expires_no_broker() -> None:
     """It lost records: the broker may have been heard in one of them."""
     log = a_log()
     log.register(broker)
@@ -618,7 +618,7 @@ def test_ticks_of_servers_do_not_age_direct_producers() -> None:
     assert ADDR in log.alive()
 
 
-def test_records_of_direct_producers_age_nobody() -> None:
+def test_records_of_direct_producers_age_no_broker() -> None:
     log = a_log()
     log.register(broker, DIRECT_ORIGIN)
     log.register(a_registration("10.0.0.2:10911", 1, timeout_ms=TIMEOUT_MS), S1)
@@ -682,7 +682,7 @@ def test_leaving_over_a_connection_of_an_earlier_epoch_is_ignored(leave: Callabl
     assert ADDR in log.alive()
 
 
-def test_a_goodbye_over_a_later_connection_counts_and_its_close_does_not() -> None:
+def test_an_unregistration_over_a_later_connection_counts_and_its_close_does_not() -> None:
     log = a_log()
     log.register(broker, connection=1)
 
@@ -837,7 +837,7 @@ def test_a_registration_of_a_servers_earlier_start_proves_life_and_takes_no_conn
     assert log.alive() == set()
 
 
-def test_a_hold_that_ends_beside_another_says_who_still_vouches() -> None:
+def test_a_hold_that_ends_beside_another_names_the_remaining_holder() -> None:
     log = both(a_log())
 
     rows = log.disconnect(broker, S1)

@@ -94,7 +94,7 @@ def test_a_broker_of_a_direct_producer_needs_the_jobs_ticks_until_it_is_gone() -
     assert not log.state.has_direct
 
 
-def test_a_close_that_a_direct_producer_told_of_needs_them_until_it_is_old() -> None:
+def test_a_close_reported_by_a_direct_producer_is_kept_until_it_is_old() -> None:
     log = Log()
     registrations = [a_registration(f"10.0.0.{n}:10911", n) for n in range(1, 8)]
     for registration in registrations:

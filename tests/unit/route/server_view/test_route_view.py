@@ -73,7 +73,7 @@ def test_accepted_registration_is_seen_at_once() -> None:
     assert view.pending_count == 1
 
 
-def test_accepted_goodbye_is_seen_at_once() -> None:
+def test_accepted_unregistration_is_seen_at_once() -> None:
     view = committed(registered())
 
     view.accept(unregistered())
@@ -124,7 +124,7 @@ def test_heartbeat_changes_nothing() -> None:
     assert group_of(view) is before
 
 
-def test_event_that_says_nothing_new_leaves_the_very_same_group() -> None:
+def test_event_without_news_leaves_the_very_same_group() -> None:
     view = committed(registered())
     before = group_of(view)
 
@@ -277,7 +277,7 @@ def test_later_events_stay_applied_when_earlier_ones_are_covered() -> None:
 def test_rows_of_others_arrive_beneath_pending_events() -> None:
     view, log = RouteView(), Log()
     view.accept(registered(NEWER))
-    # Another server's rows of the same broker name, in the log before ours.
+    # Another server's rows of the same broker name, earlier in the log than this server's.
     slave = a_registration("10.0.0.2:10911", 1)
     log.register(a_registration(), server=S2)
     log.register(slave, server=S2, connection=2)

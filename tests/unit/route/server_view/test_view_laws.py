@@ -91,7 +91,7 @@ class Commit(NamedTuple):
 
 
 class Reload(NamedTuple):
-    """The tables are opened anew, as far as they are committed."""
+    """The tables are reopened at their last commit."""
 
 
 class Publish(NamedTuple):

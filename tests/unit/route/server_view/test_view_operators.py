@@ -112,7 +112,7 @@ def test_dropped_put_leaves_what_was_there() -> None:
     view.drop(pending)
 
 
-def test_dropped_put_takes_a_namespace_along_that_nobody_else_has_written() -> None:
+def test_dropped_put_removes_a_namespace_without_other_entries() -> None:
     view = RouteView()
     [pending] = view.accept(PUT)
     view.drop(pending)
@@ -207,7 +207,7 @@ def test_deletion_hides_a_topic_that_others_logged_before_it() -> None:
     assert (topics(view), view.pending_count) == ({"baseTopic"}, 0)
 
 
-def test_deletion_lies_beneath_events_of_groups_that_were_unknown_then() -> None:
+def test_deletion_applies_before_events_of_groups_that_were_unknown_then() -> None:
     view, log = RouteView(), Log()
     view.accept(DELETE)
     view.accept(TopicRegistered(S1, NAME, "side", RW))
@@ -261,7 +261,7 @@ def test_changed_setting_holds_for_registrations_behind_it_only() -> None:
         if not is_before:
             view.accept(drops_absent(True))
         assert ("TopicTest" in topics(view)) is not is_before
-        # Not even when the group is made anew.
+        # Not even when the group is created again.
         view.commit(a_log_with_a_broker().output.changes, {0: 1})
         assert ("TopicTest" in topics(view)) is not is_before
 
@@ -315,7 +315,7 @@ def watched(view: RouteView) -> list[tuple[dict[int, str], dict[int, str]]]:
 MEMBERS = {0: "10.0.0.1:10911"}
 
 
-def test_changed_members_are_told_whatever_changed_them() -> None:
+def test_every_kind_of_member_change_is_notified() -> None:
     log = Log()
     rows = log.register(a_registration())
     view = RouteView()
@@ -329,7 +329,7 @@ def test_changed_members_are_told_whatever_changed_them() -> None:
     assert changes == [({}, MEMBERS), (MEMBERS, {}), ({}, MEMBERS), (MEMBERS, {})]
 
 
-def test_members_that_stay_are_not_told() -> None:
+def test_unchanged_members_are_not_notified() -> None:
     log = a_log_with_a_broker()
     view = committed(log)
     changes = watched(view)
@@ -342,7 +342,7 @@ def test_members_that_stay_are_not_told() -> None:
     assert changes == []
 
 
-def test_reload_tells_nobody() -> None:
+def test_reload_notifies_no_broker() -> None:
     view = RouteView()
     view.accept(registered())
     changes = watched(view)
