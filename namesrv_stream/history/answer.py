@@ -9,7 +9,7 @@ import csv
 import io
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal
 
 import orjson
@@ -156,7 +156,7 @@ def print_json(answer: Answer) -> None:
     found = {
         "since_ms": answer.since_ms,
         "until_ms": answer.until_ms,
-        "history": answer.extent.as_json(),
+        "history": asdict(answer.extent),
         "notes": list(answer.notes),
         "heartbeats_counted_to_ms": answer.counted_to_ms,
         **{s.name: [{c.key: row[c.key] for c in s.columns} for row in s.rows] for s in answer.sections},

@@ -1,7 +1,7 @@
 """The time that the tables cover, and notes for people about what they do not cover."""
 
-from dataclasses import asdict, dataclass
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Final
 
 from namesrv_stream.errors import NotInHistory
 from namesrv_stream.instants import instant
@@ -69,10 +69,6 @@ class Extent:
             end, begin = instant(self.reaches_ms), instant(known.since_ms)
             raise NotInHistory(f"there is no data after {end}, and --since is {begin}: is the product running?")
         return known
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the fields by name."""
-        return asdict(self)
 
 
 _MINUTE_MS: Final = 60_000

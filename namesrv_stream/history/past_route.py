@@ -4,7 +4,7 @@ The reducer applies the rows that were valid at that time, and the same code as 
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Final
 
 import orjson
@@ -66,7 +66,7 @@ class PastRoute:
         more = {
             "asOf": self.at_ms,
             "lastChange": {name: getattr(self.last_change, name) for name in _LAST_CHANGE},
-            "history": self.extent.as_json(),
+            "history": asdict(self.extent),
             "notes": self.notes(),
         }
         return self.body().removesuffix(b"}") + b"," + orjson.dumps(more).removeprefix(b"{")

@@ -33,30 +33,6 @@ _PARTITIONS: Final = 3
 _MORE_PARTITIONS: Final = 5
 _PAUSE_S: Final = 0.1
 _MOMENT_S: Final = 5.0
-#: The history process, which hangs in its second commit of data to a table, to be killed then. It keeps its priority.
-_HANGING: Final = """
-import sys, time
-from pathlib import Path
-import namesrv_stream.priority
-namesrv_stream.priority.give_way = lambda pid, niceness: None
-from namesrv_stream.cli import main
-from namesrv_stream.tables.history_tables import HistoryTable
-
-_, name, reached = sys.argv.pop(0), sys.argv.pop(0), sys.argv.pop(0)
-commit, made = HistoryTable.commit, []
-
-def hang(table, files, mark):
-    if table.name == name and files.num_rows:
-        made.append(mark)
-        if len(made) == 2:
-            Path(reached).touch()
-            time.sleep(3_600)
-    return commit(table, files, mark)
-
-HistoryTable.commit = hang
-sys.argv.insert(0, "namesrv-stream")
-sys.exit(main())
-"""
 _RECORDS_BEFORE: Final = 2_000  # of a partition: so that servers start again in later epochs than before
 
 
@@ -186,7 +162,7 @@ def _kill_history_amid_commit(settings: Settings, table: str) -> None:
 
 def _history_process(settings: Settings, table: str, reached: Path, *options: str) -> Process:
     """One that hangs amid a commit of a table, and then makes a file; of no table where it is to come to its end."""
-    command: list[str | Path] = [sys.executable, "-c", _HANGING, table, reached, "history-job"]
+    command: list[str | Path] = [sys.executable, "-m", "tests.support.hanging_history", table, reached, "history-job"]
     log = settings.data.dir / "history-job-test.log"
     return Process("history-job", [*command, "--conf", _conf(settings), *options], log, cwd=REPOSITORY)
 

@@ -2,6 +2,7 @@
 
 import logging
 import sys
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import orjson
@@ -128,7 +129,7 @@ def repartition(
         outcome = run(settings, partitions, progress, _say_progress)
     except KafkaUnreachable as error:
         raise _with_remedy(settings, error) from None
-    _print(replay_report.repartition_json(outcome), replay_report.repartition_text(outcome), as_json=as_json)
+    _print(asdict(outcome), replay_report.repartition_text(outcome), as_json=as_json)
     return 0
 
 

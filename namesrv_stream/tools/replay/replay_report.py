@@ -145,14 +145,7 @@ def rebuild_text(rebuild: Rebuild) -> str:
 
 def rebuild_json(rebuild: Rebuild) -> dict[str, Any]:
     """The outcome of a rebuild as JSON."""
-    return {
-        "origins": {str(partition): origin for partition, origin in rebuild.origins.items()},
-        "losses": list(rebuild.losses),
-        "difference": asdict(rebuild.difference) if rebuild.difference else None,
-        "kept": list(rebuild.kept),
-        "digest": rebuild.proof.digest,
-        "proof": replay_json(rebuild.proof),
-    }
+    return {**asdict(rebuild), "digest": rebuild.proof.digest, "proof": replay_json(rebuild.proof)}
 
 
 def repartition_text(done: Repartition) -> str:
@@ -169,8 +162,3 @@ def repartition_text(done: Repartition) -> str:
         f"{text}\nset kafka.partitions = {done.partitions} in every configuration, restart the name servers one after"
         " another, then start the job and the history\n"
     )
-
-
-def repartition_json(done: Repartition) -> dict[str, Any]:
-    """The outcome of a repartition as JSON."""
-    return asdict(done)

@@ -35,10 +35,6 @@ class Verdict(StrEnum):
     UNCLEAR = "unclear"
     GONE = "gone"
 
-    @property
-    def is_death(self) -> bool:
-        return self in (Verdict.RESTARTED, Verdict.GONE)
-
 
 @dataclass(frozen=True, slots=True)
 class Ended:
@@ -97,10 +93,6 @@ class _Process:
     has_unregistered: bool = False
     silence: Silence | None = None
 
-    @property
-    def has_left(self) -> bool:
-        return self.has_unregistered or self.connections.keys() <= self.peer_closed
-
     def seen(self, origin: Origin, observed_ms: int) -> None:
         self.last_seen_ms = observed_ms
         self.connections[origin.server_id] = origin.holder
@@ -137,7 +129,7 @@ class SilenceTally:
         self.expiries: Counter[tuple[str, int, Verdict]] = Counter()
 
     def add(self, silence: Silence) -> None:
-        if silence.verdict.is_death:
+        if silence.verdict in (Verdict.RESTARTED, Verdict.GONE):
             self.deaths.append(silence)
             return
         for run, end in silence.ends.items():
@@ -205,7 +197,7 @@ class SilenceWatch:
 def _verdict(process: _Process, origin: Origin) -> Verdict:
     """The verdict on a silence that ends with a sign of life from ``origin``."""
     before = process.connections.get(origin.server_id)
-    if process.has_left:
+    if process.has_unregistered or process.connections.keys() <= process.peer_closed:
         return Verdict.RESTARTED
     if before is None:
         return Verdict.UNCLEAR

@@ -366,4 +366,4 @@ def test_what_was_done_is_told(tables: TablesOfLog) -> None:
     assert all(path in text for path in outcome.kept)
     fields = rebuild_json(outcome)
     assert fields["digest"] == outcome.proof.digest
-    assert fields["kept"] == list(outcome.kept)
+    assert fields["kept"] == outcome.kept

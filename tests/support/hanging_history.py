@@ -1,0 +1,34 @@
+"""``python -m tests.support.hanging_history TABLE FILE ARGUMENTS``: the history process, to be killed amid a commit.
+
+Its second commit of data to the table does not come; it makes the file instead. It gives way to no other process.
+"""
+
+import sys
+import time
+from pathlib import Path
+
+import pyarrow as pa
+
+from namesrv_stream.cli import main
+from namesrv_stream.streaming.history import history_job
+from namesrv_stream.tables.history_mark import HistoryMark
+from namesrv_stream.tables.history_tables import HistoryTable
+
+_, _TABLE, _REACHED, *_ARGUMENTS = sys.argv
+_commit = HistoryTable.commit
+_made: list[HistoryMark] = []
+
+
+def _hang(table: HistoryTable, files: pa.Table, mark: HistoryMark) -> int:
+    if table.name == _TABLE and files.num_rows:
+        _made.append(mark)
+        if len(_made) == 2:
+            Path(_REACHED).touch()
+            time.sleep(3_600)
+    return _commit(table, files, mark)
+
+
+HistoryTable.commit = _hang  # type: ignore[method-assign]
+history_job.give_way = lambda pid, niceness: None
+sys.argv[1:] = _ARGUMENTS
+sys.exit(main())
