@@ -28,7 +28,7 @@ def _hang(table: HistoryTable, files: pa.Table, mark: HistoryMark) -> int:
     return _commit(table, files, mark)
 
 
-HistoryTable.commit = _hang  # type: ignore[method-assign]
-history_job.give_way = lambda pid, niceness: None
+setattr(HistoryTable, "commit", _hang)  # noqa: B010  # mypy refuses the assignment
+setattr(history_job, "give_way", lambda pid, niceness: None)  # noqa: B010
 sys.argv[1:] = _ARGUMENTS
 sys.exit(main())
