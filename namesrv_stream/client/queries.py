@@ -1,4 +1,4 @@
-"""The questions that clients and operators ask a name server; any of several will do."""
+"""The queries of clients and operators, which any of several name servers can answer."""
 
 from namesrv_stream.client.errors import UnexpectedAnswer
 from namesrv_stream.client.name_servers import NameServers
@@ -25,7 +25,7 @@ from namesrv_stream.route.table import HELD_NAMESPACE
 
 
 def request(code: int, ext_fields: dict[str, str] | None = None, body: bytes | None = None) -> RemotingCommand:
-    """A request of ours: what it is written in, and the release of RocketMQ that it behaves like."""
+    """A request with this client's language, and the release of RocketMQ that it behaves like."""
     return RemotingCommand(
         code=code, language=LanguageCode.PYTHON, version=MQ_VERSION, ext_fields=ext_fields, body=body
     )

@@ -197,8 +197,8 @@ def _report(what: str, addrs: Sequence[str], as_json: bool) -> None:
 
 
 def _report_write_perm(verb: str, broker: str, outcomes: Sequence[Outcome[int]], as_json: bool) -> None:
-    told = tables.write_perm(verb, broker, outcomes)
-    emit(_json(outcomes, lambda count: {"topics": count}) if as_json else told)
+    text = tables.write_perm(verb, broker, outcomes)
+    emit(_json(outcomes, lambda count: {"topics": count}) if as_json else text)
     admin.check(outcomes)
 
 
