@@ -99,7 +99,7 @@ def test_a_route_comes_with_the_reason_of_its_last_change(tmp_path: Path) -> Non
     assert (last.partition, last.offset) == (0, 1)
 
 
-def test_where_there_is_no_route_the_reason_is_told(tmp_path: Path) -> None:
+def test_where_there_is_no_route_the_reason_is_stated(tmp_path: Path) -> None:
     tables = HistoryOfLogs(tmp_path, a_broker_that_came_and_went())
     tables.write_all()
     with pytest.raises(NotInHistory, match=r"the last change was expired of broker-a .*not heard for 1\d{5} ms"):

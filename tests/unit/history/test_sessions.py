@@ -154,7 +154,7 @@ def test_availability_counts_from_when_a_broker_first_came(sessions: list[Row]) 
     assert of["broker-b"]["availability"] == pytest.approx(share)
 
 
-def test_who_said_goodbye_and_stayed_away_is_not_missed(tmp_path: Path) -> None:
+def test_a_broker_that_unregistered_and_stayed_away_is_not_missed(tmp_path: Path) -> None:
     log = Log()
     log.register(BROKER)
     log.tick(10_000)
@@ -267,13 +267,13 @@ def test_a_crash_loop_whose_processes_overlap_flaps_though_it_was_never_away() -
     assert [o["begin_ms"] for o in outages_of(looping)] == [looping[-1]["down_ms"]]
 
 
-def test_one_with_another_id_replaces_nobody() -> None:
+def test_a_broker_with_another_id_replaces_no_broker() -> None:
     sessions = [a_pod(1, 0, 10, broker_id=1), a_pod(2, 14, broker_id=2)]
     assert hosts(sessions) == [[1], [2]]
     assert [o["end_ms"] for o in outages_of(sessions)] == [None]
 
 
-def test_one_of_another_name_or_cluster_replaces_nobody() -> None:
+def test_a_broker_of_another_name_or_cluster_replaces_no_broker() -> None:
     sessions = [a_pod(1, 0, 10), a_session(at(14), name="broker-b", addr="10.0.0.2:10911")]
     sessions.append(a_session(at(14), cluster="c9", addr="10.0.0.3:10911"))
     assert hosts(sessions) == [[1], [2], [3]]

@@ -166,7 +166,7 @@ def client_of(manager: Manager) -> Any:
 
 
 @pytest.mark.parametrize(("delay_s", "told_ms"), [(0, 20), (0.5, 500)])
-def test_it_is_told_how_many_milliseconds_a_connection_takes(delay_s: float, told_ms: float) -> None:
+def test_the_connection_delay_is_in_milliseconds(delay_s: float, told_ms: float) -> None:
     manager = Manager()
     client = client_of(manager)
     manager.delay_s = delay_s

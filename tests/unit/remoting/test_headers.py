@@ -188,7 +188,7 @@ def test_captured_response_headers_are_the_same_when_written_again() -> None:
     assert set(compared) == set(RESPONSE_HEADERS)
 
 
-def test_a_master_learns_nothing_and_is_told_so() -> None:
+def test_the_answer_to_a_master_has_no_addresses() -> None:
     assert RegisterBrokerResponseHeader().to_ext_fields() == {}
 
 

@@ -406,7 +406,7 @@ def test_group_left_with_a_negative_id_keeps_write() -> None:
     assert perms(unregister(after(acting(MASTER, 0), a_registration(SLAVE, -1)), a_key(MASTER))) == {6}
 
 
-def test_unregistering_somebody_unknown_changes_nothing() -> None:
+def test_unregistering_an_unknown_broker_changes_nothing() -> None:
     group = after(a_registration())
 
     assert unregister(group, a_key(THIRD)) is group

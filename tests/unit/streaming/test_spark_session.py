@@ -85,7 +85,7 @@ def test_only_local_masters_are_one_process(master: str, expected: bool) -> None
     assert is_one_process(master) == expected
 
 
-def test_in_one_process_nothing_is_shipped_and_nobody_else_may_connect(settings: Settings, tmp_path: Path) -> None:
+def test_in_one_process_nothing_is_shipped_and_no_other_process_may_connect(settings: Settings, tmp_path: Path) -> None:
     config = session_config(settings, "local[2]", tmp_path)
     assert "spark.jars" not in config
     assert config["spark.driver.bindAddress"] == "127.0.0.1"

@@ -41,7 +41,7 @@ def test_brokers_that_become_held_are_one_warning_a_cluster(lines: pytest.LogCap
         assert f"reason=3 of 3 brokers of {cluster} seem to end at once: not heard for " in line
 
 
-def test_brokers_that_stay_held_while_others_join_them_are_not_told_again(lines: pytest.LogCaptureFixture) -> None:
+def test_brokers_that_stay_held_while_others_join_them_are_not_logged_again(lines: pytest.LogCaptureFixture) -> None:
     log = _log("c0")
     log_commit(row for registration in _fleet() for row in log.disconnect(registration))
     late = a_registration("10.0.0.9:1", broker_name="late")
@@ -85,7 +85,7 @@ def test_what_peers_wrote_cannot_break_a_line(lines: pytest.LogCaptureFixture) -
     assert [line.count("\n") for line in lines.messages] == [0, 0]
 
 
-def test_brokers_held_in_a_table_just_opened_are_told(lines: pytest.LogCaptureFixture) -> None:
+def test_brokers_held_in_a_table_just_opened_are_logged(lines: pytest.LogCaptureFixture) -> None:
     log, table = _log("c0", "c1"), RouteTable()
     log.pass_time(121_000)
     apply(table, log.output.changes)

@@ -83,7 +83,7 @@ def test_its_rows_become_the_archive_and_its_tables_are_put_aside(tmp_path: Path
     route_as_of(Past(tables.settings), "TopicTest", BEGIN_MS + 60_000)
 
 
-def test_until_then_who_asks_is_told_what_takes_it_over(tmp_path: Path) -> None:
+def test_until_then_the_error_names_the_command_that_migrates_it(tmp_path: Path) -> None:
     tables = _former(tmp_path, _a_life())
     with pytest.raises(NotInHistory, match=r"of an older release; `namesrv-stream history-job --once` takes it over"):
         Past(tables.settings)

@@ -139,7 +139,7 @@ def test_a_damaged_file_of_long_ago_is_repaired_too(tmp_path: Path) -> None:
     _assert_whole(tables)
 
 
-def test_a_table_whose_first_commit_is_torn_is_made_anew(tmp_path: Path) -> None:
+def test_a_table_whose_first_commit_is_torn_is_created_again(tmp_path: Path) -> None:
     tables = TablesOfLog(tmp_path)
     (tables.dir / ROUTE_CHANGES / commit_name(0)).write_bytes(b"")
     [done] = _repaired(tables)

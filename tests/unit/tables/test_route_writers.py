@@ -180,7 +180,7 @@ def test_a_table_that_was_restored_meanwhile_gets_no_gap_in_its_log(tmp_path: Pa
     ]
 
 
-def test_a_table_that_was_made_anew_meanwhile_is_not_written(tmp_path: Path) -> None:
+def test_a_table_that_was_rebuilt_meanwhile_is_not_written(tmp_path: Path) -> None:
     tables = TablesOfLog(tmp_path)
     tables.log.tick()
     tables.commit()
@@ -220,7 +220,7 @@ def test_rows_that_another_program_changes_end_the_writer_and_come_back_with_a_r
     assert decode_changes(read_tables(tables.storage).changes) == tables.log.output.changes
 
 
-def test_a_table_that_somebody_has_partitioned_meanwhile_is_not_written(tmp_path: Path) -> None:
+def test_a_table_that_was_partitioned_meanwhile_is_not_written(tmp_path: Path) -> None:
     tables = TablesOfLog(tmp_path)
     table = DeltaTable(tables.dir / ROUTE_CHANGES)
     write_deltalake(
@@ -231,7 +231,7 @@ def test_a_table_that_somebody_has_partitioned_meanwhile_is_not_written(tmp_path
         tables.commit()
 
 
-def test_a_table_that_somebody_has_upgraded_meanwhile_is_not_written(tmp_path: Path) -> None:
+def test_a_table_that_was_upgraded_meanwhile_is_not_written(tmp_path: Path) -> None:
     tables = TablesOfLog(tmp_path)
     table = tables.dir / ROUTE_CHANGES
     DeltaTable(table).alter.add_feature(TableFeatures.AppendOnly, allow_protocol_versions_increase=True)

@@ -83,7 +83,7 @@ def follow() -> Iterator[Follow]:
         follower.stop()
 
 
-def test_each_commit_is_told_with_its_progress(tmp_path: Path, follow: Follow) -> None:
+def test_each_commit_is_reported_with_its_progress(tmp_path: Path, follow: Follow) -> None:
     tables = TablesOfLog(tmp_path)
     _, told = follow(tables.dir)
     told.wait(lambda: told.reloads == 1)
@@ -96,7 +96,7 @@ def test_each_commit_is_told_with_its_progress(tmp_path: Path, follow: Follow) -
     assert told.reloads == 1
 
 
-def test_a_commit_of_this_machine_is_told_at_once_whatever_the_interval(tmp_path: Path, follow: Follow) -> None:
+def test_a_commit_of_this_machine_is_reported_at_once_at_any_interval(tmp_path: Path, follow: Follow) -> None:
     tables = TablesOfLog(tmp_path)
     interval_s = 60
     _, told = follow(tables.dir, load_snapshot(tables.storage), interval_s * 1000)
@@ -108,7 +108,7 @@ def test_a_commit_of_this_machine_is_told_at_once_whatever_the_interval(tmp_path
     assert time.monotonic() - began_s < interval_s, "else each would have taken an interval"
 
 
-def test_progress_without_rows_is_told(tmp_path: Path, follow: Follow) -> None:
+def test_progress_without_rows_is_reported(tmp_path: Path, follow: Follow) -> None:
     tables = TablesOfLog(tmp_path)
     _, told = follow(tables.dir)
     tables.log.tick()
@@ -127,7 +127,7 @@ def test_tables_made_after_the_start_are_found(tmp_path: Path, follow: Follow) -
     told.wait_for(tables.log)
 
 
-def test_what_the_caller_knows_is_not_told_again(tmp_path: Path, follow: Follow) -> None:
+def test_commits_that_the_caller_knows_are_not_reported_again(tmp_path: Path, follow: Follow) -> None:
     tables = TablesOfLog(tmp_path)
     tables.log.register(a_registration())
     tables.commit()
@@ -231,7 +231,7 @@ def test_another_table_in_its_place_makes_it_load_again_whatever_its_versions(
     told.wait(lambda: told.table.groups == other.log.groups.groups)
 
 
-def test_what_was_told_stays_where_the_table_is_gone(tmp_path: Path, follow: Follow) -> None:
+def test_reported_rows_stay_where_the_table_is_gone(tmp_path: Path, follow: Follow) -> None:
     tables = TablesOfLog(tmp_path)
     tables.log.register(a_registration())
     tables.commit()
@@ -347,7 +347,7 @@ def test_a_restore_by_another_program_is_not_followed(tmp_path: Path, follow: Fo
     told.wait_for(tables.log)
 
 
-def test_of_a_damaged_table_the_newest_sound_version_is_told_until_it_is_repaired(
+def test_of_a_damaged_table_the_newest_sound_version_is_reported_until_its_repair(
     tmp_path: Path, follow: Follow
 ) -> None:
     tables = TablesOfLog(tmp_path)

@@ -120,11 +120,11 @@ def test_the_same_failure_says_the_same_however_long_it_took(text: str, code: st
         "Server returned non-2xx status code: 400 Bad Request: <Error><Token-0>Tr0ub4dor",
     ],
 )
-def test_no_secret_is_told_that_an_address_or_an_answer_repeats(text: str) -> None:
+def test_no_secret_is_shown_that_an_address_or_an_answer_repeats(text: str) -> None:
     assert "Tr0ub4dor" not in one_line(OSError(text))
 
 
-def test_what_says_nothing_is_told_by_its_name() -> None:
+def test_an_error_without_text_is_shown_by_its_name() -> None:
     assert one_line(OSError()) == "OSError"
 
 

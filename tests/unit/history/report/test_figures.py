@@ -42,14 +42,14 @@ def test_mtbf_is_up_time_by_interruptions() -> None:
     assert found.rows["brokers"][0]["mtbf_ms"] == pytest.approx((10 + 8 + 174) / 3 * HOUR_MS)
 
 
-def test_a_goodbye_for_good_is_no_interruption_and_no_outage() -> None:
+def test_a_final_unregistration_is_no_interruption_and_no_outage() -> None:
     found = figures_of([a_session(at(0), at(10), "unregistered")], SINCE, UNTIL)
     assert (found.total["interruptions"], found.total["mtbf_ms"], found.total["availability"]) == (0, None, 1.0)
     assert found.rows["outages"] == []
     assert [(e["cause"], e["count"], e["down_ms"]) for e in found.rows["session_ends"]] == [("unregistered", 1, 0)]
 
 
-def test_what_went_without_a_goodbye_is_counted_apart() -> None:
+def test_brokers_that_left_without_unregistering_are_counted_apart() -> None:
     sessions = [
         a_session(at(0), at(10), "unregistered"),
         a_session(at(11), at(20), "expired"),
@@ -85,7 +85,7 @@ def test_a_cluster_is_dark_while_none_of_its_brokers_is_up() -> None:
     assert found.total["dark_ms"] == 6 * HOUR_MS
 
 
-def test_a_cluster_that_said_goodbye_is_not_dark() -> None:
+def test_a_cluster_that_unregistered_is_not_dark() -> None:
     sessions = [
         a_session(at(0), at(10), "unregistered"),
         a_session(at(0), at(11), "unregistered", addr="b:1", broker_id=1),
@@ -145,6 +145,6 @@ def test_the_verdict_says_what_matters() -> None:
     assert lines[2] == "100% of the down time came after “expired”, once."
 
 
-def test_of_nobody_there_is_no_report() -> None:
+def test_without_brokers_there_is_no_report() -> None:
     with pytest.raises(NotInHistory):
         figures_of([a_session(at(-10), at(-5))], SINCE, UNTIL)

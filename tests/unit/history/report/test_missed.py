@@ -123,7 +123,7 @@ def test_they_are_counted_in_the_hour_in_which_the_silence_ended() -> None:
     assert [(row["number"], row["missed"], row["heartbeats"]) for row in found] == [(1, 0, 10), (2, 2, 2)]
 
 
-def test_a_first_hearing_has_no_gap() -> None:
+def test_a_first_heartbeat_has_no_gap() -> None:
     assert sums(day([a_minute(0, None)])) == (0, 0, None)
 
 

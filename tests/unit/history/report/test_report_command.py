@@ -132,7 +132,7 @@ def test_json_has_the_keys_of_its_document(ask: Run) -> None:
         (["--pdf", "x"], 2, "No such option"),
     ],
 )
-def test_what_cannot_be_told_is_one_line(ask: Run, arguments: list[str], code: int, words: str) -> None:
+def test_an_error_is_one_line(ask: Run, arguments: list[str], code: int, words: str) -> None:
     found = ask(*arguments)
     assert found[:2] == (code, "")
     assert words in found[2]
@@ -145,7 +145,7 @@ def test_without_tables_it_is_said_where_they_would_be(run: Run, tmp_path: Path)
     assert f"there is no table route_archive in {tmp_path}/tables" in errors
 
 
-def test_without_heartbeats_the_rest_is_told(run: Run, morning: HistoryOfLogs, tmp_path: Path) -> None:
+def test_without_heartbeats_the_rest_is_reported(run: Run, morning: HistoryOfLogs, tmp_path: Path) -> None:
     copy = tmp_path / "data"
     shutil.copytree(morning.settings.data.dir, copy)
     shutil.rmtree(copy / "tables" / "heartbeat_minutes")

@@ -96,7 +96,7 @@ def test_figures_of_heartbeats_say_over_which_time_they_are_counted() -> None:
     assert (summary["heartbeats"], summary["missed"]) == (None, None)
 
 
-def test_a_time_in_which_nobody_was_heard_and_nobody_aged_is_blind() -> None:
+def test_a_time_without_heartbeats_of_live_brokers_is_blind() -> None:
     heard = heard_in([n for n in ALL if not 100 <= n < 125])
     assert blind_spans(heard, [a_session(SINCE)]) == [(SINCE + 100 * MINUTE_MS, SINCE + 125 * MINUTE_MS)]
 

@@ -260,7 +260,7 @@ def test_only_what_is_short_is_read_leniently() -> None:
         loads(b"['a'" + b" " * MAX_LENIENT_BYTES + b"]")
 
 
-def test_what_fastjson_writes_is_told_from_what_it_reads() -> None:
+def test_output_of_fastjson_is_distinguished_from_what_it_reads() -> None:
     assert loads_written(b'{0:{"a":1},"b":{"$ref":"$[0]"}}') == {"0": {"a": 1}, "b": {"a": 1}}
 
     with pytest.raises(ValueError, match="expected"):

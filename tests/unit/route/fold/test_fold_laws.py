@@ -106,7 +106,7 @@ def test_leases_live_entries_and_routes_always_agree(entries: list[Entry]) -> No
 
 @settings(max_examples=examples(60))
 @given(_LOGS)
-def test_somebody_vouches_for_each_broker_or_the_guard_holds_it(entries: list[Entry]) -> None:
+def test_each_broker_has_a_holder_or_the_guard_holds_it(entries: list[Entry]) -> None:
     log = Log(FAST)
     for entry in entries:
         log.append(entry.value, entry.after_ms)

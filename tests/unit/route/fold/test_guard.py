@@ -391,7 +391,7 @@ def test_one_that_was_brought_back_goes_on_time_whatever_was_queued_before() -> 
     assert log.alive() == set()
 
 
-def test_a_close_told_twice_changes_nothing_of_a_held_broker() -> None:
+def test_a_close_reported_twice_changes_nothing_of_a_held_broker() -> None:
     fleet = a_fleet(6)
     log = a_log(fleet)
     close_all(log, fleet)
@@ -429,7 +429,7 @@ def test_one_that_registered_again_is_not_brought_back_a_second_time() -> None:
     assert log.alive() == {fleet[0].broker_addr}
 
 
-def test_one_that_says_goodbye_after_its_close_is_not_brought_back() -> None:
+def test_a_broker_that_unregisters_after_its_close_is_not_restored() -> None:
     fleet = a_fleet(6)
     log = a_log(fleet)
     close_all(log, fleet[:4])
@@ -567,7 +567,7 @@ def test_what_a_silent_server_heard_last_is_no_part_of_a_mass() -> None:
     assert log.alive() == addrs(fleet[4:])
 
 
-def test_of_those_that_nobody_vouches_for_each_is_held_where_it_is_still_heard() -> None:
+def test_of_brokers_without_a_holder_each_is_held_where_heartbeats_still_arrive() -> None:
     """Two servers fall silent by one record; the first one's brokers make the mass, and the other's are part of it."""
     fleet, s3 = a_fleet(6, timeout_ms=30_000), a_server("s3")
     log = a_log(fleet)
@@ -623,7 +623,7 @@ def test_an_operator_lets_go_of_those_that_were_closed_at_once() -> None:
     assert ends(rows) == [(r.broker_addr, "disconnected") for r in fleet]
 
 
-def test_those_not_due_yet_go_at_their_own_time_after_an_operator_let_go() -> None:
+def test_those_not_due_yet_expire_at_their_own_time_after_a_release() -> None:
     fleet = a_fleet(10)
     log = a_log(fleet)
     pass_time(log, 4_000)
@@ -641,7 +641,7 @@ def test_those_not_due_yet_go_at_their_own_time_after_an_operator_let_go() -> No
     assert log.alive() == held(log) == set()
 
 
-def test_one_that_is_heard_after_an_operator_let_go_is_guarded_again() -> None:
+def test_a_broker_with_a_heartbeat_after_a_release_is_guarded_again() -> None:
     fleet = a_fleet(5)
     log = a_log(fleet)
     pass_time(log, 4_000)

@@ -704,7 +704,7 @@ def test_leaving_at_a_server_that_does_not_hold_the_broker_is_ignored(leave: Cal
     assert ADDR in log.alive()
 
 
-def test_leaving_of_somebody_unknown_is_ignored_with_a_row() -> None:
+def test_leaving_of_an_unknown_broker_is_ignored_with_a_row() -> None:
     assert [r.kind for r in a_log().disconnect(broker)] == ["ignored"]
 
 

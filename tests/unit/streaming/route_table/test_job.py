@@ -41,7 +41,7 @@ def test_the_fold_knows_every_liveness_setting_with_the_same_default() -> None:
     assert configured == {name: fold[name] for name in configured}
 
 
-def test_a_partition_that_an_earlier_start_did_not_reach_is_told_now() -> None:
+def test_a_partition_that_an_earlier_start_did_not_reach_has_no_settings_yet() -> None:
     table = RouteTable()
     table.replace_settings(0, {("config", "default_timeout_ms"): "5000", ("effective", "default_timeout_ms"): "5000"})
 

@@ -143,7 +143,7 @@ def test_what_is_no_text_is_given_in_base64() -> None:
     assert _letter(-1, b"\xff")["value_base64"] == "/w=="
 
 
-def test_a_long_record_is_cut_and_its_length_told() -> None:
+def test_a_long_record_is_cut_and_its_length_stated() -> None:
     fields = _letter(-1, b"x" * 3_000_000)
     assert len(fields["value_text"]) == 1 << 20
     assert fields["value_bytes"] == 3_000_000
