@@ -32,8 +32,8 @@ struct lane *lane_start(size_t max_answers_bytes, uint64_t seed, const uint64_t 
 void lane_stop(struct lane *lane);
 void lane_free(struct lane *lane);
 
-/* Sends ``answer`` if the answer to ``frame`` (without its first length) is stored. If the kernel accepts all of it, the
- * thread owns the socket: Python neither reads nor writes it until it is returned or taken back. ``id`` is not 0 and is
+/* Sends ``answer`` if the answer to ``frame`` (without its first length) is stored. If the kernel accepts all of it,
+ * the thread owns the socket: Python neither reads nor writes it until it is returned or taken back. ``id`` is not 0 and
  * never used twice. Returns LANE_HANDED_OVER, or the number of bytes sent if the thread does not own the socket. */
 enum { LANE_HANDED_OVER = -1 };
 ssize_t lane_hand_over(struct lane *lane, int fd, uint64_t id, const char *frame, size_t frame_length,
