@@ -148,7 +148,7 @@ class NameServer:
 
     def reconfigure(self, changes: OptionChanges) -> None:
         """Change options; the next answers use them."""
-        self.options = replace(self.options, **changes)  # type: ignore[arg-type] # names and types are OPTION_OF's
+        self.options = replace(self.options, **changes)  # type: ignore[arg-type] # names and types match ``OPTION_OF``
         self.answers.support_acting_master = self.options.support_acting_master
 
 
