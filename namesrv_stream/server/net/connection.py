@@ -147,7 +147,7 @@ class RemotingConnection(asyncio.Protocol):
         return is_idle and self._phase is Phase.OPEN and self._inbound.is_plain
 
     def settled(self, answer: bytes | None) -> None:
-        """Write the answer, if any, to an operator's change that is in the log or was rejected."""
+        """Write the answer, if any, to an operator's change that is in the log or failed."""
         if answer is not None:
             self._write(answer, b"")
         if self._phase is Phase.CLOSING:
@@ -174,7 +174,7 @@ class RemotingConnection(asyncio.Protocol):
     def close(self, reason: str) -> None:
         """Close once all answers are sent and no operator's change waits for the log."""
         self._end(reason)
-        # While the lane is returning the connection, ``returned`` closes.
+        # While the lane is returning the connection, ``returned`` closes it.
         if self._hand_over.take_back() and not self._session.changes:
             self._transport.close()
 

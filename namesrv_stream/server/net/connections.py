@@ -30,7 +30,7 @@ _LATE: Final = "what it began to send was not complete in time"
 _CROWDED: Final = "too much incomplete is held of all connections, and this began before others"
 _NOT_READING: Final = "it did not read its answers"
 _UNREAD: Final = "too many answers of all connections are not read, and of this one the most"
-#: The counter of what happens to connections.
+#: Name of the counter for connection events.
 CONNECTION_EVENTS: Final = "rocketmq_namesrv_connection_events_total"
 
 
@@ -53,7 +53,7 @@ class Connections:
         self._open: dict[int, RemotingConnection] = {}
         self._ids = count(1)
         self._addresses = AddressCounts()
-        self._stalled: dict[RemotingConnection, int] = {}  # since when, the longest first
+        self._stalled: dict[RemotingConnection, int] = {}  # stalled since this observed time, oldest first
         self.partial_frames: PartialFrames[RemotingConnection] = PartialFrames(
             limits.partial_frames_bytes, is_spared=lambda connection: connection.has_brokers
         )
@@ -146,7 +146,7 @@ class Connections:
         for connection in list(self._open.values()):
             if not connection.is_waiting and observed_ms - connection.active_ms > self.limits.idle_timeout_ms:
                 self._count("idle")
-                connection.abort(_IDLE)  # a peer that has not read its answers by now loses them
+                connection.abort(_IDLE)  # unsent answers are lost
 
     def close_expired(self, connection_id: int) -> None:
         """Close a connection after one of its brokers expired, unless others hold their registration over it."""

@@ -108,7 +108,7 @@ class LargeRequests:
         self._reading.pop(reader, None)
         self._held.pop(reader, None)
 
-    # ---- turns ----
+    # ---- iterations of the event loop ----
 
     def _call_soon(self) -> None:
         if not self._has_turn:

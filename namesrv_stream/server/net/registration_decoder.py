@@ -40,7 +40,7 @@ class RegistrationDecoder:
                 self._pool = ProcessPoolExecutor(1, context, initializer=_end_with_parent)
             pool = self._pool
             decoded = await asyncio.get_running_loop().run_in_executor(pool, _decode, body)
-        except Exception as error:  # the process was killed, or cannot be started
+        except Exception as error:  # the process was killed, or cannot start
             logger.warning("registration decoder failed, decoding in the server: %s", safe(repr(error)))
             self.stop()
             return None

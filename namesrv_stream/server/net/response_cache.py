@@ -32,7 +32,7 @@ _ROUTE_QUERY: Final = b'{"code":105,'
 
 
 class RouteCache(Protocol):
-    """Responses to route queries."""
+    """A cache of responses to route queries."""
 
     def find(self, frame: bytes) -> bytes | None:
         """Return the response, with length prefix, to a request frame without it; None if there is none."""
@@ -72,7 +72,7 @@ class AnsweredRequest(NamedTuple):
 
 
 class _Entry(NamedTuple):
-    frame_bytes: int  # of the request, so that its opaque has as many digits
+    frame_bytes: int  # of the request; equal sizes mean equally long opaques
     head: bytes
     tail: bytes
     code: int
