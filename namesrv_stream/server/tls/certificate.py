@@ -18,7 +18,7 @@ _CLIENT_AUTH: Final = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "re
 CALLS: Final = "advanced.tls.calls_"
 _BEGIN: Final = "-----BEGIN CERTIFICATE-----"
 _END: Final = "-----END CERTIFICATE-----"
-#: pbeWithSHA1And128BitRC4 and three of its kin. Source: RFC 7292, appendix C.
+#: pbeWithSHA1And128BitRC4 and three similar ciphers. Source: RFC 7292, appendix C.
 _OLD_CIPHERS: Final = tuple(b"\x06\x0a\x2a\x86\x48\x86\xf7\x0d\x01\x0c\x01" + bytes([n]) for n in (1, 2, 5, 6))
 #: `openssl pkcs8 -v1 …`, from old instructions, uses ciphers that OpenSSL 3 no longer loads.
 _OLD_CIPHER: Final = (
@@ -220,7 +220,7 @@ def trust(context: ssl.SSLContext, trust_file: str, setting: str = "tls.trust_fi
     _read(trust_file, setting)
     try:
         context.load_verify_locations(cafile=trust_file)
-    except OSError:  # ssl.SSLError is one
+    except OSError:  # includes ssl.SSLError
         raise ConfigError(trust_file, setting, "holds no certificates in PEM form") from None
 
 

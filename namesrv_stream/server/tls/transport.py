@@ -17,7 +17,7 @@ from namesrv_stream.errors import TlsBroken
 #: Limit for a handshake; a certificate chain with large keys takes 10 KiB. OpenSSL would accept ten times as much, even
 #: from a peer without authentication.
 _MAX_HANDSHAKE_BYTES: Final = 64 * 1024
-_WRITTEN_BYTES: Final = 256 * 1024  # encrypted at a time
+_WRITTEN_BYTES: Final = 256 * 1024  # limit for one encryption or decryption
 
 
 class TlsTransport(asyncio.Transport):
