@@ -16,7 +16,7 @@
 struct lane;
 
 /* A returned connection: ``unread`` bytes that arrived and were not answered, followed by ``unsent`` bytes of answers
- * that the peer has not taken. */
+ * that were not sent. */
 struct returned {
     struct returned *next;
     uint64_t id;
@@ -33,8 +33,8 @@ void lane_stop(struct lane *lane);
 void lane_free(struct lane *lane);
 
 /* Sends ``answer`` if the answer to ``frame`` (without its first length) is stored. If the kernel accepts all of it,
- * the thread owns the socket: Python neither reads nor writes it until it is returned or taken back. ``id`` is not 0 and
- * never used twice. Returns LANE_HANDED_OVER, or the number of bytes sent if the thread does not own the socket. */
+ * the thread owns the socket: Python neither reads nor writes it until it is returned or taken back. ``id`` is not 0,
+ * and never used twice. Returns LANE_HANDED_OVER, or the number of bytes sent if the thread does not own the socket. */
 enum { LANE_HANDED_OVER = -1 };
 ssize_t lane_hand_over(struct lane *lane, int fd, uint64_t id, const char *frame, size_t frame_length,
                        const char *answer, size_t length);
