@@ -90,8 +90,8 @@ def get_namesrv_config(server: NameServer, call: Call) -> Answer:
 
 
 def update_namesrv_config(server: NameServer, call: Call) -> Answer:
-    """Answer 318: change all named keys, or none. The exception is SYSTEM_BUSY, if the log does not confirm the event:
-    then the setting of the fold may have changed, and the switches have not.
+    """Answer 318: change all named keys, or none. The only exception: if the log does not confirm the event, the answer
+    is SYSTEM_BUSY, and the setting of the fold may have changed, but not the switches.
 
     Differs from RocketMQ: the request is off unless configured, and keys that are not safe and invalid values are
     refused. Java accepts any key that it knows, and ignores the others silently.

@@ -52,7 +52,7 @@ class MinBrokerNotifier:
     """Sends the notifications. Used by one event loop.
 
     ``group_changed`` may be called before, during and after ``run``, and never blocks or fails. An undelivered
-    notification is lost, as with the Java server, because brokers with acting master also query every second.
+    notification is lost, as with the Java server. Brokers with acting master also query the server every second.
     """
 
     def __init__(
