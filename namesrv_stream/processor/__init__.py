@@ -1,1 +1,5 @@
-"""RocketMQ's request processors as pure functions: a request and what is known in, an answer and events out."""
+"""RocketMQ's request processors: pure functions from a request and the server's state to an answer and events.
+
+It contains the rules of each request, the authorisation and the bodies. It contains no I/O and no clock. Every package
+from ``settings`` upwards may import it; it imports ``remoting``, ``route`` and ``errors``.
+"""

@@ -1,10 +1,10 @@
-"""Who may change what an operator changes.
+"""Checks whether a peer may send admin requests and brokers' requests.
 
-RocketMQ's NameServer lets everybody; here a request of ``ADMIN_CODES`` must come from a trusted network, or be signed
-as RocketMQ's own tools sign theirs (``remoting.acl``). Networks say nothing about a peer behind a proxy.
+RocketMQ's NameServer allows every peer. Here a request of ``ADMIN_CODES`` must come from a trusted network, or have the
+signature of RocketMQ's own tools (``remoting.acl``). Networks prove nothing about a peer behind a proxy.
 
-A signature covers the values of the ext fields and the body: neither their names, nor the request code, nor the moment.
-Who gets to see a signed request, be it a question, can send an admin request that says the same (ADR 0011).
+A signature covers the values of the ext fields and the body. It covers neither their names, the request code nor the
+time. So a peer that sees any signed request can send an admin request with the same values (ADR 0011).
 """
 
 import hmac
@@ -28,7 +28,7 @@ ADMIN_CODES = frozenset(
     }
 )
 
-#: What changes routes and liveness, and comes from brokers (217 from mqadmin, too).
+#: Requests of brokers that change routes and liveness; mqadmin sends 217, too.
 BROKER_CODES = frozenset(
     {
         RequestCode.REGISTER_BROKER,
@@ -39,19 +39,19 @@ BROKER_CODES = frozenset(
     }
 )
 
-#: Of an admin request. Only 318 has one, and all of RocketMQ's keys with their values take 2 KiB.
+#: Limit for the body of an admin request. Only 318 has one; all of RocketMQ's keys with their values take 2 KiB.
 MAX_BODY_BYTES: Final = 64 * 1024
 
-# Source: rocketmq 5.3.3, DynamicalExtFieldRPCHook, which MQClientAPIImpl registers after the hook that signs.
+# Source: rocketmq 5.3.3, DynamicalExtFieldRPCHook, which MQClientAPIImpl registers after the signing hook.
 _ZONE_FIELDS = frozenset({"__ZONE_NAME", "__ZONE_MODE"})
 
 
 def authorise(access: Access, call: Call) -> None:
-    """Let an admin request pass.
+    """Check an admin request.
 
     Raises:
-        RequestRefused: Its body is larger than any that a tool sends, so that nobody has it hashed or parsed.
-        NoPermission: It comes from elsewhere and is not signed by one of the accounts.
+        RequestRefused: Its body is larger than any tool's; it is neither hashed nor parsed.
+        NoPermission: It comes from outside ``trusted_networks``, and no account signed it.
     """
     size = len(call.request.body or b"")
     if size > MAX_BODY_BYTES:
@@ -65,12 +65,12 @@ def authorise(access: Access, call: Call) -> None:
 
 
 def authorise_broker(access: Access, call: Call) -> None:
-    """Let what a broker says pass.
+    """Check a broker's request.
 
-    A broker of 5.x signs it where its ``innerClientAuthenticationCredentials`` are set.
+    A 5.x broker signs its requests if its ``innerClientAuthenticationCredentials`` are set.
 
     Raises:
-        NoPermission: It comes from outside ``broker_networks``, and is not signed by one of the accounts.
+        NoPermission: It comes from outside ``broker_networks``, and no account signed it.
     """
     if _is_within(call.peer.host, access.broker_networks) or _is_signed(access, call.request):
         return
@@ -79,7 +79,7 @@ def authorise_broker(access: Access, call: Call) -> None:
 
 
 def _refusal(access: Access, call: Call, what: str, networks: str) -> NoPermission:
-    """The error for the peer. Which accounts exist is not for a stranger to know, so only the log tells that."""
+    """Return the error for the peer. Only the log shows whether the account exists, which is secret to the peer."""
     ext_fields = call.request.ext_fields or {}
     account = ext_fields.get(ACCESS_KEY, "")
     if not account or not ext_fields.get(SIGNATURE):
@@ -109,7 +109,7 @@ def _is_signed(access: Access, request: RemotingCommand) -> bool:
     secret = access.accounts.get(ext_fields.get(ACCESS_KEY, ""))
     if not signature or not secret:
         return False
-    # A Java client in a zone adds these two behind its signature. They mean nothing to an admin request.
+    # A Java client in a zone adds these two fields after signing. They have no effect on an admin request.
     unzoned = {name: value for name, value in ext_fields.items() if name not in _ZONE_FIELDS}
     given = signature.encode(errors="replace")
     return any(hmac.compare_digest(sign(f, request.body, secret).encode(), given) for f in (ext_fields, unzoned))

@@ -1,4 +1,4 @@
-"""Values inside bodies as fastjson would put them into a Java object's fields; ValueError where it could not."""
+"""Converts values in JSON bodies as fastjson does for a Java object's fields; ValueError if fastjson could not."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,14 +7,14 @@ from namesrv_stream.remoting.fastjson import casts
 
 
 def as_object(value: Any, where: str) -> Mapping[str, Any]:
-    """A JSON object; ``where`` names it in the error."""
+    """Return a JSON object; ``where`` names it in the error."""
     if not isinstance(value, dict):
         raise ValueError(f"{where} is not an object")
     return value
 
 
 def as_texts(value: Any, where: str) -> tuple[str, ...]:
-    """A list of strings; nulls are left out, which Java would keep and then answer with."""
+    """Return a list of strings without its nulls, which Java would keep and then send in answers."""
     if not isinstance(value, list):
         raise ValueError(f"{where} is not a list")
     try:
@@ -25,7 +25,7 @@ def as_texts(value: Any, where: str) -> tuple[str, ...]:
 
 
 def as_text(value: Any, default: str, where: str) -> str:
-    """A Java String; null leaves it at its default."""
+    """Return a Java String; null becomes ``default``."""
     try:
         text = casts.as_text(value)
     except ValueError as error:
@@ -34,7 +34,7 @@ def as_text(value: Any, default: str, where: str) -> str:
 
 
 def as_boolean(value: Any, default: bool, where: str) -> bool:
-    """A Java boolean; null leaves it at its default."""
+    """Return a Java boolean; null becomes ``default``."""
     try:
         truth = casts.as_boolean(value)
     except ValueError as error:
@@ -43,8 +43,8 @@ def as_boolean(value: Any, default: bool, where: str) -> bool:
 
 
 def as_int(value: Any, default: int | None = None) -> int:
-    """A Java int, which the tables' columns hold too; null leaves a Java field at its default."""
-    if type(value) is int and -0x80000000 <= value <= 0x7FFFFFFF:  # a registration has some hundred thousand of them
+    """Return a Java int, which also fits the tables' columns; null becomes ``default``."""
+    if type(value) is int and -0x80000000 <= value <= 0x7FFFFFFF:  # fast path: a registration has some 100,000 of them
         return value
     if value is None and default is not None:
         return default
@@ -52,7 +52,7 @@ def as_int(value: Any, default: int | None = None) -> int:
 
 
 def as_long(value: Any, default: int) -> int:
-    """A Java long; null as with ``as_int``."""
+    """Return a Java long; null becomes ``default``."""
     return _signed(value, default, 64)
 
 

@@ -1,4 +1,4 @@
-"""What brokers ask: to register, to leave, whether their topics are known, who their group is; and heartbeats.
+"""Processors of brokers' requests: registration, unregistration, DataVersion, members of a group, heartbeat.
 
 Source: rocketmq 5.3.3, DefaultRequestProcessor; nameserver.md §5.
 """
@@ -40,9 +40,9 @@ class _Registering(NamedTuple):
     """A registration before its body is decoded.
 
     Attributes:
-        body: As sent; the checksum is right.
+        body: The body as sent; its checksum is correct.
         digest: ``registration_hash`` of header and body.
-        is_unchanged: It would change nothing now, and need not be logged in full.
+        is_unchanged: Whether it would change nothing now and need not be logged in full.
     """
 
     header: RegisterBrokerRequestHeader
@@ -54,11 +54,11 @@ class _Registering(NamedTuple):
 
 
 def register_broker(server: NameServer, call: Call) -> Answer:
-    """103. An unchanged registration is neither decoded nor logged in full: its hash stands for it.
+    """Answer 103. An unchanged registration is not decoded, and a heartbeat with its hash is logged instead.
 
     Raises:
-        RequestRefused: Wrong checksum, a missing field, no release's version, or one topic before any full
-            registration.
+        RequestRefused: The checksum is wrong, a field is missing, the version is negative, or the registration has
+            one topic and no full registration came before.
         BodyDecodeError: The body cannot be read.
     """
     registering = _begin_registration(server, call)
@@ -82,7 +82,7 @@ def register_broker(server: NameServer, call: Call) -> Answer:
     if outcome.refused:
         raise RequestRefused("register broker failed")
     if outcome.group is group:
-        server.memory.settled[key] = Settled(group, digest, call.origin.holder)  # by the present settings
+        server.memory.settled[key] = Settled(group, digest, call.origin.holder)  # for the current settings
     retained = group.registrations.get(key.live_key)
     is_known = retained is not None and retained.registration_hash == digest and len(registration.topics) != 1
     response = _registered_response(server, call.request, header, outcome.group)
@@ -93,25 +93,25 @@ def register_broker(server: NameServer, call: Call) -> Answer:
 
 
 def large_body(server: NameServer, call: Call) -> RegistrationBody | None:
-    """The body that has to be decoded to answer a request, if that takes long; None for nothing.
+    """Return the body of a request if it must be decoded and that takes long; otherwise None.
 
-    A server has it decoded by another process, and passes the result as ``Call.decoded``.
+    The server decodes it in another process, and passes the result as ``Call.decoded``.
     """
     if call.request.code != RequestCode.REGISTER_BROKER:
         return None
     header = RegisterBrokerRequestHeader.from_ext_fields(call.request.ext_fields)
     if not _body_of(call, header).is_large:
-        return None  # before the checksum and the hash, which take the longer the larger it is
+        return None  # before the checksum and the hash, whose cost grows with the body
     try:
         authorise_broker(server.access, call)
         registering = _begin_registration(server, call)
     except NamesrvStreamError:
-        return None  # whatever is wrong with the request is the answer to it
+        return None  # the processor answers with the same error
     return None if registering.is_unchanged else registering.body
 
 
 def unregister_broker(server: NameServer, call: Call) -> Answer:
-    """104. Always answered SUCCESS once it is well formed, known broker or not.
+    """Answer 104, with SUCCESS for every well-formed request, even if the broker is unknown.
 
     Raises:
         RequestRefused: A field is missing.
@@ -125,14 +125,14 @@ def unregister_broker(server: NameServer, call: Call) -> Answer:
 
 
 def query_data_version(server: NameServer, call: Call) -> Answer:
-    """322: whether the broker should register. As oneway it is a heartbeat.
+    """Answer 322: whether the broker should register. A oneway request serves as a heartbeat.
 
-    "Changed" also where this server does not hear the broker: another name server's knowledge does not make this one
-    hear it, nor does a registration over a connection that is closed, or from before this server's start.
+    The answer is also "changed" if the broker holds no registration with this server, over an open connection and
+    since this server's start. A registration with another name server does not count.
 
     Raises:
         RequestRefused: A field is missing.
-        BodyDecodeError: The body is no DataVersion.
+        BodyDecodeError: The body is not a DataVersion.
     """
     header = QueryDataVersionRequestHeader.from_ext_fields(call.request.ext_fields)
     key = broker_of(header.broker_name, header.cluster_name, header.broker_addr)
@@ -149,7 +149,7 @@ def query_data_version(server: NameServer, call: Call) -> Answer:
 def _is_changed(
     server: NameServer, origin: Origin, key: LeaseKey, asked: DataVersion | None
 ) -> tuple[bool, DataVersion | None]:
-    """Whether the broker should register, and the DataVersion that is known."""
+    """Return whether the broker should register, and its last known DataVersion."""
     live = server.table.group(key.broker_name).lives.get(key.live_key)
     if live is None:
         return True, None
@@ -160,7 +160,7 @@ def _is_changed(
 
 
 def broker_heartbeat(server: NameServer, call: Call) -> Answer:
-    """904: refreshes a known broker, else does nothing; always SUCCESS.
+    """Answer 904, always with SUCCESS. It refreshes a known broker and ignores others.
 
     Raises:
         RequestRefused: A field is missing.
@@ -171,21 +171,21 @@ def broker_heartbeat(server: NameServer, call: Call) -> Answer:
 
 
 def get_broker_member_group(server: NameServer, call: Call) -> Answer:
-    """901: the addresses under a broker name; the cluster is echoed, not checked."""
+    """Answer 901 with the addresses of a broker name; the cluster is copied from the request, not checked."""
     header = GetBrokerMemberGroupRequestHeader.from_ext_fields(call.request.ext_fields)
     addrs = server.table.group(header.broker_name or "").broker_addrs
     body = encode_member_group(header.cluster_name, header.broker_name, addrs)
-    # The remark is a slip of the Java server; peers compare codes only, and so may tests compare both servers.
+    # The remark is a mistake of the Java server. Peers compare codes only; tests compare whole answers of both servers.
     return Answer(response_to(call.request, remark="not set any response code", body=body))
 
 
 def broker_of(broker_name: str | None, cluster: str | None, broker_addr: str | None) -> LeaseKey:
-    """Who a request is about.
+    """Return the broker process that a request names.
 
     Raises:
         RequestRefused: A field is missing.
     """
-    # Differs from RocketMQ: it accepts such requests and leaves debris that no client can use (nameserver.md §17).
+    # Differs from RocketMQ, which accepts such requests and stores entries that no client can use (nameserver.md §17).
     for name, value in (("brokerName", broker_name), ("clusterName", cluster), ("brokerAddr", broker_addr)):
         if not value:
             raise RequestRefused(f"{name} is missing")
@@ -212,12 +212,12 @@ def _body_of(call: Call, header: RegisterBrokerRequestHeader) -> RegistrationBod
 
 
 def _unchanged_hash(server: NameServer, origin: Origin, key: LeaseKey, now_ms: int) -> str | None:
-    """The hash of the one registration that would change nothing now; None where each is to be read.
+    """Return the hash of the registration that would change nothing now; None if every one must be decoded.
 
-    Of a broker that is known from the tables only, this sets when it is to be logged in full.
+    For a broker that is known from the tables only, this schedules its next registration in full.
     """
     settled = server.memory.settled.get(key)
-    # The very same group: to compare two of them takes as long as they have topics.
+    # Identity instead of equality: the cost of a comparison grows with the number of topics.
     if settled is None or settled.group is not server.table.group(key.broker_name) or settled.holder != origin.holder:
         return None
     return None if _is_due(server, key, now_ms) else settled.registration_hash
@@ -243,7 +243,7 @@ def _registration(registering: _Registering, body: RegisterBrokerBody) -> Regist
 
 
 def _heard(server: NameServer, origin: Origin, key: LeaseKey, response: RemotingCommand) -> Answer:
-    """The answer to a sign of life, which changes nothing; that of an unknown broker is not logged."""
+    """Return the answer to a heartbeat, which changes nothing; a heartbeat of an unknown broker is not logged."""
     live = server.table.group(key.broker_name).lives.get(key.live_key)
     accepted: tuple[Accepted, ...] = ()
     if live is not None and origin.server_id in live.holders:
@@ -254,8 +254,8 @@ def _heard(server: NameServer, origin: Origin, key: LeaseKey, response: Remoting
 def _registered_response(
     server: NameServer, request: RemotingCommand, header: RegisterBrokerRequestHeader, group: BrokerGroup
 ) -> RemotingCommand:
-    """What a broker is answered that is registered in ``group``."""
-    # A stale registration, whose id another address keeps, is answered SUCCESS with nothing in it, as Java does.
+    """Return the response to a broker that is registered in ``group``."""
+    # If another address keeps the brokerId, the registration is stale. The answer is an empty SUCCESS, as in Java.
     is_member = header.broker_id is not None and group.broker_addrs.get(header.broker_id) == header.broker_addr
     master = master_of(group, header.cluster_name or "") if header.broker_id and is_member else None
     fields = RegisterBrokerResponseHeader(
@@ -268,10 +268,10 @@ def _registered_response(
 
 
 def _is_due(server: NameServer, key: LeaseKey, now_ms: int) -> bool:
-    """Whether this registration is to be logged in full though it says nothing new."""
+    """Return whether this registration must be logged in full although it changes nothing."""
     due_ms = server.memory.full_due_ms.get(key)
     if due_ms is None:
-        # Known from the tables, not from this server: due within one interval, spread so that not all come at once.
+        # This broker is known from the tables only. Due times are spread over one interval to avoid a burst.
         interval_ms = server.options.full_registration_interval_ms
         due_ms = now_ms + murmur2(key.broker_name.encode()) % interval_ms
         server.memory.full_due_ms[key] = due_ms

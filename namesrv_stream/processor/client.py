@@ -1,7 +1,7 @@
-"""What clients and tools ask: the route of a topic, the brokers of all clusters.
+"""Processors of the requests of clients and tools: the route of a topic, and the brokers of all clusters.
 
-RocketMQ's clusterTest mode, in which every request is taken for a route query and unknown topics are asked from another
-name server, is not served: no broker can register in it, and a proxy of routes is no part of a registry.
+RocketMQ's clusterTest mode is not supported. It treats every request as a route query and forwards unknown topics to
+another name server. No broker can register in this mode, and a registry does not need a proxy for routes.
 
 Source: rocketmq 5.3.3, ClientRequestProcessor and DefaultRequestProcessor; nameserver.md §5.2, §5.4, §5.5.
 """
@@ -16,12 +16,12 @@ from namesrv_stream.remoting.headers import GetRouteInfoRequestHeader
 
 
 class _RouteQuery(NamedTuple):
-    """What a route query asks for.
+    """The parameters of a route query.
 
     Attributes:
-        topic: None where it is missing.
-        strict: In the strict JSON form, or in the legacy one.
-        zone_name: Without brokers of other zones; None for all.
+        topic: Name of the topic; None if it is missing.
+        strict: Whether the answer has the strict JSON form; otherwise it has the legacy form.
+        zone_name: The only zone whose brokers are in the answer; None for all zones.
     """
 
     topic: str | None
@@ -30,19 +30,19 @@ class _RouteQuery(NamedTuple):
 
 
 def _route_query(request: RemotingCommand) -> _RouteQuery:
-    """What a request 105 asks for."""
+    """Return the parameters of request 105."""
     header = GetRouteInfoRequestHeader.from_ext_fields(request.ext_fields)
     if header.zone_mode and (header.zone_name or "").strip():
-        # The zone filter writes the legacy form whatever the client asked for.
+        # RocketMQ's zone filter writes the legacy form, even if the client requested the strict one.
         return _RouteQuery(header.topic, strict=False, zone_name=header.zone_name)
     return _RouteQuery(header.topic, request.version >= V4_9_4 or header.accept_standard_json_only, zone_name=None)
 
 
 def get_route_info_by_topic(server: NameServer, call: Call) -> Answer:
-    """105, in the JSON form that the client's release can read.
+    """Answer 105 in the JSON form that the client's release can read.
 
     Raises:
-        RequestRefused: The server has just started and is told to give brokers time to register.
+        RequestRefused: The server has just started, and the options make it wait for brokers to register.
         TopicNotExist: No registered broker offers the topic.
     """
     options = server.options
@@ -50,17 +50,17 @@ def get_route_info_by_topic(server: NameServer, call: Call) -> Answer:
         raise RequestRefused("name server not ready")
     query = _route_query(call.request)
     if query.topic is None:
-        raise TopicNotExist("null")  # Java's word for it
+        raise TopicNotExist("null")  # as in Java's remark
     body = server.answers.route_body(
         query.topic, strict=query.strict, with_order=options.order_message_enable, zone_name=query.zone_name
     )
     if body is None:
         raise TopicNotExist(query.topic)
-    # The order of queues is a KV value, which changes without a change of the route.
+    # The order of queues is a KV value, which can change while the route does not.
     depends_on = None if options.order_message_enable else Dependency("topic", query.topic)
     return Answer(response_to(call.request, body=body), depends_on=depends_on)
 
 
 def get_broker_cluster_info(server: NameServer, call: Call) -> Answer:
-    """106."""
+    """Answer 106."""
     return Answer(response_to(call.request, body=server.answers.cluster_info_body()))

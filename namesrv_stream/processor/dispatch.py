@@ -1,7 +1,7 @@
-"""From request code to processor, and from an error to its response.
+"""Maps request codes to processors, and errors to responses.
 
-The codes of the controller that RocketMQ can start inside its NameServer (1001 to 1018) are not among them: it listens
-on a port of its own, and has an election protocol to itself.
+It does not contain the codes of the controller that RocketMQ can start inside its NameServer (1001 to 1018). That
+controller listens on a port of its own and has its own election protocol.
 """
 
 from collections.abc import Mapping
@@ -47,7 +47,7 @@ PROCESSORS: Processors = {
     RequestCode.BROKER_HEARTBEAT: broker.broker_heartbeat,
 }
 
-#: All other errors of ours are SYSTEM_ERROR.
+#: All other errors of this package become SYSTEM_ERROR.
 _RESPONSE_CODE_OF: Final[Mapping[type[NamesrvStreamError], ResponseCode]] = {
     TopicNotExist: ResponseCode.TOPIC_NOT_EXIST,
     QueryNotFound: ResponseCode.QUERY_NOT_FOUND,
@@ -56,14 +56,14 @@ _RESPONSE_CODE_OF: Final[Mapping[type[NamesrvStreamError], ResponseCode]] = {
 }
 #: Source: rocketmq 5.3.3, FAQUrl.suggestTodo(FAQUrl.APPLY_TOPIC_URL), as seen on the wire.
 _FAQ: Final = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
-#: Requests whose refusal has Java's response header in it, with no field set.
+#: Requests whose error response contains Java's response header without any field set.
 _WITH_HEADER: Final = frozenset({RequestCode.GET_KV_CONFIG, RequestCode.REGISTER_BROKER})
 
 _PROCESSOR_OF_NUMBER = {int(code): processor for code, processor in PROCESSORS.items()}
 
 
 def process(server: NameServer, call: Call) -> Answer:
-    """Answer one request; an error of ours becomes its response. The view is not changed: the caller applies events."""
+    """Answer one request; a ``NamesrvStreamError`` becomes its response. The caller applies the events to the view."""
     code = call.request.code
     processor = _PROCESSOR_OF_NUMBER.get(code)
     if processor is None:
@@ -83,7 +83,7 @@ def process(server: NameServer, call: Call) -> Answer:
 
 
 def error_response(request: RemotingCommand, error: NamesrvStreamError) -> RemotingCommand:
-    """The answer to a request that failed with ``error``."""
+    """Return the response to a request that failed with ``error``."""
     remark = str(error)
     if isinstance(error, TopicNotExist):
         remark = f"No topic route info in name server for the topic: {error.topic}{_FAQ}"

@@ -1,4 +1,4 @@
-"""The key-value table: an operator's notes to brokers and clients, such as the order of a topic's queues.
+"""Processors of the key-value table, in which operators store values for brokers and clients (e.g. order of queues).
 
 Source: rocketmq 5.3.3, DefaultRequestProcessor and KVConfigManager; nameserver.md §5.4.
 """
@@ -19,9 +19,9 @@ from namesrv_stream.route.table import HELD_NAMESPACE, held_entries
 
 
 def put_kv_config(_: NameServer, call: Call) -> Answer:
-    """100. Blank texts are texts like others.
+    """Answer 100. Blank texts are valid.
 
-    Differs from RocketMQ: a missing value is refused. Java stores a null that no question ever shows.
+    Differs from RocketMQ: a missing value is refused. Java stores a null that no query ever returns.
 
     Raises:
         RequestRefused: A field is missing.
@@ -36,10 +36,10 @@ def put_kv_config(_: NameServer, call: Call) -> Answer:
 
 
 def get_kv_config(server: NameServer, call: Call) -> Answer:
-    """101.
+    """Answer 101.
 
     Raises:
-        QueryNotFound: There is no such entry.
+        QueryNotFound: The entry does not exist.
     """
     header = GetKVConfigRequestHeader.from_ext_fields(call.request.ext_fields)
     value = server.table.kv.get(header.namespace or "", {}).get(header.key or "")
@@ -50,7 +50,7 @@ def get_kv_config(server: NameServer, call: Call) -> Answer:
 
 
 def delete_kv_config(_: NameServer, call: Call) -> Answer:
-    """102: always SUCCESS; the namespace survives empty. Without namespace or key nothing can be meant."""
+    """Answer 102, always with SUCCESS. An empty namespace remains. Without namespace or key nothing is deleted."""
     header = DeleteKVConfigRequestHeader.from_ext_fields(call.request.ext_fields)
     response = response_to(call.request)
     if header.namespace is None or header.key is None:
@@ -59,10 +59,10 @@ def delete_kv_config(_: NameServer, call: Call) -> Answer:
 
 
 def get_kv_list_by_namespace(server: NameServer, call: Call) -> Answer:
-    """219. The brokers that the mass-expiry guard holds are a namespace of their own, which is there without any, too.
+    """Answer 219. The brokers that the mass-expiry guard holds have their own namespace, which exists even if empty.
 
     Raises:
-        QueryNotFound: Nothing was ever put into the namespace.
+        QueryNotFound: No value was ever put into the namespace.
     """
     header = GetKVListByNamespaceRequestHeader.from_ext_fields(call.request.ext_fields)
     entries = None if header.namespace is None else server.table.kv.get(header.namespace)
@@ -74,5 +74,5 @@ def get_kv_list_by_namespace(server: NameServer, call: Call) -> Answer:
 
 
 def _java(text: str | None) -> str:
-    """``text`` as Java writes it into a remark."""
+    """Return ``text`` as Java writes it into a remark."""
     return "null" if text is None else text

@@ -1,7 +1,7 @@
-"""Whether what a registration says fits one record of the log; asked before it is answered SUCCESS.
+"""Checks whether a registration fits one record of the log, before the broker receives SUCCESS.
 
-A body of millions of empty topics or mappings becomes a multiple of itself once each has its values. None that Java
-writes in one frame comes near these limits.
+A body with millions of empty topics or mappings becomes several times larger when defaults are filled in. No body that
+Java writes in one frame comes near these limits.
 """
 
 from collections.abc import Collection, Mapping
@@ -12,14 +12,14 @@ import orjson
 from namesrv_stream.route.model import QueueData, TopicQueueMappingInfo
 from namesrv_stream.route.registration_json import mapping_fields
 
-#: Most topics and static mappings together, and most queues of all static mappings; the largest frame has room for
+#: Maximum of topics and static mappings together, and of queues of all static mappings. The largest frame has room for
 #: 115,000 topics as Java writes them.
 MAX_ENTRIES: Final = 300_000
-#: Most bytes that these parts may have in an event. With a header beside them, each byte of which may become six, a
-#: record of Kafka holds it (``frame.MAX_HEADER_BYTES``; ``kafka.max_message_bytes`` is 20 MiB at least).
+#: Maximum size of these parts in an event. With the header, whose bytes may become six each, they fit a record of Kafka
+#: (``frame.MAX_HEADER_BYTES``; ``kafka.max_message_bytes`` is at least 20 MiB).
 MAX_EVENT_BYTES: Final = 16 << 20
 
-# Most bytes of an entry without its texts, and of a character of them, in JSON.
+# Maximum sizes in JSON: of an entry without its texts, and of one character of the texts.
 _TOPIC_BYTES: Final = 60
 _MAPPING_BYTES: Final = 160
 _QUEUE_BYTES: Final = 27
@@ -29,7 +29,7 @@ _CHAR_BYTES: Final = 6
 def require_loggable(
     topics: Mapping[str, QueueData], mappings: Mapping[str, TopicQueueMappingInfo], filter_servers: Collection[str]
 ) -> None:
-    """Accept what fits.
+    """Check the limits of a registration.
 
     Raises:
         ValueError: There are too many entries, or they are too large.

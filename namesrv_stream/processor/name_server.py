@@ -1,4 +1,4 @@
-"""What a processor may look at, and what it gives back."""
+"""The input of a processor (the server's state and one request) and its result (``Answer``)."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -20,7 +20,7 @@ from namesrv_stream.route.table import RouteTable
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Settings of RocketMQ's NamesrvConfig that change answers, under its names and with its defaults."""
+    """The settings of RocketMQ's NamesrvConfig that change answers, with its names and defaults."""
 
     support_acting_master: bool = False
     order_message_enable: bool = False
@@ -33,14 +33,14 @@ class Options:
     full_registration_interval_ms: int = 86_400_000
 
 
-#: Fields of ``Options`` to their new values. Not a whole ``Options``: by the time that a change is in the log, another
-#: one may have changed the rest.
+#: Field of ``Options`` → its new value. A whole ``Options`` would undo other changes that were made before this one is
+#: in the log.
 OptionChanges = Mapping[str, int | bool]
 _NO_CHANGES: Final[OptionChanges] = MappingProxyType({})
 
 
 class Settled(NamedTuple):
-    """A registration that was folded into ``group`` and would not change it again."""
+    """A registration that ``group`` already contains, so that the same registration would not change it."""
 
     group: BrokerGroup
     registration_hash: str
@@ -49,14 +49,14 @@ class Settled(NamedTuple):
 
 @dataclass(slots=True)
 class RegistrationMemory:
-    """What one server remembers of registrations, so that an unchanged one costs neither decoding nor logging.
+    """One server's memory of registrations, so that it neither decodes nor logs an unchanged one in full.
 
     Attributes:
-        settled: By broker process; valid while the view still has the very same group.
-        full_due_ms: Monotonic time from which the process's next registration is logged in full.
-        wanted: Processes of which the fold asked for the full body.
-        closed: Processes whose connection was closed since they registered over it. They stay in the view until the
-            fold has ended them; until they register over another connection, the server does not hear them.
+        settled: Broker process → its last registration; valid while the view still has the same group object.
+        full_due_ms: Broker process → monotonic time from which its next registration is logged in full.
+        wanted: Processes whose full body the fold requested.
+        closed: Processes whose connection was closed after they registered over it. They stay in the view until the
+            fold removes them. Their heartbeats do not count until they register over another connection.
     """
 
     settled: dict[LeaseKey, Settled] = field(default_factory=dict)
@@ -65,7 +65,7 @@ class RegistrationMemory:
     closed: dict[LeaseKey, Holder] = field(default_factory=dict)
 
     def forget(self, key: LeaseKey) -> None:
-        """The broker process is gone."""
+        """Remove a broker process that is no longer registered."""
         self.settled.pop(key, None)
         self.full_due_ms.pop(key, None)
         self.wanted.discard(key)
@@ -73,11 +73,11 @@ class RegistrationMemory:
 
 
 class Peer(NamedTuple):
-    """Who sent a request.
+    """The sender of a request.
 
     Attributes:
-        host: IP address of the socket's other end, without port; "" where unknown.
-        is_proxied: The connection began with a PROXY preamble, so that ``host`` is a proxy's.
+        host: IP address of the socket's other end, without port; "" if unknown.
+        is_proxied: Whether the connection began with a PROXY preamble; ``host`` is the proxy's address then.
     """
 
     host: str
@@ -88,10 +88,10 @@ Networks = tuple[IPv4Network | IPv6Network, ...]
 
 
 def networks_of(texts: Iterable[str]) -> Networks:
-    """Networks by their CIDR notation; a lone address is a network of one.
+    """Parse networks in CIDR notation; a single address is a network of one.
 
     Raises:
-        ValueError: One is none; the text names it.
+        ValueError: A text is not a network; the message names it.
     """
     return tuple(ip_network(text, strict=False) for text in texts)
 
@@ -102,13 +102,13 @@ _ANYBODY: Final = networks_of(("0.0.0.0/0", "::/0"))
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Who may change what an operator changes, and which of it at all.
+    """The permissions for requests of operators and brokers.
 
     Attributes:
-        trusted_networks: Peers in these need no signature, unless they come through a proxy.
-        accounts: RocketMQ ACL accounts: AccessKey to secret.
-        enable_config_update: Whether UPDATE_NAMESRV_CONFIG is served.
-        broker_networks: Peers in these may say what brokers say without a signature, through a proxy too.
+        trusted_networks: Networks whose peers need no signature for admin requests, unless they use a proxy.
+        accounts: RocketMQ ACL accounts: AccessKey → secret.
+        enable_config_update: Whether UPDATE_NAMESRV_CONFIG is allowed.
+        broker_networks: Networks whose peers need no signature for brokers' requests, even through a proxy.
     """
 
     trusted_networks: Networks = _THIS_MACHINE
@@ -119,13 +119,13 @@ class Access:
 
 @dataclass(slots=True)
 class NameServer:
-    """The state behind all answers of one server.
+    """The state from which one server answers.
 
     Attributes:
-        options: Changed by ``reconfigure`` only.
+        options: The current options; only ``reconfigure`` changes them.
         started_ms: Monotonic time of the server's start.
-        config: RocketMQ's keys to their configured values, as far as they have a meaning here; what can change at run
-            time comes from ``options`` and the table instead (``namesrv_config.effective_config``).
+        config: RocketMQ's key → configured value, for keys that this server uses. Values that can change at run time
+            come from ``options`` and the table instead (``namesrv_config.effective_config``).
     """
 
     view: RouteView
@@ -142,17 +142,17 @@ class NameServer:
 
     @property
     def drops_absent_topics(self) -> bool | None:
-        """Whether a registration deletes the topics that it does not list; None where the log says nothing of it."""
+        """Whether a registration deletes the topics that it does not list; None if the log has no such setting."""
         value = self.table.settings.get(("effective", "delete_topic_with_broker_registration"))
         return None if value is None else value == "true"
 
     def reconfigure(self, changes: OptionChanges) -> None:
-        """Answer by other options from now on."""
-        self.options = replace(self.options, **changes)  # type: ignore[arg-type] # names and types are OPTION_OF's
+        """Change options; the next answers use them."""
+        self.options = replace(self.options, **changes)  # type: ignore[arg-type] # names and types match ``OPTION_OF``
         self.answers.support_acting_master = self.options.support_acting_master
 
 
-#: The body of a registration, or why it cannot be read.
+#: The body of a registration, or the reason why it cannot be read.
 DecodedBody = RegisterBrokerBody | BodyDecodeError
 
 
@@ -161,7 +161,7 @@ class Call(NamedTuple):
 
     Attributes:
         now_ms: Monotonic time.
-        decoded: What ``broker.large_body`` asked for; None where the body is still to be decoded.
+        decoded: Result of decoding the body that ``broker.large_body`` returned; None if it is not decoded yet.
     """
 
     request: RemotingCommand
@@ -172,16 +172,16 @@ class Call(NamedTuple):
 
 
 class Accepted(NamedTuple):
-    """An event to act on: ``applied`` changes the view at once (None: nothing to change), ``logged`` goes to Kafka."""
+    """An accepted event: ``logged`` goes to Kafka, ``applied`` changes the view at once (None: no change)."""
 
     logged: AcceptedEvent
     applied: AcceptedEvent | None
 
 
 class Dependency(NamedTuple):
-    """What an answer depends on beside its request: the route of a topic, or the group of a broker name.
+    """The state on which an answer depends besides its request: the route of a topic, or the group of a broker name.
 
-    The answer that depends on a broker also depends on the connection over which it was asked.
+    An answer that depends on a broker also depends on the connection of its request.
     """
 
     kind: Literal["topic", "broker"]
@@ -189,15 +189,15 @@ class Dependency(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """A processor's result; the events apply after the response was made.
+    """A processor's result; the caller applies the events after the response was computed.
 
     Attributes:
-        is_logged_first: An operator's change: ``response`` goes out once all events are in the log, and SYSTEM_BUSY
-            instead where the log does not take them.
-        options: Changes of the server's options; they hold once all events are in the log. Where SYSTEM_BUSY was
-            answered instead they never do, even if the log gets the events in the end: 318 is to be sent again.
-        refusal: Why the peer may not ask this, for the server's log.
-        depends_on: The same request has the same answer, and the same effect, until this changes; None if unknown.
+        is_logged_first: Whether ``response`` waits until all events are in the log, for an operator's change. If the
+            log does not accept them, the peer receives SYSTEM_BUSY instead.
+        options: Changes of the server's options, which take effect once all events are in the log. After SYSTEM_BUSY
+            they never take effect, even if the log receives the events later: the operator must repeat request 318.
+        refusal: Reason for a denied permission, for the server's log; "" if none was denied.
+        depends_on: The same request has the same answer and effect until this changes; None if unknown.
     """
 
     response: RemotingCommand
@@ -209,7 +209,7 @@ class Answer(NamedTuple):
 
 
 def operator_change(response: RemotingCommand, *events: AcceptedEvent, options: OptionChanges = _NO_CHANGES) -> Answer:
-    """The answer to an operator's change: ``response`` goes out once all events are in the log, if there are any."""
+    """Return the answer to an operator's change; ``response`` waits until all events, if any, are in the log."""
     accepted = tuple(Accepted(event, event) for event in events)
     return Answer(response, accepted, is_logged_first=bool(events), options=options)
 

@@ -1,8 +1,8 @@
-"""The server's configuration as RocketMQ's operators ask for it and change it, under RocketMQ's own keys.
+"""Processors that show and change the server's configuration, with RocketMQ's own keys.
 
-What can be changed at run time is what cannot hurt: switches of this server, which hold until it starts anew, and
-deleteTopicWithBrokerRegistration, which the fold depends on and which therefore goes through the log. No path is ever
-taken from a request, and nothing is written or run (CVE-2023-33246, CVE-2023-37582).
+Only safe settings can change at run time. The switches of this server stay in force until it restarts. The fold
+depends on deleteTopicWithBrokerRegistration, so a change of it goes through the log. No path is ever taken from a
+request, and nothing is written to disk or executed (CVE-2023-33246, CVE-2023-37582).
 
 Source: rocketmq 5.3.3, DefaultRequestProcessor, Configuration, NamesrvConfig, NettyServerConfig; nameserver.md §5.4.
 """
@@ -17,7 +17,7 @@ from namesrv_stream.remoting import java_properties
 from namesrv_stream.remoting.command import response_to
 from namesrv_stream.route.events import SettingsChanged
 
-#: What the keys that mean nothing here have in a RocketMQ that nobody configured. There are no files, so no paths.
+#: RocketMQ's default values of the keys that have no effect here. This server has no such files, so paths are empty.
 ROCKETMQ_DEFAULTS: Final[Mapping[str, str]] = {
     "bindAddress": "0.0.0.0",
     "clientRequestThreadPoolNums": "8",
@@ -52,7 +52,7 @@ ROCKETMQ_DEFAULTS: Final[Mapping[str, str]] = {
     "writeBufferLowWaterMark": "0",
 }
 
-#: Keys that are fields of ``Options``.
+#: Key → field of ``Options``.
 OPTION_OF: Final[Mapping[str, str]] = {
     "enableAllTopicList": "enable_all_topic_list",
     "enableTopicList": "enable_topic_list",
@@ -63,11 +63,11 @@ OPTION_OF: Final[Mapping[str, str]] = {
     "supportActingMaster": "support_acting_master",
     "waitSecondsForService": "wait_seconds_for_service",
 }
-#: The key that is a setting of the fold, and that setting.
+#: The only key that is a setting of the fold, and the name of that setting.
 _DELETE_TOPIC: Final = "deleteTopicWithBrokerRegistration"
 _DELETE_TOPIC_SETTING: Final = "delete_topic_with_broker_registration"
 
-# Source: rocketmq 5.3.3, DefaultRequestProcessor's constructor; the rest is configBlackList's own value.
+# Source: rocketmq 5.3.3, DefaultRequestProcessor's constructor; the value of configBlackList adds to these.
 _BLACK_LIST: Final = frozenset({"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"})
 
 _NUMBERS: Final = frozenset({"waitSecondsForService"})
@@ -75,7 +75,7 @@ _DIGITS: Final = re.compile(r"\+?[0-9]{1,9}")
 
 
 def effective_config(server: NameServer) -> dict[str, str]:
-    """Every key of RocketMQ's name server with its value, sorted: defaults, what was configured, what holds now."""
+    """Return every key of RocketMQ's name server, sorted, with its current, configured or default value."""
     now = {key: _text(getattr(server.options, name)) for key, name in OPTION_OF.items()}
     drops = server.drops_absent_topics
     if drops is not None or _DELETE_TOPIC not in server.config:
@@ -84,21 +84,21 @@ def effective_config(server: NameServer) -> dict[str, str]:
 
 
 def get_namesrv_config(server: NameServer, call: Call) -> Answer:
-    """319: a line ``key=value`` each, which Java does not escape either."""
+    """Answer 319 with one line ``key=value`` for every key, unescaped as in Java."""
     text = "".join(f"{key}={value}\n" for key, value in effective_config(server).items())
     return Answer(response_to(call.request, body=text.encode()))
 
 
 def update_namesrv_config(server: NameServer, call: Call) -> Answer:
-    """318: all of the named keys change, or none; unless the log does not tell whether it has the setting of the fold.
-    Then SYSTEM_BUSY says so, that setting may have changed, and the switches have not.
+    """Answer 318: change all named keys, or none. The only exception: if the log does not confirm the event, the answer
+    is SYSTEM_BUSY, and the setting of the fold may have changed, but not the switches.
 
-    Differs from RocketMQ: off unless configured, other keys than the safe ones are refused, and so are values that
-    cannot be read. Java takes any key that it knows, and skips the rest in silence.
+    Differs from RocketMQ: the request is off unless configured, and keys that are not safe and invalid values are
+    refused. Java accepts any key that it knows, and ignores the others silently.
 
     Raises:
-        NoPermission: It is off, or a key may not be changed.
-        RequestRefused: The body is no properties text, or a value is none of its key's.
+        NoPermission: The request is off, or a key may not be changed.
+        RequestRefused: The body is not a properties text, or a value is invalid for its key.
     """
     if not server.access.enable_config_update:
         raise NoPermission(

@@ -1,4 +1,4 @@
-"""The body of REGISTER_BROKER in all its forms.
+"""Decodes the body of REGISTER_BROKER in all its forms.
 
 Source: rocketmq 5.3.3, RegisterBrokerBody and TopicConfig; nameserver.md §6.
 """
@@ -17,12 +17,12 @@ from namesrv_stream.remoting import fastjson
 from namesrv_stream.remoting.codes import V3_0_11, V5_0_0, RequestCode
 from namesrv_stream.route.model import DataVersion, QueueData, TopicQueueMappingInfo, shared_queue_data
 
-#: Most bytes that a compressed body may inflate to: as many as an uncompressed one could have, some 300,000 topics.
+#: Maximum size of an inflated body: the same as that of an uncompressed body, some 300,000 topics.
 MAX_INFLATED_BYTES: Final = 16 << 20
 _MAX_REASON_CHARS: Final = 300
-#: Smaller bodies are decoded in 5 ms at most.
+#: Smaller bodies take at most 5 ms to decode.
 _LARGE_BYTES: Final = 1 << 20
-#: A deflated body may be so many times as large.
+#: Assumed ratio of the inflated size to the deflated size.
 _INFLATION: Final = 16
 
 # Defaults of rocketmq 5.3.3, TopicConfig.
@@ -34,10 +34,10 @@ _FILTER_TYPES: Final = frozenset(("SINGLE_TAG", "MULTI_TAG"))
 
 @dataclass(frozen=True, slots=True)
 class RegisterBrokerBody:
-    """What a registration's body says.
+    """The decoded body of a registration.
 
     Attributes:
-        filter_servers: None where the sender's form has none: those known stay.
+        filter_servers: Filter servers; None keeps those that are known, as the sender's form may have no such field.
     """
 
     data_version: DataVersion = field(default_factory=DataVersion)
@@ -50,7 +50,7 @@ class RegistrationBody(NamedTuple):
     """The body of a registration as sent.
 
     Attributes:
-        compressed: As its header says.
+        compressed: Whether the request header calls the body compressed.
         version: Ordinal of the broker's release.
     """
 
@@ -60,25 +60,25 @@ class RegistrationBody(NamedTuple):
 
     @property
     def is_deflated(self) -> bool:
-        """Whether it is a zlib stream, whatever its header says."""
+        """Whether the body is a zlib stream, even if the header denies it."""
         return self.compressed or self.body[:1] == b"\x78"
 
     @property
     def is_large(self) -> bool:
-        """Whether to decode it would keep an event loop for too long."""
+        """Whether decoding would block an event loop for too long."""
         return len(self.body) * (_INFLATION if self.is_deflated else 1) > _LARGE_BYTES
 
 
 def decode_register_body(body: bytes, compressed: bool, version: int) -> RegisterBrokerBody:
-    """The body of a registration sent by a broker of release ``version``.
+    """Decode the body of a registration from a broker of release ``version``.
 
-    Differs from RocketMQ: a body that is a zlib stream is inflated even where the header denies it, as brokers of 5.x
-    with compressedRegister=true do (ADR 0006).
+    Differs from RocketMQ: a zlib stream is inflated even if the header denies it, as the headers of 5.x brokers with
+    compressedRegister=true do (ADR 0006).
 
-    Differs from RocketMQ: a body with too many entries, or too large to be logged, is refused (``loggable``).
+    Differs from RocketMQ: a body with too many entries, or too large for the log, is refused (``loggable``).
 
     Raises:
-        BodyDecodeError: It cannot be read, or is too large; the text says where.
+        BodyDecodeError: The body cannot be decoded, or is too large; the message says where.
     """
     try:
         decoded = _decoded(RegistrationBody(body, compressed, version))
@@ -89,7 +89,7 @@ def decode_register_body(body: bytes, compressed: bool, version: int) -> Registe
 
 
 def _reason(error: Exception) -> str:
-    """What is wrong, for people. Keys of the body are quoted in it, so it is cut."""
+    """Return the readable reason of an error, truncated because it quotes keys of the body."""
     if isinstance(error, zlib.error):
         return "not a zlib stream, or a broken one"
     if isinstance(error, struct.error):
@@ -98,10 +98,10 @@ def _reason(error: Exception) -> str:
 
 
 def decode_data_version(body: bytes | None) -> DataVersion | None:
-    """The DataVersion that is the body of 322; None for no body.
+    """Decode the DataVersion in the body of 322; None if there is no body.
 
     Raises:
-        BodyDecodeError: It is no DataVersion.
+        BodyDecodeError: The body is not a DataVersion.
     """
     if not body:
         return None
@@ -113,7 +113,7 @@ def decode_data_version(body: bytes | None) -> DataVersion | None:
 
 def _decoded(sent: RegistrationBody) -> RegisterBrokerBody:
     body = sent.body
-    if sent.version < V3_0_11:  # this form has no filter servers: those known stay
+    if sent.version < V3_0_11:  # this form has no filter servers, so the known ones remain
         if not body:
             return RegisterBrokerBody(filter_servers=None)
         return _from_wrapper(as_object(fastjson.loads(body), "body"), body, filter_servers=None)
@@ -125,7 +125,7 @@ def _decoded(sent: RegistrationBody) -> RegisterBrokerBody:
 
 
 def _from_fields(fields: Mapping[str, Any], body: bytes) -> RegisterBrokerBody:
-    # Absent, it is empty in Java too: those known go. Only null leaves them.
+    # As in Java, an absent list is an empty one and removes the known filter servers. Only null keeps them.
     filter_servers = fields.get("filterServerList", [])
     return _from_wrapper(
         as_object(fields.get("topicConfigSerializeWrapper") or {}, "topicConfigSerializeWrapper"),
@@ -155,11 +155,11 @@ def _table(fields: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def _topic(config: Any, key: str, shapes: dict[tuple[Any, ...], QueueData]) -> tuple[str, QueueData]:
-    """Name and queues of one topic; ``shapes`` holds the queues by the numbers as they were written."""
+    """Return name and queues of one topic; ``shapes`` caches queues by their numbers as written in the body."""
     if type(config) is not dict:
         raise ValueError(f"topicConfigTable.{key} is not an object")
     fields = config.get
-    # The name inside counts, not the key. Source: rocketmq 5.3.3, RouteInfoManager.createAndUpdateQueueData.
+    # The value's name counts, not the key. Source: rocketmq 5.3.3, RouteInfoManager.createAndUpdateQueueData.
     name = fields("topicName", key)
     if type(name) is not str:
         raise ValueError(f"topicConfigTable.{key}.topicName is not text")
@@ -190,9 +190,9 @@ def _mapping(value: Any, topic: str) -> TopicQueueMappingInfo:
 
 
 def _data_version(value: Any, said: bytes = b"") -> DataVersion:
-    """A DataVersion; where it has no time, a number made of all that was ``said``, so that a change of it is seen.
+    """Return a DataVersion. A checksum of the body ``said`` replaces a missing timestamp, so that changes are detected.
 
-    Differs from RocketMQ: it takes the present time there, so that every such registration is a change.
+    Differs from RocketMQ, which uses the current time, so that every such registration is a change.
     """
     fields = {} if value is None else as_object(value, "dataVersion")
     stamp = fields.get("timestamp")
@@ -225,11 +225,11 @@ def _from_compressed(data: bytes, *, has_mappings: bool) -> RegisterBrokerBody:
 
 
 def _filter_servers(text: bytes) -> tuple[str, ...] | None:
-    """The filter servers of a compressed body; None, for null or an empty text, leaves those known.
+    """Return the filter servers of a compressed body; None, for null or an empty text, keeps the known ones.
 
-    A list that cannot be read counts as empty.
+    An invalid list counts as empty.
 
-    Source: rocketmq 5.3.3, RegisterBrokerBody.decode, which logs the exception and goes on.
+    Source: rocketmq 5.3.3, RegisterBrokerBody.decode, which logs the exception and continues.
     """
     if not text:
         return None
@@ -241,7 +241,7 @@ def _filter_servers(text: bytes) -> tuple[str, ...] | None:
 
 
 def _topic_text(text: str) -> tuple[str, QueueData]:
-    # name readQ writeQ perm filterType [attributes]; order and topicSysFlag are not carried.
+    # The format is: name readQ writeQ perm filterType [attributes]. It has neither order nor topicSysFlag.
     parts = text.split(" ", 5)
     if len(parts) < 5:
         raise ValueError(f"topic {text[:200]!r} has {len(parts)} of 5 parts")
@@ -273,7 +273,7 @@ class _Chunks:
         return part
 
     def counted(self) -> Iterator[int]:
-        """As many steps as the next number says; parts that are not there end them with an error."""
+        """Read a number and return that many steps; reading a missing part raises ValueError."""
         number = self.number()
         if number > MAX_ENTRIES:
             raise ValueError(f"{number} entries exceed {MAX_ENTRIES}")

@@ -1,4 +1,4 @@
-"""The hash by which an unchanged registration is known without being read."""
+"""The hash that identifies an unchanged registration, so that the server need not decode it."""
 
 import re
 from typing import Final
@@ -7,19 +7,19 @@ from xxhash import xxh3_128
 
 from namesrv_stream.remoting.headers import RegisterBrokerRequestHeader
 
-#: 5.x brokers stamp it anew with each sending, so two bodies that say the same differ in it and nothing else. Exactly
-#: as fastjson writes it: a topic of that name has other properties, and so is not taken for it.
+#: 5.x brokers change this stamp whenever they send, so bodies with the same content differ only in it. The pattern is
+#: exactly what fastjson writes. A topic with this name has other properties, so it does not match.
 _STAMP: Final = re.compile(rb'"mappingDataVersion":\{("counter":[0-9]++,"stateVersion":[0-9]++,"timestamp":[0-9]++)\}')
-#: Of a body: brokers write the stamp before the topics. Where it is not in there, it is hashed like all else, and no
-#: registration of that broker is ever an unchanged one.
+#: The part of a body that is searched: brokers write the stamp before the topics. A stamp outside it is hashed like the
+#: rest, and then no registration of that broker counts as unchanged.
 _HEAD_BYTES: Final = 4 * 1024
 
 
 def registration_hash(header: RegisterBrokerRequestHeader, body: bytes) -> str:
-    """Equal for two registrations that say the same, whatever their checksum, connection and time of sending.
+    """Return the same hash for registrations with the same content; checksum, connection and time do not count.
 
-    No cryptographic one, which would take a third of an unchanged registration's time: a broker's registration is
-    compared with its own last one only, and whoever can send the one can send the other.
+    The hash is not cryptographic, which would take a third of the time of an unchanged registration. A registration
+    is compared only with the previous one of the same broker, and a peer that can forge one can also send the other.
 
     Returns:
         128 bits, as 32 hexadecimal digits.
@@ -39,7 +39,7 @@ def registration_hash(header: RegisterBrokerRequestHeader, body: bytes) -> str:
     head = body[:_HEAD_BYTES]
     begin = 0
     with memoryview(body) as view:
-        # Behind a single quote, which fastjson reads but never writes, what looks like the stamp may be text.
+        # After a single quote, which fastjson reads but never writes, a match may be part of a text.
         for stamp in _STAMP.finditer(head) if b"'" not in head else ():
             digest.update(view[begin : stamp.start(1)])
             begin = stamp.end(1)

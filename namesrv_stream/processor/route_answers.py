@@ -1,4 +1,4 @@
-"""The bodies of GET_ROUTEINFO_BY_TOPIC in both JSON forms, and of GET_BROKER_CLUSTER_INFO."""
+"""Builds the bodies of GET_ROUTEINFO_BY_TOPIC, in both JSON forms, and of GET_BROKER_CLUSTER_INFO."""
 
 from dataclasses import replace
 
@@ -9,10 +9,10 @@ from namesrv_stream.route.topic_route import TopicRoute, in_zone, pickup_topic_r
 
 
 class RouteAnswers:
-    """Encodes each body when it is asked for.
+    """Encodes every body on request, without a cache.
 
     Attributes:
-        support_acting_master: Whether a slave stands in for its group's missing master.
+        support_acting_master: Whether a slave replaces the missing master of its group.
     """
 
     def __init__(self, view: RouteView, *, support_acting_master: bool = False) -> None:
@@ -20,14 +20,14 @@ class RouteAnswers:
         self._view = view
 
     def route(self, topic: str, *, with_order: bool = False) -> TopicRoute | None:
-        """The route of ``topic``, on request with its order of queues as an operator put it into the KV table."""
+        """Return the route of ``topic``; ``with_order`` adds the order of queues from the KV table."""
         route = pickup_topic_route(self._view.table, topic, support_acting_master=self.support_acting_master)
         return route if route is None else replace(route, order_topic_conf=self._order_conf(topic, with_order))
 
     def route_body(
         self, topic: str, *, strict: bool, with_order: bool = False, zone_name: str | None = None
     ) -> bytes | None:
-        """The encoded route, on request without brokers of other zones than one; None where there is none."""
+        """Return the encoded route; None if there is none. ``zone_name`` removes the brokers of other zones."""
         route = self.route(topic, with_order=with_order)
         if route is None:
             return None
@@ -35,7 +35,7 @@ class RouteAnswers:
         return route_body.encode_topic_route(route, strict=strict)
 
     def cluster_info_body(self) -> bytes:
-        """The encoded brokerAddrTable and clusterAddrTable."""
+        """Return the encoded brokerAddrTable and clusterAddrTable."""
         return route_body.encode_cluster_info(self._view.table)
 
     def _order_conf(self, topic: str, with_order: bool) -> str | None:

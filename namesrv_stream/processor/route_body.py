@@ -1,4 +1,4 @@
-"""Bodies that tell routes, as RocketMQ's classes are written by fastjson: properties in alphabetical order."""
+"""Encodes the bodies of answers as fastjson writes RocketMQ's classes: with properties in alphabetical order."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from namesrv_stream.route.topic_route import BrokerData, TopicRoute, broker_data
 
 
 def encode_topic_route(route: TopicRoute, *, strict: bool) -> bytes:
-    """TopicRouteData in the strict or the legacy form."""
+    """Encode TopicRouteData in the strict or the legacy form."""
     fields = {
         "brokerDatas": [_broker_data(b) for b in route.broker_datas],
         "filterServerTable": JavaMap({a: list(f) for a, f in route.filter_server_table.items()}),
@@ -24,29 +24,29 @@ def encode_topic_route(route: TopicRoute, *, strict: bool) -> bytes:
 
 
 def encode_broker_data(broker: BrokerData, *, strict: bool) -> bytes:
-    """An entry of a route's brokerDatas."""
+    """Encode an entry of a route's brokerDatas."""
     return _dumps(_broker_data(broker), strict)
 
 
 def encode_queue_data(broker_name: str, queue_data: QueueData, *, strict: bool) -> bytes:
-    """An entry of a route's queueDatas."""
+    """Encode an entry of a route's queueDatas."""
     return _dumps(_queue_data(broker_name, queue_data), strict)
 
 
 def encode_order_conf(order_topic_conf: str, *, strict: bool) -> bytes:
-    """The value of a route's orderTopicConf."""
+    """Encode the value of a route's orderTopicConf."""
     return _dumps(order_topic_conf, strict)
 
 
 def encode_cluster_info(table: RouteTable) -> bytes:
-    """ClusterInfo, in the legacy form."""
+    """Encode ClusterInfo in the legacy form."""
     brokers = {g.broker_name: _broker_data(broker_data_of(g)) for g in table.registered_groups()}
     clusters = {cluster: sorted(names) for cluster, names in table.clusters().items()}
     return dumps_legacy({"brokerAddrTable": JavaMap(brokers), "clusterAddrTable": JavaMap(clusters)})
 
 
 def encode_member_group(cluster: str | None, broker_name: str | None, broker_addrs: Mapping[int, str]) -> bytes:
-    """BrokerMemberGroup, in the legacy form."""
+    """Encode BrokerMemberGroup in the legacy form."""
     group = {"brokerAddrs": _addrs(broker_addrs), "brokerName": broker_name, "cluster": cluster}
     return dumps_legacy({"brokerMemberGroup": group})
 
@@ -62,12 +62,12 @@ def encode_data_version(data_version: DataVersion) -> bytes:
 
 
 def encode_topic_list(topics: Sequence[str], broker_addr: str | None = None) -> bytes:
-    """TopicList, in the legacy form."""
+    """Encode TopicList in the legacy form."""
     return dumps_legacy({"brokerAddr": broker_addr, "topicList": list(topics)})
 
 
 def encode_kv_table(entries: Mapping[str, str]) -> bytes:
-    """KVTable, in the legacy form."""
+    """Encode KVTable in the legacy form."""
     return dumps_legacy({"table": JavaMap(entries)})
 
 

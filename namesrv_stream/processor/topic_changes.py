@@ -1,4 +1,4 @@
-"""Topics that change without a registration: 205, 216 and 327 from an operator, 217 from a broker.
+"""Processors that change topics without a registration: 205, 216 and 327 from an operator, 217 from a broker.
 
 Source: rocketmq 5.3.3, DefaultRequestProcessor and RouteInfoManager.deleteTopic, registerTopic,
 operateWritePermOfBrokerByLock; nameserver.md §5.4, §7.7.
@@ -24,15 +24,15 @@ from namesrv_stream.remoting.headers import (
 from namesrv_stream.route.events import TopicDeleted, TopicRegistered, WritePermChanged
 from namesrv_stream.route.model import QueueData, shared_queue_data
 
-#: Brokers let a name have 127 characters, and put a prefix before a group's name of 255 at most. Source: rocketmq
+#: Brokers accept topic names of 127 characters, and put a prefix before group names of at most 255. Source: rocketmq
 #: 5.3.3, TopicValidator.TOPIC_MAX_LENGTH, Validators.CHARACTER_MAX_LENGTH, MixAll.getRetryTopic.
 _MAX_TOPIC_CHARS: Final = 1_024
-#: One for each broker name; a frame has room for a million, which take seconds to read.
+#: Every broker name needs one; a frame has room for a million, which would take seconds to decode.
 _MAX_QUEUE_DATAS: Final = 10_000
 
 
 def delete_topic_in_namesrv(_: NameServer, call: Call) -> Answer:
-    """216: in the brokers of one cluster, or without one in all. Always SUCCESS; static mappings stay."""
+    """Answer 216, always with SUCCESS: delete a topic in the named cluster, or in all. Static mappings remain."""
     header = DeleteTopicFromNamesrvRequestHeader.from_ext_fields(call.request.ext_fields)
     response = response_to(call.request)
     if header.topic is None:
@@ -41,16 +41,16 @@ def delete_topic_in_namesrv(_: NameServer, call: Call) -> Answer:
 
 
 def wipe_write_perm_of_broker(server: NameServer, call: Call) -> Answer:
-    """205: no topic of the broker is writable, until its own registration says otherwise.
+    """Answer 205: remove the write permission from all topics of a broker, until it registers other permissions.
 
-    Answers how many topics it has, 0 for an unknown broker.
+    The answer contains the number of its topics, 0 for an unknown broker. 327 has the same duration and answer.
     """
     name = WipeWritePermOfBrokerRequestHeader.from_ext_fields(call.request.ext_fields).broker_name
     return _set_write_perm(server, call, name or "", WipeWritePermOfBrokerResponseHeader, writable=False)
 
 
 def add_write_perm_of_broker(server: NameServer, call: Call) -> Answer:
-    """327: every topic of the broker has read and write permission and no other. Lasts and answers as 205."""
+    """Answer 327: give every topic of the broker exactly read and write permission."""
     name = AddWritePermOfBrokerRequestHeader.from_ext_fields(call.request.ext_fields).broker_name
     return _set_write_perm(server, call, name or "", AddWritePermOfBrokerResponseHeader, writable=True)
 
@@ -70,12 +70,12 @@ def _set_write_perm(
 
 
 def register_topic_in_namesrv(server: NameServer, call: Call) -> Answer:
-    """217: the topic is offered by each broker of the body's queueDatas. SUCCESS whether anything was stored or not.
+    """Answer 217, always with SUCCESS: every broker in the body's queueDatas offers the topic.
 
     Raises:
-        RequestRefused: The topic is missing; Java files it under null, where no peer can ask for it. Or its name is
-            far longer than any: it would go to the log once for each broker.
-        BodyDecodeError: The body is no TopicRouteData, or an entry of its queueDatas is none.
+        RequestRefused: The topic is missing, which Java stores under null, where no peer can query it. Or its name is
+            longer than any valid one; the log would contain it once for every broker.
+        BodyDecodeError: The body is not a TopicRouteData, or an entry of its queueDatas is invalid.
     """
     topic = RegisterTopicRequestHeader.from_ext_fields(call.request.ext_fields).topic
     if topic is None:
@@ -88,7 +88,7 @@ def register_topic_in_namesrv(server: NameServer, call: Call) -> Answer:
 
 
 def _known(server: NameServer, topic: str, told: list[tuple[str, QueueData]]) -> list[tuple[str, QueueData]]:
-    """The entries before the first of an unknown broker; for a new topic, all or none."""
+    """Return the entries before the first one of an unknown broker; for a new topic, all or none."""
     known = next((i for i, (name, _) in enumerate(told) if not server.table.group(name).is_registered), len(told))
     if known < len(told) and next(server.table.queue_data_of(topic), None) is None:
         return []
@@ -96,13 +96,13 @@ def _known(server: NameServer, topic: str, told: list[tuple[str, QueueData]]) ->
 
 
 def _queue_datas(body: bytes | None) -> Iterator[tuple[str, QueueData]]:
-    """Broker name and queues of each entry, absent numbers being 0 as in Java's QueueData."""
+    """Yield the broker name and queues of every entry; absent numbers are 0, as in Java's QueueData."""
     if not body:
         return
     try:
         entries = as_object(fastjson.loads(body), "TopicRouteData").get("queueDatas")
         if isinstance(entries, dict):
-            entries = [entries]  # as fastjson takes it
+            entries = [entries]  # as fastjson does
         if not isinstance(entries, list | None):
             raise ValueError("queueDatas is not a list")
         entries = entries or []
@@ -117,5 +117,5 @@ def _queue_datas(body: bytes | None) -> Iterator[tuple[str, QueueData]]:
 def _queue_data(entry: Any) -> tuple[str, QueueData]:
     fields = as_object(entry, "an entry of queueDatas")
     numbers = (as_int(fields.get(key), 0) for key in ("readQueueNums", "writeQueueNums", "perm", "topicSysFlag"))
-    # A broker without a name is one that nobody knows.
+    # A missing name becomes "", which is never the name of a registered broker.
     return as_text(fields.get("brokerName"), "", "brokerName"), shared_queue_data(*numbers)

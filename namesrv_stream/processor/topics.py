@@ -1,7 +1,7 @@
-"""Lists of topics, for tools and dashboards: all, of a cluster, of the system, of units.
+"""Processors of topic lists for tools and dashboards: all topics, a cluster's, the system's, those of units.
 
-Source: rocketmq 5.3.3, DefaultRequestProcessor and RouteInfoManager; nameserver.md §5.4. Lists are sorted here, which
-Java's are not. Two options switch off the lists that are long where there are many topics; 304 is never one.
+Source: rocketmq 5.3.3, DefaultRequestProcessor and RouteInfoManager; nameserver.md §5.4. Unlike Java's, these lists are
+sorted. Two options switch off the lists that become long with many topics; they never switch off 304.
 """
 
 from collections.abc import Callable, Iterable
@@ -18,7 +18,7 @@ FLAG_UNIT_SUB = 0x1 << 1
 
 
 def get_all_topic_list(server: NameServer, call: Call) -> Answer:
-    """206: every topic that some broker offers.
+    """Answer 206: every topic that a broker offers.
 
     Raises:
         RequestRefused: enableAllTopicList is off.
@@ -28,7 +28,7 @@ def get_all_topic_list(server: NameServer, call: Call) -> Answer:
 
 
 def get_topics_by_cluster(server: NameServer, call: Call) -> Answer:
-    """224: topics that a broker of the cluster offers; none for a cluster that is unknown.
+    """Answer 224: topics that a broker of the cluster offers; none for an unknown cluster.
 
     Raises:
         RequestRefused: enableTopicList is off, as for 311 to 313.
@@ -40,7 +40,7 @@ def get_topics_by_cluster(server: NameServer, call: Call) -> Answer:
 
 
 def get_system_topic_list(server: NameServer, call: Call) -> Answer:
-    """304: cluster and broker names, which are topics on brokers, and a broker to ask for more."""
+    """Answer 304: cluster and broker names, which are topics on brokers, and a broker that knows further topics."""
     table = server.table
     names = {*table.clusters(), *(name for names in table.clusters().values() for name in names)}
     addrs = [addr for group in table.registered_groups() for addr in group.broker_addrs.values()]
@@ -48,19 +48,19 @@ def get_system_topic_list(server: NameServer, call: Call) -> Answer:
 
 
 def get_unit_topic_list(server: NameServer, call: Call) -> Answer:
-    """311: topics of a unit."""
+    """Answer 311: topics of a unit."""
     _require(server.options.enable_topic_list)
     return _topic_list(call, _topics_where(server, lambda flag: bool(flag & FLAG_UNIT)))
 
 
 def get_has_unit_sub_topic_list(server: NameServer, call: Call) -> Answer:
-    """312: topics with subscriptions of a unit."""
+    """Answer 312: topics with subscriptions of a unit."""
     _require(server.options.enable_topic_list)
     return _topic_list(call, _topics_where(server, lambda flag: bool(flag & FLAG_UNIT_SUB)))
 
 
 def get_has_unit_sub_un_unit_topic_list(server: NameServer, call: Call) -> Answer:
-    """313: topics with subscriptions of a unit that are of no unit."""
+    """Answer 313: topics that have subscriptions of a unit but belong to none."""
     _require(server.options.enable_topic_list)
     return _topic_list(call, _topics_where(server, lambda flag: flag & (FLAG_UNIT | FLAG_UNIT_SUB) == FLAG_UNIT_SUB))
 
@@ -71,7 +71,7 @@ def _require(enabled: bool) -> None:
 
 
 def _topics_where(server: NameServer, is_wanted: Callable[[int], bool]) -> set[str]:
-    """Topics by the flag of one of their brokers: the first by name, where Java takes the first in hash order."""
+    """Return topics by the flag of one broker: the first in order of names, while Java takes it in hash order."""
     table = server.table
     return {topic for topic in table.topics() if is_wanted(next(table.queue_data_of(topic))[1].topic_sys_flag)}
 

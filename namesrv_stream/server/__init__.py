@@ -1,6 +1,7 @@
-"""The shell that brokers, clients and people reach; asyncio lives here.
+"""The process ``serve``: everything with sockets and asyncio. The rules of requests and routes are not here.
 
-``main`` starts a server: what comes before it answers is in ``start``, and ``core`` wires what answers. A request goes
-through ``net`` and the processors to ``view`` (what the server knows) and ``gateway`` (into the log), and back.
-``changes`` and ``http`` show it to programs and people, ``metrics`` to Prometheus.
+``main`` starts a server: ``start`` contains the steps before it answers, and ``core`` connects the components. A
+request passes ``net`` and the processors; it reads and changes ``view`` (routes in memory), and its events pass
+``gateway`` into the log. ``changes`` and ``http`` serve programs and people, ``metrics`` serves Prometheus. Only
+``cli``, ``up`` and ``tools`` may import this package.
 """

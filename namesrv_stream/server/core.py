@@ -1,6 +1,6 @@
-"""The core of a server: what answers requests and logs what they say, without listeners, tables and Kafka.
+"""The core of a server: the components that answer requests and log their events, without listeners, tables and Kafka.
 
-Production, tests and benchmarks build it by the same function.
+Production, tests and benchmarks build it with the same function.
 """
 
 import logging
@@ -36,13 +36,13 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What a core is given of its surroundings.
+    """The environment of a core.
 
     Attributes:
-        lane: Answers route queries without the interpreter; None for none.
-        listen_port: At which brokers and clients reach the server.
-        large_requests: Orders the large requests; None for one with the usual limits.
-        gather_items: So many heartbeats do not wait for the next tick any more.
+        lane: Native lane, which answers route queries without the interpreter; None if there is none.
+        listen_port: Port of the server for brokers and clients.
+        large_requests: Scheduler of the large requests; None for one with the default limits.
+        gather_items: Number of waiting heartbeats that are published before the next tick.
     """
 
     clock: Clock
@@ -55,13 +55,13 @@ class Ports:
 
 @dataclass(frozen=True, slots=True)
 class Core:
-    """Belongs to one event loop.
+    """The components of one server. Used by one event loop.
 
     Attributes:
-        view: The only way in which the routes are changed.
-        notifier: Tells brokers of the smallest brokerId of their group.
-        peer_log: Logs what peers do, with a limit.
-        counters: What is counted for Prometheus.
+        view: The served routes, and the only way to change them.
+        notifier: Notifies brokers of a new smallest brokerId in their group.
+        peer_log: Rate-limited log of peers' actions.
+        counters: Counters for Prometheus.
     """
 
     name_server: NameServer
@@ -74,26 +74,26 @@ class Core:
     counters: Counters
 
     def new_connection(self) -> RemotingConnection:
-        """The connection of a peer that has just arrived."""
+        """Return the protocol of a newly accepted connection."""
         return RemotingConnection(self.connections.next_id(), self.services)
 
     def beat(self) -> None:
-        """Called each tick interval."""
+        """Do the periodic work; the caller repeats it every tick interval."""
         self.gateway.beat()
         self.connections.beat(self.gateway.observed_ms)
         self.peer_log.beat(self.gateway.observed_ms)
 
 
 def build_core(settings: Settings, view: RouteView, ports: Ports) -> Core:
-    """Wire a core that answers from a view.
+    """Build a core that answers from ``view``.
 
     Raises:
-        ConfigError: A file that the settings name cannot be used.
+        ConfigError: A file in the settings cannot be used.
     """
     counters = Counters()
     tls = ServerTls(settings.tls, counters, ports.clock)
     if settings.tls.is_for_calls:
-        calls_context(settings.tls)  # tells of files that cannot be used before anything else happens
+        calls_context(settings.tls)  # raises for unusable files before the server starts
     peer_log = PeerLog()
     name_server = _name_server(settings, view, ports)
     responses = ResponseCache(ports.lane)

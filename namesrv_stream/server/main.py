@@ -1,4 +1,4 @@
-"""`serve`: opens the tables, binds the ports, talks to Kafka, answers until told to stop."""
+"""`serve`: opens the tables, binds the ports, connects to Kafka, and answers until a signal stops it."""
 
 import asyncio
 import contextlib
@@ -49,8 +49,8 @@ def serve(settings: Settings) -> int:
     """Run the server until SIGTERM or SIGINT; blocks.
 
     Raises:
-        ConfigError: A port is taken, or the data directory cannot be used.
-        KafkaUnreachable: No Kafka, and no tables from before to answer from.
+        ConfigError: A port is in use, or the data directory cannot be used.
+        KafkaUnreachable: Kafka does not answer, and there are no tables to answer from.
         DuplicateServerId: Another server with the same id is running.
     """
     prepare_process(settings.remoting.max_connections + settings.http.max_connections)
@@ -143,14 +143,14 @@ class _Server:
         core: Core,
         stop: asyncio.Event,
     ) -> None:
-        """Run the parts beside the two listeners until ``stop`` is set; then end all in order."""
+        """Run the parts and the two listeners until ``stop`` is set; then stop all of them in order."""
         async with asyncio.TaskGroup() as tasks:
             serving = tasks.create_task(http.run(), name="http")
             running = [tasks.create_task(part, name=name) for name, part in parts.items()]
             await stop.wait()
             logger.info("stopping connections=%d", len(core.connections))
             remoting.close()
-            # Closed before the last flush: nobody is told SUCCESS for what will not be logged.
+            # The gateway closes before the last flush, so that no peer receives SUCCESS for an unlogged event.
             core.gateway.begin_stop()
             await core.connections.close_all(self._settings.server.drain_timeout_ms / 1000)
             for task in running:
@@ -174,8 +174,8 @@ class _Server:
         interval_ms = self._settings.liveness.tick_interval_ms
         while True:
             core.beat()
-            # At the moments at which all servers and the job tick: the job folds in one batch what comes at once.
-            # Behind them, for a timer may come a millisecond early, and the same moment would be waited for again.
+            # All servers and the job use the same moments, so that the job folds all ticks in one batch. The extra
+            # millisecond prevents a second wait for the same moment, because a timer may fire a millisecond early.
             began_ms, wait_ms = self._clock.monotonic_ms(), until_multiple_ms(self._clock, interval_ms) + 1
             await asyncio.sleep(wait_ms / 1000)
             figures.beat_came_late(max(0, self._clock.monotonic_ms() - began_ms - wait_ms))
@@ -186,7 +186,7 @@ class _Server:
             await asyncio.sleep(self._settings.name_server.kv_log_interval_ms / 1000)
 
     async def _tell_ready(self, gateway: Gateway, guard: LogGuard, http: HttpServer, listener: socket.socket) -> None:
-        # A server whose log is another one answers all the same; /readyz says why it is not ready.
+        # A server also answers if its log belongs to other tables; /readyz states why it is not ready.
         while not (gateway.talking.is_set() or guard.has_refused):
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(gateway.talking.wait(), _REFUSAL_POLL_S)
@@ -195,12 +195,12 @@ class _Server:
         logger.info("listening remoting=%s http=%s server_id=%s", *facts.values(), self._identity.server_id)
 
 
-#: Entries printed at a time.
+#: Maximum of entries in the log at one time.
 _MAX_ENTRIES: Final = 1_000
 
 
 def log_kv_table(kv: Mapping[str, Mapping[str, str]], max_entries: int = _MAX_ENTRIES) -> None:
-    """Log a line with the table's size, then a line for each of the first entries; long values are cut."""
+    """Log a line with the table's size, then one line for each of the first entries; long values are truncated."""
     size = sum(len(entries) for entries in kv.values())
     logger.info("kv table namespaces=%d entries=%d", len(kv), size)
     entries = ((namespace, key, value) for namespace in sorted(kv) for key, value in sorted(kv[namespace].items()))

@@ -1,8 +1,8 @@
-"""Tells brokers that the smallest brokerId of their group changed (NOTIFY_MIN_BROKER_ID_CHANGE, 905).
+"""Notifies brokers that the smallest brokerId of their group changed (NOTIFY_MIN_BROKER_ID_CHANGE, 905).
 
-The only connections that a server opens to brokers. Where they go is text out of registrations, so whoever may
-register chooses it, as with Java's: the feature is off by default, a frame goes to ``host:port`` only, never to this
-server itself, and neither a deaf peer nor many of them cost more than a bounded number of small frames.
+A server opens no other connections to brokers. The addresses come from registrations, so any peer that may register
+chooses them, as with the Java server. Therefore the feature is off by default, and frames go only to ``host:port``,
+never to this server itself. Peers that do not read cost only a limited number of small frames.
 """
 
 import asyncio
@@ -26,14 +26,14 @@ from namesrv_stream.route.min_broker_id import MinBrokerIdChange, min_broker_id_
 
 logger = logging.getLogger(__name__)
 
-#: To connect, and to hand over one frame. Source: rocketmq 5.3.3, NettyClientConfig.connectTimeoutMillis; the 300 ms
-#: of RouteInfoManager.notifyMinBrokerIdChanged bound the wait for a permit to send, which is not needed here.
+#: Timeout to connect, and to send one frame. Source: rocketmq 5.3.3, NettyClientConfig.connectTimeoutMillis; the 300 ms
+#: of RouteInfoManager.notifyMinBrokerIdChanged limit the wait for a permit to send, which is not needed here.
 _TIMEOUT_MS: Final = 3_000
-#: A connection without a frame for so long is closed; brokers close idle ones after 120 s.
+#: A connection without a frame for this time is closed; brokers close idle ones after 120 s.
 _IDLE_MS: Final = 60_000
-#: Brokers told at the same time, each over a connection of its own.
+#: Maximum of brokers that are notified at the same time; every one has its own connection.
 _MAX_RECIPIENTS: Final = 1_024
-#: Frames that wait for one broker, the newest. More than one, for each may name another broker that went offline.
+#: Maximum of waiting frames for one broker; the newest remain. Each may name another broker that went offline.
 _MAX_WAITING: Final = 16
 #: A host name or an address, in brackets if it is IPv6, and a port.
 _ADDR: Final = re.compile(r"(?:[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):[0-9]{1,5}")
@@ -41,7 +41,7 @@ _ADDR: Final = re.compile(r"(?:[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):[0
 
 @dataclass(slots=True, eq=False)
 class _Recipient:
-    """A broker that is being told: frames wait in ``outbox``; ``stirred`` is set with each one, and at a close."""
+    """A broker to notify: frames wait in ``outbox``; each new frame and a closed connection set ``stirred``."""
 
     addr: str
     outbox: deque[RemotingCommand] = field(default_factory=lambda: deque(maxlen=_MAX_WAITING))
@@ -49,10 +49,10 @@ class _Recipient:
 
 
 class MinBrokerNotifier:
-    """Sends the notifications; belongs to one event loop.
+    """Sends the notifications. Used by one event loop.
 
-    ``group_changed`` may be called before, during and after ``run``, and never blocks or fails. What cannot be
-    delivered is lost, as with Java: brokers with acting master also ask each second.
+    ``group_changed`` may be called before, during and after ``run``, and never blocks or fails. An undelivered
+    notification is lost, as with the Java server. Brokers with acting master also query the server every second.
     """
 
     def __init__(
@@ -64,14 +64,14 @@ class MinBrokerNotifier:
         timeout_ms: int = _TIMEOUT_MS,
         idle_ms: int = _IDLE_MS,
     ) -> None:
-        """Sends nothing yet.
+        """Create a notifier, which sends nothing before ``run``.
 
         Args:
-            is_enabled: Whether to notify, asked at each change (``notifyMinBrokerIdChanged``).
-            own_port: Port at which this server listens for remoting.
-            tls: How to speak TLS, asked for each connection on a thread; None for plain.
-            timeout_ms: Milliseconds to connect, and to hand over one frame.
-            idle_ms: Milliseconds after which an unused connection is closed.
+            is_enabled: Whether to notify (``notifyMinBrokerIdChanged``); called at every change.
+            own_port: Remoting port of this server.
+            tls: Returns the TLS context; called in a thread for every connection. None for plain connections.
+            timeout_ms: Timeout to connect, and to send one frame, in milliseconds.
+            idle_ms: Time after which an unused connection is closed, in milliseconds.
         """
         self._is_enabled = is_enabled
         self._own_port = own_port
@@ -80,15 +80,15 @@ class MinBrokerNotifier:
         self._idle_ms = idle_ms
         self._recipients: dict[str, _Recipient] = {}  # by advertised address
         self._arrived: asyncio.Queue[_Recipient] = asyncio.Queue()
-        self._unreachable: set[str] = set()  # told in the log
+        self._unreachable: set[str] = set()  # already logged
 
     @property
     def recipients(self) -> list[str]:
-        """Advertised addresses of the brokers that are being told, or are connected since."""
+        """Advertised addresses of the brokers that are being notified or still connected."""
         return list(self._recipients)
 
     def group_changed(self, before: BrokerGroup, after: BrokerGroup) -> None:
-        """The members of a group changed: tell those whom it concerns, if enabled."""
+        """Notify the affected members of a changed group, if enabled."""
         if not self._is_enabled():
             return
         change = min_broker_id_change(before, after)
@@ -107,7 +107,7 @@ class MinBrokerNotifier:
             self._post(addr, request)
 
     async def run(self) -> None:
-        """Deliver until cancelled; connections are closed then, and what still waits is lost."""
+        """Deliver until cancelled; then connections close, and waiting notifications are lost."""
         async with asyncio.TaskGroup() as tasks:
             while True:
                 recipient = await self._arrived.get()
@@ -128,20 +128,20 @@ class MinBrokerNotifier:
         recipient.stirred.set()
 
     async def _attend(self, recipient: _Recipient) -> None:
-        """Deliver to one broker while there is anything to deliver, over one connection after another."""
+        """Deliver to one broker while frames wait, over one connection after another."""
         try:
             while recipient.outbox:
                 await self._deliver(recipient)
         except (ConnectionLost, RequestTooLarge, ConfigError, OSError) as error:
             self._warn_once(recipient.addr, str(error))
         except Exception:
-            # Not worth a name server: the task group would end it.
+            # The exception must not propagate: the task group would stop the name server.
             logger.exception("notifying a broker failed addr=%s", safe(recipient.addr))
         finally:
             del self._recipients[recipient.addr]
 
     async def _deliver(self, recipient: _Recipient) -> None:
-        """Deliver over one connection, until it closes or is not needed any more."""
+        """Deliver over one connection until it closes or is idle for too long."""
         tls = None if self._tls is None else await asyncio.to_thread(self._tls)
         connection = await _BrokerConnection.connect(recipient.addr, self._timeout_ms, tls)
         connection.closed.add_done_callback(lambda _: recipient.stirred.set())
@@ -149,7 +149,7 @@ class MinBrokerNotifier:
             if connection.leads_here(self._own_port):
                 raise ConnectionLost(recipient.addr, "it is this server itself")
             while True:
-                # Sent even if the peer has closed by now, and lost then: one that always does must not hold us here.
+                # A closed peer gets its frames, too, and they are lost; keeping them would cause endless reconnects.
                 while recipient.outbox:
                     await self._send(connection, recipient.outbox.popleft())
                 self._unreachable.discard(recipient.addr)
@@ -181,7 +181,7 @@ class MinBrokerNotifier:
 
 
 def notification(change: MinBrokerIdChange) -> RemotingCommand:
-    """The request to all recipients of a change; ``brokerName`` stays unset, as in Java."""
+    """Return the request for all recipients of a change; ``brokerName`` stays unset, as in Java."""
     header = NotifyMinBrokerIdChangeRequestHeader(
         min_broker_id=change.min_broker_id,
         min_broker_addr=change.min_broker_addr,
@@ -197,14 +197,14 @@ def notification(change: MinBrokerIdChange) -> RemotingCommand:
 
 
 class _BrokerConnection(RemotingConnection):
-    """A connection to a broker, that knows where it ended up."""
+    """A connection to a broker that can detect whether it leads to this server."""
 
     def leads_here(self, port: int) -> bool:
-        """Whether the other end is ``port`` of this machine, by whatever name or address it was called."""
+        """Return whether the other end is ``port`` of this machine, under any name or address."""
         if self._transport is None:
             return False
         here, there = (self._transport.get_extra_info(end) for end in ("sockname", "peername"))
         if not here or not there or there[1] != port:
             return False
-        # All of 127.0.0.0/8 is this machine, and is called from 127.0.0.1.
+        # All of 127.0.0.0/8 is this machine, but the local end is 127.0.0.1.
         return bool(here[0] == there[0]) or ip_address(there[0]).is_loopback

@@ -1,15 +1,15 @@
-"""Log lines that peers cause, as many as people can use: whoever connects in a loop must not fill the disk."""
+"""Rate-limits the log lines that peers cause, so that a peer that connects in a loop cannot fill the disk."""
 
 import logging
 from typing import Final
 
-#: Lines of one cause are told up to ``FEW`` within an interval; the rest is counted, and told of at its end.
+#: Every cause logs up to ``FEW`` lines in an interval; the rest is counted and summarised at the interval's end.
 INTERVAL_MS: Final = 60_000
 FEW: Final = 5
 
 
 class PeerLog:
-    """Bounds the lines of each cause; belongs to one event loop. Its time is that of its beats."""
+    """Limits the log lines of every cause. Its time advances with ``beat``. Used by one event loop."""
 
     def __init__(self) -> None:
         self._now_ms = 0
@@ -21,12 +21,12 @@ class PeerLog:
         """Log one line, or count it.
 
         Args:
-            logger: Whose line it is.
-            level: Of ``logging``.
-            text: The cause; constant, as ``args`` are what differs.
-            args: Of the peer; escaped.
-            kind: Tells causes with the same text apart; of few values.
-            is_fault: With the traceback of the exception that is being handled.
+            logger: Logger of the line.
+            level: Level of the line.
+            text: Constant format string, which identifies the cause.
+            args: Values for ``text``, escaped if they come from the peer.
+            kind: Distinguishes causes with the same text; must have few values.
+            is_fault: Whether to add the traceback of the exception that is being handled.
         """
         cause = self._causes.get((logger.name, text, kind))
         if cause is None:
@@ -39,7 +39,7 @@ class PeerLog:
             cause.last = args
 
     def beat(self, now_ms: int) -> None:
-        """Tell what was hidden of intervals that are over; milliseconds since any start."""
+        """Log the summaries of finished intervals; ``now_ms`` is the time of any monotonic clock."""
         self._now_ms = now_ms
         over = [key for key, cause in self._causes.items() if now_ms - cause.since_ms >= INTERVAL_MS]
         for key in over:
@@ -48,7 +48,7 @@ class PeerLog:
                 cause.tell_hidden(now_ms)
 
     def end(self) -> None:
-        """Tell what is hidden still."""
+        """Log the remaining summaries."""
         for cause in self._causes.values():
             if cause.hidden:
                 cause.tell_hidden(self._now_ms)

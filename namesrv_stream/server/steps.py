@@ -1,9 +1,9 @@
-"""Long answers in short steps: brokers and clients are served by the same event loop, and must not wait for a list.
+"""Computes long answers in short steps, because the same event loop serves brokers and clients, which must not wait.
 
-A thread would not help: it takes the interpreter for 5 ms at a time, or for as long as one call into C takes. A step
-takes a millisecond at most, and of all answers that are being made one makes a step in a turn of the loop.
+A thread would not help: it keeps the interpreter lock for 5 ms at a time, or for the duration of one call into C. A
+step takes at most a millisecond, and all long answers together make one step per iteration of the loop.
 
-``Kept`` spares the same answer to several who ask within a while.
+``Kept`` caches an answer for a short time, so that repeated queries do not compute it again.
 """
 
 import asyncio
@@ -26,20 +26,20 @@ def _itself(item: Any) -> Any:
 
 
 class Steps:
-    """Belongs to one event loop."""
+    """Runs the steps of all long answers in turn. Used by one event loop."""
 
     def __init__(self) -> None:
         self._turn = asyncio.Lock()
 
     @asynccontextmanager
     async def step(self) -> AsyncIterator[None]:
-        """Do something short as a step of its own: of all that take one, one does in a turn of the loop."""
+        """Run the body as one step; all users together run one step per iteration of the loop."""
         async with self._turn:
             yield
             await asyncio.sleep(0)
 
     async def lists(self, items: Iterable[Item]) -> AsyncIterator[list[Item]]:
-        """The items, made as they are asked for, in lists of as many as a step makes."""
+        """Yield the items of a lazy iterable in lists; every list is the result of one step."""
         rest = iter(items)
         while True:
             async with self.step():
@@ -49,18 +49,18 @@ class Steps:
             yield found
 
     async def all(self, items: Iterable[Item]) -> list[Item]:
-        """All items, made in steps."""
+        """Return all items, computed in steps."""
         return [item async for some in self.lists(items) for item in some]
 
     async def sorted(self, items: Iterable[Item], key: Callable[[Item], Any] = _itself) -> list[Item]:
-        """The items in order."""
+        """Return the items in sorted order."""
         found = await self.all(items)
         blocks = (found[at : at + _SORTED_AT_ONCE] for at in range(0, len(found), _SORTED_AT_ONCE))
         ordered = await self.all(sorted(block, key=key) for block in blocks)
         return await self.all(heapq.merge(*ordered, key=key))
 
     async def joined(self, pieces: Iterable[bytes]) -> AsyncIterator[bytes]:
-        """The pieces of one answer, as many together as a step makes."""
+        """Yield the pieces of one answer, joined step by step."""
         async for some in self.lists(pieces):
             yield b"".join(some)
 
@@ -80,7 +80,7 @@ V = TypeVar("V")
 
 
 class Kept(Generic[K, V]):
-    """Answers by question; one is made at a time. Belongs to one event loop."""
+    """A cache of answers by question, which computes one answer at a time. Used by one event loop."""
 
     def __init__(self, fresh_ms: int, clock: Clock) -> None:
         self._fresh_ms = fresh_ms
@@ -89,7 +89,7 @@ class Kept(Generic[K, V]):
         self._answers: dict[K, tuple[int, V]] = {}
 
     async def get(self, question: K, make: Callable[[], Awaitable[V]]) -> V:
-        """The answer, computed again if it is too old."""
+        """Return the answer, computed again if it is too old."""
         async with self._making:
             since_ms = self._clock.monotonic_ms() - self._fresh_ms
             self._answers = {key: kept for key, kept in self._answers.items() if kept[0] >= since_ms}

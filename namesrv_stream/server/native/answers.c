@@ -5,13 +5,13 @@
 
 enum {
     BUCKETS = 1 << 17,
-    FREED_AT_ONCE = 64, /* of those forgotten together, at each that becomes known */
+    FREED_AT_ONCE = 64, /* answers of the garbage list that one stored answer frees */
 };
 
-/* The tail of many answers: topics of the same brokers, with as many queues, have the same route but for their name,
- * which it does not tell. */
+/* The tail that many answers share: the route of a topic does not contain its name, so topics of the same brokers with
+ * equal numbers of queues have the same tail. */
 struct tail {
-    struct tail *next; /* in its bucket */
+    struct tail *next; /* in the same bucket */
     uint64_t hash;
     size_t answers;
     struct text text;
@@ -19,21 +19,21 @@ struct tail {
 };
 
 struct answer {
-    struct answer *next; /* in its bucket */
+    struct answer *next; /* in the same bucket */
     struct answer *older, *newer;
     uint64_t hash;                          /* of the topic */
-    size_t size;                            /* of this piece of memory */
+    size_t size;                            /* of this allocation */
     uint32_t header_length;                 /* without the opaque */
-    struct text before, after, topic, head; /* all in bytes */
+    struct text before, after, topic, head; /* all point into bytes */
     struct tail *tail;
     char bytes[];
 };
 
 struct answers {
-    size_t max_bytes, bytes; /* of all that is not freed */
+    size_t max_bytes, bytes; /* bytes: size of everything that is not freed */
     uint64_t seed;
     struct answer *oldest, *newest;
-    struct answer *garbage; /* linked by newer */
+    struct answer *garbage; /* forgotten, not yet freed; linked by newer */
     struct answer *buckets[BUCKETS];
     struct tail *tails[BUCKETS];
 };
@@ -86,7 +86,7 @@ static struct text kept(char **at, struct text text) {
     return copy;
 }
 
-/* The tail of that text, for one more answer; NULL: no memory. */
+/* Returns the tail with that text and counts one more answer of it; NULL without memory. */
 static struct tail *take_tail(struct answers *answers, struct text text) {
     uint64_t hash = hash_of(answers, text);
     struct tail **bucket = &answers->tails[hash % BUCKETS], *tail = *bucket;
@@ -138,7 +138,7 @@ void free_answers(struct answers *answers) {
     free(answers);
 }
 
-/* ``link``: what points to it in its bucket. */
+/* ``link`` is the pointer to the answer in its bucket. */
 static void remove_answer(struct answers *answers, struct answer **link) {
     struct answer *answer = *link;
     *link = answer->next;
@@ -195,7 +195,7 @@ static char *put(char *at, struct text text) {
     return at + text.length;
 }
 
-/* Moves it to the front of its bucket: of many forms of a question few are asked often. */
+/* Moves the answer to the front of its bucket, because clients repeat few of the many forms of a query. */
 static const struct answer *find_answer(struct answers *answers, const struct query *query) {
     uint64_t hash = hash_of(answers, query->topic);
     struct answer **bucket = bucket_of(answers, hash);

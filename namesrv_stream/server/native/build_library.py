@@ -1,6 +1,7 @@
-"""Setuptools compiles the native lane as a plain shared library: it uses no Python API, so one wheel fits every Python.
+"""Setuptools commands that compile the native lane as a plain shared library; pyproject.toml names them.
 
-pyproject.toml names these commands. The environment variable ``NATIVE_LANE=off`` builds a wheel without the library.
+The library uses no Python API, so one wheel fits every Python version. The environment variable ``NATIVE_LANE=off``
+builds a wheel without it.
 """
 
 import os
@@ -15,23 +16,23 @@ _IS_WANTED: Final = os.environ.get("NATIVE_LANE", "on") != "off"
 
 
 class BuildLibrary(build_ext):  # type: ignore[misc]  # it ships no type information
-    """Compiles the library, and fails where it cannot."""
+    """Compiles the library; an error of the compiler fails the build."""
 
     def get_ext_filename(self, fullname: str) -> str:
-        """No suffix of a Python version."""
+        """Return the file name without the suffix of a Python version."""
         return f"{Path(*fullname.split('.'))}.so"
 
     def get_export_symbols(self, ext: Extension) -> list[str]:
-        """No ``PyInit_`` function."""
+        """Return the exported symbols without a ``PyInit_`` function."""
         return list(ext.export_symbols)
 
     def get_libraries(self, ext: Extension) -> list[str]:
-        """Not Python's."""
+        """Return the libraries without Python's."""
         return list(ext.libraries)
 
 
 class PlatformWheel(bdist_wheel):  # type: ignore[misc]
-    """``py3-none-PLATFORM`` with the library, ``py3-none-any`` without."""
+    """Tags a wheel ``py3-none-PLATFORM`` with the library, and ``py3-none-any`` without it."""
 
     def finalize_options(self) -> None:
         if not _IS_WANTED:

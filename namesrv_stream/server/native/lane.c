@@ -16,28 +16,28 @@
 
 enum {
     EVENTS = 256,
-    READ_BYTES = 16 * 1024,        /* at once, of one connection */
-    WRITE_BYTES = 256 * 1024,      /* of answers, before they are sent */
-    MAX_ANSWER_BYTES = 128 * 1024, /* without lengths and opaque; Python sends longer ones */
+    READ_BYTES = 16 * 1024,        /* one read of a connection */
+    WRITE_BYTES = 256 * 1024,      /* buffer for answers before they are sent */
+    MAX_ANSWER_BYTES = 128 * 1024, /* without lengths and opaque; Python sends longer answers */
     MAX_BOUNDS = 64,
     NONE = -1,
 };
 
-/* What is known of a file descriptor. */
+/* The state of a file descriptor. */
 struct slot {
     uint64_t id; /* of the connection that was handed over; 0: none */
-    bool is_active; /* in the list of those that had traffic */
+    bool is_active; /* in the list of connections that had traffic */
     int next_active; /* file descriptor, or NONE */
 };
 
 struct lane {
     pthread_t thread;
     int epoll, stop_event, returned_event;
-    char in[READ_BYTES], out[WRITE_BYTES]; /* the thread's own */
+    char in[READ_BYTES], out[WRITE_BYTES]; /* used only by the thread */
     size_t bounds;
     uint64_t bounds_ns[MAX_BOUNDS];
 
-    pthread_mutex_t lock; /* for everything below; never held during a read or a write of a connection */
+    pthread_mutex_t lock; /* protects everything below; never held during a read or a write of a connection */
     pthread_cond_t served;
     int serving; /* file descriptor, or NONE */
     uint64_t times_served;
@@ -56,10 +56,10 @@ static uint64_t now_ns(void) {
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* A file descriptor may be another connection's by the time the thread sees its event; the id tells. */
+/* The kernel may reuse a file descriptor before the thread sees its event; the id detects that. */
 static uint64_t event_data(int fd, uint64_t id) { return id << 32 | (uint32_t)fd; }
 
-/* The connection's slot; NULL where it is not handed over. */
+/* Returns the connection's slot; NULL if it is not handed over. */
 static struct slot *slot_of(struct lane *lane, int fd, uint64_t id) {
     bool is_handed_over = (size_t)fd < lane->slot_count && lane->slots[fd].id == id;
     return is_handed_over ? &lane->slots[fd] : NULL;
@@ -70,7 +70,7 @@ static struct slot *slot_of(struct lane *lane, int fd, uint64_t id) {
 static void return_connection(struct lane *lane, int fd, struct text unread, struct text unsent) {
     struct returned *returned = malloc(sizeof *returned + unread.length + unsent.length);
     if (returned == NULL)
-        abort(); /* what was read would be lost */
+        abort(); /* otherwise the bytes that were read would be lost */
     *returned = (struct returned){.id = lane->slots[fd].id, .unread = unread.length, .unsent = unsent.length};
     memcpy(returned->bytes, unread.bytes, unread.length);
     memcpy(returned->bytes + unread.length, unsent.bytes, unsent.length);
@@ -82,8 +82,8 @@ static void return_connection(struct lane *lane, int fd, struct text unread, str
     lane->last_returned = &returned->next;
 }
 
-/* Writes the answers to the complete queries at the start of ``unread`` as long as they are known and there is room.
- * Moves ``unread`` past them, appends them to ``out``, and returns how many they are. */
+/* Appends to ``out`` the answers to the complete queries at the start of ``unread``, while they are stored and there is
+ * room. Moves ``unread`` past these queries, and returns their number. */
 static unsigned answer_known(struct lane *lane, struct text *unread, struct text *out, bool *is_full) {
     unsigned answered = 0;
     struct query query;
@@ -123,7 +123,7 @@ static void mark_active(struct lane *lane, int fd) {
     lane->first_active = fd;
 }
 
-/* False where the event is not that of the connection that is handed over now. */
+/* Returns false unless the event belongs to the connection that is handed over now. */
 static bool begin_serving(struct lane *lane, int fd, uint64_t event) {
     pthread_mutex_lock(&lane->lock);
     uint64_t id = lane->slots[fd].id;
@@ -159,7 +159,7 @@ static void serve(struct lane *lane, uint64_t event) {
         count_answers(lane, answered, took_ns);
         mark_active(lane, fd);
     }
-    /* Where there is nothing to read, the peer has ended or there is an error: Python finds out which. */
+    /* If the read returned no data, the peer has closed or there is an error; Python finds out which. */
     if (unread.length > 0 || out.length > 0 || (size <= 0 && !is_nothing))
         return_connection(lane, fd, unread, out);
     lane->serving = NONE;
@@ -181,11 +181,11 @@ static void *run(void *argument) {
     }
 }
 
-/* ---- the lane's start and end ---- */
+/* ---- start and stop ---- */
 
 static bool start_thread(struct lane *lane) {
     sigset_t all, before;
-    sigfillset(&all); /* signals are the interpreter's */
+    sigfillset(&all); /* the interpreter handles all signals */
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int error = pthread_create(&lane->thread, NULL, run, lane);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -298,7 +298,7 @@ ssize_t lane_hand_over(struct lane *lane, int fd, uint64_t id, const char *frame
 
 bool lane_take_back(struct lane *lane, int fd, uint64_t id) {
     pthread_mutex_lock(&lane->lock);
-    /* Before the wait: of a busy connection the thread would see the next event first. */
+    /* Before the wait: otherwise the thread might serve the next event of a busy connection first. */
     if (slot_of(lane, fd, id) != NULL)
         epoll_ctl(lane->epoll, EPOLL_CTL_DEL, fd, NULL);
     while (lane->serving == fd)
@@ -367,7 +367,7 @@ void lane_forget_all(struct lane *lane) {
 
 /* ---- counters ---- */
 
-/* The thread counts an answer after it has sent it. After this wait, whoever has read an answer finds it counted. */
+/* The thread counts an answer after it has sent it. After this wait, every answer that a peer has read is counted. */
 static void await_served(struct lane *lane) {
     uint64_t before = lane->times_served;
     while (lane->serving != NONE && lane->times_served == before)

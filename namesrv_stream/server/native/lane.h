@@ -1,9 +1,9 @@
 /*
- * The native lane: a thread that answers route queries whose answer is known, without the interpreter.
+ * The native lane: a thread that answers route queries with stored answers, without the interpreter.
  *
- * Python owns every connection and hands over those on which nothing but route queries comes. A connection that brings
- * anything else than complete queries with known answers is returned, with the bytes that were read and not answered.
- * So this thread decides nothing, and what it does is what Python would have done. README.md describes the states.
+ * Python owns every connection, and hands over those with only route queries. The thread returns a connection that
+ * sends anything but complete queries with stored answers, together with the bytes that were read and not answered.
+ * So the thread makes no decisions, and does only what Python would do. README.md describes the states.
  */
 #ifndef LANE_H
 #define LANE_H
@@ -16,7 +16,7 @@
 struct lane;
 
 /* A returned connection: ``unread`` bytes that arrived and were not answered, followed by ``unsent`` bytes of answers
- * that the peer has not taken. */
+ * that were not sent. */
 struct returned {
     struct returned *next;
     uint64_t id;
@@ -24,50 +24,50 @@ struct returned {
     char bytes[];
 };
 
-/* Starts the thread. ``seed``: see answers.h. ``bounds_ns``: upper bounds of the histogram of response times,
- * ascending. NULL, with errno, where it cannot start. */
+/* Starts the thread. answers.h describes ``seed``. ``bounds_ns`` are the upper bounds of the histogram of response
+ * times, ascending. Returns NULL and sets errno if it cannot start. */
 struct lane *lane_start(size_t max_answers_bytes, uint64_t seed, const uint64_t *bounds_ns, size_t bounds);
 
-/* Ends the thread. Nothing is handed over afterwards; what was handed over has to be taken back. */
+/* Stops the thread. Python must take back the connections; no further ones are handed over. */
 void lane_stop(struct lane *lane);
 void lane_free(struct lane *lane);
 
-/* If the answer to ``frame`` (without its first length) is known, sends ``answer`` and, where the kernel took all of
- * it, takes over the connection: nobody else reads it or writes to it until it is returned or taken back. ``id`` is not
- * 0 and never used twice. Returns LANE_HANDED_OVER, or the number of bytes sent where it did not take it over. */
+/* Sends ``answer`` if the answer to ``frame`` (without its first length) is stored. If the kernel accepts all of it,
+ * the thread owns the socket: Python neither reads nor writes it until it is returned or taken back. ``id`` is not 0,
+ * and never used twice. Returns LANE_HANDED_OVER, or the number of bytes sent if the thread does not own the socket. */
 enum { LANE_HANDED_OVER = -1 };
 ssize_t lane_hand_over(struct lane *lane, int fd, uint64_t id, const char *frame, size_t frame_length,
                        const char *answer, size_t length);
 
-/* From now on the thread reads nothing of it and writes nothing to it. False where it was returned already, or never
- * handed over. */
+/* Ends the hand-over: the thread neither reads nor writes the connection afterwards. Returns false if it was returned
+ * already, or never handed over. */
 bool lane_take_back(struct lane *lane, int fd, uint64_t id);
 
-/* Readable while ``lane_next_returned`` has a connection to tell of. */
+/* Returns a file descriptor that is readable while ``lane_next_returned`` has a connection. */
 int lane_returned_fd(const struct lane *lane);
 
-/* The next returned connection, for ``lane_free_returned``; NULL where there is none. */
+/* Returns the next returned connection, which ``lane_free_returned`` frees; NULL if there is none. */
 struct returned *lane_next_returned(struct lane *lane);
 void lane_free_returned(struct returned *returned);
 
-/* ``frame``: a query without its first length. ``head``, ``tail``: its answer after the two lengths, before and after
- * the opaque. ``header_length``: of the answer's header, without the opaque. */
+/* Stores an answer. ``frame`` is a query without its first length. ``head`` and ``tail`` are the parts of its answer
+ * after the two lengths, before and after the opaque. ``header_length`` excludes the opaque. */
 void lane_know(struct lane *lane, const char *frame, size_t length, const char *head, size_t head_length,
                const char *tail, size_t tail_length, uint32_t header_length);
 
-/* Writes the whole answer to ``frame``. Returns its length, 0 where none is known that fits. */
+/* Writes the complete answer to ``frame``. Returns its length, 0 if none is stored that fits. */
 size_t lane_find(struct lane *lane, const char *frame, size_t length, char *at, size_t room);
 
-/* ``topics``: each followed by a zero byte. */
+/* Drops the answers about ``topics``, each of which ends with a zero byte. */
 void lane_forget(struct lane *lane, const char *topics, size_t length);
 void lane_forget_all(struct lane *lane);
 
-/* Writes the ids of connections that had traffic since the last call, at most ``room``; returns how many. This function
- * and the next wait for the connection that is being served. */
+/* Writes the ids of at most ``room`` connections that had traffic since the last call; returns their number. This
+ * function and the next wait for the connection that is being served. */
 size_t lane_active(struct lane *lane, uint64_t *ids, size_t room);
 
-/* Writes the number of answers by bound, then that of those above the last bound, the sum in nanoseconds, and the bytes
- * of known answers. */
+/* Writes the number of answers for every bound, the number above the last bound, the total time in nanoseconds, and the
+ * bytes of the stored answers. */
 void lane_counters(struct lane *lane, uint64_t *counters);
 
 #endif

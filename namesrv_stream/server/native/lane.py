@@ -1,7 +1,7 @@
-"""The native lane: connections on which only known route queries come are handed over to a thread without interpreter.
+"""The Python side of the native lane: hands connections with only known route queries over to a C thread.
 
-The lane takes part in nothing else. A connection that needs anything else is returned, so that everything that a server
-decides is decided in one place, and a server without the lane gives the same answers, more slowly.
+The lane does nothing else, and returns a connection that sends anything else. So Python makes all decisions of a
+server, and a server without the lane gives the same answers, more slowly.
 """
 
 import asyncio
@@ -21,9 +21,9 @@ from namesrv_stream.settings import RemotingSettings
 _TOPIC: Final = b'"topic":"'
 _HEADER_BYTES: Final = ctypes.sizeof(Returned)
 _ACTIVE_AT_ONCE: Final = 1_024
-#: More than any answer that the lane knows has.
+#: Size of the buffer for one answer; every answer that the lane stores is smaller.
 _MAX_FOUND_BYTES: Final = 256 * 1024
-#: In one turn of the event loop, which other sockets wait for.
+#: Connections taken back in one iteration of the event loop; a limit, because other sockets wait meanwhile.
 _RETURNED_AT_ONCE: Final = 256
 
 
@@ -31,7 +31,7 @@ class LaneConnection(Protocol):
     """A connection that can be handed over.
 
     Attributes:
-        connection_id: Not 0, and never used twice.
+        connection_id: Number of the connection; not 0, and never used twice.
         active_ms: Observed time of the last traffic.
     """
 
@@ -39,15 +39,15 @@ class LaneConnection(Protocol):
     active_ms: int
 
     def returned(self, unread: bytes, unsent: bytes) -> None:
-        """The lane has returned it, with what it read and did not answer, and what is left to send of its answers."""
+        """Continue a connection that the lane returned, with its unanswered bytes and its unsent answers."""
 
 
 class LaneStatus(NamedTuple):
-    """Whether a server has the lane.
+    """Whether the server uses the lane.
 
     Attributes:
-        text: That, or why not, for people.
-        is_fault: This build has the library, and it cannot be used.
+        text: Readable state, with the reason if the lane is not active.
+        is_fault: Whether this build has the library but cannot use it.
     """
 
     is_active: bool
@@ -56,10 +56,10 @@ class LaneStatus(NamedTuple):
 
 
 def open_lane(settings: RemotingSettings) -> "tuple[NativeLane | None, LaneStatus]":
-    """The lane, where the settings want it and this build has it.
+    """Start the lane if the settings allow it and this build has it.
 
     Raises:
-        ConfigError: The settings require it, and there is none.
+        ConfigError: The settings require the lane, but it cannot start.
     """
     if settings.native_lane == "off":
         return None, LaneStatus(False, "off: advanced.remoting.native_lane says so")
@@ -77,15 +77,15 @@ def open_lane(settings: RemotingSettings) -> "tuple[NativeLane | None, LaneStatu
 
 
 class NativeLane:
-    """Hands connections over, and keeps the answers that the thread knows; belongs to one event loop.
+    """Hands connections over to the thread, and updates its answers. Used by one event loop.
 
     Args:
-        library: The compiled code.
-        max_answers_bytes: Of the answers that the thread knows.
-        bounds_ns: Of the histogram of response times, ascending.
+        library: The loaded library.
+        max_answers_bytes: Maximum size of the stored answers.
+        bounds_ns: Upper bounds of the histogram of response times, ascending.
 
     Raises:
-        OSError: Its thread cannot start.
+        OSError: The thread cannot start.
     """
 
     def __init__(self, library: ctypes.PyDLL, max_answers_bytes: int, bounds_ns: Sequence[int]) -> None:
@@ -94,7 +94,7 @@ class NativeLane:
         self._lane = library.lane_start(max_answers_bytes, secrets.randbits(64), bounds, len(bounds_ns))
         if not self._lane:
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-        # Not at the interpreter's exit: whatever still runs then may call the lane.
+        # Not at the interpreter's exit, when running threads may still call the lane.
         self._end = weakref.finalize(self, library.lane_free, self._lane)
         self._end.atexit = False
         self._handed_over: dict[int, tuple[LaneConnection, int]] = {}  # with their file descriptors
@@ -104,27 +104,27 @@ class NativeLane:
 
     @property
     def connections(self) -> int:
-        """How many are handed over, those that are being returned included."""
+        """Number of connections that are handed over or being returned."""
         return len(self._handed_over)
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Receive what the thread returns."""
+        """Begin to receive the connections that the thread returns."""
         loop.add_reader(self._library.lane_returned_fd(self._lane), self._receive_returned)
 
     def stop(self, loop: asyncio.AbstractEventLoop) -> None:
-        """End the thread: nothing is handed over afterwards, and what was handed over has to be taken back."""
+        """Stop the thread. The caller must take back all connections; no further ones are handed over."""
         loop.remove_reader(self._library.lane_returned_fd(self._lane))
         self._library.lane_stop(self._lane)
 
     # ---- connections ----
 
     def hand_over(self, connection: LaneConnection, fd: int, frame: bytes, answer: bytes) -> bytes | None:
-        """Send the answer to a frame and hand the connection over, if the lane knows that answer.
+        """Send the answer to a frame and hand the connection over, if the lane has that answer.
 
-        Until the connection is returned or taken back, nobody else reads or writes its socket.
+        Until the connection is returned or taken back, only the thread reads and writes its socket.
 
         Returns:
-            None where it was handed over; else what is left to send of the answer.
+            None if it was handed over; otherwise the unsent rest of the answer.
         """
         key = connection.connection_id
         sent = self._library.lane_hand_over(self._lane, fd, key, frame, len(frame), answer, len(answer))
@@ -137,7 +137,7 @@ class NativeLane:
         """Take a connection back before the thread reads more of it.
 
         Returns:
-            False where it is not handed over, or is being returned.
+            False if it is not handed over, or is being returned.
         """
         key = connection.connection_id
         if key not in self._handed_over:
@@ -149,12 +149,12 @@ class NativeLane:
         return is_back
 
     def release(self, connection: LaneConnection) -> None:
-        """The connection has ended: it need not be returned."""
+        """Forget a closed connection, which the lane need not return."""
         if not self.take_back(connection):
             self._handed_over.pop(connection.connection_id, None)
 
     def active(self) -> Iterator[LaneConnection]:
-        """The connections that had traffic since the last call."""
+        """Yield the connections that had traffic since the last call."""
         count = _ACTIVE_AT_ONCE
         while count == _ACTIVE_AT_ONCE:
             count = self._library.lane_active(self._lane, self._active, _ACTIVE_AT_ONCE)
@@ -179,20 +179,20 @@ class NativeLane:
     # ---- answers ----
 
     def find(self, frame: bytes) -> bytes | None:
-        """As ``RouteCache``."""
+        """Implement ``RouteCache``."""
         size = self._library.lane_find(self._lane, frame, len(frame), self._found, _MAX_FOUND_BYTES)
         return ctypes.string_at(self._found, size) if size else None
 
     def know(self, frame: bytes, topic: str, parts: ResponseTemplate) -> None:
-        """As ``RouteCache``."""
+        """Implement ``RouteCache``."""
         begin = frame.find(_TOPIC) + len(_TOPIC)
         if frame[begin : frame.find(b'"', begin)] != topic.encode("utf-8", "surrogatepass"):
-            return  # ``cut_query`` would take another text for the topic
+            return  # ``cut_query`` would find another text as the topic
         header_bytes, head, tail = parts
         self._library.lane_know(self._lane, frame, len(frame), head, len(head), tail, len(tail), header_bytes)
 
     def forget(self, topics: Collection[str] | None) -> None:
-        """As ``RouteCache``."""
+        """Implement ``RouteCache``."""
         if topics is None:
             self._library.lane_forget_all(self._lane)
         else:
@@ -202,28 +202,28 @@ class NativeLane:
     # ---- counters ----
 
     def answered(self) -> tuple[list[int], int]:
-        """The number of answers by bound, those above the last bound at the end; their nanoseconds in total."""
+        """Return the number of answers by bound, with those above the last bound at the end, and the total in ns."""
         self._library.lane_counters(self._lane, self._counters)
         *counts, total_ns, _ = self._counters
         return counts, total_ns
 
     @property
     def known_bytes(self) -> int:
-        """Of the answers that the thread knows."""
+        """Size of the stored answers."""
         self._library.lane_counters(self._lane, self._counters)
         return self._counters[len(self._counters) - 1]
 
 
 class HandOver:
-    """Of one plain connection.
+    """Controls whether Python or the lane owns the socket of one plain connection.
 
     Attributes:
-        is_handed_over: The lane reads and writes the socket, or is returning it: nothing is read or written here.
+        is_handed_over: Whether the lane owns the socket, or is returning it. Python neither reads nor writes then.
 
     Args:
-        lane: Where the connection is handed over to; None where there is none.
+        lane: The lane; None if the server has none.
         connection: The connection.
-        transport: Its transport.
+        transport: Transport of the connection.
     """
 
     def __init__(self, lane: NativeLane | None, connection: LaneConnection, transport: asyncio.Transport) -> None:
@@ -235,10 +235,10 @@ class HandOver:
         self._fd: int | None = None if sock is None else sock.fileno()
 
     def answer(self, frame: bytes, answer: bytes) -> bool:
-        """Answer a query that came on its own, and hand the connection over if the lane can answer the next ones.
+        """Answer a query that arrived alone, and hand the connection over if the lane can answer the next ones.
 
         Returns:
-            Whether it was handed over.
+            Whether the connection was handed over.
         """
         transport = self._transport
         if self._lane is not None and self._fd is not None and not transport.get_write_buffer_size():
@@ -257,7 +257,7 @@ class HandOver:
         return not self.is_handed_over
 
     def release(self) -> None:
-        """The connection has ended, or ends at once: the lane forgets it."""
+        """End the hand-over of a connection that is closed or closes at once."""
         if self.is_handed_over and self._lane is not None:
             self.is_handed_over = False
             self._lane.release(self._connection)

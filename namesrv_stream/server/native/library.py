@@ -1,4 +1,4 @@
-"""The functions of ``lane.h`` as Python calls them."""
+"""Loads the library and declares the functions of ``lane.h`` for ctypes."""
 
 import ctypes
 from pathlib import Path
@@ -16,7 +16,7 @@ _U64S: Final = ctypes.POINTER(_U64)
 
 
 class Returned(ctypes.Structure):
-    """``struct returned``, without the bytes after it."""
+    """``struct returned`` without the bytes that follow it."""
 
     _fields_ = (("next", _POINTER), ("id", _U64), ("unread", _SIZE), ("unsent", _SIZE))
 
@@ -26,7 +26,7 @@ class Returned(ctypes.Structure):
 
 
 _RETURNED: Final = ctypes.POINTER(Returned)
-#: Name to result and arguments.
+#: Name of a function → types of its result and arguments.
 _FUNCTIONS: Final = {
     "lane_start": (_POINTER, (_SIZE, _U64, _U64S, _SIZE)),
     "lane_stop": (None, (_POINTER,)),
@@ -46,14 +46,14 @@ _FUNCTIONS: Final = {
 
 
 def load_library() -> ctypes.PyDLL | None:
-    """The compiled functions; None where they were not compiled.
+    """Load the library; None if this build does not contain it.
 
-    The calls keep the interpreter's lock: none waits longer than the thread takes to serve one connection, except for
-    ``lane_stop``, which waits for all that are due.
+    The calls keep the interpreter lock. None waits longer than the thread takes to serve one connection, except
+    ``lane_stop``, which waits for all pending events.
 
     Raises:
-        OSError: The file is there and cannot be loaded.
-        AttributeError: The file is another release's.
+        OSError: The file exists, but cannot be loaded.
+        AttributeError: The file belongs to another release.
     """
     if not _FILE.exists():
         return None

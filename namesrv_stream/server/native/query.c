@@ -27,7 +27,7 @@ static bool is_canonical(struct text opaque) {
     return opaque.length < MAX_OPAQUE_DIGITS || memcmp(opaque.bytes, GREATEST_OPAQUE, MAX_OPAQUE_DIGITS) <= 0;
 }
 
-/* What stands between the first ``name`` and the next ``end``. */
+/* Finds the text between the first ``name`` and the next ``end``. */
 static bool find_value(struct text header, const char *name, size_t name_length, char end, struct text *value) {
     const char *at = memmem(header.bytes, header.length, name, name_length);
     if (at == NULL)

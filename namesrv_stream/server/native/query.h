@@ -1,6 +1,6 @@
 /*
- * A route query's frame, cut where queries of one form differ: as processor/prepared.py does, which says why that is
- * right. Whatever is cut otherwise here is not found among the answers that are known.
+ * Splits a route query's frame where queries of one template differ. remoting/request_template.py does the same in
+ * Python, and explains why it is correct. A frame that is split differently here matches no stored answer.
  */
 #ifndef QUERY_H
 #define QUERY_H
@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The length of what follows, and that of the header with the kind of its encoding in the first byte: 0 for JSON. */
+/* The first length counts the bytes after it; the second is the header's, with its encoding (0: JSON) as first byte. */
 enum { LENGTH = 4, LENGTHS = 8 };
 
 struct text {
@@ -19,12 +19,12 @@ struct text {
 
 struct query {
     struct text before; /* the header up to the opaque's digits */
-    struct text opaque; /* one to ten digits, as the general path would write them back */
+    struct text opaque; /* one to ten digits, exactly as Python would write the number */
     struct text after;
-    struct text topic; /* within one of the two others */
+    struct text topic; /* within before or after */
 };
 
-/* ``frame``: without its first length. False where it is none of that kind: a JSON header with both, and no body. */
+/* ``frame`` excludes its first length. Returns false unless it is a JSON header with opaque and topic, without body. */
 bool cut_query(struct text frame, struct query *query);
 
 uint32_t read_length(const char *bytes);

@@ -1,7 +1,7 @@
-"""The network side of a server: connections, the frames that they bring, and what these are answered.
+"""The remoting port of a server: connections, their frames and the answers. RocketMQ's rules are in ``processor``.
 
-A request goes through ``connection`` and ``inbound`` (bytes to frames), ``requests`` (their order), ``session`` (a
-frame to its answer), ``processor.dispatch`` (RocketMQ's rules) and back. ``response_cache`` answers requests that were
-answered before, ``large_requests`` orders those that take long, and ``registration_decoder`` decodes the largest ones
-in another process.
+A request passes ``connection`` and ``inbound`` (bytes to frames), ``requests`` (order), ``session`` (frame to answer)
+and ``processor.dispatch``; the answer takes the same way back. ``response_cache`` answers repeated requests,
+``large_requests`` schedules the large ones, and ``registration_decoder`` decodes the largest in another process. Only
+``server`` imports this package.
 """

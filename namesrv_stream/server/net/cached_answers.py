@@ -1,9 +1,9 @@
-"""Route bodies that are joined from parts which are encoded once: the data of a broker, and its queues of one shape.
+"""Joins route bodies from parts that are encoded once: the data of a broker, and its queues of one shape.
 
 A fleet has many topics, few brokers and very few shapes of queues, and a route body does not contain its topic's name.
-So what is kept grows with the brokers and not with the topics, and stays right as long as the broker's group is the
-same object. The parts are encoded by ``route_body``. To encode the route of a topic on four brokers takes 40 µs, to
-join it takes 2 µs; while hundreds of brokers register, each query would pay the difference.
+So the cache grows with the brokers and not with the topics. A part is valid as long as the broker's group is the same
+object. ``route_body`` encodes the parts. Encoding the route of a topic on four brokers takes 40 µs, joining it takes
+2 µs. While hundreds of brokers register, every query would pay the difference.
 """
 
 from typing import Final, NamedTuple
@@ -15,14 +15,14 @@ from namesrv_stream.route.model import PERM_WRITE, QueueData
 from namesrv_stream.route.server_view.route_view import RouteView
 from namesrv_stream.route.topic_route import BrokerData, broker_data_of, is_in_zone, may_act, with_acting_master
 
-#: Shapes kept of one broker; all are dropped at more, which only a malicious broker has.
+#: Maximum of cached shapes for one broker; beyond it, which only a malicious broker reaches, all are dropped.
 _MAX_SHAPES: Final = 1_000
-#: Parts of brokers kept beyond those in the table; all are dropped at more.
+#: Maximum of cached brokers beyond those in the table; above it, all are dropped.
 _SPARE_BROKERS: Final = 100
 
 
 class _BrokerPart(NamedTuple):
-    """BrokerData, and its JSON."""
+    """BrokerData and its JSON."""
 
     data: BrokerData
     written: bytes
@@ -32,9 +32,9 @@ class _BrokerParts:
     """The parts of one broker name, in one JSON form.
 
     Attributes:
-        group: The group that the parts are of.
-        as_is: None where no broker of the name is registered.
-        acting: The same for topics that cannot be written, for which a slave stands in for a missing master.
+        group: The group from which the parts were encoded.
+        as_is: The broker's data; None if no broker of the name is registered.
+        acting: The broker's data for topics without write permission, where a slave replaces a missing master.
     """
 
     __slots__ = ("_queues", "_strict", "acting", "as_is", "group")
@@ -48,14 +48,14 @@ class _BrokerParts:
         self._encode(broker_data_of(group))
 
     def update(self, group: BrokerGroup) -> None:
-        """Make the parts right for the group as it is now."""
+        """Bring the parts up to date with a changed group."""
         self.group = group
         data = broker_data_of(group)
         if self.as_is is None or data != self.as_is.data or not group.is_registered:
             self._encode(data)
 
     def queues(self, queue_data: QueueData) -> bytes:
-        """An entry of queueDatas."""
+        """Return an entry of queueDatas."""
         written = self._queues.get(queue_data)
         if written is None:
             if len(self._queues) >= _MAX_SHAPES:
@@ -73,7 +73,7 @@ class _BrokerParts:
 
 
 class CachedRouteAnswers(RouteAnswers):
-    """Answers as ``RouteAnswers`` does, faster. Belongs to one event loop."""
+    """Gives the same answers as ``RouteAnswers``, faster. Used by one event loop."""
 
     def __init__(self, view: RouteView, *, support_acting_master: bool = False) -> None:
         super().__init__(view, support_acting_master=support_acting_master)
@@ -107,7 +107,7 @@ class CachedRouteAnswers(RouteAnswers):
         return b'{"brokerDatas":[%b],"filterServerTable":{}%b,"queueDatas":[%b]}' % written
 
     def cluster_info_body(self) -> bytes:
-        """As ``RouteAnswers``; every 5.x broker asks for it every 5 s."""
+        """Return the same as ``RouteAnswers``, cached because every 5.x broker requests it every 5 s."""
         version = (self._view.table, self._view.table.brokers_version)
         if self._cluster_info is None or self._cluster_info[0] != version:
             self._cluster_info = (version, super().cluster_info_body())

@@ -1,7 +1,7 @@
-"""One TCP connection of a broker, client or tool: bytes in, frames out (``inbound``), answers out (``requests``).
+"""One TCP connection of a broker, client or tool. ``inbound`` splits its bytes into frames, ``requests`` answers them.
 
-A connection has a ``Phase``, and may have reasons for which it is not read (``reading.Pause``). A frame that breaks the
-protocol closes this connection and nothing else; the sound frames before it are answered.
+A connection has a ``Phase``, and may have reasons not to be read (``reading.Pause``). A frame that breaks the protocol
+closes only this connection, after the answers to the valid frames before it.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 class Phase(Enum):
-    """Where a connection is in its life; it only moves down this list."""
+    """The state of a connection's life cycle; it only moves down this list."""
 
     OPEN = "open"
     LEAVING = "closes behind its next answer"
@@ -39,10 +39,10 @@ class RemotingConnection(asyncio.Protocol):
     """The server's side of one connection.
 
     Attributes:
-        connection_id: Counted upwards from 1 since the server's start.
+        connection_id: Number of the connection, counted from 1 since the server's start.
         active_ms: Observed time of the last traffic.
         host: Address of the other end.
-        peer: For people: the other end's address and port, and those of the peer behind a proxy.
+        peer: Readable address and port of the other end, followed by those of the peer behind a proxy.
     """
 
     def __init__(self, connection_id: int, services: Services) -> None:
@@ -54,7 +54,7 @@ class RemotingConnection(asyncio.Protocol):
         self._owner = services.connections
         self._session = Session(services, self)
         self._phase = Phase.OPEN
-        self._reason = ""  # why we close; "" as long as we do not
+        self._reason = ""  # why this server closes the connection; "" while it does not
 
     # ---- asyncio's callbacks ----
 
@@ -97,7 +97,7 @@ class RemotingConnection(asyncio.Protocol):
         self._answer_waiting()
 
     def pause_writing(self) -> None:
-        # A peer that does not read its answers is not asked for further questions. Called from within a write, too.
+        # Stop reading requests from a peer that does not read its answers. A write may call this method, too.
         self._reading.pause(Pause.SLOW_READER)
         if not self._transport.is_closing():
             self._owner.stalled(self)
@@ -115,7 +115,7 @@ class RemotingConnection(asyncio.Protocol):
         self._reading.end()
         self._inbound.end()
         self._services.gateway.backlog.worked_on(self)
-        # That this server closes a connection says nothing about the brokers at its other end.
+        # If this server closes a connection, that proves nothing about the brokers at the other end.
         if self.has_brokers and not self._reason:
             how = "closed by the peer" if exc is None else f"closed by the peer: {exc}"
             registered, reason = self._session.registered, f"connection {self.peer} {how}"
@@ -126,14 +126,14 @@ class RemotingConnection(asyncio.Protocol):
     def _answer_waiting(self) -> None:
         try:
             if self._requests.answer() and not self._reading.is_waiting:
-                self._services.gateway.backlog.worked_on(self)  # what a tick waited for was no large request
+                self._services.gateway.backlog.worked_on(self)  # the tick did not wait for a large request
         except RemotingError as error:
             self._requests.drop()
             self._break(error)
         self._close_if_done()
 
     def _write(self, answers: bytes, request: bytes) -> None:
-        """Write answers; the native lane may have the connection where the only request was a route query."""
+        """Write answers; hand the connection to the native lane if the only request was a route query."""
         if is_route_query(request) and self._may_hand_over:
             if self._hand_over.answer(request, answers):
                 self._reading.pause(Pause.NATIVE_LANE)
@@ -142,19 +142,19 @@ class RemotingConnection(asyncio.Protocol):
 
     @property
     def _may_hand_over(self) -> bool:
-        """Whether nothing else goes on here."""
+        """Whether the connection is open, plain and idle."""
         is_idle = self._reading.is_free and self._requests.is_empty and not self._session.changes
         return is_idle and self._phase is Phase.OPEN and self._inbound.is_plain
 
     def settled(self, answer: bytes | None) -> None:
-        """An operator's change is in the log, or will not be; its answer, if there is any."""
+        """Write the answer, if any, to an operator's change that is in the log or failed."""
         if answer is not None:
             self._write(answer, b"")
         if self._phase is Phase.CLOSING:
             self.close(self._reason)
 
     def returned(self, unread: bytes, unsent: bytes) -> None:
-        """As ``LaneConnection``."""
+        """Implement ``LaneConnection``."""
         self._hand_over.is_handed_over = False
         self.active_ms = self._services.gateway.observed_ms
         try:
@@ -169,20 +169,20 @@ class RemotingConnection(asyncio.Protocol):
             self.abort("a fault of ours")
             raise
 
-    # ---- the end ----
+    # ---- closing ----
 
     def close(self, reason: str) -> None:
-        """Close from our side, once what is written has gone out and no operator's change waits for the log."""
+        """Close once all answers are sent and no operator's change waits for the log."""
         self._end(reason)
-        # While the lane is returning the connection, ``returned`` closes.
+        # While the lane is returning the connection, ``returned`` closes it.
         if self._hand_over.take_back() and not self._session.changes:
             self._transport.close()
 
     def leave(self) -> None:
-        """Close behind the next answer: its peer asks elsewhere from then on, and no request of its is under way.
+        """Close after the next answer: then no request is in flight, and the peer uses another server.
 
-        Differs from RocketMQ, whose graceful shutdown answers GO_AWAY to requests of 5.3.2 and later: such a client
-        then connects to the same address again, which for a name server is the one that ends.
+        Differs from RocketMQ, whose graceful shutdown answers GO_AWAY to requests of 5.3.2 and later. Such a client
+        then connects to the same address again, which is that of the name server that shuts down.
         """
         if self._phase is Phase.OPEN:
             self._phase = Phase.LEAVING
@@ -191,17 +191,16 @@ class RemotingConnection(asyncio.Protocol):
             self._reading.resume(Pause.NATIVE_LANE)
 
     def abort(self, reason: str) -> None:
-        """Close from our side at once: its peer may never read what is written."""
+        """Close at once, without waiting for unsent answers, which the peer may never read."""
         self._end(reason)
         self._hand_over.release()
         self._transport.abort()
 
     def broker_expired(self) -> None:
-        """A broker that registered over this connection has expired: close, unless one of the others is heard over it.
+        """Close after a broker of this connection expired, unless others hold their registration over it.
 
-        Differs from RocketMQ: it closes the connection whatever else came over it, and so ends all the brokers that
-        share it (a BrokerContainer's) with one of them. Nor does it close while a request waits, which may register
-        the broker again.
+        The connection also stays open while a request waits, which may register the broker again. Differs from
+        RocketMQ, which closes it in any case and so removes all brokers that share it (a BrokerContainer's).
         """
         waits = self.is_waiting or not self._requests.is_empty or self._reading.held_bytes
         if not (waits or any(self.heartbeats())):
@@ -209,13 +208,13 @@ class RemotingConnection(asyncio.Protocol):
             self.close("expired")
 
     def _break(self, error: RemotingError) -> None:
-        if self._phase in (Phase.OPEN, Phase.LEAVING):  # of a second error nothing is said
+        if self._phase in (Phase.OPEN, Phase.LEAVING):  # only the first error is logged and counted
             self._phase = Phase.BROKEN
             self._owner.broken(self, error)
             self._services.tls.broken(error)
 
     def _close_if_done(self) -> None:
-        """Close a broken connection, and one that leaves, if nothing of it is left to be answered."""
+        """Close a broken or leaving connection if no request waits for an answer."""
         if not self._requests.is_empty:
             return
         if self._phase is Phase.BROKEN:
@@ -231,10 +230,10 @@ class RemotingConnection(asyncio.Protocol):
         if not self._reading.has_large_request:
             self._services.gateway.backlog.worked_on(self)
 
-    # ---- what others ask ----
+    # ---- queries ----
 
     def heartbeats(self) -> Iterator[BrokerHeartbeat]:
-        """The signs of life of the brokers that are heard over this connection."""
+        """Return heartbeats of the brokers that hold their registration over this connection."""
         return self._session.heartbeats()
 
     @property
@@ -244,10 +243,10 @@ class RemotingConnection(asyncio.Protocol):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the peer waits for us, who do not even read what it sends."""
+        """Whether the server delays the peer: it does not read the connection because of large requests."""
         return self._reading.is_waiting
 
     @property
     def unread_bytes(self) -> int:
-        """Answers that wait for the peer to read."""
+        """Bytes of answers that the peer has not read."""
         return self._transport.get_write_buffer_size()

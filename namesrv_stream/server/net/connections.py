@@ -1,4 +1,4 @@
-"""All connections of a server: counted, bounded in number and memory, and closed where they do not move."""
+"""All connections of a server: counts them, limits their number and memory, and closes those that make no progress."""
 
 import asyncio
 import contextlib
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Why all connections are closed.
+#: Reasons for which connections are closed.
 STOPPING: Final = "the server stops"
 _IDLE: Final = "idle for too long"
 _LATE: Final = "what it began to send was not complete in time"
 _CROWDED: Final = "too much incomplete is held of all connections, and this began before others"
 _NOT_READING: Final = "it did not read its answers"
 _UNREAD: Final = "too many answers of all connections are not read, and of this one the most"
-#: The counter of what happens to connections.
+#: Name of the counter for connection events.
 CONNECTION_EVENTS: Final = "rocketmq_namesrv_connection_events_total"
 
 
@@ -38,9 +38,9 @@ class Connections:
     """The open connections by id.
 
     Attributes:
-        limits: Of them all, and of each.
-        partial_frames: What they hold of frames that are not complete.
-        native_lane: Answers route queries on some of them; None where there is none.
+        limits: Limits for each connection and for all together.
+        partial_frames: Bytes of incomplete frames of all connections.
+        native_lane: Answers route queries on connections that were handed over; None without a lane.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Connections:
         self._open: dict[int, RemotingConnection] = {}
         self._ids = count(1)
         self._addresses = AddressCounts()
-        self._stalled: dict[RemotingConnection, int] = {}  # since when, the longest first
+        self._stalled: dict[RemotingConnection, int] = {}  # stalled since this observed time, oldest first
         self.partial_frames: PartialFrames[RemotingConnection] = PartialFrames(
             limits.partial_frames_bytes, is_spared=lambda connection: connection.has_brokers
         )
@@ -68,10 +68,10 @@ class Connections:
     def next_id(self) -> int:
         return next(self._ids)
 
-    # ---- what connections tell ----
+    # ---- called by connections ----
 
     def opened(self, connection: "RemotingConnection") -> bool:
-        """Take a connection in; whether it may stay."""
+        """Add a connection; return whether it may stay open."""
         self._open[connection.connection_id] = connection
         limits, of_address = self.limits, self._addresses.enter(connection.host)
         if len(self._open) > limits.max_connections:
@@ -97,38 +97,38 @@ class Connections:
             self._all_left.set()
 
     def broken(self, connection: "RemotingConnection", error: RemotingError) -> None:
-        """Its peer broke the protocol."""
+        """Count and log a connection whose peer broke the protocol."""
         self._count("broken")
         text = "connection closed, its peer broke the protocol peer=%s reason=%s"
         self._warn(text, connection.peer, safe(str(error)), kind=type(error).__name__)
 
     def failed(self, connection: "RemotingConnection", code: int) -> None:
-        """A request failed by a fault of ours, the exception that is being handled."""
+        """Log a request that failed by an internal error, the exception that is being handled."""
         text = "request failed unexpectedly peer=%s code=%d"
         self._peer_log.tell(logger, logging.ERROR, text, connection.peer, code, kind=str(code), is_fault=True)
 
     def denied(self, connection: "RemotingConnection", reason: str) -> None:
-        """The peer may not make the request that it sent; ``reason`` is for the log."""
+        """Log a request that the peer may not send."""
         self._warn("request refused peer=%s reason=%s", connection.peer, safe(reason))
 
     def holds(self, connection: "RemotingConnection", size: int, *, is_new: bool) -> None:
-        """It holds ``size`` bytes of a frame, or of what comes before frames; ``is_new`` where that just began."""
+        """Set the incomplete bytes of a connection to ``size``; ``is_new`` if the frame or preamble has just begun."""
         for gone in self.partial_frames.hold(connection, size, connection.active_ms, is_new=is_new):
             self._abort(gone, _CROWDED, "crowded")
 
     def stalled(self, connection: "RemotingConnection") -> None:
-        """Its peer does not read its answers; ``flows`` once it does."""
+        """Note that the peer does not read its answers; ``flows`` ends that."""
         self._stalled.setdefault(connection, connection.active_ms)
-        # Each of these has more than ``write_buffer_bytes`` waiting, so they are few.
+        # Only these: every one has more than ``write_buffer_bytes`` waiting, so they are few.
         self._bound_unread(list(self._stalled))
 
     def flows(self, connection: "RemotingConnection") -> None:
         self._stalled.pop(connection, None)
 
-    # ---- what the server asks for ----
+    # ---- called by the server ----
 
     def beat(self, observed_ms: int) -> None:
-        """Close what does not move, by observed time: a server that stood still closes nobody for it."""
+        """Close connections without progress, by observed time: a stall of the server itself closes none."""
         if self.native_lane is not None:
             for lent in self.native_lane.active():
                 lent.active_ms = observed_ms
@@ -142,23 +142,23 @@ class Connections:
         self._bound_unread(list(self._open.values()))
 
     def close_idle(self, observed_ms: int) -> None:
-        """Close those without traffic for the idle timeout."""
+        """Close connections without traffic for the idle timeout."""
         for connection in list(self._open.values()):
             if not connection.is_waiting and observed_ms - connection.active_ms > self.limits.idle_timeout_ms:
                 self._count("idle")
-                connection.abort(_IDLE)  # a peer that has not read its answers by now loses them
+                connection.abort(_IDLE)  # unsent answers are lost
 
     def close_expired(self, connection_id: int) -> None:
-        """A broker that registered over the connection has expired: it closes, unless others over it live."""
+        """Close a connection after one of its brokers expired, unless others hold their registration over it."""
         connection = self._open.get(connection_id)
         if connection is not None:
             connection.broker_expired()
 
     async def close_all(self, timeout_s: float) -> None:
-        """Close each behind its next answer, and those of which none is asked within ``timeout_s`` at its end.
+        """Close every connection after its next answer, or after ``timeout_s`` if it sends no request.
 
-        New ones must not come any more. A peer that asks often loses no question so: it finds the connection closed
-        when it has just been answered.
+        The server must not accept new connections any more. An active peer loses no request this way: the connection
+        closes when the peer has just received its answer.
         """
         for connection in list(self._open.values()):
             connection.leave()
@@ -170,7 +170,7 @@ class Connections:
             connection.close(STOPPING)
 
     def unread_bytes(self) -> int:
-        """Answers that wait for their readers."""
+        """Return the bytes of all answers that peers have not read."""
         return sum(connection.unread_bytes for connection in self._open.values())
 
     def _bound_unread(self, connections: "list[RemotingConnection]") -> None:
@@ -178,7 +178,7 @@ class Connections:
         over = sum(size for size, _ in sizes) - self.limits.unread_answers_bytes
         if over <= 0:
             return
-        # Peers over which no broker is heard first, of these those with the most.
+        # Connections without brokers are closed first, those with the most unread bytes before others.
         for size, connection in sorted(sizes, key=lambda pair: (pair[1].has_brokers, -pair[0])):
             self._abort(connection, _UNREAD, "unread")
             over -= size
@@ -199,23 +199,23 @@ class Connections:
         connection.abort(reason)
 
 
-_IPV6_PREFIX = 64  # one host has at least so much for itself (RFC 4291 §2.5.1), and can speak from all of it
+_IPV6_PREFIX = 64  # one host owns at least such a network (RFC 4291 §2.5.1), and can use any address in it
 
 
 class AddressCounts:
-    """Open connections by peer, an IPv6 peer being its /64 network."""
+    """Counts open connections by peer; an IPv6 peer is its /64 network."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
 
     def enter(self, host: str) -> int:
-        """Count one more from ``host``; how many these are."""
+        """Count one more connection from ``host``; return how many there are."""
         peer = _peer_of(host)
         self._counts[peer] += 1
         return self._counts[peer]
 
     def leave(self, host: str) -> None:
-        """Count one less."""
+        """Count one connection less."""
         peer = _peer_of(host)
         self._counts[peer] -= 1
         if self._counts[peer] <= 0:

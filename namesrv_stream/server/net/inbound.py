@@ -1,4 +1,4 @@
-"""From the bytes of a connection to frames: an optional PROXY preamble, then TLS or plain, then frames."""
+"""Converts the bytes of a connection to frames: an optional PROXY preamble, then TLS or plain, then frames."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,23 +10,23 @@ from namesrv_stream.remoting.frame import FrameBuffer
 from namesrv_stream.remoting.proxy_protocol import read_preamble
 from namesrv_stream.server.tls import ServerTls, TlsTransport
 
-#: First byte of a TLS handshake record; that of a frame is 0.
+#: First byte of a TLS handshake record; a frame begins with 0.
 _TLS_HANDSHAKE: Final = 0x16
 
 
 class Inbound:
-    """The layers of one connection.
+    """The protocol layers of one connection.
 
     Attributes:
-        transport: Where answers are written: TLS, once the peer has begun with that.
-        feed: The frames that bytes complete, without their prefixes. Raises a RemotingError where they break the
-            protocol.
-        proxied_for: The address behind a proxy, "itself" where the proxy speaks for itself; "" without a preamble.
+        transport: Transport for answers; a ``TlsTransport`` once the peer has begun a TLS handshake.
+        feed: Takes bytes and returns the frames that they complete, without prefixes. Raises a RemotingError if the
+            bytes break the protocol.
+        proxied_for: Address of the peer behind a proxy, "itself" if the proxy is the peer; "" without a preamble.
 
     Args:
-        transport: The connection's.
-        tls: The server's.
-        max_frame_bytes: Largest frame accepted, its prefix counted.
+        transport: Transport of the connection.
+        tls: TLS of the server.
+        max_frame_bytes: Size of the largest accepted frame, including its prefix.
     """
 
     def __init__(self, transport: asyncio.Transport, tls: ServerTls, max_frame_bytes: int) -> None:
@@ -34,29 +34,29 @@ class Inbound:
         self.feed: Callable[[bytes], list[bytes]] = self._feed_preamble
         self.proxied_for = ""
         self._tls = tls
-        self._preamble = b""  # what has come of it
+        self._preamble = b""  # its bytes so far
         self._records: TlsTransport | None = None
         self._buffer = FrameBuffer(max_frame_bytes)
         self._sound: list[bytes] = []
 
     @property
     def is_plain(self) -> bool:
-        """Whether the peer has begun with frames, without TLS."""
+        """Whether the peer sends frames without TLS."""
         return self.feed == self._buffer.feed
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of a frame, a preamble or a TLS record that is not complete."""
+        """Bytes of an incomplete frame, preamble or TLS record."""
         records = 0 if self._records is None else self._records.held_bytes
         return len(self._preamble) + records + self._buffer.pending_bytes
 
     @property
     def frames_before_error(self) -> list[bytes]:
-        """The sound frames before that by which ``feed`` failed."""
+        """The valid frames before the one at which ``feed`` failed."""
         return self._sound or self._buffer.frames_before_error
 
     def end(self) -> None:
-        """Give up what is not complete: the connection is closed."""
+        """Drop incomplete bytes of a closed connection."""
         self._preamble = b""
         self._buffer.clear()
 
@@ -73,7 +73,7 @@ class Inbound:
         return self._feed_first(data) if data else []
 
     def _feed_first(self, data: bytes) -> list[bytes]:
-        """The first bytes of TLS or of a frame."""
+        """Choose TLS or plain by the first byte after the preamble."""
         if data[0] == _TLS_HANDSHAKE:
             self.transport = self._records = self._tls.accept(self.transport)
             self.feed = self._feed_records
@@ -96,7 +96,7 @@ class Inbound:
 
 
 def host_of(address: str) -> str:
-    """An address without the form that IPv4 has on a socket of both families."""
+    """Return an address; an IPv4-mapped IPv6 address, as dual-stack sockets show it, becomes plain IPv4."""
     try:
         host = ip_address(address)
     except ValueError:

@@ -1,9 +1,9 @@
-"""Large requests take turns, so that the questions of other peers wait for one of them at most.
+"""Schedules large requests, so that the requests of other peers wait for at most one of them.
 
-Where hundreds of brokers register at once, hundreds of megabytes are ready to be read, and an event loop that finds all
-their sockets readable would read and answer all of it before it comes to anybody's question. One rule prevents that:
-in each turn of the event loop one large request is answered, and up to 2 MiB of large requests are read. Connections
-beyond that are not read until it is their turn, in the order of their arrival.
+When hundreds of brokers register at once, hundreds of megabytes are ready to be read. An event loop that finds all
+their sockets readable would read and answer everything before any other request. One rule prevents that: every
+iteration of the event loop answers one large request, and reads up to 2 MiB of large requests. Further connections are
+not read until it is their turn, in the order of arrival.
 """
 
 import asyncio
@@ -17,31 +17,31 @@ from namesrv_stream.processor.name_server import DecodedBody
 from namesrv_stream.processor.register_body import RegistrationBody
 from namesrv_stream.server.net.registration_decoder import RegistrationDecoder
 
-#: Longer requests are large. The longest question has some hundred bytes; 2,000 topics take 20 kB if they are deflated.
+#: Longer requests are large. The longest query has some hundred bytes; 2,000 deflated topics take 20 kB.
 LARGE_BYTES: Final = 16 * 1024
-#: Read in a turn: some milliseconds of copying.
+#: Maximum that is read in one iteration: some milliseconds of copying.
 _TURN_BYTES: Final = 2 << 20
-#: Nothing is read as long as so much waits to be answered: the registrations of 280 brokers with 2,000 topics.
+#: No large request is read while so many bytes wait for answers: the registrations of 280 brokers with 2,000 topics.
 _QUEUE_BYTES: Final = 128 << 20
-#: Connections that are read again in a turn: a transport gives up to 256 kB of each. Twice as many if the turn before
-#: brought little, so that a peer that sends slowly does not delay others.
+#: Connections whose reading resumes in one iteration: a transport delivers up to 256 kB of each. The number doubles
+#: while little arrives, so that a slow sender does not delay others.
 _MIN_RESUMED: Final = 8
 _MAX_RESUMED: Final = 1_024
 
 
 class Reader(Protocol):
-    """A connection."""
+    """The reading side of a connection."""
 
     def hold_reading(self, *, is_held: bool) -> None:
-        """Read no further, or do."""
+        """Stop reading, or resume it."""
 
 
-#: Answers a request; given its registration's body if another process has decoded it.
+#: Answers a request. The argument is the decoded body of a registration if another process decoded it.
 AnswerRequest = Callable[[DecodedBody | None], None]
 
 
 class LargeRequests:
-    """Belongs to one event loop."""
+    """The large requests of all connections. Used by one event loop."""
 
     def __init__(
         self, turn_bytes: int = _TURN_BYTES, queue_bytes: int = _QUEUE_BYTES, min_resumed: int = _MIN_RESUMED
@@ -51,26 +51,26 @@ class LargeRequests:
         self._decoder = RegistrationDecoder()
         self._decoding: set[asyncio.Task[None]] = set()
         self._queue: deque[tuple[int, Callable[[], None]]] = deque()
-        self._queued = 0  # bytes, those included that are being decoded
-        self._reading: dict[Reader, None] = {}  # have sent a part of a large request
-        self._held: dict[Reader, None] = {}  # the same, and are not read
-        self._read = 0  # bytes in this turn
+        self._queued = 0  # bytes, including requests that are being decoded
+        self._reading: dict[Reader, None] = {}  # sent a part of a large request, and are read
+        self._held: dict[Reader, None] = {}  # sent a part of a large request, and are not read
+        self._read = 0  # bytes in this iteration
         self._min_resumed = self._resumed = min_resumed
         self._has_turn = False
 
     def stop(self) -> None:
-        """End the process that decodes; no request is added any more."""
+        """Stop the decoding process; no request may be added afterwards."""
         self._decoder.stop()
 
     # ---- answering ----
 
     def add(self, size: int, answer: AnswerRequest, body: RegistrationBody | None) -> None:
-        """Have a request answered when it is its turn.
+        """Queue a request, which is answered in its turn.
 
         Args:
-            size: Its bytes.
-            answer: Answers it.
-            body: Is decoded by another process before; None for nothing.
+            size: Size of the request in bytes.
+            answer: Function that answers it.
+            body: Body that another process decodes first; None if there is none.
         """
         self._queued += size
         if body is not None:
@@ -90,7 +90,7 @@ class LargeRequests:
     # ---- reading ----
 
     def read(self, reader: Reader, size: int, *, is_partial: bool) -> None:
-        """So many bytes of a large request came, which is complete now or ``is_partial``."""
+        """Count ``size`` bytes of a large request, which is complete unless ``is_partial``; may stop reading."""
         self._read += size
         if is_partial:
             self._reading[reader] = None
@@ -104,11 +104,11 @@ class LargeRequests:
         self._call_soon()
 
     def forget(self, reader: Reader) -> None:
-        """The connection is closed."""
+        """Remove a closed connection."""
         self._reading.pop(reader, None)
         self._held.pop(reader, None)
 
-    # ---- turns ----
+    # ---- iterations of the event loop ----
 
     def _call_soon(self) -> None:
         if not self._has_turn:
@@ -118,7 +118,7 @@ class LargeRequests:
     def _turn(self) -> None:
         self._has_turn = False
         if self._queue or self._read or (self._held and self._queued < self._queue_bytes):
-            self._call_soon()  # else a decoded request calls
+            self._call_soon()  # otherwise the next decoded request calls it
         try:
             self._answer_one()
         finally:

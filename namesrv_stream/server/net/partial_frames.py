@@ -1,4 +1,4 @@
-"""What connections hold of frames, preambles and TLS handshakes that are not complete: how much, and for how long."""
+"""Counts the bytes of incomplete frames, preambles and TLS handshakes, with their age, and limits their total."""
 
 from collections.abc import Callable, Hashable
 from typing import Generic, NamedTuple, TypeVar
@@ -12,13 +12,13 @@ class _Held(NamedTuple):
 
 
 class PartialFrames(Generic[H]):
-    """Bytes held by each holder, in the order in which they began.
+    """The incomplete bytes of every holder, in the order in which they began.
 
-    A peer that sends as brokers do is done within milliseconds, so whoever is the oldest when there is too much is the
-    one who can best be done without; but those that are spared come last.
+    Normal peers complete a frame within milliseconds. Above the limit, the oldest holder is therefore removed first;
+    holders for which ``is_spared`` is true come last.
 
     Attributes:
-        size: Bytes in all.
+        size: Total number of bytes.
     """
 
     def __init__(self, limit: int, is_spared: Callable[[H], bool] = lambda _: False) -> None:
@@ -28,13 +28,13 @@ class PartialFrames(Generic[H]):
         self._held: dict[H, _Held] = {}
 
     def hold(self, holder: H, size: int, now_ms: int, *, is_new: bool) -> list[H]:
-        """``holder`` holds ``size`` bytes now; those that have to go for it, which are forgotten.
+        """Set the bytes of ``holder``; remove and return the holders that exceed the limit.
 
         Args:
-            holder: It may be among those that have to go.
-            size: 0 for nothing any more.
+            holder: Holder of the bytes, which may be among those removed.
+            size: Number of bytes that it holds now; 0 if there are none.
             now_ms: Observed time.
-            is_new: They are the begin of something; what was held before is complete.
+            is_new: Whether the bytes begin a new frame, because the previous one is complete.
         """
         before = self._held.get(holder)
         if before is not None and (is_new or not size):
@@ -51,17 +51,17 @@ class PartialFrames(Generic[H]):
         return gone
 
     def forget(self, holder: H) -> None:
-        """It holds nothing any more."""
+        """Remove a holder."""
         held = self._held.pop(holder, None)
         if held is not None:
             self.size -= held.size
 
     def postpone(self, holder: H, by_ms: int) -> None:
-        """What it holds counts as begun so much later, if it holds anything: it was not read meanwhile."""
+        """Move the start of a holder's bytes, if any, to a later time: the holder was not read meanwhile."""
         held = self._held.get(holder)
         if held is not None:
             self._held[holder] = held._replace(since_ms=held.since_ms + by_ms)
 
     def older_than(self, since_ms: int) -> list[H]:
-        """Who has held something since before ``since_ms``."""
+        """Return the holders whose bytes began before ``since_ms``."""
         return [holder for holder, held in self._held.items() if held.since_ms < since_ms]

@@ -1,4 +1,4 @@
-"""Whether a connection is read, and what it holds of a frame that is not complete."""
+"""Pauses and resumes the reading of a connection, and counts the bytes of its incomplete frame."""
 
 import asyncio
 from enum import Enum
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Pause(Enum):
-    """Why nothing is read of a connection."""
+    """The reasons for which a connection is not read."""
 
     SLOW_READER = "the peer does not read its answers"
     LARGE_REQUEST = "a large request of the peer waits for its turn"
@@ -20,17 +20,17 @@ class Pause(Enum):
     NATIVE_LANE = "the native lane reads it"
 
 
-#: The peer waits for us.
+#: Pauses during which the server delays the peer.
 _WAITING: Final = frozenset((Pause.LARGE_REQUEST, Pause.LARGE_FRAME))
-#: What has come is not answered.
+#: Pauses during which received requests are not answered.
 _UNANSWERED: Final = frozenset((Pause.SLOW_READER, Pause.LARGE_REQUEST))
 
 
 class Reading:
-    """Of one connection, which is read as long as there is no ``Pause``.
+    """The reading of one connection, which continues while there is no ``Pause``.
 
     Attributes:
-        held_bytes: Of a frame, or of what comes before frames, that is not complete.
+        held_bytes: Size in bytes of an incomplete frame, preamble or TLS record.
     """
 
     def __init__(self, connection: "RemotingConnection", transport: asyncio.Transport, services: Services) -> None:
@@ -43,12 +43,12 @@ class Reading:
 
     @property
     def is_free(self) -> bool:
-        """Whether there is no pause, and nothing is held."""
+        """Whether there is no pause and no incomplete frame."""
         return not (self._pauses or self.held_bytes)
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the peer waits for us, who do not even read what it sends."""
+        """Whether the server delays the peer: it does not read the connection because of large requests."""
         return not self._pauses.isdisjoint(_WAITING)
 
     @property
@@ -62,7 +62,7 @@ class Reading:
         return self._pauses.isdisjoint(_UNANSWERED)
 
     def received(self, size: int, held_bytes: int, *, is_new: bool) -> None:
-        """So many bytes came, and so many are held now, which began just now if ``is_new``."""
+        """Count ``size`` received bytes; ``held_bytes`` are incomplete now, and have just begun if ``is_new``."""
         before, self.held_bytes = self.held_bytes, held_bytes
         if max(held_bytes, before, size) > LARGE_BYTES:
             self._services.large_requests.read(self, size, is_partial=held_bytes > LARGE_BYTES)
@@ -70,12 +70,12 @@ class Reading:
             self._services.connections.holds(self._connection, held_bytes, is_new=is_new)
 
     def hold_reading(self, *, is_held: bool) -> None:
-        """Read no further, or do: ``LargeRequests`` says so."""
+        """Stop reading, or resume it; called by ``LargeRequests``."""
         change = self.pause if is_held else self.resume
         change(Pause.LARGE_FRAME)
 
     def pause(self, reason: Pause) -> None:
-        """Read nothing further."""
+        """Stop reading for a reason."""
         if reason in _WAITING and not self.is_waiting:
             self._services.gateway.backlog.wait(self._connection)
             self._waits_since_ms = self._services.gateway.observed_ms
@@ -84,27 +84,27 @@ class Reading:
             self._transport.pause_reading()
 
     def resume(self, reason: Pause) -> None:
-        """Read on, unless there is another reason against it."""
+        """Remove a reason; resume reading if no other one remains."""
         if reason not in self._pauses:
             return
         self._pauses.remove(reason)
         if reason in _WAITING and not self.is_waiting:
             gateway, connection = self._services.gateway, self._connection
             gateway.backlog.read_again(connection)
-            # The time in which it was not read is no time that the peer took for its frame.
+            # The frame timeout must not include the time during which this server did not read.
             self._services.connections.partial_frames.postpone(connection, gateway.observed_ms - self._waits_since_ms)
             connection.active_ms = gateway.observed_ms
         if not self._pauses and not self._transport.is_closing():
             self._transport.resume_reading()
 
     def large_request_answered(self) -> None:
-        """The large request has had its turn: read on."""
+        """Resume reading after the answer to a large request."""
         try:
             self._services.gateway.backlog.worked_on(self._connection)
         finally:
             self.resume(Pause.LARGE_REQUEST)
 
     def end(self) -> None:
-        """The connection is closed."""
+        """Release everything after the connection closed."""
         self._services.large_requests.forget(self)
         self._services.gateway.backlog.read_again(self._connection)

@@ -1,7 +1,7 @@
-"""Large registrations are decoded in another process, so that the event loop goes on answering meanwhile.
+"""Decodes large registrations in another process, so that the event loop can answer other requests meanwhile.
 
-A body of 70,000 topics takes 140 ms to decode, and 6 ms to take over from the other process. A thread would not help:
-the decoder holds the interpreter's lock.
+A body of 70,000 topics takes 140 ms to decode, and 6 ms to transfer from the other process. A thread would not help:
+the decoder holds the interpreter lock.
 """
 
 import asyncio
@@ -27,34 +27,34 @@ _PR_SET_PDEATHSIG: Final = 1
 
 
 class RegistrationDecoder:
-    """Owns the process, which is started when the first large body arrives. Belongs to one event loop."""
+    """Owns the process, and starts it when the first large body arrives. Used by one event loop."""
 
     def __init__(self) -> None:
         self._pool: ProcessPoolExecutor | None = None
 
     async def decode(self, body: RegistrationBody) -> DecodedBody | None:
-        """Decode a body in the other process; None where that fails, and the body is to be decoded here."""
+        """Decode a body in the other process; None if that process fails, so that the caller must decode it."""
         try:
             if self._pool is None:
                 context = multiprocessing.get_context("spawn")
                 self._pool = ProcessPoolExecutor(1, context, initializer=_end_with_parent)
             pool = self._pool
             decoded = await asyncio.get_running_loop().run_in_executor(pool, _decode, body)
-        except Exception as error:  # the process was killed, or cannot be started
+        except Exception as error:  # the process was killed, or cannot start
             logger.warning("registration decoder failed, decoding in the server: %s", safe(repr(error)))
             self.stop()
             return None
         return decoded if isinstance(decoded, BodyDecodeError) else _shared(decoded)
 
     def stop(self) -> None:
-        """End the process once it has decoded what it was given."""
+        """Stop the process after its current body."""
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
             self._pool = None
 
 
 def _end_with_parent() -> None:
-    """Ignore Ctrl-C, which the server handles, and end when the server is killed."""
+    """Ignore Ctrl-C, which the server handles, and exit when the server is killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
@@ -67,11 +67,11 @@ def _decode(body: RegistrationBody) -> DecodedBody:
 
 
 def _shared(body: RegisterBrokerBody) -> RegisterBrokerBody:
-    """The body with the names and queues that this process has already: a pickle brings copies of them.
+    """Replace the names and queues of a body, which are copies after unpickling, by the objects of this process.
 
     The route table compares queues by identity, and the copies would take three times the memory.
     """
-    # Topics that had one object in the other process have one in the pickle, too.
+    # Topics that shared one object in the other process also share one after unpickling.
     shared = {key: shared_queue_data(*q) for key, q in {id(q): q for q in body.topics.values()}.items()}
     queues = [shared[key] for key in map(id, body.topics.values())]
     return replace(body, topics=dict(zip(map(intern, body.topics), queues, strict=True)))

@@ -1,4 +1,4 @@
-"""The requests of one connection: answered in the order in which they came, the large ones in their turn."""
+"""Answers the requests of one connection in the order of arrival; large ones wait for their turn."""
 
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -10,22 +10,22 @@ from namesrv_stream.server.net.large_requests import LARGE_BYTES, LargeRequests
 from namesrv_stream.server.net.reading import Pause, Reading
 from namesrv_stream.server.net.session import LargeRequest, Session
 
-#: Answers are gathered up to so many bytes before they are written.
+#: Answers are collected up to this size before they are written.
 _GATHERED_BYTES: Final = 64 * 1024
 
 
 class Requests:
-    """What a peer asks behind a large request waits until that is answered.
+    """The waiting requests of one connection; those after a large request wait until it is answered.
 
     Attributes:
-        has_answered: Whether any was answered, since this was reset.
+        has_answered: Whether any request was answered since this was reset.
 
     Args:
-        session: Answers each request.
-        reading: Of the connection.
-        large_requests: Orders those of all connections.
-        write: Takes answers in order, and the request where it was the only one that waited, else b"".
-        answered: Called when a large request was answered, so that what waits behind it can be.
+        session: Answers a single request.
+        reading: Reading of the connection.
+        large_requests: Schedules the large requests of all connections.
+        write: Function for answers, in order. Its second argument is the request if only one waited, else b"".
+        answered: Function called after the answer to a large request, to continue with the requests after it.
     """
 
     def __init__(
@@ -47,30 +47,30 @@ class Requests:
 
     @property
     def is_empty(self) -> bool:
-        """Whether none waits."""
+        """Whether no request waits."""
         return not (self._frames or self._reading.has_large_request)
 
     def add(self, frames: Iterable[bytes]) -> None:
-        """Frames without their length prefix."""
+        """Add frames, which have no length prefix."""
         self._frames.extend(frames)
 
     def drop(self) -> None:
-        """Nothing of the rest is answered."""
+        """Drop all waiting requests."""
         self._frames.clear()
 
     def end(self) -> None:
-        """The connection closes: who has gone is not answered, and nothing that it said is done."""
+        """Drop all requests, including a queued large one, because the connection closes."""
         self._frames.clear()
         self._has_ended = True
 
     def answer(self) -> bool:
-        """Answer what waits, as far as the peer reads its answers, up to the first large request.
+        """Answer waiting requests up to the first large one, as long as the peer reads its answers.
 
         Returns:
-            Whether there was any.
+            Whether any request waited.
 
         Raises:
-            RemotingError: A frame breaks the protocol; those before it are answered, and those behind it are not.
+            RemotingError: A frame breaks the protocol. Those before it are answered; those after it are not.
         """
         answers: list[bytes] = []
         frame, asked, size = b"", len(self._frames), 0

@@ -1,4 +1,4 @@
-"""What all connections of a server share."""
+"""The services that all connections of a server share."""
 
 from dataclasses import dataclass
 
@@ -15,18 +15,18 @@ from namesrv_stream.server.tls import ServerTls
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """Of one server.
+    """The services of one server.
 
     Attributes:
-        name_server: Answers requests.
-        responses: Answers those that were answered before.
-        gateway: Takes what is accepted.
-        connections: Admits connections, and closes those that do not move.
-        large_requests: Orders the large requests.
-        tls: Speaks TLS where a peer does.
-        origin: Of this start of the server.
-        figures: Counts answers.
-        clock: For the processors.
+        name_server: State for the processors.
+        responses: Cache of responses.
+        gateway: Receives the accepted events.
+        connections: Admits connections, and closes those without progress.
+        large_requests: Schedules the large requests.
+        tls: TLS for peers that use it.
+        origin: Id and epoch of this server, without a connection.
+        figures: Metrics of the answers.
+        clock: Clock for the processors.
     """
 
     name_server: NameServer

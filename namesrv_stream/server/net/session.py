@@ -1,7 +1,7 @@
-"""What one connection's requests are answered, and what becomes of what they say.
+"""Answers the requests of one connection, and passes their events to the gateway.
 
-No answer is ever given to a oneway request. The answer to an operator's change waits until the change is in the log;
-others may overtake it.
+A oneway request never receives an answer. The answer to an operator's change waits until the change is in the log;
+other answers may overtake it.
 """
 
 from collections.abc import Iterator
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 
 class LargeRequest(NamedTuple):
-    """A request that waits for its turn.
+    """A large request that waits for its turn.
 
     Attributes:
-        body: To be decoded by another process before it is answered; None for nothing.
+        body: Body that another process decodes first; None if there is none.
     """
 
     request: RemotingCommand
@@ -40,9 +40,9 @@ class Session:
     """Answers the requests of one connection.
 
     Attributes:
-        caller: Who sends them, for the processors.
-        registered: The brokers that registered over the connection.
-        changes: How many of an operator's changes wait for the log.
+        caller: Peer that sends the requests.
+        registered: Brokers that registered over the connection.
+        changes: Number of operators' changes that wait for the log.
     """
 
     def __init__(self, services: Services, connection: "RemotingConnection") -> None:
@@ -55,10 +55,10 @@ class Session:
         self._connection = connection
 
     def answer(self, frame: bytes) -> bytes | None:
-        """The answer to a request; None for none, or none yet.
+        """Answer a request; None if there is no answer, or not yet.
 
         Args:
-            frame: Without length prefix.
+            frame: Frame without length prefix.
 
         Raises:
             RemotingError: The frame breaks the protocol.
@@ -67,7 +67,7 @@ class Session:
         cached = self._services.responses.find(frame, self._scope)
         if cached is None:
             request = decode_frame(frame)
-            return None if request.is_response else self._answer(request, began_ns, frame)  # a server asks no one
+            return None if request.is_response else self._answer(request, began_ns, frame)  # never requested
         if cached.heartbeat is not None:
             try:
                 self._services.gateway.heard(cached.heartbeat)
@@ -77,13 +77,13 @@ class Session:
         return cached.frame
 
     def heartbeats(self) -> Iterator[BrokerHeartbeat]:
-        """The signs of life of the brokers that are heard over the connection."""
+        """Yield heartbeats of the brokers that hold their registration over the connection."""
         for key in self.registered:
             if self._services.gateway.view.is_held(key, self.origin.holder):
                 yield BrokerHeartbeat(self.origin, *key, Proof.HEARTBEAT)
 
     def large_request(self, frame: bytes) -> LargeRequest | None:
-        """A request that is answered later, by ``answer_large``; None for no request.
+        """Decode a request for ``answer_large``; None if the frame is a response.
 
         Raises:
             RemotingError: The frame breaks the protocol.
@@ -94,11 +94,11 @@ class Session:
         try:
             body = large_body(self._services.name_server, self._call(request))
         except Exception:
-            body = None  # ``answer_large`` comes upon the same fault, and answers it
+            body = None  # ``answer_large`` fails in the same way, and answers with that error
         return LargeRequest(request, body)
 
     def answer_large(self, large: LargeRequest, decoded: DecodedBody | None) -> bytes | None:
-        """The answer to a large request, whose body may have been decoded elsewhere."""
+        """Answer a large request, whose body another process may have decoded."""
         return self._answer(large.request, perf_counter_ns(), decoded=decoded)
 
     def _call(self, request: RemotingCommand, decoded: DecodedBody | None = None) -> Call:
@@ -115,13 +115,13 @@ class Session:
             answer = process(self._services.name_server, self._call(request, decoded))
             response = self._act(request, answer, began_ns)
             if response is None:
-                return None  # later
+                return None  # the answer follows later
             encoded = self._encoded(request, response, began_ns)
             if frame is not None and encoded is not None:
                 self._services.responses.keep(AnsweredRequest(frame, request, answer, encoded), self._scope)
             return encoded
         except Exception:
-            # A fault of ours is no reason to close, which would count as the death of the peer's brokers.
+            # An internal error must not close the connection, which would remove the peer's brokers.
             return self._failed(request, began_ns)
 
     def _failed(self, request: RemotingCommand, began_ns: int) -> bytes | None:
@@ -135,7 +135,7 @@ class Session:
         return encoded
 
     def _act(self, request: RemotingCommand, answer: Answer, began_ns: int) -> RemotingCommand | None:
-        """Do what was accepted; the response, or None where it waits for the log."""
+        """Process the accepted events; return the response, or None while it waits for the log."""
         gateway = self._services.gateway
         if answer.refusal:
             self._services.connections.denied(self._connection, answer.refusal)
@@ -149,7 +149,7 @@ class Session:
         return answer.response
 
     def _change(self, request: RemotingCommand, answer: Answer, began_ns: int) -> RemotingCommand | None:
-        """Hand an operator's change to the log; an answer only where it takes none."""
+        """Send an operator's change to the log; return a response only if it is rejected at once."""
         gateway = self._services.gateway
 
         def settled(error: NamesrvStreamError | None) -> None:

@@ -1,6 +1,6 @@
-"""TLS of both ports: the certificate in use, its replacement while all goes on, and the records of one connection.
+"""TLS of both ports, and of the connections that a server opens: certificates, their reload, and TLS records.
 
-And TLS of the connections that a server opens itself.
+It contains no protocol above TLS. ``server`` imports it, and ``up`` to check the files before a start.
 """
 
 from namesrv_stream.server.tls.certificate import Certificate, calls_context, read_certificate

@@ -1,7 +1,7 @@
-"""From files to what TLS connections are made with; whatever is wrong with them is told by file and setting.
+"""Builds SSL contexts from the certificate files; errors name the file and the setting.
 
-Source of the dates in a certificate, which ``ssl`` does not tell: RFC 5280 §4.1 (Certificate, Validity), X.690 §8.1
-(tags and lengths).
+``ssl`` does not return the dates in a certificate. Source for reading them: RFC 5280 §4.1 (Certificate, Validity),
+X.690 §8.1 (tags and lengths).
 """
 
 import base64
@@ -14,27 +14,27 @@ from namesrv_stream.errors import ConfigError
 from namesrv_stream.settings import TlsSettings
 
 _CLIENT_AUTH: Final = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "require": ssl.CERT_REQUIRED}
-#: What the names of the settings for the server's own calls begin with.
+#: Prefix of the settings for connections that the server opens.
 CALLS: Final = "advanced.tls.calls_"
 _BEGIN: Final = "-----BEGIN CERTIFICATE-----"
 _END: Final = "-----END CERTIFICATE-----"
-#: pbeWithSHA1And128BitRC4 and three of its kin. Source: RFC 7292, appendix C.
+#: pbeWithSHA1And128BitRC4 and three similar ciphers. Source: RFC 7292, appendix C.
 _OLD_CIPHERS: Final = tuple(b"\x06\x0a\x2a\x86\x48\x86\xf7\x0d\x01\x0c\x01" + bytes([n]) for n in (1, 2, 5, 6))
-#: What `openssl pkcs8 -v1 …` makes, as old instructions have it, needs ciphers that OpenSSL 3 no longer loads.
+#: `openssl pkcs8 -v1 …`, from old instructions, uses ciphers that OpenSSL 3 no longer loads.
 _OLD_CIPHER: Final = (
     "its encryption is no longer supported; convert it: openssl pkcs8 -topk8 -v2 aes256 -in OLD -out NEW"
 )
 
 
 _VERSION, _UTC_TIME, _GENERALIZED_TIME = 0xA0, 0x17, 0x18
-#: Elements of a TBSCertificate before its validity: serial number, signature algorithm, issuer; a version may be first.
+#: Elements of a TBSCertificate before its validity: serial number, signature algorithm, issuer. A version may precede.
 _BEFORE_VALIDITY: Final = 3
-#: A UTCTime's years of two digits are those from 1950 on.
+#: The two-digit years of a UTCTime start at 1950.
 _UTC_TIME_PIVOT: Final = 50
 
 
 class Validity(NamedTuple):
-    """An interval of wall-clock time, both ends included; epoch seconds."""
+    """An interval of wall-clock time in epoch seconds, both ends included."""
 
     not_before_s: int
     not_after_s: int
@@ -47,13 +47,13 @@ class _Element(NamedTuple):
 
 
 def validity_of(der: bytes) -> Validity:
-    """The validity that a certificate states.
+    """Return the validity of a certificate.
 
     Args:
         der: One X.509 certificate.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The bytes are not a certificate.
     """
     try:
         certificate = _element(der, 0)
@@ -93,9 +93,9 @@ class Certificate(NamedTuple):
     """A certificate with its key, ready for connections.
 
     Attributes:
-        context: For connections of brokers and clients.
-        http_context: For those of the HTTP port, which ask for no certificate of the client.
-        validity: Of the certificate itself, the first of its chain.
+        context: Context for connections of brokers and clients.
+        http_context: Context for the HTTP port, which requests no client certificate.
+        validity: Validity of the first certificate in the chain.
     """
 
     context: ssl.SSLContext
@@ -104,11 +104,11 @@ class Certificate(NamedTuple):
 
 
 class ChainFiles(NamedTuple):
-    """The files of a certificate that is shown.
+    """The files of a certificate that the server presents.
 
     Attributes:
-        password: Of the key, where ``password_file`` is "".
-        section: What the names of their settings begin with.
+        password: Password of the key, if ``password_file`` is "".
+        section: Prefix of their settings.
     """
 
     cert_file: str
@@ -119,10 +119,10 @@ class ChainFiles(NamedTuple):
 
 
 def read_certificate(tls: TlsSettings) -> Certificate:
-    """Read and check all files of ``tls``, which has a ``cert_file``; blocks.
+    """Read and check all files of ``tls``, which must have a ``cert_file``; blocks.
 
     Raises:
-        ConfigError: Naming the file and the setting; never shows what is in it.
+        ConfigError: A file cannot be used. The message names it and the setting, but shows no content.
     """
     validity = _validity(tls)
     context, http_context = _context(tls), _context(tls)
@@ -133,29 +133,29 @@ def read_certificate(tls: TlsSettings) -> Certificate:
 
 
 def files_of(tls: TlsSettings) -> tuple[Path, ...]:
-    """All files that a change of the certificate may touch."""
+    """Return all files whose change requires a reload."""
     names = (tls.cert_file, tls.key_file, tls.key_password_file, tls.trust_file if tls.client_auth != "none" else "")
     return tuple(Path(name) for name in names if name)
 
 
 def _context(tls: TlsSettings) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)  # TLS 1.2 and later, ciphers with forward secrecy
-    context.options |= ssl.OP_NO_RENEGOTIATION  # each costs as much as a handshake, and a peer may ask without end
+    context.options |= ssl.OP_NO_RENEGOTIATION  # costs as much as a handshake, and a peer may repeat it endlessly
     password = tls.key_password.get_secret_value()
     load_chain(context, ChainFiles(tls.cert_file, tls.key_file, tls.key_password_file, password))
     return context
 
 
 def load_chain(context: ssl.SSLContext, files: ChainFiles) -> None:
-    """Have ``context`` show a certificate; blocks.
+    """Load the certificate that ``context`` presents; blocks.
 
     Raises:
-        ConfigError: Naming the file and the setting; never shows what is in it.
+        ConfigError: A file cannot be used. The message names it and the setting, but shows no content.
     """
     password, key = _password(files), f"{files.section}key_file"
     was_asked = False
 
-    def give() -> bytes:  # without it OpenSSL would ask at the terminal
+    def give() -> bytes:  # without this callback, OpenSSL would prompt at the terminal
         nonlocal was_asked
         was_asked = True
         return password
@@ -212,15 +212,15 @@ def _validity(tls: TlsSettings) -> Validity:
 
 
 def trust(context: ssl.SSLContext, trust_file: str, setting: str = "tls.trust_file") -> None:
-    """Have ``context`` check certificates with those in a file; blocks.
+    """Make ``context`` verify certificates with those in a file; blocks.
 
     Raises:
-        ConfigError: Naming the file and the setting.
+        ConfigError: The file cannot be used; the message names it and the setting.
     """
     _read(trust_file, setting)
     try:
         context.load_verify_locations(cafile=trust_file)
-    except OSError:  # ssl.SSLError is one
+    except OSError:  # includes ssl.SSLError
         raise ConfigError(trust_file, setting, "holds no certificates in PEM form") from None
 
 
@@ -232,12 +232,12 @@ def _read(name: str, key: str) -> bytes:
 
 
 def calls_context(tls: TlsSettings) -> ssl.SSLContext:
-    """For connections to brokers, by what the files hold now; blocks.
+    """Return a context for connections to brokers, from the current contents of the files; blocks.
 
-    Nobody looks at the name in a broker's certificate, as in RocketMQ: brokers register addresses of their choice.
+    As in RocketMQ, the name in a broker's certificate is not verified, because brokers register arbitrary addresses.
 
     Raises:
-        ConfigError: A file cannot be used; names it and the setting.
+        ConfigError: A file cannot be used; the message names it and the setting.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False

@@ -1,4 +1,4 @@
-"""Who may speak TLS, and with which certificate now; the files are watched, and replaced without closing anything."""
+"""Accepts TLS connections with the current certificate, and reloads changed files without closing connections."""
 
 import asyncio
 import logging
@@ -15,36 +15,36 @@ from namesrv_stream.settings import TlsSettings
 logger = logging.getLogger(__name__)
 
 _DAY_S: Final = 86_400
-#: As much before its end a certificate is warned about, at each start and reload.
+#: Every start and reload logs a warning if the certificate expires within this time.
 _WARNED_BEFORE_S: Final = 14 * _DAY_S
 
-# Inode, change of the content, change of anything, size: of each file; None for one that cannot be looked at. Programs
-# that copy files keep the time of the content; who may read a file is no content.
+# Inode, mtime, ctime and size of a file; None if stat fails. Two times are needed: copies may preserve mtime, and a
+# change of the permissions changes only ctime.
 _Stamp = tuple[int, int, int, int]
 _Stamps = tuple[_Stamp | None, ...]
 
-#: The counter of what happens.
+#: Name of the counter for TLS events.
 SECURITY_EVENTS: Final = "rocketmq_namesrv_security_events_total"
 
 
 class ServerTls:
-    """TLS of one server. Belongs to one event loop.
+    """TLS of one server. Used by one event loop.
 
     Attributes:
-        counters: Of what happens to connections and files.
+        counters: Counters for events of connections and files.
     """
 
     def __init__(self, settings: TlsSettings, counters: Counters, clock: Clock) -> None:
-        """Read the certificate, if there is to be one; blocks.
+        """Read the certificate, if the settings name one; blocks.
 
         Raises:
-            ConfigError: A file cannot be used; names it and the setting.
+            ConfigError: A file cannot be used; the message names it and the setting.
         """
         self._settings = settings
         self._clock = clock
         self._files = files_of(settings) if settings.cert_file else ()
-        self._stamps = _stamps(self._files)  # of the files that are in use
-        self._failure = ""  # what was told of the files that lie there now
+        self._stamps = _stamps(self._files)  # of the files in use
+        self._failure = ""  # last logged error for the current files
         self._certificate = self._read() if settings.cert_file else None
         self.counters = counters
         self._tell_validity()
@@ -57,10 +57,10 @@ class ServerTls:
         return self._settings.mode == "enforcing"
 
     def accept(self, below: asyncio.Transport) -> TlsTransport:
-        """TLS above ``below``, on which a broker or client has begun a handshake.
+        """Return a TLS transport above ``below``, on which a broker or client has begun a handshake.
 
         Raises:
-            TlsNotServed: There is no TLS here.
+            TlsNotServed: TLS is disabled or has no certificate.
         """
         if self._settings.mode == "disabled":
             raise TlsNotServed("tls.mode is disabled")
@@ -69,32 +69,32 @@ class ServerTls:
         return TlsTransport(below, self._certificate.context)
 
     def accept_http(self, below: asyncio.Transport) -> TlsTransport:
-        """TLS above ``below``, a connection of the HTTP port; settings see to it that there is a certificate."""
+        """Return a TLS transport above ``below``, of the HTTP port; the settings guarantee a certificate."""
         assert self._certificate is not None
         return TlsTransport(below, self._certificate.http_context)
 
     def refuse_plain(self) -> None:
-        """A broker or client does not speak TLS.
+        """Check whether a broker or client may use a connection without TLS.
 
         Raises:
-            PlainNotServed: It must.
+            PlainNotServed: The settings require TLS.
         """
         if self.is_required:
             raise PlainNotServed
 
     def established(self) -> None:
-        """A handshake is done."""
+        """Count a completed handshake."""
         self.counters.count(SECURITY_EVENTS, "tls_handshake", "ok")
 
     def broken(self, error: RemotingError) -> None:
-        """A connection ends by ``error``, which may be about TLS."""
+        """Count an ``error`` that closes a connection, if it concerns TLS."""
         if isinstance(error, PlainNotServed):
             self.counters.count(SECURITY_EVENTS, "tls_plain", "denied")
         elif isinstance(error, TlsNotServed) or (isinstance(error, TlsBroken) and error.is_handshake):
             self.counters.count(SECURITY_EVENTS, "tls_handshake", "failed")
 
     def sample(self, samples: Samples) -> None:
-        """Add the end of the certificate to a scrape."""
+        """Add the expiry time of the certificate to a scrape."""
         if self._certificate is not None:
             end_s = self._certificate.validity.not_after_s
             samples.add("rocketmq_namesrv_tls_certificate_expiry_timestamp_seconds", end_s)
@@ -103,26 +103,26 @@ class ServerTls:
     # ---- files ----
 
     async def watch(self) -> None:
-        """Take over changed files, for ever. Files that cannot be used change nothing; the log says why."""
+        """Reload changed files until cancelled. Files that cannot be used have no effect; the log has the reason."""
         if not self._files:
             return
         changing: _Stamps | None = None
         while True:
             await asyncio.sleep(self._settings.reload_interval_ms / 1000)
-            # Off the loop: a file system may not answer.
+            # In a thread, because a file system may hang.
             found = await asyncio.to_thread(_stamps, self._files)
             if found != changing:
                 changing, self._failure = found, ""
-            # Certificate and key are two files: they are read once both lie still. What fails is tried again as it is,
-            # for the reason may lie elsewhere: too many open files, a file system that does not answer.
+            # Certificate and key are two files, so both must be unchanged for one interval. A failed reload is retried
+            # even for the same files, because the cause may be temporary (too many open files, a hanging file system).
             elif found != self._stamps and await self.reload():
                 self._stamps = found
 
     async def reload(self) -> bool:
-        """Read the files anew. Connections that are open go on with what they began with.
+        """Read the files again. Open connections keep their certificate.
 
         Returns:
-            Whether they are in use now. Why not is told and counted once, as long as the files and the reason stay.
+            Whether the files are in use now. A failure is logged and counted once per state of the files and reason.
         """
         try:
             certificate = await asyncio.to_thread(self._read)
@@ -160,7 +160,7 @@ def _stamps(files: tuple[Path, ...]) -> _Stamps:
 
 def _stamp(path: Path) -> _Stamp | None:
     try:
-        found = path.stat()  # behind a symbolic link, which is what Kubernetes replaces
+        found = path.stat()  # of a symbolic link's target; Kubernetes replaces the link
     except OSError:
         return None
     return found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size

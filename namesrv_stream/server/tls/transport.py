@@ -1,10 +1,10 @@
-"""TLS records above any transport: what arrives is decrypted, what is written is encrypted, all else is passed on.
+"""TLS above any transport: decrypts received bytes, encrypts written ones, and forwards all other calls.
 
-asyncio's own TLS begins with a connection's first byte. RocketMQ's peers may say first through which proxy they come,
-and the first byte decides whether they speak TLS at all; so the records are handled here, in memory.
+asyncio's TLS starts at a connection's first byte. RocketMQ's peers may send a PROXY preamble first, and the first byte
+after it decides whether they use TLS at all. So this module processes the records in memory.
 
-OpenSSL takes half records in and does not tell of them, so ``PartialRecord`` counts these bytes. Source: RFC 8446 §5.1
-(a record's type, version and length are never encrypted).
+OpenSSL does not report how many bytes of an incomplete record it buffers, so ``PartialRecord`` counts them. Source:
+RFC 8446 §5.1 (a record's type, version and length are never encrypted).
 """
 
 import asyncio
@@ -14,25 +14,25 @@ from typing import Any, Final
 
 from namesrv_stream.errors import TlsBroken
 
-#: Of a handshake's messages: a chain of certificates with large keys takes 10 KiB. What OpenSSL would take is ten times
-#: as much, before anybody has shown who they are.
+#: Limit for a handshake; a certificate chain with large keys takes 10 KiB. OpenSSL would accept ten times as much, even
+#: from a peer without authentication.
 _MAX_HANDSHAKE_BYTES: Final = 64 * 1024
-_WRITTEN_BYTES: Final = 256 * 1024  # encrypted at a time
+_WRITTEN_BYTES: Final = 256 * 1024  # limit for one encryption or decryption
 
 
 class TlsTransport(asyncio.Transport):
     """The server's side of one TLS connection.
 
     Attributes:
-        is_established: The handshake is done.
+        is_established: Whether the handshake is complete.
     """
 
     def __init__(self, below: asyncio.Transport, context: ssl.SSLContext) -> None:
-        """Expect a handshake.
+        """Wait for a handshake.
 
         Args:
-            below: Carries the records.
-            context: How the connection is made; what replaces it later changes nothing for this one.
+            below: Transport of the records.
+            context: Context of the connection; a later reload does not change it.
         """
         super().__init__()
         self.is_established = False
@@ -47,18 +47,18 @@ class TlsTransport(asyncio.Transport):
 
     @property
     def held_bytes(self) -> int:
-        """Bytes held of a handshake or record that is not complete."""
+        """Bytes of an incomplete handshake or record."""
         return self._record.size if self.is_established else self._handshake_bytes
 
     def received(self, data: bytes) -> bytes:
-        """Take bytes from below; what they are decrypted.
+        """Decrypt received bytes.
 
         Raises:
-            TlsBroken: The peer cannot or may not be talked to; it has been told, and the transport is to be closed.
-                What sound records held has been decrypted; no answer can follow what the peer has been told.
+            TlsBroken: The peer broke TLS or was rejected. The error contains the data of the valid records before.
+                The peer has received an alert, so no answer can follow; the caller must close the transport.
         """
         if self._has_ended or self._is_broken:
-            return b""  # behind the peer's good-bye, which its close will follow, or behind what cannot be read
+            return b""  # bytes after close_notify, or after an invalid record
         self._record.feed(data)
         self._incoming.write(data)
         pieces: list[bytes] = []
@@ -81,7 +81,7 @@ class TlsTransport(asyncio.Transport):
         try:
             self._tls.do_handshake()
         except ssl.SSLWantReadError:
-            # Only now: behind a handshake's last message may come, in the same bytes, any number of requests.
+            # Check only incomplete handshakes: the bytes with the last message may also contain requests.
             if self._handshake_bytes > _MAX_HANDSHAKE_BYTES:
                 self._is_broken = True
                 raise TlsBroken(f"its handshake exceeds {_MAX_HANDSHAKE_BYTES} bytes", is_handshake=True) from None
@@ -99,11 +99,11 @@ class TlsTransport(asyncio.Transport):
         if self._outgoing.pending:
             self._below.write(self._outgoing.read())
 
-    # ---- what protocols call ----
+    # ---- called by protocols ----
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         if self._is_broken or self._below.is_closing():
-            return  # an answer that waited for the log: nobody can read it any more
+            return  # a late answer that waited for the log; the peer cannot read it any more
         with memoryview(data) as view:
             for begin in range(0, len(view), _WRITTEN_BYTES):
                 with view[begin : begin + _WRITTEN_BYTES] as part:
@@ -115,7 +115,7 @@ class TlsTransport(asyncio.Transport):
     def close(self) -> None:
         if self.is_established and not self._is_broken and not self._below.is_closing():
             with contextlib.suppress(ssl.SSLError):
-                self._tls.unwrap()  # the peer's answer to this good-bye is not waited for
+                self._tls.unwrap()  # sends close_notify, and does not wait for the peer's
             self._flush()
         self._below.close()
 
@@ -158,7 +158,7 @@ class TlsTransport(asyncio.Transport):
 
 
 def _reason_of(error: ssl.SSLError) -> str:
-    """OpenSSL's reason in words, without the place in its sources."""
+    """Return OpenSSL's reason as text, without the position in its sources."""
     detail = getattr(error, "verify_message", "")
     reason = (error.reason or "unknown reason").lower().replace("_", " ")
     return f"{reason}: {detail}" if detail else reason
@@ -169,19 +169,19 @@ _LENGTH_AT: Final = 3
 
 
 class PartialRecord:
-    """Follows the records in a stream of bytes, whatever it is cut into.
+    """Tracks record boundaries in a stream of bytes that arrives in arbitrary pieces.
 
     Attributes:
-        size: Bytes of the record that is not complete; 0 between two records.
+        size: Bytes of the incomplete record; 0 between two records.
     """
 
     def __init__(self) -> None:
         self.size = 0
-        self._head = b""  # of a record whose length is not here yet
+        self._head = b""  # of a record whose length has not arrived
         self._missing = 0  # bytes of a record whose length is known
 
     def feed(self, data: bytes) -> None:
-        """Further bytes of the stream."""
+        """Process the next bytes of the stream."""
         begin = 0 if self._head else -self.size
         data = self._head + data
         end = self._missing
