@@ -165,7 +165,7 @@ class Gateway:
             live = self.view.live(key)
             held = live.holders.get(origin.server_id) if live else None
             if held is None:
-                continue  # it unregistered, or has expired
+                continue  # the broker has unregistered or expired
             # Closing a superseded connection removes no broker. It is logged so that a row documents it.
             self.accept([Accepted(BrokerDisconnected(origin, key.broker_name, key.live_key, reason), None)])
             if held == origin.holder:
@@ -178,7 +178,7 @@ class Gateway:
             self._peer_log.tell(logger, logging.WARNING, text, *broker)
 
     def is_blind_for(self, partition: int) -> bool:
-        """Whether a closed connection currently proves nothing about a partition's brokers."""
+        """Return whether a closed connection currently proves nothing about a partition's brokers."""
         log = self._logs[partition]
         return self._is_stopping or not log.is_talking or self._watch.stood_still or log.is_slow
 

@@ -101,7 +101,7 @@ def _is_refused(event: Event, partition: int, partitions: int) -> bool:
     """Return whether the fold refuses the event in this partition."""
     key = routing_key(event)
     if isinstance(event, SettingsChanged):
-        FoldSettings().with_values(dict(event.values))  # raises where the fold would
+        FoldSettings().with_values(dict(event.values))  # raises if the fold would
         return False
     return event.origin.server_id == JOB or (key is not None and partition_of(key, partitions) != partition)
 

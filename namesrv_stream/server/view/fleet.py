@@ -62,7 +62,7 @@ class Fleet:
         return FoldSettings().with_texts(effective_texts(self.view.table.settings))
 
     def live(self, groups: Iterable[BrokerGroup]) -> Iterator[Broker]:
-        """Yield the live processes of groups. All use the settings, holds and time at which the first was computed."""
+        """Yield the live processes of groups, on demand. All use the settings, holds and time of the first one."""
         settings, held = self.settings(), dict(self.view.table.held)
         last_heartbeats, observed_ms = self._gateway.last_heartbeats, self._gateway.observed_ms
         for group in groups:
