@@ -1,9 +1,9 @@
-"""The newest committed rows, in memory, for all who follow them: they share one buffer and have none of their own.
+"""The newest committed rows in memory. All followers share this buffer and have none of their own.
 
-A follower is a position. It reads on when it likes, and waits here when it has all; one that is slow costs nothing, and
-one that was too slow finds its rows gone from here and has them read from the tables (``catch_up``). Of what is kept,
-every row from ``begin`` on is there: where the tables were opened anew, and nobody told the rows between, the buffer
-begins anew as well.
+A follower is a position. It reads on at any time, and waits here when it has read everything. A slow follower costs
+nothing. If the buffer no longer contains its rows, they are read from the tables (``follower.CatchUp``). The buffer
+contains every row from ``begin`` on. So it starts again empty if the tables were reopened, because the rows in between
+are unknown.
 """
 
 import asyncio
@@ -17,15 +17,15 @@ from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.server.changes.position import Position, position_at
 from namesrv_stream.server.changes.rows import encode_row
 
-#: What a row takes beside its value, and a commit beside its rows, about.
+#: Approximate memory of a row without its value, and of a commit without its rows.
 _ROW_BYTES: Final = 700
 _COMMIT_BYTES: Final = 300
-#: Of a piece that does not end in the buffer.
+#: The mark of a piece that does not end in the buffer.
 NO_MARK: Final = (-1, 0)
 
 
 class _Commit:
-    """Rows of one commit, and the end with them; encoded once, when the first follower reads them."""
+    """Rows of one commit, and the position behind them. A row is encoded once, when the first follower reads it."""
 
     __slots__ = ("_encoded", "end", "number", "rows", "size")
 
@@ -44,13 +44,13 @@ class _Commit:
 
 
 class Piece(NamedTuple):
-    """What a follower reads at once.
+    """The rows that a follower reads at once.
 
     Attributes:
-        rows: Encoded, in log order within each partition.
-        position: With them.
-        is_whole: Nothing more of the same commit is to come, so that the rows so far are a state that was.
-        mark: Where it ends in the buffer, for the next read.
+        rows: Encoded rows, in log order within each partition.
+        position: The follower's position behind these rows.
+        is_whole: Whether no rows of the same commit follow. Then the rows so far are a state that existed.
+        mark: Where the piece ends in the buffer, for the next read.
     """
 
     rows: list[bytes]
@@ -60,18 +60,18 @@ class Piece(NamedTuple):
 
 
 class ChangeFeed:
-    """Belongs to one event loop.
+    """Keeps the newest rows for all followers. Only one event loop may use it.
 
     Attributes:
-        begin: From which position on every row is here.
-        end: Up to which; a follower that has read all is there, or ahead where it came from another server.
-        is_closed: The server stops.
+        begin: The position from which on the buffer contains every row.
+        end: The position behind the last row. A follower can be ahead of it if it comes from another server.
+        is_closed: Whether the server is stopping.
 
     Args:
-        generation: Of the tables.
-        next_offsets: That the view covers: what comes is behind them.
-        max_rows: Kept.
-        max_bytes: Kept, about; the newest commit is kept in any case.
+        generation: Generation of the tables; see ``position``.
+        next_offsets: The offsets that the view covers; all rows that arrive are behind them.
+        max_rows: Maximum number of rows that are kept.
+        max_bytes: Approximate maximum memory of these rows; the newest commit is always kept.
     """
 
     def __init__(self, generation: str, next_offsets: Mapping[int, int], max_rows: int, max_bytes: int) -> None:
@@ -85,14 +85,14 @@ class ChangeFeed:
         self._moved = asyncio.Event()
 
     def committed(self, rows: Sequence[RouteChange], next_offsets: Mapping[int, int]) -> None:
-        """One commit of the job, or a slice of it."""
+        """Add one commit of the job, or a slice of it."""
         self.end = self.end.at_least(next_offsets)
         commit = _Commit(self._number, rows, self.end)
         self._number += 1
         self._commits.append(commit)
         self._rows += len(rows)
         self._bytes += commit.size
-        # A commit without rows takes some room as well: there is one each second, for ever.
+        # A commit without rows uses memory too: there is one every second, forever.
         while len(self._commits) > 1 and (
             self._rows + len(self._commits) > self._max_rows or self._bytes > self._max_bytes
         ):
@@ -100,7 +100,7 @@ class ChangeFeed:
         self._wake()
 
     def reloaded(self, generation: str, next_offsets: Mapping[int, int]) -> None:
-        """The tables were opened anew, at these offsets."""
+        """Start again at these offsets, because the tables were reopened."""
         opened = position_at(generation, next_offsets)
         if opened != self.end:
             self._commits.clear()
@@ -109,20 +109,20 @@ class ChangeFeed:
         self._wake()
 
     def close(self) -> None:
-        """Let all followers go."""
+        """End the waiting of all followers, because the server is stopping."""
         self.is_closed = True
         self._wake()
 
     def reaches(self, position: Position) -> bool:
-        """Whether every row that a follower there lacks is here, or yet to come."""
+        """Return whether the buffer contains, or will receive, every row that a follower at the position lacks."""
         return position.covers(self.begin)
 
     def is_ahead_of(self, position: Position) -> bool:
-        """Whether there may be something for a follower there."""
+        """Return whether there may be rows for a follower at the position."""
         return position.generation != self.end.generation or not position.covers(self.end)
 
     async def wait(self, position: Position, timeout_s: float) -> bool:
-        """Wait until there may be something behind a position, or the feed is closed; False if time is up first."""
+        """Wait until there may be rows behind a position, or the feed is closed. Return False after the timeout."""
         try:
             async with asyncio.timeout(timeout_s):
                 while not (self.is_closed or self.is_ahead_of(position)):
@@ -134,17 +134,17 @@ class ChangeFeed:
     def read(
         self, position: Position, wants: Callable[[RouteChange], bool], max_bytes: int, mark: tuple[int, int] = NO_MARK
     ) -> Piece:
-        """The next rows behind a position that the feed ``reaches``; few or none where few are wanted.
+        """Return the next rows behind a position that the feed ``reaches``; few or none if few are wanted.
 
         Args:
-            position: The follower's.
-            wants: Its choice.
-            max_bytes: Of rows looked at, wanted or not, about, so that one call takes little time; at least one row is.
-            mark: Of the piece that the position is from, if it is from one: saves a search within its commit.
+            position: The follower's position.
+            wants: Returns whether the follower wants a row.
+            max_bytes: Approximate size of the rows, wanted or not, that one call examines; it examines at least one.
+            mark: The mark of the piece that ended at this position, if any; it saves a search within the commit.
         """
         found: list[bytes] = []
         seen = number = 0
-        # The first commit that has an end which the follower has not reached.
+        # The first commit whose end the follower has not reached.
         first = bisect_left(self._commits, True, key=lambda commit: not position.covers(commit.end))
         for commit in islice(self._commits, first, None):
             number = commit.number

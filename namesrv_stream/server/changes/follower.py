@@ -1,7 +1,4 @@
-"""One who follows the changes: out of the feed, or out of the tables where the feed begins too late.
-
-It does after a restart, after a reload, and for who was away for long.
-"""
+"""A follower of the changes. It reads the feed; after a restart, a reload or a long absence it reads the tables."""
 
 import asyncio
 from collections.abc import Callable
@@ -22,7 +19,7 @@ _ROWS_AT_ONCE: Final = 2_000
 
 
 class CatchUp:
-    """Reads a piece for one follower at a time, on a thread of its own."""
+    """Reads pieces from the tables, for one follower at a time, on its own thread."""
 
     def __init__(self, tables: Storage, max_rows: int) -> None:
         self._tables = tables
@@ -32,12 +29,12 @@ class CatchUp:
     async def read(
         self, position: Position, end: Position, wants: Callable[[RouteChange], bool], max_bytes: int
     ) -> Piece | None:
-        """The next rows behind a position, below an end of the same generation that it does not cover.
+        """Return the next rows between a position and an end; the end has the same generation and lies ahead.
 
-        Partition after partition, so only the last piece, which reaches the end, makes a state that was.
+        It reads one partition after another. So only the last piece, which reaches the end, completes a state.
 
         Returns:
-            None where the tables do not have all of them (any more), or too many.
+            The piece; None if the tables do not contain all of these rows (any more), or if there are too many.
         """
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, self._read, position, end, wants, max_bytes)
@@ -55,7 +52,7 @@ class CatchUp:
                 if begin >= place:
                     continue
                 rows = stored.rows(partition, begin.offset, place.offset)
-                # Of the first record the follower may have some rows already.
+                # The follower may already have some rows of the first record.
                 missing = [row for row in decode_changes(rows[: _ROWS_AT_ONCE + begin.seq]) if row[1:3] >= begin]
                 seen = 0
                 for row in missing:
@@ -73,7 +70,7 @@ class CatchUp:
             return None
 
     def _open(self, position: Position, end: Position) -> StoredChanges | None:
-        """The table, if it has all that is missing, and that is not too much."""
+        """Return the table if it contains all missing rows, and if they are not too many."""
         stored = StoredChanges.open(self._tables)
         if stored is None or generation_of(stored.table_id) != position.generation:
             return None
@@ -87,15 +84,15 @@ class CatchUp:
         return stored if rows <= self._max_rows else None
 
 
-#: Of one piece, about: what one turn of the event loop encodes.
+#: Approximate size of one piece; one turn of the event loop encodes it.
 _PIECE_BYTES: Final = 256 << 10
 
 
 class PositionGone(Exception):
-    """What is behind a position cannot be told any more: the follower must begin anew.
+    """The rows behind a position are no longer available, so the follower must start again with the whole state.
 
     Attributes:
-        reason: In a word, for the figures.
+        reason: The reason in one word, for metrics.
     """
 
     def __init__(self, reason: str, text: str) -> None:
@@ -104,10 +101,10 @@ class PositionGone(Exception):
 
 
 class Follower:
-    """Belongs to one event loop.
+    """Reads the rows behind a position, piece by piece. Only one event loop may use it.
 
     Attributes:
-        position: With all that was read.
+        position: The position behind everything that was read.
     """
 
     def __init__(
@@ -121,19 +118,19 @@ class Follower:
         self._mark = NO_MARK
 
     def check(self) -> None:
-        """Refuse a position of other tables; one that is too old is found out when its rows are read.
+        """Check that the position belongs to these tables. Only ``next`` detects a position that is too old.
 
         Raises:
-            PositionGone: It is one.
+            PositionGone: It belongs to other tables.
         """
         if self.position.generation != self._feed.end.generation:
             raise PositionGone("tables", "the tables were rebuilt, so their rows have new places")
 
     async def next(self, timeout_s: float) -> Piece | None:
-        """The next rows, as soon as there are some, or as the position moves on without any; None after a time-out.
+        """Return the next piece when there are rows, or when the position advances without rows; None after a timeout.
 
         Raises:
-            PositionGone: Nobody knows the next rows.
+            PositionGone: The next rows are no longer available.
         """
         while await self._feed.wait(self.position, timeout_s):
             if self._feed.is_closed:
@@ -145,9 +142,9 @@ class Follower:
         return None
 
     async def _read(self) -> Piece | None:
-        """A piece; None where the feed has changed meanwhile, so that it must be asked again."""
+        """Return a piece; None if the feed has changed meanwhile, so that the caller must try again."""
         feed, position = self._feed, self.position
-        async with self._steps.step():  # a commit wakes all followers at once
+        async with self._steps.step():  # because a commit wakes all followers at once
             self.check()
             if feed.reaches(position):
                 return feed.read(position, self._wanted.wants, _PIECE_BYTES, self._mark)

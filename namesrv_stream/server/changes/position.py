@@ -1,13 +1,13 @@
-"""How far a follower of the changes is, as a token that any server of the same tables understands.
+"""A follower's position in the changes, as a token that any server of the same tables understands.
 
-A row's place is (partition, offset, seq) of the log, and the rows of a place are the same for every server and after
-every restart, for they are what the fold made of that record, once, in the table. So a position is, for each
-partition, the first place that the follower does not have; it depends on no server, no version of the table and no
-batch. It means nothing in tables that were recreated (``rebuild``): these have another id, which is part of the token.
+A row's place is (partition, offset, seq) in the log. The fold writes the rows of a record to the table exactly once, so
+a place means the same row on every server and after every restart. A position is the first place of every partition
+that the follower does not have. It does not depend on a server, a version of the table or a batch. It is invalid in
+tables that were recreated (``rebuild``): they have another id, and the token contains the id.
 
-The token is ``1.ID.PLACES``: the first 16 digits of Delta's id of ``route_changes`` ("0" where there is no table yet),
-and for each partition ``offset``, or ``offset_seq`` in the middle of a record, joined by "-". Followers should not
-read it; it needs no escaping in a query.
+The token is ``1.ID.PLACES``. ID is the first 16 digits of Delta's id of ``route_changes`` ("0" without a table). PLACES
+is, for every partition, ``offset``, or ``offset_seq`` in the middle of a record, joined by "-". Followers should treat
+it as opaque; it needs no escaping in a query.
 """
 
 import re
@@ -20,11 +20,11 @@ _NO_TABLE: Final = "0"
 
 
 class BadToken(ValueError):
-    """The text was never a token of ours."""
+    """The text is not a token of this format."""
 
 
 class Place(NamedTuple):
-    """A row within its partition."""
+    """The place of a row within its partition."""
 
     offset: int
     seq: int
@@ -37,8 +37,8 @@ class Position(NamedTuple):
     """The first places that a follower does not have.
 
     Attributes:
-        generation: Of the tables.
-        places: By partition; of those behind the end, and of all where there are none, the beginning.
+        generation: Generation of the tables; see ``generation_of``.
+        places: Place by partition. A partition without an entry is at its beginning.
     """
 
     generation: str
@@ -48,26 +48,26 @@ class Position(NamedTuple):
         return self.places[partition] if partition < len(self.places) else _BEGIN
 
     def has(self, partition: int, offset: int, seq: int) -> bool:
-        """Whether the follower has that row."""
+        """Return whether the follower has that row."""
         return (offset, seq) < self.place(partition)
 
     def at_least(self, next_offsets: Mapping[int, int]) -> "Position":
-        """With all rows below these offsets, and what the follower has beyond."""
+        """Return the position with all rows below these offsets, plus the rows that the follower has beyond them."""
         count = max([len(self.places), *(partition + 1 for partition in next_offsets)])
         places = (max(self.place(p), Place(next_offsets.get(p, 0), 0)) for p in range(count))
         return Position(self.generation, tuple(places))
 
     def covers(self, other: "Position") -> bool:
-        """Whether it has all that another one has; of the same generation."""
+        """Return whether this position includes all rows of another one of the same generation."""
         return all(self.place(p) >= place for p, place in enumerate(other.places))
 
     def joined(self, other: "Position") -> "Position":
-        """With all that either of two of a generation has."""
+        """Return the position with all rows of both; they must have the same generation."""
         count = max(len(self.places), len(other.places))
         return Position(self.generation, tuple(max(self.place(p), other.place(p)) for p in range(count)))
 
     def after(self, rows: Iterable[tuple[int, int, int]]) -> "Position":
-        """With these rows too: (partition, offset, seq), in log order within each partition."""
+        """Return the position behind these rows: (partition, offset, seq), in log order within each partition."""
         last = {partition: Place(offset, seq + 1) for partition, offset, seq in rows}
         count = max([len(self.places), *(partition + 1 for partition in last)])
         return Position(self.generation, tuple(last.get(p) or self.place(p) for p in range(count)))
@@ -78,20 +78,20 @@ class Position(NamedTuple):
 
 
 def generation_of(table_id: str) -> str:
-    """What tells tables from others, of Delta's id; the id is a UUID."""
+    """Return the generation of a table: the first digits of Delta's id, a UUID. Recreated tables have another one."""
     return re.sub("[^0-9a-z]", "", table_id.lower())[:16] or _NO_TABLE
 
 
 def position_at(generation: str, next_offsets: Mapping[int, int]) -> Position:
-    """With all rows below these offsets."""
+    """Return the position with all rows below these offsets."""
     return Position(generation, ()).at_least(next_offsets)
 
 
 def parse_token(text: str) -> Position:
-    """Inverse of ``Position.token``.
+    """Return the position of a token; the inverse of ``Position.token``.
 
     Raises:
-        BadToken: It is none.
+        BadToken: The text is not a token.
     """
     match = _TOKEN.fullmatch(text) if len(text) <= _MAX_CHARS else None
     if match is None:

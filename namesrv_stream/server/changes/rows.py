@@ -1,6 +1,6 @@
-"""Rows as followers get them: changes and the committed state, which they want, as JSON objects without unused columns.
+"""Rows for followers: changes and the committed state, filtered, as JSON objects without unused columns.
 
-Whoever has the rows of the state and the changes behind its position has what the server has.
+A follower with the rows of the state and all changes behind its position has the same content as the server.
 """
 
 import asyncio
@@ -17,14 +17,14 @@ from namesrv_stream.route.server_view.route_view import RouteView
 from namesrv_stream.server.changes.position import Position, position_at
 from namesrv_stream.server.steps import Steps
 
-#: Without a choice: all but what the fold keeps for itself, a broker's whole last registration (megabytes, perhaps).
+#: Kinds sent by default. They exclude only the brokers' last registrations: only the fold needs these large rows.
 USUAL_KINDS: Final[frozenset[str]] = frozenset(ChangeKind) - {ChangeKind.REGISTRATION}
 _ALWAYS: Final = frozenset({"partition", "offset", "seq", "at_ms", "kind", "gone", "cause"})
 _COLUMNS: Final = ("cluster", "broker_name", "topic")
 
 
 class RowFilter(NamedTuple):
-    """Rows of these kinds whose columns, where given, have this value; a row without the column has it not."""
+    """Selects rows by kind, and by the values of columns that are not None. A row without the column never matches."""
 
     kinds: frozenset[str] = USUAL_KINDS
     cluster: str | None = None
@@ -32,7 +32,7 @@ class RowFilter(NamedTuple):
     topic: str | None = None
 
     def wants(self, row: RouteChange) -> bool:
-        """Whether a change is among them."""
+        """Return whether a change matches."""
         return (
             row.kind in self.kinds
             and self.cluster in (None, row.cluster)
@@ -41,15 +41,15 @@ class RowFilter(NamedTuple):
         )
 
     def wants_state(self, row: Difference) -> bool:
-        """Whether a row of the state is among them."""
+        """Return whether a row of the state matches."""
         return row.kind in self.kinds and all(getattr(self, name) in (None, row.columns.get(name)) for name in _COLUMNS)
 
 
 def parse_kinds(text: str) -> frozenset[str]:
-    """Kinds with a comma between them, or ``*`` for all.
+    """Parse kinds that are separated by commas; ``*`` means all kinds.
 
     Raises:
-        ValueError: There is no such kind.
+        ValueError: A kind does not exist.
     """
     kinds = frozenset(ChangeKind if text == "*" else text.split(","))
     unknown = sorted(kinds - frozenset(ChangeKind))
@@ -59,25 +59,25 @@ def parse_kinds(text: str) -> frozenset[str]:
 
 
 def encode_row(row: RouteChange) -> bytes:
-    """A change with its place in the log, its time and its cause."""
+    """Return a change as JSON, with its place in the log, its time and its cause."""
     return orjson.dumps({k: v for k, v in zip(row._fields, row, strict=True) if v is not None or k in _ALWAYS})
 
 
 def encode_state_row(partition: int, row: Difference) -> bytes:
-    """What a key is, without when and why it became so."""
+    """Return a row of the state as JSON. It has no time and no cause."""
     columns = {k: v for k, v in row.columns.items() if v is not None}
     return orjson.dumps({"partition": partition, "kind": row.kind, "gone": False, **columns})
 
 
-#: A group of more topics is looked through on a thread: its first row costs as much as a sort of them.
+#: A group with more topics is processed on a thread, because its first row requires sorting all of them.
 _LARGE_GROUP: Final = 2_000
 
 
 class StateAt(NamedTuple):
-    """What the committed rows say at one position; immutable.
+    """The committed state at one position; immutable.
 
     Attributes:
-        content: All but the KV table, which may be long, and which ``content_of`` would sort.
+        content: Everything except the KV table: it can be long, and ``content_of`` would sort it.
         kv: Namespace's part → key → value.
     """
 
@@ -87,7 +87,7 @@ class StateAt(NamedTuple):
 
 
 def state_now(view: RouteView, generation: str, partitions: int) -> StateAt:
-    """The state of this moment: a copy of references, about a microsecond a broker name."""
+    """Return the current state. It copies references only, which takes about a microsecond per broker name."""
     table = view.committed_table()
     kv = {Part(partition_of(name, partitions), KV, name): entries.copy() for name, entries in table.kv.items()}
     table.kv = {}
@@ -95,7 +95,7 @@ def state_now(view: RouteView, generation: str, partitions: int) -> StateAt:
 
 
 async def encoded_rows(state: StateAt, choice: RowFilter, steps: Steps) -> AsyncIterator[list[bytes]]:
-    """Its rows, in no order: no two are about the same key."""
+    """Yield the rows of a state, in no particular order. No two rows have the same key."""
     for part, group in state.content.groups.items():
         rows: Iterator[Difference] = diff(BrokerGroup(group.broker_name), group)
         if len(group.topics) > _LARGE_GROUP:
@@ -115,6 +115,6 @@ def _encoded(part: Part, rows: Iterator[Difference], choice: RowFilter, steps: S
 
 
 def _kv_rows(namespace: str, entries: Mapping[str, str]) -> Iterator[Difference]:
-    yield Difference(ChangeKind.KV, False, {"namespace": namespace})  # it outlives its last key
+    yield Difference(ChangeKind.KV, False, {"namespace": namespace})  # a namespace exists even without keys
     for key, value in entries.items():
         yield Difference(ChangeKind.KV, False, {"namespace": namespace, "key": key, "value": value})

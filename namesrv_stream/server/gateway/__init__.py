@@ -1,6 +1,6 @@
-"""From accepted events to the view and to the log.
+"""The gateway: applies accepted events to the view and writes them to Kafka; it contains no wire format and no HTTP.
 
-``gateway`` takes what processors accept; ``partition_log`` takes it to one partition, in ``records`` that ``publisher``
-hands to Kafka; while Kafka is away ``outage_buffer`` keeps it. ``operator_changes`` are answered once they are in the
-log. ``backlog`` and ``observed_time`` say what a tick may state, and for how long the server could listen.
+Events go from ``gateway`` to a partition (``partition_log``), as ``records`` to the ``publisher``, and during an outage
+of Kafka to the ``outage_buffer``. ``operator_changes`` reports their outcomes, ``backlog`` decides when a tick is due.
+``observed_time`` measures how long the server could receive heartbeats. Only the ``server`` package may import it.
 """

@@ -1,9 +1,9 @@
-"""Requests that a server has received and not worked on yet, and the ticks that wait for them.
+"""Requests that a server has received but not processed, and the ticks that wait for them.
 
-A tick tells the fold that all that the server received before it is in the log. So a tick that is asked for is due when
-of each peer that waits for the server at that moment one request has been worked on, or the peer has gone. A peer that
-always has another request delays no tick for longer than that: as long as something of it waits, its brokers count as
-heard. Nor does one that has been read again for a whole beat without a request: it has sent none that is complete.
+A tick states that everything the server received before it is in the log. So a requested tick waits for every peer that
+is waiting at that moment: until one of its requests is processed, or it disconnects. A peer with ever more requests
+delays a tick no longer than that; while it waits, a tick counts as a heartbeat of its brokers. A peer that was read
+again for a whole beat and sent no request does not delay a tick either: it has sent no complete request.
 """
 
 from collections.abc import Callable, Iterable
@@ -13,14 +13,14 @@ from namesrv_stream.route.events import BrokerHeartbeat
 
 
 class WaitingPeer(Protocol):
-    """A peer that waits for the server, which does not even read what the peer sends meanwhile."""
+    """A peer that waits for the server. The server reads nothing from it meanwhile."""
 
     def heartbeats(self) -> Iterable[BrokerHeartbeat]:
-        """The signs of life of the brokers that the server hears over the peer's connection."""
+        """Return heartbeats for the brokers that use the peer's connection."""
 
 
 class Backlog:
-    """Belongs to one event loop.
+    """Decides when a tick is due. Only one event loop may use it.
 
     Attributes:
         waiting: The peers that wait for the server.
@@ -28,27 +28,27 @@ class Backlog:
 
     def __init__(self) -> None:
         self.waiting: dict[WaitingPeer, None] = {}
-        # By the tick that was asked for: whether they were read at the beat before.
+        # Peers that the requested tick waits for → whether the server was reading them at the previous beat.
         self._awaited: dict[WaitingPeer, bool] = {}
         self._on_due: Callable[[], None] = lambda: None
 
     def wait(self, peer: WaitingPeer) -> None:
-        """A peer waits from now on."""
+        """Record that a peer waits from now on."""
         self.waiting[peer] = None
 
     def read_again(self, peer: WaitingPeer) -> None:
-        """A peer does not wait any more."""
+        """Record that a peer no longer waits."""
         self.waiting.pop(peer, None)
 
     def worked_on(self, peer: WaitingPeer) -> None:
-        """A request of a peer was worked on, or the peer has gone."""
+        """Record that a request of a peer was processed, or that the peer disconnected."""
         if peer in self._awaited:
             del self._awaited[peer]
             if not self._awaited:
                 self._on_due()
 
     def when_worked_off(self, on_due: Callable[[], None]) -> None:
-        """Have a tick logged when it is due; called each beat. No second one is asked for as long as one waits."""
+        """Call ``on_due`` when a tick is due. Called every beat; it requests no second tick while one waits."""
         if self._awaited:
             for peer in [peer for peer, is_read in self._awaited.items() if is_read and peer not in self.waiting]:
                 self.worked_on(peer)

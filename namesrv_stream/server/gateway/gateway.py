@@ -1,8 +1,8 @@
-"""From accepted events to the view and to the log.
+"""Applies accepted events to the view and writes them to the log.
 
-Each partition of the log is reached by itself (``partition_log``), and the server may be blind for one and not for
-another. An operator's change waits until Kafka takes records of all partitions that it concerns; it is refused at once
-where Kafka is known to be away. One that was on its way when a record was lost has an unknown outcome.
+Every partition has its own session with Kafka (``partition_log``), so the server can be blind for one partition only.
+An operator's change waits until Kafka accepts records of all its partitions. It is refused at once if Kafka is known to
+be unavailable. If a record is lost while a change is being published, the outcome of the change is unknown.
 """
 
 import asyncio
@@ -31,19 +31,19 @@ logger = logging.getLogger(__name__)
 
 
 class GatewayStatus(NamedTuple):
-    """One moment of a gateway, for people and scrapes.
+    """The status of a gateway at one moment, for health checks, metrics and the console.
 
     Attributes:
-        is_talking: Kafka takes records of all partitions.
-        has_started: Kafka has taken records since this server's start.
-        is_blind: For some partition at least.
-        since_ms: Wall clock of the last time that Kafka began, or ceased, to take records; at first of the start.
-        lost_sessions: How often it ceased.
-        reason: Why it does not; "" while it does.
-        away: The partitions of which Kafka takes no records.
-        queued_records: Not acknowledged, and ``queued_bytes``.
-        oldest_age_ms: For how long the oldest of them waits.
-        unpublished_brokers: With events to publish when Kafka is back, and ``unpublished_changes``.
+        is_talking: Whether Kafka accepts records of all partitions.
+        has_started: Whether Kafka has accepted records since this server's start.
+        is_blind: Whether the server is blind for at least one partition.
+        since_ms: Wall-clock time at which Kafka last started or stopped accepting records; at first the start time.
+        lost_sessions: Number of times Kafka stopped accepting records.
+        reason: Why Kafka does not accept records; "" while it does.
+        away: The partitions whose records Kafka does not accept.
+        queued_records: Number of records that Kafka has not acknowledged; ``queued_bytes`` is their size.
+        oldest_age_ms: How long the oldest of them has waited.
+        unpublished_brokers: Number of brokers with events to publish when Kafka is back; see ``unpublished_changes``.
     """
 
     is_talking: bool
@@ -63,14 +63,14 @@ class GatewayStatus(NamedTuple):
 
 
 class Gateway:
-    """One server's way into the log. All methods run on the event loop and never block.
+    """Writes one server's events to the log. All methods run on the event loop and never block.
 
     Attributes:
-        view: What is changed by all that comes in.
-        limits: On what waits for Kafka.
-        last_heartbeats: When each broker was heard here.
-        backlog: Requests that the server has received and not worked on yet.
-        talking: Set once Kafka takes this server's records, of some partition at least.
+        view: The view that accepted events change.
+        limits: Limits on the records that wait for Kafka.
+        last_heartbeats: When this server received the last heartbeat of every broker.
+        backlog: Requests that the server has received but not processed.
+        talking: Set while Kafka accepts this server's records of at least one partition.
     """
 
     def __init__(
@@ -94,38 +94,38 @@ class Gateway:
         self._is_stopping = False
 
     def attach(self, publisher_of: Callable[[PartitionLog], Publisher]) -> None:
-        """Give each partition its publisher and begin to talk."""
+        """Give every partition its publisher and open the sessions."""
         for log in self._logs:
             log.attach(publisher_of(log))
 
     def kafka_is_away(self, reason: str) -> None:
-        """Kafka did not answer before there were publishers."""
+        """Record that Kafka did not answer before the publishers existed."""
         for log in self._logs:
             log.is_away(reason)
 
     # ---- events in ----
 
     def accept(self, accepted: Iterable[Accepted]) -> None:
-        """Apply events to the view at once and log them."""
+        """Apply events to the view immediately and log them."""
         self._take_in(accepted, None)
 
     def heard(self, heartbeat: BrokerHeartbeat) -> None:
-        """Likewise one heartbeat that changes nothing: a short way for what comes most."""
+        """Log a heartbeat that changes nothing in the view. Most events are such heartbeats, so this path is short."""
         self.last_heartbeats.received(heartbeat, self.observed_ms)
         partition = partition_of(heartbeat.broker_name, self.limits.partitions)
         self._logs[partition].put(Item(heartbeat, None, next(self._numbers)))
 
     def change(self, accepted: Sequence[Accepted], outcome: Outcome) -> None:
-        """Apply an operator's events to the view and log them; ``outcome`` hears once whether they are in the log.
+        """Apply an operator's events to the view and log them; call ``outcome`` once with the result.
 
-        They wait for Kafka where it has not answered yet, or is slow. The outcome hears of ``SystemBusy`` where they
-        waited too long, and where nobody knows. Events that take too long to be acknowledged stay on their way. Events
-        that are lost are taken out of the view again, but for those that go to every partition: these are logged again
-        until all partitions have them.
+        The events wait while Kafka has not answered yet, or is slow. ``outcome`` receives ``SystemBusy`` if they waited
+        too long, or if the outcome is unknown. Events whose acknowledgement takes too long remain queued. The view
+        drops lost events, except those that go to every partition: these are logged again until all partitions have
+        them.
 
         Raises:
-            SystemBusy: Kafka is known to be away, or too much waits; nothing was done.
-            RequestRefused: No record can hold an event; nothing was done.
+            SystemBusy: Kafka is known to be unavailable, or too much waits already; nothing was done.
+            RequestRefused: An event does not fit into a record; nothing was done.
         """
         partitions = frozenset(p for event, _ in accepted for p in self._partitions_of(event))
         is_full = self._changes.waiting >= self.limits.queue_records // 2
@@ -153,9 +153,9 @@ class Gateway:
         return range(partitions) if key is None else (partition_of(key, partitions),)
 
     def disconnected(self, connection_id: int, keys: Iterable[LeaseKey], reason: str) -> None:
-        """A peer closed its connection, over which brokers registered: evidence that they died, unless we were blind.
+        """Log that brokers disconnected, because their connection was closed. Ignore it while the server is blind.
 
-        It is logged, and takes effect with the fold's commit.
+        A disconnect takes effect when the job commits it.
         """
         origin = Origin(*self._identity, connection_id)
         for key in keys:
@@ -165,8 +165,8 @@ class Gateway:
             live = self.view.live(key)
             held = live.holders.get(origin.server_id) if live else None
             if held is None:
-                continue  # it unregistered, or has expired
-            # The close of a superseded connection ends nothing; it is logged for the row that says so.
+                continue  # the broker has unregistered or expired
+            # Closing a superseded connection removes no broker. It is logged so that a row documents it.
             self.accept([Accepted(BrokerDisconnected(origin, key.broker_name, key.live_key, reason), None)])
             if held == origin.holder:
                 self.view.closed(key, held)
@@ -178,13 +178,13 @@ class Gateway:
             self._peer_log.tell(logger, logging.WARNING, text, *broker)
 
     def is_blind_for(self, partition: int) -> bool:
-        """Whether what this server did not hear lately of a partition's brokers proves nothing."""
+        """Return whether a closed connection currently proves nothing about a partition's brokers."""
         log = self._logs[partition]
         return self._is_stopping or not log.is_talking or self._watch.stood_still or log.is_slow
 
     @property
     def is_talking(self) -> bool:
-        """Whether Kafka takes this server's records of all partitions."""
+        """Whether Kafka accepts this server's records of all partitions."""
         return all(log.is_talking for log in self._logs)
 
     @property
@@ -212,13 +212,13 @@ class Gateway:
 
     @property
     def observed_ms(self) -> int:
-        """For how long this server could listen."""
+        """Observed time: how long this server could receive heartbeats."""
         return self._watch.observed_ms
 
     # ---- time ----
 
     def beat(self) -> None:
-        """Called each tick interval: moves observed time, asks for a tick, tries again where Kafka was lost."""
+        """Advance observed time, request a tick, and retry lost sessions. Called every tick interval."""
         self._watch.beat()
         self._changes.expire(self._clock.monotonic_ms())
         for log in self._logs:
@@ -227,35 +227,35 @@ class Gateway:
         self.backlog.when_worked_off(self._tick)
 
     def _tick(self) -> None:
-        """Log that all that was received before is in the log; a broker of which something waits counts as heard."""
+        """Log ticks. For the brokers of waiting peers, log heartbeats first: their requests are not processed yet."""
         for peer in self.backlog.waiting:
             for heartbeat in peer.heartbeats():
                 self.heard(heartbeat)
         for log in self._logs:
             log.tick()
 
-    # ---- what partitions tell ----
+    # ---- called by the partitions ----
 
     def linked(self, partition: int) -> None:
-        """Kafka takes a partition's records."""
+        """Record that Kafka accepts a partition's records."""
         self.last_heartbeats.begin(partition, self.observed_ms)
         self.talking.set()
         self._changes.proceed()
 
     def unlinked(self, partition: int) -> None:
-        """Kafka is away for a partition."""
+        """Record that Kafka is unavailable for a partition."""
         if not any(log.is_talking for log in self._logs):
             self.talking.clear()
         self._changes.refuse(partition)
 
-    # ---- the end ----
+    # ---- stopping ----
 
     def begin_stop(self) -> None:
-        """From now on closes prove nothing."""
+        """Treat the server as blind from now on: closed connections no longer remove brokers."""
         self._is_stopping = True
 
     async def stop(self, timeout_s: float) -> None:
-        """Take leave of the log, in ``timeout_s`` or twice that where a session is just being opened."""
+        """Log the stop and close the sessions, within ``timeout_s``; twice that if a session is being opened."""
         self.begin_stop()
         self._changes.refuse()
         await asyncio.gather(*(log.stop(timeout_s) for log in self._logs))

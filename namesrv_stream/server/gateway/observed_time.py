@@ -1,8 +1,8 @@
-"""Observed time: for how long this process ran and could listen, and when it last heard each broker by that time.
+"""Observed time: how long this process could receive heartbeats; and the time of every broker's last heartbeat.
 
-The log has every heartbeat and the tables have none (they hold what changes), so only the server that hears a broker
-can tell its age at any moment. It counts as the fold does: on the server's observed time, which stands still while the
-server cannot listen, and from zero again when Kafka takes its records after it did not.
+The log contains every heartbeat, but the tables contain only changes. So only a server that receives a broker's
+heartbeats knows their age at any moment. It computes ages as the fold does, in the server's observed time. This time
+stops while the server cannot receive heartbeats. Ages restart at zero when Kafka accepts records again.
 """
 
 import logging
@@ -19,10 +19,10 @@ logger = logging.getLogger(__name__)
 
 
 class LoopWatch:
-    """Fed by one beat each tick interval.
+    """Measures observed time and detects stalls of the event loop. It needs a call of ``beat`` every tick interval.
 
     Attributes:
-        observed_ms: Time for which the event loop ran; a beat adds ``max_gap_ms`` at most.
+        observed_ms: Time during which the event loop ran; a beat adds at most ``max_gap_ms``.
     """
 
     def __init__(self, clock: Clock, max_gap_ms: int) -> None:
@@ -35,7 +35,7 @@ class LoopWatch:
 
     @property
     def stood_still(self) -> bool:
-        """Whether the loop stands still, or did less than ``max_gap_ms`` ago."""
+        """Whether the loop is stalled, or was stalled less than ``max_gap_ms`` ago."""
         now_ms = self._clock.monotonic_ms()
         return self._pause_ms() > self._max_gap_ms or now_ms - self._stalled_ms < self._max_gap_ms
 
@@ -50,8 +50,8 @@ class LoopWatch:
         self._alive_wall_ms = self._clock.now_ms()
 
     def _pause_ms(self) -> int:
-        # The monotonic clock stands still while the machine is suspended; only the wall clock tells of that. Where
-        # that one was merely set, the server counts as blind for a moment, which does no harm.
+        # The monotonic clock stops while the machine is suspended; only the wall clock shows the pause. If somebody
+        # only set the wall clock, the server counts as blind for a moment, which does no harm.
         wall_ms = self._clock.now_ms() - self._alive_wall_ms
         return max(self._clock.monotonic_ms() - self._alive_ms, wall_ms)
 
@@ -60,24 +60,24 @@ _BROKER_LIVE: Final = ChangeKind.BROKER_LIVE
 
 
 class LastHeartbeats:
-    """Belongs to one event loop."""
+    """Records when this server received every broker's last heartbeat. Only one event loop may use it."""
 
     def __init__(self, partitions: int) -> None:
-        # Observed time at which Kafka last began to take a partition's records; its brokers age from there.
+        # Observed time at which Kafka last started to accept a partition's records; its brokers' ages start there.
         self._began_ms = [0] * partitions
         self._received_ms: dict[LeaseKey, int] = {}
 
     def received(self, event: AcceptedEvent, observed_ms: int) -> None:
-        """Any event that this server accepted; heartbeats and registrations are signs of life."""
+        """Record an event that this server accepted. Only heartbeats and registrations count as signs of life."""
         if isinstance(event, BrokerHeartbeat | BrokerRegistered):
             self._received_ms[event.lease_key] = observed_ms
 
     def begin(self, partition: int, observed_ms: int) -> None:
-        """Kafka takes a partition's records: its brokers age from here, whatever was before."""
+        """Restart the ages of a partition's brokers at zero, because Kafka accepts its records again."""
         self._began_ms[partition] = observed_ms
 
     def committed(self, changes: Iterable[RouteChange], is_live: Callable[[LeaseKey], bool]) -> None:
-        """Forget brokers that ended, and have not come again meanwhile."""
+        """Forget the brokers that were removed and have not registered again since."""
         for change in changes:
             if change.kind == _BROKER_LIVE and change.gone:
                 key = lease_key(change)
@@ -85,7 +85,7 @@ class LastHeartbeats:
                     del self._received_ms[key]
 
     def age_ms(self, key: LeaseKey, observed_ms: int) -> int | None:
-        """Observed time since the last heartbeat; None where this server has received none since its start."""
+        """Return the observed time since the last heartbeat; None if this server has received none since its start."""
         received_ms = self._received_ms.get(key)
         if received_ms is None:
             return None

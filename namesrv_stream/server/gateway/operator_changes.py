@@ -1,7 +1,7 @@
-"""Operators' changes on their way into the log; each one's outcome is reported once.
+"""Operators' changes that wait for the log. The outcome of every change is reported exactly once.
 
-A change first waits until Kafka takes records of all its partitions, which mostly takes no time, and then for the
-acknowledgement of its records.
+A change first waits until Kafka accepts records of all its partitions, which usually takes no time. Then it waits for
+the acknowledgement of its records.
 """
 
 import logging
@@ -14,7 +14,7 @@ from namesrv_stream.processor.name_server import Accepted
 
 logger = logging.getLogger(__name__)
 
-#: Called once: with None when all records are in the log, else with the reason, or that the outcome is unknown.
+#: Called once: with None when all records are in the log, otherwise with an error; it may say "outcome unknown".
 Outcome = Callable[[NamesrvStreamError | None], None]
 
 NOT_TAKEN: Final = "Kafka does not take changes now; nothing was changed"
@@ -23,12 +23,12 @@ UNKNOWN: Final = "Kafka has not acknowledged the change; its outcome is unknown"
 
 @dataclass(slots=True, eq=False)
 class Change:
-    """One change.
+    """One change of an operator.
 
     Attributes:
-        partitions: Of its events.
-        due_ms: Monotonic time at which it is given up, or its outcome counts as unknown.
-        unacked: Records that Kafka has not acknowledged; 0 while nothing of the change was done.
+        partitions: The Kafka partitions of its events.
+        due_ms: Monotonic time at which the change fails if it still waits; if it was published, its outcome is unknown.
+        unacked: Number of records that Kafka has not acknowledged; 0 before the change begins.
     """
 
     accepted: Sequence[Accepted]
@@ -39,11 +39,11 @@ class Change:
 
 
 class OperatorChanges:
-    """Belongs to one event loop.
+    """Starts operators' changes and reports their outcomes. Only one event loop may use it.
 
     Args:
-        timeout_ms: After so long a change is reported, whatever has become of it.
-        takes_changes: Whether Kafka takes records of a partition, and soon.
+        timeout_ms: The longest time until the outcome of a change is reported.
+        takes_changes: Returns whether Kafka accepts records of a partition without delay.
         begin: Applies and logs a change, and counts its records in ``unacked``.
     """
 
@@ -52,22 +52,22 @@ class OperatorChanges:
         self._takes_changes = takes_changes
         self._begin = begin
         self._waiting: list[Change] = []
-        self._unreported: dict[Change, None] = {}  # by arrival, the waiting ones among them
+        self._unreported: dict[Change, None] = {}  # in order of arrival; includes the waiting ones
 
     @property
     def waiting(self) -> int:
-        """Changes of which nothing was done."""
+        """Number of changes that have not begun."""
         return len(self._waiting)
 
     def add(self, accepted: Sequence[Accepted], partitions: frozenset[int], outcome: Outcome, now_ms: int) -> None:
-        """Begin a change: at once, or when its partitions are there."""
+        """Begin a change immediately, or as soon as Kafka accepts records of its partitions."""
         change = Change(accepted, partitions, outcome, now_ms + self._timeout_ms)
         self._unreported[change] = None
         self._waiting.append(change)
         self.proceed()
 
     def proceed(self) -> None:
-        """Begin the changes that need not wait any more; of one partition, in the order in which they came."""
+        """Begin the changes that no longer have to wait. Changes of the same partition begin in order of arrival."""
         blocked: set[int] = set()
         waiting, self._waiting = self._waiting, []
         for change in waiting:
@@ -78,31 +78,31 @@ class OperatorChanges:
                 self._begin(change)
 
     def acked(self, change: Change) -> None:
-        """One of its records is in the log."""
+        """Record that one record of a change is in the log."""
         change.unacked -= 1
         if not change.unacked:
             self._report(change, None)
 
     def fail(self, change: Change) -> None:
-        """One of its records is lost, or Kafka will not take them."""
+        """Report a change as failed: one of its records is lost, or Kafka does not accept them."""
         is_waiting = change in self._waiting
         if is_waiting:
             self._waiting.remove(change)
         self._report(change, SystemBusy(NOT_TAKEN if is_waiting else UNKNOWN))
 
     def refuse(self, partition: int | None = None) -> None:
-        """Give up what waits: Kafka is known to be away for a partition, or the server stops."""
+        """Fail the waiting changes of a partition for which Kafka is unavailable, or all when the server stops."""
         for change in list(self._waiting):
             if partition is None or partition in change.partitions:
                 self.fail(change)
 
     def expire(self, now_ms: int) -> None:
-        """Report what has taken too long; records that were published stay on their way."""
+        """Report the changes that took too long. Their published records remain queued."""
         while self._unreported and (change := next(iter(self._unreported))).due_ms <= now_ms:
             self.fail(change)
 
     def fail_all(self) -> None:
-        """Nothing will be acknowledged any more."""
+        """Fail all changes, because no more acknowledgements will arrive."""
         for change in list(self._unreported):
             self.fail(change)
 
@@ -112,5 +112,5 @@ class OperatorChanges:
             try:
                 change.outcome(error)
             except Exception:
-                # A fault of ours at one operator's connection must keep the outcome from nobody else, nor end the beat.
+                # A bug in one operator's callback must not stop the other reports or the beat.
                 logger.exception("the outcome of a change could not be told")

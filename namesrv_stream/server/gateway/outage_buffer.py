@@ -1,6 +1,6 @@
-"""What a partition of the log lacks while Kafka takes no records: each broker's latest event, and operators' changes.
+"""Events that a partition of the log lacks during an outage of Kafka: every broker's latest event, operators' changes.
 
-Its size is bounded by the number of brokers, and of the changes that were on their way when Kafka was lost.
+The number of brokers, and of changes that were queued when Kafka failed, limits the size of the buffer.
 """
 
 from collections.abc import Iterable
@@ -19,33 +19,33 @@ from namesrv_stream.server.gateway.records import Item
 
 
 class OutageBuffer:
-    """Belongs to one event loop."""
+    """Keeps one partition's unpublished events. Only one event loop may use it."""
 
     def __init__(self) -> None:
-        # A broker's latest event; before it the broker's full registration, if the log lacks that as well.
+        # A broker's latest event, preceded by the broker's full registration if the log lacks it too.
         self._latest: dict[LeaseKey, tuple[Item, ...]] = {}
-        self._publishing: set[LeaseKey] = set()  # published by `to_publish`, and unchanged since
+        self._publishing: set[LeaseKey] = set()  # returned by `to_publish`, and unchanged since
         self._changes: dict[int, Item] = {}  # by number
 
     @property
     def brokers(self) -> int:
-        """Brokers with events that are not in the log."""
+        """Number of brokers with events that are not in the log."""
         return len(self._latest)
 
     @property
     def changes(self) -> int:
-        """Records of changes to publish again."""
+        """Number of records of changes to publish again."""
         return len(self._changes)
 
     def add(self, item: Item) -> list[Pending]:
-        """Take in an event; returns the tickets of those that it replaces, and which will never be in the log."""
+        """Add an event. Return the tickets of the events that it replaces; these will never be in the log."""
         event = item.event
         if not isinstance(event, BrokerRegistered | BrokerHeartbeat | BrokerUnregistered | BrokerDisconnected):
             return [item.pending] if item.pending else []
         before = self._latest.get(event.lease_key, ())
         self._publishing.discard(event.lease_key)
         if before and isinstance(event, BrokerHeartbeat) and event.proof is Proof.HEARTBEAT:
-            # It refreshes and never creates: the event before it says more.
+            # Such a heartbeat never creates a broker, so the previous event contains more information.
             return [item.pending] if item.pending else []
         if before and item.pending is None:
             item = item._replace(pending=_inherited_ticket(before[-1], event))
@@ -56,36 +56,36 @@ class OutageBuffer:
         return [other.pending for other in before if other.pending and id(other.pending) not in kept]
 
     def add_change(self, item: Item) -> None:
-        """Take in a change that goes to every partition and that this one may lack.
+        """Add a change that goes to every partition and that this one may lack.
 
-        It is published again until it is acknowledged: the partitions are parts of one table and would differ for good.
+        It is published again until it is acknowledged. Otherwise the partitions, which form one table, would differ.
         """
         self._changes[item.number] = item
 
     def to_publish(self) -> list[Item]:
-        """Everything that the log lacks, in the order of acceptance."""
+        """Return everything that the log lacks, in the order of acceptance."""
         self._publishing = set(self._latest)
         items = [item for latest in self._latest.values() for item in latest]
         return sorted([*items, *self._changes.values()], key=lambda item: item.number)
 
     def published(self) -> None:
-        """What ``to_publish`` returned is in the log, or on its way again: forget it, but for what came since."""
+        """Forget what ``to_publish`` returned, except brokers with newer events: it is in the log or queued again."""
         for key in self._publishing:
             del self._latest[key]
         self._publishing = set()
 
     def acked(self, items: Iterable[Item]) -> None:
-        """Items are in the log."""
+        """Forget the changes among these items, which are in the log."""
         if self._changes:
             for item in items:
                 self._changes.pop(item.number, None)
 
 
 def _inherited_ticket(before: Item, event: AcceptedEvent) -> Pending | None:
-    """The ticket of an unchanged registration for the next one, which found nothing to change in the view.
+    """Return the ticket of an unchanged registration, for a later event that changed nothing in the view.
 
-    The broker is in the view by that ticket only. Without it, an unregistration that the fold takes late would remove
-    the broker from the view, and its heartbeats would be those of an unknown one, until the fold has the registration.
+    Only that ticket keeps the broker in the view. Without it, an unregistration that the fold processes late would
+    remove the broker from the view. Its heartbeats would then be unknown until the fold has the registration.
     """
     is_same = isinstance(before.event, BrokerHeartbeat) and before.event.proof is Proof.REGISTRATION
     return before.pending if is_same and isinstance(event, BrokerHeartbeat) else None

@@ -1,11 +1,11 @@
-"""One server's way into one partition of the log.
+"""Writes one server's events to one partition of the log.
 
-While Kafka takes records, each event-loop turn's events become one batch of records, ticks among them: a tick says that
-all that the server received before it is in the log. Mere signs of life wait for the next tick (ADR 0042). When a
-record is lost, the server is *blind* for this partition: events still change the view, but only the latest event of
-each broker is kept. Once Kafka is back, ``server_resumed`` is published (the partition's brokers start again from age
-zero, before any of these events lets time pass), then these events, then ticks again. Each partition has a producer of
-its own, so none waits for another that cannot be reached.
+While Kafka accepts records, the events of one event-loop turn become one batch of records. Ticks are among them: a tick
+states that everything the server received before it is in the log. Plain heartbeats wait for the next tick (ADR 0042).
+When a record is lost, the server is *blind* for this partition. Events still change the view, but only the latest event
+of every broker is kept. When Kafka is back, the server publishes ``server_resumed``, then these events, then ticks. So
+the ages of the partition's brokers restart at zero before these events advance time. Every partition has its own
+producer, so none waits for another that is unreachable.
 """
 
 import asyncio
@@ -46,12 +46,12 @@ from namesrv_stream.server.view.served_view import ServedView
 logger = logging.getLogger(__name__)
 
 _RETRY_AFTER_MS: Final = 1_000
-#: So many of the largest records may wait, however small a partition's share of the queue is.
+#: Number of records of maximum size that may always wait, even if a partition's share of the queue is smaller.
 _LARGEST_RECORDS: Final = 2
 
 
 class LogParts(NamedTuple):
-    """What the partitions share."""
+    """Objects that all partitions share."""
 
     view: ServedView
     identity: Identity
@@ -62,36 +62,36 @@ class LogParts(NamedTuple):
 
 
 class Link(Enum):
-    """How Kafka is for this partition."""
+    """State of the session with Kafka for one partition."""
 
-    CONNECTING = "connecting"  # nothing is known yet
+    CONNECTING = "connecting"  # Kafka has not answered yet
     AWAY = "away"  # the last session failed, and Kafka has not answered since
-    RESUMING = "resuming"  # Kafka answers, and is told what is not in the log
-    TALKING = "talking"  # Kafka takes records
+    RESUMING = "resuming"  # Kafka answers; the events that the log lacks are being published
+    TALKING = "talking"  # Kafka accepts records
 
 
 class PartitionLogOwner(Protocol):
-    """Who is told of what Kafka does to a partition."""
+    """Is notified when a partition's session with Kafka starts or fails."""
 
     def linked(self, partition: int) -> None:
-        """Kafka takes the partition's records."""
+        """Record that Kafka accepts the partition's records."""
 
     def unlinked(self, partition: int) -> None:
-        """Kafka is away for the partition."""
+        """Record that Kafka is unavailable for the partition."""
 
 
 class PartitionLog:
-    """Belongs to one event loop; nothing of it blocks.
+    """Writes events to one partition. Only one event loop may use it; no method blocks.
 
     Attributes:
         partition: Kafka partition.
-        link: How Kafka is.
-        failure: Why Kafka takes no records.
-        since_ms: Wall clock of the last time that Kafka began, or ceased, to take records; at first of the start.
-        has_started: Kafka has taken records since this server's start.
-        lost_sessions: How often it ceased.
-        unpublished: What is not in the log, while Kafka takes no records.
-        publisher: Takes records to Kafka; None until there is one.
+        link: State of the session with Kafka.
+        failure: Why Kafka does not accept records.
+        since_ms: Wall-clock time at which Kafka last started or stopped accepting records; at first the start time.
+        has_started: Whether Kafka has accepted records since this server's start.
+        lost_sessions: Number of times Kafka stopped accepting records.
+        unpublished: Events that are not in the log, while Kafka does not accept records.
+        publisher: The publisher that sends records to Kafka; None until ``attach``.
     """
 
     def __init__(self, partition: int, parts: LogParts, owner: PartitionLogOwner) -> None:
@@ -105,8 +105,8 @@ class PartitionLog:
         self._parts = parts
         self._owner = owner
         self.publisher: Publisher | None = None
-        self._items: list[Item] = []  # on their way to the publisher, in the order in which they came
-        self._is_flush_due = False  # at the end of this turn
+        self._items: list[Item] = []  # not yet given to the publisher, in order of arrival
+        self._is_flush_due = False  # whether `_flush` runs at the end of this turn
         self._session_began_ms = 0
         self._talks = asyncio.Event()
 
@@ -116,26 +116,26 @@ class PartitionLog:
 
     @property
     def is_slow(self) -> bool:
-        """Whether Kafka keeps a record waiting for longer than a gap may be."""
+        """Whether a record has waited for Kafka longer than ``max_gap_ms``."""
         oldest_ms = None if self.publisher is None else self.publisher.oldest_ms
         return oldest_ms is not None and self._parts.clock.monotonic_ms() - oldest_ms > self._parts.limits.max_gap_ms
 
     @property
     def takes_changes(self) -> bool:
-        """Whether an operator's change can be expected to be acknowledged."""
+        """Whether Kafka is likely to acknowledge an operator's change soon."""
         return self.is_talking and not self.is_slow
 
     @property
     def refuses_changes(self) -> bool:
-        """Whether an operator's change would wait in vain.
+        """Whether an operator's change must be refused because waiting would be useless.
 
-        Half of the queue is for brokers, whose events end the session where it is full.
+        Half of the queue is reserved for brokers, because their events end the session when the queue is full.
         """
         return self.link is Link.AWAY or self._fill >= 1 / 2
 
     @property
     def _fill(self) -> float:
-        """How much of what may wait for Kafka does."""
+        """The used share of this partition's part of the publish queue; 1 means full."""
         if self.publisher is None:
             return 0.0
         limits = self._parts.limits
@@ -144,33 +144,33 @@ class PartitionLog:
         return max(self.publisher.queued_records / most_records, self.publisher.queued_bytes / most_bytes)
 
     def attach(self, publisher: Publisher) -> None:
-        """Give the partition its publisher and begin to talk."""
+        """Give the partition its publisher and open a session."""
         self.publisher = publisher
         self._begin_session(publisher)
 
     # ---- events out ----
 
     def put(self, item: Item) -> None:
-        """Log an event, or remember it while Kafka takes no records.
+        """Log an event, or keep it while Kafka does not accept records.
 
-        It is published at the end of this turn of the loop, a mere sign of life by the next tick: each publishing wakes
-        Kafka and the job, and what a heartbeat says is of no use to anybody before the tick behind it.
+        The event is published at the end of this turn of the loop; a plain heartbeat waits for the next tick. Every
+        publication wakes Kafka and the job, and a heartbeat has no effect before the tick that follows it.
         """
-        # What is gathered already was looked at when the first of it came.
+        # The first of the gathered items has already caused this check.
         if self.is_talking and self.publisher is not None and not self._items and self._fill >= 1:
             self.publisher.abort("the publish queue is full")
         if not self.is_talking:
             self._remember(item)
             return
         self._items.append(item)
-        # A heartbeat that changes the view is news to the other servers.
+        # The other servers need a heartbeat that changes the view without delay.
         is_news = item.pending is not None or not isinstance(item.event, BrokerHeartbeat)
         if (is_news or len(self._items) >= self._parts.limits.gather_items) and not self._is_flush_due:
             self._is_flush_due = True
             asyncio.get_running_loop().call_soon(self._flush)
 
     def beat(self) -> None:
-        """Publish what is gathered; try again where Kafka was lost."""
+        """Publish the gathered items, or try to open a session again if the last one failed."""
         if self.is_talking:
             self._flush()
             return
@@ -179,17 +179,17 @@ class PartitionLog:
             self._begin_session(self.publisher)
 
     def tick(self) -> None:
-        """Say that all that was received before is in the log."""
+        """Publish the gathered items and a tick behind them."""
         if self.is_talking:
             self._flush()
             self._say(Tick(self._origin))
 
     def is_away(self, reason: str) -> None:
-        """Kafka is known to be away before there was any session."""
+        """Record that Kafka was unavailable before the first session."""
         self.link, self.failure = Link.AWAY, reason
 
     async def stop(self, timeout_s: float) -> None:
-        """Take leave of the log, in ``timeout_s`` or twice that where a session is just being opened."""
+        """Log the stop and close the session, within ``timeout_s``; twice that if a session is being opened."""
         publisher = self.publisher
         if publisher is None:
             return
@@ -204,13 +204,13 @@ class PartitionLog:
             self.link = Link.AWAY
 
     def _flush(self) -> None:
-        """Publish what is gathered, in the order in which it came."""
+        """Publish the gathered items in order of arrival."""
         self._is_flush_due = False
         items, self._items = self._items, []
         self._publish_all(items)
 
     def _publish_all(self, items: Iterable[Item]) -> None:
-        """Publish items at once; what no record can hold is dropped, for it would fail every session."""
+        """Publish items immediately. An event that fits into no record is dropped: it would end every session."""
         for record in records_of(self.partition, items, self._parts.limits.record_bytes):
             if isinstance(record, Unloggable):
                 name = safe(routing_key(record.item.event) or "")
@@ -222,7 +222,7 @@ class PartitionLog:
                 self._publish(record)
 
     def _say(self, event: ServerEvent) -> None:
-        """Publish what this server says of itself."""
+        """Publish an event about this server itself."""
         self._publish(OutRecord(self.partition, None, encode_event(event)))
 
     def _publish(self, record: OutRecord) -> None:
@@ -232,13 +232,13 @@ class PartitionLog:
     # ---- sessions with Kafka: called by the publisher ----
 
     def opened(self) -> None:
-        """Kafka is there: say what is not in the log; ``acked`` hears when all of it is."""
+        """Publish what the log lacks, because a session was opened; ``acked`` detects when all of it is in the log."""
         self.link = Link.RESUMING
         self._say((ServerResumed if self.has_started else ServerStarted)(self._origin))
         self._publish_all(self.unpublished.to_publish())
 
     def acked(self, records: list[Acked]) -> None:
-        """Records are in the log."""
+        """Settle the tickets and changes of records that are in the log."""
         view = self._parts.view
         is_covered = False
         changes: list[Change] = []
@@ -257,14 +257,14 @@ class PartitionLog:
             self._parts.changes.acked(change)
 
     def failed(self, reason: str, lost: Sequence[OutRecord]) -> None:
-        """A session ended, and these records may not be in the log."""
+        """Keep the events of lost records, because a session failed; the log may lack these records."""
         was_talking = self.is_talking
         if self.link in (Link.CONNECTING, Link.TALKING):
             text = "Kafka does not take records, queries are answered from memory partition=%d reason=%s"
             logger.warning(text, self.partition, safe(reason))
         self.link, self.failure = Link.AWAY, reason
         self._talks.clear()
-        if was_talking:  # what another session published at its beginning is still in the buffer
+        if was_talking:  # otherwise the buffer still contains everything that the session published
             self.lost_sessions += 1
             self.since_ms = self._parts.clock.now_ms()
             self._remember_lost(lost)
@@ -291,7 +291,7 @@ class PartitionLog:
         self.since_ms = self._parts.clock.now_ms()
         self.unpublished.published()
         logger.info("Kafka session established partition=%d server_id=%s epoch=%d", self.partition, *self._origin[:2])
-        # What came while the session was being opened comes right behind it.
+        # Publish the events that arrived while the session was being opened.
         self._publish_all(self.unpublished.to_publish())
         self.unpublished.published()
         self._owner.linked(self.partition)

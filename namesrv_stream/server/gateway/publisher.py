@@ -1,9 +1,9 @@
-"""Records to Kafka, in order, off the event loop.
+"""Sends records to Kafka in order, outside the event loop.
 
-One thread calls ``KafkaProducer.send`` (which may block) and kafka-python's own thread tells the outcome; both reach
-the event loop by ``call_soon_threadsafe`` only. The first record that fails ends a *session*: nothing queued behind it
-is sent, the producer is thrown away, and the owner hears of it once. Once its last thread has ended, so that nothing of
-it can reach the log any more, the owner begins a new session, in which it first says again what was lost.
+One thread calls ``KafkaProducer.send`` (which may block), and kafka-python's own thread reports outcomes. Both reach
+the event loop only by ``call_soon_threadsafe``. The first record that fails ends a *session*: no record queued behind
+it is sent, the producer is discarded, and the owner is notified once. When the session's last thread has ended, nothing
+of it can reach the log. Then the owner begins a new session, in which it first publishes again what was lost.
 """
 
 import asyncio
@@ -21,17 +21,17 @@ from namesrv_stream.server.gateway.records import Acked, OutRecord
 
 logger = logging.getLogger(__name__)
 
-#: For kafka-python's thread to end; it may be waiting for an answer to a request.
+#: Time for kafka-python's thread to end; it may be waiting for the answer to a request.
 _CLOSE_TIMEOUT_S: Final = 30.0
 
 
 class _Producer(KafkaProducer):  # type: ignore[misc]  # untyped
-    """A producer that can be ended at once; kafka-python's own ``close`` waits, and fails where Kafka is away."""
+    """A producer that can end immediately. kafka-python's ``close`` waits, and fails if Kafka is unavailable."""
 
     _is_discarded = False
 
     def discard(self) -> None:
-        """Send nothing more, whatever is queued; may be called from any thread, kafka-python's own too."""
+        """Send nothing more, even if records are queued. Any thread may call it, kafka-python's own too."""
         self._is_discarded = True
         self._sender.force_close()
 
@@ -41,31 +41,31 @@ class _Producer(KafkaProducer):  # type: ignore[misc]  # untyped
 
 
 class PublisherOwner(Protocol):
-    """Who is told of what becomes of the records."""
+    """Is notified about sessions and about the outcome of records."""
 
     partition: int
 
     def opened(self) -> None:
-        """Kafka is there."""
+        """Handle the opening of a session."""
 
     def acked(self, records: list[Acked]) -> None:
-        """Records are in the log."""
+        """Handle records that are in the log."""
 
     def failed(self, reason: str, lost: list[OutRecord]) -> None:
-        """A session ended, and these records may not be in the log."""
+        """Handle the failure of a session; the log may lack these records."""
 
 
-#: Asked on the session's thread whether Kafka's log may be written to: partition → the offset of its next record;
-#: raises where it may not.
+#: Checks on the session's thread that the server may write to a partition, and returns the offset of its next record.
+#: It raises if the server must not write.
 CheckLog = Callable[[int], int]
 
 
 class KafkaPublisher:
-    """Sends records of one partition; at most one session at a time.
+    """Sends the records of one partition. It has at most one session at a time.
 
     Attributes:
         partition: Kafka partition.
-        newest_offset: Of the records that Kafka has acknowledged; -1 before the first.
+        newest_offset: The highest offset that Kafka has acknowledged; -1 before the first.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class KafkaPublisher:
         check_log: CheckLog,
         owner: PublisherOwner,
     ) -> None:
-        """``owner`` is told on ``loop``."""
+        """Prepare to publish; the methods of ``owner`` are called on ``loop``."""
         self._loop = loop
         self._config = config
         self._topic = topic
@@ -88,22 +88,22 @@ class KafkaPublisher:
         self._ending: set[_Session] = set()
 
     def begin(self) -> None:
-        """Begin a session, if ``can_begin``; nothing may be published before it is opened."""
+        """Begin a session; requires ``can_begin``. The caller must not publish before the session is opened."""
         self._session = _Session(self, self._loop, self._config, self._topic)
 
     def publish(self, record: OutRecord) -> None:
-        """Queue a record; never blocks. Without a session the record is lost, which the caller knows."""
+        """Queue a record without blocking. Without a session the record is lost; the caller knows this."""
         if self._session is not None:
             self._session.put(record)
 
     @property
     def can_begin(self) -> bool:
-        """Whether no session is open, nor can anything of an earlier one still reach the log."""
+        """Whether no session is open, and no record of an earlier session can still reach the log."""
         return self._session is None and not self._ending
 
     @property
     def queued_records(self) -> int:
-        """Records not acknowledged yet."""
+        """Number of records that Kafka has not acknowledged."""
         return self._session.unacked_count if self._session else 0
 
     @property
@@ -112,7 +112,7 @@ class KafkaPublisher:
 
     @property
     def oldest_ms(self) -> int | None:
-        """When the oldest record that is not acknowledged was published; None without any."""
+        """When the oldest unacknowledged record was published; None if there is none."""
         return self._session.oldest_ms if self._session else None
 
     def abort(self, reason: str) -> None:
@@ -122,7 +122,7 @@ class KafkaPublisher:
             self.ended(self._session, reason)
 
     async def close(self, timeout_s: float) -> bool:
-        """Wait until all is acknowledged, at most ``timeout_s``; True if it is."""
+        """Wait at most ``timeout_s`` until all records are acknowledged. Return whether they are."""
         session = self._session
         if session is None:
             return False
@@ -153,7 +153,7 @@ class KafkaPublisher:
 
 
 class _Session:
-    """One producer's life. All methods but ``_run`` and those said to run on other threads run on the event loop."""
+    """The lifetime of one producer. Methods run on the event loop, except ``_run`` and those that state a thread."""
 
     def __init__(
         self, owner: KafkaPublisher, loop: asyncio.AbstractEventLoop, config: dict[str, Any], topic: str
@@ -196,7 +196,7 @@ class _Session:
             return False
 
     def abandon(self) -> list[OutRecord]:
-        """Stop sending; returns what was not acknowledged, in order."""
+        """Stop sending. Return the unacknowledged records in order."""
         self._failed.set()
         if self._unacked and self._producer is not None:
             self._producer.discard()
@@ -212,7 +212,7 @@ class _Session:
         try:
             self._check_log()
             producer = self._producer = _Producer(**self._config)
-        except Exception as error:  # not KafkaError alone: a dead thread would leave the session open for ever
+        except Exception as error:  # not only KafkaError: a dead thread would leave the session open forever
             self._fail(str(error) if isinstance(error, NamesrvStreamError) else f"{type(error).__name__}: {error}")
             self._call(self._owner.gone, self)
             return
@@ -231,10 +231,10 @@ class _Session:
         self._call(self._owner.gone, self)
 
     def _check_log(self) -> None:
-        """Refuse another log, and say what a log has lost that this server had written to it.
+        """Check that this is the tables' log, and log an error if it has lost records that this server wrote.
 
         Raises:
-            NamesrvStreamError: It is another log, or Kafka does not answer.
+            NamesrvStreamError: It is a different log, or Kafka does not answer.
         """
         owner = self._owner
         end = owner.check_log(owner.partition)
@@ -246,7 +246,7 @@ class _Session:
             owner.newest_offset = end - 1
 
     def _sent(self, record: OutRecord, metadata: Any) -> None:
-        """On kafka-python's thread."""
+        """Handle an acknowledgement, on kafka-python's thread."""
         owner = self._owner
         if metadata.offset <= owner.newest_offset:
             self._fail(f"Kafka has lost records: offset {metadata.offset} came behind {owner.newest_offset}")
@@ -274,11 +274,11 @@ class _Session:
             self._drained.set_result(True)
 
     def _not_sent(self, error: BaseException) -> None:
-        """On kafka-python's thread."""
+        """Handle a failed record, on kafka-python's thread."""
         self._fail(f"{type(error).__name__}: {error}")
 
     def _fail(self, reason: str) -> None:
-        """On any thread. What is queued behind the lost record, a tick above all, must not reach the log without it."""
+        """End the session, on any thread: records behind the lost one, above all ticks, must not reach the log."""
         if not self._failed.is_set():
             self._failed.set()
             if self._producer is not None:
@@ -293,5 +293,5 @@ class _Session:
     def _call(self, callback: Callable[..., None], *args: Any) -> None:
         try:
             self._loop.call_soon_threadsafe(callback, *args)
-        except RuntimeError:  # the loop is closed: nobody wants to know any more
+        except RuntimeError:  # the loop is closed, so the outcome no longer matters
             logger.debug("publisher outcome after the end of the loop")

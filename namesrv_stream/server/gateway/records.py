@@ -1,4 +1,4 @@
-"""What goes to the log: events gathered into Kafka records, and who takes them there."""
+"""The Kafka records that contain a server's events, limits on them, and the interface of publishers."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,14 +15,14 @@ from namesrv_stream.server.gateway.operator_changes import Change
 
 @dataclass(frozen=True, slots=True)
 class GatewayLimits:
-    """Bounds on what waits for Kafka, and on one record.
+    """Limits on the records that wait for Kafka, and on the size of one record.
 
     Attributes:
-        partitions: Of the topic; each has its share of the queue.
-        max_gap_ms: A longer silence of Kafka's is a blindness.
-        change_timeout_ms: An operator's change that Kafka has not acknowledged by then is answered all the same;
-            below the 5 s for which mqadmin waits.
-        gather_items: So many signs of life do not wait for the next tick any more, for they fill a record.
+        partitions: Number of partitions of the topic; the queue is divided among them.
+        max_gap_ms: The server is blind if a record waits longer for Kafka.
+        change_timeout_ms: The longest time until an operator's change is answered, acknowledged by Kafka or not;
+            less than the 5 s for which mqadmin waits.
+        gather_items: Number of heartbeats that no longer wait for the next tick, because they fill a record.
     """
 
     partitions: int
@@ -35,12 +35,12 @@ class GatewayLimits:
 
 
 class Item(NamedTuple):
-    """An event on its way to one partition.
+    """An event that will be published to one partition.
 
     Attributes:
-        pending: The view's ticket, which is settled once the event is in the log.
-        number: Counts the items in the order in which their events were accepted.
-        change: Of an operator, that waits for its acknowledgement.
+        pending: The view's ticket, which is settled when the event is in the log.
+        number: Sequence number in the order of acceptance.
+        change: The operator's change that waits for the acknowledgement; None for other events.
     """
 
     event: AcceptedEvent
@@ -50,11 +50,11 @@ class Item(NamedTuple):
 
 
 class OutRecord(NamedTuple):
-    """One record on its way.
+    """One record that is being published.
 
     Attributes:
-        items: What it says of brokers; empty for ticks and the like.
-        at_ms: Monotonic time at which it was handed to the publisher.
+        items: The record's events; empty for events about the server itself, for example ticks.
+        at_ms: Monotonic time at which the publisher received the record.
     """
 
     partition: int
@@ -72,14 +72,14 @@ class Acked(NamedTuple):
 
 
 class Unloggable(NamedTuple):
-    """An event that no record can hold."""
+    """An event that fits into no record."""
 
     item: Item
     reason: str
 
 
 class Publisher(Protocol):
-    """Takes records to the log in order, in sessions; see ``KafkaPublisher``."""
+    """Sends records to the log in order, in sessions; see ``KafkaPublisher``."""
 
     @property
     def can_begin(self) -> bool: ...
@@ -103,10 +103,10 @@ class Publisher(Protocol):
 
 
 def records_of(partition: int, items: Iterable[Item], max_bytes: int) -> Iterator[OutRecord | Unloggable]:
-    """Events as records, in order: runs of heartbeats share one.
+    """Yield the records for events, in order. Consecutive heartbeats share a record.
 
     Args:
-        max_bytes: Most bytes of a record's value that Kafka takes; one larger would fail every session.
+        max_bytes: Maximum size of a record's value; Kafka refuses a larger one, which would end every session.
     """
     for is_run, run in groupby(items, lambda item: isinstance(item.event, BrokerHeartbeat)):
         size = MAX_ITEMS if is_run else 1
@@ -115,10 +115,10 @@ def records_of(partition: int, items: Iterable[Item], max_bytes: int) -> Iterato
 
 
 def check_loggable(event: AcceptedEvent, max_bytes: int) -> None:
-    """Refuse an operator's event that no record can hold.
+    """Check that an operator's event fits into a record.
 
     Raises:
-        RequestRefused: It is such an event; the text says why.
+        RequestRefused: It does not fit; the text says why.
     """
     try:
         _encoded([event], max_bytes)
@@ -141,7 +141,7 @@ def _records(partition: int, batch: list[Item], max_bytes: int) -> Iterator[OutR
 
 
 def _encoded(events: Sequence[AcceptedEvent], max_bytes: int) -> tuple[bytes | None, bytes]:
-    """Key and value of a record."""
+    """Return key and value of a record."""
     try:
         heartbeats = [event for event in events if isinstance(event, BrokerHeartbeat)]
         value = encode_heartbeats(heartbeats) if heartbeats else encode_event(events[0])

@@ -1,1 +1,1 @@
-"""The HTTP port: health and figures for machines, routes and changes as JSON, a console (docs/http.md)."""
+"""The HTTP port: health, metrics, routes and changes as JSON, the console (docs/http.md). Only ``main`` imports it."""

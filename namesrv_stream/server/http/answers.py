@@ -1,4 +1,4 @@
-"""The shapes of the HTTP port's answers in JSON; ``/openapi.json`` shows them."""
+"""The schemas of the HTTP port's JSON answers; ``/openapi.json`` contains them."""
 
 from typing import Annotated, Any, Literal
 
@@ -20,7 +20,7 @@ class Answer(BaseModel):
 
 
 class ProblemDetails(Answer):
-    """Why there is no other answer (RFC 9457)."""
+    """Why the request was not answered (RFC 9457)."""
 
     type: str
     title: str
@@ -32,7 +32,7 @@ class ProblemDetails(Answer):
 
 
 class PartHealth(Answer):
-    """One part of a server."""
+    """Health of one part of a server."""
 
     name: str
     state: Literal["ok", "degraded", "failed"]
@@ -42,7 +42,7 @@ class PartHealth(Answer):
 
 
 class Health(Answer):
-    """How a server is."""
+    """Health of a server."""
 
     state: Literal["green", "yellow", "red"]
     parts: list[PartHealth]
@@ -57,7 +57,7 @@ class Health(Answer):
 
 
 class Readiness(Health):
-    """How a server is, and whether brokers can register and clients ask."""
+    """Health of a server, and whether brokers can register and clients can query routes."""
 
     ready: bool
     reasons: list[str]
@@ -77,7 +77,7 @@ class BrokerData(Answer):
 
 
 class QueueData(Answer):
-    """What a broker group offers of a topic."""
+    """Queues and permission of a topic in a broker group."""
 
     brokerName: str
     perm: int
@@ -87,7 +87,7 @@ class QueueData(Answer):
 
 
 class TopicRoute(Answer):
-    """RocketMQ's TopicRouteData, in the JSON that clients since 4.9.4 get."""
+    """RocketMQ's TopicRouteData, in the JSON that clients from 4.9.4 on receive."""
 
     brokerDatas: list[BrokerData]
     filterServerTable: dict[str, list[str]]
@@ -97,7 +97,7 @@ class TopicRoute(Answer):
 
 
 class PastRoute(BaseModel):
-    """With `as_of`: the route at an instant, and what changed it last (docs/history.md)."""
+    """With `as_of`: the route at an instant, and the last change before it (docs/history.md)."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -106,7 +106,7 @@ class PastRoute(BaseModel):
 
 
 class Topics(Answer):
-    """A page of names of topics, or all."""
+    """A page of topic names, or all of them."""
 
     count: Count
     next: str | None = Field(description="`after` of the next page; null where there is none")
@@ -126,7 +126,7 @@ class HoldOfGuard(Answer):
 
 
 class EndOfBroker(Answer):
-    """Why and when a broker ended, and where in the log the record is."""
+    """Why and when a broker was removed, and the position of the record in the log."""
 
     at_ms: Ms
     cause: str = Field(description="as of rows of /changes")
@@ -172,7 +172,7 @@ _ALWAYS = ("partition", "offset", "seq", "at_ms", "kind", "gone", "cause")
 
 
 class Changes(Answer):
-    """Changes, or none when the time is up."""
+    """Changes; none if there was no change within the waiting time."""
 
     position: Position
     whole: bool = Field(description="false where more rows of the same commit follow")

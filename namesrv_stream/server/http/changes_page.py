@@ -1,8 +1,8 @@
-"""``/changes``: what changes, as server-sent events or by long polling; ``/changes/state``: what to begin with.
+"""``/changes``: changes as server-sent events or by long polling; ``/changes/state``: the state to start with.
 
-A follower that begins without a position gets the whole state first, and is told to forget what it has whenever the
-server cannot go on from where it is. So it never has a gap, and never goes back: a server that is behind the
-follower's position tells nothing until it has caught up.
+A stream without a position starts with the whole state. If the server cannot continue from a follower's position, it
+tells the follower to discard its rows. So a follower never has a gap and never goes back: a server behind the
+follower's position sends nothing until it has caught up.
 """
 
 import time
@@ -26,14 +26,14 @@ from namesrv_stream.server.steps import Steps
 from namesrv_stream.tables.storage import tables_of
 
 EVENT_STREAM: Final = "text/event-stream"
-#: A stream on which nothing else goes out tells its position this often, so that proxies and readers keep it.
+#: An idle stream sends its position this often, so that proxies and clients keep the connection.
 _QUIET_S: Final = 10.0
 _NO_STORE: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 _RETRY_MS: Final = 1_000
 
 
 class RowsQuery(Query):
-    """Which rows."""
+    """Selects rows."""
 
     kind: Annotated[frozenset[str], BeforeValidator(parse_kinds), WithJsonSchema({"type": "string"})] = Field(
         USUAL_KINDS,
@@ -55,7 +55,7 @@ class ChangesQuery(RowsQuery):
 
 
 class ChangesPage:
-    """Endpoints; of one event loop."""
+    """The endpoints for changes. Only one event loop may use it."""
 
     def __init__(self, sources: Sources, steps: Steps) -> None:
         self._view = sources.server.view
@@ -67,14 +67,14 @@ class ChangesPage:
 
     @answers("/changes", (JSON, Changes), (EVENT_STREAM, None), errors=(410, 503))
     async def changes(self, request: Request, query: ChangesQuery) -> Response:
-        """Committed changes behind a position: an answer as soon as there are any, or a stream of events."""
+        """Return committed changes behind a position, as soon as there are any; or stream them as events."""
         is_stream = EVENT_STREAM in request.headers.get("accept", "")
         choice, since = query.choice, query.since
         if request.method == "HEAD":
             return Response(media_type=EVENT_STREAM if is_stream else JSON, headers=_NO_STORE)
         if not is_stream:
             return await self._answer(choice, self._position(since) or self._feed.end, query.wait)
-        # A browser that connects again by itself says where it was; it could do nothing with a refusal.
+        # A browser that reconnects by itself sends its position in this header, and could not handle an error.
         last = request.headers.get("last-event-id")
         position = self._position(last or since)
         if not last and position is not None:
@@ -86,7 +86,7 @@ class ChangesPage:
 
     @answers("/changes/state", (JSON, StateRows))
     async def state(self, _: Request, query: RowsQuery) -> Response:
-        """The committed state as rows, to begin with, and its position."""
+        """Return the committed state as rows, and its position, from which /changes continues."""
         state = await self._state()
         return StreamingResponse(self._state_json(state, query.choice), media_type=JSON, headers=_NO_STORE)
 
@@ -141,7 +141,7 @@ class ChangesPage:
                 yield _event("changes", _body(piece.rows, piece.position, piece.is_whole), piece.position)
                 is_whole = piece.is_whole
             elif follower.position != told and (is_quiet or (piece is not None and piece.is_whole > is_whole)):
-                # After a while, or because the rest of a commit that was begun has nothing for this follower.
+                # Sent after a while, or because the rest of a partly sent commit has no rows for this follower.
                 is_whole = True
                 yield _event("position", _position_json(follower.position), follower.position)
             elif is_quiet:

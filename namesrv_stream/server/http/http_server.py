@@ -1,4 +1,4 @@
-"""The HTTP port on the server's own event loop."""
+"""The HTTP port, which runs on the server's own event loop."""
 
 import asyncio
 import contextlib
@@ -33,11 +33,11 @@ _LOG = logging.getLogger(__name__)
 
 
 class HttpServer:
-    """Starlette on uvicorn, on an already bound socket.
+    """Runs Starlette on uvicorn, with a socket that is already bound.
 
     Attributes:
-        address: ``host:port``.
-        routes: All that is answered.
+        address: The listening address, ``host:port``.
+        routes: All routes that are answered.
     """
 
     def __init__(self, bound: socket.socket, sources: Sources) -> None:
@@ -62,7 +62,7 @@ class HttpServer:
         app = ExceptionMiddleware(only_for(hosts, router), handlers={Problem: partial(_problem, port)})
         templates = {route.endpoint: route.name for route in self.routes}
         limited = Limits(app, port, streams=frozenset({"/changes"}), templates=templates)
-        # uvicorn's words are not for our operators: peers that break the protocol are told and counted.
+        # uvicorn's messages do not help operators. Clients that break the protocol get an answer and are counted.
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
         config = uvicorn.Config(
             limited,
@@ -86,35 +86,35 @@ class HttpServer:
 
 
 def document() -> dict[str, Any]:
-    """The OpenAPI document of all pages."""
+    """Return the OpenAPI document of all pages."""
     pages = (ConsolePage, StatusPage, RoutesPage, ChangesPage, DirectoryPage)
     return openapi_document(operation for page in pages for operation, _ in operations(page))
 
 
 class DirectoryPage:
-    """Endpoints for programs that look for name servers, or for what this port answers."""
+    """The endpoints for programs that discover name servers, or the API of this port."""
 
     def __init__(self, name_server_addrs: NameServerAddrs) -> None:
         self._name_server_addrs = name_server_addrs
 
     @answers("/rocketmq/nsaddr", ("text/plain", None), any_query=True)
     async def name_servers(self, request: Request) -> Response:
-        """The name servers' addresses, `;` between them, for clients without a namesrvAddr.
+        """Return the name servers' addresses, separated by `;`, for clients without a namesrvAddr.
 
         Source: rocketmq 5.3.3, DefaultTopAddressing: the first line of the body is the list. A client with a unit name
-        asks for nsaddr-UNIT?nofix=1.
+        requests nsaddr-UNIT?nofix=1.
         """
         reached_host, _ = request.scope["server"]
         return PlainTextResponse(self._name_server_addrs.reached_by(reached_host) + "\n")
 
     @answers("/rocketmq/nsaddr-{unit}", ("text/plain", None), any_query=True)
     async def name_servers_of_unit(self, request: Request) -> Response:
-        """The same for clients with a unit name: one list for all units."""
+        """Return the name servers' addresses for clients with a unit name; all units have the same list."""
         return await self.name_servers(request)
 
     @answers("/openapi.json", (JSON, dict[str, Any]), statuses=(200, 304))
     async def openapi(self, request: Request) -> Response:
-        """This document: OpenAPI 3.1."""
+        """Return this document, in OpenAPI 3.1."""
         return conditional(request, orjson.dumps(document()))
 
 
@@ -135,7 +135,7 @@ def _with_tls(tls: ServerTls, port: Port, **of_uvicorn: Any) -> TlsProtocol:
 
 
 class _QuietServer(uvicorn.Server):
-    """uvicorn without its signal handlers: the process has its own."""
+    """uvicorn without its signal handlers, because the process has its own."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -1,9 +1,9 @@
-"""What every request passes first: methods, bodies, how many at a time, readers that do not read, and host names.
+"""Checks that every request passes first: method, body, number of requests, slow readers, and host name.
 
-A web page can make its own name resolve to 127.0.0.1 ("DNS rebinding"): the browser then takes this server for the
-page's own and lets it read every answer. The browser still sends the page's name as ``Host``, so unknown names are
-refused. Literal addresses and ``localhost`` are safe: no web page can be loaded from a name of that kind and resolve it
-elsewhere.
+A web page can make its own name resolve to 127.0.0.1 ("DNS rebinding"). The browser then treats this server as the
+page's own and lets the page read every answer. The browser still sends the page's name as ``Host``, so unknown names
+are refused. Literal addresses and ``localhost`` are safe: no web page can be loaded from such a name and then resolve
+it to another address.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from namesrv_stream.server.http.responses import TRY_AGAIN, Problem
 logger = logging.getLogger(__name__)
 
 _METHODS: Final = ("GET", "HEAD")
-#: Of all answers: nothing here is a page, unless it says so itself.
+#: Default headers of all answers: a browser treats no answer as a page, unless the answer replaces them.
 _HEADERS: Final = (
     (b"x-content-type-options", b"nosniff"),
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
@@ -35,9 +35,9 @@ class Limits:
 
     Args:
         app: The application.
-        port: Of the port.
-        streams: Paths whose answers may have no end.
-        templates: Endpoint to the path by which its answers are counted: there are few of these.
+        port: What all connections of the port share.
+        streams: Paths whose answers can be endless.
+        templates: Endpoint → path template by which its answers are counted, so that there are few labels.
     """
 
     def __init__(self, app: ASGIApp, port: Port, *, streams: frozenset[str], templates: Mapping[Any, str]) -> None:
@@ -47,7 +47,7 @@ class Limits:
         self._templates = templates
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":  # WebSockets: there are none
+        if scope["type"] != "http":  # WebSockets are not supported
             return
         load, is_stream = self._port.load, scope["path"] in self._streams
         answer = _Answer(scope, send, self._port.settings.slow_reader_ms / 1000)
@@ -90,7 +90,7 @@ class Limits:
 
 
 class _Answer:
-    """One answer on its way; gives its reader up that does not read."""
+    """One answer that is being sent. It closes the connection if the client does not read."""
 
     def __init__(self, scope: Scope, send: Send, slow_reader_s: float) -> None:
         self.status = 0
@@ -111,7 +111,7 @@ class _Answer:
             self.abort("slow_reader")
             return
         if message["type"] == "http.response.body" and not message.get("more_body", False):
-            # Nothing waits for the reader any more, and much may be unread.
+            # Nothing else waits for the client any more, but much of the answer may be unread.
             self._connection.expect_reader(self._slow_reader_s)
 
     def abort(self, event: str) -> None:
@@ -124,12 +124,12 @@ class _Answer:
 
 
 def _refused(scope: Scope) -> Problem | None:
-    """Why a request is none of ours, whatever it asks for."""
+    """Return why a request is refused, whatever its path is; None if it is not."""
     if scope["method"] not in _METHODS:
         return Problem(405, "this port answers questions only: GET and HEAD", headers={"Allow": ", ".join(_METHODS)})
     headers = Headers(scope=scope)
     if headers.get("content-length", "0").strip("0") or "transfer-encoding" in headers:
-        # What is left of the body is not read: the connection ends with the answer.
+        # The rest of the body is not read, so the connection must close after the answer.
         return Problem(413, "a question here has no body", headers={"Connection": "close"})
     return None
 
@@ -138,7 +138,7 @@ MISDIRECTED = 421
 
 
 class AllowedHosts:
-    """Names without a port; ``*.example.com`` stands for every name that ends in ``.example.com``."""
+    """Allowed host names, without ports; ``*.example.com`` means every name that ends in ``.example.com``."""
 
     def __init__(self, names: Iterable[str]) -> None:
         names = [name.lower() for name in names]
@@ -146,16 +146,16 @@ class AllowedHosts:
         self._endings = tuple(name[1:] for name in names if name.startswith("*."))
 
     def allows(self, host: str) -> bool:
-        """Whether a ``Host`` header, with or without a port, names this server."""
+        """Return whether a ``Host`` header, with or without a port, names this server."""
         name = _name(host)
         return name in self._names or name.endswith(self._endings) or _is_address(name)
 
 
 def only_for(hosts: AllowedHosts, app: ASGIApp) -> ASGIApp:
-    """``app`` for requests to these hosts; raises a ``Problem`` for others."""
+    """Return ``app`` restricted to requests to these hosts; others raise a ``Problem``."""
 
     async def checked(scope: Scope, receive: Receive, send: Send) -> None:
-        # A request of HTTP/1.0 may have none; every browser sends one.
+        # Requests of HTTP/1.0 may lack the header, but every browser sends it.
         host = Headers(scope=scope).get("host", "localhost")
         if not hosts.allows(host):
             raise Problem(
@@ -169,7 +169,7 @@ def only_for(hosts: AllowedHosts, app: ASGIApp) -> ASGIApp:
 
 
 def _name(host: str) -> str:
-    """The name or address of a ``Host`` header, in lower case, without its port."""
+    """Return the name or address in a ``Host`` header, in lower case, without its port."""
     host = host.strip().lower()
     if host.startswith("["):
         return host[1:].partition("]")[0]

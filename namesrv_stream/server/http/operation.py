@@ -1,6 +1,6 @@
-"""One path of the HTTP port: its endpoint, the query that it takes as a typed model, and the shapes of its answers.
+"""Operations of the HTTP port: path, endpoint, a typed model of the query, and the schemas of the answers.
 
-The OpenAPI document is made of the same declarations, so it says what the port does.
+The OpenAPI document is generated from the same declarations, so it always matches the port.
 """
 
 import difflib
@@ -29,23 +29,23 @@ F = TypeVar("F", bound=Endpoint)
 class Query(BaseModel):
     """The query of a URL.
 
-    A parameter that is unknown must not be ignored: ``/routes/T?asof=-1h`` would answer the present as if it were the
-    past.
+    An unknown parameter is an error. If it were ignored, ``/routes/T?asof=-1h`` would return the present route instead
+    of the past one.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Operation(NamedTuple):
-    """What a path answers.
+    """The declaration of one path.
 
     Attributes:
-        path: With ``{name}`` for its own parameters.
-        summary: Of the endpoint's docstring.
-        query: None where any query is ignored.
-        content: Media type → type of the body in JSON, None for text.
-        statuses: Of answers that are not problems.
-        errors: Of expected problems.
+        path: The path, with ``{name}`` for path parameters.
+        summary: The first line of the endpoint's docstring.
+        query: Model of the query; None if every query is ignored.
+        content: Media type → type of the JSON body; None for text.
+        statuses: HTTP statuses of answers that are not problems.
+        errors: HTTP statuses of expected problems.
     """
 
     path: str
@@ -76,7 +76,7 @@ def answers(
 
 
 def operations(page: object) -> Iterator[tuple[Operation, Endpoint]]:
-    """What the methods of a page, or of its class, answer."""
+    """Yield the operations and endpoints of a page, or of its class."""
     for name in dir(type(page) if not isinstance(page, type) else page):
         found = getattr(page, name)
         if hasattr(found, "operation"):
@@ -84,14 +84,14 @@ def operations(page: object) -> Iterator[tuple[Operation, Endpoint]]:
 
 
 def route(operation: Operation, endpoint: Endpoint) -> Route:
-    """A route that is named by its path; its query is checked before the endpoint sees it."""
+    """Return a route that is named by its path. It checks the query before it calls the endpoint."""
     takes_query = "query" in endpoint.__annotations__
 
     async def checked(request: Request) -> Response:
         query = None if operation.query is None else parse_query(request.query_params, operation.query)
         return await (endpoint(request, query) if takes_query else endpoint(request))
 
-    # Names of topics and of KV namespaces may hold slashes.
+    # Names of topics and of KV namespaces can contain slashes.
     return Route(re.sub(r"{(topic|namespace)}", r"{\1:path}", operation.path), checked, name=operation.path)
 
 
@@ -99,10 +99,10 @@ Q = TypeVar("Q", bound=Query)
 
 
 def parse_query(given: QueryParams, model: type[Q]) -> Q:
-    """The query as its model.
+    """Return the query as its model.
 
     Raises:
-        Problem: A parameter is unknown, is given twice, or has a value that it does not take.
+        Problem: A parameter is unknown, is given twice, or has an invalid value.
     """
     for name in given:
         if name not in model.model_fields:
@@ -119,7 +119,7 @@ def parse_query(given: QueryParams, model: type[Q]) -> Q:
 
 
 def parameter_schema(model: type[Query], name: str) -> dict[str, Any]:
-    """JSON Schema of a parameter: what it takes where it is given."""
+    """Return the JSON Schema of a parameter's value."""
     schema: dict[str, Any] = dict(model.model_json_schema()["properties"][name])
     given: dict[str, Any] = next((each for each in schema.pop("anyOf", ()) if each != {"type": "null"}), {})
     for name in ("title", "default"):
@@ -156,7 +156,7 @@ _PATH_PARAMETERS = {
 
 
 def openapi_document(operations: Iterable[Operation]) -> dict[str, Any]:
-    """The whole document, in OpenAPI 3.1."""
+    """Return the whole document, in OpenAPI 3.1."""
     operations = list(operations)
     bodies = [ProblemDetails, *(body for operation in operations for body in operation.content.values() if body)]
     adapters = [(str(body), "serialization", TypeAdapter(body)) for body in bodies]
@@ -179,7 +179,7 @@ def _operation(operation: Operation, schemas: dict[str, Any]) -> dict[str, Any]:
     ok = {str(status): {"description": operation.summary, "content": content} for status in operation.statuses}
     if "304" in ok:
         ok["304"] = {"description": "it is as the ETag in If-None-Match says"}
-    # Whoever asks for HTML, as browsers do, gets a page with the same title and detail.
+    # Clients that accept HTML, as browsers do, get a page with the same title and detail.
     problem = {PROBLEM_JSON: {"schema": schemas[str(ProblemDetails)]}, "text/html": {"schema": {}}}
     errors = {*operation.errors, 400} if operation.query else operation.errors
     why = {str(status): {"description": "why not, and what to do", "content": problem} for status in sorted(errors)}
@@ -197,7 +197,7 @@ def _path_parameters(operation: Operation) -> Iterable[dict[str, Any]]:
 
 
 def _query_parameters(operation: Operation) -> Iterable[dict[str, Any]]:
-    model = operation.query or Query  # which has none
+    model = operation.query or Query  # `Query` itself has no parameters
     for name, field in model.model_fields.items():
         yield _parameter(name, "query", parameter_schema(model, name), required=field.is_required())
 
@@ -209,7 +209,7 @@ def _parameter(name: str, place: str, schema: dict[str, Any], *, required: bool)
 
 
 def _plain(schema: dict[str, Any]) -> dict[str, Any]:
-    """Without what pydantic says for Python: an optional property is absent, never null."""
+    """Return a schema without pydantic's titles, defaults and nulls: an optional property is absent, never null."""
     required = schema.get("required", ())
     for name, found in schema.get("properties", {}).items():
         found.pop("title", None)

@@ -1,4 +1,4 @@
-"""HTTP connections, plain or in TLS, with limits on their number and on the time of requests and answers."""
+"""HTTP connections, with or without TLS, and limits on their number and on the time of requests and answers."""
 
 import asyncio
 import logging
@@ -18,13 +18,13 @@ from namesrv_stream.server.peer_log import PeerLog
 from namesrv_stream.server.tls import ServerTls, TlsTransport
 from namesrv_stream.settings import HttpSettings
 
-#: Name of the connection in the scope's state.
+#: Key of the connection in the state of the ASGI scope.
 CONNECTION: Final = "connection"
 
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """What all connections of the HTTP port share."""
+    """Objects that all connections of the HTTP port share."""
 
     settings: HttpSettings
     counters: Counters
@@ -33,16 +33,16 @@ class Port:
     addresses: AddressCounts = field(default_factory=AddressCounts)
 
     def event(self, name: str) -> None:
-        """Count that a peer was turned away."""
+        """Count an event, for example a refused client."""
         self.counters.count("rocketmq_namesrv_http_events_total", name)
 
 
 class HttpProtocol(H11Protocol):
-    """uvicorn's connection, closed where its peer is one too many or keeps us waiting within a request.
+    """uvicorn's connection with more limits: on the number of connections, and on the time of a request.
 
-    uvicorn's own timer is for connections on which nothing moves between two requests; a peer that sends a byte now and
-    then would keep its connection, and the memory of its half request, for ever. So would one that leaves an answer
-    unread: uvicorn's close waits until all is written.
+    uvicorn's own timer covers only idle connections between two requests. A client that sends a byte now and then would
+    keep its connection, and the memory of its incomplete request, forever. So would a client that leaves an answer
+    unread, because uvicorn's close waits until everything is written.
     """
 
     def __init__(self, port: Port, **of_uvicorn: Any) -> None:
@@ -78,7 +78,7 @@ class HttpProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:
-        """What cannot be read is told like every other problem."""
+        """Answer an unreadable request like every other problem. uvicorn calls it."""
         self._port.event("request_broken")
         answer = Problem(400, "that is no HTTP request").response()
         headers = [*answer.raw_headers, (b"connection", b"close")]
@@ -92,23 +92,23 @@ class HttpProtocol(H11Protocol):
         self.expect_reader(self._request_timeout_s)
 
     def expect_reader(self, within_s: float) -> None:
-        """An answer is written: close unless its peer takes it.
+        """Close the connection if the client does not read the written answer in time.
 
-        A further answer begins the time anew. That is no way to stay: what is unread then grows, up to where an answer
-        has to wait for its reader.
+        Another answer restarts the time. A client cannot stay connected that way: the unread bytes grow until the next
+        answer has to wait for the client.
         """
         self._stop_expecting_reader()
         if self.transport.get_write_buffer_size():
             self._is_unread = self.loop.call_later(within_s, self._give_up_unread)
 
     def abort(self, event: str) -> None:
-        """Close at once: the peer does not read."""
+        """Close the connection immediately and count the event."""
         self._port.event(event)
         self.transport.abort()
 
     def _expect_request(self) -> None:
-        """Count the time while a request is not here as a whole, from its first byte or the connection's begin."""
-        is_idle = self.timeout_keep_alive_task is not None  # uvicorn's timer counts
+        """Limit the time until a request is complete, from its first byte or the start of the connection."""
+        is_idle = self.timeout_keep_alive_task is not None  # then uvicorn's timer runs
         if self._is_answering or is_idle or self.transport.is_closing():
             self._stop_expecting()
         elif self._is_late is None:
@@ -121,7 +121,7 @@ class HttpProtocol(H11Protocol):
 
     def _give_up_unread(self) -> None:
         self._is_unread = None
-        # Bytes of an answer under way say nothing of the one before; its own limits are for it.
+        # If another answer is being sent, the buffer may contain only its bytes, and its own limits apply.
         if self.transport.get_write_buffer_size() and not self._is_answering:
             self.abort("slow_reader")
 
@@ -140,10 +140,10 @@ logger = logging.getLogger(__name__)
 
 
 class TlsProtocol(asyncio.Protocol):
-    """Decrypts what ``inner`` receives.
+    """Decrypts the bytes that ``inner`` receives.
 
-    ``inner`` has its connection before the handshake, so that its limits hold for handshakes too: how many connections
-    there are, and how long it takes until a whole request is there.
+    ``inner`` gets its connection before the handshake. So its limits on the number of connections, and on the time
+    until a request is complete, also apply to handshakes.
     """
 
     def __init__(self, inner: asyncio.Protocol, tls: ServerTls, peer_log: PeerLog) -> None:

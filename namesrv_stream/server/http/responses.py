@@ -1,4 +1,4 @@
-"""Answers that every page gives: problems as JSON (RFC 9457) or as HTML, and what need not be loaded again."""
+"""Answers that all pages share: problems as JSON (RFC 9457) or as HTML, and conditional answers with an ETag."""
 
 from collections.abc import Mapping
 from hashlib import blake2b
@@ -36,7 +36,7 @@ _PAGE_HEADERS: Final = {
     "Vary": "Accept",
 }
 
-#: Kinds of problems that a program should tell apart by more than their status.
+#: Kinds of problems that a program cannot distinguish by their status alone.
 POSITION_GONE = "urn:namesrv-stream:problem:position-gone"
 TRY_AGAIN = "urn:namesrv-stream:problem:try-again"
 
@@ -45,10 +45,10 @@ class Problem(Exception):
     """A request that cannot be answered.
 
     Attributes:
-        status: Of HTTP.
-        detail: For people: what is wrong with this request, and what to do.
-        kind: "about:blank" where the status says it all.
-        headers: Of the answer.
+        status: HTTP status.
+        detail: Text for people: what is wrong with this request, and what to do.
+        kind: URI of the kind of problem; "about:blank" if the status is sufficient.
+        headers: Additional headers of the answer.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Problem(Exception):
         self.headers = headers
 
     def response(self, headers: Headers | None = None) -> Response:
-        """The answer to a request with these headers: a page where they ask for one, as browsers do."""
+        """Return the answer to a request with these headers: HTML if they accept it, as browsers do; otherwise JSON."""
         if headers is not None and _wants_page(headers.get("accept", "")):
             title = f"{self.status} {HTTPStatus(self.status).phrase}"
             page = _PAGE.format(title=title, detail=escape(printable(self.detail)))
@@ -72,9 +72,9 @@ class Problem(Exception):
 
 
 def conditional(request: Request, body: bytes, media_type: str = "application/json") -> Response:
-    """The body with an ETag, or 304 where the reader has it already (RFC 9110 §8.8.3, §13.1.2)."""
+    """Return the body with an ETag, or 304 if the client already has it (RFC 9110 §8.8.3, §13.1.2)."""
     tag = f'"{blake2b(body, digest_size=16).hexdigest()}"'
-    headers = {"ETag": tag, "Cache-Control": "no-cache"}  # to be asked for each time, and sent if it has changed
+    headers = {"ETag": tag, "Cache-Control": "no-cache"}  # clients must revalidate every time
     known = [item.strip().removeprefix("W/") for item in request.headers.get("if-none-match", "").split(",")]
     if tag in known or known == ["*"]:
         return Response(status_code=304, headers=headers)
@@ -82,5 +82,5 @@ def conditional(request: Request, body: bytes, media_type: str = "application/js
 
 
 def _wants_page(accept: str) -> bool:
-    """The console's own script asks for HTML, too, and for problem details where there is a problem."""
+    """Return whether a problem becomes a page. The console's script accepts HTML too, but wants problems as JSON."""
     return "text/html" in accept and "json" not in accept

@@ -1,4 +1,4 @@
-"""Routes, and lists of topics, clusters, brokers and KV entries; each is of one moment, and made in short steps."""
+"""Routes, and lists of topics, clusters, brokers and KV entries. Every answer shows one moment and is made in steps."""
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
@@ -53,7 +53,7 @@ class BrokersQuery(ClusterQuery):
 
 
 class RoutesPage:
-    """Endpoints; of one event loop."""
+    """The endpoints for routes and lists. Only one event loop may use it."""
 
     def __init__(self, server: NameServer, past_routes: PastRoutes, fleet: Fleet, steps: Steps) -> None:
         self._server = server
@@ -63,7 +63,7 @@ class RoutesPage:
 
     @answers("/routes/{topic}", (JSON, TopicRoute | PastRoute), statuses=(200, 304), errors=(404, 503))
     async def route(self, request: Request, query: RouteQuery) -> Response:
-        """A topic's route as clients get it, with an ETag; or as it was, with what changed it last."""
+        """Return a topic's route as clients receive it, with an ETag; or a past route, and what changed it last."""
         topic = request.path_params["topic"]
         if query.as_of is not None:
             try:
@@ -78,7 +78,7 @@ class RoutesPage:
 
     @answers("/topics", (JSON, Topics))
     async def topics(self, _: Request, query: TopicsQuery) -> Response:
-        """Names of all topics that some broker offers, in order; the next page is ``?after=`` its last."""
+        """Return the names of all topics that brokers serve, sorted; the next page is `?after=` the last name."""
         names: Iterable[str] = self._server.table.topics()
         if query.cluster is not None:
             groups = map(self._server.table.group, self._server.table.clusters().get(query.cluster, ()))
@@ -92,7 +92,7 @@ class RoutesPage:
 
     @answers("/clusters", (JSON, Clusters))
     async def clusters(self, _: Request) -> Response:
-        """Addresses of all brokers, by cluster, broker name and brokerId."""
+        """Return the addresses of all brokers, by cluster, broker name and brokerId."""
         table = self._server.table
         clusters, groups = (
             {name: sorted(names) for name, names in sorted(table.clusters().items())},
@@ -108,7 +108,7 @@ class RoutesPage:
 
     @answers("/brokers", (JSON, list[BrokerProcess]))
     async def brokers(self, _: Request, query: BrokersQuery) -> Response:
-        """All broker processes: who hears them, how long ago; why they are held, or ended."""
+        """Return all broker processes: who receives their heartbeats, their ages, and why they are held or ended."""
         ended = await self._fleet.ended() if query.state in ("ended", "any") else []
         groups = await self._steps.sorted(
             list(self._server.table.groups.values()) if query.state != "ended" else [],
@@ -123,13 +123,13 @@ class RoutesPage:
 
     @answers("/kv", (JSON, Namespaces))
     async def kv(self, _: Request) -> Response:
-        """The KV table, by namespace and key."""
+        """Return the KV table, by namespace and key."""
         namespaces = {namespace: entries.copy() for namespace, entries in sorted(self._server.table.kv.items())}
         return self._stream(_object((namespace, _entries(entries)) for namespace, entries in namespaces.items()))
 
     @answers("/kv/{namespace}", (JSON, Entries), errors=(404,))
     async def kv_namespace(self, request: Request) -> Response:
-        """A namespace of the KV table."""
+        """Return one namespace of the KV table."""
         namespace = request.path_params["namespace"]
         entries = self._server.table.kv.get(namespace)
         if entries is None:
@@ -168,7 +168,7 @@ def _broker(broker: Broker) -> BrokerProcess:
 
 
 def _array(items: Iterable[bytes]) -> Iterator[bytes]:
-    """A JSON array, piece by piece."""
+    """Yield a JSON array, piece by piece."""
     between = b"["
     for item in items:
         yield between + item
@@ -177,7 +177,7 @@ def _array(items: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _object(members: Iterable[tuple[str, Iterable[bytes]]]) -> Iterator[bytes]:
-    """A JSON object, piece by piece."""
+    """Yield a JSON object, piece by piece."""
     between = b"{"
     for name, value in members:
         yield between + orjson.dumps(name) + b":"

@@ -1,4 +1,4 @@
-"""What the HTTP port shows, and with what."""
+"""The parts of the server that the HTTP port reads."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ from namesrv_stream.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Parts of the server that the pages read; ``tls`` is used where ``http.tls`` is set."""
+    """Parts of the server that the pages read. ``tls`` is used only if ``http.tls`` is set."""
 
     server: NameServer
     name_server_addrs: NameServerAddrs

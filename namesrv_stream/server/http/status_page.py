@@ -1,9 +1,9 @@
-"""What the server is and serves: ``/healthz``, ``/readyz``, ``/metrics``, ``/state`` (for ``namesrv-stream skew``).
+"""Status of the server: ``/healthz``, ``/readyz``, ``/metrics``, and ``/state`` (for ``namesrv-stream skew``).
 
-Health is told in parts, each with a reason that a person can act on. ``failed`` is said of what keeps the server from
-doing its work at all, and makes it not ready; ``degraded`` of what it lives through: it goes on answering, and taking
-it out of service would not help. In particular a Kafka that is lost while the server runs: all servers lose it at the
-same time, and clients need their routes all the same.
+Health has parts, each with a reason that an operator can act on. ``failed`` means that the server cannot work at all,
+so it is not ready. ``degraded`` means that the server still answers, and that taking it out of service would not help.
+An outage of Kafka while the server runs is ``degraded``: it affects all servers at the same time, and clients still
+need their routes.
 """
 
 from collections.abc import Iterable, Sequence
@@ -30,7 +30,7 @@ from namesrv_stream.text_table import counted
 
 State = Literal["ok", "degraded", "failed"]
 _COLOURS = {"ok": "green", "degraded": "yellow", "failed": "red"}
-#: A record that the job refused makes its part yellow for so long; it stays counted, and in the dead-letter topic.
+#: The job's part is ``degraded`` for so long after a refused record, which stays in the dead-letter topic.
 REFUSED_SHOWN_MS: Final = 900_000
 _ORDER: tuple[State, ...] = ("ok", "degraded", "failed")
 
@@ -44,7 +44,7 @@ def health(
     stale_after_ms: int,
     now_ms: int,
 ) -> tuple[PartHealth, ...]:
-    """The parts, in the order in which a person would look at them."""
+    """Return the health of all parts, in the order in which an operator would check them."""
     return (
         _server(gateway),
         _kafka(gateway),
@@ -56,17 +56,17 @@ def health(
 
 
 def worst(parts: Iterable[PartHealth]) -> State:
-    """The state of the whole."""
+    """Return the worst state of the parts, which is the server's state."""
     return max((part.state for part in parts), key=_ORDER.index)
 
 
 def colour(parts: Iterable[PartHealth]) -> str:
-    """The same as green, yellow or red."""
+    """Return the worst state of the parts as green, yellow or red."""
     return _COLOURS[worst(parts)]
 
 
 def as_text(parts: Iterable[PartHealth]) -> str:
-    """A line a part, for people and for the logs of probes."""
+    """Return one line per part, for people and for the logs of probes."""
     marks = {"ok": "[+]", "degraded": "[~]", "failed": "[-]"}
     texts = ((part, part.reason or part.detail) for part in parts)
     return "".join(f"{marks[p.state]} {p.name} {p.state}{f': {text}' if text else ''}\n" for p, text in texts)
@@ -157,7 +157,7 @@ class PartQuery(PartitionQuery):
 
 
 class StatusPage:
-    """Endpoints; of one event loop."""
+    """The endpoints for health, metrics and state. Only one event loop may use it."""
 
     def __init__(self, figures: ServerMetrics, state: ServedState, stale_after_ms: int, clock: Clock) -> None:
         self._figures = figures
@@ -167,7 +167,7 @@ class StatusPage:
 
     @answers("/healthz", (JSON, Health), _TEXT)
     async def healthz(self, request: Request, query: FormatQuery) -> Response:
-        """How the server is, in parts; 200 while it answers at all."""
+        """Return the server's health, by part; the status is 200 whenever the server answers."""
         parts = self.parts()
         if _wants_text(request, query):
             return PlainTextResponse(f"{colour(parts)}\n{as_text(parts)}")
@@ -175,7 +175,7 @@ class StatusPage:
 
     @answers("/readyz", (JSON, Readiness), _TEXT, statuses=(200, 503))
     async def readyz(self, request: Request, query: FormatQuery) -> Response:
-        """Whether brokers can register and clients ask, with the reasons why not."""
+        """Return whether brokers can register and clients can query routes, with the reasons if not."""
         parts = self.parts()
         is_ready = worst(parts) != "failed"
         status = 200 if is_ready else 503
@@ -186,27 +186,27 @@ class StatusPage:
 
     @answers("/metrics", _TEXT)
     async def metrics(self, _: Request) -> Response:
-        """Figures for Prometheus, in its text format 0.0.4."""
+        """Return metrics in Prometheus' text format 0.0.4."""
         return Response(await self._figures.text(), media_type=CONTENT_TYPE)
 
     @answers("/state", (JSON, ServerState))
     async def state(self, _: Request) -> Response:
-        """What is served, in short: to compare servers with."""
+        """Return a summary of the served state, for the comparison of servers."""
         return Response(orjson.dumps(await self._state.describe(), option=orjson.OPT_NON_STR_KEYS), media_type=JSON)
 
     @answers("/state/keys", (JSON, PartitionParts))
     async def keys(self, _: Request, query: PartitionQuery) -> Response:
-        """The digest of each part of a partition."""
+        """Return the digests of all parts of a partition."""
         return Response(orjson.dumps(await self._state.keys(self._partition(query))), media_type=JSON)
 
     @answers("/state/rows", (JSON, PartRows))
     async def rows(self, _: Request, query: PartQuery) -> Response:
-        """What one part holds."""
+        """Return the rows of one part."""
         rows = await self._state.rows(Part(self._partition(query), query.kind, query.name))
         return Response(rows, media_type=JSON)
 
     def parts(self) -> Sequence[PartHealth]:
-        """How the server is."""
+        """Return the health of all parts of the server."""
         figures = self._figures
         return health(
             figures.gateway.status,
@@ -243,6 +243,6 @@ def _json(health: Health, status: int = 200) -> Response:
 
 
 def _wants_text(request: Request, query: FormatQuery) -> bool:
-    """``?format=text``, or a reader that takes text and no JSON."""
+    """Return whether the client asked for text: by ``?format=text``, or because it accepts text but not JSON."""
     accept = request.headers.get("accept", "")
     return query.format == "text" or (query.format is None and "text/plain" in accept and "json" not in accept)

@@ -1,5 +1,5 @@
-"""What a server tells Prometheus; the metrics' names are in ``namesrv_stream.metrics``.
+"""A server's metrics for Prometheus; their names and HELP texts are in ``namesrv_stream.metrics``.
 
-Events are counted by ``Counters`` where they happen. ``requests`` counts answers with their latencies, ``tables`` says
-what is served and how old it is, and ``scrape`` gathers all.
+Code that causes an event counts it in ``Counters``. ``requests`` counts answers and their latencies, ``tables`` tracks
+the served version and its age, and ``scrape`` collects everything. Only the ``server`` package may import it.
 """

@@ -1,4 +1,4 @@
-"""What a server counts of requests, cheap enough for the path of each of them: plain numbers, read at a scrape."""
+"""Counts and latencies of requests. They are plain numbers, so counting is cheap enough for every request."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -34,15 +34,15 @@ _RESULT_OF: Final[Mapping[int, str]] = {
     ResponseCode.SUCCESS: "success",
     **dict.fromkeys((ResponseCode.SYSTEM_BUSY, ResponseCode.NO_PERMISSION, ResponseCode.GO_AWAY), "rejected"),
 }
-_UNKNOWN: Final = -1  # whatever a peer sends, a bounded number of series
+_UNKNOWN: Final = -1  # keeps the number of series bounded, whatever codes peers send
 
 
 class RequestMetrics:
     """Counts and latencies by request and response code.
 
     Args:
-        elsewhere: Tells of route queries that are not told here: how many by ``BOUNDS_NS``, those above them behind,
-            and nanoseconds of all.
+        elsewhere: Returns figures of the route queries that the native lane answered: counts by ``BOUNDS_NS``, followed
+            by the count above the last bound, and their total nanoseconds.
     """
 
     __slots__ = ("_by_code", "_elsewhere", "_route", "_told")
@@ -50,11 +50,11 @@ class RequestMetrics:
     def __init__(self, elsewhere: Callable[[], tuple[Sequence[int], int]] | None = None) -> None:
         self._route = Histogram(BOUNDS_NS)
         self._elsewhere = elsewhere
-        self._told = Histogram(BOUNDS_NS)  # by it, so far
+        self._told = Histogram(BOUNDS_NS)  # the figures that `elsewhere` returned last
         self._by_code = {ROUTE: self._route}
 
     def answered(self, request_code: int, response_code: int, took_ns: int) -> None:
-        """A request has its answer, so long after work on it began."""
+        """Count an answer, and the time since processing of its request began."""
         histogram = self._by_code.get((request_code, response_code))
         if histogram is None:
             histogram = self._new(request_code, response_code)
@@ -62,12 +62,12 @@ class RequestMetrics:
         histogram.total += took_ns
 
     def count(self, response_code: ResponseCode) -> int:
-        """How many requests were answered so."""
+        """Return the number of requests with this response code."""
         self._ask_elsewhere()
         return sum(sum(found.counts) for (_, response), found in self._by_code.items() if response == response_code)
 
     def sample(self, samples: Samples) -> None:
-        """Add all figures to a scrape."""
+        """Add all metrics to a scrape."""
         self._ask_elsewhere()
         route = Histogram(BOUNDS_NS)
         for request_code, response_code, histogram in self._sorted():
@@ -101,7 +101,7 @@ _REQUEST_CODES: Final = frozenset(map(int, RequestCode))
 
 
 def _name(codes: type[IntEnum], code: int) -> str:
-    """As RocketMQ labels it: the constant's name in small letters."""
+    """Return RocketMQ's label for a code: the constant's name in lower case."""
     try:
         return codes(code).name.lower()
     except ValueError:

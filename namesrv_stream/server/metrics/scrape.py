@@ -1,4 +1,4 @@
-"""Everything that a server tells Prometheus, gathered when it is asked."""
+"""All metrics of a server, collected when Prometheus scrapes it."""
 
 from bisect import bisect_left
 from collections import Counter
@@ -17,7 +17,7 @@ from namesrv_stream.server.start.identity import Identity
 from namesrv_stream.server.steps import Steps
 from namesrv_stream.server.view.fleet import Fleet
 
-#: Clusters with figures of their own, those of the most brokers; brokers name their clusters as they like.
+#: Maximum number of clusters with their own series, largest first; brokers can send any number of cluster names.
 _MAX_CLUSTERS: Final = 100
 _OTHER_CLUSTERS: Final = "(other)"
 _STATES: Final = ("alive", "held", "gone")
@@ -25,7 +25,7 @@ _LAG_BOUNDS_MS: Final = (1, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_000)
 
 
 class _Silence(NamedTuple):
-    """The oldest heartbeat of a cluster's brokers; ``share`` is the largest part of a timeout that has passed."""
+    """Age of the oldest heartbeat in a cluster; ``share`` is the largest elapsed fraction of a broker's timeout."""
 
     age_ms: int = 0
     share: float = 0.0
@@ -36,12 +36,12 @@ class _Silence(NamedTuple):
 
 @dataclass(slots=True)
 class HttpLoad:
-    """What the HTTP port does at this moment.
+    """The current load of the HTTP port.
 
     Attributes:
-        inflight: Requests being answered, streams not among them.
-        streams: Followers of /changes, those that wait for an answer included.
-        connections: Tells how many are open.
+        inflight: Number of requests that are being answered, without streams.
+        streams: Number of followers of /changes, including those that wait for an answer.
+        connections: Returns the number of open connections.
     """
 
     inflight: int = 0
@@ -50,7 +50,7 @@ class HttpLoad:
 
 
 class ServerMetrics:
-    """Belongs to one event loop; ``text`` may be called any time."""
+    """Collects a server's metrics. Only one event loop may use it; ``text`` may be called at any time."""
 
     def __init__(
         self,
@@ -75,12 +75,12 @@ class ServerMetrics:
         self._steps = Steps()
 
     def beat_came_late(self, late_ms: float) -> None:
-        """By so much the event loop's beat came after its time."""
+        """Record the delay of the event loop's beat."""
         self._loop_lag.counts[bisect_left(_LAG_BOUNDS_MS, late_ms)] += 1
         self._loop_lag.total += late_ms
 
     async def text(self) -> bytes:
-        """All figures in Prometheus' text format."""
+        """Return all metrics in Prometheus' text format."""
         counts, silences = await self._count_brokers()
         samples = Samples()
         self._sample_brokers(samples, counts, silences)
@@ -95,7 +95,7 @@ class ServerMetrics:
         return samples.text()
 
     async def _count_brokers(self) -> tuple[Counter[tuple[str, str]], Mapping[str, "_Silence"]]:
-        """Brokers by cluster and state, and how near the most silent one of a cluster is to its expiry; in steps."""
+        """Count brokers by cluster and state, and find the oldest heartbeat of every cluster; in steps."""
         counts: Counter[tuple[str, str]] = Counter()
         silences: dict[str, _Silence] = {}
         groups = list(self.view.table.groups.values())
@@ -103,7 +103,7 @@ class ServerMetrics:
             for broker in some:
                 cluster = broker.key.live_key.cluster
                 counts[cluster, broker.state] += 1
-                # One that has gone over to another server is still known here, and grows no older for that.
+                # A broker that now uses another server is still known here, but its age here means nothing.
                 if broker.age_ms is not None and self._identity.server_id in broker.servers:
                     share = broker.age_ms / broker.expires_after_ms
                     silences[cluster] = silences.get(cluster, _Silence()).and_of(broker.age_ms, share)
@@ -143,7 +143,7 @@ class ServerMetrics:
         samples.add("rocketmq_namesrv_partial_frames_bytes", connections.partial_frames.size)
         samples.add("rocketmq_namesrv_unread_answers_bytes", connections.unread_bytes())
         if connections.native_lane is not None:
-            for lane in ("native_lane", "express"):  # the second is deprecated
+            for lane in ("native_lane", "express"):  # the second name is deprecated
                 samples.add(f"rocketmq_namesrv_{lane}_connections", connections.native_lane.connections)
                 samples.add(f"rocketmq_namesrv_{lane}_answers_bytes", connections.native_lane.known_bytes)
         samples.add("rocketmq_namesrv_native_lane_active", self.native_lane.is_active)

@@ -1,4 +1,4 @@
-"""The tables that a server follows: which version it serves, how old that is, and what the job says of itself."""
+"""Metrics of the tables that a server follows: the served version, its age, and the job's own figures."""
 
 from collections.abc import Callable, Iterable
 
@@ -10,13 +10,13 @@ from namesrv_stream.tables.snapshot import Snapshot
 
 
 class TableStatus:
-    """Told of each commit and reload on the event loop.
+    """Status of the tables. It is notified of every commit and reload, on the event loop.
 
     Attributes:
-        version: Of ``route_changes``, that is served; -1 for none.
-        failure: Tells why the tables cannot be read; "" where they can.
-        job: What the job said of itself last; None where it has said nothing since this server's start.
-        refused_at_ms: When this server learned last that the job refused a record, epoch milliseconds; None for never.
+        version: The served version of ``route_changes``; -1 if there is no table.
+        failure: Returns why the tables cannot be read; "" if they can.
+        job: The job's latest figures; None if it has committed none since this server's start.
+        refused_at_ms: When this server last noticed that the job refused a record, epoch milliseconds; None for never.
     """
 
     def __init__(self, snapshot: Snapshot, counters: Counters, clock: Clock) -> None:
@@ -30,12 +30,12 @@ class TableStatus:
         self._clock = clock
 
     def count(self, changes: Iterable[RouteChange]) -> None:
-        """Rows of a commit, perhaps not all."""
+        """Count rows of a commit; a commit can come in several slices."""
         for change in changes:
             self._counters.count("rocketmq_namesrv_changes_total", change.kind, change.cause, str(change.gone).lower())
 
     def committed(self, version: int, job: JobFigures | None) -> None:
-        """One commit was taken over, and its rows were counted."""
+        """Record a commit that was applied; its rows are already counted."""
         self._counters.count("rocketmq_namesrv_snapshot_commits_total")
         self._move(version)
         if job is not None:
@@ -46,7 +46,7 @@ class TableStatus:
             self._at_ms = max(self._at_ms, job.at_ms)
 
     def reloaded(self, snapshot: Snapshot) -> None:
-        """The tables were opened anew."""
+        """Record that the tables were reopened."""
         self._counters.count("rocketmq_namesrv_snapshot_reloads_total")
         self._move(snapshot.version)
         self._at_ms = max(self._at_ms, min(snapshot.at_ms.values(), default=0))
@@ -57,19 +57,19 @@ class TableStatus:
 
     @property
     def age_ms(self) -> int:
-        """Since the last commit that was taken over; the job makes one about each second."""
+        """Time since the last applied commit; the job commits about once a second."""
         return self._clock.monotonic_ms() - self._moved_ms
 
     @property
     def lag_ms(self) -> int | None:
-        """Age of the newest folded record, of the partition most behind; None where nothing is folded.
+        """Age of the newest folded record, in the partition that is furthest behind; None if nothing is folded.
 
-        Kafka's clock and ours are two: a lead of the former is no lag.
+        Kafka's clock and this machine's clock can differ. If Kafka's clock is ahead, the lag is 0.
         """
         return max(0, self._clock.now_ms() - self._at_ms) if self._at_ms else None
 
     def sample(self, samples: Samples) -> None:
-        """Add all metrics to a scrape; what is not known is left out."""
+        """Add all metrics to a scrape, except unknown values."""
         samples.add("rocketmq_namesrv_snapshot_age_seconds", self.age_ms / 1000)
         samples.add("rocketmq_namesrv_snapshot_version", self.version)
         samples.add("rocketmq_namesrv_tables_readable", not self.failure())

@@ -1,4 +1,4 @@
-"""Who this server is in the log: an id that survives restarts, and an epoch that counts them."""
+"""A server's identity in the log: an id that survives restarts, and an epoch that grows with every start."""
 
 import fcntl
 import json
@@ -14,20 +14,20 @@ logger = logging.getLogger(__name__)
 
 
 class Identity(NamedTuple):
-    """``server_id`` is stable and unique; ``server_epoch`` grows with each start (epoch milliseconds where it can)."""
+    """A stable, unique ``server_id``; a ``server_epoch`` that grows with every start (usually epoch milliseconds)."""
 
     server_id: str
     server_epoch: int
 
 
 class IdentityFile:
-    """Holds the identity's file and its lock for as long as the server runs."""
+    """The file that stores the identity. Its directory stays locked while the server runs."""
 
     def __init__(self, server_dir: Path) -> None:
         """Lock ``server_dir``.
 
         Raises:
-            ConfigError: The directory cannot be written, or another server runs on it.
+            ConfigError: The directory cannot be written, or another server uses it.
         """
         self._path = server_dir / "identity.json"
         try:
@@ -42,10 +42,10 @@ class IdentityFile:
             raise ConfigError(str(server_dir), "data.dir", "another server runs on this directory") from error
 
     def begin_epoch(self, configured_id: str, now_ms: int) -> Identity:
-        """The identity of this start; recorded before it is used, so that no two starts share an epoch.
+        """Return the identity of this start. It is stored before use, so that no two starts share an epoch.
 
         Raises:
-            ConfigError: It cannot be recorded.
+            ConfigError: The identity cannot be stored.
         """
         stored = self._read()
         server_id = configured_id or str(stored.get("server_id", "")) or f"ns-{uuid.uuid4().hex[:12]}"
@@ -58,7 +58,7 @@ class IdentityFile:
         return identity
 
     def _write(self, identity: Identity) -> None:
-        # Synced: a machine that loses power must not come back with an empty file, and so with another id.
+        # Synced: after a loss of power, an empty file would give the server another id.
         draft = self._path.with_suffix(".draft")
         with draft.open("w", encoding="utf-8") as file:
             file.write(json.dumps(identity._asdict()) + "\n")
@@ -79,7 +79,7 @@ class IdentityFile:
             stored = json.loads(self._path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return {}
-        except ValueError:  # no JSON, or no text at all
+        except ValueError:  # not JSON, or not even text
             logger.warning("the server's identity cannot be read, it gets a new one path=%s", self._path)
             return {}
         return stored if isinstance(stored, dict) else {}

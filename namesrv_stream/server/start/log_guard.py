@@ -1,14 +1,14 @@
-"""Keeps a server from writing to a log that is not the tables' log, and beside another server with its id.
+"""Prevents a server from writing to a log that is not the tables' log, or to a log with another server of the same id.
 
-Where Kafka's topic was recreated, or has lost records that were folded, offsets mean other things than in the tables.
-An acknowledged event would count as folded at once and be forgotten. So the server treats such a Kafka as one that is
-away: it answers from memory, takes registrations into memory, refuses operators' changes, and says why (ADR 0049).
+If Kafka's topic was recreated, or has lost folded records, offsets do not mean the same as in the tables. An
+acknowledged event would then count as folded at once and be forgotten. So the server treats such a Kafka as unavailable
+(ADR 0049): it answers from memory, keeps registrations in memory, refuses operators' changes, and logs why.
 
-Of two servers with one ``server_id``, the younger one ends. The fold would take the two for one server: a connection
-that closes at one of them would end a broker that the other hears. So a server looks for the other one before it writes
-anything, and once a minute, for the two may have started at the same moment, or one of them may not have reached Kafka.
-An earlier start of this very server may have left records that reach the log late, all of them at once. So the other
-one counts only if it ticks again while this server looks.
+Of two servers with the same ``server_id``, the younger one stops. The fold would treat both as one server: a closed
+connection of one would remove a broker whose heartbeats the other receives. So a server searches for a rival before it
+writes anything. It repeats this once a minute, because both may have started together, or one was without Kafka.
+Records of an earlier start of the same server can reach the log late, but all at once. So a rival counts only if it
+ticks again during the search.
 """
 
 import asyncio
@@ -41,10 +41,10 @@ _LOG = logging.getLogger(__name__)
 
 
 class LogGuard:
-    """Asked before each session with Kafka, of the session's partition; from any thread.
+    """Checks the log of a partition before every session with Kafka. Any thread may call it.
 
     Attributes:
-        has_refused: Whether Kafka's log was another one, of a partition at least, since the start.
+        has_refused: Whether at least one partition's log has been refused since the start.
     """
 
     def __init__(self, settings: Settings, folded: Callable[[], FoldedLog]) -> None:
@@ -54,14 +54,14 @@ class LogGuard:
         self.has_refused = False
 
     def check(self, partition: int) -> int:
-        """Refuse a log that is not the tables'; blocks.
+        """Check that a partition's log is the tables' log; blocks.
 
         Returns:
             The offset of the partition's next record.
 
         Raises:
-            LogReplaced: It is another log, or another record is where the last folded one was.
-            LogTruncated: It ends before what was folded.
+            LogReplaced: It is another log, or it has another record at the offset of the last folded one.
+            LogTruncated: It ends before the last folded record.
             NamesrvStreamError: Kafka does not answer, or its topic cannot be used.
         """
         try:
@@ -76,21 +76,21 @@ class LogGuard:
         return end
 
 
-#: Every server writes its ticks into every partition; one suffices.
+#: Every server writes its ticks to every partition, so watching one partition suffices.
 _PARTITION: Final = 0
-#: A server that has not ticked for so long before the end of the log does not write to it.
+#: A server without a tick in this period before the end of the log is not writing to it.
 _RECENT_MS: Final = 5_000
-#: How many tick intervals the log is watched for, where a server with this id wrote to it recently.
+#: Number of tick intervals for which the log is watched if a server with this id wrote to it recently.
 _WATCHED_TICKS: Final = 4
 _POLL_S: Final = 0.1
 _LOOK_EVERY_S: Final = 60.0
 
 
 class Sightings:
-    """What records tell of other starts of a server.
+    """Finds ticks of other starts with the same server id in records.
 
     Attributes:
-        ticks: Start (``server_epoch``) → LogAppendTime of its ticks, of those that have not stopped.
+        ticks: Start (``server_epoch``) → LogAppendTime of its ticks, for starts without a logged stop.
     """
 
     def __init__(self, identity: Identity) -> None:
@@ -99,13 +99,13 @@ class Sightings:
         self._needle = orjson.dumps(identity.server_id)
 
     def take(self, record: Record) -> None:
-        """Take in a record; those behind it come later."""
+        """Examine a record. Records must be given in log order."""
         if self._needle not in record.value:
             return
         try:
             events = decode_record(record.value)
         except EventDecodeError:
-            return  # the job makes it a dead letter
+            return  # the job writes it to the dead-letter topic
         for event in events:
             if isinstance(event, Tick | ServerStopped) and event.origin.server_id == self._identity.server_id:
                 epoch = event.origin.server_epoch
@@ -118,13 +118,13 @@ class Sightings:
 
 
 def find_rival(settings: Settings, identity: Identity) -> int | None:
-    """The start of another server with this id that is writing to the log; None where there is none.
+    """Return the epoch of another server that is writing to the log with this id; None if there is none.
 
-    Blocks: for two seconds where a server with this id wrote to the log within the last five, else for a moment.
+    It blocks for two seconds if a server with this id wrote to the log within the last five; otherwise only briefly.
 
     Raises:
-        KafkaUnreachable: No broker answers.
-        RecordsRemoved: Kafka removed the records that were to be read.
+        KafkaUnreachable: No Kafka broker answers.
+        RecordsRemoved: Kafka removed the records before they were read.
     """
     interval_ms = settings.liveness.tick_interval_ms
     with LogReader(settings) as reader:
@@ -147,10 +147,10 @@ def find_rival(settings: Settings, identity: Identity) -> int | None:
 
 
 def refuse_rival(settings: Settings, identity: Identity) -> None:
-    """Look for another server with this id before this one writes to the log; blocks.
+    """Search for another server with this id before this one writes to the log; blocks.
 
     Raises:
-        DuplicateServerId: There is one.
+        DuplicateServerId: There is another server with this id.
     """
     try:
         epoch = find_rival(settings, identity)
@@ -162,10 +162,10 @@ def refuse_rival(settings: Settings, identity: Identity) -> None:
 
 
 async def watch_for_rival(settings: Settings, identity: Identity) -> None:
-    """Look for another server with this id once a minute.
+    """Search for another server with this id once a minute.
 
     Raises:
-        DuplicateServerId: There is one, and it is older than this one.
+        DuplicateServerId: There is another server with this id, and it is older than this one.
     """
     while True:
         await asyncio.sleep(_LOOK_EVERY_S)
@@ -181,7 +181,7 @@ async def watch_for_rival(settings: Settings, identity: Identity) -> None:
 
 
 def _recent(reader: LogReader, first: int, end: int) -> Iterator[Record]:
-    """The records of the last seconds of the log, by its own time."""
+    """Yield the records of the log's last seconds, measured in LogAppendTime."""
     last = next(_read(reader, max(first, end - 1), end), None)
     if last is not None:
         begin = reader.offset_at(_PARTITION, last.at_ms - _RECENT_MS)

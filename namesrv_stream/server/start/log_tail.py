@@ -1,11 +1,11 @@
-"""What the log has beyond the tables, taken in once at a start.
+"""The log's tail: records that the tables do not cover yet. A server applies them once, at its start.
 
-An operator's change is acknowledged once it is in the log. A server that starts while the job is behind, dead or still
-warming up opens tables that do not have it yet; so it reads the log from where its tables end, and applies what it
-finds to its view as if it had accepted it itself. From there it drops out by itself as the job's commits cover it.
+An operator's change is acknowledged when it is in the log. If the job is behind, down or still warming up, the tables
+of a starting server lack the change. So the server reads the log from the end of its tables, and applies the events to
+its view as if it had accepted them itself. The view forgets them as soon as commits of the job cover them.
 
-The fold alone ends brokers that did not say so themselves: who expired, whose connection was closed, whom the guard
-keeps, which server is silent, a starting server learns from its commits.
+Only the fold decides about expired brokers, closed connections, silent servers and the guard. A starting server learns
+these facts from the job's commits.
 """
 
 import logging
@@ -38,34 +38,34 @@ from namesrv_stream.settings import Settings
 
 logger = logging.getLogger(__name__)
 
-#: What a pending event takes in memory beside the bytes of its record, about.
+#: Approximate memory of a pending event, in addition to the bytes of its record.
 _EVENT_BYTES: Final = 512
 
-#: What the fold alone decides about.
+#: Events whose effect only the fold decides.
 _FoldOnly = ServerEvent | GuardReleased | BrokerDisconnected
 
 
 class LogTail:
-    """Applies the records behind the tables to a view; each partition's in their order.
+    """Applies the records that the tables do not cover to a view, in log order within each partition.
 
     Attributes:
-        events: How many are pending in the view by now; heartbeats that change nothing are not among them.
+        events: Number of events that were added to the view; heartbeats that change nothing are not counted.
     """
 
     def __init__(self, view: RouteView, partitions: int, max_bytes: int) -> None:
-        """Take in nothing yet."""
+        """Prepare to apply records whose pending events take at most ``max_bytes``."""
         self.events = 0
         self._view = view
         self._partitions = partitions
         self._free_bytes = max_bytes
-        self._closed: set[tuple[str, LeaseKey]] = set()  # which the view still shows, until the fold's commit
+        self._closed: set[tuple[str, LeaseKey]] = set()  # disconnected, but still in the view until the job's commit
 
     def take(self, record: Record) -> bool:
-        """Apply a record; False if it has no room, and then none behind it may be taken in."""
+        """Apply a record. Return False if there is no room; then the caller must not apply later records."""
         try:
             events = decode_record(record.value)
         except EventDecodeError:
-            return True  # the job makes it a dead letter
+            return True  # the job writes it to the dead-letter topic
         self._closed |= {(e.origin.server_id, e.lease_key) for e in events if isinstance(e, BrokerDisconnected)}
         wanted = [event for event in events if not isinstance(event, EventDecodeError | _FoldOnly)]
         for event in wanted:
@@ -76,7 +76,7 @@ class LogTail:
                 if size > self._free_bytes:
                     return False
                 self._view.accept_at(event, record.partition, record.offset)
-            except Exception as error:  # the fold makes it a dead letter, and a server must start
+            except Exception as error:  # the job writes it to the dead-letter topic, and the server must start
                 at = (record.partition, record.offset)
                 logger.warning("log tail: an event is left out partition=%d offset=%d: %s", *at, safe(repr(error)))
             else:
@@ -85,32 +85,32 @@ class LogTail:
         return True
 
     def _changes_nothing(self, event: AcceptedEvent) -> bool:
-        """Whether it is a heartbeat of a broker that the view has so already: most of the log is that."""
+        """Return whether an event is a heartbeat that changes nothing in the view, as most events of a log are."""
         if not isinstance(event, BrokerHeartbeat):
             return False
         if event.proof is Proof.HEARTBEAT:
             return True
         if (event.origin.server_id, event.lease_key) in self._closed:
-            return False  # it brings the broker back once the close is committed
+            return False  # it restores the broker after the commit of the disconnect
         group = self._view.table.group(event.broker_name)
         settings = self._view.table.settings_of(partition_of(event.broker_name, self._partitions))
         return group_after(group, [event], settings) is group
 
 
 def _is_refused(event: Event, partition: int, partitions: int) -> bool:
-    """Whether the fold does not take the event here."""
+    """Return whether the fold refuses the event in this partition."""
     key = routing_key(event)
     if isinstance(event, SettingsChanged):
-        FoldSettings().with_values(dict(event.values))  # raises where the fold would
+        FoldSettings().with_values(dict(event.values))  # raises if the fold would
         return False
     return event.origin.server_id == JOB or (key is not None and partition_of(key, partitions) != partition)
 
 
 def read_log_tail(settings: Settings, view: RouteView, clock: Clock) -> None:
-    """Apply to a view what the log has beyond its tables; blocks, for ``server.log_tail_timeout_ms`` at most.
+    """Apply the log's tail to a view; blocks for at most ``server.log_tail_timeout_ms``.
 
-    What is not read within the limits, or because Kafka fails, is told in the log; it is seen once the job has folded
-    it.
+    If limits are exceeded or Kafka fails, a warning is logged. The view then lacks the rest of the tail until the job
+    has folded it.
     """
     begin_ms, records = clock.monotonic_ms(), 0
     tail = LogTail(view, settings.kafka.partitions, settings.server.log_tail_bytes)
@@ -127,11 +127,11 @@ def read_log_tail(settings: Settings, view: RouteView, clock: Clock) -> None:
 
 
 def _behind(extents: Mapping[int, tuple[int, int]], next_offsets: Mapping[int, int]) -> dict[int, tuple[int, int]]:
-    """What there is to read: partition to begin and end.
+    """Return the offsets to read: partition → first offset and end.
 
     Args:
-        extents: Of Kafka's log.
-        next_offsets: Kafka partition to the first offset that the tables do not cover.
+        extents: Partition → first offset and end of Kafka's log.
+        next_offsets: Partition → the first offset that the tables do not cover.
     """
     found: dict[int, tuple[int, int]] = {}
     for partition, (first, end) in extents.items():
@@ -145,7 +145,7 @@ def _behind(extents: Mapping[int, tuple[int, int]], next_offsets: Mapping[int, i
 
 
 def _read(reader: LogReader, ranges: Mapping[int, tuple[int, int]], tail: LogTail, is_late: Callable[[], bool]) -> int:
-    """Hand over what there is, as far as time and room allow; how many records that were."""
+    """Apply the records as far as time and memory allow. Return their number."""
     count, read_to = 0, {partition: begin for partition, (begin, _) in ranges.items()}
     is_whole = False
     try:

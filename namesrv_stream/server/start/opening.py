@@ -1,4 +1,4 @@
-"""What a starting server opens before it answers: the tables, then the log (topics, first settings, the tail)."""
+"""Opens what a starting server needs before it answers: the tables, then the log (topics, first settings, tail)."""
 
 import asyncio
 import logging
@@ -33,14 +33,14 @@ _RETRY_S: Final = 1.0
 
 
 async def first_snapshot(tables: Storage, stop: asyncio.Event) -> Snapshot | None:
-    """What the tables hold; waits for an object store that is away, for without it no route is known.
+    """Load the tables. If their object store is unreachable, wait for it, because no route is known without it.
 
     Returns:
-        An empty snapshot that names the damage where no version of a table can be read: the server takes registrations
-        until the job has repaired the tables. None where the server was stopped meanwhile.
+        The snapshot; an empty one that names the damage if no version of a table can be read (the server then accepts
+        registrations until the job has repaired the tables); None if the server was stopped meanwhile.
 
     Raises:
-        TableSchemaMismatch: A table is not as this version of the code expects.
+        TableSchemaMismatch: A table has a different schema from what this version expects.
     """
     told = ""
     while not stop.is_set():
@@ -63,28 +63,28 @@ async def first_snapshot(tables: Storage, stop: asyncio.Event) -> Snapshot | Non
 
 
 async def open_log(settings: Settings, identity: Identity, view: RouteView, folded: FoldedLog, clock: Clock) -> bool:
-    """Take in what the log has beyond the tables; returns whether Kafka answers.
+    """Apply the log's tail to the view. Return whether Kafka answers.
 
     Args:
-        settings: Ours.
-        identity: Of this start.
-        view: As the tables have it; changed in place.
-        folded: The log from which the tables were made.
-        clock: For the time that it may take.
+        settings: The settings.
+        identity: The identity of this start.
+        view: The view with the content of the tables; changed in place.
+        folded: The log from which the tables were computed.
+        clock: The clock that limits the reading time.
 
     Raises:
-        KafkaUnreachable: No Kafka, and no tables from before to answer from.
+        KafkaUnreachable: Kafka does not answer, and there are no earlier tables to serve.
         DuplicateServerId: Another server with the same id writes to the log.
     """
     if any(view.next_offsets.values()):
-        # All of them mostly wait for Kafka.
+        # In parallel, because all of them mostly wait for Kafka.
         has_kafka, *_ = await asyncio.gather(
             has_topics(settings, is_needed=not (view.table.groups or view.table.kv)),
             asyncio.to_thread(_read_tail, settings, view, folded, clock),
             asyncio.to_thread(refuse_rival, settings, identity),
         )
         return has_kafka
-    # Nothing has been folded yet: the log may be empty, and then it begins with the settings.
+    # Nothing has been folded yet. If the log is empty, it must begin with the settings.
     await has_topics(settings, is_needed=True)
     await asyncio.to_thread(log_first_settings, settings)
     await asyncio.gather(
@@ -94,7 +94,7 @@ async def open_log(settings: Settings, identity: Identity, view: RouteView, fold
 
 
 def _read_tail(settings: Settings, view: RouteView, folded: FoldedLog, clock: Clock) -> None:
-    """Take in the tail, unless it is that of another log; the sessions with Kafka say so then (``LogGuard``)."""
+    """Apply the tail, unless it belongs to another log; ``LogGuard`` then refuses the sessions with Kafka."""
     try:
         check_log(settings, folded)
     except (LogReplaced, LogTruncated) as error:
@@ -107,10 +107,10 @@ def _read_tail(settings: Settings, view: RouteView, folded: FoldedLog, clock: Cl
 
 
 async def has_topics(settings: Settings, *, is_needed: bool = False) -> bool:
-    """Whether Kafka answers; the topics are there then.
+    """Create missing topics. Return whether Kafka answers.
 
     Raises:
-        KafkaUnreachable: It does not, and the server cannot do without.
+        KafkaUnreachable: Kafka does not answer, and ``is_needed`` is set.
     """
     try:
         await asyncio.to_thread(ensure_topics, settings)

@@ -1,7 +1,7 @@
-"""What the process of a server needs of its machine and of its interpreter; each measure with what it was seen to do.
+"""Settings of the operating system and the interpreter for a server's process, with the measured effect of each.
 
-Measured with Python 3.11 on two cores: a server's modules, then 300 registrations with 2,000 topics each. A collector
-that is off while modules are imported had no effect, and is not.
+The measurements used Python 3.11 on two cores: a server's modules, then 300 registrations with 2,000 topics each.
+Turning the collector off during imports had no effect, so it stays on.
 """
 
 import ctypes
@@ -18,37 +18,37 @@ from namesrv_stream.errors import NamesrvStreamError
 
 logger = logging.getLogger(__name__)
 
-#: Of glibc's mallopt. Source: glibc, malloc.h.
+#: Parameters of glibc's mallopt. Source: glibc, malloc.h.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
-#: Blocks up to this size are taken from memory that the process has already, of which it keeps so much.
+#: Blocks up to ``_REUSED_BYTES`` reuse memory that the process already has; it keeps up to ``_KEPT_BYTES``.
 _REUSED_BYTES: Final = 32 << 20
 _KEPT_BYTES: Final = 128 << 20
-#: Files beside connections: listeners, Kafka, tables, logs, libraries.
+#: Open files other than connections: listeners, Kafka, tables, logs, libraries.
 _OTHER_FILES: Final = 512
 
 
 def prepare_imports() -> None:
-    """Keep out what only costs time and memory; before anything large is imported."""
+    """Block imports that only cost time and memory. Call it before anything large is imported."""
     sys.meta_path.insert(0, _WithoutNumpy())
-    # pyarrow's own allocator keeps what a read took: after a table of 300,000 rows, 145 to 156 MB, not 115 to 125.
+    # pyarrow's own allocator does not return memory: after reading 300,000 rows, 145 to 156 MB, not 115 to 125.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
 
 
 def keep_all() -> None:
-    """Have the collector pass over all that is there: it lives as long as the process.
+    """Exclude all current objects from garbage collection, because they live as long as the process.
 
-    A full collection, in which nobody is answered, takes 23 to 126 ms then, not 270 to 820 ms.
+    A full collection, which delays every answer, then takes 23 to 126 ms, not 270 to 820 ms.
     """
     gc.freeze()
 
 
 def prepare_process(max_connections: int) -> None:
-    """Make room for ``max_connections``."""
-    # Python's own thresholds collect all generations 14 times during the registrations, these never; they take 8 %
+    """Tune the collector and the allocator, and allow enough open files for ``max_connections``."""
+    # Python's default thresholds collect all generations 14 times during the registrations, these never; they use 8 %
     # less processor time. A larger first one would stop the loop for longer: 50,000 young objects take some 10 ms.
     gc.set_threshold(10_000, 5, 200)
-    # The frame of a large registration is put where the one before it was. Otherwise the kernel clears fresh pages for
-    # each copy: 1.6 ms and 139 page faults for the three of 350 kB, not 0.1 ms. Other allocators have no mallopt.
+    # The frame of a large registration reuses the memory of the previous one. Otherwise the kernel clears new pages for
+    # every copy: 1.6 ms and 139 page faults for three copies of 350 kB, not 0.1 ms. Other allocators have no mallopt.
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_M_MMAP_THRESHOLD, _REUSED_BYTES)
@@ -57,7 +57,7 @@ def prepare_process(max_connections: int) -> None:
 
 
 def _allow_open_files(connections: int) -> None:
-    """Raise the soft limit of open files, often 1,024, as far as the connections need and the hard one allows."""
+    """Raise the soft limit of open files, often 1,024, as far as the connections need and the hard limit allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = connections + _OTHER_FILES
     if hard != resource.RLIM_INFINITY and hard < wanted:
@@ -68,7 +68,7 @@ def _allow_open_files(connections: int) -> None:
 
 
 class _WithoutNumpy(MetaPathFinder):
-    """Hides numpy and pandas from this process, which pyarrow and polars import where they can: 11 MB for numpy."""
+    """Hides numpy and pandas from pyarrow and polars, which would import them if possible; numpy alone takes 11 MB."""
 
     def find_spec(self, fullname: str, path: object = None, target: object = None) -> None:
         if fullname in ("numpy", "pandas"):
@@ -79,10 +79,10 @@ _EXIT_FAILED: Final = 1
 
 
 def exit_code_of(failures: BaseExceptionGroup[BaseException]) -> int:
-    """The exit code after parts failed by a bug, which is logged with its trace.
+    """Log the failures of parts with their tracebacks, because they are bugs, and return the exit code.
 
     Raises:
-        NamesrvStreamError: One of the failures is ours: its text says what to do.
+        NamesrvStreamError: One of the failures is such an expected error; its text says what to do.
     """
     for failure in _leaves(failures):
         if isinstance(failure, NamesrvStreamError):

@@ -1,6 +1,6 @@
-"""What a server knows, and how it follows the tables.
+"""The view: what a server knows, how it follows the tables, and queries about both; it contains no HTTP.
 
-``following`` takes over the job's commits; ``served_view`` is the only way in which the routes are changed. The others
-tell of it: ``served_state`` (to compare servers), ``fleet`` and ``recent_events`` (brokers and what happened to them,
-the latter begun by ``stored_events``), ``past_routes`` (out of the history).
+``following`` applies the job's commits, and only ``served_view`` changes the routes. The other modules answer queries:
+``served_state`` (comparison of servers), ``fleet`` (brokers), ``recent_events`` and ``stored_events`` (what happened to
+them), ``past_routes`` (from the history). Only the ``server`` package may import it.
 """

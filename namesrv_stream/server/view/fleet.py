@@ -1,4 +1,4 @@
-"""Every broker process, for people: who hears it, how old its last heartbeat is, and why it is gone if it is."""
+"""Every broker process: the servers that receive its heartbeats, its last heartbeat's age, and why it was removed."""
 
 from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
@@ -18,17 +18,17 @@ class Broker(NamedTuple):
     """A broker process.
 
     Attributes:
-        broker_id: None where another address has taken its place, or nobody knows.
-        timeout_ms: As it asked; None for the default.
-        expires_after_ms: The timeout that it is measured by, milliseconds of observed time.
-        age_ms: For how long this server has not heard it, by the time for which it could listen; None where it has not
-            heard it since its own start, and where the broker is gone.
-        servers: That hear it.
-        held: Why it is kept where it would be gone.
-        ended: Why and when it went; None while it is live.
-        replaced_by: Of one that went: the address that has its brokerId now; None where nobody has.
-        since_ms: When it came up, epoch milliseconds; None where that was more than a day ago, where nobody has asked
-            this server for the past yet, and where the broker is gone.
+        broker_id: The brokerId; None if another address has it now, or if it is unknown.
+        timeout_ms: The timeout that the broker asked for; None for the default.
+        expires_after_ms: The timeout in force, in milliseconds of observed time.
+        age_ms: Observed time since this server received the last heartbeat; None if it has received none since its
+            start, or if the broker was removed.
+        servers: The servers that receive its heartbeats.
+        held: Why the guard keeps the broker; None if it does not.
+        ended: The row that says why and when the broker was removed; None while it is live.
+        replaced_by: The address that has the brokerId of a removed broker now; None if there is none.
+        since_ms: When it came up, epoch milliseconds; None if that was more than a day ago, if this server has not
+            read the recent events yet, or if the broker was removed.
     """
 
     key: LeaseKey
@@ -50,7 +50,7 @@ class Broker(NamedTuple):
 
 
 class Fleet:
-    """Belongs to one event loop."""
+    """Describes all broker processes. Only one event loop may use it."""
 
     def __init__(self, view: RouteView, gateway: Gateway, recent_events: RecentEvents) -> None:
         self.view = view
@@ -58,11 +58,11 @@ class Fleet:
         self._recent_events = recent_events
 
     def settings(self) -> FoldSettings:
-        """That hold now."""
+        """Return the settings in force."""
         return FoldSettings().with_texts(effective_texts(self.view.table.settings))
 
     def live(self, groups: Iterable[BrokerGroup]) -> Iterator[Broker]:
-        """The live processes of groups, each made as it is asked for, by the settings, holds and time of the first."""
+        """Yield the live processes of groups, on demand. All use the settings, holds and time of the first one."""
         settings, held = self.settings(), dict(self.view.table.held)
         last_heartbeats, observed_ms = self._gateway.last_heartbeats, self._gateway.observed_ms
         for group in groups:
@@ -81,10 +81,10 @@ class Fleet:
                 )
 
     async def ended(self) -> Iterable[Broker]:
-        """Those that went within the last day and have not come back, the newest first.
+        """Return the processes that were removed within the last day and have not returned, the newest first.
 
         Returns:
-            To be gone through once, in steps: they may be very many. Each is made as it is at that moment.
+            A single-use iterable: consume it in steps, as it can be very long. It computes every item on demand.
         """
         await self._recent_events.begin(self.view.next_offsets)
         await self._recent_events.drop_old()
@@ -95,7 +95,7 @@ class Fleet:
         for key, change in reversed(ended):
             group = table.groups.get(key.broker_name)
             if group is not None and key.live_key in group.lives:
-                continue  # it has just come back, and the fold has not said so yet
+                continue  # it has just returned, but the fold has not committed that yet
             registration = group.registrations.get(key.live_key) if group else None
             asked_ms = registration.read().timeout_ms if registration else None
             broker_id = registration.broker_id if registration and change.broker_id is None else change.broker_id

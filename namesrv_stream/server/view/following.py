@@ -1,4 +1,4 @@
-"""From the thread that follows the tables to the event loop: the view first, then all that tell of it."""
+"""Passes commits from the thread that follows the tables to the event loop: to the view first, then to its readers."""
 
 import asyncio
 import threading
@@ -21,11 +21,11 @@ from namesrv_stream.tables.snapshot import Snapshot
 from namesrv_stream.tables.snapshot_follower import SnapshotFollower
 from namesrv_stream.tables.storage import tables_of
 
-#: For the follower to finish what it is reading; its thread does not keep the process.
+#: Time for the follower to finish a read; as a daemon thread, it does not keep the process alive.
 _STOP_S: Final = 1.0
-#: Most commits that are read and not taken over yet.
+#: Maximum number of commits that are read but not applied yet.
 _READ_AHEAD: Final = 4
-#: Some milliseconds.
+#: Rows that are applied in one turn of the event loop; they take a few milliseconds.
 _ROWS_A_TURN: Final = 1_000
 
 
@@ -36,12 +36,12 @@ class _Commit(NamedTuple):
 
 
 class Following:
-    """A server's follower of the tables, and who is told of what it reads.
+    """Follows the tables for a server, and passes the commits to the parts that need them.
 
     Attributes:
         feed: The newest changes.
-        status: Which version is served, and what the job says.
-        recent_events: What happened lately.
+        status: The served version of the tables, and the job's figures.
+        recent_events: The recent events.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Following:
         self._view = core.view
         self._last_heartbeats = core.gateway.last_heartbeats
         self._read: asyncio.Queue[_Commit | Snapshot] = asyncio.Queue()
-        self._room = threading.Semaphore(_READ_AHEAD)  # in that queue
+        self._room = threading.Semaphore(_READ_AHEAD)  # free places in that queue
         self._loop: asyncio.AbstractEventLoop | None = None
         self._follower = SnapshotFollower(
             tables_of(settings),
@@ -70,23 +70,23 @@ class Following:
         self.status.failure = lambda: self._follower.failure
 
     def folded_log(self) -> FoldedLog:
-        """The log as far as the tables cover it now; from any thread."""
+        """Return the log as far as the tables cover it now. Any thread may call it."""
         return FoldedLog(self._follower.topic_id, self._follower.progress)
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Begin to follow; all are told on ``loop``."""
+        """Start to follow the tables. Commits are applied on ``loop``."""
         self._loop = loop
         self._follower.start()
 
     def stop(self) -> None:
-        """End the thread, unless it hangs in a read of the tables: that must not keep the server from ending."""
-        self._room.release()  # it may be waiting for that
+        """Stop the thread. A thread that hangs in a read of the tables is left behind, so that the server can stop."""
+        self._room.release()  # the thread may be waiting for a free place
         stopping = threading.Thread(target=self._follower.stop, name="stop-follower", daemon=True)
         stopping.start()
         stopping.join(_STOP_S)
 
     async def run(self) -> None:
-        """Take over what the follower reads, a slice of a commit in each turn of the event loop."""
+        """Apply what the follower reads, one slice of a commit in every turn of the event loop."""
         while True:
             taken = await self._read.get()
             if isinstance(taken, Snapshot):

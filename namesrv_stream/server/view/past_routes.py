@@ -1,4 +1,4 @@
-"""Routes as they were: reads the history on threads of its own, a few questions at a time."""
+"""Queries for past routes. They read the history on their own threads, a few queries at a time."""
 
 import asyncio
 import logging
@@ -26,12 +26,12 @@ Told = TypeVar("Told")
 
 _LOG = logging.getLogger(__name__)
 
-#: Readers of the tables at once; what is more than these and those that wait is refused.
+#: Maximum number of queries that read the tables, and of queries that wait. Further ones are refused.
 _THREADS: Final = 2
 _WAITING: Final = 32
-#: ``2026-11-20T03:12:00+01:00`` as a query that was not quoted: its + has come as a space.
+#: ``2026-11-20T03:12:00+01:00`` in a URL without percent-encoding: its + arrives as a space.
 _UNQUOTED_ZONE: Final = re.compile(r"(.*\d:\d\d\S*) (\d\d:\d\d)")
-#: What ``ask`` raises, with the status of HTTP that says so.
+#: Errors that ``ask`` raises → HTTP status.
 STATUS_OF: Final[dict[type[NamesrvStreamError], int]] = {
     ConfigError: 400,
     NotInHistory: 404,
@@ -43,24 +43,24 @@ REFUSALS: Final = tuple(STATUS_OF)
 
 
 class PastRoutes:
-    """Answers for the HTTP port; of the event loop."""
+    """Answers queries for past routes for the HTTP port. Only one event loop may use it."""
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
         self._settings = settings
         self._clock = clock
-        # Not the loop's own threads: a start or a change must not wait for somebody's look at the past.
+        # Not the loop's default threads: a start or a change must not wait for queries of the history.
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="past-routes")
         self._asked = 0
 
     async def ask(self, topic: str, as_of: str, tell: "Callable[[PastRoute], Told]") -> Told:
-        """What ``tell`` makes, on the thread, of the route of a topic at an instant.
+        """Return the result of ``tell``, which is called on the thread with a topic's route at an instant.
 
         Raises:
-            ConfigError: ``as_of`` is no instant, or lies in the future.
-            NotInHistory: There was no route then, or the history does not say; tells which.
-            TableSchemaMismatch: A table is damaged, or not as this version of the code expects.
+            ConfigError: ``as_of`` is not an instant, or lies in the future.
+            NotInHistory: There was no route then, or the history does not cover it; the text says which.
+            TableSchemaMismatch: A table is damaged, or has a different schema from what this version expects.
             StoreUnreachable: The tables' object store does not answer.
-            SystemBusy: Too many ask.
+            SystemBusy: Too many queries are waiting.
         """
         if self._asked >= _THREADS + _WAITING:
             raise SystemBusy("too many questions for the past at once; ask again")
@@ -77,7 +77,7 @@ class PastRoutes:
             self._asked -= 1
 
     def _answer(self, topic: str, as_of: str) -> "PastRoute":
-        # Imported by the first who asks: a server that nobody asks for the past does without.
+        # Imported by the first query, so that servers without such queries do not load it.
         from namesrv_stream.history.past_route import ask_route
 
         return ask_route(self._settings, topic, as_of, self._clock.now_ms(), flag="as_of", source="query")

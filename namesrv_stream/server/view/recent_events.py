@@ -1,8 +1,8 @@
-"""What happened lately, for people: who came and went and why, and what operators and the guard did.
+"""Recent events for the console: brokers that came up or went down and why, and actions of operators and the guard.
 
-Begun by the first who asks: what is in the tables is read then, on a thread, and taken in by steps; from then on each
-commit is taken in as it comes. A server that nobody asks does without. Rows that only refresh what was so (a broker's
-new topic table) are left out, and rows of one record about many topics are one event.
+The first query starts it: it reads the stored events on a thread and adds them in steps. From then on, every commit is
+added as it arrives. A server without such queries does not load them. Rows that only refresh existing data (a broker's
+new topic table) are left out. Rows of one record about many topics become one event.
 """
 
 import asyncio
@@ -19,17 +19,17 @@ from namesrv_stream.server.steps import Steps
 from namesrv_stream.tables.schema.layout import ROUTE_CHANGES
 from namesrv_stream.tables.storage import Storage
 
-#: So far back ends of brokers are known, log time: as long as the fold keeps a gone broker's registration.
+#: Removed brokers are kept for so long, in log time: as long as the fold keeps their registrations.
 WINDOW_MS: Final = 86_400_000
 _KEPT: Final = 2_000
 _MOST_ENDED: Final = 20_000
-#: Rows that each partition has of one event come within this.
+#: If every partition has a row about one event, the rows are at most this far apart.
 _SAME_EVENT_MS: Final = 3_000
-#: Tables that could not be read are tried again after so long.
+#: Interval before tables that could not be read are read again.
 _AGAIN_MS: Final = 10_000
-#: Of one broker, more ends than these are not counted.
+#: Maximum number of removals that are counted for one broker.
 _MOST_DOWNS: Final = 100
-#: Changes that come while the tables are read; if there are more, the next who asks reads again.
+#: Maximum number of changes that arrive while the tables are read; above it, the next query reads them again.
 _MOST_WAITING: Final = 20_000
 
 KINDS: Final = frozenset(
@@ -39,16 +39,16 @@ KINDS: Final = frozenset(
         *(ChangeKind.SETTING, ChangeKind.SERVER, ChangeKind.KV),
     )
 )
-#: Kinds of which every partition has a row; all others are of one broker or KV namespace, and so of one partition.
+#: Kinds of which every partition has a row. All others concern one broker or KV namespace, thus one partition.
 _OF_ALL_PARTITIONS: Final = frozenset({ChangeKind.SETTING.value, ChangeKind.SERVER.value})
 
 
 class TimelineEvent(NamedTuple):
-    """One row of ``route_changes``, for all that one record did of its kind.
+    """One row of ``route_changes`` that represents all rows of its kind from the same record.
 
     Attributes:
-        change: The row, the first of several.
-        rows: How many it stands for.
+        change: The first of these rows.
+        rows: Number of rows that it represents.
     """
 
     change: RouteChange
@@ -56,12 +56,12 @@ class TimelineEvent(NamedTuple):
 
 
 class StoredEvents(NamedTuple):
-    """What the tables have.
+    """Recent events from the tables.
 
     Attributes:
-        live: Processes whose last row before the window was of life.
-        events: Of the window, oldest first; made as they are asked for, since they may be very many.
-        is_cut: Older rows were removed: of a process without one, nobody knows whether it was live.
+        live: Processes that were live when the window began.
+        events: Events of the window, oldest first; computed on demand, because there can be very many.
+        is_cut: Whether older rows were removed. Then it is unknown whether a process without a row was live.
     """
 
     live: frozenset[LeaseKey]
@@ -70,10 +70,10 @@ class StoredEvents(NamedTuple):
 
 
 class RecentEvents:
-    """Belongs to one event loop.
+    """Keeps the recent events of all brokers. Only one event loop may use it.
 
     Attributes:
-        failure: Why the tables could not be read; "" where they were.
+        failure: Why the tables could not be read; "" if there was no failure.
     """
 
     def __init__(self, tables: Storage, clock: Clock) -> None:
@@ -81,7 +81,7 @@ class RecentEvents:
         self._clock = clock
         self._steps = Steps()
         self._known = _Known(StoredEvents(frozenset(), (), False))
-        self._waiting: list[RouteChange] | None = None  # changes that come while the tables are read
+        self._waiting: list[RouteChange] | None = None  # changes that arrive while the tables are read
         self._beginning = asyncio.Lock()
         self._is_begun = False
         self._covered: Mapping[int, int] = {}
@@ -89,7 +89,7 @@ class RecentEvents:
         self.failure = ""
 
     def committed(self, changes: Iterable[RouteChange]) -> None:
-        """Rows of a commit that was taken over, perhaps not all."""
+        """Add rows of a commit that the view has applied; a commit can come in several slices."""
         if self._waiting is not None:
             self._waiting.extend(change for change in changes if change.kind in KINDS)
             if len(self._waiting) > _MOST_WAITING:
@@ -98,14 +98,14 @@ class RecentEvents:
             self._take_in(self._known, changes, self._covered)
 
     def reloaded(self) -> None:
-        """The tables were opened anew: what is known is read once more when somebody asks."""
+        """Discard everything, because the tables were reopened. The next query reads them again."""
         self._is_begun, self._waiting = False, None
 
     async def begin(self, next_offsets: Mapping[int, int]) -> None:
-        """Read what the tables have, unless that was done.
+        """Read the stored events, unless they have been read.
 
         Args:
-            next_offsets: That the view covers at this moment.
+            next_offsets: The offsets that the view covers now.
         """
         async with self._beginning:
             now_ms = self._clock.monotonic_ms()
@@ -117,14 +117,14 @@ class RecentEvents:
                 known, covered = await self._read(dict(next_offsets))
             except BaseException:
                 if self._waiting is waiting:
-                    self.reloaded()  # nothing waits for it any more, and what came meanwhile is lost
+                    self.reloaded()  # the changes that arrived meanwhile are lost, so the next query reads again
                 raise
-            if self._waiting is waiting:  # else opened anew meanwhile; the next who asks reads again
+            if self._waiting is waiting:  # otherwise the tables were reopened meanwhile; the next query reads again
                 self._take_in(known, waiting, covered)
                 self._known, self._covered, self._waiting, self._is_begun = known, covered, None, True
 
     async def _read(self, next_offsets: Mapping[int, int]) -> tuple["_Known", Mapping[int, int]]:
-        """What the tables have, and up to which offsets."""
+        """Return the stored events, and the offsets up to which they were read."""
         since_ms = self._clock.now_ms() - WINDOW_MS
         try:
             stored = await asyncio.to_thread(_read, self._tables, next_offsets, since_ms)
@@ -137,66 +137,66 @@ class RecentEvents:
 
     def _take_in(self, known: "_Known", changes: Iterable[RouteChange], covered: Mapping[int, int]) -> None:
         for change in changes:
-            # The tables may have been read while a commit was half taken in here.
+            # The tables may already contain a commit that the view has applied only in part.
             if change.kind in KINDS and change.offset >= covered.get(change.partition, 0):
                 known.take_in(TimelineEvent(change))
 
     @property
     def ended(self) -> Mapping[LeaseKey, RouteChange]:
-        """Processes that ended within the window and have not come back, to the row that says why; the oldest first."""
+        """Processes that ended within the window and have not returned → the row that says why; oldest first."""
         return self._known.ended
 
     def newest_first(self, since_ms: int = 0) -> list[TimelineEvent]:
-        """The events that are not older than ``since_ms``; at most 2,000 are kept."""
+        """Return the events that are not older than ``since_ms``; at most 2,000 are kept."""
         return [event for event in reversed(self._known.events) if event.change.at_ms >= since_ms]
 
     def came_ms(self, key: LeaseKey) -> int | None:
-        """When a process came up, epoch milliseconds; None where that was before the window."""
+        """Return when a process came up, epoch milliseconds; None if that was before the window."""
         return self._known.came.get(key)
 
     def downs(self, key: LeaseKey) -> int:
-        """How often a process ended within the window."""
+        """Return how often a process ended within the window."""
         since_ms = self._clock.now_ms() - WINDOW_MS
         return sum(at_ms >= since_ms for at_ms in self._known.downs.get(key, ()))
 
     async def drop_old(self) -> None:
-        """Forget ends that are older than the window."""
+        """Forget the processes that ended before the window."""
         await self._steps.all(self._known.dropped(self._clock.now_ms() - WINDOW_MS))
 
 
 class _Known:
-    """What is known from a moment on.
+    """The events since one moment, and the status of processes that follows from them.
 
     Attributes:
-        ended: As of ``RecentEvents``.
-        events: The newest last.
+        ended: See ``RecentEvents.ended``.
+        events: The events, newest last.
         came: Process → when it came up, epoch milliseconds.
-        downs: Process → when it ended, epoch milliseconds.
+        downs: Process → when it ended each time, epoch milliseconds.
     """
 
     def __init__(self, stored: StoredEvents) -> None:
-        """Know nothing but who was live before ``stored.events``, which are not taken in."""
+        """Start with the processes that were live before ``stored.events``; add no events."""
         self.ended: dict[LeaseKey, RouteChange] = {}
         self.events: deque[TimelineEvent] = deque(maxlen=_KEPT)
         self.came: dict[LeaseKey, int] = {}
         self.downs: dict[LeaseKey, list[int]] = {}
         self._live = set(stored.live)
         self._is_cut = stored.is_cut
-        # Events of all partitions' kinds → when, and of which partition.
+        # Events of which every partition has a row → time and partition of the first such row.
         self._of_all: OrderedDict[tuple[object, ...], tuple[int, int]] = OrderedDict()
 
     def dropped(self, since_ms: int) -> Iterator[LeaseKey]:
-        """Those that ended before an instant, each forgotten as it is asked for."""
+        """Yield the processes that ended before an instant, and forget every one that is yielded."""
         for key, change in list(self.ended.items()):
             if change.at_ms >= since_ms:
-                break  # they are in the order in which they ended, nearly
+                break  # they are nearly in the order in which they ended
             if self.ended.get(key) is change:
                 del self.ended[key]
                 self.downs.pop(key, None)
                 yield key
 
     def take_in(self, event: TimelineEvent) -> None:
-        """The next event."""
+        """Add the next event."""
         change = event.change
         if change.kind == ChangeKind.BROKER_LIVE:
             if not self._is_turn(lease_key(change), change):
@@ -205,13 +205,13 @@ class _Known:
             if self._is_merged(event):
                 return
         elif change.kind == ChangeKind.KV and change.key is None:
-            return  # a namespace comes with its first entry
+            return  # the first entry of a namespace is the event
         elif (change.kind == ChangeKind.SETTING and change.namespace != EFFECTIVE) or self._is_of_another(change):
             return
         self.events.append(event)
 
     def _is_turn(self, key: LeaseKey, change: RouteChange) -> bool:
-        """Whether a row about a process is one of its coming or going."""
+        """Record a row about a process. Return whether the process came up or ended by it."""
         if change.gone:
             self._live.discard(key)
             self.came.pop(key, None)
@@ -232,7 +232,7 @@ class _Known:
         return is_known
 
     def _is_merged(self, event: TimelineEvent) -> bool:
-        """Whether a row about a topic is part of the event before it, which the same record made."""
+        """Merge a row about a topic into the previous event if both are from one record. Return whether it did."""
         change = event.change
         if not self.events:
             return False
@@ -241,14 +241,14 @@ class _Known:
         if before[:2] != change[:2]:
             return False
         if before.kind == ChangeKind.BROKER_LIVE:
-            return True  # topics come and go with their broker
+            return True  # topics appear and disappear with their broker
         if before.kind == ChangeKind.QUEUE_DATA and (before.cause, before.gone) == (change.cause, change.gone):
             self.events[-1] = last._replace(rows=last.rows + event.rows)
             return True
         return False
 
     def _is_of_another(self, change: RouteChange) -> bool:
-        """Whether another partition has had the same row already."""
+        """Return whether another partition already had the same row."""
         if change.kind not in _OF_ALL_PARTITIONS:
             return False
         subject = _subject(change)
@@ -267,7 +267,7 @@ def _subject(change: RouteChange) -> tuple[object, ...]:
 
 
 def _read(tables: Storage, next_offsets: Mapping[int, int], since_ms: int) -> StoredEvents:
-    # Imported by the first who asks: a server that nobody asks for the past does without.
+    # Imported by the first query, so that servers without such queries do not load it.
     from namesrv_stream.server.view.stored_events import read_events
     from namesrv_stream.tables.delta.stored_table import reading
 

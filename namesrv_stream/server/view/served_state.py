@@ -1,7 +1,7 @@
-"""What one server serves, in short: of which table version, how old, up to which offsets, and its digest.
+"""A summary of what one server serves: table version and its age, covered offsets, and the digest.
 
-The digest is that of the committed rows, so two servers that cover the same offsets must tell the same one, whatever
-each of them has accepted meanwhile. It is made on a thread, from a copy that takes a millisecond.
+The digest covers the committed rows only. So two servers that cover the same offsets must have the same digest,
+whatever events they have accepted since. A thread computes it from a copy, which takes a millisecond.
 """
 
 import asyncio
@@ -27,10 +27,10 @@ class _Digested(NamedTuple):
 
 
 class ServedState:
-    """Describes a view to whoever compares servers.
+    """Describes a view for the comparison of servers.
 
     Attributes:
-        partitions: Of the topic.
+        partitions: Number of partitions of the topic.
     """
 
     def __init__(self, identity: Identity, view: RouteView, tables: TableStatus, partitions: int) -> None:
@@ -40,7 +40,7 @@ class ServedState:
         self.partitions = partitions
         self._digester = TableDigester(partitions)
         self._digesting = asyncio.Lock()
-        self._telling = asyncio.Lock()  # rows of one part at a time: they take memory
+        self._telling = asyncio.Lock()  # one answer with rows at a time, because rows take memory
         self._last: _Digested | None = None
 
     @property
@@ -48,7 +48,7 @@ class ServedState:
         return self._identity.server_id
 
     async def describe(self) -> ServerState:
-        """The state in short."""
+        """Return the summary of the served state."""
         found = await self._digested()
         return ServerState(
             *self._identity,
@@ -62,20 +62,20 @@ class ServedState:
         )
 
     async def keys(self, partition: int) -> PartitionParts:
-        """The digest of each part of one partition."""
+        """Return the digests of all parts of one partition."""
         found = await self._digested()
         parts = sorted(item for item in found.digest.parts.items() if item[0].partition == partition)
         digests = [PartDigest(part.kind, part.name, digest) for part, digest in parts]
         return PartitionParts(found.next_offsets.get(partition, 0), digests)
 
     async def rows(self, part: Part) -> bytes:
-        """What a part holds, as ``PartRows`` in JSON, made on a thread, for it may be megabytes."""
+        """Return the content of a part as JSON of ``PartRows``. A thread encodes it, because it may be megabytes."""
         found = await self._digested()
         async with self._telling:
             return await asyncio.to_thread(_rows_json, found, part)
 
     async def _digested(self) -> _Digested:
-        """The newest digest: one is made at a time, and none twice for the same offsets."""
+        """Return the newest digest. Only one is computed at a time, and only once for the same offsets."""
         async with self._digesting:
             next_offsets = dict(self._view.next_offsets)
             if self._last is None or self._last.next_offsets != next_offsets:

@@ -1,4 +1,4 @@
-"""The server's view with all that depends on it: what is remembered of it, and who is told of its changes."""
+"""Changes of a server's view, and of everything that depends on it: caches, memory of registrations, notifications."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -14,7 +14,7 @@ from namesrv_stream.server.start.identity import Identity
 
 
 class ServedView:
-    """The only way in which a server's view is changed."""
+    """Changes a server's view. Nothing else may change it."""
 
     def __init__(
         self,
@@ -25,11 +25,11 @@ class ServedView:
         on_expired: Callable[[int], None] = lambda connection_id: None,
         on_group_changed: Callable[[BrokerGroup, BrokerGroup], None] | None = None,
     ) -> None:
-        """Both callbacks run while the view changes, or right behind that, and must not change it.
+        """Both callbacks run during a change of the view or directly after it. They must not change the view.
 
         Args:
-            on_expired: Told of the connection over which this server heard a broker that has expired.
-            on_group_changed: Told of a group before and after its broker addresses changed.
+            on_expired: Called with the connection over which this server received an expired broker's heartbeats.
+            on_group_changed: Called with a group before and after a change of its broker addresses.
         """
         self._server = server
         self._responses = responses
@@ -42,32 +42,32 @@ class ServedView:
         return self._server.table.group(key.broker_name).lives.get(key.live_key)
 
     def accept(self, event: AcceptedEvent) -> list[Pending]:
-        """Apply an event at once; returns its tickets, one for each partition it goes to."""
+        """Apply an event immediately. Return its tickets, one for every partition it goes to."""
         tickets = self._server.view.accept(event)
         self._judge_anew(event)
         return tickets
 
     def closed(self, key: LeaseKey, connection: Holder) -> None:
-        """The connection is closed over which this server heard a broker: until it registers again, it is not heard."""
+        """Record that a broker's connection to this server is closed: this server receives no heartbeats of it now."""
         self._server.memory.closed[key] = connection
         self._responses.changed(key.broker_name, ())
 
     def drop(self, pending: Pending) -> None:
-        """Take back an event that will never be in the log: nothing else would ever end it."""
+        """Remove an event that will never be in the log. Nothing else would ever remove it from the view."""
         self._server.view.drop(pending)
         self._judge_anew(pending.event)
 
     def settle(self, pending: Pending, position: tuple[int, int]) -> bool:
-        """The event is in the log; True if its commit was here before, so that ``sweep`` is due."""
+        """Record an event's position in the log. Return whether its commit arrived before, so that ``sweep`` is due."""
         pending.position = position
         return pending.is_covered(self._server.view.next_offsets)
 
     def sweep(self) -> None:
-        """Forget accepted events that the committed rows include."""
+        """Forget accepted events that the committed rows already include."""
         self._server.view.commit((), {})
 
     def committed(self, changes: Sequence[RouteChange], next_offsets: Mapping[int, int]) -> None:
-        """Take over rows and offsets of one commit of the job, or of a slice of it."""
+        """Apply the rows and offsets of one commit of the job, or of a slice of it."""
         memory, server_id = self._server.memory, self._identity.server_id
         expired: list[tuple[LeaseKey, Holder]] = []
         holders: dict[LeaseKey, Holder | None] = {}
@@ -93,7 +93,7 @@ class ServedView:
                 self._on_expired(holder.connection_id)
 
     def is_held(self, key: LeaseKey, holder: Holder) -> bool:
-        """Whether this server hears the broker over exactly that connection."""
+        """Return whether this server receives the broker's heartbeats over exactly that connection."""
         live = self.live(key)
         return live is not None and live.holders.get(self._identity.server_id) == holder
 
@@ -102,19 +102,19 @@ class ServedView:
         return live.holders.get(self._identity.server_id) if live else None
 
     def reloaded(self, table: RouteTable, next_offsets: Mapping[int, int]) -> None:
-        """The tables were opened anew."""
+        """Replace the committed rows, because the tables were reopened."""
         self._server.view.reload(table, next_offsets)
         memory = self._server.memory
-        memory.settled.clear()  # valid by the identity of groups that are no more
+        memory.settled.clear()  # valid only for group objects that no longer exist
         for key in [k for k in memory.full_due_ms if self.live(k) is None]:
-            memory.forget(key)  # gone in rows that nobody told us
+            memory.forget(key)  # removed by rows that this server never received
 
     def reconfigure(self, changes: OptionChanges) -> None:
-        """Answer by other options from now on."""
+        """Use other options for answers from now on."""
         self._server.reconfigure(changes)
         self._responses.clear()
 
     def _judge_anew(self, event: AcceptedEvent) -> None:
-        """What a registration changes depends on the settings: by others, one that is settled may change something."""
+        """After a change of settings, judge all registrations again: an unchanged one may change the view now."""
         if isinstance(event, SettingsChanged):
             self._server.memory.settled.clear()

@@ -1,4 +1,4 @@
-"""What ``route_changes`` has of the last day; blocks, on a thread."""
+"""Reads the events of the last day from ``route_changes``. It blocks, so a thread calls it."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import reduce
@@ -16,17 +16,17 @@ from namesrv_stream.tables.schema.change_rows import CHANGES_SCHEMA, iter_change
 from namesrv_stream.tables.schema.layout import PARTITIONS_PROPERTY, ROUTE_CHANGES, TOPIC_ID_PROPERTY, removed_app_id
 from namesrv_stream.tables.storage import Storage
 
-#: Newest events that are not about brokers' coming and going.
+#: Maximum number of events that are not about starts and ends of brokers; the newest are kept.
 _MOST: Final = 2_000
-#: Rows that become objects at a time: well below a millisecond.
+#: Rows that are converted to objects at a time; this takes well below a millisecond.
 _AT_ONCE: Final = 64
 
 
 def read_events(tables: Storage, next_offsets: Mapping[int, int], since_ms: int, kinds: Iterable[str]) -> StoredEvents:
-    """What happened from an instant on, below these offsets.
+    """Return the events since an instant and below these offsets.
 
     Raises:
-        TableSchemaMismatch: The table is damaged, or not as this version of the code expects.
+        TableSchemaMismatch: The table is damaged, or has a different schema from what this version expects.
     """
     table = StoredTable.open(tables, ROUTE_CHANGES, CHANGES_SCHEMA)
     if table is None or not next_offsets:
@@ -44,7 +44,7 @@ def read_events(tables: Storage, next_offsets: Mapping[int, int], since_ms: int,
 
 
 def _events(rows: pa.Table) -> Iterator[TimelineEvent]:
-    """Made as they are asked for: whoever takes them in does so in steps, and a thread would take the interpreter."""
+    """Yield events on demand, because the caller adds them in steps; a thread would occupy the interpreter."""
     for some in rows.to_batches(max_chunksize=_AT_ONCE):
         yield from map(TimelineEvent, iter_changes(some), some["rows"].to_pylist())
 

@@ -1,1 +1,1 @@
-"""The console at ``/``: pages for people, made here and kept fresh by a little script of ours."""
+"""The console at ``/``: read-only pages, rendered here and updated by a small script. Only ``http`` imports it."""

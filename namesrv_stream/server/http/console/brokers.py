@@ -1,6 +1,6 @@
-"""All brokers at one moment, shared by all who ask, and those picked that a page shows.
+"""A snapshot of all brokers, which all readers share, and the selection that a page shows.
 
-Each is shown with its heartbeat's age against its own timeout; those that ended, with when and why.
+Live brokers appear with their heartbeat's age relative to their own timeout, removed ones with time and reason.
 """
 
 import heapq
@@ -21,14 +21,14 @@ from namesrv_stream.server.view.fleet import Broker, Fleet
 from namesrv_stream.server.view.recent_events import RecentEvents
 from namesrv_stream.text_table import times
 
-#: A console asks every few seconds, and after each change.
+#: How long a snapshot is used. Every open console asks every few seconds, and after every change.
 _FRESH_MS: Final = 900
-#: Statuses of a broker, those first that need attention.
+#: Statuses of a broker; those that need attention come first.
 ORDER: Final = ("held", "late", "gone", "unknown", "alive", "replaced", "left")
 _RANK: Final = {status: rank for rank, status in enumerate(ORDER)}
 LIVE: Final = ("alive", "unknown", "late", "held")
 
-#: ``?state=`` that stands for several statuses.
+#: Values of ``?state=`` that mean several statuses.
 STATUSES_OF: Final[Mapping[str, Sequence[str]]] = {
     "": ORDER,
     "look": ("held", "late", "gone"),
@@ -37,8 +37,8 @@ STATUSES_OF: Final[Mapping[str, Sequence[str]]] = {
 
 
 def status_of(broker: Broker) -> str:
-    """One of ``ORDER``: *late* is older than half of its timeout, *left* unregistered, and of one that is *replaced*
-    another address has the brokerId: nobody misses these two."""
+    """Return one of ``ORDER``. *late*: its heartbeat is older than half of its timeout. *left*: it unregistered.
+    *replaced*: another address has its brokerId. The last two are normal."""
     if broker.ended is not None:
         if broker.ended.cause == Cause.UNREGISTERED:
             return "left"
@@ -52,34 +52,34 @@ def status_of(broker: Broker) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FleetSnapshot:
-    """All brokers with their statuses; ``counts`` is (cluster, status) → how many."""
+    """All brokers with their statuses; ``counts`` maps (cluster, status) to the number of brokers."""
 
     brokers: Sequence[tuple[str, Broker]]
     counts: Counter[tuple[str, str]]
 
     def count(self, *statuses: str) -> int:
-        """How many brokers have one of these statuses."""
+        """Return the number of brokers that have one of these statuses."""
         return sum(count for (_, status), count in self.counts.items() if status in statuses)
 
     def count_in(self, cluster: str, *statuses: str) -> int:
-        """The same of one cluster."""
+        """Return the number of brokers of a cluster that have one of these statuses."""
         return sum(self.counts[cluster, status] for status in statuses)
 
 
 @dataclass(frozen=True, slots=True)
 class Picked:
-    """The first brokers that fit a question, and how many fit search and cluster by status."""
+    """The first brokers that match a query; ``counts`` has all matches of search text and cluster, by status."""
 
     brokers: Sequence[tuple[str, Broker]]
     counts: Counter[str]
 
     def count(self, state: str) -> int:
-        """How many there are of ``?state=``."""
+        """Return the number of brokers for a value of ``?state=``."""
         return sum(self.counts[status] for status in STATUSES_OF.get(state, (state,)))
 
 
 class FleetSnapshots:
-    """Belongs to one event loop."""
+    """Keeps the newest snapshot of all brokers. Only one event loop may use it."""
 
     def __init__(self, view: RouteView, fleet: Fleet, steps: Steps, clock: Clock) -> None:
         self._view = view
@@ -88,7 +88,7 @@ class FleetSnapshots:
         self._kept: Kept[None, FleetSnapshot] = Kept(_FRESH_MS, clock)
 
     async def newest(self) -> FleetSnapshot:
-        """The last one, or a new one."""
+        """Return the last snapshot, or a new one if it is too old."""
         return await self._kept.get(None, self._take)
 
     async def _take(self) -> FleetSnapshot:
@@ -102,7 +102,7 @@ class FleetSnapshots:
         return FleetSnapshot(brokers, counts)
 
     async def pick(self, snapshot: FleetSnapshot, question: Question, most: int) -> Picked:
-        """Those that a question asks for, and how many there would be for other states."""
+        """Return the brokers that a query asks for, and the counts for the other states."""
         statuses = STATUSES_OF.get(question.state, (question.state,))
         counts: Counter[str] = Counter()
         kept: list[tuple[str, Broker]] = []
@@ -123,13 +123,13 @@ def _names(broker: Broker) -> tuple[str, str, str]:
 
 
 def _fits(broker: Broker, question: Question) -> bool:
-    """Whether a broker fits search and cluster, in whatever state it is."""
+    """Return whether a broker matches search text and cluster, whatever its state is."""
     if question.cluster and broker.key.live_key.cluster != question.cluster:
         return False
     return not question.find or any(question.find.casefold() in name.casefold() for name in _names(broker))
 
 
-#: Status → its word on the card and its tone.
+#: Status → label on the card, and tone.
 _WORDS: Final[dict[str, tuple[str, Tone]]] = {
     "alive": ("alive", "good"),
     "late": ("late", "warn"),
@@ -144,7 +144,7 @@ _WORDS: Final[dict[str, tuple[str, Tone]]] = {
 async def brokers(
     picked: Picked, question: Question, *, recent_events: RecentEvents, clock: Clock, steps: Steps
 ) -> dict[str, Any]:
-    """What the template ``brokers`` shows."""
+    """Return the variables of the template ``brokers``."""
     now_ms = clock.now_ms()
     larger = next((name for name, most in SHOWN.items() if most > SHOWN[question.shown]), None)
     total = picked.count(question.state)

@@ -1,7 +1,7 @@
-"""The console's endpoints: the page, its parts by themselves, and its few static files.
+"""The console's endpoints: the page, its separate parts, and its static files.
 
-Everything is made here, escaped by the templates; the script of the page fetches parts again and puts them in the place
-of the old ones. So there is one way in which a thing is shown, and the page works without the script.
+The server renders everything, and the templates escape it. The page's script fetches parts again and replaces the old
+ones. So everything is rendered in one place, and the page works without the script.
 """
 
 import asyncio
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from namesrv_stream.history.past_route import PastRoute
 
 PARTS: Final = ("summary", "brokers", "topics", "route", "timeline", "pipeline", "servers", "what-if")
-#: Not part of the page as it comes: other servers and the history take their time.
+#: Parts that the script loads after the page, because other servers and the history can be slow.
 _LATER: Final = ("servers", "what-if")
 _STATIC: Final = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 _HTML: Final = "text/html"
 _MOST_LINES: Final = 300
-#: No script or style but our files, nothing from elsewhere, in nobody's frame.
+#: Only this server's scripts and styles, nothing from other sites, and no embedding in frames.
 HEADERS: Final = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
@@ -51,7 +51,7 @@ HEADERS: Final = {
 
 
 class ConsolePage:
-    """Endpoints; of one event loop."""
+    """The endpoints of the console. Only one event loop may use it."""
 
     def __init__(self, sources: Sources, fleet: Fleet, status: StatusPage, steps: Steps) -> None:
         self._from = sources
@@ -77,9 +77,9 @@ class ConsolePage:
 
     @answers("/", (_HTML, None))
     async def page(self, _: Request, query: Question) -> Response:
-        """The console, for people."""
+        """Return the console's page."""
         parts = [name for name in PARTS if name not in _LATER or (name == "what-if" and query.past)]
-        position = self._from.feed.end.token()  # before all that is shown: what comes behind it is shown again
+        position = self._from.feed.end.token()  # taken first: the script shows later changes again
         shown = {name.replace("-", "_"): await self._makers[name](query) for name in parts}
         later = [name for name in PARTS if name not in parts]
         return await self._answer(
@@ -88,7 +88,7 @@ class ConsolePage:
 
     @answers("/console/parts/{part}", (_HTML, None), errors=(404,))
     async def part(self, request: Request, query: Question) -> Response:
-        """A part of the console, as within its page; for its own script."""
+        """Return one part of the console's page, for the console's own script."""
         name = request.path_params["part"]
         if name not in self._makers:
             raise Problem(404, f"no part {name}: there are {', '.join(PARTS)}")
@@ -97,7 +97,7 @@ class ConsolePage:
 
     @answers("/console/static/{name}", ("text/css", None), statuses=(200, 304), errors=(404,))
     async def static(self, request: Request) -> Response:
-        """A file of the console."""
+        """Return a static file of the console."""
         found = self._static.get(request.path_params["name"])
         if found is None:
             raise Problem(404, f"no file {request.path_params['name']}")
@@ -119,7 +119,7 @@ class ConsolePage:
         return StreamingResponse(self._steps.joined(pieces), media_type=_HTML, headers=HEADERS)
 
     async def _loaded(self) -> dict[str, Template]:
-        """All templates, compiled by the first who asks, on a thread: that takes some tens of milliseconds."""
+        """Return all templates. The first request compiles them on a thread, which takes some tens of milliseconds."""
         async with self._loading:
             if self._templates is None:
                 self._templates = await asyncio.to_thread(_load_templates)
@@ -167,7 +167,7 @@ class ConsolePage:
                 problem = str(error)
         is_compared = bool(before) or (bool(question.as_of) and "no route for topic" in problem)
         async with self._steps.step():
-            offering = list(server.table.queue_data_of(topic))  # of one moment
+            offering = list(server.table.queue_data_of(topic))  # a copy, so that all offers are from one moment
         is_found = any(group.is_registered for group, _ in offering)
         acting = server.answers.support_acting_master
         now = offers_now(offering if is_found else (), topic, support_acting_master=acting)
@@ -176,7 +176,7 @@ class ConsolePage:
 
 
 def _with_offers(answer: "PastRoute") -> "tuple[PastRoute, Sequence[tuple[str, Offer]]]":
-    """A past route and what broker names offered; made on a thread."""
+    """Return a past route and the offers of its broker names. It runs on a thread."""
     return answer, list(offers_of(answer.route))
 
 
@@ -194,7 +194,7 @@ def _load_templates() -> dict[str, Template]:
 
 
 def _read_static() -> dict[str, tuple[bytes, str]]:
-    """Name → bytes and media type."""
+    """Return the static files: name → content and media type."""
     folder = files("namesrv_stream.server.http.console").joinpath("static")
     found = {}
     for file in folder.iterdir():

@@ -1,4 +1,4 @@
-"""What happened, in words: rows of ``route_changes`` as sentences, and figures as people read them."""
+"""Formatting for the console: rows of ``route_changes`` as sentences, and durations, roles and names as text."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
@@ -11,7 +11,7 @@ from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange
 from namesrv_stream.server.http.console.question import Tone
 from namesrv_stream.server.view.recent_events import TimelineEvent
 
-#: Why a broker ended.
+#: Cause → why a broker was removed.
 WHY_ENDED: Final[Mapping[str, str]] = {
     Cause.EXPIRED: "heartbeat timeout",
     Cause.DISCONNECTED: "its connection was closed",
@@ -32,11 +32,11 @@ _LONGEST: Final = 160
 
 
 class Event(NamedTuple):
-    """One event for the time line.
+    """One event of the timeline, as text.
 
     Attributes:
-        word: What it is, short; the sign that goes with the tone's colour.
-        subject: Of whom or what.
+        word: Short label of the kind of event, shown in the tone's colour.
+        subject: The broker, topic, server or setting that the event concerns.
         text: The rest of the sentence.
     """
 
@@ -47,7 +47,7 @@ class Event(NamedTuple):
 
 
 def in_words(event: TimelineEvent) -> Event:
-    """A event in words."""
+    """Return an event as text."""
     return _EVENTS.get(event.change.kind, _other)(event)
 
 
@@ -122,19 +122,19 @@ def _name(change: RouteChange) -> str:
 
 
 def role(broker_id: int | None) -> str:
-    """What a brokerId means."""
+    """Return the role that a brokerId means."""
     if broker_id is None:
         return "replaced"
     return "master" if broker_id == 0 else f"slave {broker_id}"
 
 
 def plain(cause: str) -> str:
-    """A cause as people write it."""
+    """Return a cause as plain text, with spaces instead of underscores."""
     return cause.replace("_", " ")
 
 
 def shown(value: Any) -> Any:
-    """What a template puts out: long names are cut, control characters (some turn the order of letters) escaped."""
+    """Return a value for output: cut if long, with control characters escaped (some reverse the text direction)."""
     if type(value) is not str:
         return value
     text = value if len(value) <= _LONGEST else f"{value[:_LONGEST]}…"
@@ -142,23 +142,23 @@ def shown(value: Any) -> Any:
 
 
 def whole(text: str) -> Markup:
-    """The same for what must not be cut: addresses of links, values of fields."""
+    """Return a text for output that must not be cut, for example a link or the value of a form field."""
     return escape(printable(text))
 
 
 def ago(ms: float) -> str:
-    """How long ago, to the second."""
+    """Return how long ago something was, to the second."""
     if ms < 1_000:
         return "now"
     return f"{duration(ms) if ms >= 60_000 else f'{ms / 1000:.0f} s'} ago"
 
 
 def timeout(ms: int) -> str:
-    """A timeout, which mostly is a round one: ``10 s``, ``1 min 30 s``, ``2 min``."""
+    """Return a timeout in its shortest form, because most are round: ``10 s``, ``1 min 30 s``, ``2 min``."""
     return f"{ms / 1000:g} s" if ms < 60_000 else duration(ms).removesuffix(" 00 s")
 
 
-#: For the templates; ``iso`` is the ``datetime`` of a ``time`` element.
+#: Filters of the templates; ``iso`` is for the ``datetime`` attribute of a ``time`` element.
 FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "ago": ago,
     "duration": duration,

@@ -1,4 +1,4 @@
-"""What a person asked the console to show: the query of its URL, which forms and links of the page write."""
+"""The query of the console's URL: what the page shows. The page's forms and links create it."""
 
 from typing import Any, Final, Literal
 from urllib.parse import urlencode
@@ -7,10 +7,10 @@ from pydantic import Field, model_validator
 
 from namesrv_stream.server.http.operation import Query
 
-#: How bad something is; each has a word or a sign of its own beside its colour.
+#: Severity. The page shows each with its own word or symbol, not only with a colour.
 Tone = Literal["good", "warn", "bad", "calm"]
 
-#: ``?state=``: all, or those that need attention, or of one state.
+#: ``?state=`` → label: all brokers, those that need attention, or those in one state.
 STATES: Final = {
     "": "all",
     "look": "needs attention",
@@ -19,10 +19,10 @@ STATES: Final = {
     "ended": "ended",
     "unknown": "age unknown",
 }
-#: ``?topics=``: without those that brokers have of themselves, or with them.
+#: ``?topics=`` → label: without RocketMQ's system topics, or with them.
 TOPIC_SETS: Final = {"": "of applications", "all": "all"}
 WINDOWS: Final = {"10m": 600_000, "1h": 3_600_000, "6h": 21_600_000, "24h": 86_400_000}
-#: Cards on one page, by the button that asks for more.
+#: ``?shown=`` → maximum number of broker cards on the page.
 SHOWN: Final = {"60": 60, "300": 300, "1000": 1_000}
 
 
@@ -31,7 +31,7 @@ def _text(text: str, example: str) -> Any:
 
 
 class Question(Query):
-    """All texts, "" for what was not asked."""
+    """The query; every value is a text, and "" if it was not given."""
 
     cluster: str = _text("Brokers, topics and events of this cluster only.", "c0")
     state: Literal["", "look", "late", "held", "ended", "unknown"] = Field(
@@ -53,14 +53,14 @@ class Question(Query):
     @model_validator(mode="before")
     @classmethod
     def _without_blanks(cls, given: dict[str, str]) -> dict[str, str]:
-        """A form sends empty texts for what was not filled in."""
+        """Remove blank values, because a form sends empty fields too."""
         return {name: text.strip() for name, text in given.items() if text.strip()}
 
     def url(self, **changes: Any) -> str:
-        """The page that shows this, but for these changes; only what is not as usual."""
+        """Return the URL of this page with some values changed; default values are omitted."""
         query = self.model_copy(update=changes).model_dump(exclude_defaults=True)
         return "/" + (f"?{urlencode(query)}" if query else "")
 
     def others(self, *names: str) -> list[tuple[str, str]]:
-        """What a form that asks for ``names`` must keep."""
+        """Return the other values, which a form with the fields ``names`` must preserve."""
         return list(self.model_dump(exclude_defaults=True, exclude=set(names)).items())

@@ -1,6 +1,6 @@
-"""The other name servers, as this one is asked to compare itself with: who serves the same, and who lags.
+"""Comparison of this name server with the configured other ones: which serve the same, and which lag.
 
-Only addresses of the configuration are asked, never one that somebody sends; a redirect is not followed.
+It sends requests only to addresses from the configuration, never to one from a request, and follows no redirects.
 """
 
 import asyncio
@@ -17,12 +17,12 @@ from namesrv_stream.server.view.served_state import ServedState
 _TIMEOUT_S: Final = 2.0
 _MOST_BYTES: Final = 1 << 20
 _FRESH_MS: Final = 2_000
-#: A server without a commit for so long is not merely asked a moment before or after.
+#: Without a commit for so long, a difference is more than the time between two requests.
 _STALE_MS: Final = 10_000
 
 
 class OtherServers:
-    """Asks them, on threads of its own; belongs to one event loop."""
+    """Queries the other servers on its own threads. Only one event loop may use it."""
 
     def __init__(self, urls: Sequence[str], state: ServedState, clock: Clock) -> None:
         self._urls = urls
@@ -31,7 +31,7 @@ class OtherServers:
         self._kept: Kept[None, list[ServerState | str]] = Kept(_FRESH_MS, clock)
 
     async def compared(self) -> list[dict[str, Any]]:
-        """What the template ``servers`` shows: this server, then the others."""
+        """Return the variables of the template ``servers``: this server, then the others."""
         ours = await self._state.describe()
         answers = await self._kept.get(None, self._ask_all)
         lines = [{"url": "", "state": ours, "tone": "good", "word": "serves", "text": ""}]
@@ -49,7 +49,7 @@ class OtherServers:
 
 
 def compare(ours: ServerState, theirs: ServerState) -> tuple[Tone, str, str]:
-    """How another server stands to this one: tone, word, and the rest in words."""
+    """Return how another server's state differs from this one's: tone, short label, and explanation."""
     partitions = sorted(ours.next_offsets.keys() | theirs.next_offsets.keys())
     lead = {p: theirs.next_offsets.get(p, 0) - ours.next_offsets.get(p, 0) for p in partitions}
     differing = [p for p in partitions if not lead[p] and ours.partitions.get(p) != theirs.partitions.get(p)]

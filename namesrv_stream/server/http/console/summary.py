@@ -1,4 +1,4 @@
-"""The top of the page (one sentence of truth, the counts, each cluster), and the pipeline with how far each part is."""
+"""The summary at the top of the page (verdict, counts, clusters), and the pipeline with the progress of every part."""
 
 from collections.abc import Sequence
 from itertools import accumulate
@@ -25,7 +25,7 @@ TONES: Final[dict[str, Tone]] = {"ok": "good", "degraded": "warn", "failed": "ba
 
 
 def pipeline(figures: ServerMetrics, parts: Sequence[PartHealth], clock: Clock) -> dict[str, Any]:
-    """What the template ``pipeline`` shows."""
+    """Return the variables of the template ``pipeline``."""
     refused: Tone = next((TONES[part.state] for part in parts if part.name == "job" and part.reason), "calm")
     return {
         "parts": [
@@ -86,7 +86,7 @@ def _job_figures(job: JobFigures | None, refused: Tone, now_ms: int) -> list[dic
 
 
 def _quantile(counts: Sequence[int], share: float) -> str:
-    """The bound below which so many of the batches took."""
+    """Return the upper bound on the duration of this share of the batches."""
     total = sum(counts)
     if not total:
         return "unknown"
@@ -99,7 +99,7 @@ _BAR: Final = ("alive", "unknown", "late", "held", "gone", "replaced", "left")
 
 
 def summary(figures: ServerMetrics, fleet: FleetSnapshot, parts: Sequence[PartHealth]) -> dict[str, Any]:
-    """What the template ``summary`` shows."""
+    """Return the variables of the template ``summary``."""
     state, attention = worst(parts), fleet.count("gone", "late")
     names = sorted({cluster for cluster, _ in fleet.counts}, key=lambda name: (*_urgency(fleet, name), name))
     return {
@@ -141,7 +141,7 @@ def _sentence(figures: ServerMetrics, fleet: FleetSnapshot, clusters: Sequence[s
 
 
 def _tiles(figures: ServerMetrics, fleet: FleetSnapshot) -> list[tuple[str, int, str, Tone, str]]:
-    """Label, figure, note, tone, and the state that the brokers' list is asked for."""
+    """Return the tiles: label, number, note, tone, and the state that their link selects in the list of brokers."""
     late, held, gone, unknown = (fleet.count(status) for status in ("late", "held", "gone", "unknown"))
     alive, left = fleet.count("alive", "late", "unknown"), fleet.count("left", "replaced")
     heard = f"{unknown:,} not heard by this server" if unknown else "all heard by this server"
@@ -156,12 +156,12 @@ def _tiles(figures: ServerMetrics, fleet: FleetSnapshot) -> list[tuple[str, int,
 
 
 def _urgency(fleet: FleetSnapshot, cluster: str) -> tuple[int, int]:
-    """Those with the most brokers that need attention first, then by size."""
+    """Return the sort key of a cluster: most brokers that need attention first, then the largest."""
     return -fleet.count_in(cluster, "held", "late", "gone"), -fleet.count_in(cluster, "alive", "unknown")
 
 
 def _cluster(fleet: FleetSnapshot, name: str) -> dict[str, Any]:
-    """A cluster; its ``parts`` are status, count, begin and length in percent."""
+    """Return a cluster; its ``parts`` are status, count, start and length in percent."""
     counts = {status: fleet.count_in(name, status) for status in _BAR}
     total = sum(counts.values()) or 1
     parts, begin = [], 0.0

@@ -1,4 +1,4 @@
-"""The time line: a lane for each broker that came or went, and all events below each other."""
+"""The timeline: a lane for every broker that came up or went down, and a list of all events."""
 
 import heapq
 from collections import defaultdict
@@ -17,14 +17,14 @@ from namesrv_stream.text_table import times
 
 _MOST_LANES: Final = 20
 _MOST_EVENTS: Final = 100
-#: A bar is as wide as this at least, percent: an absence of a moment is still seen.
+#: Minimum width of a bar, percent, so that even a very short outage is visible.
 _THINNEST: Final = 0.4
-#: Causes that have a colour of their own, as in the history's pictures.
+#: Causes with their own colour, as in the history's plots.
 _COLOURED: Final = (Cause.EXPIRED, Cause.DISCONNECTED, Cause.UNREGISTERED, Cause.SERVER_LOST, Cause.SERVER_SILENT)
 
 
 async def timeline(recent_events: RecentEvents, question: Question, clock: Clock, steps: Steps) -> dict[str, Any]:
-    """What the template ``timeline`` shows."""
+    """Return the variables of the template ``timeline``."""
     until_ms = clock.now_ms()
     since_ms = until_ms - WINDOWS[question.window]
     newest_first = [
@@ -54,9 +54,9 @@ async def timeline(recent_events: RecentEvents, question: Question, clock: Clock
 
 
 def _lane(key: LeaseKey, changes: Sequence[RouteChange], since_ms: int, until_ms: int) -> dict[str, Any]:
-    """One broker process: its bars, which are stretches in percent with "up" or why it was down, and a sentence."""
+    """Return one broker process: its bars (periods in percent, "up" or the cause of the outage), and a sentence."""
     bars = []
-    # What it was before its first change is the opposite of that; before a broker first came there was nothing.
+    # Before its first change, a broker was in the opposite state. Before its first registration, it has no bar.
     cause, begin_ms = ("up" if changes[0].gone else None), since_ms
     if changes[0].cause == Cause.RETURNED:
         cause = "other"

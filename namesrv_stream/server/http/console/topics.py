@@ -1,4 +1,4 @@
-"""The topics: who offers each of them; and one topic's current route beside that of another time, broker by broker."""
+"""The topics and the brokers that serve them; and a comparison of one topic's current route with a past one."""
 
 import heapq
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,7 +17,7 @@ _MOST_BROKERS: Final = 6
 
 
 async def topics(server: NameServer, question: Question, steps: Steps) -> dict[str, Any]:
-    """What the template ``topics`` shows: the first topics by name that fit, and how many fit in each set."""
+    """Return the variables of the template ``topics``: the first matches by name, and the number of matches per set."""
     counts = dict.fromkeys(TOPIC_SETS, 0)
     first: list[str] = []
     async for some in steps.lists(_found(server, question)):
@@ -34,7 +34,7 @@ async def topics(server: NameServer, question: Question, steps: Steps) -> dict[s
 
 
 def _found(server: NameServer, question: Question) -> Iterator[tuple[str, bool]]:
-    """Names of topics that fit search and cluster, and whether brokers have them of themselves."""
+    """Yield the topics that match search text and cluster, and whether they are system topics."""
     table, text = server.table, question.find_topic.casefold()
     clusters = table.clusters()
     of_cluster = clusters.get(question.cluster, set()) if question.cluster else None
@@ -55,7 +55,7 @@ Kind = Literal["same", "added", "removed", "changed"]
 
 
 class Offer(NamedTuple):
-    """What a broker name offers of the topic, as it is shown."""
+    """Queues, permission and addresses of a broker name for the topic, as text."""
 
     cluster: str
     addrs: str
@@ -72,17 +72,17 @@ async def route_diff(
     most: int,
     steps: Steps,
 ) -> dict[str, Any]:
-    """What the template ``route`` shows of the broker names of a topic, which may be thousands.
+    """Return the variables of the template ``route`` about a topic's broker names, which can be thousands.
 
     Args:
-        now: What broker names offer; empty where there is no route.
-        before: The same of another time.
-        is_compared: Whether there is another time.
-        most: Lines.
-        steps: In which it is made.
+        now: Current offers by broker name; empty if there is no route.
+        before: Past offers by broker name.
+        is_compared: Whether the route is compared with a past one.
+        most: Maximum number of lines.
+        steps: Splits the work into short steps.
 
     Returns:
-        ``lines``, those that differ first, else by broker name; how many are ``left_out``; ``counts`` of all by kind.
+        ``lines``, first those that differ, sorted by broker name; the number ``left_out``; ``counts`` of all by kind.
     """
     ours, theirs = dict(await steps.all(now)), dict(await steps.all(before))
     names = await steps.sorted(chain(ours, (name for name in theirs if name not in ours)))
@@ -111,7 +111,7 @@ def _kind(now: Offer | None, before: Offer | None, is_compared: bool) -> Kind:
 def offers_now(
     offering: Iterable[tuple[BrokerGroup, QueueData]], topic: str, *, support_acting_master: bool
 ) -> Iterator[tuple[str, Offer]]:
-    """What each broker group offers of ``topic``, made as it is asked for."""
+    """Yield the current offers of the broker groups for ``topic``, computed on demand."""
     for group, queue in offering:
         if group.is_registered:
             data = told_broker_data(group, queue, topic, support_acting_master=support_acting_master)
@@ -121,7 +121,7 @@ def offers_now(
 
 
 def offers_of(route: TopicRoute) -> Iterator[tuple[str, Offer]]:
-    """The same of a route."""
+    """Yield the offers in a route."""
     brokers = {broker.broker_name: broker for broker in route.broker_datas}
     for name, queue in route.queue_datas.items():
         broker = brokers.get(name)
@@ -135,5 +135,5 @@ def _offer(cluster: str, addrs: Mapping[int, str], queue: QueueData) -> Offer:
 
 
 def _perm(perm: int) -> str:
-    """RocketMQ's bits as letters: 6 is ``RW-``."""
+    """Return RocketMQ's permission bits as letters: 6 is ``RW-``."""
     return f"{'R' if perm & 4 else '-'}{'W' if perm & 2 else '-'}{'X' if perm & 1 else '-'}"

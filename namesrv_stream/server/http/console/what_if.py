@@ -1,4 +1,4 @@
-"""What other timeouts would have done: asks the history, on a thread, and keeps the answer for a while."""
+"""The timeout what-if: the effect of other timeouts on past heartbeats. The answers of the history are cached."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from namesrv_stream.history.heartbeat_silences import Silences
 
 _KEPT_MS: Final = 60_000
-#: From the start of an installation to its first heartbeat figures, beside the history's interval: until Spark has
-#: started, and the first minute with heartbeats has ended.
+#: Time from the start of an installation to its first heartbeat figures, in addition to the history's interval: Spark
+#: must start, and the first minute with heartbeats must end.
 _FIRST_FIGURES_MS: Final = 120_000
-#: Of the slider; the default in force is put among them.
+#: Values of the slider; the default in force is added to them.
 _TIMEOUTS_S: Final = (1, 2, 3, 5, 7, 10, 15, 20, 30, 40, 50, 60, 75, 90, 105, 120, 150, 180, 240, 300, 450, 600)
 
 
 class WhatIf:
-    """Belongs to one event loop."""
+    """Queries the history on its own thread. Only one event loop may use it."""
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
         self._settings = settings
@@ -36,12 +36,12 @@ class WhatIf:
         self._kept: Kept[tuple[str, int], Silences | str] = Kept(_KEPT_MS, clock)
 
     async def shown(self, window: str, timeout_ms: int, fleet: FleetSnapshot) -> dict[str, Any]:
-        """What the template ``what-if`` shows.
+        """Return the variables of the template ``what-if``.
 
         Args:
-            window: How far back, by ``WINDOWS``; "" for not at all.
+            window: Key of ``WINDOWS`` that says how far back to go; "" to skip the query.
             timeout_ms: The default timeout in force.
-            fleet: All brokers, of which some have timeouts of their own.
+            fleet: All brokers; some have their own timeouts.
         """
         live = [broker for _, broker in fleet.brokers if broker.ended is None]
         answer: Silences | str | None = None
@@ -51,7 +51,7 @@ class WhatIf:
             answer = await self._kept.get(
                 (window, timeout_ms), lambda: ask(self._thread, self._ask, WINDOWS[window], timeout_ms)
             )
-        # In the first minutes it is no failure that there are no tables: they are yet to come.
+        # In the first minutes, missing tables are not a failure, because they do not exist yet.
         failure = answer if isinstance(answer, str) and not self._is_new() else ""
         return {
             "window": window,
@@ -65,7 +65,7 @@ class WhatIf:
         }
 
     def _expected(self) -> str:
-        """When the first figures come, for where there are none."""
+        """Return the text that says when the first figures will exist; shown if there are none."""
         if not self._settings.has_history:
             return "This installation writes no history tables (history.enabled)."
         if self._is_new():
@@ -73,11 +73,11 @@ class WhatIf:
         return "`namesrv-stream status` says whether the history process runs."
 
     def _is_new(self) -> bool:
-        """Whether this server has started so lately that figures of its brokers may be yet to come."""
+        """Return whether this server started so recently that heartbeat figures of its brokers may not exist yet."""
         return self._settings.has_history and self._clock.now_ms() <= self._due_ms
 
     def _ask(self, window_ms: int, timeout_ms: int) -> "Silences | str":
-        # Imported by the first who asks: a server that nobody asks for the past does without.
+        # Imported by the first query, so that servers without such queries do not load it.
         from namesrv_stream.history.heartbeat_silences import silences
 
         timeouts_ms = sorted({timeout_ms, *(second * 1_000 for second in _TIMEOUTS_S)})
