@@ -38,11 +38,11 @@ def test_every_step_happens_and_nothing_is_left(tmp_path: Path) -> None:
     assert run.returncode == 0, run.stdout + run.stderr
     for told in (
         r"broker-b is removed from the route: [\d.]+ m?s",
-        "cause disconnected",
+        "has the cause: disconnected",
         r"broker-c has expired, measured from the freeze: [\d.]+ s",
-        "cause expired",
+        "has the cause: expired",
         r"broker-c is in the route again: [\d.]+ m?s",
-        "cause unregistered",
+        "has the cause: unregistered",
         "All steps succeeded",
     ):
         assert re.search(told, run.stdout), f"{told} is not in:\n{run.stdout}"
