@@ -112,7 +112,7 @@ def test_a_setting_changes_at_every_server_and_job_without_a_restart(
     assert _skew(stack, second_server, "--patience", "30").code == 0
     for http in (stack.http, second_server.http):
         assert ("effective", "default_timeout_ms", "60000") in _settings_rows(http)
-    assert run("config", "set", DEFAULT, "60000").out == f"{DEFAULT} is 60000 already\n"
+    assert run("config", "set", DEFAULT, "60000").out == f"{DEFAULT} is already 60000\n"
     _set(run, DEFAULT, "120000")
     history = json.loads(run("config", "history", DEFAULT, "--json").out)
     assert [(c["old"], c["new"], c["by"], len(c["offsets"])) for c in history[-2:]] == [

@@ -114,7 +114,7 @@ class Stack:
 
     def kill(self, part: str) -> None:
         """kill -9 one part; returns once its successor is ready."""
-        old = self.pid(part)
+        old = wait_until(lambda: self.pid(part), JOB_TIMEOUT_S, f"{part} runs", ignoring=(KeyError, TypeError))
         os.kill(old, signal.SIGKILL)
         wait_until(
             lambda: self._run_file(part) and self.pid(part) != old,
