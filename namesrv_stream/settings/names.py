@@ -9,6 +9,8 @@ import tomllib
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
+from pydantic.fields import FieldInfo
+
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.settings.sections import Settings
 from namesrv_stream.settings.values import ADVANCED
@@ -60,22 +62,20 @@ def scalar(path: KeyPath, text: str) -> Any:
 
 def all_keys() -> Iterator[KeyPath]:
     """(section, key) of every setting, the advanced ones included."""
-    for section, field in Settings.model_fields.items():
-        yield from ((section, key) for key in type(field.default).model_fields)
+    for section in Settings.model_fields:
+        yield from ((section, key) for key in _fields_of(section))
 
 
 def is_advanced(path: KeyPath) -> bool:
     """Whether the setting (section, key) is an advanced one."""
-    field = Settings.model_fields.get(path[0])
-    fields = type(field.default).model_fields if field else {}
+    fields = _fields_of(path[0])
     return len(path) == 2 and path[1] in fields and ADVANCED in fields[path[1]].metadata
 
 
 def is_known(path: KeyPath) -> bool:
     """Whether ``path``, as a user writes it, is a setting, or an option of a table with free names."""
     found = internal_path(path)
-    field = Settings.model_fields.get(found[0])
-    fields = type(field.default).model_fields if field else {}
+    fields = _fields_of(found[0])
     if len(found) < 2 or found[1] not in fields:
         return False
     return len(found) == 2 or isinstance(fields[found[1]].default, dict)
@@ -118,6 +118,12 @@ def with_internal_paths(layer: Layer, warnings: list[str]) -> Layer:
             warnings.append(f"{given.source}: {'.'.join(path)}: is now {new}; the next release removes the old name")
         found[current] = given
     return found
+
+
+def _fields_of(section: str) -> dict[str, FieldInfo]:
+    """The fields of a section by their keys; none if there is no such section."""
+    field = Settings.model_fields.get(section)
+    return type(field.default).model_fields if field else {}
 
 
 def _precedence(path: KeyPath, given: Given) -> int:

@@ -16,7 +16,14 @@ from tests.support.builders import RW, a_registration
 from tests.support.kafka import REPOSITORY
 from tests.support.offline_fold import fold_offline
 from tests.support.processes import Process
-from tests.support.spark import EventProducer, committed_offsets, event_producer, own_settings, written_changes
+from tests.support.spark import (
+    EventProducer,
+    committed_offsets,
+    event_producer,
+    has_folded,
+    own_settings,
+    written_changes,
+)
 from tests.support.spark_cluster import (
     SPARK_HOME,
     executors_of,
@@ -102,12 +109,7 @@ def _fold_while(settings: Settings, job: Process, kill: Callable[[], None]) -> N
         kill()
         traffic.send(100)
         topic = read_extent(settings)
-
-        def has_caught_up() -> bool:
-            committed = committed_offsets(settings, topic.topic_id)
-            return all(committed[p] >= end for p, end in topic.end.items())
-
-        _until(has_caught_up, "all that was sent", job, lambda: None)
+        _until(lambda: has_folded(settings, topic), "all that was sent", job, lambda: None)
     job.terminate()
     assert job.log_text().count("starting Spark") == 1  # Spark mended itself: the job was not started anew
     changes = written_changes(settings)

@@ -20,7 +20,7 @@ from tests.support.command_line import run_command
 from tests.support.damage import rewrite_rows
 from tests.support.kafka import REPOSITORY
 from tests.support.processes import Process, wait_until
-from tests.support.spark import EventProducer, committed_offsets, event_producer, own_settings
+from tests.support.spark import EventProducer, event_producer, has_folded, own_settings
 
 pytestmark = [pytest.mark.integration, pytest.mark.kafka, pytest.mark.spark]
 
@@ -70,8 +70,7 @@ def _wait_folded(settings: Settings, job: Process) -> None:
         assert job.is_alive, job.log_text()
         if read_run_file(settings.data.run_dir / "job.json") is None:
             return False
-        committed = committed_offsets(settings, extent.topic_id)
-        return all(committed[p] >= end for p, end in extent.end.items())
+        return has_folded(settings, extent)
 
     wait_until(has_all, _DEADLINE_S, "all of the topic is folded")
 

@@ -36,7 +36,7 @@ from tests.support.kafka import REPOSITORY, settings_for
 from tests.support.processes import Process, wait_until
 from tests.support.quiet_brokers import QuietBrokers
 from tests.support.remoting_client import RemotingClient
-from tests.support.spark import committed_offsets, event_producer, own_settings, written_changes
+from tests.support.spark import event_producer, own_settings, wait_folded, written_changes
 
 pytestmark = [pytest.mark.integration, pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(1_800)]
 
@@ -151,16 +151,6 @@ def _brokers_as_of(settings: Settings, at_ms: int) -> int:
     return len(json.loads(found.out)["brokerDatas"])
 
 
-def _wait_folded(settings: Settings) -> None:
-    extent = read_extent(settings)
-
-    def has_all() -> bool:
-        committed = committed_offsets(settings, extent.topic_id)
-        return all(committed.get(p, 0) >= end for p, end in extent.end.items())
-
-    wait_until(has_all, _DEADLINE_S, "all of the topic is folded")
-
-
 def _route(serve: Serve) -> dict[str, Any]:
     with serve.connect() as client:
         route: dict[str, Any] = json.loads(client.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": _TOPIC}).body)
@@ -195,7 +185,7 @@ def test_a_fleet_that_is_served_goes_on_in_more_partitions(servers: tuple[Serve,
     try:
         with _job(settings):
             wait_until(lambda: all(each.answers for each in peers), _DEADLINE_S, "routes are answered")
-            _wait_folded(settings)
+            wait_folded(settings, _DEADLINE_S)
             _write_history(settings)
         # What the job has not folded any more is folded by the command.
         with QuietBrokers("late", 1, [serve.addr for serve in servers]) as late:
@@ -216,7 +206,7 @@ def test_a_fleet_that_is_served_goes_on_in_more_partitions(servers: tuple[Serve,
             with QuietBrokers("late", 1, [serve.addr for serve in again]) as back, _job(grown):
                 back.heard()
                 wait_until(lambda: all(serve.talks() for serve in again), _DEADLINE_S, "servers talk")
-                _wait_folded(grown)
+                wait_folded(grown, _DEADLINE_S)
                 wait_until(lambda: [_route(serve) for serve in again] == before, _DEADLINE_S, "all brokers are served")
             assert told + [failure for each in peers for failure in each.failures] == []
             _check_tables(grown)

@@ -12,7 +12,6 @@ from typing import Any
 import pyarrow.compute as pc
 import pytest
 
-from namesrv_stream.kafka.log_check import read_extent
 from namesrv_stream.route.events import BrokerRegistered, KvPut, Origin, ServerStarted, TopicDeleted
 from namesrv_stream.run_files import read_run_file
 from namesrv_stream.settings import Settings, to_toml
@@ -23,7 +22,13 @@ from tests.support.damage import rewrite_rows
 from tests.support.kafka import REPOSITORY
 from tests.support.processes import Process, wait_until
 from tests.support.remoting_client import RemotingClient
-from tests.support.spark import EventProducer, committed_offsets, event_producer, own_settings, written_changes
+from tests.support.spark import (
+    EventProducer,
+    event_producer,
+    own_settings,
+    wait_folded,
+    written_changes,
+)
 
 pytestmark = [pytest.mark.integration, pytest.mark.kafka, pytest.mark.spark]
 
@@ -67,17 +72,6 @@ def _replay(settings: Settings, *arguments: str) -> tuple[int, dict[str, Any]]:
     return code, json.loads(out)
 
 
-def _wait_folded(settings: Settings) -> None:
-    """Until the job has committed what the topic has now."""
-    extent = read_extent(settings)
-
-    def has_all() -> bool:
-        committed = committed_offsets(settings, extent.topic_id)
-        return all(committed[p] >= end for p, end in extent.end.items())
-
-    wait_until(has_all, _DEADLINE_S, "all of the topic is folded")
-
-
 def _life(producer: EventProducer, first: int) -> None:
     producer.send(ServerStarted(_S1))
     for number in range(first, first + 20):
@@ -98,7 +92,7 @@ def test_a_replay_finds_what_was_damaged_and_a_rebuild_mends_it_under_a_server_t
     with event_producer(settings) as producer, _part(settings, "serve"):
         with _part(settings, "job"):
             _life(producer, 0)
-            _wait_folded(settings)
+            wait_folded(settings, _DEADLINE_S)
             code, beside = _replay(settings)
             assert (code, beside["equal"]) == (0, True), beside
             code, _, error = _run(settings, "rebuild")
@@ -124,7 +118,7 @@ def test_a_replay_finds_what_was_damaged_and_a_rebuild_mends_it_under_a_server_t
         with _part(settings, "job") as job:
             assert "resuming at partition 0 offset " in job.log_text()
             _life(producer, 100)
-            _wait_folded(settings)
+            wait_folded(settings, _DEADLINE_S)
             wait_until(lambda: _answers(addr, "t105"), 30, "the server follows the new tables")
             assert _answers(addr, "t5")
             code, after = _replay(settings)

@@ -1,6 +1,6 @@
 """The night of docs/analytics.md: three hours of two clusters, two name servers and two partitions, folded.
 
-20 November 2026, UTC. Brokers send heartbeats each 30 s: all of them to ``ns1``, only broker-a and broker-c to ``ns2``.
+20 November 2026, UTC. Brokers send heartbeats every 30 s: all to ``ns1``, only broker-a and broker-c to ``ns2``.
 """
 
 from datetime import UTC, datetime

@@ -57,7 +57,7 @@ def a_morning() -> Log:
 
 
 def _pass(log: Log, alive: list[Registration], minutes: int, *, beats: bool = True) -> None:
-    """Minutes in which these brokers send a heartbeat each 30 s and the server ticks each second."""
+    """Minutes in which these brokers send a heartbeat every 30 s and the server ticks every second."""
     for _ in range(minutes * 2):
         for registration in alive:
             log.beat(registration)

@@ -26,7 +26,7 @@ from tests.support.history_life import live_on
 from tests.support.kafka import REPOSITORY
 from tests.support.offline_fold import read_records
 from tests.support.processes import Process, wait_until
-from tests.support.spark import committed_offsets, event_producer, own_settings
+from tests.support.spark import event_producer, own_settings, wait_folded
 
 _DEADLINE_S: Final = 600.0  # the machine may be busy with other things
 _PARTITIONS: Final = 3
@@ -72,7 +72,7 @@ def live_through_faults(kafka_settings: Settings, data_dir: Path) -> FaultyLife:
         _run(settings, "rebuild")
         phases.append(_now_ms())
         with _job(settings):
-            _wait_folded(settings)
+            wait_folded(settings, _DEADLINE_S)
     _run(settings, "repartition", "--partitions", str(_MORE_PARTITIONS))
     grown_at = [read_extent(more).end[partition] for partition in range(_PARTITIONS)]
     phases.append(_now_ms())
@@ -84,7 +84,7 @@ def live_through_faults(kafka_settings: Settings, data_dir: Path) -> FaultyLife:
             assert process.wait(_DEADLINE_S) == 0, process.log_text()
         with _traffic(more, lives):
             time.sleep(_MOMENT_S)  # of this the history knows nothing
-        _wait_folded(more)
+        wait_folded(more, _DEADLINE_S)
     phases.append(_now_ms())
     records: list[list[Record]] = [[] for _ in range(_MORE_PARTITIONS)]
     for record in read_records(more):
@@ -176,17 +176,6 @@ def _conf(settings: Settings) -> str:
     conf = settings.data.dir / "test.toml"
     conf.write_text(to_toml(settings))
     return str(conf)
-
-
-def _wait_folded(settings: Settings) -> None:
-    """Wait until the job has committed all that the topic has by now."""
-    extent = read_extent(settings)
-
-    def has_all() -> bool:
-        committed = committed_offsets(settings, extent.topic_id)
-        return all(committed[p] >= end for p, end in extent.end.items())
-
-    wait_until(has_all, _DEADLINE_S, "all of the topic is folded")
 
 
 def _now_ms() -> int:

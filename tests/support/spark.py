@@ -12,7 +12,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from pyspark.sql import SparkSession
 
 from namesrv_stream.kafka import consumer_config, ensure_topics, producer_config
-from namesrv_stream.kafka.log_check import read_extent
+from namesrv_stream.kafka.log_check import TopicExtent, read_extent
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.event_json import encode_event
 from namesrv_stream.route.events import Event
@@ -26,6 +26,7 @@ from namesrv_stream.tables.schema.change_rows import decode_changes, in_log_orde
 from namesrv_stream.tables.schema.layout import ROUTE_CHANGES, app_id
 from namesrv_stream.tables.storage import tables_of
 from namesrv_stream.tables.stored_changes import KeptStates
+from tests.support.processes import wait_until
 
 _SENT_S = 30.0  # for Kafka to take a record
 
@@ -120,6 +121,18 @@ def committed_offsets(settings: Settings, topic_id: str) -> dict[int, int]:
     """partition → next offset, as the table says."""
     table = DeltaTable(settings.data.tables_dir / ROUTE_CHANGES)
     return {p: table.transaction_version(app_id(topic_id, p)) or 0 for p in range(settings.kafka.partitions)}
+
+
+def has_folded(settings: Settings, extent: TopicExtent) -> bool:
+    """Whether the job has committed all records of an extent of the topic."""
+    committed = committed_offsets(settings, extent.topic_id)
+    return all(committed[p] >= end for p, end in extent.end.items())
+
+
+def wait_folded(settings: Settings, timeout_s: float) -> None:
+    """Wait until the job has committed all records that the topic has now."""
+    extent = read_extent(settings)
+    wait_until(lambda: has_folded(settings, extent), timeout_s, "all of the topic is folded")
 
 
 def dead_letters(settings: Settings) -> list[tuple[str, bytes]]:
