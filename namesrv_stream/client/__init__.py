@@ -37,7 +37,7 @@ from namesrv_stream.client.route_cache import TopicRoute
 from namesrv_stream.client.server_link import BackOff
 from namesrv_stream.client.shared_clients import BlockingClient, client_for
 from namesrv_stream.errors import QueryNotFound, TopicNotExist
-from namesrv_stream.remoting.acl import AclCredentials
+from namesrv_stream.remoting.command import AclCredentials
 from namesrv_stream.remoting.headers import ORDER_TOPIC_CONFIG
 
 __all__ = [

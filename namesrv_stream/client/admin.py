@@ -18,8 +18,7 @@ from namesrv_stream.client.name_servers import NameServers, Outcome
 from namesrv_stream.client.queries import decode_kv_table, expect_success, kv_table_request, request
 from namesrv_stream.errors import NamesrvStreamError, QueryNotFound
 from namesrv_stream.remoting import java_properties
-from namesrv_stream.remoting.codes import RequestCode
-from namesrv_stream.remoting.command import RemotingCommand
+from namesrv_stream.remoting.command import RemotingCommand, RequestCode
 from namesrv_stream.remoting.headers import (
     AddWritePermOfBrokerRequestHeader,
     AddWritePermOfBrokerResponseHeader,

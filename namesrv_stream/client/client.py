@@ -25,7 +25,7 @@ from namesrv_stream.client.queues import MessageQueue, next_queue
 from namesrv_stream.client.route import ClusterInfo, TopicRouteData
 from namesrv_stream.client.route_cache import RouteCache, TopicRoute
 from namesrv_stream.logs import safe
-from namesrv_stream.remoting.acl import AclCredentials
+from namesrv_stream.remoting.command import AclCredentials
 
 # An address reserved for documentation: nothing is sent, the system only selects its own address for it.
 _ELSEWHERE = ("192.0.2.1", 9)

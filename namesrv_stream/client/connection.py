@@ -13,8 +13,7 @@ from typing import Final, Self, cast
 from namesrv_stream.client.errors import ConnectionLost, RequestTimedOut, RequestTooLarge
 from namesrv_stream.errors import ConfigError, RemotingError
 from namesrv_stream.logs import safe
-from namesrv_stream.remoting.codes import ONEWAY_FLAG, ResponseCode
-from namesrv_stream.remoting.command import RemotingCommand
+from namesrv_stream.remoting.command import ONEWAY_FLAG, RemotingCommand, ResponseCode
 from namesrv_stream.remoting.frame import FrameBuffer, decode_frame, encode_frame
 
 logger = logging.getLogger(__name__)

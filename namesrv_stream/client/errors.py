@@ -20,7 +20,7 @@ from enum import IntEnum
 
 from namesrv_stream.errors import NamesrvStreamError, PrerequisiteMissing
 from namesrv_stream.logs import safe
-from namesrv_stream.remoting.codes import RequestCode, ResponseCode
+from namesrv_stream.remoting.command import RequestCode, ResponseCode
 
 
 class ConnectionLost(NamesrvStreamError):

@@ -22,8 +22,7 @@ from namesrv_stream.client.errors import (
 )
 from namesrv_stream.client.server_link import ServerLink
 from namesrv_stream.errors import ConfigError, NamesrvStreamError
-from namesrv_stream.remoting.acl import AclCredentials, signed
-from namesrv_stream.remoting.command import RemotingCommand
+from namesrv_stream.remoting.command import AclCredentials, RemotingCommand, signed
 
 _MAX_ANSWER_BYTES: Final = 64 * 1024
 _PORTS: Final = {"http": 80, "https": 443}

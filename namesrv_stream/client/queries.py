@@ -11,8 +11,7 @@ from namesrv_stream.client.route import (
     decode_topic_route,
 )
 from namesrv_stream.errors import QueryNotFound, TopicNotExist
-from namesrv_stream.remoting.codes import MQ_VERSION, LanguageCode, RequestCode, ResponseCode
-from namesrv_stream.remoting.command import RemotingCommand
+from namesrv_stream.remoting.command import MQ_VERSION, LanguageCode, RemotingCommand, RequestCode, ResponseCode
 from namesrv_stream.remoting.headers import (
     GetKVConfigRequestHeader,
     GetKVConfigResponseHeader,

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from namesrv_stream.client.errors import UnexpectedAnswer
 from namesrv_stream.client.route import TopicQueueMapping, TopicRouteData
-from namesrv_stream.remoting.codes import RequestCode
+from namesrv_stream.remoting.command import RequestCode
 
 _MOCK_BROKER_PREFIX: Final = "__syslo__"  # MixAll.LOGICAL_QUEUE_MOCK_BROKER_PREFIX
 _GLOBAL_SCOPE: Final = "__global__"  # MixAll.METADATA_SCOPE_GLOBAL

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from namesrv_stream.client.errors import UnexpectedAnswer
-from namesrv_stream.remoting.codes import RequestCode
+from namesrv_stream.remoting.command import RequestCode
 from namesrv_stream.remoting.fastjson import loads
 
 MASTER_ID: Final = 0

@@ -18,7 +18,7 @@ from namesrv_stream.client.queues import MessageQueue
 from namesrv_stream.client.route import ClusterInfo
 from namesrv_stream.client.route_cache import TopicRoute
 from namesrv_stream.errors import ConfigError
-from namesrv_stream.remoting.acl import AclCredentials
+from namesrv_stream.remoting.command import AclCredentials
 
 _lock = threading.Lock()  # event loops may run in several threads
 T = TypeVar("T")

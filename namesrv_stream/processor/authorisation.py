@@ -13,9 +13,7 @@ from typing import Final
 
 from namesrv_stream.errors import NoPermission, RequestRefused
 from namesrv_stream.processor.name_server import Access, Call, Networks
-from namesrv_stream.remoting.acl import ACCESS_KEY, SIGNATURE, sign
-from namesrv_stream.remoting.codes import RequestCode
-from namesrv_stream.remoting.command import RemotingCommand
+from namesrv_stream.remoting.command import ACCESS_KEY, SIGNATURE, RemotingCommand, RequestCode, sign
 
 ADMIN_CODES = frozenset(
     {

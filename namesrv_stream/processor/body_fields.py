@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from namesrv_stream.remoting.fastjson import casts
+from namesrv_stream.remoting.fastjson import conversion
 
 
 def as_object(value: Any, where: str) -> Mapping[str, Any]:
@@ -18,7 +18,7 @@ def as_texts(value: Any, where: str) -> tuple[str, ...]:
     if not isinstance(value, list):
         raise ValueError(f"{where} is not a list")
     try:
-        texts = [casts.as_text(item) for item in value]
+        texts = [conversion.as_text(item) for item in value]
     except ValueError as error:
         raise ValueError(f"{where}: an item {error}") from error
     return tuple(text for text in texts if text is not None)
@@ -27,7 +27,7 @@ def as_texts(value: Any, where: str) -> tuple[str, ...]:
 def as_text(value: Any, default: str, where: str) -> str:
     """Return a Java String; null becomes ``default``."""
     try:
-        text = casts.as_text(value)
+        text = conversion.as_text(value)
     except ValueError as error:
         raise ValueError(f"{where} {error}") from error
     return default if text is None else text
@@ -36,7 +36,7 @@ def as_text(value: Any, default: str, where: str) -> str:
 def as_boolean(value: Any, default: bool, where: str) -> bool:
     """Return a Java boolean; null becomes ``default``."""
     try:
-        truth = casts.as_boolean(value)
+        truth = conversion.as_boolean(value)
     except ValueError as error:
         raise ValueError(f"{where} {error}") from error
     return default if truth is None else truth
@@ -58,7 +58,7 @@ def as_long(value: Any, default: int) -> int:
 
 def _signed(value: Any, default: int | None, bits: int) -> int:
     try:
-        number = casts.as_integer(value, bits)
+        number = conversion.as_integer(value, bits)
     except ValueError as error:
         raise ValueError(
             f"{str(value)[:30]!r} {error}" if isinstance(value, int | float | str) else str(error)

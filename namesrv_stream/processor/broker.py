@@ -18,8 +18,7 @@ from namesrv_stream.processor.register_body import (
 )
 from namesrv_stream.processor.registration_hash import registration_hash
 from namesrv_stream.processor.route_body import encode_data_version, encode_kv_table, encode_member_group
-from namesrv_stream.remoting.codes import RequestCode
-from namesrv_stream.remoting.command import RemotingCommand, response_to
+from namesrv_stream.remoting.command import RemotingCommand, RequestCode, response_to
 from namesrv_stream.remoting.headers import (
     ORDER_TOPIC_CONFIG,
     BrokerHeartbeatRequestHeader,

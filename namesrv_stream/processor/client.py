@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 from namesrv_stream.errors import RequestRefused, TopicNotExist
 from namesrv_stream.processor.name_server import Answer, Call, Dependency, NameServer
-from namesrv_stream.remoting.codes import V4_9_4
-from namesrv_stream.remoting.command import RemotingCommand, response_to
+from namesrv_stream.remoting.command import V4_9_4, RemotingCommand, response_to
 from namesrv_stream.remoting.headers import GetRouteInfoRequestHeader
 
 

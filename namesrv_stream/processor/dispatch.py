@@ -18,8 +18,7 @@ from namesrv_stream.errors import (
 from namesrv_stream.processor import broker, client, kv, namesrv_config, topic_changes, topics
 from namesrv_stream.processor.authorisation import ADMIN_CODES, BROKER_CODES, authorise, authorise_broker
 from namesrv_stream.processor.name_server import Answer, Call, NameServer, Processors
-from namesrv_stream.remoting.codes import RequestCode, ResponseCode
-from namesrv_stream.remoting.command import RemotingCommand, response_to
+from namesrv_stream.remoting.command import RemotingCommand, RequestCode, ResponseCode, response_to
 
 PROCESSORS: Processors = {
     RequestCode.PUT_KV_CONFIG: kv.put_kv_config,

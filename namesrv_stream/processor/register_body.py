@@ -14,7 +14,7 @@ from namesrv_stream.errors import BodyDecodeError
 from namesrv_stream.processor.body_fields import as_boolean, as_int, as_long, as_object, as_text, as_texts
 from namesrv_stream.processor.loggable import MAX_ENTRIES, require_loggable
 from namesrv_stream.remoting import fastjson
-from namesrv_stream.remoting.codes import V3_0_11, V5_0_0, RequestCode
+from namesrv_stream.remoting.command import V3_0_11, V5_0_0, RequestCode
 from namesrv_stream.route.model import DataVersion, QueueData, TopicQueueMappingInfo, shared_queue_data
 
 #: Maximum size of an inflated body: the same as that of an uncompressed body, some 300,000 topics.

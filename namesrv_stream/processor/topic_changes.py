@@ -11,8 +11,7 @@ from namesrv_stream.errors import BodyDecodeError, RequestRefused
 from namesrv_stream.processor.body_fields import as_int, as_object, as_text
 from namesrv_stream.processor.name_server import Answer, Call, NameServer, operator_change
 from namesrv_stream.remoting import fastjson
-from namesrv_stream.remoting.codes import RequestCode
-from namesrv_stream.remoting.command import response_to
+from namesrv_stream.remoting.command import RequestCode, response_to
 from namesrv_stream.remoting.headers import (
     AddWritePermOfBrokerRequestHeader,
     AddWritePermOfBrokerResponseHeader,

@@ -18,8 +18,7 @@ from typing import Final
 from namesrv_stream.client import ConnectionLost, RemotingConnection, RequestTooLarge
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.logs import safe
-from namesrv_stream.remoting.codes import MQ_VERSION, LanguageCode, RequestCode
-from namesrv_stream.remoting.command import RemotingCommand
+from namesrv_stream.remoting.command import MQ_VERSION, LanguageCode, RemotingCommand, RequestCode
 from namesrv_stream.remoting.headers import NotifyMinBrokerIdChangeRequestHeader
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.min_broker_id import MinBrokerIdChange, min_broker_id_change

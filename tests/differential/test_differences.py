@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from namesrv_stream.remoting.codes import RequestCode
+from namesrv_stream.remoting.command import RequestCode
 from tests.differential.differences import DIFFERENCES, EVERYWHERE, Difference
 from tests.differential.scenario import Ask
 from tests.differential.scenarios import ALL

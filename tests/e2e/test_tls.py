@@ -11,8 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from namesrv_stream.client import ConnectionLost, RemotingConnection
-from namesrv_stream.remoting.codes import ResponseCode
-from namesrv_stream.remoting.command import RemotingCommand
+from namesrv_stream.remoting.command import RemotingCommand, ResponseCode
 from namesrv_stream.server.tls import calls_context
 from namesrv_stream.settings import TlsSettings, load_settings, parse_set_flag
 from tests.e2e.conftest import Measured

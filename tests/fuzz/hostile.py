@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from namesrv_stream.processor.dispatch import PROCESSORS
 from namesrv_stream.remoting import headers
-from namesrv_stream.remoting.codes import LanguageCode, SerializeType
-from namesrv_stream.remoting.command import RemotingCommand
+from namesrv_stream.remoting.command import LanguageCode, RemotingCommand, SerializeType
 from namesrv_stream.remoting.ext_fields import wire_fields
 from namesrv_stream.remoting.frame import encode_frame
 from tests.support.examples import examples

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from namesrv_stream.errors import RemotingError
 from namesrv_stream.processor.dispatch import PROCESSORS
 from namesrv_stream.processor.name_server import Access, Answer, Peer
-from namesrv_stream.remoting.codes import ResponseCode
-from namesrv_stream.remoting.command import RemotingCommand
+from namesrv_stream.remoting.command import RemotingCommand, ResponseCode
 from namesrv_stream.remoting.frame import MAX_FRAME_BYTES, FrameBuffer, decode_frame, encode_frame
 from namesrv_stream.route.event_json import decode_record, encode_event
 from namesrv_stream.route.reducer import apply

@@ -10,8 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from namesrv_stream.remoting.codes import RequestCode, ResponseCode
-from namesrv_stream.remoting.command import RemotingCommand
+from namesrv_stream.remoting.command import RemotingCommand, RequestCode, ResponseCode
 from tests.support.command_line import run_command
 from tests.support.kafka import REPOSITORY
 from tests.support.name_server import a_body, a_broker_header, a_registration_request

@@ -9,7 +9,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from namesrv_stream.remoting.codes import ResponseCode
+from namesrv_stream.remoting.command import ResponseCode
 from namesrv_stream.settings import Settings
 from tests.integration.test_server import Serve
 from tests.support.kafka import KafkaProcess, settings_for

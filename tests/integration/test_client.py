@@ -40,7 +40,7 @@ from namesrv_stream.client import (
 from namesrv_stream.client.admin import Imported
 from namesrv_stream.errors import QueryNotFound
 from namesrv_stream.remoting import fastjson
-from namesrv_stream.remoting.codes import RequestCode, ResponseCode
+from namesrv_stream.remoting.command import RequestCode, ResponseCode
 from namesrv_stream.run_files import read_run_file
 from namesrv_stream.settings import Settings
 from tests.integration.test_server import Serve

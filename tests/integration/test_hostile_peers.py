@@ -17,7 +17,7 @@ import pytest
 
 from namesrv_stream.processor.authorisation import ADMIN_CODES, BROKER_CODES
 from namesrv_stream.processor.name_server import Access, networks_of
-from namesrv_stream.remoting.codes import RequestCode, ResponseCode
+from namesrv_stream.remoting.command import RequestCode, ResponseCode
 from namesrv_stream.settings import RemotingSettings, Settings
 from tests.support.processes import wait_until
 from tests.support.remoting_client import RemotingClient, encode_request

@@ -9,7 +9,7 @@ from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 
 from namesrv_stream.clock import ManualClock, SystemClock
 from namesrv_stream.kafka import admin_config, ensure_topics, producer_config
-from namesrv_stream.remoting.codes import RequestCode, ResponseCode
+from namesrv_stream.remoting.command import RequestCode, ResponseCode
 from namesrv_stream.route.event_json import encode_event
 from namesrv_stream.route.events import KvPut, Tick
 from namesrv_stream.route.liveness_settings import effective_texts

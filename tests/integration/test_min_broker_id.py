@@ -8,8 +8,7 @@ from typing import Self
 
 import pytest
 
-from namesrv_stream.remoting.codes import ONEWAY_FLAG, RequestCode
-from namesrv_stream.remoting.command import RemotingCommand
+from namesrv_stream.remoting.command import ONEWAY_FLAG, RemotingCommand, RequestCode
 from tests.support.broker_listener import BrokerListener
 from tests.support.name_server import a_body, a_registration_request, a_topic
 from tests.support.processes import wait_until

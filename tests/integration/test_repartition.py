@@ -14,7 +14,7 @@ import pytest
 
 from namesrv_stream.kafka.event_topics import TopicGrowth
 from namesrv_stream.kafka.log_check import read_extent
-from namesrv_stream.remoting.codes import RequestCode, ResponseCode
+from namesrv_stream.remoting.command import RequestCode, ResponseCode
 from namesrv_stream.route.changes import ChangeKind
 from namesrv_stream.route.events import BrokerRegistered, KvPut, ServerStarted, Tick
 from namesrv_stream.route.fold.state import decode_state

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 from namesrv_stream.kafka.log_check import read_extent
-from namesrv_stream.remoting.codes import RequestCode, ResponseCode
+from namesrv_stream.remoting.command import RequestCode, ResponseCode
 from namesrv_stream.route.events import KvPut
 from namesrv_stream.route.fold.step import Record
 from namesrv_stream.run_files import read_run_file

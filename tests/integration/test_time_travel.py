@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from namesrv_stream.remoting.codes import RequestCode, ResponseCode
-from namesrv_stream.remoting.command import RemotingCommand
+from namesrv_stream.remoting.command import RemotingCommand, RequestCode, ResponseCode
 from namesrv_stream.tables.schema.history_columns import HEARTBEAT_MINUTES, ROUTE_ARCHIVE
 from tests.support.command_line import run_command
 from tests.support.name_server import a_body, a_broker_header, a_registration_request, a_topic

@@ -14,7 +14,7 @@ import pytest
 
 from namesrv_stream.client import client_context
 from namesrv_stream.metrics import METRICS
-from namesrv_stream.remoting.codes import ResponseCode
+from namesrv_stream.remoting.command import ResponseCode
 from namesrv_stream.server.tls.server_tls import SECURITY_EVENTS
 from namesrv_stream.settings import RemotingSettings, Settings, TlsSettings
 from namesrv_stream.tools.agent.agent_config import AgentConfig

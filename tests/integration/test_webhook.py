@@ -5,8 +5,7 @@ from typing import Any, Final
 
 import pytest
 
-from namesrv_stream.remoting.codes import RequestCode, ResponseCode
-from namesrv_stream.remoting.command import RemotingCommand
+from namesrv_stream.remoting.command import RemotingCommand, RequestCode, ResponseCode
 from tests.support.name_server import a_broker_header, a_registration_request
 from tests.support.processes import free_port, wait_until
 from tests.support.receiver import Receiver

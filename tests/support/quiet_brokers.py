@@ -4,8 +4,7 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Self
 
-from namesrv_stream.remoting.codes import RequestCode, ResponseCode
-from namesrv_stream.remoting.command import RemotingCommand
+from namesrv_stream.remoting.command import RemotingCommand, RequestCode, ResponseCode
 from tests.support.name_server import a_body, a_broker_header, a_registration_request
 from tests.support.remoting_client import RemotingClient
 

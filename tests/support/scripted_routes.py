@@ -4,8 +4,7 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from namesrv_stream.remoting.codes import RequestCode, ResponseCode
-from namesrv_stream.remoting.command import RemotingCommand, response_to
+from namesrv_stream.remoting.command import RemotingCommand, RequestCode, ResponseCode, response_to
 from tests.support.scripted_name_server import Answers
 
 

@@ -5,8 +5,7 @@ from itertools import pairwise
 
 from hypothesis import strategies as st
 
-from namesrv_stream.remoting.codes import LanguageCode, SerializeType
-from namesrv_stream.remoting.command import RemotingCommand
+from namesrv_stream.remoting.command import LanguageCode, RemotingCommand, SerializeType
 from namesrv_stream.remoting.frame import encode_frame
 
 INT16 = st.integers(-(2**15), 2**15 - 1)

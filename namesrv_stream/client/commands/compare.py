@@ -21,7 +21,7 @@ from namesrv_stream.client.name_servers import NameServers, is_address_server, p
 from namesrv_stream.client.route import BrokerData, TopicRouteData
 from namesrv_stream.errors import ConfigError, QueryNotFound, TopicNotExist
 from namesrv_stream.logs import safe
-from namesrv_stream.remoting.acl import AclCredentials
+from namesrv_stream.remoting.command import AclCredentials
 
 T = TypeVar("T")
 

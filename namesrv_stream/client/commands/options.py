@@ -17,8 +17,7 @@ from namesrv_stream.client.connection import client_context
 from namesrv_stream.client.errors import NotOnAllServers, UnexpectedAnswer
 from namesrv_stream.client.name_servers import NameServers, fetch_name_servers, is_address_server, parse_name_servers
 from namesrv_stream.errors import ConfigError, NamesrvStreamError
-from namesrv_stream.remoting.acl import AclCredentials
-from namesrv_stream.remoting.codes import ResponseCode
+from namesrv_stream.remoting.command import AclCredentials, ResponseCode
 from namesrv_stream.settings.installation import (
     Configuration,
     ConfOption,

@@ -12,7 +12,7 @@ from typing import Any, Final, NoReturn
 
 import orjson
 
-from namesrv_stream.remoting.fastjson.references import resolve_references
+from namesrv_stream.remoting.fastjson.conversion import resolve_references
 
 # Real bodies have up to 5 levels. The limit bounds the recursion here and in callers; orjson's own limit is 1024.
 MAX_DEPTH: Final = 64

@@ -6,7 +6,7 @@ from enum import IntEnum
 from typing import Final
 
 from namesrv_stream.metrics import Histogram, Samples
-from namesrv_stream.remoting.codes import RequestCode, ResponseCode
+from namesrv_stream.remoting.command import RequestCode, ResponseCode
 
 #: Upper bounds in nanoseconds. 1, 3, 5, 10 and 100 ms, 1 and 3 s are those of RocketMQ's own rocketmq_rpc_latency.
 BOUNDS_NS: Final = tuple(

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from namesrv_stream import __version__
 from namesrv_stream.metrics import Histogram, Samples
-from namesrv_stream.remoting.codes import ResponseCode
+from namesrv_stream.remoting.command import ResponseCode
 from namesrv_stream.server.core import Core
 from namesrv_stream.server.metrics.tables import TableStatus
 from namesrv_stream.server.native.lane import LaneStatus

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from namesrv_stream.errors import ConfigError
-from namesrv_stream.remoting.request_template import ResponseTemplate
+from namesrv_stream.remoting.frame import ResponseTemplate
 from namesrv_stream.server.metrics.requests import BOUNDS_NS
 from namesrv_stream.server.native.library import HANDED_OVER, Returned, load_library
 from namesrv_stream.settings import RemotingSettings

@@ -1,5 +1,5 @@
 /*
- * Splits a route query's frame where queries of one template differ. remoting/request_template.py does the same in
+ * Splits a route query's frame where queries of one template differ. remoting/frame.py does the same in
  * Python, and explains why it is correct. A frame that is split differently here matches no stored answer.
  */
 #ifndef QUERY_H

@@ -12,9 +12,8 @@ from collections.abc import Collection
 from typing import Final, NamedTuple, Protocol
 
 from namesrv_stream.processor.name_server import Answer, Dependency
-from namesrv_stream.remoting.codes import RequestCode, ResponseCode, SerializeType
-from namesrv_stream.remoting.command import RemotingCommand
-from namesrv_stream.remoting.request_template import (
+from namesrv_stream.remoting.command import RemotingCommand, RequestCode, ResponseCode, SerializeType
+from namesrv_stream.remoting.frame import (
     ResponseTemplate,
     cut_opaque,
     is_canonical,

@@ -13,8 +13,7 @@ from namesrv_stream.processor.broker import large_body
 from namesrv_stream.processor.dispatch import error_response, process
 from namesrv_stream.processor.name_server import Accepted, Answer, Call, DecodedBody, Peer
 from namesrv_stream.processor.register_body import RegistrationBody
-from namesrv_stream.remoting.codes import ResponseCode
-from namesrv_stream.remoting.command import RemotingCommand, response_to
+from namesrv_stream.remoting.command import RemotingCommand, ResponseCode, response_to
 from namesrv_stream.remoting.frame import decode_frame, encode_frame
 from namesrv_stream.route.events import BrokerHeartbeat, BrokerRegistered, Proof
 from namesrv_stream.route.model import LeaseKey

@@ -10,8 +10,7 @@ from typing import Final, NamedTuple
 
 import orjson
 
-from namesrv_stream.remoting.codes import MQ_VERSION, LanguageCode, RequestCode
-from namesrv_stream.remoting.command import RemotingCommand
+from namesrv_stream.remoting.command import MQ_VERSION, LanguageCode, RemotingCommand, RequestCode
 from namesrv_stream.remoting.headers import RegisterBrokerRequestHeader, UnRegisterBrokerRequestHeader
 from namesrv_stream.tools.agent.agent_config import BrokerIdentity
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from obstore.store import S3Store
 
-from namesrv_stream.remoting.codes import RequestCode, ResponseCode
+from namesrv_stream.remoting.command import RequestCode, ResponseCode
 from namesrv_stream.route.changes import ChangeKind, RouteChange
 from namesrv_stream.settings import Settings, to_toml
 from namesrv_stream.tables.delta.stored_table import StoredTable

@@ -23,8 +23,7 @@ from namesrv_stream.client import (
 from namesrv_stream.client.admin import ADMIN_TIMEOUT_MS, Imported
 from namesrv_stream.errors import QueryNotFound
 from namesrv_stream.ports import choose_port
-from namesrv_stream.remoting.codes import RequestCode, ResponseCode
-from namesrv_stream.remoting.command import RemotingCommand, response_to
+from namesrv_stream.remoting.command import RemotingCommand, RequestCode, ResponseCode, response_to
 from namesrv_stream.settings import load_settings
 from tests.support.scripted_name_server import Answers, ScriptedNameServer
 

@@ -9,8 +9,7 @@ from namesrv_stream.client import ConnectionLost, RemotingConnection, RequestTim
 from namesrv_stream.client.connection import split_addr
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.ports import choose_port
-from namesrv_stream.remoting.codes import ResponseCode
-from namesrv_stream.remoting.command import RemotingCommand, response_to
+from namesrv_stream.remoting.command import RemotingCommand, ResponseCode, response_to
 from tests.support.scripted_name_server import Answers, ScriptedNameServer, say_nothing, until
 
 

@@ -15,8 +15,7 @@ from namesrv_stream.client import (
 )
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.ports import choose_port
-from namesrv_stream.remoting.acl import SIGNATURE, sign
-from namesrv_stream.remoting.command import RemotingCommand, response_to
+from namesrv_stream.remoting.command import SIGNATURE, RemotingCommand, response_to, sign
 from tests.support.scripted_name_server import ScriptedNameServer, say_nothing, until
 
 ASK = RemotingCommand(106)

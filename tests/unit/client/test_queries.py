@@ -11,8 +11,7 @@ from namesrv_stream.client import (
     topics_of_cluster,
 )
 from namesrv_stream.errors import TopicNotExist
-from namesrv_stream.remoting.codes import MQ_VERSION
-from namesrv_stream.remoting.command import response_to
+from namesrv_stream.remoting.command import MQ_VERSION, response_to
 from tests.support.scripted_name_server import ScriptedNameServer
 
 

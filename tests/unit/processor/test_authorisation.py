@@ -8,9 +8,14 @@ from namesrv_stream.errors import NoPermission
 from namesrv_stream.processor.authorisation import ADMIN_CODES, BROKER_CODES, MAX_BODY_BYTES, authorise_broker
 from namesrv_stream.processor.dispatch import PROCESSORS
 from namesrv_stream.processor.name_server import Access, Call, Peer, networks_of
-from namesrv_stream.remoting.acl import AclCredentials, signed
-from namesrv_stream.remoting.codes import ONEWAY_FLAG, RequestCode, ResponseCode
-from namesrv_stream.remoting.command import RemotingCommand
+from namesrv_stream.remoting.command import (
+    ONEWAY_FLAG,
+    AclCredentials,
+    RemotingCommand,
+    RequestCode,
+    ResponseCode,
+    signed,
+)
 from namesrv_stream.remoting.frame import encode_frame
 from namesrv_stream.route.events import Origin
 from tests.support.name_server import Exchange, a_registration_request, a_route_request

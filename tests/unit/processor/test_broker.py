@@ -10,8 +10,7 @@ import pytest
 from namesrv_stream.processor.name_server import Accepted, Answer, Options
 from namesrv_stream.processor.registration_hash import registration_hash
 from namesrv_stream.remoting import fastjson
-from namesrv_stream.remoting.codes import ONEWAY_FLAG, RequestCode, ResponseCode
-from namesrv_stream.remoting.command import RemotingCommand
+from namesrv_stream.remoting.command import ONEWAY_FLAG, RemotingCommand, RequestCode, ResponseCode
 from namesrv_stream.remoting.headers import RegisterBrokerRequestHeader
 from namesrv_stream.route.events import (
     BrokerHeartbeat,

@@ -8,8 +8,7 @@ import orjson
 
 from namesrv_stream.processor.name_server import Options
 from namesrv_stream.remoting import fastjson
-from namesrv_stream.remoting.codes import RequestCode, ResponseCode, SerializeType
-from namesrv_stream.remoting.command import RemotingCommand
+from namesrv_stream.remoting.command import RemotingCommand, RequestCode, ResponseCode, SerializeType
 from namesrv_stream.remoting.frame import encode_frame
 from tests.support.name_server import Exchange
 from tests.vectors.captured import CapturedEnd, CapturedFrame, captured_events

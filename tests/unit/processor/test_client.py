@@ -7,8 +7,7 @@ import pytest
 
 from namesrv_stream.processor.name_server import Options
 from namesrv_stream.remoting import fastjson
-from namesrv_stream.remoting.codes import RequestCode, ResponseCode, SerializeType
-from namesrv_stream.remoting.command import RemotingCommand
+from namesrv_stream.remoting.command import RemotingCommand, RequestCode, ResponseCode, SerializeType
 from namesrv_stream.route.events import Origin, WritePermChanged
 from namesrv_stream.server.net.cached_answers import CachedRouteAnswers
 from tests.support.name_server import (

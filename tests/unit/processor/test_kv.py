@@ -1,8 +1,7 @@
 """100, 101, 102, 219. Each answer is the one that the Java server 5.3.3 gave to the same request."""
 
 from namesrv_stream.processor.name_server import Answer
-from namesrv_stream.remoting.codes import RequestCode, ResponseCode
-from namesrv_stream.remoting.command import RemotingCommand
+from namesrv_stream.remoting.command import RemotingCommand, RequestCode, ResponseCode
 from namesrv_stream.route.events import KvDeleted, KvPut, Origin
 from tests.support.name_server import Exchange
 

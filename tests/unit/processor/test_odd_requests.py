@@ -10,8 +10,7 @@ import pytest
 
 from namesrv_stream.processor.dispatch import PROCESSORS
 from namesrv_stream.processor.name_server import Access
-from namesrv_stream.remoting.codes import RequestCode, ResponseCode
-from namesrv_stream.remoting.command import RemotingCommand
+from namesrv_stream.remoting.command import RemotingCommand, RequestCode, ResponseCode
 from tests.support.name_server import MASTER, Exchange, a_body, a_broker_header, a_registration_request
 
 FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."

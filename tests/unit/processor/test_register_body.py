@@ -22,7 +22,7 @@ from namesrv_stream.processor.register_body import (
     decode_register_body,
 )
 from namesrv_stream.processor.registration_hash import registration_hash
-from namesrv_stream.remoting.codes import V3_0_11, V5_0_0, RequestCode
+from namesrv_stream.remoting.command import V3_0_11, V5_0_0, RequestCode
 from namesrv_stream.remoting.headers import RegisterBrokerRequestHeader
 from namesrv_stream.route.model import DataVersion, QueueData, TopicQueueMappingInfo
 from tests.support.examples import examples

@@ -7,8 +7,7 @@ import pytest
 
 from namesrv_stream.processor.name_server import Answer
 from namesrv_stream.remoting import fastjson
-from namesrv_stream.remoting.codes import RequestCode, ResponseCode
-from namesrv_stream.remoting.command import RemotingCommand
+from namesrv_stream.remoting.command import RemotingCommand, RequestCode, ResponseCode
 from namesrv_stream.route.events import Origin, TopicDeleted, TopicRegistered
 from namesrv_stream.route.model import QueueData
 from tests.support.name_server import SLAVE, Exchange, a_registration_request, a_route_request

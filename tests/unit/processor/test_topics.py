@@ -6,8 +6,7 @@ import pytest
 
 from namesrv_stream.processor.name_server import Options
 from namesrv_stream.remoting import fastjson
-from namesrv_stream.remoting.codes import RequestCode, ResponseCode
-from namesrv_stream.remoting.command import RemotingCommand
+from namesrv_stream.remoting.command import RemotingCommand, RequestCode, ResponseCode
 from tests.support.name_server import MASTER, SLAVE, Exchange, a_body, a_registration_request, a_topic
 
 UNIT, UNIT_SUB = 1, 2

@@ -2,8 +2,15 @@
 
 import pytest
 
-from namesrv_stream.remoting.acl import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE, AclCredentials, sign, signed
-from namesrv_stream.remoting.command import RemotingCommand
+from namesrv_stream.remoting.command import (
+    ACCESS_KEY,
+    SECURITY_TOKEN,
+    SIGNATURE,
+    AclCredentials,
+    RemotingCommand,
+    sign,
+    signed,
+)
 
 SECRET = "12345678é"
 KV = {"namespace": "ns", "key": "k", "value": "v=1;ü\U0001f600"}

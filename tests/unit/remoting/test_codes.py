@@ -1,6 +1,6 @@
 import pytest
 
-from namesrv_stream.remoting.codes import (
+from namesrv_stream.remoting.command import (
     HIGHER_VERSION,
     MQ_VERSION,
     V4_9_4,

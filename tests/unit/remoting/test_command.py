@@ -1,15 +1,16 @@
 import pytest
 
-from namesrv_stream.remoting.codes import (
+from namesrv_stream.remoting.command import (
     MQ_VERSION,
     ONEWAY_FLAG,
     RESPONSE_FLAG,
     LanguageCode,
+    RemotingCommand,
     RequestCode,
     ResponseCode,
     SerializeType,
+    response_to,
 )
-from namesrv_stream.remoting.command import RemotingCommand, response_to
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 
 from namesrv_stream.errors import FrameTooLarge, HeaderDecodeError, RemotingError
-from namesrv_stream.remoting.codes import LanguageCode, RequestCode, SerializeType
-from namesrv_stream.remoting.command import RemotingCommand
+from namesrv_stream.remoting.command import LanguageCode, RemotingCommand, RequestCode, SerializeType
 from namesrv_stream.remoting.frame import MAX_FRAME_BYTES, MAX_HEADER_BYTES, FrameBuffer, decode_frame, encode_frame
 from tests.support.examples import examples
 from tests.support.strategies_remoting import chunks, commands, mutations, streams

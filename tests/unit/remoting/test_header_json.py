@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given, settings
 
 from namesrv_stream.errors import HeaderDecodeError
-from namesrv_stream.remoting.codes import LanguageCode, SerializeType
-from namesrv_stream.remoting.command import RemotingCommand
-from namesrv_stream.remoting.header_json import MAX_LENIENT_BYTES, decode_header, encode_header
+from namesrv_stream.remoting.command import LanguageCode, RemotingCommand, SerializeType
+from namesrv_stream.remoting.header_codecs import MAX_LENIENT_BYTES, decode_json_header, encode_json_header
 from tests.support.examples import examples
 from tests.support.strategies_remoting import json_commands
 
@@ -16,31 +15,31 @@ TAIL = '"serializeTypeCurrentRPC":"JSON","version":0}'
 
 def decode(header: str) -> RemotingCommand:
     """The command of a header given as text."""
-    return decode_header(header.encode(), None)
+    return decode_json_header(header.encode(), None)
 
 
 def test_properties_are_in_the_order_of_fastjson() -> None:
     command = RemotingCommand(105, LanguageCode.CPP, 333, 9, 2, "because", {"b": "2", "a": "1"})
 
-    assert encode_header(command) == (
+    assert encode_json_header(command) == (
         b'{"code":105,"extFields":{"b":"2","a":"1"},"flag":2,"language":"CPP","opaque":9,"remark":"because",'
         b'"serializeTypeCurrentRPC":"JSON","version":333}'
     )
 
 
 def test_null_properties_are_left_out() -> None:
-    assert encode_header(replace(BARE, language=None)) == f'{{"code":0,"flag":0,"opaque":0,{TAIL}'.encode()
+    assert encode_json_header(replace(BARE, language=None)) == f'{{"code":0,"flag":0,"opaque":0,{TAIL}'.encode()
 
 
 def test_an_empty_custom_header_is_written() -> None:
     expected = f'{{"code":0,"extFields":{{}},"flag":0,"language":"JAVA","opaque":0,{TAIL}'
 
-    assert encode_header(replace(BARE, ext_fields={})) == expected.encode()
+    assert encode_json_header(replace(BARE, ext_fields={})) == expected.encode()
     assert decode(expected).ext_fields == {}
 
 
 def test_texts_are_escaped_as_fastjson_does() -> None:
-    header = encode_header(replace(BARE, remark='a"\\/\n\x0b\x7f\u2028主'))
+    header = encode_json_header(replace(BARE, remark='a"\\/\n\x0b\x7f\u2028主'))
 
     assert b'"remark":"a\\"\\\\/\\n\\u000B\\u007F\\u2028\xe4\xb8\xbb"' in header
 
@@ -48,7 +47,7 @@ def test_texts_are_escaped_as_fastjson_does() -> None:
 @pytest.mark.parametrize("number", [2**31, -(2**31) - 1])
 def test_a_number_beyond_32_bits_is_not_written(number: int) -> None:
     with pytest.raises(ValueError, match="32-bit"):
-        encode_header(replace(BARE, opaque=number))
+        encode_json_header(replace(BARE, opaque=number))
 
 
 def test_an_empty_object_is_code_0() -> None:
@@ -157,7 +156,7 @@ def test_the_dialect_of_fastjson_is_served(dialect: str) -> None:
 )
 def test_what_is_no_header_is_refused(header: bytes) -> None:
     with pytest.raises(HeaderDecodeError) as raised:
-        decode_header(header, None)
+        decode_json_header(header, None)
 
     assert raised.value.serialize_type == SerializeType.JSON
 
@@ -165,10 +164,10 @@ def test_what_is_no_header_is_refused(header: bytes) -> None:
 def test_a_long_header_in_real_json_is_served() -> None:
     command = replace(BARE, remark="x" * 1_000_000)
 
-    assert decode_header(encode_header(command), None) == command
+    assert decode_json_header(encode_json_header(command), None) == command
 
 
 @settings(max_examples=examples(80), deadline=None)
 @given(command=json_commands())
 def test_a_header_survives(command: RemotingCommand) -> None:
-    assert decode_header(encode_header(command), command.body) == command
+    assert decode_json_header(encode_json_header(command), command.body) == command

@@ -6,9 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from namesrv_stream.errors import HeaderDecodeError
-from namesrv_stream.remoting.codes import LanguageCode, SerializeType
-from namesrv_stream.remoting.command import RemotingCommand
-from namesrv_stream.remoting.header_rocketmq import decode_header, encode_header
+from namesrv_stream.remoting.command import LanguageCode, RemotingCommand, SerializeType
+from namesrv_stream.remoting.header_codecs import decode_binary_header, encode_binary_header
 from tests.support.examples import examples
 from tests.support.strategies_remoting import rocketmq_commands
 
@@ -27,58 +26,58 @@ def entry(key: bytes, value: bytes) -> bytes:
 
 
 def test_the_smallest_header_has_21_bytes() -> None:
-    assert encode_header(BARE) == header()
-    assert decode_header(header(), None) == BARE
+    assert encode_binary_header(BARE) == header()
+    assert decode_binary_header(header(), None) == BARE
     assert len(header()) == 21
 
 
 def test_texts_are_utf_8() -> None:
     command = replace(BARE, remark="généré", ext_fields={"topic": "主题"})
 
-    raw = encode_header(command)
+    raw = encode_binary_header(command)
 
     assert raw == header("généré".encode(), entry(b"topic", "主题".encode()))
-    assert decode_header(raw, None) == command
+    assert decode_binary_header(raw, None) == command
 
 
 def test_numbers_are_signed() -> None:
     command = replace(BARE, code=-1, version=-2, opaque=-3, flag=-4)
 
-    assert encode_header(command)[:13] == bytes.fromhex("ffff 00 fffe fffffffd fffffffc")
-    assert decode_header(encode_header(command), None) == command
+    assert encode_binary_header(command)[:13] == bytes.fromhex("ffff 00 fffe fffffffd fffffffc")
+    assert decode_binary_header(encode_binary_header(command), None) == command
 
 
 def test_an_unknown_language_reads_as_none() -> None:
-    assert decode_header(bytes.fromhex("0069 7f") + header()[3:], None).language is None
+    assert decode_binary_header(bytes.fromhex("0069 7f") + header()[3:], None).language is None
 
 
 def test_no_language_is_written_as_other() -> None:
-    assert encode_header(replace(BARE, language=None))[2] == LanguageCode.OTHER
+    assert encode_binary_header(replace(BARE, language=None))[2] == LanguageCode.OTHER
 
 
 @pytest.mark.parametrize("absent", [replace(BARE, remark=""), replace(BARE, ext_fields={})])
 def test_what_is_empty_reads_back_as_absent(absent: RemotingCommand) -> None:
-    assert decode_header(encode_header(absent), None) == BARE
+    assert decode_binary_header(encode_binary_header(absent), None) == BARE
 
 
 def test_entries_with_a_null_key_or_value_are_left_out() -> None:
     ext_fields = entry(b"", b"value") + entry(b"key", b"") + entry(b"topic", b"T")
 
-    assert decode_header(header(ext_fields=ext_fields), None).ext_fields == {"topic": "T"}
+    assert decode_binary_header(header(ext_fields=ext_fields), None).ext_fields == {"topic": "T"}
 
 
 def test_text_that_is_not_utf_8_is_replaced_as_java_does() -> None:
-    assert decode_header(header(remark=b"a\xffb"), None).remark == "a\ufffdb"
+    assert decode_binary_header(header(remark=b"a\xffb"), None).remark == "a\ufffdb"
 
 
 def test_a_lone_surrogate_is_written_as_java_does() -> None:
-    assert decode_header(encode_header(replace(BARE, remark="a\ud800b")), None).remark == "a?b"
+    assert decode_binary_header(encode_binary_header(replace(BARE, remark="a\ud800b")), None).remark == "a?b"
 
 
 @pytest.mark.parametrize("size", range(21))
 def test_a_header_shorter_than_its_fixed_part_is_refused(size: int) -> None:
     with pytest.raises(HeaderDecodeError) as raised:
-        decode_header(header()[:size], None)
+        decode_binary_header(header()[:size], None)
 
     assert raised.value.serialize_type == SerializeType.ROCKETMQ
 
@@ -102,7 +101,7 @@ def test_a_header_shorter_than_its_fixed_part_is_refused(size: int) -> None:
 )
 def test_a_length_that_leads_out_of_the_header_is_refused(damaged: bytes) -> None:
     with pytest.raises(HeaderDecodeError):
-        decode_header(damaged, None)
+        decode_binary_header(damaged, None)
 
 
 @pytest.mark.parametrize(
@@ -117,20 +116,20 @@ def test_a_length_that_leads_out_of_the_header_is_refused(damaged: bytes) -> Non
 )
 def test_a_field_beyond_its_width_is_not_written(command: RemotingCommand) -> None:
     with pytest.raises(ValueError, match="does not fit"):
-        encode_header(command)
+        encode_binary_header(command)
 
 
 @settings(max_examples=examples(100), deadline=None)
 @given(command=rocketmq_commands())
 def test_a_header_survives(command: RemotingCommand) -> None:
-    assert decode_header(encode_header(command), command.body) == command
+    assert decode_binary_header(encode_binary_header(command), command.body) == command
 
 
 @settings(max_examples=examples(100), deadline=None)
 @given(raw=st.binary(max_size=80))
 def test_any_bytes_are_a_command_or_a_header_decode_error(raw: bytes) -> None:
     try:
-        command = decode_header(raw, None)
+        command = decode_binary_header(raw, None)
     except HeaderDecodeError:
         return
     assert command.serialize_type is SerializeType.ROCKETMQ

@@ -4,7 +4,7 @@ from typing import Protocol, Self
 
 import pytest
 
-from namesrv_stream.remoting.codes import RequestCode
+from namesrv_stream.remoting.command import RequestCode
 from namesrv_stream.remoting.headers import (
     AddWritePermOfBrokerRequestHeader,
     AddWritePermOfBrokerResponseHeader,

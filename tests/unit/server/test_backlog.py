@@ -4,8 +4,7 @@ from collections.abc import Iterable
 
 import orjson
 
-from namesrv_stream.remoting.codes import RequestCode
-from namesrv_stream.remoting.command import RemotingCommand
+from namesrv_stream.remoting.command import RemotingCommand, RequestCode
 from namesrv_stream.remoting.frame import encode_frame
 from namesrv_stream.route.events import BrokerHeartbeat
 from namesrv_stream.server.gateway.backlog import Backlog

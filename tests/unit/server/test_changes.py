@@ -8,8 +8,7 @@ import orjson
 import pytest
 
 from namesrv_stream.processor.name_server import Accepted, Access, Options
-from namesrv_stream.remoting.codes import ONEWAY_FLAG, RequestCode, ResponseCode
-from namesrv_stream.remoting.command import RemotingCommand
+from namesrv_stream.remoting.command import ONEWAY_FLAG, RemotingCommand, RequestCode, ResponseCode
 from namesrv_stream.remoting.frame import encode_frame
 from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange
 from namesrv_stream.route.events import Origin, TopicRegistered

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from namesrv_stream.remoting.codes import ONEWAY_FLAG, RequestCode, ResponseCode
-from namesrv_stream.remoting.command import RemotingCommand
+from namesrv_stream.remoting.command import ONEWAY_FLAG, RemotingCommand, RequestCode, ResponseCode
 from namesrv_stream.remoting.frame import encode_frame
 from namesrv_stream.route.changes import ChangeKind, RouteChange
 from namesrv_stream.route.table import RouteTable

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from namesrv_stream.remoting.codes import ResponseCode
+from namesrv_stream.remoting.command import ResponseCode
 from namesrv_stream.remoting.frame import encode_frame
 from tests.support.name_server import a_registration_request, a_route_request
 from tests.support.server_rig import MemoryTransport, Rig

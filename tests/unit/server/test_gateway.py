@@ -5,8 +5,7 @@ import logging
 import orjson
 import pytest
 
-from namesrv_stream.remoting.codes import RequestCode, ResponseCode
-from namesrv_stream.remoting.command import RemotingCommand
+from namesrv_stream.remoting.command import RemotingCommand, RequestCode, ResponseCode
 from namesrv_stream.remoting.frame import encode_frame
 from namesrv_stream.route.changes import ChangeKind, RouteChange
 from namesrv_stream.route.model import LeaseKey, LiveKey

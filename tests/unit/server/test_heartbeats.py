@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-from namesrv_stream.remoting.codes import RequestCode, ResponseCode
-from namesrv_stream.remoting.command import RemotingCommand
+from namesrv_stream.remoting.command import RemotingCommand, RequestCode, ResponseCode
 from namesrv_stream.remoting.frame import encode_frame
 from namesrv_stream.route.event_json import decode_record
 from namesrv_stream.route.events import BrokerHeartbeat

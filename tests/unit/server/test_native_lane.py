@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.processor.name_server import Options
-from namesrv_stream.remoting.codes import RequestCode, ResponseCode
-from namesrv_stream.remoting.command import RemotingCommand
+from namesrv_stream.remoting.command import RemotingCommand, RequestCode, ResponseCode
 from namesrv_stream.remoting.frame import decode_frame, encode_frame
 from namesrv_stream.server.native import library
 from namesrv_stream.server.native.lane import open_lane

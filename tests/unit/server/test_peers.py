@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from namesrv_stream.remoting.codes import RequestCode, ResponseCode
-from namesrv_stream.remoting.command import RemotingCommand
+from namesrv_stream.remoting.command import RemotingCommand, RequestCode, ResponseCode
 from namesrv_stream.remoting.frame import encode_frame
 from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange
 from namesrv_stream.route.events import Origin

@@ -3,7 +3,7 @@
 import pytest
 
 from namesrv_stream.metrics import METRICS, Samples
-from namesrv_stream.remoting.codes import RequestCode, ResponseCode
+from namesrv_stream.remoting.command import RequestCode, ResponseCode
 from namesrv_stream.server.metrics.requests import BOUNDS_NS, RequestMetrics
 
 

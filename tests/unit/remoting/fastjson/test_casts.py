@@ -2,7 +2,7 @@
 
 import pytest
 
-from namesrv_stream.remoting.fastjson.casts import as_boolean, as_integer, as_text
+from namesrv_stream.remoting.fastjson.conversion import as_boolean, as_integer, as_text
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from namesrv_stream.remoting.codes import V4_9_4, RequestCode
-from namesrv_stream.remoting.command import RemotingCommand
+from namesrv_stream.remoting.command import V4_9_4, RemotingCommand, RequestCode
 from namesrv_stream.remoting.fastjson import JavaMap, dumps_legacy, dumps_strict, loads, quote_legacy, quote_strict
 from tests.support.examples import examples
 from tests.vectors.captured import captured_exchanges, captured_frames

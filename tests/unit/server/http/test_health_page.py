@@ -4,8 +4,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from namesrv_stream.metrics import METRICS
-from namesrv_stream.remoting.codes import RequestCode
-from namesrv_stream.remoting.command import RemotingCommand
+from namesrv_stream.remoting.command import RemotingCommand, RequestCode
 from namesrv_stream.route.liveness_settings import FoldSettings
 from namesrv_stream.server.native.lane import LaneStatus
 from namesrv_stream.tables.job_commits import JobFigures

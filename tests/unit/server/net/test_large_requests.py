@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from namesrv_stream.remoting.codes import RequestCode, ResponseCode
-from namesrv_stream.remoting.command import RemotingCommand
+from namesrv_stream.remoting.command import RemotingCommand, RequestCode, ResponseCode
 from namesrv_stream.remoting.frame import encode_frame
 from namesrv_stream.route.events import BrokerHeartbeat, BrokerRegistered
 from namesrv_stream.server.net.large_requests import LargeRequests

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from namesrv_stream.processor.name_server import Accepted, Options
-from namesrv_stream.remoting.codes import ONEWAY_FLAG, RequestCode, ResponseCode, SerializeType
-from namesrv_stream.remoting.command import RemotingCommand
+from namesrv_stream.remoting.command import ONEWAY_FLAG, RemotingCommand, RequestCode, ResponseCode, SerializeType
 from namesrv_stream.remoting.frame import decode_frame, encode_frame
 from namesrv_stream.remoting.headers import ORDER_TOPIC_CONFIG
 from namesrv_stream.server.net.response_cache import AnsweredRequest, ResponseCache, scope_of

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from namesrv_stream.clock import ManualClock
-from namesrv_stream.remoting.codes import RequestCode
-from namesrv_stream.remoting.command import RemotingCommand, response_to
+from namesrv_stream.remoting.command import RemotingCommand, RequestCode, response_to
 from namesrv_stream.tools.agent import AgentConfig, BrokerAgent
 from tests.support.scripted_name_server import Answers, ScriptedNameServer, accept_all, say_nothing, until
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from namesrv_stream.cli import main
-from namesrv_stream.remoting.codes import RequestCode, ResponseCode
-from namesrv_stream.remoting.command import RemotingCommand
+from namesrv_stream.remoting.command import RemotingCommand, RequestCode, ResponseCode
 from namesrv_stream.route.liveness_settings import FoldSettings
 from namesrv_stream.route.table import HELD_NAMESPACE
 from tests.support.builders import Log, a_registration
