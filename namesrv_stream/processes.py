@@ -1,19 +1,28 @@
-"""Processes of an installation on this machine: priority, death with the parent, sessions of children.
+"""Processes of an installation on this machine: priority, death with the parent, sessions, run files and locks.
 
 Linux sends SIGTERM when the parent has ended (PR_SET_PDEATHSIG, which survives ``exec``, so it also works for Kafka's
 Java); a thread kills a process that does not stop by itself.
+
+Run files are small JSON files in ``DATA/run`` in which a process publishes that it is ready, and at which address. A
+process writes its file once it can serve, with one rename; its starter removes the file beforehand.
+
+A folder of tables has one writer at a time (the job or a rebuild), and one history process: each holds a lock.
 """
 
 import contextlib
 import ctypes
+import fcntl
+import json
 import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Final
+
+from namesrv_stream.errors import ConfigError
 
 PARENT_PID_VARIABLE: Final = "NAMESRV_STREAM_PARENT_PID"
 _PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
@@ -115,3 +124,93 @@ def _state_and_session(pid: int) -> tuple[str, int]:
         return "", 0
     fields = stat.rpartition(")")[2].split()
     return fields[0], int(fields[3])
+
+
+#: Words in the command lines of the product's processes: `python -m namesrv_stream`, the console script, the embedded
+#: Kafka, and what `spark-submit` runs.
+_COMMANDS: Final = frozenset({b"namesrv_stream", b"namesrv-stream", b"kafka.Kafka", b"route_table.py", b"history.py"})
+
+
+def write_run_file(path: Path, facts: Mapping[str, str | int]) -> None:
+    """Write ``facts`` and the writer's ``pid`` atomically.
+
+    Args:
+        path: For example ``DATA/run/serve.json``; its folder is created if absent.
+        facts: For the readers, for example ``{"remoting": "127.0.0.1:9876"}``.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.write_text(json.dumps({**facts, "pid": os.getpid()}) + "\n", encoding="utf-8")
+    draft.replace(path)
+
+
+def read_run_file(path: Path) -> dict[str, str | int] | None:
+    """The facts in ``path``; None while there is no such file or it is not a run file."""
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, json.JSONDecodeError):
+        return None
+    return facts if isinstance(facts, dict) else None
+
+
+def is_writer_alive(facts: Mapping[str, str | int]) -> bool:
+    """Whether the process that wrote a run file still exists; checks its command, since process ids are reused."""
+    try:
+        words = Path(f"/proc/{facts.get('pid')}/cmdline").read_bytes().split(b"\0")
+    except FileNotFoundError:
+        return not Path("/proc/self").exists() and _exists(int(facts.get("pid", 0)))
+    except OSError:
+        return False
+    return not _COMMANDS.isdisjoint(word.rpartition(b"/")[2] for word in words)
+
+
+def _exists(pid: int) -> bool:
+    """Whether any process has this id: all that can be known without /proc, as on macOS."""
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def job_lock(tables_dir: Path, remedy: str = "") -> AbstractContextManager[None]:
+    """Hold the lock of the job's tables. The operating system releases it when the process ends.
+
+    Args:
+        tables_dir: Folder of the lock; created if it is missing.
+        remedy: Advice for the error text, if another process holds the lock.
+
+    Raises:
+        ConfigError: Another job or a rebuild holds the lock, or the folder is not writable.
+    """
+    return _lock(tables_dir / "job.lock", "another job runs here, or a rebuild", remedy)
+
+
+def history_lock(tables_dir: Path) -> AbstractContextManager[None]:
+    """Hold the lock of the history tables, likewise.
+
+    Raises:
+        ConfigError: Another history process holds the lock, or the folder is not writable.
+    """
+    return _lock(tables_dir / "history.lock", "another history-job runs here", "")
+
+
+@contextmanager
+def _lock(path: Path, holder: str, remedy: str) -> Iterator[None]:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise ConfigError("settings", "data.tables", f"{path} cannot be created: {error.strerror}") from None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        reason = f"{holder} ({path} is locked)"
+        raise ConfigError("settings", "data.tables", f"{reason}{remedy and ': '}{remedy}") from None
+    try:
+        yield
+    finally:
+        os.close(descriptor)

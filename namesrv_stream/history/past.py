@@ -23,13 +23,11 @@ from namesrv_stream.tables.delta.stored_table import StoredTable
 from namesrv_stream.tables.history_mark import HistoryMark, read_mark
 from namesrv_stream.tables.history_tables import has_former_history
 from namesrv_stream.tables.schema.change_rows import CHANGES_SCHEMA, decode_changes
-from namesrv_stream.tables.schema.history_columns import (
+from namesrv_stream.tables.schema.layout import (
     HEARTBEAT_MINUTES,
     HISTORY_SCHEMAS,
-    ROUTE_ARCHIVE,
-)
-from namesrv_stream.tables.schema.layout import (
     PARTITIONS_PROPERTY,
+    ROUTE_ARCHIVE,
     ROUTE_CHANGES,
     TOPIC_ID_PROPERTY,
     removed_app_id,

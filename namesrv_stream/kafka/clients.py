@@ -14,7 +14,7 @@ from kafka.net.compat import KafkaNetClient
 
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.ports import reachable_host
-from namesrv_stream.run_files import read_run_file
+from namesrv_stream.processes import read_run_file
 from namesrv_stream.settings import Settings, is_secret
 
 #: Space for what Kafka and kafka-python add to a record's value: batch header, record header, key.

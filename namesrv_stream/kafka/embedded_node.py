@@ -16,7 +16,7 @@ from namesrv_stream.kafka.clients import bootstrap_servers
 from namesrv_stream.logs import progress
 from namesrv_stream.ports import choose_port, reachable_host, require_free
 from namesrv_stream.prerequisites import find_java, kafka_jars
-from namesrv_stream.run_files import read_run_file, write_run_file
+from namesrv_stream.processes import read_run_file, write_run_file
 from namesrv_stream.settings import Settings
 
 _FORMAT_TIMEOUT_S: Final = 120

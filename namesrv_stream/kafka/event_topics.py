@@ -1,8 +1,13 @@
-"""The two Kafka topics: creation, verification, and the addition of partitions to the events topic.
+"""The two Kafka topics: creation, verification, the first records, and the addition of partitions to the events topic.
 
 Every process calls :func:`ensure_topics` at its start. So a topic that was created manually with unsuitable settings is
 reported before it causes damage: without LogAppendTime there is no common clock, and with a smaller maximum size,
 registrations are lost.
+
+The first record of an empty partition contains the configured settings, so that they apply from the first registration
+on. The job logs its settings, too, but it is ready some seconds after the servers. Therefore a server that finds a
+partition empty logs its own configuration there. The job has the final decision: if its configuration differs from a
+server's, it logs its own values at its start (ADR 0047).
 
 Partitions are added while the events topic is closed. A topic with a maximum record size of 0 bytes rejects the records
 of all producers and can still be read. So the end of the log does not move while its state is divided (ADR 0054).
@@ -13,7 +18,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
-from kafka import KafkaAdminClient, KafkaProducer
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType
 from kafka.errors import (
     KafkaConfigurationError,
@@ -24,10 +29,13 @@ from kafka.errors import (
 )
 
 from namesrv_stream.errors import ConfigError, KafkaUnreachable
-from namesrv_stream.kafka.clients import admin_config, bootstrap_servers, producer_config, reason_of
+from namesrv_stream.kafka.clients import admin_config, bootstrap_servers, consumer_config, producer_config, reason_of
+from namesrv_stream.route.event_json import encode_event
+from namesrv_stream.route.events import DIRECT, Origin, SettingsChanged
 from namesrv_stream.settings import Settings
+from namesrv_stream.settings.checks import SOURCE, changed_settings
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _CREATE_TIMEOUT_MS: Final = 15_000
 _DEAD_LETTER_PARTITIONS: Final = 1
@@ -101,7 +109,7 @@ def _verify(admin: KafkaAdminClient, topic: str, partitions: int, settings: Sett
         raise ConfigError(f"Kafka topic {topic}", name, reason)
     replicas = min((len(p["replica_nodes"]) for p in described["partitions"]), default=0)
     for name, reason in topic_doubts(actual, replicas):
-        _LOG.warning("topic may lose acknowledged records topic=%s setting=%s reason=%s", topic, name, reason)
+        logger.warning("topic may lose acknowledged records topic=%s setting=%s reason=%s", topic, name, reason)
 
 
 def topic_doubts(actual: Mapping[str, str], replicas: int) -> list[tuple[str, str]]:
@@ -231,3 +239,45 @@ class TopicGrowth:
 
     def _unreachable(self, error: Exception) -> KafkaUnreachable:
         return KafkaUnreachable(bootstrap_servers(self._settings), reason_of(error))
+
+
+def log_first_settings(settings: Settings) -> None:
+    """Log settings that differ from the defaults, in every partition that never had a record; blocks.
+
+    If Kafka fails, the settings apply from the start of the job on, and a warning is logged.
+    """
+    changed = changed_settings(settings, {})
+    if not changed:
+        return
+    # The event has no server as its origin, so that it does not advance a server's clock.
+    event = encode_event(SettingsChanged(Origin(DIRECT, 0), SOURCE, tuple(sorted(changed.items()))))
+    try:
+        partitions = _empty_partitions(settings)
+        if not partitions:
+            return
+        _send(settings, event, partitions)
+    except (KafkaError, OSError) as error:
+        logger.warning("logging the first settings failed, they apply when the job starts reason=%s", reason_of(error))
+    else:
+        logger.info("first settings logged partitions=%s settings=%s", partitions, changed)
+
+
+def _empty_partitions(settings: Settings) -> list[int]:
+    topic = settings.kafka.broker_events_topic
+    consumer = KafkaConsumer(**consumer_config(settings))
+    try:
+        ends = consumer.end_offsets([TopicPartition(topic, p) for p in range(settings.kafka.partitions)])
+        return [tp.partition for tp, end in ends.items() if end == 0]
+    finally:
+        consumer.close()
+
+
+def _send(settings: Settings, event: bytes, partitions: list[int]) -> None:
+    producer = KafkaProducer(**producer_config(settings))
+    try:
+        topic = settings.kafka.broker_events_topic
+        sent = [producer.send(topic, value=event, partition=partition) for partition in partitions]
+        for future in sent:
+            future.get(timeout=settings.kafka.delivery_timeout_ms / 1000)
+    finally:
+        producer.close(timeout=1)

@@ -29,10 +29,9 @@ from namesrv_stream.remoting.headers import (
     RegisterBrokerResponseHeader,
     UnRegisterBrokerRequestHeader,
 )
-from namesrv_stream.route.events import BrokerHeartbeat, BrokerRegistered, BrokerUnregistered, Origin, Proof
+from namesrv_stream.route.events import BrokerHeartbeat, BrokerRegistered, BrokerUnregistered, Origin, Proof, murmur2
 from namesrv_stream.route.group import BrokerGroup, master_of, register
 from namesrv_stream.route.model import DataVersion, LeaseKey, LiveKey, Registration
-from namesrv_stream.route.partitioner import murmur2
 
 
 class _Registering(NamedTuple):

@@ -21,10 +21,10 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from namesrv_stream.route.changes import ChangeKind, Difference, diff
+from namesrv_stream.route.events import partition_of
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.group_json import encode_group
 from namesrv_stream.route.model import BrokerLive, Registration, encode_hold
-from namesrv_stream.route.partitioner import partition_of
 from namesrv_stream.route.registration_json import RetainedRegistration, retained
 from namesrv_stream.route.table import RouteTable
 

@@ -1,11 +1,13 @@
-"""The events of the log. Each event is one record of the Kafka topic, except that heartbeats share records.
+"""The events of the log, and their assignment to Kafka partitions.
 
-Every event has an ``Origin``: the server that received it, and the connection. Producers other than name servers
-publish with ``DIRECT``; their brokers age by the job's ticks.
+Each event is one record of the Kafka topic, except that heartbeats share records. Every event has an ``Origin``: the
+server that received it, and the connection. Producers other than name servers publish with ``DIRECT``; their brokers
+age by the job's ticks. The partition of a broker name is its murmur2, as in Kafka's default partitioner.
 """
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import NamedTuple
 
 from namesrv_stream.route.liveness_settings import SettingValue
@@ -208,3 +210,42 @@ BrokerEvent = (
 AcceptedEvent = BrokerEvent | TopicDeleted | KvPut | KvDeleted | SettingsChanged | GuardReleased
 ServerEvent = ServerStarted | ServerResumed | ServerStopped | Tick
 Event = AcceptedEvent | ServerEvent
+
+
+_M = 0x5BD1E995
+_SEED = 0x9747B28C
+_MASK = 0xFFFFFFFF
+
+
+def murmur2(data: bytes) -> int:
+    """Return the unsigned 32-bit murmur2 hash. Source: kafka, Utils.murmur2; vectors in schemas/partitioner.json."""
+    length = len(data)
+    h = _SEED ^ length
+    whole = length & ~3
+    for i in range(0, whole, 4):
+        k = int.from_bytes(data[i : i + 4], "little") * _M & _MASK
+        k = (k ^ (k >> 24)) * _M & _MASK
+        h = (h * _M & _MASK) ^ k
+    if length & 3:
+        h = (h ^ int.from_bytes(data[whole:], "little")) * _M & _MASK
+    h = (h ^ (h >> 13)) * _M & _MASK
+    return h ^ (h >> 15)
+
+
+@lru_cache(maxsize=65_536)
+def partition_of(key: str, partitions: int) -> int:
+    """Return the partition of a broker name or KV namespace, from 0 to ``partitions`` - 1."""
+    return (murmur2(key.encode()) & 0x7FFFFFFF) % partitions
+
+
+def routing_key(event: Event) -> str | None:
+    """Return the broker name or KV namespace that decides an event's partition; None if it goes to every partition."""
+    match event:
+        case BrokerRegistered():
+            return event.registration.broker_name
+        case BrokerHeartbeat() | BrokerUnregistered() | BrokerDisconnected() | TopicRegistered() | WritePermChanged():
+            return event.broker_name
+        case KvPut() | KvDeleted():
+            return event.namespace
+        case _:
+            return None

@@ -4,10 +4,9 @@ The only reader of configuration files and of NAMESRV_STREAM__ variables. It sta
 Every package above it may import it; the pure ones (``route``, ``remoting``, ``processor``) get values, not settings.
 """
 
+from namesrv_stream.settings.conf_file import rocketmq_config
 from namesrv_stream.settings.layers import Flag, LoadedSettings, load_settings, parse_set_flag
-from namesrv_stream.settings.places import DataSettings, JarsSettings, project_home
 from namesrv_stream.settings.printing import to_json, to_toml
-from namesrv_stream.settings.rocketmq_keys import rocketmq_config
 from namesrv_stream.settings.secrets import (
     ENVIRONMENT_PREFIX,
     Accounts,
@@ -32,6 +31,7 @@ from namesrv_stream.settings.sections import (
     TlsSettings,
     WebhookSettings,
 )
+from namesrv_stream.settings.values import DataSettings, JarsSettings, project_home
 
 __all__ = [
     "ENVIRONMENT_PREFIX",

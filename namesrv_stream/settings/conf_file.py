@@ -1,12 +1,21 @@
-"""Reads the file given by ``--conf``: TOML, or a Java-style ``.properties`` file with RocketMQ's keys."""
+"""Reads the file given by ``--conf``: TOML, or a Java-style ``.properties`` file with RocketMQ's keys.
+
+``COUNTERPARTS`` is read in both directions: a ``.properties`` file becomes settings, and settings become the answer to
+GET_NAMESRV_CONFIG. Source: rocketmq 5.3.3, NamesrvConfig and NettyServerConfig.
+
+The keys for TLS are separate, since GET_NAMESRV_CONFIG does not answer them. In Java they are system properties, and
+keys of the file ``tls.config.file``; here they may stand in either file. Source: TlsSystemConfig, TlsHelper.
+"""
 
 import difflib
+import re
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from namesrv_stream.errors import ConfigError
+from namesrv_stream.processor.namesrv_config import OPTION_OF
 from namesrv_stream.remoting import java_properties
 from namesrv_stream.settings.names import (
     Given,
@@ -19,13 +28,140 @@ from namesrv_stream.settings.names import (
     public_path,
     scalar,
 )
-from namesrv_stream.settings.rocketmq_keys import (
-    COUNTERPARTS,
-    TLS_COUNTERPARTS,
-    TLS_WITHOUT_MEANING,
-    WITHOUT_MEANING,
-    is_agreed,
-)
+from namesrv_stream.settings.sections import Settings
+
+
+class Counterpart(NamedTuple):
+    """The setting that a key of RocketMQ's is.
+
+    Attributes:
+        section: Its section, without ``advanced``.
+        key: Its key in that section.
+        factor: The setting's number is RocketMQ's times this.
+    """
+
+    section: str
+    key: str
+    factor: int = 1
+
+    def value_of(self, text: str) -> str | int | bool:
+        """The setting's value for RocketMQ's ``text``. Stricter than Java, which silently skips what it cannot parse.
+
+        Raises:
+            ValueError: It is not of the key's kind; the text says what is expected.
+        """
+        kind = type(self._value_in(Settings()))
+        if kind is bool:
+            if text.lower() not in ("true", "false"):
+                raise ValueError("expected true or false")
+            return text.lower() == "true"
+        if kind is int:
+            if not re.fullmatch(r"[+-]?[0-9]{1,18}", text):
+                raise ValueError("expected a whole number")
+            return int(text) * self.factor
+        return text
+
+    def text_in(self, settings: Settings) -> str:
+        """RocketMQ's text for the setting's value; a number is rounded down to RocketMQ's unit."""
+        value = self._value_in(settings)
+        if isinstance(value, bool):
+            return str(value).lower()
+        if isinstance(value, tuple):
+            return ";".join(value)
+        return str(value // self.factor if isinstance(value, int) else value)
+
+    def _value_in(self, settings: Settings) -> object:
+        return getattr(getattr(settings, self.section), self.key)
+
+
+COUNTERPARTS: Final[Mapping[str, Counterpart]] = {
+    "bindAddress": Counterpart("remoting", "listen_host"),
+    "listenPort": Counterpart("remoting", "listen_port"),
+    "serverChannelMaxIdleTimeSeconds": Counterpart("remoting", "idle_timeout_ms", factor=1000),
+    "configBlackList": Counterpart("admin", "config_black_list"),
+    "deleteTopicWithBrokerRegistration": Counterpart("liveness", "delete_topic_with_broker_registration"),
+    **{key: Counterpart("name_server", name) for key, name in OPTION_OF.items()},
+}
+
+_NO_POOLS: Final = "there are no thread pools to size"
+_NETTY: Final = "it tunes Netty, which is not used here"
+
+#: RocketMQ's other keys, each with the reason why it does nothing.
+WITHOUT_MEANING: Final[Mapping[str, str]] = {
+    "rocketmqHome": "nothing is read from a RocketMQ installation",
+    "kvConfigPath": "KV entries are in the log; take those of a file over with `namesrv-stream kv import FILE`",
+    "configStorePath": "the configuration is never written to a file",
+    "productEnvName": "there is no cluster-test mode",
+    "clusterTest": "there is no cluster-test mode",
+    "clientRequestThreadPoolNums": _NO_POOLS,
+    "defaultThreadPoolNums": _NO_POOLS,
+    "clientRequestThreadPoolQueueCapacity": _NO_POOLS,
+    "defaultThreadPoolQueueCapacity": _NO_POOLS,
+    "scanNotActiveBrokerInterval": "nothing scans: a broker expires with the first event after its timeout, within a "
+    "tick (advanced.liveness.tick_interval_ms)",
+    "unRegisterBrokerQueueCapacity": "brokers unregister without a queue",
+    "enableControllerInNamesrv": "there is no controller inside; start RocketMQ's own beside",
+    "serverWorkerThreads": _NO_POOLS,
+    "serverCallbackExecutorThreads": _NO_POOLS,
+    "serverSelectorThreads": _NO_POOLS,
+    "serverOnewaySemaphoreValue": _NETTY,
+    "serverAsyncSemaphoreValue": _NETTY,
+    "serverSocketSndBufSize": "the operating system sizes the buffers, as it does for Java by default",
+    "serverSocketRcvBufSize": "the operating system sizes the buffers, as it does for Java by default",
+    "writeBufferHighWaterMark": "see advanced.remoting.write_buffer_bytes",
+    "writeBufferLowWaterMark": "see advanced.remoting.write_buffer_bytes",
+    "serverSocketBacklog": "it is always 1024, RocketMQ's default",
+    "serverNettyWorkerGroupEnable": _NETTY,
+    "serverPooledByteBufAllocatorEnable": _NETTY,
+    "enableShutdownGracefully": "every stop is a graceful one, see advanced.server.drain_timeout_ms",
+    "shutdownWaitTimeSeconds": "see advanced.server.drain_timeout_ms and advanced.server.stop_timeout_ms",
+    "useEpollNativeSelector": _NETTY,
+}
+
+
+def rocketmq_config(settings: Settings) -> dict[str, str]:
+    """The effective settings under RocketMQ's keys; those without meaning here are left out."""
+    return {name: counterpart.text_in(settings) for name, counterpart in COUNTERPARTS.items()}
+
+
+#: The keys for TLS.
+TLS_COUNTERPARTS: Final[Mapping[str, Counterpart]] = {
+    "tls.server.mode": Counterpart("tls", "mode"),
+    "tls.server.certPath": Counterpart("tls", "cert_file"),
+    "tls.server.keyPath": Counterpart("tls", "key_file"),
+    "tls.server.keyPassword": Counterpart("tls", "key_password"),
+    "tls.server.need.client.auth": Counterpart("tls", "client_auth"),
+    "tls.server.trustCertPath": Counterpart("tls", "trust_file"),
+    "tls.config.file": Counterpart("tls", "config_file"),
+    "tls.enable": Counterpart("tls", "calls"),
+    "tls.client.trustCertPath": Counterpart("tls", "calls_trust_file"),
+    "tls.client.certPath": Counterpart("tls", "calls_cert_file"),
+    "tls.client.keyPath": Counterpart("tls", "calls_key_file"),
+}
+
+#: The keys for TLS that do nothing, with the reason.
+TLS_WITHOUT_MEANING: Final[Mapping[str, str]] = {
+    "tls.test.mode.enable": "no certificate is made up here: set tls.server.certPath and tls.server.keyPath",
+    "tls.server.authClient": "a client's certificate, where one is asked for, is always checked",
+    "tls.client.authServer": "a broker's certificate is checked where tls.client.trustCertPath says by which ones",
+    "tls.client.keyPassword": "put it into a file of its own, and name that by advanced.tls.calls_key_password_file",
+}
+
+_AGREED: Final = frozenset({("tls.test.mode.enable", "false"), ("tls.server.authClient", "true")})
+
+
+def is_agreed(name: str, text: str, properties: Mapping[str, str]) -> bool:
+    """Whether a key without effect asks for what is the case here anyway, so that it needs no warning.
+
+    Args:
+        name: The key.
+        text: Its value, in small letters.
+        properties: All of its file.
+    """
+    if name == "tls.client.authServer":
+        return text == ("true" if properties.get("tls.client.trustCertPath", "").strip() else "false")
+    return (name, text) in _AGREED
+
 
 _TOML: Final = (".toml",)
 #: RocketMQ's operators call the file namesrv.properties or namesrv.conf.

@@ -15,7 +15,7 @@ from typer.exceptions import TyperException
 
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.ports import reachable_host
-from namesrv_stream.run_files import is_writer_alive, read_run_file
+from namesrv_stream.processes import is_writer_alive, read_run_file
 from namesrv_stream.settings.layers import (
     DATA_VARIABLE,
     EFFECTIVE_FILE,

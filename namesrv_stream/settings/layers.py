@@ -34,10 +34,9 @@ from namesrv_stream.settings.names import (
     scalar,
     with_internal_paths,
 )
-from namesrv_stream.settings.places import project_home
 from namesrv_stream.settings.secrets import ENVIRONMENT_PREFIX, is_secret
 from namesrv_stream.settings.sections import Settings
-from namesrv_stream.settings.values import problem_text
+from namesrv_stream.settings.values import problem_text, project_home
 
 #: The variable with the default of ``data.dir``.
 DATA_VARIABLE: Final = "NAMESRV_STREAM_DATA"

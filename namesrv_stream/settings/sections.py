@@ -8,13 +8,14 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field, SecretStr
 
-from namesrv_stream.settings.places import DataSettings, JarsSettings
 from namesrv_stream.settings.values import (
     AccessKey,
     Addrs,
     Advanced,
+    DataSettings,
     HostNames,
     HttpUrls,
+    JarsSettings,
     LowerCase,
     Names,
     Networks,

@@ -29,16 +29,14 @@ from namesrv_stream.tables.delta.open_table import check_delta_table, open_delta
 from namesrv_stream.tables.history_files import FILE_SCHEMA, read_batches, write_files
 from namesrv_stream.tables.history_mark import HistoryMark, commit_metadata, read_mark
 from namesrv_stream.tables.schema.change_rows import ROW_SCHEMA
-from namesrv_stream.tables.schema.history_columns import (
+from namesrv_stream.tables.schema.layout import (
     DAY_COLUMNS,
     DESCRIPTIONS,
+    HISTORY_PROTOCOL,
     HISTORY_SCHEMAS,
+    PARTITIONS_PROPERTY,
     ROUTE_ARCHIVE,
     STATISTICS_COLUMNS,
-)
-from namesrv_stream.tables.schema.layout import (
-    HISTORY_PROTOCOL,
-    PARTITIONS_PROPERTY,
     TOPIC_ID_PROPERTY,
     VACUUM_PROPERTY,
     history_properties,

@@ -19,13 +19,13 @@ import pyarrow as pa
 from deltalake import CommitProperties, WriterProperties, write_deltalake
 
 from namesrv_stream.instants import utc
+from namesrv_stream.processes import read_run_file, write_run_file
 from namesrv_stream.route.changes import KEY_COLUMNS
-from namesrv_stream.run_files import read_run_file, write_run_file
 from namesrv_stream.settings import Settings
 from namesrv_stream.tables.delta.open_table import open_delta
 from namesrv_stream.tables.delta.stored_table import StoredTable
 from namesrv_stream.tables.history_mark import HistoryMark, commit_metadata, read_mark
-from namesrv_stream.tables.schema.history_columns import (
+from namesrv_stream.tables.schema.layout import (
     BROKER_EVENTS,
     DAY_COLUMNS,
     HEARTBEAT_MINUTES,

@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 
 from namesrv_stream.errors import NamesrvStreamError
 from namesrv_stream.route.changes import KEY_COLUMNS, ChangeKind
+from namesrv_stream.route.events import partition_of
 from namesrv_stream.route.fold.folded_log import Progress
 from namesrv_stream.route.fold.state import FoldState, encode_state
-from namesrv_stream.route.partitioner import partition_of
 from namesrv_stream.tables.delta.commit import Change
 from namesrv_stream.tables.delta.data_file import DataFile
 from namesrv_stream.tables.delta.table_writer import TableWriter, grown

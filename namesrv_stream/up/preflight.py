@@ -15,8 +15,7 @@ from typing import Final
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.ports import choose_port, port_fault
 from namesrv_stream.prerequisites import find_java, kafka_jars, spark_jars
-from namesrv_stream.processes import is_running
-from namesrv_stream.run_files import read_run_file, write_run_file
+from namesrv_stream.processes import is_running, read_run_file, write_run_file
 from namesrv_stream.settings import Settings, to_toml
 from namesrv_stream.settings.installation import PORTS_FILE
 from namesrv_stream.settings.layers import EFFECTIVE_FILE

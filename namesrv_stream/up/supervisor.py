@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from namesrv_stream.run_files import read_run_file
+from namesrv_stream.processes import read_run_file
 from namesrv_stream.up.child import BoundedLog, Child, ChildSpec, spawn
 
 _REFUSED: Final = 2

@@ -15,7 +15,7 @@ from typing import Any
 
 import polars
 
-from namesrv_stream.kafka.log_check import read_extent
+from namesrv_stream.kafka.log_reader import read_extent
 from tests.bench.machine import cpu_s, facts, family, memory_mb
 from tests.support.kafka import REPOSITORY
 from tests.support.processes import Process, wait_until

@@ -23,14 +23,13 @@ from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType
 
 from namesrv_stream.clock import SystemClock
 from namesrv_stream.kafka import admin_config, producer_config
-from namesrv_stream.kafka.log_check import read_extent
+from namesrv_stream.kafka.log_reader import read_extent
 from namesrv_stream.route.event_json import encode_event, encode_heartbeats
-from namesrv_stream.route.events import BrokerHeartbeat, Origin, Proof, Tick
+from namesrv_stream.route.events import BrokerHeartbeat, Origin, Proof, Tick, partition_of
 from namesrv_stream.route.model import LiveKey
-from namesrv_stream.route.partitioner import partition_of
 from namesrv_stream.settings import Settings, to_toml
 from namesrv_stream.tables.repair import prepare_tables
-from namesrv_stream.tables.schema.history_columns import BROKER_EVENTS, HEARTBEAT_MINUTES
+from namesrv_stream.tables.schema.layout import BROKER_EVENTS, HEARTBEAT_MINUTES
 from tests.support.kafka import REPOSITORY, KafkaProcess, settings_for
 from tests.support.processes import Process
 from tests.support.spark_cluster import standalone_cluster

@@ -23,13 +23,13 @@ import pyarrow as pa
 from deltalake import CommitProperties, WriterProperties, write_deltalake
 from pyspark.sql import SparkSession
 
-from namesrv_stream.kafka.log_check import TopicExtent
+from namesrv_stream.kafka.log_reader import TopicExtent
 from namesrv_stream.settings import Flag, Settings, load_settings, to_toml
-from namesrv_stream.streaming.history.history_query import build_history_session
+from namesrv_stream.streaming.history.history_job import build_history_session
 from namesrv_stream.streaming.history.history_writer import History
 from namesrv_stream.tables.history_mark import commit_metadata, read_mark
 from namesrv_stream.tables.history_upkeep import Upkeep
-from namesrv_stream.tables.schema.history_columns import BROKER_EVENTS, DAY_COLUMNS, HEARTBEAT_MINUTES, HISTORY_SCHEMAS
+from namesrv_stream.tables.schema.layout import BROKER_EVENTS, DAY_COLUMNS, HEARTBEAT_MINUTES, HISTORY_SCHEMAS
 from namesrv_stream.tables.storage import Folder
 from tests.bench.history_month_clock import ShiftedClock, run_again_with_shifted_clock
 from tests.bench.history_month_figures import cold_opens, command, server_start, sizes

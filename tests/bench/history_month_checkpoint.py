@@ -14,7 +14,7 @@ from typing import Any
 from kafka import KafkaProducer
 
 from namesrv_stream.kafka import producer_config
-from namesrv_stream.kafka.log_check import read_extent
+from namesrv_stream.kafka.log_reader import read_extent
 from namesrv_stream.settings import Settings
 from namesrv_stream.streaming.route_table.fold_query import find_start_point, start_query
 from namesrv_stream.streaming.route_table.sink import BatchFigures, BatchSink, FoldedBatch

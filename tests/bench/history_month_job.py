@@ -6,7 +6,7 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from namesrv_stream.kafka.log_check import TopicExtent
+from namesrv_stream.kafka.log_reader import TopicExtent
 from namesrv_stream.route.fold.folded_log import Place, fingerprint
 from namesrv_stream.route.fold.step import Record
 from namesrv_stream.settings import Settings

@@ -23,12 +23,11 @@ from typing import Any
 from kafka import KafkaProducer
 
 from namesrv_stream.kafka import producer_config
+from namesrv_stream.processes import read_run_file
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.event_json import encode_event, encode_heartbeats
-from namesrv_stream.route.events import BrokerHeartbeat, BrokerRegistered, Event, Origin, Proof, Tick
+from namesrv_stream.route.events import BrokerHeartbeat, BrokerRegistered, Event, Origin, Proof, Tick, partition_of
 from namesrv_stream.route.model import DataVersion, QueueData, Registration
-from namesrv_stream.route.partitioner import partition_of
-from namesrv_stream.run_files import read_run_file
 from namesrv_stream.settings import Settings, to_toml
 from namesrv_stream.tables.snapshot import Snapshot
 from namesrv_stream.tables.snapshot_follower import SnapshotFollower

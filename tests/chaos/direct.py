@@ -19,9 +19,16 @@ from kafka.errors import KafkaError
 
 from namesrv_stream.kafka import producer_config
 from namesrv_stream.route.event_json import encode_event
-from namesrv_stream.route.events import DIRECT, BrokerHeartbeat, BrokerRegistered, BrokerUnregistered, Origin, Proof
+from namesrv_stream.route.events import (
+    DIRECT,
+    BrokerHeartbeat,
+    BrokerRegistered,
+    BrokerUnregistered,
+    Origin,
+    Proof,
+    partition_of,
+)
 from namesrv_stream.route.model import DataVersion, LiveKey
-from namesrv_stream.route.partitioner import partition_of
 from namesrv_stream.settings import Settings, load_settings
 from tests.chaos.fleet_plan import Fate, FleetSize, Slot, direct_slots
 from tests.chaos.truth import STALL_MS, Journal, now_ms

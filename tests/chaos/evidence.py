@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from kafka import KafkaConsumer, TopicPartition
 
 from namesrv_stream.kafka import LogReader, consumer_config
-from namesrv_stream.kafka.log_check import read_extent
+from namesrv_stream.kafka.log_reader import read_extent
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.digest import digest_of
 from namesrv_stream.route.fold.step import Record

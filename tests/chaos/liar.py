@@ -12,9 +12,8 @@ from kafka.errors import KafkaError
 from namesrv_stream.errors import KafkaUnreachable
 from namesrv_stream.kafka import LogReader, producer_config
 from namesrv_stream.route.event_json import encode_event
-from namesrv_stream.route.events import JOB, BrokerRegistered, Origin
+from namesrv_stream.route.events import JOB, BrokerRegistered, Origin, partition_of
 from namesrv_stream.route.fold.step import Record
-from namesrv_stream.route.partitioner import partition_of
 from namesrv_stream.settings import Settings
 from tests.chaos.direct import JUMPS_MS
 from tests.chaos.truth import now_ms

@@ -18,7 +18,7 @@ from typing import Final
 
 from namesrv_stream.errors import KafkaUnreachable
 from namesrv_stream.kafka import ensure_topics
-from namesrv_stream.run_files import read_run_file
+from namesrv_stream.processes import read_run_file
 from namesrv_stream.settings import Settings, to_toml
 from tests.chaos.truth import Span, now_ms
 from tests.support.kafka import REPOSITORY

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from namesrv_stream.kafka.log_check import read_extent
+from namesrv_stream.kafka.log_reader import read_extent
+from namesrv_stream.processes import read_run_file
 from namesrv_stream.route.events import BrokerRegistered, Origin, TopicDeleted
-from namesrv_stream.run_files import read_run_file
 from namesrv_stream.settings import Settings, to_toml
 from tests.support.builders import RW, a_registration
 from tests.support.kafka import REPOSITORY

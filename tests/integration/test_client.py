@@ -39,9 +39,9 @@ from namesrv_stream.client import (
 )
 from namesrv_stream.client.admin import Imported
 from namesrv_stream.errors import QueryNotFound
+from namesrv_stream.processes import read_run_file
 from namesrv_stream.remoting import fastjson
 from namesrv_stream.remoting.command import RequestCode, ResponseCode
-from namesrv_stream.run_files import read_run_file
 from namesrv_stream.settings import Settings
 from tests.integration.test_server import Serve
 from tests.support.kafka import REPOSITORY, settings_for

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from namesrv_stream.kafka.log_check import read_extent
+from namesrv_stream.kafka.log_reader import read_extent
+from namesrv_stream.processes import read_run_file
 from namesrv_stream.route.changes import ChangeKind
 from namesrv_stream.route.events import BrokerRegistered, BrokerUnregistered, Origin, Tick, TopicDeleted
-from namesrv_stream.run_files import read_run_file
 from namesrv_stream.settings import Settings, to_toml
 from namesrv_stream.tables.history_mark import read_mark
-from namesrv_stream.tables.schema.history_columns import (
+from namesrv_stream.tables.schema.layout import (
     BROKER_EVENTS,
     HEARTBEAT_MINUTES,
     HISTORY_SCHEMAS,

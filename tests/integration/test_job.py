@@ -11,10 +11,10 @@ import orjson
 import pytest
 
 from namesrv_stream.kafka import LogReader
-from namesrv_stream.kafka.log_check import read_extent
+from namesrv_stream.kafka.log_reader import read_extent
+from namesrv_stream.processes import read_run_file
 from namesrv_stream.route.changes import Cause
 from namesrv_stream.route.events import DIRECT, JOB, BrokerRegistered, Origin, Tick, TopicDeleted
-from namesrv_stream.run_files import read_run_file
 from namesrv_stream.settings import Settings, to_toml
 from tests.support.builders import RW, a_registration
 from tests.support.kafka import REPOSITORY

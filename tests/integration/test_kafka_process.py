@@ -11,7 +11,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from namesrv_stream.errors import ConfigError, KafkaUnreachable
 from namesrv_stream.kafka import admin_config, bootstrap_servers, consumer_config, ensure_topics, producer_config
 from namesrv_stream.ports import choose_port
-from namesrv_stream.run_files import read_run_file
+from namesrv_stream.processes import read_run_file
 from namesrv_stream.settings import Settings
 from tests.support.kafka import REPOSITORY, KafkaProcess, settings_for
 from tests.support.processes import wait_until

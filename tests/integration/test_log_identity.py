@@ -10,7 +10,7 @@ from kafka import KafkaAdminClient, KafkaProducer
 
 from namesrv_stream.errors import LogReplaced, LogTruncated
 from namesrv_stream.kafka import admin_config, ensure_topics, producer_config
-from namesrv_stream.kafka.log_check import check_log, read_extent
+from namesrv_stream.kafka.log_reader import check_log, read_extent
 from namesrv_stream.remoting.command import RequestCode, ResponseCode
 from namesrv_stream.route.event_json import encode_event
 from namesrv_stream.route.events import KvPut

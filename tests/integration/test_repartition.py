@@ -13,13 +13,12 @@ from uuid import uuid4
 import pytest
 
 from namesrv_stream.kafka.event_topics import TopicGrowth
-from namesrv_stream.kafka.log_check import read_extent
+from namesrv_stream.kafka.log_reader import read_extent
+from namesrv_stream.processes import read_run_file
 from namesrv_stream.remoting.command import RequestCode, ResponseCode
 from namesrv_stream.route.changes import ChangeKind
-from namesrv_stream.route.events import BrokerRegistered, KvPut, ServerStarted, Tick
+from namesrv_stream.route.events import BrokerRegistered, KvPut, ServerStarted, Tick, partition_of
 from namesrv_stream.route.fold.state import decode_state
-from namesrv_stream.route.partitioner import partition_of
-from namesrv_stream.run_files import read_run_file
 from namesrv_stream.settings import Settings, to_toml
 from namesrv_stream.streaming.route_table.fold_query import find_start_point
 from namesrv_stream.tables.repair import prepare_tables

@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow.compute as pc
 import pytest
 
+from namesrv_stream.processes import read_run_file
 from namesrv_stream.route.events import BrokerRegistered, KvPut, Origin, ServerStarted, TopicDeleted
-from namesrv_stream.run_files import read_run_file
 from namesrv_stream.settings import Settings, to_toml
 from namesrv_stream.tables.schema.layout import ROUTE_CHANGES
 from tests.support.builders import RW, a_registration

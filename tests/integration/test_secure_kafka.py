@@ -10,7 +10,7 @@ import pytest
 
 from namesrv_stream.errors import KafkaUnreachable
 from namesrv_stream.kafka import ensure_topics
-from namesrv_stream.run_files import read_run_file
+from namesrv_stream.processes import read_run_file
 from namesrv_stream.settings import load_settings
 from tests.support.certificates import Authority
 from tests.support.kafka import REPOSITORY

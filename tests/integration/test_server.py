@@ -16,11 +16,11 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from namesrv_stream.kafka.log_check import read_extent
+from namesrv_stream.kafka.log_reader import read_extent
+from namesrv_stream.processes import read_run_file
 from namesrv_stream.remoting.command import RequestCode, ResponseCode
 from namesrv_stream.route.events import KvPut
 from namesrv_stream.route.fold.step import Record
-from namesrv_stream.run_files import read_run_file
 from namesrv_stream.settings import Settings, to_toml
 from namesrv_stream.tables.repair import prepare_tables
 from namesrv_stream.tables.route_writers import ChangesWriter

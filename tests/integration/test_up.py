@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from namesrv_stream.ports import choose_port
-from namesrv_stream.processes import is_running
-from namesrv_stream.run_files import read_run_file
+from namesrv_stream.processes import is_running, read_run_file
 from tests.support.kafka import REPOSITORY, settings_for
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]

@@ -10,7 +10,7 @@ import pytest
 from packaging.tags import compatible_tags
 from packaging.utils import parse_wheel_filename
 
-from namesrv_stream.run_files import read_run_file
+from namesrv_stream.processes import read_run_file
 from tests.support.kafka import REPOSITORY, settings_for
 from tests.support.processes import Process, wait_until
 from tests.support.wheel import Installed, build_wheel, install, install_wheel

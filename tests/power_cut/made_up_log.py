@@ -25,10 +25,11 @@ from namesrv_stream.route.events import (
     TopicDeleted,
     TopicRegistered,
     WritePermChanged,
+    partition_of,
+    routing_key,
 )
 from namesrv_stream.route.fold.step import Record
 from namesrv_stream.route.model import DataVersion, QueueData, Registration
-from namesrv_stream.route.partitioner import partition_of, routing_key
 from tests.support.builders import BEGIN_MS
 
 PARTITIONS: Final = 2

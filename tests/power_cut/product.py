@@ -10,7 +10,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from namesrv_stream.kafka.log_check import TopicExtent
+from namesrv_stream.kafka.log_reader import TopicExtent
 from namesrv_stream.route.fold.fold_record import fold
 from namesrv_stream.route.fold.folded_log import Place, fingerprint
 from namesrv_stream.route.fold.state import FoldState, decode_state, encode_state

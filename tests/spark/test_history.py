@@ -9,12 +9,12 @@ from pyspark.sql import SparkSession
 
 from namesrv_stream.route.changes import ChangeKind
 from namesrv_stream.tables.schema.change_rows import in_log_order
-from namesrv_stream.tables.schema.history_columns import (
+from namesrv_stream.tables.schema.layout import (
     BROKER_EVENTS,
     HEARTBEAT_MINUTES,
+    HISTORY_PROTOCOL,
     HISTORY_SCHEMAS,
 )
-from namesrv_stream.tables.schema.layout import HISTORY_PROTOCOL
 from tests.support.analytics import POLARS, SPARK, connecting
 from tests.support.history import HistoryRig
 from tests.support.history_lives import Lives

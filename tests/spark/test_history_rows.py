@@ -11,10 +11,16 @@ from pyspark.sql import DataFrame, SparkSession
 from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange
 from namesrv_stream.route.event_json import encode_event
 from namesrv_stream.route.events import BrokerRegistered
-from namesrv_stream.streaming.history.archive_rows import archive_rows, rows_to_catch_up
-from namesrv_stream.streaming.history.event_rows import event_rows, heartbeats, minute_rows, running_minutes
+from namesrv_stream.streaming.history.event_rows import (
+    archive_rows,
+    event_rows,
+    heartbeats,
+    minute_rows,
+    rows_to_catch_up,
+    running_minutes,
+)
 from namesrv_stream.tables.schema.change_rows import encode_changes
-from namesrv_stream.tables.schema.history_columns import HEARTBEAT_MINUTES, HISTORY_SCHEMAS
+from namesrv_stream.tables.schema.layout import HEARTBEAT_MINUTES, HISTORY_SCHEMAS
 from tests.support.builders import BEGIN_MS, S1, a_proof, a_registration, heartbeats_with, over
 from tests.support.history_oracle import instant
 

@@ -15,15 +15,15 @@ from namesrv_stream.errors import ConfigError
 from namesrv_stream.tables.history_mark import read_mark
 from namesrv_stream.tables.history_tables import ensure_history_tables
 from namesrv_stream.tables.history_upkeep import Upkeep
-from namesrv_stream.tables.schema.history_columns import (
+from namesrv_stream.tables.schema.layout import (
     BROKER_EVENTS,
     DAY_COLUMNS,
     HEARTBEAT_MINUTES,
     HISTORY_SCHEMAS,
     ROUTE_ARCHIVE,
     STATISTICS_COLUMNS,
+    history_properties,
 )
-from namesrv_stream.tables.schema.layout import history_properties
 from tests.support.builders import RW, a_registration
 from tests.support.history import TOPIC_ID, HistoryRig
 from tests.support.history_views import BROKER_SESSIONS, ROUTE_HISTORY, TOPIC_ROUTE_HISTORY

@@ -13,7 +13,7 @@ from kafka import KafkaProducer
 from pyspark.sql import SparkSession
 
 from namesrv_stream.kafka import producer_config
-from namesrv_stream.kafka.log_check import read_extent
+from namesrv_stream.kafka.log_reader import read_extent
 from namesrv_stream.route.changes import Cause, ChangeKind
 from namesrv_stream.route.events import (
     DIRECT,

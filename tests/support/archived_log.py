@@ -10,8 +10,13 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 from namesrv_stream.route.fold.step import Record
 from namesrv_stream.settings import Settings
 from namesrv_stream.tables.history_mark import HistoryMark, commit_metadata
-from namesrv_stream.tables.schema.history_columns import BROKER_EVENTS, DAY_COLUMNS, HISTORY_SCHEMAS, STATISTICS_COLUMNS
-from namesrv_stream.tables.schema.layout import history_properties
+from namesrv_stream.tables.schema.layout import (
+    BROKER_EVENTS,
+    DAY_COLUMNS,
+    HISTORY_SCHEMAS,
+    STATISTICS_COLUMNS,
+    history_properties,
+)
 from tests.support.history_tables import instant_of
 from tests.support.tables import TOPIC_ID
 

@@ -9,16 +9,14 @@ from typing import Final
 import pyarrow as pa
 
 from namesrv_stream.tables.schema.change_rows import CHANGES_SCHEMA, STATE_SCHEMA
-from namesrv_stream.tables.schema.history_columns import (
+from namesrv_stream.tables.schema.layout import (
     DAY_COLUMNS,
     DESCRIPTIONS,
     HISTORY_SCHEMAS,
-    STATISTICS_COLUMNS,
-)
-from namesrv_stream.tables.schema.layout import (
     PARTITIONS_PROPERTY,
     ROUTE_CHANGES,
     ROUTE_STATE,
+    STATISTICS_COLUMNS,
     TOPIC_ID_PROPERTY,
     history_properties,
     table_properties,

@@ -8,7 +8,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
-from namesrv_stream.kafka.log_check import TopicExtent
+from namesrv_stream.kafka.log_reader import TopicExtent
 from namesrv_stream.route.fold.state import encode_state
 from namesrv_stream.route.fold.step import Record
 from namesrv_stream.settings import Flag, Settings, load_settings

@@ -22,9 +22,9 @@ from namesrv_stream.route.events import (
     TopicDeleted,
     TopicRegistered,
     WritePermChanged,
+    partition_of,
 )
 from namesrv_stream.route.model import QueueData, Registration
-from namesrv_stream.route.partitioner import partition_of
 from tests.support.builders import CLUSTER, Log, a_mapping, a_proof, a_registration, heartbeats_with, over
 
 _SERVER_IDS: Final = ("s1", "s1", "s1", "s2", "s3")

@@ -19,14 +19,14 @@ from namesrv_stream.tables.history_mark import HistoryMark, commit_metadata
 from namesrv_stream.tables.repair import prepare_tables
 from namesrv_stream.tables.route_writers import ChangesWriter
 from namesrv_stream.tables.schema.change_rows import encode_changes
-from namesrv_stream.tables.schema.history_columns import (
+from namesrv_stream.tables.schema.layout import (
     DAY_COLUMNS,
     HEARTBEAT_MINUTES,
     HISTORY_SCHEMAS,
     ROUTE_ARCHIVE,
     STATISTICS_COLUMNS,
+    history_properties,
 )
-from namesrv_stream.tables.schema.layout import history_properties
 from namesrv_stream.tables.storage import tables_of
 from tests.support.builders import Log
 from tests.support.tables import TOPIC_ID, settings_in

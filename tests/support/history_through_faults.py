@@ -13,12 +13,11 @@ from pathlib import Path
 from random import Random
 from typing import Final, NamedTuple
 
-from namesrv_stream.kafka.log_check import read_extent
+from namesrv_stream.kafka.log_reader import read_extent
+from namesrv_stream.processes import read_run_file
 from namesrv_stream.route.fold.step import Record
-from namesrv_stream.run_files import read_run_file
 from namesrv_stream.settings import Settings, to_toml
-from namesrv_stream.tables.schema.history_columns import BROKER_EVENTS, ROUTE_ARCHIVE
-from namesrv_stream.tables.schema.layout import ROUTE_STATE
+from namesrv_stream.tables.schema.layout import BROKER_EVENTS, ROUTE_ARCHIVE, ROUTE_STATE
 from namesrv_stream.tables.storage import tables_of
 from tests.support.builders import Log
 from tests.support.command_line import run_command

@@ -1,7 +1,7 @@
 """The fold of a whole Kafka topic without Spark: the rows that the tables must have."""
 
 from namesrv_stream.kafka import LogReader
-from namesrv_stream.kafka.log_check import read_extent
+from namesrv_stream.kafka.log_reader import read_extent
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.fold.folded_log import Place, fingerprint
 from namesrv_stream.route.fold.step import Record

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from namesrv_stream.ports import choose_port
-from namesrv_stream.run_files import read_run_file
+from namesrv_stream.processes import read_run_file
 from namesrv_stream.settings.names import public_key
 from tests.support.kafka import REPOSITORY
 from tests.support.processes import Process, wait_until

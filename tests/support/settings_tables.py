@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from namesrv_stream.settings.conf_file import COUNTERPARTS, TLS_COUNTERPARTS, TLS_WITHOUT_MEANING, WITHOUT_MEANING
 from namesrv_stream.settings.names import public_key
-from namesrv_stream.settings.rocketmq_keys import COUNTERPARTS, TLS_COUNTERPARTS, TLS_WITHOUT_MEANING, WITHOUT_MEANING
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DOCUMENT = REPOSITORY / "docs" / "configuration.md"

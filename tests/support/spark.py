@@ -12,11 +12,10 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from pyspark.sql import SparkSession
 
 from namesrv_stream.kafka import consumer_config, ensure_topics, producer_config
-from namesrv_stream.kafka.log_check import TopicExtent, read_extent
+from namesrv_stream.kafka.log_reader import TopicExtent, read_extent
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.event_json import encode_event
-from namesrv_stream.route.events import Event
-from namesrv_stream.route.partitioner import partition_of, routing_key
+from namesrv_stream.route.events import Event, partition_of, routing_key
 from namesrv_stream.settings import Settings
 from namesrv_stream.streaming.route_table.fold_query import StartPoint, find_start_point, start_query
 from namesrv_stream.streaming.route_table.sink import BatchFigures, BatchSink, FoldedBatch

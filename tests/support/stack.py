@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import polars
 
-from namesrv_stream.run_files import read_run_file
+from namesrv_stream.processes import read_run_file
 from namesrv_stream.settings import Settings
 from namesrv_stream.settings.names import public_key
 from tests.support.kafka import REPOSITORY, settings_for

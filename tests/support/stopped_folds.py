@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 from namesrv_stream.route.changes import RouteChange
+from namesrv_stream.route.events import partition_of
 from namesrv_stream.route.fold.derived_state import repartitioned
 from namesrv_stream.route.fold.step import Record
 from namesrv_stream.route.group import is_nothing
-from namesrv_stream.route.partitioner import partition_of
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.tools.replay.log_fold import FoldStart, LogFold, start_of_log
 

@@ -14,8 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
-from namesrv_stream.processes import die_with_parent
-from namesrv_stream.run_files import write_run_file
+from namesrv_stream.processes import die_with_parent, write_run_file
 from namesrv_stream.settings import load_settings, parse_set_flag
 from namesrv_stream.up import launcher as up_main
 

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from namesrv_stream.run_files import read_run_file, write_run_file
+from namesrv_stream.processes import read_run_file, write_run_file
 
 
 def test_facts_are_read_back_with_the_writers_pid(tmp_path: Path) -> None:

@@ -11,8 +11,7 @@ from kafka.partitioner.default import murmur2 as kafka_murmur2
 
 from namesrv_stream.route.changes import KEY_COLUMNS
 from namesrv_stream.route.event_json import HEARTBEATS_KIND, KIND_OF, encode_event
-from namesrv_stream.route.events import Event
-from namesrv_stream.route.partitioner import murmur2, partition_of
+from namesrv_stream.route.events import Event, murmur2, partition_of
 from tests.support.ddl import SCHEMAS, ddl
 from tests.support.strategies_route import events
 

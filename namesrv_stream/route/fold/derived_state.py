@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from namesrv_stream.route.events import partition_of
 from namesrv_stream.route.fold.lease import Lease, LeaseHolder, ServerClock
 from namesrv_stream.route.fold.state import FoldState
 from namesrv_stream.route.liveness_settings import effective_texts
 from namesrv_stream.route.model import LeaseKey
-from namesrv_stream.route.partitioner import partition_of
 from namesrv_stream.route.table import RouteTable
 
 

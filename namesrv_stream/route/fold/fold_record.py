@@ -31,13 +31,22 @@ from namesrv_stream.route.events import (
     SettingsChanged,
     Tick,
     TopicDeleted,
+    partition_of,
+    routing_key,
 )
 from namesrv_stream.route.fold import guard
-from namesrv_stream.route.fold.holders import is_vouched_for_without, leases_held_by
 from namesrv_stream.route.fold.lease import Lease, LeaseHolder
 from namesrv_stream.route.fold.liveness import advance_clocks, close, holder_ended, release_cluster, renew, retire
 from namesrv_stream.route.fold.state import FoldState
-from namesrv_stream.route.fold.step import DeadLetter, FoldOutput, FoldStep, GroupStore, Record
+from namesrv_stream.route.fold.step import (
+    DeadLetter,
+    FoldOutput,
+    FoldStep,
+    GroupStore,
+    Record,
+    is_vouched_for_without,
+    leases_held_by,
+)
 from namesrv_stream.route.interpretation import (
     Applied,
     apply_event,
@@ -47,7 +56,6 @@ from namesrv_stream.route.interpretation import (
 )
 from namesrv_stream.route.liveness_settings import change_detail, setting_text
 from namesrv_stream.route.model import LeaseKey
-from namesrv_stream.route.partitioner import partition_of, routing_key
 
 
 def fold(state: FoldState, groups: GroupStore, record: Record, output: FoldOutput) -> None:

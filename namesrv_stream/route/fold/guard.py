@@ -20,10 +20,9 @@ from typing import NamedTuple
 from namesrv_stream.route import group as rules
 from namesrv_stream.route.changes import Cause, ChangeKind
 from namesrv_stream.route.events import Origin
-from namesrv_stream.route.fold.holders import silence_detail, silent_holder_detail
 from namesrv_stream.route.fold.lease import Lease, RecentClose
 from namesrv_stream.route.fold.state import FoldState
-from namesrv_stream.route.fold.step import FoldStep
+from namesrv_stream.route.fold.step import FoldStep, silence_detail, silent_holder_detail
 from namesrv_stream.route.model import Hold, LeaseKey, encode_hold
 
 

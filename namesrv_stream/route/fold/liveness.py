@@ -18,7 +18,10 @@ from namesrv_stream.route import interpretation
 from namesrv_stream.route.changes import Cause
 from namesrv_stream.route.events import DIRECT, JOB, Event, ServerResumed, ServerStarted, Tick
 from namesrv_stream.route.fold import guard
-from namesrv_stream.route.fold.holders import (
+from namesrv_stream.route.fold.lease import Lease, RecentClose, ServerClock
+from namesrv_stream.route.fold.state import FoldState
+from namesrv_stream.route.fold.step import (
+    FoldStep,
     drop_holder,
     is_vouched_for,
     is_vouched_for_without,
@@ -27,9 +30,6 @@ from namesrv_stream.route.fold.holders import (
     silence_detail,
     silent_holder_detail,
 )
-from namesrv_stream.route.fold.lease import Lease, RecentClose, ServerClock
-from namesrv_stream.route.fold.state import FoldState
-from namesrv_stream.route.fold.step import FoldStep
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.model import LeaseKey
 

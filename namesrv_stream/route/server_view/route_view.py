@@ -18,12 +18,19 @@ from namesrv_stream.route.events import (
     KvDeleted,
     KvPut,
     TopicDeleted,
+    partition_of,
+    routing_key,
 )
 from namesrv_stream.route.group import BrokerGroup, is_nothing
-from namesrv_stream.route.partitioner import partition_of, routing_key
 from namesrv_stream.route.reducer import CommitRows, apply, apply_to_group
-from namesrv_stream.route.server_view.overlay import Overlay, Pending, PendingBroadcasts
-from namesrv_stream.route.server_view.view_layers import group_after, namespace_layers, setting_layers
+from namesrv_stream.route.server_view.view_layers import (
+    Overlay,
+    Pending,
+    PendingBroadcasts,
+    group_after,
+    namespace_layers,
+    setting_layers,
+)
 from namesrv_stream.route.table import OnChanged, RouteTable
 
 

@@ -11,9 +11,8 @@ from typing import Final
 
 from namesrv_stream.clock import Clock
 from namesrv_stream.route.changes import ChangeKind, RouteChange, lease_key
-from namesrv_stream.route.events import AcceptedEvent, BrokerHeartbeat, BrokerRegistered
+from namesrv_stream.route.events import AcceptedEvent, BrokerHeartbeat, BrokerRegistered, partition_of
 from namesrv_stream.route.model import LeaseKey
-from namesrv_stream.route.partitioner import partition_of
 
 logger = logging.getLogger(__name__)
 

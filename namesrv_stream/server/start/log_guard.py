@@ -28,7 +28,7 @@ from namesrv_stream.errors import (
     RecordsRemoved,
 )
 from namesrv_stream.kafka import LogReader
-from namesrv_stream.kafka.log_check import check_log
+from namesrv_stream.kafka.log_reader import check_log
 from namesrv_stream.logs import safe
 from namesrv_stream.route.event_json import decode_record
 from namesrv_stream.route.events import ServerStopped, Tick

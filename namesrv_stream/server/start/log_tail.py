@@ -27,11 +27,12 @@ from namesrv_stream.route.events import (
     Proof,
     ServerEvent,
     SettingsChanged,
+    partition_of,
+    routing_key,
 )
 from namesrv_stream.route.fold.step import Record
 from namesrv_stream.route.liveness_settings import FoldSettings
 from namesrv_stream.route.model import LeaseKey
-from namesrv_stream.route.partitioner import partition_of, routing_key
 from namesrv_stream.route.server_view.route_view import RouteView
 from namesrv_stream.route.server_view.view_layers import group_after
 from namesrv_stream.settings import Settings

@@ -14,8 +14,8 @@ from namesrv_stream.errors import (
     TableDamaged,
 )
 from namesrv_stream.kafka import ensure_topics
-from namesrv_stream.kafka.first_settings import log_first_settings
-from namesrv_stream.kafka.log_check import check_log
+from namesrv_stream.kafka.event_topics import log_first_settings
+from namesrv_stream.kafka.log_reader import check_log
 from namesrv_stream.logs import progress
 from namesrv_stream.route.fold.folded_log import FoldedLog
 from namesrv_stream.route.server_view.route_view import RouteView

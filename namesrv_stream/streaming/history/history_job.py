@@ -6,11 +6,16 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Mapping
+import uuid
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import FrameType
 from typing import Final
 
+import orjson
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.streaming.query import StreamingQuery
 
 from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import (
@@ -21,24 +26,93 @@ from namesrv_stream.errors import (
     StoreUnreachable,
     TablesTakenOver,
 )
-from namesrv_stream.kafka.log_check import read_extent
+from namesrv_stream.kafka.log_reader import read_extent
 from namesrv_stream.logs import progress, report_error
-from namesrv_stream.processes import give_way
-from namesrv_stream.run_files import write_run_file
+from namesrv_stream.processes import give_way, history_lock, write_run_file
 from namesrv_stream.settings import Settings
-from namesrv_stream.streaming.history.history_query import (
-    build_history_session,
-    history_scratch_dir,
-    start_history_query,
-)
 from namesrv_stream.streaming.history.history_writer import History
-from namesrv_stream.streaming.job_lock import history_lock
-from namesrv_stream.streaming.jvm import failure_reason, is_gone, kill_jvm
+from namesrv_stream.streaming.spark_session import build_session, failure_reason, is_gone, kill_jvm, read_log
 from namesrv_stream.tables.history_upkeep import Upkeep
 from namesrv_stream.tables.storage import tables_of
 from namesrv_stream.tables.stored_changes import StoredChanges
 
-_LOG = logging.getLogger(__name__)
+#: Writes a batch: its records, and partition → the offset after the last one.
+WriteBatch = Callable[[DataFrame, Mapping[int, int]], object]
+
+
+def start_history_query(
+    spark: SparkSession, settings: Settings, begin: Mapping[int, int], write: WriteBatch, *, once: bool
+) -> StreamingQuery:
+    """Start to read the events topic, and return at once. ``write`` is called on a thread of Python.
+
+    The checkpoint is temporary, because the tables determine where to begin.
+
+    Args:
+        spark: The session.
+        settings: The settings.
+        begin: Partition → first offset, which Kafka must have.
+        write: Writes a batch.
+        once: Whether to end with the last record that Kafka has now. Otherwise there is a batch every
+            ``history.interval_ms``.
+    """
+    checkpoint = (history_scratch_dir(settings) / f"checkpoint-{uuid.uuid4()}").absolute()
+    topic = settings.kafka.broker_events_topic
+
+    def on_batch(records: DataFrame, batch_id: int) -> None:
+        write(records, {**begin, **batch_end(checkpoint, batch_id, topic)})
+
+    writer = (
+        read_records(spark, settings, begin)
+        .writeStream.foreachBatch(on_batch)
+        .queryName("history")
+        .option("checkpointLocation", str(checkpoint))
+    )
+    if once:
+        return writer.trigger(availableNow=True).start()
+    return writer.trigger(processingTime=f"{settings.history.interval_ms} milliseconds").start()
+
+
+def read_records(spark: SparkSession, settings: Settings, begin: Mapping[int, int]) -> DataFrame:
+    """Return the events topic from given offsets on.
+
+    The columns are partition (int), offset (bigint), at (timestamp), value (binary).
+    """
+    records = read_log(spark, settings, begin, settings.history.max_records, {})
+    return records.select("partition", "offset", f.col("timestamp").alias("at"), "value")
+
+
+def batch_end(checkpoint: Path, batch_id: int, topic: str) -> dict[int, int]:
+    """Return partition → the offset after the last record of a batch, which Spark records before it runs the batch."""
+    *_, offsets = (checkpoint / "offsets" / str(batch_id)).read_bytes().splitlines()
+    return {int(partition): int(end) for partition, end in orjson.loads(offsets)[topic].items()}
+
+
+_HISTORY: Final = {
+    "spark.app.name": "namesrv-stream history",
+    # A registration with many topics takes hundreds of kilobytes.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "2000",
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(8 << 20),
+    # Tasks that read one table and write another use two or three Python workers, each of 115 MB.
+    "spark.python.factory.idleWorkerMaxPoolSize": "1",
+}
+
+
+def build_history_session(settings: Settings) -> SparkSession:
+    """Start the JVM, or join the one that ``spark-submit`` started; blocks for some seconds.
+
+    Raises:
+        PrerequisiteMissing: The jars of Spark's Kafka source are missing.
+    """
+    own = {"spark.master": settings.history.master, "spark.driver.memory": settings.history.driver_memory}
+    return build_session(settings, _HISTORY | own, history_scratch_dir(settings))
+
+
+def history_scratch_dir(settings: Settings) -> Path:
+    """Return the folder of temporary files of this process's Spark. The job has another one, which it empties."""
+    return settings.data.dir / "scratch-history"
+
+
+logger = logging.getLogger(__name__)
 
 RUN_FILE: Final = "history-job.json"
 _POLL_S: Final = 1.0  # interval of checks for the job's first commit
@@ -99,7 +173,7 @@ class _HistoryProcess:
         if isinstance(error, NamesrvStreamError):
             report_error(str(error))
             return error.exit_code
-        _LOG.error("history failed", exc_info=error)
+        logger.error("history failed", exc_info=error)
         has_ended = self._spark is not None and is_gone(self._spark)
         report_error(f"the history failed: {'its JVM has ended' if has_ended else failure_reason(error)}")
         return 1
@@ -137,14 +211,14 @@ class _HistoryProcess:
         try:
             self._write(spark, once=False)
         except (KafkaUnreachable, StoreUnreachable) as error:
-            _LOG.warning("writing failed, retrying reason=%s", error)
+            logger.warning("writing failed, retrying reason=%s", error)
         except (ConfigError, PrerequisiteMissing, TablesTakenOver):
             raise
         except Exception as error:
             if is_gone(spark):
                 raise
-            _LOG.error("writing failed, retrying from the last commit reason=%s", failure_reason(error))
-            _LOG.debug("writing failed", exc_info=error)
+            logger.error("writing failed, retrying from the last commit reason=%s", failure_reason(error))
+            logger.debug("writing failed", exc_info=error)
 
     def _write(self, spark: SparkSession, *, once: bool) -> None:
         """Catch up with Kafka and the job; then continue batch by batch, unless ``once`` is set."""
@@ -190,4 +264,4 @@ class _HistoryProcess:
 def _log_written(written: Mapping[str, int], began_s: float) -> None:
     rows = " ".join(f"{table}={count}" for table, count in written.items() if count)
     if rows:
-        _LOG.info("rows written took_ms=%d %s", (time.monotonic() - began_s) * 1000, rows)
+        logger.info("rows written took_ms=%d %s", (time.monotonic() - began_s) * 1000, rows)

@@ -14,10 +14,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from namesrv_stream.errors import ConfigError
-from namesrv_stream.kafka.log_check import TopicExtent
+from namesrv_stream.kafka.log_reader import TopicExtent
 from namesrv_stream.settings import Settings
-from namesrv_stream.streaming.history.archive_rows import HISTORY_KINDS, archive_rows, rows_to_catch_up
-from namesrv_stream.streaming.history.event_rows import event_rows, heartbeats, minute_rows, running_minutes
+from namesrv_stream.streaming.history.event_rows import (
+    HISTORY_KINDS,
+    archive_rows,
+    event_rows,
+    heartbeats,
+    minute_rows,
+    rows_to_catch_up,
+    running_minutes,
+)
 from namesrv_stream.streaming.history.table_io import append, read_rows, within
 from namesrv_stream.tables.delta.data_file import DataFile
 from namesrv_stream.tables.delta.table_version import open_version
@@ -25,13 +32,14 @@ from namesrv_stream.tables.history_files import FILE_SCHEMA
 from namesrv_stream.tables.history_mark import HistoryMark
 from namesrv_stream.tables.history_tables import HistoryTable, data_files, ensure_history_tables
 from namesrv_stream.tables.schema.change_rows import CHANGES_SCHEMA, FOLD_STATE_KIND, ROW_SCHEMA, STATE_SCHEMA
-from namesrv_stream.tables.schema.history_columns import (
+from namesrv_stream.tables.schema.layout import (
     BROKER_EVENTS,
     HEARTBEAT_MINUTES,
     HISTORY_SCHEMAS,
     ROUTE_ARCHIVE,
+    ROUTE_CHANGES,
+    ROUTE_STATE,
 )
-from namesrv_stream.tables.schema.layout import ROUTE_CHANGES, ROUTE_STATE
 from namesrv_stream.tables.storage import tables_of
 from namesrv_stream.tables.stored_changes import StoredChanges
 

@@ -15,7 +15,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
 from namesrv_stream.errors import LogTruncated, StateMissing
-from namesrv_stream.kafka.log_check import TopicExtent
+from namesrv_stream.kafka.log_reader import TopicExtent
 from namesrv_stream.route.fold.state import decode_state
 from namesrv_stream.route.group_json import encode_group
 from namesrv_stream.settings import Settings

@@ -22,23 +22,21 @@ from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import KafkaUnreachable, NamesrvStreamError
 from namesrv_stream.kafka import bootstrap_servers, ensure_topics, producer_config
 from namesrv_stream.kafka.clients import reason_of
-from namesrv_stream.kafka.log_check import check_log, read_extent
+from namesrv_stream.kafka.log_reader import check_log, read_extent
 from namesrv_stream.logs import progress, report_error
+from namesrv_stream.processes import job_lock, write_run_file
 from namesrv_stream.route.event_json import encode_event
 from namesrv_stream.route.events import JOB, Origin, SettingsChanged
 from namesrv_stream.route.fold.folded_log import FoldedLog
 from namesrv_stream.route.liveness_settings import SettingValue
 from namesrv_stream.route.table import RouteTable
-from namesrv_stream.run_files import write_run_file
 from namesrv_stream.settings import Settings
 from namesrv_stream.settings.checks import SOURCE, changed_settings
-from namesrv_stream.streaming.job_lock import job_lock
-from namesrv_stream.streaming.jvm import failure_reason, kill_jvm
-from namesrv_stream.streaming.route_table.compactor import Compactor
 from namesrv_stream.streaming.route_table.fold_query import StartPoint, find_start_point, start_query
 from namesrv_stream.streaming.route_table.sink import BatchFigures, BatchSink, FoldedBatch
 from namesrv_stream.streaming.route_table.ticks import Ticker
-from namesrv_stream.streaming.spark_session import build_session, scratch_dir
+from namesrv_stream.streaming.spark_session import build_session, failure_reason, kill_jvm, scratch_dir
+from namesrv_stream.tables.compaction import Compactor
 from namesrv_stream.tables.repair import prepare_tables
 from namesrv_stream.tables.route_writers import ChangesWriter, StateWriter
 from namesrv_stream.tables.snapshot import load_settings_table

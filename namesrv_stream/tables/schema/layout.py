@@ -1,4 +1,9 @@
-"""Names, properties and transaction ids of the tables."""
+"""Names, properties and transaction ids of the tables, and the columns of the history tables.
+
+The history process appends to the history tables, and any program may read them. Times are TIMESTAMP in UTC or epoch
+milliseconds, in the time of the log. Partition and offset of a row lead to its Kafka record. Rows never change. New
+versions only add columns, at the end.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -7,6 +12,7 @@ import orjson
 import pyarrow as pa
 
 from namesrv_stream.errors import TableSchemaMismatch
+from namesrv_stream.tables.schema.change_rows import ROW_SCHEMA
 
 ROUTE_CHANGES: Final = "route_changes"
 ROUTE_STATE: Final = "route_state"
@@ -127,3 +133,112 @@ def check_table(
         if not found.field(field.name).type.equals(field.type):
             text = f"column {field.name} is {found.field(field.name).type}, expected {field.type}"
             raise TableSchemaMismatch(path, text)
+
+
+BROKER_EVENTS: Final = "broker_events"
+ROUTE_ARCHIVE: Final = "route_archive"
+HEARTBEAT_MINUTES: Final = "heartbeat_minutes"
+
+_INSTANT: Final = pa.timestamp("us", tz="UTC")
+
+_SEQ: Final = (
+    pa.int32(),
+    "0, 1, ... among the rows of one record; negative: not from the log but from route_state, after a loss",
+)
+
+_Columns = dict[str, tuple[pa.DataType, str]]
+
+_BROKER_EVENTS: Final[_Columns] = {
+    "partition": (pa.int32(), "Kafka partition"),
+    "offset": (pa.int64(), "Offset in it"),
+    "at": (_INSTANT, "LogAppendTime: when Kafka appended the record"),
+    "kind": (pa.string(), "broker_registered, broker_heartbeats, tick, ...; null if the value has none"),
+    "cluster": (pa.string(), "Cluster name"),
+    "broker_name": (pa.string(), "Broker name; null if the record concerns several brokers, or none"),
+    "broker_id": (pa.int64(), "0 is the master"),
+    "broker_addr": (pa.string(), "Address of one broker process, host:port"),
+    "server_id": (pa.string(), "Name server that logged it; null for a producer that publishes directly"),
+    "server_epoch": (pa.int64(), "Start of that server"),
+    "connection_id": (pa.int64(), "Connection at that server"),
+    "timeout_ms": (pa.int64(), "broker_registered: heartbeat timeout that the broker requested, milliseconds"),
+    "items": (pa.int32(), "broker_heartbeats: number of brokers"),
+    "value": (pa.string(), "The record's value, unchanged: JSON; null if it is not UTF-8"),
+    "raw": (pa.binary(), "The record's value if it is not UTF-8"),
+    "event_day": (pa.date32(), "Day of `at`, UTC"),
+}
+
+_ROUTE_ARCHIVE: Final[_Columns] = {
+    **{field.name: (field.type, field.metadata[b"comment"].decode()) for field in ROW_SCHEMA},
+    "seq": _SEQ,
+    "day": (pa.date32(), "Day of `at_ms`, UTC"),
+}
+
+_HEARTBEAT_MINUTES: Final[_Columns] = {
+    "cluster": (pa.string(), "Cluster name"),
+    "broker_name": (pa.string(), "Broker name"),
+    "broker_addr": (pa.string(), "Address of the broker process, host:port"),
+    "server_id": (pa.string(), "Name server that received the heartbeats; `direct`: the broker published directly"),
+    "minute": (_INSTANT, "Start of the minute; the row appears after its end and never changes"),
+    "heartbeats": (pa.int64(), "Number of heartbeats and registrations"),
+    "gap_p50_ms": (pa.int64(), "Median of the gaps between heartbeats that end in this minute; null if none ends"),
+    "gap_p99_ms": (pa.int64(), "99th percentile of these gaps"),
+    "gap_max_ms": (pa.int64(), "Longest of these gaps"),
+    "first_at": (_INSTANT, "Time of the first heartbeat in this minute"),
+    "last_at": (_INSTANT, "Time of the last heartbeat in this minute"),
+    "partition": (pa.int32(), "Kafka partition of all of the broker name's records"),
+    "day": (pa.date32(), "Day of `minute`, UTC"),
+}
+
+_COLUMNS: Final[dict[str, _Columns]] = {
+    BROKER_EVENTS: _BROKER_EVENTS,
+    ROUTE_ARCHIVE: _ROUTE_ARCHIVE,
+    HEARTBEAT_MINUTES: _HEARTBEAT_MINUTES,
+}
+
+#: Columns that every row has.
+_REQUIRED: Final[dict[str, frozenset[str]]] = {
+    BROKER_EVENTS: frozenset({"partition", "offset", "at", "event_day"}),
+    ROUTE_ARCHIVE: frozenset({"partition", "offset", "seq", "at_ms", "kind", "gone", "cause", "day"}),
+    HEARTBEAT_MINUTES: frozenset(
+        {"cluster", "broker_name", "broker_addr", "server_id", "minute", "heartbeats", "first_at", "last_at"}
+        | {"partition", "day"}
+    ),
+}
+
+
+def _schema(table: str) -> pa.Schema:
+    return pa.schema(
+        [
+            pa.field(name, arrow_type, nullable=name not in _REQUIRED[table], metadata={"comment": comment})
+            for name, (arrow_type, comment) in _COLUMNS[table].items()
+        ]
+    )
+
+
+#: Table → its columns, in order.
+HISTORY_SCHEMAS: Final[dict[str, pa.Schema]] = {table: _schema(table) for table in _COLUMNS}
+
+#: Table → its Delta partition column, the only one of type DATE.
+DAY_COLUMNS: Final[dict[str, str]] = {
+    table: next(field.name for field in schema if field.type == pa.date32())
+    for table, schema in HISTORY_SCHEMAS.items()
+}
+
+#: Table → description, stored in the table.
+DESCRIPTIONS: Final[dict[str, str]] = {
+    BROKER_EVENTS: "One row per Kafka record, including ticks; only the history process writes it",
+    ROUTE_ARCHIVE: (
+        "One row per change of the routes, kept for years; the views of docs/analytics.md derive intervals and "
+        "sessions from it; only the history process writes it"
+    ),
+    HEARTBEAT_MINUTES: (
+        "One row per broker process, name server and minute with a heartbeat; only the history process writes it"
+    ),
+}
+
+#: Table → columns with minimum and maximum per file, by which readers skip files.
+STATISTICS_COLUMNS: Final[dict[str, tuple[str, ...]]] = {
+    BROKER_EVENTS: ("partition", "offset", "at", "kind", "broker_name"),
+    ROUTE_ARCHIVE: ("partition", "offset", "at_ms", "kind", "broker_name", "topic"),
+    HEARTBEAT_MINUTES: ("partition", "cluster", "broker_name", "minute"),
+}

@@ -15,12 +15,11 @@ from namesrv_stream.errors import ConfigError, KafkaUnreachable, NotInHistory, T
 from namesrv_stream.history.past import open_history_table
 from namesrv_stream.instants import utc
 from namesrv_stream.kafka import LogReader
-from namesrv_stream.kafka.log_check import read_extent
+from namesrv_stream.kafka.log_reader import read_extent
 from namesrv_stream.route.fold.step import Record
 from namesrv_stream.settings import Settings
 from namesrv_stream.tables.delta.stored_table import StoredTable, reading
-from namesrv_stream.tables.schema.history_columns import BROKER_EVENTS
-from namesrv_stream.tables.schema.layout import TOPIC_ID_PROPERTY
+from namesrv_stream.tables.schema.layout import BROKER_EVENTS, TOPIC_ID_PROPERTY
 from namesrv_stream.tools.options import Source
 from namesrv_stream.tools.replay.log_source import LogSource, Piece, Span, Store, joined
 

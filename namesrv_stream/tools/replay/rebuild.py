@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import NamesrvStreamError, RebuildRefused
+from namesrv_stream.processes import job_lock
 from namesrv_stream.route.fold.state import encode_state
 from namesrv_stream.settings import Settings
-from namesrv_stream.streaming.job_lock import job_lock
 from namesrv_stream.tables.delta.open_table import UNREADABLE
 from namesrv_stream.tables.repair import create_table
 from namesrv_stream.tables.route_writers import ChangesWriter, StateWriter

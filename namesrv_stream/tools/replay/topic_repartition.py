@@ -15,14 +15,14 @@ import pyarrow as pa
 from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import ConfigError, RebuildRefused
 from namesrv_stream.kafka.event_topics import TopicGrowth
-from namesrv_stream.kafka.log_check import check_log
+from namesrv_stream.kafka.log_reader import check_log
+from namesrv_stream.processes import job_lock
 from namesrv_stream.route.event_json import encode_event
 from namesrv_stream.route.events import JOB, Origin, Tick
 from namesrv_stream.route.fold.derived_state import repartitioned
 from namesrv_stream.route.fold.folded_log import FoldedLog
 from namesrv_stream.route.fold.state import FoldState
 from namesrv_stream.settings import Settings
-from namesrv_stream.streaming.job_lock import job_lock
 from namesrv_stream.tables.repair import prepare_tables
 from namesrv_stream.tables.route_writers import ChangesWriter, StateWriter, grown_rows, next_state, state_rows
 from namesrv_stream.tables.schema.change_rows import encode_changes

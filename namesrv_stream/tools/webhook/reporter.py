@@ -24,7 +24,7 @@ from namesrv_stream.client.server_link import BackOff
 from namesrv_stream.client.server_states import BadAnswer, ServerUnreachable, fetch
 from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import ConfigError
-from namesrv_stream.run_files import read_run_file, write_run_file
+from namesrv_stream.processes import read_run_file, write_run_file
 from namesrv_stream.settings import Settings
 from namesrv_stream.settings.installation import server_address
 from namesrv_stream.tools.webhook.reports import Sender, events_of, kinds, lost_events, message

@@ -16,13 +16,14 @@ from namesrv_stream.route.events import (
     Event,
     Proof,
     SettingsChanged,
+    partition_of,
+    routing_key,
 )
 from namesrv_stream.route.fold.fold_record import fold_events
 from namesrv_stream.route.fold.state import FoldState
 from namesrv_stream.route.fold.step import FoldOutput, GroupDict, Record
 from namesrv_stream.route.liveness_settings import FoldSettings
 from namesrv_stream.route.model import LeaseKey, Registration
-from namesrv_stream.route.partitioner import partition_of, routing_key
 from namesrv_stream.tools.what_if.gaps import GapWatch
 from namesrv_stream.tools.what_if.silences import Silence, SilenceTally, SilenceWatch
 

@@ -11,13 +11,13 @@ from pyspark.sql import SparkSession
 from namesrv_stream.errors import TablesTakenOver
 from namesrv_stream.history.past import Past
 from namesrv_stream.history.past_route import RouteOptions, route_as_of
-from namesrv_stream.kafka.log_check import TopicExtent
+from namesrv_stream.kafka.log_reader import TopicExtent
 from namesrv_stream.settings import load_settings
 from namesrv_stream.settings.layers import Flag
-from namesrv_stream.streaming.history.history_query import build_history_session
+from namesrv_stream.streaming.history.history_job import build_history_session
 from namesrv_stream.streaming.history.history_writer import History
 from namesrv_stream.tables.history_upkeep import Upkeep
-from namesrv_stream.tables.schema.history_columns import HISTORY_SCHEMAS, ROUTE_ARCHIVE
+from namesrv_stream.tables.schema.layout import HISTORY_SCHEMAS, ROUTE_ARCHIVE
 from tests.support.history import TOPIC_ID, HistoryRig
 from tests.support.history_life import live_on
 from tests.support.history_oracle import instant, intervals, sessions

@@ -9,7 +9,7 @@ from kafka.future import Future
 
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.kafka import admin_config, bootstrap_servers, consumer_config, producer_config, spark_options
-from namesrv_stream.run_files import write_run_file
+from namesrv_stream.processes import write_run_file
 from namesrv_stream.settings import Settings, load_settings, parse_set_flag, to_toml
 from namesrv_stream.settings.layers import Flag
 

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from namesrv_stream.route import reducer
 from namesrv_stream.route.changes import KEY_COLUMNS, STATELESS_KINDS, ChangeKind, RouteChange
 from namesrv_stream.route.digest import BROKER, KV, Part, TableDigester, content_of, digest_of, part_rows, total_of
-from namesrv_stream.route.events import KvPut, TopicDeleted
-from namesrv_stream.route.partitioner import partition_of
+from namesrv_stream.route.events import KvPut, TopicDeleted, partition_of
 from namesrv_stream.route.table import RouteTable
 from tests.support.builders import NAME, S1, S2, Log, a_mapping, a_registration
 from tests.support.strategies_route import Entry, logs

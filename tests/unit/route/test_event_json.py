@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from namesrv_stream.errors import EventDecodeError
 from namesrv_stream.route.event_json import KIND_OF, decode_record, encode_event, encode_heartbeats
-from namesrv_stream.route.events import DIRECT, BrokerHeartbeat, Event, KvPut, Origin, Tick
-from namesrv_stream.route.partitioner import routing_key
+from namesrv_stream.route.events import DIRECT, BrokerHeartbeat, Event, KvPut, Origin, Tick, routing_key
 from tests.support.builders import DIRECT_ORIGIN, S1, a_proof, a_registration
 from tests.support.examples import examples
 from tests.support.strategies_remoting import mutations

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as kafka_murmur2
 
-from namesrv_stream.route.partitioner import murmur2, partition_of
+from namesrv_stream.route.events import murmur2, partition_of
 
 
 @pytest.mark.parametrize(

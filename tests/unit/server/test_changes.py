@@ -11,9 +11,8 @@ from namesrv_stream.processor.name_server import Accepted, Access, Options
 from namesrv_stream.remoting.command import ONEWAY_FLAG, RemotingCommand, RequestCode, ResponseCode
 from namesrv_stream.remoting.frame import encode_frame
 from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange
-from namesrv_stream.route.events import Origin, TopicRegistered
+from namesrv_stream.route.events import Origin, TopicRegistered, partition_of
 from namesrv_stream.route.model import QueueData
-from namesrv_stream.route.partitioner import partition_of
 from tests.support.name_server import a_body, a_registration_request, a_route_request, a_topic
 from tests.support.server_rig import MAX_GAP_MS, TICK_MS, MemoryTransport, Rig, turn
 

@@ -8,8 +8,8 @@ import pytest
 from namesrv_stream.remoting.command import RemotingCommand, RequestCode, ResponseCode
 from namesrv_stream.remoting.frame import encode_frame
 from namesrv_stream.route.changes import ChangeKind, RouteChange
+from namesrv_stream.route.events import partition_of
 from namesrv_stream.route.model import LeaseKey, LiveKey
-from namesrv_stream.route.partitioner import partition_of
 from namesrv_stream.route.table import RouteTable
 from tests.support.name_server import MASTER, SLAVE, a_body, a_broker_header, a_registration_request, a_topic
 from tests.support.server_rig import MAX_GAP_MS, TICK_MS, MemoryTransport, Rig, turn

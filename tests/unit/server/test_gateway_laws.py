@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from namesrv_stream.errors import NamesrvStreamError, SystemBusy
 from namesrv_stream.processor.name_server import Accepted
-from namesrv_stream.route.events import AcceptedEvent, KvPut, Origin, TopicDeleted
-from namesrv_stream.route.partitioner import partition_of
+from namesrv_stream.route.events import AcceptedEvent, KvPut, Origin, TopicDeleted, partition_of
 from namesrv_stream.route.reducer import apply
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.server.gateway.operator_changes import NOT_TAKEN

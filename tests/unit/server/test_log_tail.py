@@ -21,10 +21,10 @@ from namesrv_stream.route.events import (
     Tick,
     TopicDeleted,
     TopicRegistered,
+    partition_of,
 )
 from namesrv_stream.route.fold.step import Record
 from namesrv_stream.route.liveness_settings import FoldSettings
-from namesrv_stream.route.partitioner import partition_of
 from namesrv_stream.route.reducer import apply
 from namesrv_stream.route.server_view.route_view import RouteView
 from namesrv_stream.route.table import RouteTable

@@ -3,7 +3,7 @@
 from pyspark.errors import PySparkValueError
 
 from namesrv_stream.errors import NamesrvStreamError
-from namesrv_stream.streaming.jvm import failure_line, failure_reason
+from namesrv_stream.streaming.spark_session import failure_line, failure_reason
 
 _QUERY = """
 === Streaming Query ===

@@ -5,8 +5,14 @@ import pytest
 
 from namesrv_stream.errors import TableSchemaMismatch
 from namesrv_stream.tables.schema.change_rows import CHANGES_SCHEMA
-from namesrv_stream.tables.schema.history_columns import DAY_COLUMNS, HISTORY_SCHEMAS
-from namesrv_stream.tables.schema.layout import HISTORY_PROTOCOL, app_id, check_table, partition_of_app_id
+from namesrv_stream.tables.schema.layout import (
+    DAY_COLUMNS,
+    HISTORY_PROTOCOL,
+    HISTORY_SCHEMAS,
+    app_id,
+    check_table,
+    partition_of_app_id,
+)
 
 _PATH = "tables/route_changes"
 

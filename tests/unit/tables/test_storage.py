@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from namesrv_stream.settings.places import DataSettings
+from namesrv_stream.settings.values import DataSettings
 from namesrv_stream.tables.storage import CommitWatch, Folder, ObjectStore, one_line, tables_of
 from namesrv_stream.tables.storage import interface as watch_module
 from tests.support.tables import settings_in

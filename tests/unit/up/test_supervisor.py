@@ -41,7 +41,7 @@ sys.exit(1)
 _WRITES_RUN_FILE = """
 import time
 from pathlib import Path
-from namesrv_stream.run_files import write_run_file
+from namesrv_stream.processes import write_run_file
 write_run_file(Path({path!r}), {{"remoting": "fresh"}})
 time.sleep(600)
 """

@@ -7,13 +7,21 @@ import pytest
 
 from namesrv_stream.route.changes import ChangeKind
 from namesrv_stream.route.event_json import encode_event
-from namesrv_stream.route.events import BrokerDisconnected, BrokerRegistered, BrokerUnregistered, Event, Origin, Tick
+from namesrv_stream.route.events import (
+    BrokerDisconnected,
+    BrokerRegistered,
+    BrokerUnregistered,
+    Event,
+    Origin,
+    Tick,
+    partition_of,
+    routing_key,
+)
 from namesrv_stream.route.fold import fold_record as folding
 from namesrv_stream.route.fold.derived_state import repartitioned
 from namesrv_stream.route.fold.state import FoldState, decode_state, encode_state
 from namesrv_stream.route.fold.step import FoldOutput, GroupDict, Record
 from namesrv_stream.route.group import BrokerGroup
-from namesrv_stream.route.partitioner import partition_of, routing_key
 from tests.support.builders import BEGIN_MS, S1, S2, a_proof, a_registration, over
 
 _FLEET = [a_registration(f"10.0.0.{n}:1", broker_name=f"b{n}", timeout_ms=20_000) for n in range(24)]

@@ -5,9 +5,8 @@ from hypothesis import strategies as st
 
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.fold.fold_record import fold
-from namesrv_stream.route.fold.holders import is_vouched_for
 from namesrv_stream.route.fold.state import FoldState, decode_state, encode_state
-from namesrv_stream.route.fold.step import FoldOutput, GroupDict, Record
+from namesrv_stream.route.fold.step import FoldOutput, GroupDict, Record, is_vouched_for
 from namesrv_stream.route.liveness_settings import FoldSettings
 from namesrv_stream.route.reducer import apply
 from namesrv_stream.route.table import RouteTable

@@ -15,6 +15,7 @@ from namesrv_stream.route.events import (
     TopicDeleted,
     TopicRegistered,
     WritePermChanged,
+    partition_of,
 )
 from namesrv_stream.route.fold.fold_record import fold
 from namesrv_stream.route.fold.state import FoldState, encode_state
@@ -22,7 +23,6 @@ from namesrv_stream.route.fold.step import FoldOutput, Record
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.liveness_settings import FoldSettings
 from namesrv_stream.route.model import DataVersion
-from namesrv_stream.route.partitioner import partition_of
 from tests.support.builders import (
     JOB_ORIGIN,
     NAME,

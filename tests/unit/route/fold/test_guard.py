@@ -5,13 +5,12 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange
-from namesrv_stream.route.events import GuardReleased, SettingsChanged
+from namesrv_stream.route.events import GuardReleased, SettingsChanged, partition_of
 from namesrv_stream.route.fold.derived_state import rebuilt_state
 from namesrv_stream.route.fold.state import decode_state, encode_state
 from namesrv_stream.route.fold.step import GroupDict
 from namesrv_stream.route.liveness_settings import FoldSettings, SettingValue
 from namesrv_stream.route.model import Hold, Registration, decode_hold, encode_hold
-from namesrv_stream.route.partitioner import partition_of
 from namesrv_stream.route.reducer import apply
 from namesrv_stream.route.table import RouteTable
 from tests.support.builders import BEGIN_MS, CLUSTER, DIRECT_ORIGIN, RW, S1, S2, Log, a_registration, a_server, of_kind

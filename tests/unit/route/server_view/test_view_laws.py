@@ -29,13 +29,14 @@ from namesrv_stream.route.events import (
     TopicDeleted,
     TopicRegistered,
     WritePermChanged,
+    partition_of,
+    routing_key,
 )
 from namesrv_stream.route.liveness_settings import FoldSettings
 from namesrv_stream.route.model import DataVersion, LiveKey, QueueData, Registration
-from namesrv_stream.route.partitioner import partition_of, routing_key
 from namesrv_stream.route.reducer import apply, slices_of
-from namesrv_stream.route.server_view.overlay import Pending
 from namesrv_stream.route.server_view.route_view import RouteView
+from namesrv_stream.route.server_view.view_layers import Pending
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.route.topic_route import TopicRoute, pickup_topic_route
 from tests.support.builders import Log, a_mapping, a_registration

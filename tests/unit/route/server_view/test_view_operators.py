@@ -12,10 +12,10 @@ from namesrv_stream.route.events import (
     SettingsChanged,
     TopicDeleted,
     TopicRegistered,
+    partition_of,
 )
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.model import DataVersion, Registration
-from namesrv_stream.route.partitioner import partition_of
 from namesrv_stream.route.reducer import apply
 from namesrv_stream.route.server_view.route_view import RouteView
 from namesrv_stream.route.table import RouteTable

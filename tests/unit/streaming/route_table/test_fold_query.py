@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from namesrv_stream.errors import LogTruncated, StateFromNewerVersion, StateMissing
-from namesrv_stream.kafka.log_check import TopicExtent
+from namesrv_stream.kafka.log_reader import TopicExtent
 from namesrv_stream.route.fold.state import decode_state
 from namesrv_stream.route.fold.step import GroupDict
 from namesrv_stream.route.group_json import decode_group

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from namesrv_stream.clock import SystemClock
-from namesrv_stream.run_files import write_run_file
+from namesrv_stream.processes import write_run_file
 from namesrv_stream.settings import load_settings
 from namesrv_stream.settings.layers import Flag
 from namesrv_stream.tools.doctor.finding import Finding, Grade

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from namesrv_stream.cli import main
-from namesrv_stream.streaming.job_lock import job_lock
+from namesrv_stream.processes import job_lock
 from tests.support.tables import TablesOfLog
 
 

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from namesrv_stream.errors import ConfigError, NoStartPoint, RebuildRefused
-from namesrv_stream.kafka.log_check import TopicExtent
+from namesrv_stream.kafka.log_reader import TopicExtent
 from namesrv_stream.route.fold.state import decode_state
 from namesrv_stream.route.fold.step import GroupDict
 from namesrv_stream.route.group_json import decode_group

@@ -12,12 +12,12 @@ from deltalake import DeltaTable
 from hypothesis import HealthCheck, given, settings
 
 from namesrv_stream.errors import ConfigError, RebuildRefused
-from namesrv_stream.kafka.log_check import TopicExtent
+from namesrv_stream.kafka.log_reader import TopicExtent
+from namesrv_stream.processes import job_lock
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.digest import digest_of
 from namesrv_stream.route.events import KvPut, TopicDeleted
 from namesrv_stream.route.fold.state import decode_state, encode_state
-from namesrv_stream.streaming.job_lock import job_lock
 from namesrv_stream.streaming.route_table.fold_query import find_start_point
 from namesrv_stream.tables.route_writers import StateWriter
 from namesrv_stream.tables.schema.change_rows import decode_changes, in_log_order

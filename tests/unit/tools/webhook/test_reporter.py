@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from namesrv_stream.errors import ConfigError
-from namesrv_stream.run_files import read_run_file
+from namesrv_stream.processes import read_run_file
 from namesrv_stream.settings import Flag, Settings, load_settings
 from namesrv_stream.tools.webhook import reporter as module
 from namesrv_stream.tools.webhook.reporter import Reporter, run_webhook

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from namesrv_stream.errors import NamesrvStreamError, TablesTakenOver
-from namesrv_stream.streaming.route_table.compactor import Compactor
-from namesrv_stream.tables.compaction import FILES_TO_JOIN
+from namesrv_stream.tables.compaction import FILES_TO_JOIN, Compactor
 from namesrv_stream.tables.route_writers import StateWriter
 from namesrv_stream.tables.snapshot import read_newest_state
 from tests.support.builders import a_registration
