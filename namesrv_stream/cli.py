@@ -18,7 +18,7 @@ from typer.models import OptionInfo
 from namesrv_stream import __version__
 from namesrv_stream.client import commands as client_commands
 from namesrv_stream.errors import ConfigError, NamesrvStreamError
-from namesrv_stream.history import history_command, route_command
+from namesrv_stream.history import history_commands
 from namesrv_stream.history.report import report_command
 from namesrv_stream.logs import configure_logging, report_error
 from namesrv_stream.ports import PORT_FLAGS
@@ -27,7 +27,7 @@ from namesrv_stream.settings import Flag, LoadedSettings, Settings, load_setting
 from namesrv_stream.settings.installation import Configuration, ConfOption, DataDirOption, SetOption, usage_error_text
 from namesrv_stream.tools.agent import agent_command
 from namesrv_stream.tools.doctor import doctor_command
-from namesrv_stream.tools.operate import config_commands, guard_commands, refused_records, skew, status_command
+from namesrv_stream.tools.operate import operator_commands, refused_records, skew, status_command
 from namesrv_stream.tools.replay import replay_commands
 from namesrv_stream.tools.what_if import what_if_command
 
@@ -64,12 +64,12 @@ app.add_typer(mqadmin_app, name="mqadmin")
 
 # Every module of commands adds its own.
 agent_command.register(app)
-config_commands.register(config_app)
-route_command.register(app, mqadmin_app)
+operator_commands.register_config(config_app)
+history_commands.register_route(app, mqadmin_app)
 client_commands.register(app, mqadmin_app)
 for _module in (
-    *(history_command, report_command),
-    *(skew, status_command, refused_records, guard_commands),
+    *(history_commands, report_command),
+    *(skew, status_command, refused_records, operator_commands),
     *(doctor_command, replay_commands, what_if_command),
 ):
     _module.register(app)
@@ -242,7 +242,7 @@ def config_show(
     if running:
         if ports:
             raise ConfigError("command line", ports[0].name, "cannot be combined with --running")
-        config_commands.show_running(Configuration(conf, data_dir, sets or ()).load(), as_json=as_json)
+        operator_commands.show_running(Configuration(conf, data_dir, sets or ()).load(), as_json=as_json)
     else:
         _print(_layers(conf, data_dir, sets, ports), as_json=as_json)
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from namesrv_stream.history.answer import Column, Section, at_column, duration_column, number_column
 from namesrv_stream.history.database import Row
-from namesrv_stream.history.topic_history import describe
+from namesrv_stream.history.past_route import describe
 from namesrv_stream.instants import duration
 from namesrv_stream.route.changes import Cause
 

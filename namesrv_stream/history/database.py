@@ -24,7 +24,7 @@ Row = dict[str, Any]
 @cache
 def sql_text(name: str) -> str:
     """Return the text of a SQL file: a question, or statements that create views or tables."""
-    return files("namesrv_stream.history.sql").joinpath(f"{name}.sql").read_text(encoding="utf-8")
+    return files("namesrv_stream.history").joinpath("sql", f"{name}.sql").read_text(encoding="utf-8")
 
 
 class Database:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from namesrv_stream.history.database import Row
 from namesrv_stream.history.past import Past, open_history_table
 from namesrv_stream.settings import Settings
-from namesrv_stream.tables.schema.layout import HEARTBEAT_MINUTES
+from namesrv_stream.tables.layout import HEARTBEAT_MINUTES
 
 #: More rows take more than half a second of both cores, and more memory than a server should use for this.
 _MAX_ROWS: Final = 2_000_000

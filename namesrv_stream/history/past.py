@@ -19,11 +19,11 @@ from namesrv_stream.history.extent import Extent, Window
 from namesrv_stream.instants import instant
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.settings import Settings
+from namesrv_stream.tables.change_rows import CHANGES_SCHEMA, decode_changes
 from namesrv_stream.tables.delta.stored_table import StoredTable
 from namesrv_stream.tables.history_mark import HistoryMark, read_mark
 from namesrv_stream.tables.history_tables import has_former_history
-from namesrv_stream.tables.schema.change_rows import CHANGES_SCHEMA, decode_changes
-from namesrv_stream.tables.schema.layout import (
+from namesrv_stream.tables.layout import (
     HEARTBEAT_MINUTES,
     HISTORY_SCHEMAS,
     PARTITIONS_PROPERTY,

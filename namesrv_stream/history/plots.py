@@ -10,14 +10,25 @@ from pathlib import Path
 from typing import Final
 
 from namesrv_stream.errors import NotInHistory
+from namesrv_stream.history import drawing
 from namesrv_stream.history.answer_tables import percent
 from namesrv_stream.history.database import Row
-from namesrv_stream.history.drawing import colours
-from namesrv_stream.history.drawing.pages import cut, write_plot
-from namesrv_stream.history.drawing.shapes import Bar, Chart, Line, Track, Tracks, scale, span, time_labels, x_of
+from namesrv_stream.history.drawing import (
+    Bar,
+    Chart,
+    Line,
+    Track,
+    Tracks,
+    cut,
+    scale,
+    span,
+    time_labels,
+    write_plot,
+    x_of,
+)
 from namesrv_stream.history.extent import Window, no_figures_text
 from namesrv_stream.history.past import Past
-from namesrv_stream.history.topic_history import queues_text
+from namesrv_stream.history.past_route import queues_text
 from namesrv_stream.instants import duration, instant
 from namesrv_stream.route.changes import Cause
 from namesrv_stream.route.model import PERM_READ, PERM_WRITE
@@ -75,7 +86,7 @@ def plot_broker(past: Past, settings: Settings, broker_name: str, window: Window
     else:
         first_ms = max(window.since_ms, min(row["up_ms"] for row in sessions))
         title = no_figures_text(settings, first_ms, window.until_ms)
-    absences = [bar for track in tracks.tracks for bar in track.bars if bar.colour != colours.UP]
+    absences = [bar for track in tracks.tracks for bar in track.bars if bar.colour != drawing.UP]
     shades = [Bar(bar.x, 0, bar.width, 100, bar.colour, is_pale=True) for bar in absences]
     write_plot(path, f"broker {broker_name}", [tracks, _gap_chart(title, gaps, shades, timeouts, window, step_ms)])
 
@@ -94,9 +105,9 @@ def plot_topic(past: Past, topic: str, window: Window, path: Path) -> None:
     tracks = [track for track in every if track in most_moved]
     some = "" if len(tracks) == len(every) else f"; {len(tracks)} of {len(every)} brokers"
     drawn = {bar.colour for track in tracks for bar in track.bars}
-    causes = colours.in_order(i["cause"] for i in intervals if i["queues"] is None)
+    causes = drawing.in_order(i["cause"] for i in intervals if i["queues"] is None)
     legend = [entry for entry in _COLOUR_OF_PERM.values() if entry[1] in drawn]
-    legend += [(f"gone: {cause}", colours.colour_of(cause)) for cause in causes]
+    legend += [(f"gone: {cause}", drawing.colour_of(cause)) for cause in causes]
     title = f"route of {topic}: {len(changes) - 1} changes{some}"
     upper = Tracks("brokers in the route", tracks, time_labels(window), legend)
     write_plot(path, title, [upper, _queue_chart(changes, window)])
@@ -126,7 +137,7 @@ def _gap_chart(
     axis = scale(max([*timeouts, *within]), is_duration=True)
     has_servers = len({row["server_id"] for row in gaps}) > 1
     names = list(dict.fromkeys((row["broker_addr"], row["server_id"]) for row in gaps))
-    colour_of = {name: colours.LINES[1 + n % (len(colours.LINES) - 1)] for n, name in enumerate(names)}
+    colour_of = {name: drawing.LINES[1 + n % (len(drawing.LINES) - 1)] for n, name in enumerate(names)}
     bars, lines = [*shades], []
     for row in gaps:
         colour = colour_of[row["broker_addr"], row["server_id"]]
@@ -158,7 +169,7 @@ def _offer_track(name: str, intervals: Sequence[Row], window: Window) -> Track:
             bars.append(titled_span(window, i["begin_ms"], i["end_ms"], colour, queues_text(queues)))
         else:
             is_pale = i["end_ms"] is None and cause == Cause.UNREGISTERED
-            colour = colours.colour_of(cause)
+            colour = drawing.colour_of(cause)
             bars.append(titled_span(window, i["begin_ms"], i["end_ms"], colour, cause, is_pale=is_pale))
     last = intervals[-1]["queues"]
     return Track(cut(name), "" if last is None else queues_text(last), cut(name), bars)
@@ -174,7 +185,7 @@ def _queue_chart(moments: Sequence[Row], window: Window) -> Chart:
     times = [*(row["at_ms"] for row in moments), window.until_ms]
     axis = scale(max(max(row["read_queues"], row["write_queues"]) for row in moments) or 1)
     lines = []
-    for key, colour in (("read_queues", _READ_QUEUES), ("write_queues", colours.UP)):
+    for key, colour in (("read_queues", _READ_QUEUES), ("write_queues", drawing.UP)):
         steps = zip([row[key] for row in moments], pairwise(times), strict=True)
         lines.append(Line([(x_of(window, at), 100 - axis.height(n)) for n, ends in steps for at in ends], colour))
     changes = [(row["at_ms"], row["reason"]["cause"]) for row in moments[1:]]
@@ -182,7 +193,7 @@ def _queue_chart(moments: Sequence[Row], window: Window) -> Chart:
         span(window, at_ms, at_ms, _colour_of_change(cause), f"{instant(at_ms)}: {cause}", height=_MARK_HEIGHT)
         for at_ms, cause in changes
     ]
-    legend = [("read queues", _READ_QUEUES), ("write queues", colours.UP)]
+    legend = [("read queues", _READ_QUEUES), ("write queues", drawing.UP)]
     legend += [(cause, _colour_of_change(cause)) for cause in sorted({cause for _, cause in changes})]
     title = "queues; changes at the top"
     return Chart(title, title, marks, lines, time_labels(window), axis.labels(), legend)
@@ -190,7 +201,7 @@ def _queue_chart(moments: Sequence[Row], window: Window) -> Chart:
 
 def _colour_of_change(cause: str) -> str:
     """Return the colour of a change. Causes by which brokers go down have the same colour as in the tracks."""
-    return colours.colour_of(None if cause in _ARRIVALS else cause)
+    return drawing.colour_of(None if cause in _ARRIVALS else cause)
 
 
 def broker_tracks(brokers: Sequence[Row], outages: Sequence[Row], window: Window) -> Tracks:
@@ -201,15 +212,15 @@ def broker_tracks(brokers: Sequence[Row], outages: Sequence[Row], window: Window
         outages: Rows of ``outages.sql``; those of other brokers are ignored.
         window: The period.
     """
-    bars = {row["replica"]: [span(window, row["begin_ms"], row["end_ms"], colours.UP)] for row in brokers}
+    bars = {row["replica"]: [span(window, row["begin_ms"], row["end_ms"], drawing.UP)] for row in brokers}
     shown = [row for row in outages if row["scope"] == "broker" and row["replica"] in bars]
     for row in sorted(shown, key=lambda row: row["begin_ms"]):
-        colour = colours.colour_of(row["cause"])
+        colour = drawing.colour_of(row["cause"])
         bar = titled_span(window, row["begin_ms"], row["end_ms"], colour, row["cause"], is_pale=row["for_good"])
         bars[row["replica"]].append(bar)
     has_clusters = len({row["cluster"] for row in brokers}) > 1
     tracks = [_track(row, bars[row["replica"]], with_cluster=has_clusters) for row in brokers]
-    return Tracks("up and down", tracks, time_labels(window), colours.down_legend(row["cause"] for row in shown))
+    return Tracks("up and down", tracks, time_labels(window), drawing.down_legend(row["cause"] for row in shown))
 
 
 def titled_span(

@@ -15,9 +15,9 @@ from namesrv_stream.history.answer_tables import (
 )
 from namesrv_stream.history.extent import Window
 from namesrv_stream.history.past import Past
+from namesrv_stream.history.past_route import set_topic
 from namesrv_stream.history.plots import plot_broker, plot_brokers, plot_topic
 from namesrv_stream.history.sessions import known_from, set_period
-from namesrv_stream.history.topic_history import set_topic
 from namesrv_stream.instants import instant
 from namesrv_stream.settings import Settings
 from namesrv_stream.text_table import counted, plural

@@ -36,7 +36,7 @@ from namesrv_stream.server.view.following import Following
 from namesrv_stream.server.view.past_routes import PastRoutes
 from namesrv_stream.server.view.served_state import ServedState
 from namesrv_stream.settings import Settings
-from namesrv_stream.tables.change_log import log_held
+from namesrv_stream.tables.job_commits import log_held
 from namesrv_stream.tables.storage import tables_of
 
 logger = logging.getLogger(__name__)

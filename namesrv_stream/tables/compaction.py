@@ -22,14 +22,14 @@ from deltalake import DeltaTable
 
 from namesrv_stream.errors import NamesrvStreamError, StoreUnreachable, TableSchemaMismatch, TablesTakenOver
 from namesrv_stream.settings import Settings
+from namesrv_stream.tables.change_rows import CHANGES_SCHEMA
 from namesrv_stream.tables.delta.commit import Change, commit_name
 from namesrv_stream.tables.delta.data_file import DataFile, read_content, read_rows, write_content
 from namesrv_stream.tables.delta.open_table import open_delta
 from namesrv_stream.tables.delta.table_writer import TableWriter
 from namesrv_stream.tables.history_mark import HistoryMark, read_mark
+from namesrv_stream.tables.layout import ROUTE_ARCHIVE, removed_app_id
 from namesrv_stream.tables.route_writers import StateWriter
-from namesrv_stream.tables.schema.change_rows import CHANGES_SCHEMA
-from namesrv_stream.tables.schema.layout import ROUTE_ARCHIVE, removed_app_id
 from namesrv_stream.tables.snapshot import FoldStateRow, read_newest_state
 from namesrv_stream.tables.storage import Storage, tables_of
 

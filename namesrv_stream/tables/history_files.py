@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from namesrv_stream.tables.delta.data_file import read_content
-from namesrv_stream.tables.schema.layout import DAY_COLUMNS, HISTORY_SCHEMAS, STATISTICS_COLUMNS
+from namesrv_stream.tables.layout import DAY_COLUMNS, HISTORY_SCHEMAS, STATISTICS_COLUMNS
 from namesrv_stream.tables.storage import Storage
 
 #: What ``write_files`` returns for each file: the fields of an ``add`` action that differ between files.

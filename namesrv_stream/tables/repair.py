@@ -18,6 +18,7 @@ from deltalake import DeltaTable
 
 from namesrv_stream.errors import ConfigError, TableDamaged, TableSchemaMismatch
 from namesrv_stream.settings import Settings
+from namesrv_stream.tables.change_rows import CHANGES_SCHEMA, STATE_SCHEMA
 from namesrv_stream.tables.delta.commit import (
     LAST_CHECKPOINT,
     LOG,
@@ -27,8 +28,7 @@ from namesrv_stream.tables.delta.commit import (
     commit_versions,
 )
 from namesrv_stream.tables.delta.table_version import TableVersion, newest_readable, open_version
-from namesrv_stream.tables.schema.change_rows import CHANGES_SCHEMA, STATE_SCHEMA
-from namesrv_stream.tables.schema.layout import (
+from namesrv_stream.tables.layout import (
     PARTITIONS_PROPERTY,
     ROUTE_CHANGES,
     ROUTE_STATE,

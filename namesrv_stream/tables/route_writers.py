@@ -20,17 +20,17 @@ from namesrv_stream.route.changes import KEY_COLUMNS, ChangeKind
 from namesrv_stream.route.events import partition_of
 from namesrv_stream.route.fold.folded_log import Progress
 from namesrv_stream.route.fold.state import FoldState, encode_state
-from namesrv_stream.tables.delta.commit import Change
-from namesrv_stream.tables.delta.data_file import DataFile
-from namesrv_stream.tables.delta.table_writer import TableWriter, grown
-from namesrv_stream.tables.schema.change_rows import (
+from namesrv_stream.tables.change_rows import (
     CHANGES_SCHEMA,
     FOLD_STATE_KIND,
     STATE_SCHEMA,
     from_offsets,
     in_log_order,
 )
-from namesrv_stream.tables.schema.layout import ROUTE_CHANGES, ROUTE_STATE
+from namesrv_stream.tables.delta.commit import Change
+from namesrv_stream.tables.delta.data_file import DataFile
+from namesrv_stream.tables.delta.table_writer import TableWriter, grown
+from namesrv_stream.tables.layout import ROUTE_CHANGES, ROUTE_STATE
 from namesrv_stream.tables.snapshot import FoldStateRow, StateRows, read_tables
 from namesrv_stream.tables.storage import Storage
 

@@ -16,9 +16,7 @@ from namesrv_stream.route import reducer
 from namesrv_stream.route.changes import ChangeKind, RouteChange
 from namesrv_stream.route.fold.folded_log import Progress
 from namesrv_stream.route.table import RouteTable
-from namesrv_stream.tables.delta.commit import LOG
-from namesrv_stream.tables.delta.table_version import TableVersion, newest_readable, open_version
-from namesrv_stream.tables.schema.change_rows import (
+from namesrv_stream.tables.change_rows import (
     CHANGES_SCHEMA,
     FOLD_STATE_KIND,
     QUEUE_DATA_SCHEMA,
@@ -30,7 +28,9 @@ from namesrv_stream.tables.schema.change_rows import (
     is_queue_data,
     iter_changes,
 )
-from namesrv_stream.tables.schema.layout import ROUTE_CHANGES, ROUTE_STATE
+from namesrv_stream.tables.delta.commit import LOG
+from namesrv_stream.tables.delta.table_version import TableVersion, newest_readable, open_version
+from namesrv_stream.tables.layout import ROUTE_CHANGES, ROUTE_STATE
 from namesrv_stream.tables.storage import Storage
 from namesrv_stream.tables.swap import PLAN
 

@@ -16,12 +16,12 @@ from namesrv_stream.errors import StoreUnreachable
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.fold.folded_log import Progress
 from namesrv_stream.route.table import RouteTable
+from namesrv_stream.tables.change_rows import decode_changes
 from namesrv_stream.tables.delta.commit import LOG, Commit, checkpointed_version, commit_name, read_commit
 from namesrv_stream.tables.delta.data_file import read_rows
 from namesrv_stream.tables.delta.open_table import UNREADABLE
 from namesrv_stream.tables.job_commits import JobFigures, decode_job_figures
-from namesrv_stream.tables.schema.change_rows import decode_changes
-from namesrv_stream.tables.schema.layout import ROUTE_CHANGES
+from namesrv_stream.tables.layout import ROUTE_CHANGES
 from namesrv_stream.tables.snapshot import Snapshot, load_snapshot
 from namesrv_stream.tables.storage import CommitWatch, Storage
 

@@ -8,11 +8,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from namesrv_stream.errors import TableDamaged
+from namesrv_stream.tables.change_rows import CHANGES_SCHEMA, STATE_SCHEMA, in_log_order
 from namesrv_stream.tables.delta.commit import commit_name
 from namesrv_stream.tables.delta.open_table import UNREADABLE
 from namesrv_stream.tables.delta.table_version import TableVersion, newest_readable, open_version
-from namesrv_stream.tables.schema.change_rows import CHANGES_SCHEMA, STATE_SCHEMA, in_log_order
-from namesrv_stream.tables.schema.layout import ROUTE_CHANGES, ROUTE_STATE
+from namesrv_stream.tables.layout import ROUTE_CHANGES, ROUTE_STATE
 from namesrv_stream.tables.snapshot import FoldStateRow, StateRows, read_state
 from namesrv_stream.tables.storage import Storage
 

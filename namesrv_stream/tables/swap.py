@@ -10,7 +10,7 @@ import logging
 from itertools import count
 from typing import Final
 
-from namesrv_stream.tables.schema.layout import ROUTE_CHANGES, ROUTE_STATE
+from namesrv_stream.tables.layout import ROUTE_CHANGES, ROUTE_STATE
 from namesrv_stream.tables.storage import Storage
 
 _LOG = logging.getLogger(__name__)

@@ -28,8 +28,8 @@ from namesrv_stream.route.event_json import encode_event, encode_heartbeats
 from namesrv_stream.route.events import BrokerHeartbeat, Origin, Proof, Tick, partition_of
 from namesrv_stream.route.model import LiveKey
 from namesrv_stream.settings import Settings, to_toml
+from namesrv_stream.tables.layout import BROKER_EVENTS, HEARTBEAT_MINUTES
 from namesrv_stream.tables.repair import prepare_tables
-from namesrv_stream.tables.schema.layout import BROKER_EVENTS, HEARTBEAT_MINUTES
 from tests.support.kafka import REPOSITORY, KafkaProcess, settings_for
 from tests.support.processes import Process
 from tests.support.spark_cluster import standalone_cluster

@@ -29,7 +29,7 @@ from namesrv_stream.streaming.history.history_job import build_history_session
 from namesrv_stream.streaming.history.history_writer import History
 from namesrv_stream.tables.history_mark import commit_metadata, read_mark
 from namesrv_stream.tables.history_upkeep import Upkeep
-from namesrv_stream.tables.schema.layout import BROKER_EVENTS, DAY_COLUMNS, HEARTBEAT_MINUTES, HISTORY_SCHEMAS
+from namesrv_stream.tables.layout import BROKER_EVENTS, DAY_COLUMNS, HEARTBEAT_MINUTES, HISTORY_SCHEMAS
 from namesrv_stream.tables.storage import Folder
 from tests.bench.history_month_clock import ShiftedClock, run_again_with_shifted_clock
 from tests.bench.history_month_figures import cold_opens, command, server_start, sizes

@@ -34,7 +34,7 @@ from namesrv_stream.route.fold.fold_record import fold
 from namesrv_stream.route.fold.state import FoldState, encode_state
 from namesrv_stream.route.fold.step import FoldOutput, GroupDict, Record
 from namesrv_stream.route.model import Registration
-from namesrv_stream.tables.schema.layout import HISTORY_SCHEMAS
+from namesrv_stream.tables.layout import HISTORY_SCHEMAS
 from namesrv_stream.tables.snapshot import FoldStateRow
 from tests.support.builders import RW, a_registration
 

@@ -10,10 +10,10 @@ from namesrv_stream.kafka.log_reader import TopicExtent
 from namesrv_stream.route.fold.folded_log import Place, fingerprint
 from namesrv_stream.route.fold.step import Record
 from namesrv_stream.settings import Settings
+from namesrv_stream.tables.change_rows import encode_changes
 from namesrv_stream.tables.compaction import FILES_TO_JOIN, JOINED_BYTES, clean_up, join_small_files
 from namesrv_stream.tables.repair import prepare_tables
 from namesrv_stream.tables.route_writers import ChangesWriter, StateWriter
-from namesrv_stream.tables.schema.change_rows import encode_changes
 from namesrv_stream.tables.storage import tables_of
 from tests.bench.history_month_fleet import FleetLog
 

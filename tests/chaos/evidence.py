@@ -18,8 +18,8 @@ from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.digest import digest_of
 from namesrv_stream.route.fold.step import Record
 from namesrv_stream.settings import Settings
-from namesrv_stream.tables.schema.change_rows import decode_changes, in_log_order
-from namesrv_stream.tables.schema.layout import ROUTE_CHANGES, app_id, partition_of_app_id
+from namesrv_stream.tables.change_rows import decode_changes, in_log_order
+from namesrv_stream.tables.layout import ROUTE_CHANGES, app_id, partition_of_app_id
 from namesrv_stream.tools.replay.log_fold import LogFold, start_of_log
 from tests.chaos.liar import Poison
 from tests.chaos.parts import SERVERS

@@ -14,7 +14,7 @@ from namesrv_stream.kafka.log_reader import read_extent
 from namesrv_stream.processes import read_run_file
 from namesrv_stream.route.events import BrokerRegistered, KvPut, Origin, ServerStarted, Tick, TopicDeleted
 from namesrv_stream.settings import Settings, to_toml
-from namesrv_stream.tables.schema.layout import BROKER_EVENTS
+from namesrv_stream.tables.layout import BROKER_EVENTS
 from tests.support.builders import RW, a_proof, a_registration
 from tests.support.command_line import run_command
 from tests.support.damage import rewrite_rows

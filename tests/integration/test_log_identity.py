@@ -16,9 +16,9 @@ from namesrv_stream.route.event_json import encode_event
 from namesrv_stream.route.events import KvPut
 from namesrv_stream.route.fold.folded_log import FoldedLog
 from namesrv_stream.settings import Settings
+from namesrv_stream.tables.change_rows import encode_changes
 from namesrv_stream.tables.repair import prepare_tables
 from namesrv_stream.tables.route_writers import ChangesWriter
-from namesrv_stream.tables.schema.change_rows import encode_changes
 from namesrv_stream.tables.storage import tables_of
 from tests.integration.test_server import Serve
 from tests.support.builders import S1

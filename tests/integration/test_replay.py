@@ -15,7 +15,7 @@ import pytest
 from namesrv_stream.processes import read_run_file
 from namesrv_stream.route.events import BrokerRegistered, KvPut, Origin, ServerStarted, TopicDeleted
 from namesrv_stream.settings import Settings, to_toml
-from namesrv_stream.tables.schema.layout import ROUTE_CHANGES
+from namesrv_stream.tables.layout import ROUTE_CHANGES
 from tests.support.builders import RW, a_registration
 from tests.support.command_line import Finished, run_command
 from tests.support.damage import rewrite_rows

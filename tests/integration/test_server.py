@@ -22,9 +22,9 @@ from namesrv_stream.remoting.command import RequestCode, ResponseCode
 from namesrv_stream.route.events import KvPut
 from namesrv_stream.route.fold.step import Record
 from namesrv_stream.settings import Settings, to_toml
+from namesrv_stream.tables.change_rows import encode_changes
 from namesrv_stream.tables.repair import prepare_tables
 from namesrv_stream.tables.route_writers import ChangesWriter
-from namesrv_stream.tables.schema.change_rows import encode_changes
 from namesrv_stream.tables.storage import tables_of
 from tests.support.builders import S1
 from tests.support.kafka import REPOSITORY, KafkaProcess, settings_for

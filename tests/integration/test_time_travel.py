@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 
 from namesrv_stream.remoting.command import RemotingCommand, RequestCode, ResponseCode
-from namesrv_stream.tables.schema.layout import HEARTBEAT_MINUTES, ROUTE_ARCHIVE
+from namesrv_stream.tables.layout import HEARTBEAT_MINUTES, ROUTE_ARCHIVE
 from tests.support.command_line import run_command
 from tests.support.name_server import a_body, a_broker_header, a_registration_request, a_topic
 from tests.support.processes import wait_until

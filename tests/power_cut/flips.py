@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from deltalake import DeltaTable
 
 from namesrv_stream.settings import Settings
-from namesrv_stream.tables.schema.layout import ROUTE_CHANGES, ROUTE_STATE
+from namesrv_stream.tables.layout import ROUTE_CHANGES, ROUTE_STATE
 from tests.power_cut import product
 from tests.power_cut.made_up_log import RecordsOf, made_up_log
 from tests.power_cut.truth import Truth

@@ -20,10 +20,10 @@ from namesrv_stream.route.table import RouteTable
 from namesrv_stream.settings import Settings, load_settings
 from namesrv_stream.settings.layers import Flag
 from namesrv_stream.streaming.route_table.fold_query import find_start_point
+from namesrv_stream.tables.change_rows import encode_changes
 from namesrv_stream.tables.compaction import clean_up, join_small_files
 from namesrv_stream.tables.repair import prepare_tables
 from namesrv_stream.tables.route_writers import ChangesWriter, StateWriter
-from namesrv_stream.tables.schema.change_rows import encode_changes
 from namesrv_stream.tables.snapshot import FoldStateRow, load_snapshot
 from namesrv_stream.tables.storage import tables_of
 from namesrv_stream.tables.stored_changes import KeptStates

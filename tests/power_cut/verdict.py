@@ -10,8 +10,8 @@ from deltalake import DeltaTable
 
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.settings import Settings
-from namesrv_stream.tables.schema.change_rows import FOLD_STATE_KIND, decode_changes
-from namesrv_stream.tables.schema.layout import ROUTE_CHANGES, ROUTE_STATE
+from namesrv_stream.tables.change_rows import FOLD_STATE_KIND, decode_changes
+from namesrv_stream.tables.layout import ROUTE_CHANGES, ROUTE_STATE
 from tests.power_cut import product
 from tests.power_cut.made_up_log import RecordsOf
 from tests.power_cut.truth import Truth, differing_rows

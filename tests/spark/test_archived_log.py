@@ -6,7 +6,7 @@ from random import Random
 import pytest
 from pyspark.sql import SparkSession
 
-from namesrv_stream.tables.schema.layout import BROKER_EVENTS
+from namesrv_stream.tables.layout import BROKER_EVENTS
 from namesrv_stream.tools.options import Source
 from namesrv_stream.tools.replay.log_archive import ArchivedEvents, log_opener
 from namesrv_stream.tools.replay.partition_replay import Replay

@@ -8,8 +8,8 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from namesrv_stream.route.changes import ChangeKind
-from namesrv_stream.tables.schema.change_rows import in_log_order
-from namesrv_stream.tables.schema.layout import (
+from namesrv_stream.tables.change_rows import in_log_order
+from namesrv_stream.tables.layout import (
     BROKER_EVENTS,
     HEARTBEAT_MINUTES,
     HISTORY_PROTOCOL,

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from namesrv_stream.tables.history_mark import read_mark
-from namesrv_stream.tables.schema.layout import ROUTE_ARCHIVE
+from namesrv_stream.tables.layout import ROUTE_ARCHIVE
 from tests.support.builders import a_registration
 from tests.support.history import HistoryRig
 from tests.support.history_life import names_of

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from namesrv_stream.route.changes import ChangeKind
 from namesrv_stream.settings import Settings
-from namesrv_stream.tables.schema.layout import (
+from namesrv_stream.tables.layout import (
     BROKER_EVENTS,
     HEARTBEAT_MINUTES,
     HISTORY_SCHEMAS,

@@ -19,8 +19,8 @@ from namesrv_stream.streaming.history.event_rows import (
     rows_to_catch_up,
     running_minutes,
 )
-from namesrv_stream.tables.schema.change_rows import encode_changes
-from namesrv_stream.tables.schema.layout import HEARTBEAT_MINUTES, HISTORY_SCHEMAS
+from namesrv_stream.tables.change_rows import encode_changes
+from namesrv_stream.tables.layout import HEARTBEAT_MINUTES, HISTORY_SCHEMAS
 from tests.support.builders import BEGIN_MS, S1, a_proof, a_registration, heartbeats_with, over
 from tests.support.history_oracle import instant
 

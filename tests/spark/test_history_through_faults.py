@@ -20,7 +20,7 @@ from namesrv_stream.route import reducer
 from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.settings import Settings
-from namesrv_stream.tables.schema.layout import BROKER_EVENTS, HEARTBEAT_MINUTES
+from namesrv_stream.tables.layout import BROKER_EVENTS, HEARTBEAT_MINUTES
 from namesrv_stream.tables.storage import tables_of
 from tests.support.analytics import DUCKDB, POLARS, SPARK, connecting
 from tests.support.builders import Log

@@ -15,7 +15,7 @@ from namesrv_stream.errors import ConfigError
 from namesrv_stream.tables.history_mark import read_mark
 from namesrv_stream.tables.history_tables import ensure_history_tables
 from namesrv_stream.tables.history_upkeep import Upkeep
-from namesrv_stream.tables.schema.layout import (
+from namesrv_stream.tables.layout import (
     BROKER_EVENTS,
     DAY_COLUMNS,
     HEARTBEAT_MINUTES,

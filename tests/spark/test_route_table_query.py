@@ -32,9 +32,9 @@ from namesrv_stream.route.events import (
 )
 from namesrv_stream.settings import Settings
 from namesrv_stream.streaming.route_table.job import log_changed_settings
+from namesrv_stream.tables.change_rows import CHANGES_SCHEMA, STATE_SCHEMA, decode_changes, in_log_order
+from namesrv_stream.tables.layout import ROUTE_CHANGES, ROUTE_STATE
 from namesrv_stream.tables.repair import create_table, prepare_tables
-from namesrv_stream.tables.schema.change_rows import CHANGES_SCHEMA, STATE_SCHEMA, decode_changes, in_log_order
-from namesrv_stream.tables.schema.layout import ROUTE_CHANGES, ROUTE_STATE
 from namesrv_stream.tables.snapshot import load_snapshot, read_newest_state
 from namesrv_stream.tables.storage import tables_of
 from tests.support.builders import CLUSTER, RW, a_registration

@@ -6,10 +6,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable, write_deltalake
 
+from namesrv_stream.tables.change_rows import CHANGES_SCHEMA, STATE_SCHEMA
 from namesrv_stream.tables.delta.commit import Change
 from namesrv_stream.tables.delta.table_writer import TableWriter
-from namesrv_stream.tables.schema.change_rows import CHANGES_SCHEMA, STATE_SCHEMA
-from namesrv_stream.tables.schema.layout import ROUTE_CHANGES, ROUTE_STATE
+from namesrv_stream.tables.layout import ROUTE_CHANGES, ROUTE_STATE
 from namesrv_stream.tables.storage import Folder
 
 #: Tables whose commits the product verifies.

@@ -8,8 +8,8 @@ from typing import Final
 
 import pyarrow as pa
 
-from namesrv_stream.tables.schema.change_rows import CHANGES_SCHEMA, STATE_SCHEMA
-from namesrv_stream.tables.schema.layout import (
+from namesrv_stream.tables.change_rows import CHANGES_SCHEMA, STATE_SCHEMA
+from namesrv_stream.tables.layout import (
     DAY_COLUMNS,
     DESCRIPTIONS,
     HISTORY_SCHEMAS,

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from pyspark.sql import SparkSession
 
 from namesrv_stream.tables.history_upkeep import Upkeep
-from namesrv_stream.tables.schema.layout import HISTORY_SCHEMAS
+from namesrv_stream.tables.layout import HISTORY_SCHEMAS
 from tests.support.builders import Log
 from tests.support.history import HistoryRig
 from tests.support.history_life import live_on

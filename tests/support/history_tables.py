@@ -15,11 +15,9 @@ from namesrv_stream.route.event_json import decode_record
 from namesrv_stream.route.events import BrokerHeartbeat, BrokerRegistered
 from namesrv_stream.route.fold.step import Record
 from namesrv_stream.route.model import LeaseKey
+from namesrv_stream.tables.change_rows import encode_changes
 from namesrv_stream.tables.history_mark import HistoryMark, commit_metadata
-from namesrv_stream.tables.repair import prepare_tables
-from namesrv_stream.tables.route_writers import ChangesWriter
-from namesrv_stream.tables.schema.change_rows import encode_changes
-from namesrv_stream.tables.schema.layout import (
+from namesrv_stream.tables.layout import (
     DAY_COLUMNS,
     HEARTBEAT_MINUTES,
     HISTORY_SCHEMAS,
@@ -27,6 +25,8 @@ from namesrv_stream.tables.schema.layout import (
     STATISTICS_COLUMNS,
     history_properties,
 )
+from namesrv_stream.tables.repair import prepare_tables
+from namesrv_stream.tables.route_writers import ChangesWriter
 from namesrv_stream.tables.storage import tables_of
 from tests.support.builders import Log
 from tests.support.tables import TOPIC_ID, settings_in

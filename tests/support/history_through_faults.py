@@ -17,7 +17,7 @@ from namesrv_stream.kafka.log_reader import read_extent
 from namesrv_stream.processes import read_run_file
 from namesrv_stream.route.fold.step import Record
 from namesrv_stream.settings import Settings, to_toml
-from namesrv_stream.tables.schema.layout import BROKER_EVENTS, ROUTE_ARCHIVE, ROUTE_STATE
+from namesrv_stream.tables.layout import BROKER_EVENTS, ROUTE_ARCHIVE, ROUTE_STATE
 from namesrv_stream.tables.storage import tables_of
 from tests.support.builders import Log
 from tests.support.command_line import run_command

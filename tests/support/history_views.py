@@ -10,10 +10,10 @@ import pyarrow as pa
 from namesrv_stream.history.database import sql_text
 from namesrv_stream.history.past import TABLE_VIEWS
 from namesrv_stream.route.changes import RouteChange
+from namesrv_stream.tables.change_rows import in_log_order
 from namesrv_stream.tables.delta.commit import LOG
 from namesrv_stream.tables.delta.open_table import open_delta
-from namesrv_stream.tables.schema.change_rows import in_log_order
-from namesrv_stream.tables.schema.layout import BROKER_EVENTS, HISTORY_SCHEMAS, ROUTE_CHANGES
+from namesrv_stream.tables.layout import BROKER_EVENTS, HISTORY_SCHEMAS, ROUTE_CHANGES
 from namesrv_stream.tables.storage import Storage
 
 ROUTE_HISTORY = "route_history"

@@ -8,10 +8,10 @@ from namesrv_stream.route.fold.folded_log import Place, fingerprint
 from namesrv_stream.route.fold.state import encode_state
 from namesrv_stream.settings import Settings, load_settings
 from namesrv_stream.settings.layers import Flag
+from namesrv_stream.tables.change_rows import encode_changes
+from namesrv_stream.tables.layout import ROUTE_CHANGES, ROUTE_STATE
 from namesrv_stream.tables.repair import prepare_tables
 from namesrv_stream.tables.route_writers import ChangesWriter, StateWriter
-from namesrv_stream.tables.schema.change_rows import encode_changes
-from namesrv_stream.tables.schema.layout import ROUTE_CHANGES, ROUTE_STATE
 from namesrv_stream.tables.snapshot import FoldStateRow
 from namesrv_stream.tables.storage import tables_of
 from tests.support.builders import Log

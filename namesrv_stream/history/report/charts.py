@@ -4,11 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
+from namesrv_stream.history import drawing
 from namesrv_stream.history.answer_tables import percent
 from namesrv_stream.history.database import Row
-from namesrv_stream.history.drawing import colours
-from namesrv_stream.history.drawing.pages import cut
-from namesrv_stream.history.drawing.shapes import (
+from namesrv_stream.history.drawing import (
     Bar,
     Chart,
     Label,
@@ -16,6 +15,7 @@ from namesrv_stream.history.drawing.shapes import (
     Scale,
     Track,
     Tracks,
+    cut,
     scale,
     time_labels,
     x_of,
@@ -68,14 +68,14 @@ def _stacked(
     totals = [sum(of.values()) for of in values]
     budgets = [row["budget_ms"] for row in segments] if is_duration else []
     axis = scale(max([*totals, *budgets]), is_duration=is_duration)
-    causes = colours.in_order(cause for of in values for cause, value in of.items() if value)
+    causes = drawing.in_order(cause for of in values for cause, value in of.items() if value)
     bars = [bar for row, of in zip(segments, values, strict=True) for bar in _pile(figures, row, causes, of, axis)]
     legend = [(cause, _colour(cause)) for cause in causes if cause]
     lines = []
     if is_duration:
         steps = [(x, row["budget_ms"]) for row in segments for x in _ends(figures, row)]
-        lines = [Line([(x, 100 - axis.height(value)) for x, value in steps], colours.TEXT, True)]
-        legend.append((_BUDGET_NAMES[figures.unit], colours.TEXT))
+        lines = [Line([(x, 100 - axis.height(value)) for x, value in steps], drawing.TEXT, True)]
+        legend.append((_BUDGET_NAMES[figures.unit], drawing.TEXT))
     peak = max(range(len(totals)), key=totals.__getitem__)
     summary = (
         f"{title}: most, {axis.text(totals[peak])}, at {_name(figures, segments[peak])}" if any(totals) else "none"
@@ -103,9 +103,9 @@ def _budget(figures: Figures) -> Chart:
             curves[row["cluster"]] = _left([of["down_by_cluster_ms"][row["cluster"]] for of in segments], row)
     lowest = min(0.0, *(value for curve in curves.values() for value in curve))
     low = max(lowest, _LOWEST_BUDGET)
-    lines = [Line([(0, _height(0, low)), (100, _height(0, low))], colours.TEXT, True)]
+    lines = [Line([(0, _height(0, low)), (100, _height(0, low))], drawing.TEXT, True)]
     ends = [0.0, *(x_of(window, row["end_ms"]) for row in segments)]
-    legend = list(zip(map(cut, curves), (colours.TEXT, *colours.LINES), strict=False))
+    legend = list(zip(map(cut, curves), (drawing.TEXT, *drawing.LINES), strict=False))
     for curve, (_, colour) in reversed(list(zip(curves.values(), legend, strict=True))):
         lines.append(Line([(x, _height(max(value, low), low)) for x, value in zip(ends, curve, strict=True)], colour))
     labels = [Label(_height(0, low), "0%")]
@@ -142,7 +142,7 @@ def _cluster_tracks(figures: Figures) -> Tracks:
         note = "" if row["availability"] is None else percent(row["availability"])
         tracks.append(Track(cut(name), note, cut(f"{name}: {missed} of {len(segments)} below the objective"), bars))
     legend = [
-        (f"met {figures.asked.objective_text}", colours.UP),
+        (f"met {figures.asked.objective_text}", drawing.UP),
         ("missed it", _MISSED_OBJECTIVE),
         ("took ten times its budget", _MISSED_BY_FAR),
     ]
@@ -155,12 +155,12 @@ def _heat(figures: Figures, row: Row, share: float) -> Bar:
     x, end = _ends(figures, row)
     objective = figures.asked.objective
     is_far = 1 - share > 10 * (1 - objective)
-    colour = colours.UP if share >= objective else _MISSED_BY_FAR if is_far else _MISSED_OBJECTIVE
+    colour = drawing.UP if share >= objective else _MISSED_BY_FAR if is_far else _MISSED_OBJECTIVE
     return Bar(x, 0, (end - x) * _BAR_WIDTH, 100, colour, f"{_name(figures, row)}: {percent(share)}")
 
 
 def _colour(cause: str) -> str:
-    return colours.colour_of(cause) if cause else _MISSED_COLOUR
+    return drawing.colour_of(cause) if cause else _MISSED_COLOUR
 
 
 def _ends(figures: Figures, row: Row) -> tuple[float, float]:

@@ -7,7 +7,7 @@ from typing import Any, Final
 from namesrv_stream import __version__
 from namesrv_stream.history.answer import Answer, Column, Section
 from namesrv_stream.history.answer_tables import percent
-from namesrv_stream.history.drawing.pages import cut, render
+from namesrv_stream.history.drawing import cut, render
 from namesrv_stream.history.report.charts import charts
 from namesrv_stream.history.report.figures import Figures
 from namesrv_stream.history.report.report_tables import summary
@@ -65,7 +65,7 @@ def page(figures: Figures, answer: Answer, made_ms: int) -> str:
     """
     commits_from_ms = figures.known.commits_from_ms
     return render(
-        "report/page.html.jinja",
+        "page.html.jinja",
         version=__version__,
         cluster=figures.asked.cluster,
         since=instant(figures.known.window.since_ms),

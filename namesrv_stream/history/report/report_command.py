@@ -11,7 +11,7 @@ import typer
 from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.history.extent import Window
-from namesrv_stream.history.history_command import asked_window
+from namesrv_stream.history.history_commands import asked_window
 from namesrv_stream.instants import COMMAND_LINE, instant
 from namesrv_stream.settings import Settings
 from namesrv_stream.settings.installation import Configuration, configured
@@ -50,7 +50,7 @@ def report(
     if cluster == "":
         raise ConfigError(COMMAND_LINE, "--cluster", "is empty")
     # Imported here, because Arrow and Delta take a second to import, and other commands do not need them.
-    from namesrv_stream.history.drawing.pages import write_page
+    from namesrv_stream.history.drawing import write_page
     from namesrv_stream.history.report.figures import Asked, figures
     from namesrv_stream.history.report.page import page
     from namesrv_stream.history.report.report_tables import answer_of

@@ -15,8 +15,7 @@ from namesrv_stream.server.core import Core
 from namesrv_stream.server.metrics.tables import TableStatus
 from namesrv_stream.server.view.recent_events import RecentEvents
 from namesrv_stream.settings import Settings
-from namesrv_stream.tables.change_log import TOLD_KINDS, log_commit, log_held
-from namesrv_stream.tables.job_commits import JobFigures
+from namesrv_stream.tables.job_commits import TOLD_KINDS, JobFigures, log_commit, log_held
 from namesrv_stream.tables.snapshot import Snapshot
 from namesrv_stream.tables.snapshot_follower import SnapshotFollower
 from namesrv_stream.tables.storage import tables_of

@@ -16,7 +16,7 @@ from namesrv_stream.route.changes import ChangeKind, RouteChange, lease_key
 from namesrv_stream.route.liveness_settings import EFFECTIVE
 from namesrv_stream.route.model import LeaseKey
 from namesrv_stream.server.steps import Steps
-from namesrv_stream.tables.schema.layout import ROUTE_CHANGES
+from namesrv_stream.tables.layout import ROUTE_CHANGES
 from namesrv_stream.tables.storage import Storage
 
 #: Removed brokers are kept for so long, in log time: as long as the fold keeps their registrations.

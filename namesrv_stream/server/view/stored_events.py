@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 from namesrv_stream.history.database import Database
 from namesrv_stream.route.model import LeaseKey, LiveKey
 from namesrv_stream.server.view.recent_events import StoredEvents, TimelineEvent
+from namesrv_stream.tables.change_rows import CHANGES_SCHEMA, iter_changes
 from namesrv_stream.tables.delta.stored_table import StoredTable
-from namesrv_stream.tables.schema.change_rows import CHANGES_SCHEMA, iter_changes
-from namesrv_stream.tables.schema.layout import PARTITIONS_PROPERTY, ROUTE_CHANGES, TOPIC_ID_PROPERTY, removed_app_id
+from namesrv_stream.tables.layout import PARTITIONS_PROPERTY, ROUTE_CHANGES, TOPIC_ID_PROPERTY, removed_app_id
 from namesrv_stream.tables.storage import Storage
 
 #: Maximum number of events that are not about starts and ends of brokers; the newest are kept.

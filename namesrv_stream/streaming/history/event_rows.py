@@ -18,7 +18,7 @@ from pyspark.sql import functions as f
 from namesrv_stream.route.changes import KEY_COLUMNS, Cause, ChangeKind
 from namesrv_stream.route.event_json import HEARTBEATS_KIND, KIND_OF
 from namesrv_stream.route.events import DIRECT, BrokerRegistered, Proof
-from namesrv_stream.tables.schema.change_rows import ROW_SCHEMA
+from namesrv_stream.tables.change_rows import ROW_SCHEMA
 
 #: The fields that a record of any kind may have at the top level. A field of another type becomes null.
 _HEAD: Final = (

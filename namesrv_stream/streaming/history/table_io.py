@@ -15,7 +15,7 @@ from namesrv_stream.tables.delta.data_file import DataFile
 from namesrv_stream.tables.history_files import FILE_SCHEMA, read_batches, write_files
 from namesrv_stream.tables.history_mark import HistoryMark
 from namesrv_stream.tables.history_tables import HistoryTable
-from namesrv_stream.tables.schema.layout import HISTORY_SCHEMAS
+from namesrv_stream.tables.layout import HISTORY_SCHEMAS
 from namesrv_stream.tables.storage import Storage
 
 

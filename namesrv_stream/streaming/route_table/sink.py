@@ -18,10 +18,9 @@ from pyspark.sql import DataFrame
 from namesrv_stream.route.fold.folded_log import Place
 from namesrv_stream.settings import Settings
 from namesrv_stream.streaming.route_table.stateful import DeadLetterRecord, decode_dead_letters
-from namesrv_stream.tables.change_log import TOLD_KINDS, log_commit
-from namesrv_stream.tables.job_commits import BATCH_BOUNDS_MS, JobFigures, encode_job_figures
+from namesrv_stream.tables.change_rows import ROW_SCHEMA, changes_from_ipc, decode_changes
+from namesrv_stream.tables.job_commits import BATCH_BOUNDS_MS, TOLD_KINDS, JobFigures, encode_job_figures, log_commit
 from namesrv_stream.tables.route_writers import ChangesWriter
-from namesrv_stream.tables.schema.change_rows import ROW_SCHEMA, changes_from_ipc, decode_changes
 from namesrv_stream.tables.snapshot import FoldStateRow
 
 _LOG = logging.getLogger(__name__)

@@ -27,7 +27,7 @@ from namesrv_stream.route.fold.state import FoldState, decode_state, encode_stat
 from namesrv_stream.route.fold.step import DeadLetter, FoldOutput, Record
 from namesrv_stream.route.group import BrokerGroup, is_nothing
 from namesrv_stream.route.group_json import decode_group, encode_group
-from namesrv_stream.tables.schema.change_rows import changes_to_ipc
+from namesrv_stream.tables.change_rows import changes_to_ipc
 
 HOT_STATE: Final = "hot"
 GROUPS_STATE: Final = "groups"

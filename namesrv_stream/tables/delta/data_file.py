@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from namesrv_stream.errors import TableDamaged
-from namesrv_stream.tables.schema.change_rows import as_read
+from namesrv_stream.tables.change_rows import as_read
 from namesrv_stream.tables.storage import Storage
 
 #: Columns whose lowest and highest values the log contains per file; ``delta.dataSkippingNumIndexedCols`` is 4.

@@ -8,7 +8,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from namesrv_stream.errors import TableSchemaMismatch
 from namesrv_stream.tables.delta.commit import LOG
-from namesrv_stream.tables.schema.layout import PROTOCOL, check_table
+from namesrv_stream.tables.layout import PROTOCOL, check_table
 from namesrv_stream.tables.storage import Storage
 
 #: Errors of reading a table that is damaged or missing, in contrast to a store that does not answer.

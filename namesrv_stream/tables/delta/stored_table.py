@@ -15,7 +15,7 @@ from deltalake.exceptions import TableNotFoundError
 from namesrv_stream.errors import NamesrvStreamError, TableSchemaMismatch
 from namesrv_stream.tables.delta.commit import read_commit
 from namesrv_stream.tables.delta.open_table import PANIC, UNREADABLE, check_delta_table, open_delta
-from namesrv_stream.tables.schema.layout import HISTORY_PROTOCOL
+from namesrv_stream.tables.layout import HISTORY_PROTOCOL
 from namesrv_stream.tables.storage import Storage, one_line
 
 #: Operations that do not add rows.

@@ -22,7 +22,7 @@ from namesrv_stream.tables.delta.commit import (
 )
 from namesrv_stream.tables.delta.data_file import DataFile, content_hash, digest_of, read_files
 from namesrv_stream.tables.delta.open_table import UNREADABLE, check_delta_table, open_delta
-from namesrv_stream.tables.schema.layout import (
+from namesrv_stream.tables.layout import (
     BEGINS_PROPERTY,
     PARTITIONS_PROPERTY,
     TOPIC_ID_PROPERTY,

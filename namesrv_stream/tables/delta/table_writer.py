@@ -40,7 +40,7 @@ from namesrv_stream.tables.delta.commit import (
 from namesrv_stream.tables.delta.data_file import DataFile, content_hash, digest_of, write_rows
 from namesrv_stream.tables.delta.open_table import open_delta
 from namesrv_stream.tables.delta.table_version import TableVersion, open_version
-from namesrv_stream.tables.schema.layout import app_id, partition_properties
+from namesrv_stream.tables.layout import app_id, partition_properties
 from namesrv_stream.tables.storage import Storage
 
 _LOG = logging.getLogger(__name__)

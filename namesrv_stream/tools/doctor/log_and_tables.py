@@ -10,7 +10,7 @@ from namesrv_stream.route.fold.state import decode_state
 from namesrv_stream.settings import Settings
 from namesrv_stream.tables.delta.open_table import UNREADABLE
 from namesrv_stream.tables.delta.stored_table import StoredTable
-from namesrv_stream.tables.schema.layout import HISTORY_SCHEMAS, ROUTE_CHANGES, ROUTE_STATE
+from namesrv_stream.tables.layout import HISTORY_SCHEMAS, ROUTE_CHANGES, ROUTE_STATE
 from namesrv_stream.tables.snapshot import TableRows, read_tables
 from namesrv_stream.tables.storage import Storage, tables_of
 from namesrv_stream.text_table import counted

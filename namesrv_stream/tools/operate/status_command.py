@@ -260,7 +260,7 @@ def _what_runs(settings: Settings) -> str:
 def _add_history(status: Status, settings: Settings) -> None:
     """Add the state of the history on this machine: whether its process runs, and how far its tables reach."""
     from namesrv_stream.tables.history_mark import read_mark
-    from namesrv_stream.tables.schema.layout import HEARTBEAT_MINUTES
+    from namesrv_stream.tables.layout import HEARTBEAT_MINUTES
 
     if not settings.has_history or not status.servers:
         return

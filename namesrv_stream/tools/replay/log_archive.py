@@ -19,7 +19,7 @@ from namesrv_stream.kafka.log_reader import read_extent
 from namesrv_stream.route.fold.step import Record
 from namesrv_stream.settings import Settings
 from namesrv_stream.tables.delta.stored_table import StoredTable, reading
-from namesrv_stream.tables.schema.layout import BROKER_EVENTS, TOPIC_ID_PROPERTY
+from namesrv_stream.tables.layout import BROKER_EVENTS, TOPIC_ID_PROPERTY
 from namesrv_stream.tools.options import Source
 from namesrv_stream.tools.replay.log_source import LogSource, Piece, Span, Store, joined
 

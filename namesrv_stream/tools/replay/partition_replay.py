@@ -7,7 +7,7 @@ from typing import Final
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.digest import content_of, digest_of, total_of
 from namesrv_stream.route.fold.state import encode_state
-from namesrv_stream.tables.schema.change_rows import iter_changes
+from namesrv_stream.tables.change_rows import iter_changes
 from namesrv_stream.tables.snapshot import route_table
 from namesrv_stream.tables.stored_changes import KeptStates, StoredChanges
 from namesrv_stream.tools.replay.comparison import Difference, compare_rows, state_difference, table_difference

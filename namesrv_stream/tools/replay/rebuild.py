@@ -12,17 +12,17 @@ from namesrv_stream.errors import NamesrvStreamError, RebuildRefused
 from namesrv_stream.processes import job_lock
 from namesrv_stream.route.fold.state import encode_state
 from namesrv_stream.settings import Settings
-from namesrv_stream.tables.delta.open_table import UNREADABLE
-from namesrv_stream.tables.repair import create_table
-from namesrv_stream.tables.route_writers import ChangesWriter, StateWriter
-from namesrv_stream.tables.schema.change_rows import (
+from namesrv_stream.tables.change_rows import (
     CHANGES_SCHEMA,
     ROW_SCHEMA,
     STATE_SCHEMA,
     encode_changes,
     iter_changes,
 )
-from namesrv_stream.tables.schema.layout import ROUTE_CHANGES, ROUTE_STATE
+from namesrv_stream.tables.delta.open_table import UNREADABLE
+from namesrv_stream.tables.layout import ROUTE_CHANGES, ROUTE_STATE
+from namesrv_stream.tables.repair import create_table
+from namesrv_stream.tables.route_writers import ChangesWriter, StateWriter
 from namesrv_stream.tables.snapshot import FoldStateRow
 from namesrv_stream.tables.storage import Storage, one_line, tables_of
 from namesrv_stream.tables.stored_changes import KeptStates, StoredChanges

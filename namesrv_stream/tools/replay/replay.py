@@ -7,7 +7,7 @@ from typing import Final
 from namesrv_stream.errors import ConfigError, LogTruncated, TableSchemaMismatch
 from namesrv_stream.instants import instant
 from namesrv_stream.settings import Settings
-from namesrv_stream.tables.schema.layout import ROUTE_CHANGES
+from namesrv_stream.tables.layout import ROUTE_CHANGES
 from namesrv_stream.tables.storage import tables_of
 from namesrv_stream.tables.stored_changes import KeptStates, StoredChanges
 from namesrv_stream.tools.replay.log_archive import OpenLog, log_opener

@@ -23,9 +23,9 @@ from namesrv_stream.route.fold.derived_state import repartitioned
 from namesrv_stream.route.fold.folded_log import FoldedLog
 from namesrv_stream.route.fold.state import FoldState
 from namesrv_stream.settings import Settings
+from namesrv_stream.tables.change_rows import encode_changes
 from namesrv_stream.tables.repair import prepare_tables
 from namesrv_stream.tables.route_writers import ChangesWriter, StateWriter, grown_rows, next_state, state_rows
-from namesrv_stream.tables.schema.change_rows import encode_changes
 from namesrv_stream.tables.snapshot import load_snapshot, read_tables
 from namesrv_stream.tables.storage import Storage, tables_of
 from namesrv_stream.tables.stored_changes import KeptStates

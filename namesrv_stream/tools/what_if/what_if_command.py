@@ -44,7 +44,7 @@ def what_if(
     # Imported here because Delta and Kafka take a second, which other commands do not need.
     from rich.console import Console
 
-    from namesrv_stream.history.drawing.pages import check_plot_file
+    from namesrv_stream.history.drawing import check_plot_file
     from namesrv_stream.tools.replay.log_archive import log_opener
     from namesrv_stream.tools.what_if import what_if_report
     from namesrv_stream.tools.what_if.log_analysis import analyse_log

@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from namesrv_stream.history.drawing import colours
-from namesrv_stream.history.drawing.pages import cut, write_plot
-from namesrv_stream.history.drawing.shapes import Bar, Chart, Label, Line
+from namesrv_stream.history import drawing
+from namesrv_stream.history.drawing import Bar, Chart, Label, Line, cut, write_plot
 from namesrv_stream.text_table import counted
 from namesrv_stream.tools.what_if.gaps import STEP_MS
 from namesrv_stream.tools.what_if.what_if_report import ClusterReport
@@ -42,12 +41,12 @@ def _chart(report: ClusterReport) -> Chart:
     bars = [_bar(number, count, first, last, top) for number, count in sorted(counts.items())]
     lines, legend = [], []
     for number, (run, value_s) in enumerate(runs):
-        colour = colours.LINES[number % len(colours.LINES)]
+        colour = drawing.LINES[number % len(drawing.LINES)]
         lines.append(_upright(_share(value_s, first, last) * 100, colour))
         legend.append((f"{value_s:g} s: {run.false} false, {run.unclear} unclear, {run.real} real", colour))
     if suggested_s:
-        lines.append(_upright(_share(suggested_s, first, last) * 100, colours.TEXT, is_dashed=True))
-        legend.append((f"{suggested_s:g} s suggested", colours.TEXT))
+        lines.append(_upright(_share(suggested_s, first, last) * 100, drawing.TEXT, is_dashed=True))
+        legend.append((f"{suggested_s:g} s suggested", drawing.TEXT))
     title = cut(f"cluster {report.cluster}: {counted(report.brokers, 'broker')}")
     x_labels = _labels([s for s in _SECONDS if first <= s <= last], lambda s: _share(s, first, last) * 100)
     y_labels = _labels([0, *(n for n in _COUNTS if n <= top)], lambda n: 100 - _height(n, top))

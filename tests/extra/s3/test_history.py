@@ -17,7 +17,7 @@ from namesrv_stream.settings.layers import Flag
 from namesrv_stream.streaming.history.history_job import build_history_session
 from namesrv_stream.streaming.history.history_writer import History
 from namesrv_stream.tables.history_upkeep import Upkeep
-from namesrv_stream.tables.schema.layout import HISTORY_SCHEMAS, ROUTE_ARCHIVE
+from namesrv_stream.tables.layout import HISTORY_SCHEMAS, ROUTE_ARCHIVE
 from tests.support.history import TOPIC_ID, HistoryRig
 from tests.support.history_life import live_on
 from tests.support.history_oracle import instant, intervals, sessions

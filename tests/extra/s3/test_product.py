@@ -15,10 +15,10 @@ from obstore.store import S3Store
 from namesrv_stream.remoting.command import RequestCode, ResponseCode
 from namesrv_stream.route.changes import ChangeKind, RouteChange
 from namesrv_stream.settings import Settings, to_toml
+from namesrv_stream.tables.change_rows import CHANGES_SCHEMA, decode_changes, in_log_order
 from namesrv_stream.tables.delta.stored_table import StoredTable
 from namesrv_stream.tables.delta.table_version import open_version
-from namesrv_stream.tables.schema.change_rows import CHANGES_SCHEMA, decode_changes, in_log_order
-from namesrv_stream.tables.schema.layout import BROKER_EVENTS, HISTORY_SCHEMAS, ROUTE_ARCHIVE, ROUTE_CHANGES
+from namesrv_stream.tables.layout import BROKER_EVENTS, HISTORY_SCHEMAS, ROUTE_ARCHIVE, ROUTE_CHANGES
 from namesrv_stream.tables.storage import tables_of
 from tests.support.history_views import rows_of
 from tests.support.kafka import REPOSITORY

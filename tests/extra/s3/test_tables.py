@@ -16,15 +16,15 @@ from namesrv_stream.route.changes import ChangeKind, RouteChange
 from namesrv_stream.route.fold.folded_log import Place
 from namesrv_stream.settings import Settings, load_settings
 from namesrv_stream.settings.layers import Flag
+from namesrv_stream.tables.change_rows import CHANGES_SCHEMA, decode_changes
 from namesrv_stream.tables.compaction import clean_up
 from namesrv_stream.tables.delta import table_version, table_writer
 from namesrv_stream.tables.delta.commit import checkpointed_version, commit_name
 from namesrv_stream.tables.delta.open_table import open_delta
 from namesrv_stream.tables.delta.table_version import open_version
 from namesrv_stream.tables.job_commits import job_commits
+from namesrv_stream.tables.layout import ROUTE_CHANGES, ROUTE_STATE
 from namesrv_stream.tables.route_writers import ChangesWriter, StateWriter
-from namesrv_stream.tables.schema.change_rows import CHANGES_SCHEMA, decode_changes
-from namesrv_stream.tables.schema.layout import ROUTE_CHANGES, ROUTE_STATE
 from namesrv_stream.tables.snapshot import Snapshot, load_snapshot, read_rows, read_tables
 from namesrv_stream.tables.snapshot_follower import SnapshotFollower
 from namesrv_stream.tables.storage import ObjectStore as ObjectStoreStorage

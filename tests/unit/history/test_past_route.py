@@ -17,7 +17,7 @@ from namesrv_stream.route import reducer
 from namesrv_stream.route.changes import ChangeKind
 from namesrv_stream.route.events import KvPut, TopicDeleted
 from namesrv_stream.route.table import RouteTable
-from namesrv_stream.tables.schema.layout import ROUTE_CHANGES, removed_app_id
+from namesrv_stream.tables.layout import ROUTE_CHANGES, removed_app_id
 from tests.support.builders import BEGIN_MS, S1, Log, a_registration
 from tests.support.examples import examples
 from tests.support.history_tables import HistoryOfLogs

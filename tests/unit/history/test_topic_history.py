@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from namesrv_stream.history.database import Row
 from namesrv_stream.history.extent import Window
 from namesrv_stream.history.past import Past
-from namesrv_stream.history.past_route import RouteOptions, route_body
-from namesrv_stream.history.topic_history import describe, set_topic
+from namesrv_stream.history.past_route import RouteOptions, describe, route_body, set_topic
 from tests.support.builders import BEGIN_MS, Log
 from tests.support.examples import examples
 from tests.support.history_tables import HistoryOfLogs

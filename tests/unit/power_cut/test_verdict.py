@@ -10,8 +10,8 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from namesrv_stream.settings import Settings
-from namesrv_stream.tables.schema.change_rows import FOLD_STATE_KIND
-from namesrv_stream.tables.schema.layout import ROUTE_CHANGES, ROUTE_STATE
+from namesrv_stream.tables.change_rows import FOLD_STATE_KIND
+from namesrv_stream.tables.layout import ROUTE_CHANGES, ROUTE_STATE
 from tests.power_cut import product
 from tests.power_cut.made_up_log import made_up_log
 from tests.power_cut.truth import Truth

@@ -18,7 +18,7 @@ import pytest
 from namesrv_stream.clock import SystemClock
 from namesrv_stream.server.view.past_routes import PastRoutes
 from namesrv_stream.settings import Settings
-from namesrv_stream.tables.schema.layout import ROUTE_ARCHIVE
+from namesrv_stream.tables.layout import ROUTE_ARCHIVE
 from namesrv_stream.tables.storage import Folder
 from tests.support.builders import BEGIN_MS, Log, a_registration
 from tests.support.history_tables import HistoryOfLogs

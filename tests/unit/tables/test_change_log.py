@@ -9,7 +9,7 @@ from namesrv_stream.route.liveness_settings import FoldSettings
 from namesrv_stream.route.model import Registration
 from namesrv_stream.route.reducer import apply
 from namesrv_stream.route.table import RouteTable
-from namesrv_stream.tables.change_log import log_commit, log_held
+from namesrv_stream.tables.job_commits import log_commit, log_held
 from tests.support.builders import S1, Log, a_registration
 
 _OPERATOR = Origin(DIRECT, 0)

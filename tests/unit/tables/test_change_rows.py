@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from namesrv_stream.route.changes import RouteChange, diff
 from namesrv_stream.route.group import BrokerGroup
-from namesrv_stream.tables.schema.change_rows import (
+from namesrv_stream.tables.change_rows import (
     QUEUE_DATA_SCHEMA,
     ROW_SCHEMA,
     as_read,

@@ -10,10 +10,10 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 from namesrv_stream.errors import ConfigError, NotInHistory
 from namesrv_stream.history.past import Past
 from namesrv_stream.history.past_route import route_as_of
+from namesrv_stream.tables.change_rows import ROW_SCHEMA
 from namesrv_stream.tables.history_mark import HistoryMark, commit_metadata, read_mark
 from namesrv_stream.tables.history_tables import KEPT, ensure_history_tables
-from namesrv_stream.tables.schema.change_rows import ROW_SCHEMA
-from namesrv_stream.tables.schema.layout import ROUTE_ARCHIVE, history_properties
+from namesrv_stream.tables.layout import ROUTE_ARCHIVE, history_properties
 from namesrv_stream.tables.storage import tables_of
 from tests.support.builders import BEGIN_MS, Log, a_registration
 from tests.support.history_oracle import instant, intervals

@@ -4,8 +4,8 @@ import pyarrow as pa
 import pytest
 
 from namesrv_stream.errors import TableSchemaMismatch
-from namesrv_stream.tables.schema.change_rows import CHANGES_SCHEMA
-from namesrv_stream.tables.schema.layout import (
+from namesrv_stream.tables.change_rows import CHANGES_SCHEMA
+from namesrv_stream.tables.layout import (
     DAY_COLUMNS,
     HISTORY_PROTOCOL,
     HISTORY_SCHEMAS,

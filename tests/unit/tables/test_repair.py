@@ -9,10 +9,10 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.transaction import Transaction
 
 from namesrv_stream.errors import ConfigError, TableDamaged, TableSchemaMismatch
+from namesrv_stream.tables.change_rows import CHANGES_SCHEMA, STATE_SCHEMA, decode_changes
 from namesrv_stream.tables.delta.commit import LAST_CHECKPOINT, checkpoint_name, commit_name
+from namesrv_stream.tables.layout import ROUTE_CHANGES, ROUTE_STATE, app_id
 from namesrv_stream.tables.repair import prepare_tables
-from namesrv_stream.tables.schema.change_rows import CHANGES_SCHEMA, STATE_SCHEMA, decode_changes
-from namesrv_stream.tables.schema.layout import ROUTE_CHANGES, ROUTE_STATE, app_id
 from namesrv_stream.tables.snapshot import load_snapshot, read_tables
 from namesrv_stream.tables.stored_changes import StoredChanges
 from tests.support.builders import a_registration

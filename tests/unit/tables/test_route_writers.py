@@ -13,12 +13,12 @@ from deltalake import DeltaTable, TableFeatures, write_deltalake
 from namesrv_stream.errors import TableDamaged, TableSchemaMismatch, TablesTakenOver
 from namesrv_stream.route.events import TopicDeleted
 from namesrv_stream.route.fold.folded_log import Place
+from namesrv_stream.tables.change_rows import CHANGES_SCHEMA, decode_changes
 from namesrv_stream.tables.delta.commit import LAST_CHECKPOINT, commit_name
 from namesrv_stream.tables.delta.open_table import open_delta
+from namesrv_stream.tables.layout import ROUTE_CHANGES, app_id
 from namesrv_stream.tables.repair import prepare_tables
 from namesrv_stream.tables.route_writers import ChangesWriter
-from namesrv_stream.tables.schema.change_rows import CHANGES_SCHEMA, decode_changes
-from namesrv_stream.tables.schema.layout import ROUTE_CHANGES, app_id
 from namesrv_stream.tables.snapshot import read_tables
 from namesrv_stream.tables.storage import Folder, Storage
 from tests.support.builders import S1, a_registration

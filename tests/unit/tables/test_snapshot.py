@@ -19,11 +19,11 @@ from namesrv_stream.route.fold.folded_log import Place
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.model import DataVersion
 from namesrv_stream.route.table import RouteTable
+from namesrv_stream.tables.change_rows import encode_changes
 from namesrv_stream.tables.delta.commit import checkpoint_name, commit_name
+from namesrv_stream.tables.layout import ROUTE_CHANGES
 from namesrv_stream.tables.repair import prepare_tables
 from namesrv_stream.tables.route_writers import ChangesWriter, StateWriter
-from namesrv_stream.tables.schema.change_rows import encode_changes
-from namesrv_stream.tables.schema.layout import ROUTE_CHANGES
 from namesrv_stream.tables.snapshot import FoldStateRow, load_settings_table, load_snapshot, read_tables, route_table
 from namesrv_stream.tables.storage import Folder, tables_of
 from tests.support.builders import READ_ONLY, RW, S1, a_registration

@@ -16,12 +16,12 @@ from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.events import TopicDeleted
 from namesrv_stream.route.fold.folded_log import Place, fingerprint
 from namesrv_stream.route.table import RouteTable
+from namesrv_stream.tables.change_rows import encode_changes
 from namesrv_stream.tables.compaction import join_small_files
 from namesrv_stream.tables.delta.commit import commit_name
 from namesrv_stream.tables.job_commits import JobFigures, encode_job_figures
+from namesrv_stream.tables.layout import ROUTE_CHANGES
 from namesrv_stream.tables.repair import prepare_tables
-from namesrv_stream.tables.schema.change_rows import encode_changes
-from namesrv_stream.tables.schema.layout import ROUTE_CHANGES
 from namesrv_stream.tables.snapshot import Snapshot, load_snapshot
 from namesrv_stream.tables.snapshot_follower import SnapshotFollower
 from namesrv_stream.tables.storage import Folder

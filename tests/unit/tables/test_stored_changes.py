@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from namesrv_stream.tables.schema.change_rows import decode_changes
-from namesrv_stream.tables.schema.layout import ROUTE_STATE
+from namesrv_stream.tables.change_rows import decode_changes
+from namesrv_stream.tables.layout import ROUTE_STATE
 from namesrv_stream.tables.storage import Folder
 from namesrv_stream.tables.stored_changes import KeptState, KeptStates, StoredChanges
 from tests.support.builders import a_registration

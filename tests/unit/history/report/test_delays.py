@@ -14,7 +14,7 @@ from namesrv_stream.history.extent import Window
 from namesrv_stream.history.past import open_changes
 from namesrv_stream.history.report.figures import changed_records
 from namesrv_stream.tables.job_commits import JobCommit, job_commits
-from namesrv_stream.tables.schema.layout import ROUTE_CHANGES
+from namesrv_stream.tables.layout import ROUTE_CHANGES
 from tests.support.builders import BEGIN_MS, a_registration
 from tests.support.examples import examples
 from tests.support.report_figures import MONDAY_MS, RECORDS, a_session, ask_delays

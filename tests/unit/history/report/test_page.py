@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from fnmatch import fnmatch
 from html.parser import HTMLParser
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-from namesrv_stream.history import drawing, report
+from namesrv_stream import history
 from namesrv_stream.history.database import Row
 from namesrv_stream.history.extent import Window
 from namesrv_stream.history.report.page import page
@@ -163,12 +162,11 @@ def test_a_short_table_says_how_many_there_are() -> None:
     assert len(html) < 400_000
 
 
-@pytest.mark.parametrize("package", [report, drawing])
-def test_the_templates_are_part_of_the_package(package: ModuleType) -> None:
+def test_the_templates_and_the_sql_are_part_of_the_package() -> None:
     built = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
-    patterns = built[package.__name__]
-    folder = Path(str(package.__file__)).parent
-    others = [path.name for path in folder.iterdir() if path.is_file() and path.suffix != ".py"]
+    patterns = built[history.__name__]
+    folder = Path(str(history.__file__)).parent
+    others = [str(path.relative_to(folder)) for part in ("sql", "templates") for path in (folder / part).iterdir()]
     assert others
     assert all(any(fnmatch(name, pattern) for pattern in patterns) for name in others)
 

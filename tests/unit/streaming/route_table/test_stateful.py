@@ -21,7 +21,7 @@ from namesrv_stream.streaming.route_table.stateful import (
     decode_dead_letters,
     encode_dead_letters,
 )
-from namesrv_stream.tables.schema.change_rows import changes_from_ipc, decode_changes
+from namesrv_stream.tables.change_rows import changes_from_ipc, decode_changes
 from tests.support.builders import BEGIN_MS, DIRECT_ORIGIN, S1, Log, a_registration
 from tests.support.examples import examples
 from tests.support.strategies_route import Entry, logs

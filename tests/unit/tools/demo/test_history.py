@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 from deltalake import write_deltalake
 
-from namesrv_stream.tables.schema.change_rows import CHANGES_SCHEMA
+from namesrv_stream.tables.change_rows import CHANGES_SCHEMA
 from namesrv_stream.tools.demo.output import COLUMNS, History, cells, ends_of
 
 AT_MS = 1_700_000_000_123

@@ -10,8 +10,8 @@ from deltalake.schema import PrimitiveType
 
 from namesrv_stream.kafka.inspection import InspectedLog, InspectedTopic
 from namesrv_stream.settings import Settings
+from namesrv_stream.tables.layout import ROUTE_CHANGES
 from namesrv_stream.tables.route_writers import StateWriter
-from namesrv_stream.tables.schema.layout import ROUTE_CHANGES
 from namesrv_stream.tables.snapshot import FoldStateRow
 from namesrv_stream.tools.doctor import log_and_tables
 from namesrv_stream.tools.doctor.finding import Finding, Grade

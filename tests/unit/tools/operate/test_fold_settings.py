@@ -12,12 +12,12 @@ from namesrv_stream.settings import Settings
 from namesrv_stream.settings.installation import Configuration
 from namesrv_stream.tools.operate.fold_settings import (
     check_change,
+    check_person,
     configured_texts,
     default_texts,
     running_texts,
     setting_key,
 )
-from namesrv_stream.tools.operate.setting_change import check_person
 
 
 def _checked(key: str, text: str, **running: str) -> tuple[str, SettingValue]:

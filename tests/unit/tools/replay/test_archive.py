@@ -8,7 +8,7 @@ import pytest
 
 from namesrv_stream.errors import NotInHistory, TableSchemaMismatch
 from namesrv_stream.route.fold.step import Record
-from namesrv_stream.tables.schema.layout import BROKER_EVENTS
+from namesrv_stream.tables.layout import BROKER_EVENTS
 from namesrv_stream.tools.replay import log_archive as archive_module
 from namesrv_stream.tools.replay.log_archive import ArchivedEvents
 from tests.support.archived_log import write_archive

@@ -9,8 +9,8 @@ import pytest
 
 from namesrv_stream.errors import ConfigError, KafkaUnreachable, NoStartPoint, NotInHistory, RebuildRefused
 from namesrv_stream.route.fold.state import encode_state
+from namesrv_stream.tables.layout import BROKER_EVENTS, ROUTE_CHANGES
 from namesrv_stream.tables.route_writers import StateWriter
-from namesrv_stream.tables.schema.layout import BROKER_EVENTS, ROUTE_CHANGES
 from namesrv_stream.tables.snapshot import FoldStateRow
 from namesrv_stream.tables.storage import tables_of
 from namesrv_stream.tools.options import Source

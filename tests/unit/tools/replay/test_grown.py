@@ -13,9 +13,9 @@ from namesrv_stream.route.fold.step import GroupDict
 from namesrv_stream.route.group_json import decode_group
 from namesrv_stream.settings import Settings
 from namesrv_stream.streaming.route_table.fold_query import find_start_point
+from namesrv_stream.tables.layout import ROUTE_CHANGES, ROUTE_STATE
 from namesrv_stream.tables.repair import prepare_tables
 from namesrv_stream.tables.route_writers import ChangesWriter, StateWriter, state_rows
-from namesrv_stream.tables.schema.layout import ROUTE_CHANGES, ROUTE_STATE
 from namesrv_stream.tables.snapshot import load_snapshot
 from namesrv_stream.tables.storage import tables_of
 from namesrv_stream.tables.stored_changes import KeptStates, StoredChanges

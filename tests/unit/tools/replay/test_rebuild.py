@@ -19,9 +19,9 @@ from namesrv_stream.route.digest import digest_of
 from namesrv_stream.route.events import KvPut, TopicDeleted
 from namesrv_stream.route.fold.state import decode_state, encode_state
 from namesrv_stream.streaming.route_table.fold_query import find_start_point
+from namesrv_stream.tables.change_rows import decode_changes, in_log_order
+from namesrv_stream.tables.layout import ROUTE_CHANGES, ROUTE_STATE
 from namesrv_stream.tables.route_writers import StateWriter
-from namesrv_stream.tables.schema.change_rows import decode_changes, in_log_order
-from namesrv_stream.tables.schema.layout import ROUTE_CHANGES, ROUTE_STATE
 from namesrv_stream.tables.snapshot import load_snapshot, read_newest_state
 from namesrv_stream.tables.storage import Folder, tables_of
 from namesrv_stream.tables.stored_changes import KeptStates

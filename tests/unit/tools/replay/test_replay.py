@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from namesrv_stream.errors import ConfigError, LogTruncated, NoStartPoint, TableSchemaMismatch
 from namesrv_stream.route.digest import digest_of, total_of
 from namesrv_stream.route.events import KvPut, TopicDeleted
-from namesrv_stream.tables.schema.change_rows import FOLD_STATE_KIND
-from namesrv_stream.tables.schema.layout import ROUTE_CHANGES, ROUTE_STATE
+from namesrv_stream.tables.change_rows import FOLD_STATE_KIND
+from namesrv_stream.tables.layout import ROUTE_CHANGES, ROUTE_STATE
 from namesrv_stream.tables.snapshot import load_snapshot
 from namesrv_stream.tools.replay.comparison import Difference
 from namesrv_stream.tools.replay.partition_replay import Replay

@@ -12,7 +12,7 @@ import orjson
 import pyarrow as pa
 
 from namesrv_stream.errors import TableSchemaMismatch
-from namesrv_stream.tables.schema.change_rows import ROW_SCHEMA
+from namesrv_stream.tables.change_rows import ROW_SCHEMA
 
 ROUTE_CHANGES: Final = "route_changes"
 ROUTE_STATE: Final = "route_state"

@@ -1,15 +1,58 @@
-"""The shapes and axes of charts. Coordinates are percentages of width and height, so charts fit any screen.
+"""Charts over time as inline SVG, the colours of causes, and self-contained HTML pages.
 
-The templates draw the shapes. Labels of axes are at round values: times in UTC, durations and counts.
+Pages send no requests to other addresses and contain no scripts. Colours of causes are the same in all charts.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from namesrv_stream.client.commands.tables import printable
+from namesrv_stream.errors import ConfigError
 from namesrv_stream.history.extent import Window
-from namesrv_stream.instants import duration
+from namesrv_stream.instants import COMMAND_LINE, duration
+from namesrv_stream.route.changes import Cause
+
+UP: Final = "#4c9f70"
+#: The colour of text, which depends on the page's light or dark mode.
+TEXT: Final = "currentColor"
+#: Colours of lines in one chart.
+LINES: Final = ("#c0392b", "#4a79b8", "#e67e22", "#8e44ad", "#2a9d8f", "#b8860b", "#34495e", "#8c6d4f")
+_OTHER: Final = "#8c6d4f"
+#: Cause → colour. Red and orange are failures, blue is intended.
+COLOUR_OF_CAUSE: Final[Mapping[str, str]] = {
+    Cause.EXPIRED: "#c0392b",
+    Cause.DISCONNECTED: "#e67e22",
+    Cause.SERVER_LOST: "#8e44ad",
+    Cause.SERVER_SILENT: "#b07cc6",
+    Cause.UNREGISTERED: "#4a79b8",
+    Cause.TOPIC_DELETED: "#34495e",
+    Cause.WRITE_PERM_WIPED: "#b8860b",
+    Cause.WRITE_PERM_ADDED: "#2a9d8f",
+}
+
+
+def colour_of(cause: str | None) -> str:
+    """Return the colour of a session that ended by a cause; None means that it has not ended."""
+    return UP if cause is None else COLOUR_OF_CAUSE.get(cause, _OTHER)
+
+
+def in_order(causes: Iterable[str]) -> list[str]:
+    """Return causes in the order of legends: failures first, unknown ones last."""
+    found = set(causes)
+    known = [str(cause) for cause in COLOUR_OF_CAUSE if cause in found]
+    return [*known, *sorted(found - set(known))]
+
+
+def down_legend(causes: Iterable[str]) -> list[tuple[str, str]]:
+    """Return the legend of tracks."""
+    return [("up", UP), *((f"down: {cause}", colour_of(cause)) for cause in in_order(causes))]
+
 
 #: The smallest visible width, percent.
 _MIN_WIDTH: Final = 0.15
@@ -190,3 +233,63 @@ def _time_text(at_ms: int, step_ms: int) -> str:
     if step_ms >= _DAY_MS or at_ms % _DAY_MS == 0:
         return at.strftime("%d %b")
     return at.strftime("%H:%M" if step_ms >= _MINUTE_MS else "%H:%M:%S")
+
+
+#: Longer texts are truncated. Names of brokers are short unless they are malicious.
+_MAX_CHARS: Final = 160
+
+
+def render(template: str, **values: Any) -> str:
+    """Return a page as HTML. ``template`` is a file in ``templates``."""
+    environment = Environment(
+        loader=PackageLoader("namesrv_stream.history"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_printed,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template(template).render(**values)
+
+
+def cut(text: str) -> str:
+    """Return a text, truncated if it is too long for a page."""
+    return text if len(text) <= _MAX_CHARS else f"{text[:_MAX_CHARS]}…"
+
+
+def write_plot(path: Path, title: str, figures: Sequence[Chart | Tracks]) -> None:
+    """Write a page with charts, one below the other.
+
+    Raises:
+        ConfigError: The file cannot be written.
+    """
+    write_page("--plot", path, render("plot.html.jinja", title=cut(title), figures=figures))
+
+
+def write_page(flag: str, path: Path, text: str) -> None:
+    """Write a page to the file that a flag names.
+
+    Raises:
+        ConfigError: The file cannot be written.
+    """
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(COMMAND_LINE, flag, f"{path} cannot be written: {error.strerror}") from None
+
+
+def check_plot_file(path: Path) -> None:
+    """Refuse an unsuitable file for a plot before any work is done.
+
+    Raises:
+        ConfigError: The name does not end in .html, or the directory does not exist.
+    """
+    if path.suffix.lower() != ".html":
+        raise ConfigError(COMMAND_LINE, "--plot", f"{path} does not end in .html: plots are HTML pages")
+    if not path.absolute().parent.is_dir():
+        raise ConfigError(COMMAND_LINE, "--plot", f"{path.absolute().parent} is not a directory")
+
+
+def _printed(value: Any) -> Any:
+    """Escape control characters, such as those that reverse the direction of text, in what a template prints."""
+    return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
