@@ -1,4 +1,4 @@
-"""All errors of the product, by the party at fault.
+"""All errors of the product, by the party at fault. Those of the log and the tables are in ``table_errors`` (*).
 
 ::
 
@@ -14,17 +14,17 @@
     ├── RequestError                   the frame is valid, the request is not: answered with a code and a remark
     ├── EventDecodeError               a record of the log cannot be read: to the dead-letter topic
     ├── ConfigError                    exit 2: names the file and the key
-    ├── TableSchemaMismatch            exit 2: a Delta table has another schema than this version expects
-    │   └── TableDamaged               exit 1: a file of it is missing, cut short or altered; the job repairs it
-    ├── DuplicateServerId              exit 2: another server with the same id is running
-    ├── StateFromNewerVersion          exit 2: the fold's state was written by a newer version of this program
-    ├── TablesTakenOver                exit 1: another job commits to the tables
-    ├── LogTruncated                   exit 2: Kafka no longer holds what the fold needs next
-    ├── LogReplaced                    exit 2: Kafka's log is not the one that the tables belong to
-    ├── StateMissing                   exit 2: there is no state from which the job can start
-    ├── NoStartPoint                   exit 1: a replay has no start
-    ├── NotInHistory                   exit 1: the history does not contain the requested data
-    ├── RebuildRefused                 exit 1: the new tables would lose or change data of the old ones
+    ├── TableSchemaMismatch *          exit 2: a Delta table has another schema than this version expects
+    │   └── TableDamaged *             exit 1: a file of it is missing, cut short or altered; the job repairs it
+    ├── DuplicateServerId *            exit 2: another server with the same id is running
+    ├── StateFromNewerVersion *        exit 2: the fold's state was written by a newer version of this program
+    ├── TablesTakenOver *              exit 1: another job commits to the tables
+    ├── LogTruncated *                 exit 2: Kafka no longer holds what the fold needs next
+    ├── LogReplaced *                  exit 2: Kafka's log is not the one that the tables belong to
+    ├── StateMissing *                 exit 2: there is no state from which the job can start
+    ├── NoStartPoint *                 exit 1: a replay has no start
+    ├── NotInHistory *                 exit 1: the history does not contain the requested data
+    ├── RebuildRefused *               exit 1: the new tables would lose or change data of the old ones
     └── PrerequisiteMissing            exit 3: names what is missing and how to get it
         ├── KafkaUnreachable
         └── StoreUnreachable
@@ -192,228 +192,6 @@ class ConfigError(NamesrvStreamError):
         self.source = source
         self.key = key
         self.reason = reason
-
-
-class TableSchemaMismatch(NamesrvStreamError):
-    """A Delta table has another schema than this version expects.
-
-    Attributes:
-        table: Path of the table.
-        reason: The difference.
-    """
-
-    exit_code = 2
-
-    def __init__(self, table: str, reason: str) -> None:
-        super().__init__(f"table {table}: {reason}")
-        self.table = table
-        self.reason = reason
-
-
-class TableDamaged(TableSchemaMismatch):
-    """A file of a Delta table is missing, cut short or altered.
-
-    Attributes:
-        file: Name of the file, relative to the table.
-        damage: The file and what is wrong with it.
-    """
-
-    exit_code = 1  # the job's next start repairs it
-
-    def __init__(self, table: str, file: str, reason: str) -> None:
-        self.file = file
-        self.damage = f"{file} {reason}"
-        super().__init__(
-            table,
-            f"{self.damage}; the job repairs what the log allows at its start, else stop it and run"
-            " `namesrv-stream rebuild`",
-        )
-
-
-class TablesTakenOver(NamesrvStreamError):
-    """Another job commits to the tables that this one writes.
-
-    Attributes:
-        table: Path of the table that shows it.
-        version: The version of the table that shows it.
-    """
-
-    exit_code = 1  # a stand-by is restarted until it can take over
-
-    def __init__(self, table: str, version: int) -> None:
-        super().__init__(
-            f"table {table}: version {version} is not this job's: another job has taken over these tables, or another"
-            " program has changed them; this one ends and has written nothing behind that: let only one job run"
-        )
-        self.table = table
-        self.version = version
-
-
-class DuplicateServerId(NamesrvStreamError):
-    """Another server with the same id writes to the event log.
-
-    Attributes:
-        server_id: The id.
-        epoch: The other one's start.
-    """
-
-    exit_code = 2
-
-    def __init__(self, server_id: str, epoch: int) -> None:
-        super().__init__(
-            f"server.server_id: another server with the id {server_id!r} is running, started at {epoch} (epoch"
-            " milliseconds), and this one, which is younger, ends: give each server an id of its own; where this data"
-            " directory was copied, delete its server/identity.json. If both have been running, restart the older one"
-        )
-        self.server_id = server_id
-        self.epoch = epoch
-
-
-class StateFromNewerVersion(NamesrvStreamError):
-    """The fold's state was written by a newer version of this program.
-
-    Attributes:
-        version: Version of the state.
-        newest: The newest version that this program reads.
-    """
-
-    exit_code = 2
-
-    def __init__(self, version: int, newest: int) -> None:
-        super().__init__(
-            f"the fold's state is of version {version}, this program reads up to {newest}: run the program that wrote"
-            " it, or stop the job and run this one's `namesrv-stream rebuild`: it makes state and tables from the log"
-        )
-        self.version = version
-        self.newest = newest
-
-
-class LogTruncated(NamesrvStreamError):
-    """Kafka no longer holds the next record that the fold needs.
-
-    Attributes:
-        partition: Kafka partition.
-        wanted: The next offset to fold.
-        earliest: The first offset that Kafka still has.
-        end: The offset of the next record that Kafka will get.
-    """
-
-    exit_code = 2
-
-    def __init__(self, partition: int, wanted: int, earliest: int, end: int) -> None:
-        if wanted > end:
-            found = f"ends at {end}: Kafka has lost records that were folded already; bring its log back, or run"
-        else:
-            found = f"begins at {earliest}: records were removed before they were folded; run"
-        super().__init__(
-            f"partition {partition}: offset {wanted} is to be folded next but Kafka's log {found}"
-            " `namesrv-stream rebuild --accept-loss` while the job is stopped, to go on with what Kafka has"
-        )
-        self.partition = partition
-        self.wanted = wanted
-        self.earliest = earliest
-        self.end = end
-
-
-class LogReplaced(NamesrvStreamError):
-    """Kafka's log is not the one that the tables belong to.
-
-    Attributes:
-        reason: What shows it.
-    """
-
-    exit_code = 2
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(
-            f"{reason}; bring that log back, or run `namesrv-stream rebuild --accept-loss` while the job is stopped, to"
-            " go on with what Kafka has"
-        )
-        self.reason = reason
-
-
-class StateMissing(NamesrvStreamError):
-    """``route_state`` has no state from which the job can start.
-
-    Attributes:
-        partition: Kafka partition.
-        covered: First offset that ``route_changes`` does not cover.
-        earliest: The first offset that Kafka still has.
-    """
-
-    exit_code = 2
-
-    def __init__(self, partition: int, covered: int, earliest: int) -> None:
-        super().__init__(
-            f"partition {partition}: route_state has no state at or before offset {covered}, to which route_changes"
-            f" reaches, that Kafka's log, which begins at {earliest}, could be folded from;"
-            " run `namesrv-stream rebuild` while the job is stopped"
-        )
-        self.partition = partition
-        self.covered = covered
-        self.earliest = earliest
-
-
-class NoStartPoint(NamesrvStreamError):
-    """The log has no offset 0, or a gap after it, and no stored fold state allows to fold it.
-
-    Attributes:
-        partition: Kafka partition.
-        wanted: The offset to compare from; None for the earliest possible.
-        earliest: The first offset from which the log has no gap.
-        possible: The first offset from which it can be folded; None if there is none.
-    """
-
-    def __init__(
-        self, partition: int, wanted: int | None, earliest: int, possible: int | None, gap: str | None = None
-    ) -> None:
-        """Create the error.
-
-        Args:
-            gap: What is missing before ``earliest``, and why.
-        """
-        before = "" if wanted is None else f" at or before offset {wanted}"
-        remedy = (
-            "the job, where it runs, writes one each minute" if possible is None else f"it can be from {possible} on"
-        )
-        why = "" if gap is None else f" ({gap})"
-        super().__init__(
-            f"partition {partition}: the log is whole from {earliest} on{why}, and route_state keeps no state{before}"
-            f" from which it could be folded; {remedy}"
-        )
-        self.partition = partition
-        self.wanted = wanted
-        self.earliest = earliest
-        self.possible = possible
-
-
-class RecordsRemoved(NamesrvStreamError):
-    """Kafka removed records by their retention before they were read.
-
-    Attributes:
-        partition: Kafka partition.
-        wanted: The next offset to read.
-        earliest: The first offset that Kafka still has.
-    """
-
-    retriable = True
-
-    def __init__(self, partition: int, wanted: int, earliest: int) -> None:
-        super().__init__(
-            f"partition {partition}: Kafka removed the record at offset {wanted} before it was read, its log now begins"
-            f" at {earliest}; run the command again"
-        )
-        self.partition = partition
-        self.wanted = wanted
-        self.earliest = earliest
-
-
-class NotInHistory(NamesrvStreamError):
-    """The history does not contain the requested data; the text says what it contains, and why not more."""
-
-
-class RebuildRefused(NamesrvStreamError):
-    """A rebuild would lose or change data; nothing was changed, the text says which flag allows it."""
 
 
 class PrerequisiteMissing(NamesrvStreamError):

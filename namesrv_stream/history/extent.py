@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Final
 
-from namesrv_stream.errors import NotInHistory
 from namesrv_stream.instants import instant
 from namesrv_stream.settings import Settings
+from namesrv_stream.table_errors import NotInHistory
 
 #: The job commits about once a second. A delay up to this limit needs no note.
 _USUAL_LAG_MS: Final = 10_000

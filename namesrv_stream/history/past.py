@@ -13,12 +13,12 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from namesrv_stream.errors import NotInHistory, TableSchemaMismatch
 from namesrv_stream.history.database import Database, sql_text
 from namesrv_stream.history.extent import Extent, Window
 from namesrv_stream.instants import instant
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.settings import Settings
+from namesrv_stream.table_errors import NotInHistory, TableSchemaMismatch
 from namesrv_stream.tables.change_rows import CHANGES_SCHEMA, decode_changes
 from namesrv_stream.tables.delta.stored_table import StoredTable
 from namesrv_stream.tables.history_mark import HistoryMark, read_mark

@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import orjson
 
-from namesrv_stream.errors import NotInHistory
 from namesrv_stream.history.extent import Extent, Window
 from namesrv_stream.history.past import Past
 from namesrv_stream.instants import COMMAND_LINE, instant, parse_past_instant
@@ -22,6 +21,7 @@ from namesrv_stream.route.server_view.route_view import RouteView
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.route.topic_route import TopicRoute
 from namesrv_stream.settings import Settings
+from namesrv_stream.table_errors import NotInHistory
 
 _NO_QUEUES: Final[Mapping[str, int]] = {"read_queues": 0, "write_queues": 0, "perm": 0, "flag": 0}
 Offer = Mapping[str, Any]

@@ -9,7 +9,6 @@ from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Final
 
-from namesrv_stream.errors import NotInHistory
 from namesrv_stream.history import drawing
 from namesrv_stream.history.answer_tables import percent
 from namesrv_stream.history.database import Row
@@ -33,6 +32,7 @@ from namesrv_stream.instants import duration, instant
 from namesrv_stream.route.changes import Cause
 from namesrv_stream.route.model import PERM_READ, PERM_WRITE
 from namesrv_stream.settings import Settings
+from namesrv_stream.table_errors import NotInHistory
 from namesrv_stream.text_table import counted
 
 #: A plot with more tracks would be unreadable.

@@ -3,7 +3,6 @@
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from namesrv_stream.errors import NotInHistory
 from namesrv_stream.history.answer import Answer, Section
 from namesrv_stream.history.answer_tables import (
     broker_changes_section,
@@ -20,6 +19,7 @@ from namesrv_stream.history.plots import plot_broker, plot_brokers, plot_topic
 from namesrv_stream.history.sessions import known_from, set_period
 from namesrv_stream.instants import instant
 from namesrv_stream.settings import Settings
+from namesrv_stream.table_errors import NotInHistory
 from namesrv_stream.text_table import counted, plural
 
 

@@ -25,10 +25,10 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from namesrv_stream.errors import NotInHistory
 from namesrv_stream.history.extent import Window
 from namesrv_stream.history.past import Past
 from namesrv_stream.instants import instant
+from namesrv_stream.table_errors import NotInHistory
 
 
 def sessions_between(

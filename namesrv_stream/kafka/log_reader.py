@@ -13,11 +13,12 @@ from typing import Final, Self
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError, KafkaTimeoutError, OffsetOutOfRangeError
 
-from namesrv_stream.errors import ConfigError, KafkaUnreachable, LogReplaced, LogTruncated, RecordsRemoved
+from namesrv_stream.errors import ConfigError, KafkaUnreachable
 from namesrv_stream.kafka.clients import admin_config, bootstrap_servers, consumer_config, reason_of
 from namesrv_stream.route.fold.folded_log import FoldedLog, Place, fingerprint
 from namesrv_stream.route.fold.step import Record
 from namesrv_stream.settings import Settings
+from namesrv_stream.table_errors import LogReplaced, LogTruncated, RecordsRemoved
 
 _POLL_MS: Final = 500
 _BATCH_RECORDS: Final = 5_000

@@ -20,8 +20,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from namesrv_stream.errors import NamesrvStreamError, StoreUnreachable, TableSchemaMismatch, TablesTakenOver
+from namesrv_stream.errors import NamesrvStreamError, StoreUnreachable
 from namesrv_stream.settings import Settings
+from namesrv_stream.table_errors import TableSchemaMismatch, TablesTakenOver
 from namesrv_stream.tables.change_rows import CHANGES_SCHEMA
 from namesrv_stream.tables.delta.commit import Change, commit_name
 from namesrv_stream.tables.delta.data_file import DataFile, read_content, read_rows, write_content

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from namesrv_stream.errors import TableDamaged, TableSchemaMismatch
+from namesrv_stream.table_errors import TableDamaged, TableSchemaMismatch
 from namesrv_stream.tables.delta.commit import checkpoint_name, commit_name, commit_versions, read_commit
 from namesrv_stream.tables.storage import Storage
 

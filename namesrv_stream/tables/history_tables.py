@@ -20,9 +20,10 @@ from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from deltalake.transaction import AddAction
 
 from namesrv_stream.clock import SystemClock
-from namesrv_stream.errors import ConfigError, TableSchemaMismatch, TablesTakenOver
+from namesrv_stream.errors import ConfigError
 from namesrv_stream.instants import utc
 from namesrv_stream.settings import Settings
+from namesrv_stream.table_errors import TableSchemaMismatch, TablesTakenOver
 from namesrv_stream.tables.change_rows import ROW_SCHEMA
 from namesrv_stream.tables.delta.commit import LOG, commit_name
 from namesrv_stream.tables.delta.data_file import DataFile

@@ -11,7 +11,7 @@ from typing import Final
 import orjson
 import pyarrow as pa
 
-from namesrv_stream.errors import TableSchemaMismatch
+from namesrv_stream.table_errors import TableSchemaMismatch
 from namesrv_stream.tables.change_rows import ROW_SCHEMA
 
 ROUTE_CHANGES: Final = "route_changes"

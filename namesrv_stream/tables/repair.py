@@ -16,8 +16,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from namesrv_stream.errors import ConfigError, TableDamaged, TableSchemaMismatch
+from namesrv_stream.errors import ConfigError
 from namesrv_stream.settings import Settings
+from namesrv_stream.table_errors import TableDamaged, TableSchemaMismatch
 from namesrv_stream.tables.change_rows import CHANGES_SCHEMA, STATE_SCHEMA
 from namesrv_stream.tables.delta.commit import (
     LAST_CHECKPOINT,

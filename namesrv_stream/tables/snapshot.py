@@ -11,11 +11,11 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from namesrv_stream.errors import TableDamaged
 from namesrv_stream.route import reducer
 from namesrv_stream.route.changes import ChangeKind, RouteChange
 from namesrv_stream.route.fold.folded_log import Progress
 from namesrv_stream.route.table import RouteTable
+from namesrv_stream.table_errors import TableDamaged
 from namesrv_stream.tables.change_rows import (
     CHANGES_SCHEMA,
     FOLD_STATE_KIND,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from namesrv_stream.errors import TableDamaged
+from namesrv_stream.table_errors import TableDamaged
 from namesrv_stream.tables.change_rows import CHANGES_SCHEMA, STATE_SCHEMA, in_log_order
 from namesrv_stream.tables.delta.commit import commit_name
 from namesrv_stream.tables.delta.open_table import UNREADABLE

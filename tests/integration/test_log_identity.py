@@ -8,7 +8,6 @@ import pyarrow as pa
 import pytest
 from kafka import KafkaAdminClient, KafkaProducer
 
-from namesrv_stream.errors import LogReplaced, LogTruncated
 from namesrv_stream.kafka import admin_config, ensure_topics, producer_config
 from namesrv_stream.kafka.log_reader import check_log, read_extent
 from namesrv_stream.remoting.command import RequestCode, ResponseCode
@@ -16,6 +15,7 @@ from namesrv_stream.route.event_json import encode_event
 from namesrv_stream.route.events import KvPut
 from namesrv_stream.route.fold.folded_log import FoldedLog
 from namesrv_stream.settings import Settings
+from namesrv_stream.table_errors import LogReplaced, LogTruncated
 from namesrv_stream.tables.change_rows import encode_changes
 from namesrv_stream.tables.repair import prepare_tables
 from namesrv_stream.tables.route_writers import ChangesWriter

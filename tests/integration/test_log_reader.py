@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 from kafka import KafkaAdminClient, TopicPartition
 
-from namesrv_stream.errors import KafkaUnreachable, RecordsRemoved
+from namesrv_stream.errors import KafkaUnreachable
 from namesrv_stream.kafka import LogReader, admin_config
 from namesrv_stream.settings import Settings
+from namesrv_stream.table_errors import RecordsRemoved
 from tests.support.kafka import settings_for
 from tests.support.spark import event_producer, own_settings
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from namesrv_stream.client import client_context
-from namesrv_stream.metrics import METRICS
+from namesrv_stream.metric_catalogue import METRICS
 from namesrv_stream.remoting.command import ResponseCode
 from namesrv_stream.server.tls.server_tls import SECURITY_EVENTS
 from namesrv_stream.settings import RemotingSettings, Settings, TlsSettings

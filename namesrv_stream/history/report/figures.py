@@ -7,13 +7,13 @@ from datetime import timedelta
 import polars as pl
 import pyarrow as pa
 
-from namesrv_stream.errors import NotInHistory
 from namesrv_stream.history.database import Database, Row
 from namesrv_stream.history.extent import Extent, Window
 from namesrv_stream.history.past import Past, open_changes
 from namesrv_stream.history.sessions import set_period
 from namesrv_stream.instants import instant, utc
 from namesrv_stream.settings import Settings
+from namesrv_stream.table_errors import NotInHistory
 from namesrv_stream.tables.delta.stored_table import StoredTable
 from namesrv_stream.tables.job_commits import JobCommit, job_commits
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import orjson
 
-from namesrv_stream.errors import StateFromNewerVersion
 from namesrv_stream.route.events import DIRECT
 from namesrv_stream.route.fold.lease import Lease, LeaseHolder, RecentClose, ServerClock
 from namesrv_stream.route.liveness_settings import FoldSettings, SettingValue
 from namesrv_stream.route.model import Hold, Holder, LeaseKey, LiveKey
+from namesrv_stream.table_errors import StateFromNewerVersion
 
 STATE_VERSION = 2
 

@@ -5,12 +5,13 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from namesrv_stream.errors import StoreUnreachable, TableSchemaMismatch
+from namesrv_stream.errors import StoreUnreachable
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.server.changes.feed import NO_MARK, ChangeFeed, Piece
 from namesrv_stream.server.changes.position import Position, generation_of
 from namesrv_stream.server.changes.rows import RowFilter, encode_row
 from namesrv_stream.server.steps import Steps
+from namesrv_stream.table_errors import TableSchemaMismatch
 from namesrv_stream.tables.change_rows import decode_changes
 from namesrv_stream.tables.storage import Storage
 from namesrv_stream.tables.stored_changes import StoredChanges

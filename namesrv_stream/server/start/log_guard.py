@@ -19,14 +19,7 @@ from typing import Final
 
 import orjson
 
-from namesrv_stream.errors import (
-    DuplicateServerId,
-    EventDecodeError,
-    KafkaUnreachable,
-    LogReplaced,
-    LogTruncated,
-    RecordsRemoved,
-)
+from namesrv_stream.errors import EventDecodeError, KafkaUnreachable
 from namesrv_stream.kafka import LogReader
 from namesrv_stream.kafka.log_reader import check_log
 from namesrv_stream.logs import safe
@@ -36,6 +29,7 @@ from namesrv_stream.route.fold.folded_log import FoldedLog
 from namesrv_stream.route.fold.step import Record
 from namesrv_stream.server.start.identity import Identity
 from namesrv_stream.settings import Settings
+from namesrv_stream.table_errors import DuplicateServerId, LogReplaced, LogTruncated, RecordsRemoved
 
 _LOG = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from namesrv_stream.clock import Clock
-from namesrv_stream.errors import EventDecodeError, KafkaUnreachable, RecordsRemoved
+from namesrv_stream.errors import EventDecodeError, KafkaUnreachable
 from namesrv_stream.kafka import LogReader
 from namesrv_stream.logs import safe
 from namesrv_stream.route.event_json import decode_record
@@ -36,6 +36,7 @@ from namesrv_stream.route.model import LeaseKey
 from namesrv_stream.route.server_view.route_view import RouteView
 from namesrv_stream.route.server_view.view_layers import group_after
 from namesrv_stream.settings import Settings
+from namesrv_stream.table_errors import RecordsRemoved
 
 logger = logging.getLogger(__name__)
 

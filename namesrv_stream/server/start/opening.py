@@ -5,14 +5,7 @@ import logging
 from typing import Final
 
 from namesrv_stream.clock import Clock
-from namesrv_stream.errors import (
-    KafkaUnreachable,
-    LogReplaced,
-    LogTruncated,
-    NamesrvStreamError,
-    StoreUnreachable,
-    TableDamaged,
-)
+from namesrv_stream.errors import KafkaUnreachable, NamesrvStreamError, StoreUnreachable
 from namesrv_stream.kafka import ensure_topics
 from namesrv_stream.kafka.event_topics import log_first_settings
 from namesrv_stream.kafka.log_reader import check_log
@@ -24,6 +17,7 @@ from namesrv_stream.server.start.identity import Identity
 from namesrv_stream.server.start.log_guard import refuse_rival
 from namesrv_stream.server.start.log_tail import read_log_tail
 from namesrv_stream.settings import Settings
+from namesrv_stream.table_errors import LogReplaced, LogTruncated, TableDamaged
 from namesrv_stream.tables.snapshot import Snapshot, load_snapshot
 from namesrv_stream.tables.storage import Storage
 

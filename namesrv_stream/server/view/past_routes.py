@@ -8,16 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from namesrv_stream.clock import Clock
-from namesrv_stream.errors import (
-    ConfigError,
-    NamesrvStreamError,
-    NotInHistory,
-    StoreUnreachable,
-    SystemBusy,
-    TableSchemaMismatch,
-)
+from namesrv_stream.errors import ConfigError, NamesrvStreamError, StoreUnreachable, SystemBusy
 from namesrv_stream.logs import safe
 from namesrv_stream.settings import Settings
+from namesrv_stream.table_errors import NotInHistory, TableSchemaMismatch
 
 if TYPE_CHECKING:
     from namesrv_stream.history.past_route import PastRoute

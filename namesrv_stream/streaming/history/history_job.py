@@ -24,7 +24,6 @@ from namesrv_stream.errors import (
     NamesrvStreamError,
     PrerequisiteMissing,
     StoreUnreachable,
-    TablesTakenOver,
 )
 from namesrv_stream.kafka.log_reader import read_extent
 from namesrv_stream.logs import progress, report_error
@@ -32,6 +31,7 @@ from namesrv_stream.processes import give_way, history_lock, write_run_file
 from namesrv_stream.settings import Settings
 from namesrv_stream.streaming.history.history_writer import History
 from namesrv_stream.streaming.spark_session import build_session, failure_reason, is_gone, kill_jvm, read_log
+from namesrv_stream.table_errors import TablesTakenOver
 from namesrv_stream.tables.history_upkeep import Upkeep
 from namesrv_stream.tables.storage import tables_of
 from namesrv_stream.tables.stored_changes import StoredChanges

@@ -14,13 +14,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
-from namesrv_stream.errors import LogTruncated, StateMissing
 from namesrv_stream.kafka.log_reader import TopicExtent
 from namesrv_stream.route.fold.state import decode_state
 from namesrv_stream.route.group_json import encode_group
 from namesrv_stream.settings import Settings
 from namesrv_stream.streaming.route_table.stateful import INITIAL_STATE_SCHEMA, OUTPUT_SCHEMA, RouteStatefulProcessor
 from namesrv_stream.streaming.spark_session import read_log, scratch_dir
+from namesrv_stream.table_errors import LogTruncated, StateMissing
 from namesrv_stream.tables.snapshot import route_table
 from namesrv_stream.tables.stored_changes import KeptState, KeptStates
 

@@ -18,8 +18,8 @@ from zlib import crc32
 
 import orjson
 
-from namesrv_stream.errors import TableDamaged
 from namesrv_stream.route.fold.folded_log import Place, Progress
+from namesrv_stream.table_errors import TableDamaged
 from namesrv_stream.tables.delta.data_file import DataFile
 from namesrv_stream.tables.storage import Storage
 

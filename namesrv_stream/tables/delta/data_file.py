@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from namesrv_stream.errors import TableDamaged
+from namesrv_stream.table_errors import TableDamaged
 from namesrv_stream.tables.change_rows import as_read
 from namesrv_stream.tables.storage import Storage
 

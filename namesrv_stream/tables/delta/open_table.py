@@ -6,7 +6,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from namesrv_stream.errors import TableSchemaMismatch
+from namesrv_stream.table_errors import TableSchemaMismatch
 from namesrv_stream.tables.delta.commit import LOG
 from namesrv_stream.tables.layout import PROTOCOL, check_table
 from namesrv_stream.tables.storage import Storage

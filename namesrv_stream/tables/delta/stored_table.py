@@ -12,7 +12,8 @@ import pyarrow.dataset as ds
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
-from namesrv_stream.errors import NamesrvStreamError, TableSchemaMismatch
+from namesrv_stream.errors import NamesrvStreamError
+from namesrv_stream.table_errors import TableSchemaMismatch
 from namesrv_stream.tables.delta.commit import read_commit
 from namesrv_stream.tables.delta.open_table import PANIC, UNREADABLE, check_delta_table, open_delta
 from namesrv_stream.tables.layout import HISTORY_PROTOCOL

@@ -8,8 +8,8 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from namesrv_stream.errors import TableDamaged, TableSchemaMismatch
 from namesrv_stream.route.fold.folded_log import Place, Progress
+from namesrv_stream.table_errors import TableDamaged, TableSchemaMismatch
 from namesrv_stream.tables.delta.commit import (
     LOG,
     Checkpoint,

@@ -24,8 +24,9 @@ from deltalake.exceptions import DeltaError
 
 from namesrv_stream import __version__
 from namesrv_stream.clock import SystemClock
-from namesrv_stream.errors import StoreUnreachable, TableSchemaMismatch, TablesTakenOver
+from namesrv_stream.errors import StoreUnreachable
 from namesrv_stream.route.fold.folded_log import Place, Progress
+from namesrv_stream.table_errors import TableSchemaMismatch, TablesTakenOver
 from namesrv_stream.tables.delta.commit import (
     LAST_CHECKPOINT,
     Change,

@@ -4,10 +4,11 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 from uuid import uuid4
 
-from namesrv_stream.errors import ConfigError, NamesrvStreamError, StateFromNewerVersion, StoreUnreachable
+from namesrv_stream.errors import ConfigError, NamesrvStreamError, StoreUnreachable
 from namesrv_stream.kafka.inspection import InspectedLog, InspectedTopic, stored_topic_id
 from namesrv_stream.route.fold.state import decode_state
 from namesrv_stream.settings import Settings
+from namesrv_stream.table_errors import StateFromNewerVersion
 from namesrv_stream.tables.delta.open_table import UNREADABLE
 from namesrv_stream.tables.delta.stored_table import StoredTable
 from namesrv_stream.tables.layout import HISTORY_SCHEMAS, ROUTE_CHANGES, ROUTE_STATE

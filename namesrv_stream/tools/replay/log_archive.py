@@ -11,13 +11,14 @@ from typing import Final
 
 import polars as pl
 
-from namesrv_stream.errors import ConfigError, KafkaUnreachable, NotInHistory, TableSchemaMismatch
+from namesrv_stream.errors import ConfigError, KafkaUnreachable
 from namesrv_stream.history.past import open_history_table
 from namesrv_stream.instants import utc
 from namesrv_stream.kafka import LogReader
 from namesrv_stream.kafka.log_reader import read_extent
 from namesrv_stream.route.fold.step import Record
 from namesrv_stream.settings import Settings
+from namesrv_stream.table_errors import NotInHistory, TableSchemaMismatch
 from namesrv_stream.tables.delta.stored_table import StoredTable, reading
 from namesrv_stream.tables.layout import BROKER_EVENTS, TOPIC_ID_PROPERTY
 from namesrv_stream.tools.options import Source

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from namesrv_stream.errors import NoStartPoint, TableSchemaMismatch
 from namesrv_stream.route import reducer
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.fold.fold_record import fold
@@ -14,6 +13,7 @@ from namesrv_stream.route.fold.state import FoldState, decode_state
 from namesrv_stream.route.fold.step import FoldOutput, GroupDict, Record
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.table import RouteTable
+from namesrv_stream.table_errors import NoStartPoint, TableSchemaMismatch
 from namesrv_stream.tables.snapshot import route_table
 from namesrv_stream.tables.stored_changes import KeptState, KeptStates
 from namesrv_stream.tools.replay.log_source import LogSource

@@ -8,10 +8,11 @@ from typing import Final
 import pyarrow as pa
 
 from namesrv_stream.clock import SystemClock
-from namesrv_stream.errors import NamesrvStreamError, RebuildRefused
+from namesrv_stream.errors import NamesrvStreamError
 from namesrv_stream.processes import job_lock
 from namesrv_stream.route.fold.state import encode_state
 from namesrv_stream.settings import Settings
+from namesrv_stream.table_errors import RebuildRefused
 from namesrv_stream.tables.change_rows import (
     CHANGES_SCHEMA,
     ROW_SCHEMA,

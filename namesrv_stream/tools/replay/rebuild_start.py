@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from namesrv_stream.errors import TableSchemaMismatch
 from namesrv_stream.route.fold.derived_state import rebuilt_state
 from namesrv_stream.route.fold.state import encode_state
 from namesrv_stream.settings import Settings
+from namesrv_stream.table_errors import TableSchemaMismatch
 from namesrv_stream.tables.change_rows import CHANGES_SCHEMA, ROW_SCHEMA, STATE_SCHEMA
 from namesrv_stream.tables.route_writers import next_state
 from namesrv_stream.tables.snapshot import FoldStateRow, StateRows, route_table

@@ -4,9 +4,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from namesrv_stream.errors import ConfigError, LogTruncated, TableSchemaMismatch
+from namesrv_stream.errors import ConfigError
 from namesrv_stream.instants import instant
 from namesrv_stream.settings import Settings
+from namesrv_stream.table_errors import LogTruncated, TableSchemaMismatch
 from namesrv_stream.tables.layout import ROUTE_CHANGES
 from namesrv_stream.tables.storage import tables_of
 from namesrv_stream.tables.stored_changes import KeptStates, StoredChanges

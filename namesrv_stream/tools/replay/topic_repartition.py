@@ -13,7 +13,7 @@ from typing import Final
 import pyarrow as pa
 
 from namesrv_stream.clock import SystemClock
-from namesrv_stream.errors import ConfigError, RebuildRefused
+from namesrv_stream.errors import ConfigError
 from namesrv_stream.kafka.event_topics import TopicGrowth
 from namesrv_stream.kafka.log_reader import check_log
 from namesrv_stream.processes import job_lock
@@ -23,6 +23,7 @@ from namesrv_stream.route.fold.derived_state import repartitioned
 from namesrv_stream.route.fold.folded_log import FoldedLog
 from namesrv_stream.route.fold.state import FoldState
 from namesrv_stream.settings import Settings
+from namesrv_stream.table_errors import RebuildRefused
 from namesrv_stream.tables.change_rows import encode_changes
 from namesrv_stream.tables.repair import prepare_tables
 from namesrv_stream.tables.route_writers import ChangesWriter, StateWriter, grown_rows, next_state, state_rows

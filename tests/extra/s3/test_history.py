@@ -8,7 +8,6 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from namesrv_stream.errors import TablesTakenOver
 from namesrv_stream.history.past import Past
 from namesrv_stream.history.past_route import RouteOptions, route_as_of
 from namesrv_stream.kafka.log_reader import TopicExtent
@@ -16,6 +15,7 @@ from namesrv_stream.settings import load_settings
 from namesrv_stream.settings.layers import Flag
 from namesrv_stream.streaming.history.history_job import build_history_session
 from namesrv_stream.streaming.history.history_writer import History
+from namesrv_stream.table_errors import TablesTakenOver
 from namesrv_stream.tables.history_upkeep import Upkeep
 from namesrv_stream.tables.layout import HISTORY_SCHEMAS, ROUTE_ARCHIVE
 from tests.support.history import TOPIC_ID, HistoryRig

@@ -10,12 +10,13 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from namesrv_stream.errors import ConfigError, StoreUnreachable, TablesTakenOver
+from namesrv_stream.errors import ConfigError, StoreUnreachable
 from namesrv_stream.history.past import open_changes
 from namesrv_stream.route.changes import ChangeKind, RouteChange
 from namesrv_stream.route.fold.folded_log import Place
 from namesrv_stream.settings import Settings, load_settings
 from namesrv_stream.settings.layers import Flag
+from namesrv_stream.table_errors import TablesTakenOver
 from namesrv_stream.tables.change_rows import CHANGES_SCHEMA, decode_changes
 from namesrv_stream.tables.compaction import clean_up
 from namesrv_stream.tables.delta import table_version, table_writer

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from namesrv_stream.errors import NotInHistory
 from namesrv_stream.history.answer_tables import short_detail
 from namesrv_stream.history.extent import Window, no_figures_text
 from namesrv_stream.history.past import Past
 from namesrv_stream.history.questions import Question, ask
+from namesrv_stream.table_errors import NotInHistory
 from tests.support.builders import Log, a_registration
 from tests.support.history_tables import HistoryOfLogs
 from tests.support.tables import settings_in

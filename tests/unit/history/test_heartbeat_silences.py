@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from namesrv_stream.errors import NotInHistory
 from namesrv_stream.history.heartbeat_silences import Silences, silences
 from namesrv_stream.route.liveness_settings import FoldSettings
+from namesrv_stream.table_errors import NotInHistory
 from tests.support.builders import S1, S2, Log, a_registration
 from tests.support.history_tables import HistoryOfLogs
 from tests.support.tables import settings_in

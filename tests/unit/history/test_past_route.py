@@ -9,7 +9,6 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from namesrv_stream.errors import NotInHistory
 from namesrv_stream.history.past import Past
 from namesrv_stream.history.past_route import RouteOptions, route_as_of, route_body, table_of
 from namesrv_stream.remoting.headers import ORDER_TOPIC_CONFIG
@@ -17,6 +16,7 @@ from namesrv_stream.route import reducer
 from namesrv_stream.route.changes import ChangeKind
 from namesrv_stream.route.events import KvPut, TopicDeleted
 from namesrv_stream.route.table import RouteTable
+from namesrv_stream.table_errors import NotInHistory
 from namesrv_stream.tables.layout import ROUTE_CHANGES, removed_app_id
 from tests.support.builders import BEGIN_MS, S1, Log, a_registration
 from tests.support.examples import examples

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from namesrv_stream.metrics import METRICS
+from namesrv_stream.metric_catalogue import METRICS
 from tests.support.kafka import REPOSITORY
 
 _FOLDER: Final = REPOSITORY / "conf" / "monitoring"

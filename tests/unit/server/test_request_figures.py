@@ -2,7 +2,8 @@
 
 import pytest
 
-from namesrv_stream.metrics import METRICS, Samples
+from namesrv_stream.metric_catalogue import METRICS
+from namesrv_stream.metrics import Samples
 from namesrv_stream.remoting.command import RequestCode, ResponseCode
 from namesrv_stream.server.metrics.requests import BOUNDS_NS, RequestMetrics
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from namesrv_stream.errors import TableDamaged
 from namesrv_stream.route.fold.folded_log import Place, fingerprint
+from namesrv_stream.table_errors import TableDamaged
 from namesrv_stream.tables.delta.commit import Checkpoint, Identity, decode_commit, encode_commit
 from namesrv_stream.tables.delta.data_file import DataFile, digest_of
 from namesrv_stream.tables.storage import Folder

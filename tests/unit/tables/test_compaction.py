@@ -9,9 +9,9 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from namesrv_stream.errors import TablesTakenOver
 from namesrv_stream.route.fold.state import encode_state
 from namesrv_stream.settings import Settings
+from namesrv_stream.table_errors import TablesTakenOver
 from namesrv_stream.tables.change_rows import decode_changes
 from namesrv_stream.tables.compaction import clean_up, join_small_files
 from namesrv_stream.tables.history_mark import HistoryMark, encode_mark

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from namesrv_stream.errors import NamesrvStreamError, TablesTakenOver
+from namesrv_stream.errors import NamesrvStreamError
+from namesrv_stream.table_errors import TablesTakenOver
 from namesrv_stream.tables.compaction import FILES_TO_JOIN, Compactor
 from namesrv_stream.tables.route_writers import StateWriter
 from namesrv_stream.tables.snapshot import read_newest_state

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from namesrv_stream.errors import TableSchemaMismatch
+from namesrv_stream.table_errors import TableSchemaMismatch
 from namesrv_stream.tables.delta.commit import commit_name
 from namesrv_stream.tables.history_mark import HistoryMark, decode_mark, encode_mark, read_mark
 from namesrv_stream.tables.storage import Folder

@@ -7,9 +7,10 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
-from namesrv_stream.errors import ConfigError, NotInHistory
+from namesrv_stream.errors import ConfigError
 from namesrv_stream.history.past import Past
 from namesrv_stream.history.past_route import route_as_of
+from namesrv_stream.table_errors import NotInHistory
 from namesrv_stream.tables.change_rows import ROW_SCHEMA
 from namesrv_stream.tables.history_mark import HistoryMark, commit_metadata, read_mark
 from namesrv_stream.tables.history_tables import KEPT, ensure_history_tables

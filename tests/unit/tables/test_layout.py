@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from namesrv_stream.errors import TableSchemaMismatch
+from namesrv_stream.table_errors import TableSchemaMismatch
 from namesrv_stream.tables.change_rows import CHANGES_SCHEMA
 from namesrv_stream.tables.layout import (
     DAY_COLUMNS,

@@ -8,7 +8,8 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.transaction import Transaction
 
-from namesrv_stream.errors import ConfigError, TableDamaged, TableSchemaMismatch
+from namesrv_stream.errors import ConfigError
+from namesrv_stream.table_errors import TableDamaged, TableSchemaMismatch
 from namesrv_stream.tables.change_rows import CHANGES_SCHEMA, STATE_SCHEMA, decode_changes
 from namesrv_stream.tables.delta.commit import LAST_CHECKPOINT, checkpoint_name, commit_name
 from namesrv_stream.tables.layout import ROUTE_CHANGES, ROUTE_STATE, app_id

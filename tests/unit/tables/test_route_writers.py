@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, TableFeatures, write_deltalake
 
-from namesrv_stream.errors import TableDamaged, TableSchemaMismatch, TablesTakenOver
 from namesrv_stream.route.events import TopicDeleted
 from namesrv_stream.route.fold.folded_log import Place
+from namesrv_stream.table_errors import TableDamaged, TableSchemaMismatch, TablesTakenOver
 from namesrv_stream.tables.change_rows import CHANGES_SCHEMA, decode_changes
 from namesrv_stream.tables.delta.commit import LAST_CHECKPOINT, commit_name
 from namesrv_stream.tables.delta.open_table import open_delta

@@ -11,7 +11,6 @@ from deltalake import write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
 
-from namesrv_stream.errors import TableDamaged, TableSchemaMismatch
 from namesrv_stream.route import reducer
 from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange, diff
 from namesrv_stream.route.events import KvDeleted, KvPut, TopicDeleted
@@ -19,6 +18,7 @@ from namesrv_stream.route.fold.folded_log import Place
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.model import DataVersion
 from namesrv_stream.route.table import RouteTable
+from namesrv_stream.table_errors import TableDamaged, TableSchemaMismatch
 from namesrv_stream.tables.change_rows import encode_changes
 from namesrv_stream.tables.delta.commit import checkpoint_name, commit_name
 from namesrv_stream.tables.layout import ROUTE_CHANGES

@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from namesrv_stream.errors import TableSchemaMismatch
 from namesrv_stream.instants import utc
+from namesrv_stream.table_errors import TableSchemaMismatch
 from namesrv_stream.tables.delta.stored_table import StoredTable
 from namesrv_stream.tables.storage import Folder
 

@@ -5,12 +5,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
 from namesrv_stream.clock import Clock
-from namesrv_stream.errors import NotInHistory, StoreUnreachable, TableSchemaMismatch
+from namesrv_stream.errors import StoreUnreachable
 from namesrv_stream.instants import instant
 from namesrv_stream.server.http.console.brokers import FleetSnapshot
 from namesrv_stream.server.http.console.question import WINDOWS
 from namesrv_stream.server.steps import Kept
 from namesrv_stream.settings import Settings
+from namesrv_stream.table_errors import NotInHistory, TableSchemaMismatch
 
 if TYPE_CHECKING:
     from namesrv_stream.history.heartbeat_silences import Silences

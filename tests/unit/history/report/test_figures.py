@@ -2,8 +2,8 @@
 
 import pytest
 
-from namesrv_stream.errors import NotInHistory
 from namesrv_stream.history.report.page import verdict
+from namesrv_stream.table_errors import NotInHistory
 from tests.support.report_figures import DAY_MS, HOUR_MS, MONDAY_MS, a_session, figures_of
 
 SINCE, UNTIL = MONDAY_MS, MONDAY_MS + 10 * DAY_MS

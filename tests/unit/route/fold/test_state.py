@@ -1,10 +1,10 @@
 import orjson
 import pytest
 
-from namesrv_stream.errors import StateFromNewerVersion
 from namesrv_stream.route.events import JOB, Origin
 from namesrv_stream.route.fold.state import decode_state, encode_state
 from namesrv_stream.route.liveness_settings import FoldSettings
+from namesrv_stream.table_errors import StateFromNewerVersion
 from tests.support.builders import DIRECT_ORIGIN, S1, S2, Log, a_registration
 
 

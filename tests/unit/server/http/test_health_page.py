@@ -3,7 +3,7 @@
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from namesrv_stream.metrics import METRICS
+from namesrv_stream.metric_catalogue import METRICS
 from namesrv_stream.remoting.command import RemotingCommand, RequestCode
 from namesrv_stream.route.liveness_settings import FoldSettings
 from namesrv_stream.server.native.lane import LaneStatus

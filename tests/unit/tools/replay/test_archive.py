@@ -6,8 +6,8 @@ from random import Random
 import pyarrow.compute as pc
 import pytest
 
-from namesrv_stream.errors import NotInHistory, TableSchemaMismatch
 from namesrv_stream.route.fold.step import Record
+from namesrv_stream.table_errors import NotInHistory, TableSchemaMismatch
 from namesrv_stream.tables.layout import BROKER_EVENTS
 from namesrv_stream.tools.replay import log_archive as archive_module
 from namesrv_stream.tools.replay.log_archive import ArchivedEvents

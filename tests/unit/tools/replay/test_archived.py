@@ -7,8 +7,9 @@ from typing import Final
 import pyarrow.compute as pc
 import pytest
 
-from namesrv_stream.errors import ConfigError, KafkaUnreachable, NoStartPoint, NotInHistory, RebuildRefused
+from namesrv_stream.errors import ConfigError, KafkaUnreachable
 from namesrv_stream.route.fold.state import encode_state
+from namesrv_stream.table_errors import NoStartPoint, NotInHistory, RebuildRefused
 from namesrv_stream.tables.layout import BROKER_EVENTS, ROUTE_CHANGES
 from namesrv_stream.tables.route_writers import StateWriter
 from namesrv_stream.tables.snapshot import FoldStateRow

@@ -6,13 +6,14 @@ from random import Random
 
 import pytest
 
-from namesrv_stream.errors import ConfigError, NoStartPoint, RebuildRefused
+from namesrv_stream.errors import ConfigError
 from namesrv_stream.kafka.log_reader import TopicExtent
 from namesrv_stream.route.fold.state import decode_state
 from namesrv_stream.route.fold.step import GroupDict
 from namesrv_stream.route.group_json import decode_group
 from namesrv_stream.settings import Settings
 from namesrv_stream.streaming.route_table.fold_query import find_start_point
+from namesrv_stream.table_errors import NoStartPoint, RebuildRefused
 from namesrv_stream.tables.layout import ROUTE_CHANGES, ROUTE_STATE
 from namesrv_stream.tables.repair import prepare_tables
 from namesrv_stream.tables.route_writers import ChangesWriter, StateWriter, state_rows

@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable
 from hypothesis import HealthCheck, given, settings
 
-from namesrv_stream.errors import ConfigError, RebuildRefused
+from namesrv_stream.errors import ConfigError
 from namesrv_stream.kafka.log_reader import TopicExtent
 from namesrv_stream.processes import job_lock
 from namesrv_stream.route.changes import RouteChange
@@ -19,6 +19,7 @@ from namesrv_stream.route.digest import digest_of
 from namesrv_stream.route.events import KvPut, TopicDeleted
 from namesrv_stream.route.fold.state import decode_state, encode_state
 from namesrv_stream.streaming.route_table.fold_query import find_start_point
+from namesrv_stream.table_errors import RebuildRefused
 from namesrv_stream.tables.change_rows import decode_changes, in_log_order
 from namesrv_stream.tables.layout import ROUTE_CHANGES, ROUTE_STATE
 from namesrv_stream.tables.route_writers import StateWriter

@@ -9,9 +9,10 @@ import pytest
 from deltalake import DeltaTable
 from hypothesis import HealthCheck, given, settings
 
-from namesrv_stream.errors import ConfigError, LogTruncated, NoStartPoint, TableSchemaMismatch
+from namesrv_stream.errors import ConfigError
 from namesrv_stream.route.digest import digest_of, total_of
 from namesrv_stream.route.events import KvPut, TopicDeleted
+from namesrv_stream.table_errors import LogTruncated, NoStartPoint, TableSchemaMismatch
 from namesrv_stream.tables.change_rows import FOLD_STATE_KIND
 from namesrv_stream.tables.layout import ROUTE_CHANGES, ROUTE_STATE
 from namesrv_stream.tables.snapshot import load_snapshot

@@ -1,0 +1,270 @@
+"""All metrics of a server: their names, kinds, labels and meanings.
+
+Names that exist elsewhere are kept: ``rocketmq_rpc_latency`` is RocketMQ's own (5.1 and later, brokers and proxies, in
+milliseconds). Where the name server of rocketmq-rust has a metric, its name, labels and unit are the same, so that its
+Grafana board works here as well. All others are ``rocketmq_namesrv_*`` in seconds and bytes. Labels are bounded: never
+a topic, a broker or an address.
+"""
+
+from collections.abc import Mapping
+from typing import Final, Literal, NamedTuple
+
+from namesrv_stream.route.changes import Cause, ChangeKind
+
+
+class Metric(NamedTuple):
+    """What a metric is.
+
+    Attributes:
+        from_zero: Values of the labels that are exported from the start, so that the first event is visible as a rise.
+    """
+
+    kind: Literal["counter", "gauge", "histogram"]
+    text: str
+    labels: tuple[str, ...] = ()
+    from_zero: tuple[tuple[str, ...], ...] = ()
+
+
+#: Why brokers end.
+_ENDS: Final = (Cause.EXPIRED, Cause.DISCONNECTED, Cause.UNREGISTERED, Cause.SERVER_LOST, Cause.SERVER_SILENT)
+
+METRICS: Final[Mapping[str, Metric]] = {
+    # ---- requests over remoting ----
+    "rocketmq_namesrv_requests_total": Metric(
+        "counter",
+        "Remoting requests answered, including oneway ones.",
+        ("request_type", "request_code", "response_code", "result"),
+    ),
+    "rocketmq_rpc_latency": Metric(
+        "histogram",
+        "Milliseconds from taking a remoting request from its socket to handing over its answer (name and "
+        "unit are RocketMQ's).",
+        ("node_type", "protocol_type", "request_code", "response_code"),
+    ),
+    "rocketmq_namesrv_route_end_to_end_latency": Metric(
+        "histogram",
+        "Microseconds from taking a route query (GET_ROUTEINFO_BY_TOPIC) from its socket to handing over its "
+        "answer (name and unit are rocketmq-rust's).",
+    ),
+    "rocketmq_namesrv_active_connections": Metric("gauge", "Open remoting connections."),
+    "rocketmq_namesrv_connection_events_total": Metric(
+        "counter",
+        "Remoting connections by what happened: admitted, closed, rejected (too many are open), "
+        "rejected_address (too many of one address), broken (protocol error); closed by this server because "
+        "they were idle, late, crowded, slow_reader or unread.",
+        ("result",),
+        (
+            *(("admitted",), ("broken",), ("rejected",), ("rejected_address",)),
+            *(("idle",), ("late",), ("crowded",), ("slow_reader",), ("unread",)),
+        ),
+    ),
+    "rocketmq_namesrv_partial_frames_bytes": Metric(
+        "gauge",
+        "Bytes held of remoting frames and TLS handshakes that are not complete yet.",
+    ),
+    "rocketmq_namesrv_unread_answers_bytes": Metric("gauge", "Bytes of answers that wait until their peers read them."),
+    "rocketmq_namesrv_native_lane_active": Metric(
+        "gauge", "1 while the native lane (native code for known route queries) is active, otherwise 0."
+    ),
+    "rocketmq_namesrv_native_lane_connections": Metric(
+        "gauge", "Remoting connections that the native lane answers; absent where it is not active."
+    ),
+    "rocketmq_namesrv_native_lane_answers_bytes": Metric(
+        "gauge", "Bytes of the route answers that the native lane keeps; absent where it is not active."
+    ),
+    "rocketmq_namesrv_express_connections": Metric(
+        "gauge",
+        "Deprecated: use rocketmq_namesrv_native_lane_connections; the next release removes this name.",
+    ),
+    "rocketmq_namesrv_express_answers_bytes": Metric(
+        "gauge",
+        "Deprecated: use rocketmq_namesrv_native_lane_answers_bytes; the next release removes this name.",
+    ),
+    "rocketmq_namesrv_security_events_total": Metric(
+        "counter",
+        "Requests refused because of who asked (auth, denied); TLS handshakes (tls_handshake) and reloads of "
+        "the certificate (tls_reload), ok or failed; peers without TLS where it is required (tls_plain, "
+        "denied).",
+        ("operation", "result"),
+        (
+            *(("tls_handshake", "ok"), ("tls_handshake", "failed"), ("tls_plain", "denied")),
+            *(("tls_reload", "ok"), ("tls_reload", "failed")),
+        ),
+    ),
+    "rocketmq_namesrv_tls_certificate_expiry_timestamp_seconds": Metric(
+        "gauge",
+        "Time at which the certificate in use expires, in seconds since the epoch.",
+    ),
+    "rocketmq_namesrv_tls_certificate_expires_seconds": Metric(
+        "gauge",
+        "Deprecated: use rocketmq_namesrv_tls_certificate_expiry_timestamp_seconds; "
+        "the next release removes this name.",
+    ),
+    # ---- what is served ----
+    "rocketmq_namesrv_brokers": Metric(
+        "gauge",
+        "Broker processes by state: alive, held (by the mass-expiry guard), gone (ended within the last day; "
+        "falls by itself a day later).",
+        ("cluster", "state"),
+    ),
+    "rocketmq_namesrv_oldest_heartbeat_age_seconds": Metric(
+        "gauge",
+        "Seconds since the last heartbeat of the broker that has been silent longest, of the cluster's "
+        "brokers that this server hears, by the time for which the server could listen.",
+        ("cluster",),
+    ),
+    "rocketmq_namesrv_oldest_heartbeat_timeout_ratio": Metric(
+        "gauge",
+        "Largest part of its own timeout that a broker has been silent for, of the cluster's brokers that "
+        "this server hears; a broker expires above 1.",
+        ("cluster",),
+    ),
+    "rocketmq_namesrv_active_brokers": Metric(
+        "gauge",
+        "Broker processes in the routes: alive, or held by the mass-expiry guard.",
+    ),
+    "rocketmq_namesrv_topics": Metric("gauge", "Topics that at least one broker offers."),
+    "rocketmq_namesrv_changes_total": Metric(
+        "counter",
+        "Rows of the table route_changes that this server took over from commits of the job, by kind of row, "
+        "its cause, and whether the key is gone.",
+        ("kind", "cause", "gone"),
+        (
+            *((ChangeKind.BROKER_LIVE, cause, "false") for cause in (Cause.REGISTERED, Cause.RETURNED)),
+            *((ChangeKind.BROKER_LIVE, cause, "true") for cause in _ENDS),
+            (ChangeKind.GUARD, Cause.GUARD_HELD, "false"),
+        ),
+    ),
+    # ---- publishing to the log ----
+    "rocketmq_namesrv_kafka_up": Metric(
+        "gauge", "1 while Kafka takes this server's records of all partitions, otherwise 0."
+    ),
+    "rocketmq_namesrv_kafka_sessions_lost_total": Metric(
+        "counter",
+        "Times that Kafka stopped taking this server's records.",
+    ),
+    "rocketmq_namesrv_blind": Metric(
+        "gauge",
+        "1 while this server takes no closed connection for the death of a broker, of some partition at least, "
+        "because Kafka is away or the server stood still; otherwise 0.",
+    ),
+    "rocketmq_namesrv_publish_queue_records": Metric(
+        "gauge",
+        "Records in this server's queue for Kafka that Kafka has not acknowledged.",
+    ),
+    "rocketmq_namesrv_publish_queue_bytes": Metric(
+        "gauge",
+        "Bytes in this server's queue for Kafka that Kafka has not acknowledged.",
+    ),
+    "rocketmq_namesrv_publish_queue_limit_records": Metric(
+        "gauge",
+        "Records that this server's queue for Kafka holds at most (advanced.server.publish_queue_records).",
+    ),
+    "rocketmq_namesrv_publish_oldest_seconds": Metric(
+        "gauge",
+        "Seconds for which the oldest record in this server's queue for Kafka has been waiting.",
+    ),
+    "rocketmq_namesrv_pending_events": Metric(
+        "gauge",
+        "Events that this server accepted and that no commit of the job covers yet.",
+    ),
+    "rocketmq_namesrv_unpublished_events": Metric(
+        "gauge",
+        "Brokers and changes whose events this server keeps in memory and publishes when Kafka is back.",
+        ("of",),
+    ),
+    "rocketmq_namesrv_unsaid_facts": Metric(
+        "gauge",
+        "Deprecated: use rocketmq_namesrv_unpublished_events; the next release removes this name.",
+        ("of",),
+    ),
+    # ---- the tables ----
+    "rocketmq_namesrv_snapshot_age_seconds": Metric(
+        "gauge",
+        "Seconds since this server took over a commit of the job.",
+    ),
+    "rocketmq_namesrv_snapshot_version": Metric(
+        "gauge",
+        "Version of the table route_changes that this server serves; -1 before there is one.",
+    ),
+    "rocketmq_namesrv_snapshot_commits_total": Metric(
+        "counter", "Commits of the job that this server took over.", (), ((),)
+    ),
+    "rocketmq_namesrv_snapshot_reloads_total": Metric(
+        "counter",
+        "Times that this server opened the tables again from the start.",
+        from_zero=((),),
+    ),
+    "rocketmq_namesrv_tables_readable": Metric("gauge", "0 while this server cannot read the tables, otherwise 1."),
+    "rocketmq_namesrv_event_lag_seconds": Metric(
+        "gauge",
+        "Seconds since Kafka's time stamp of the newest record that the job has folded, in the partition that"
+        " is furthest behind.",
+    ),
+    "rocketmq_namesrv_next_offset": Metric(
+        "gauge",
+        "First offset of a Kafka partition that this server does not serve yet.",
+        ("partition",),
+    ),
+    # ---- the job, from its commits ----
+    "rocketmq_namesrv_job_start_timestamp_seconds": Metric(
+        "gauge",
+        "Time at which the job was started, in seconds since the epoch.",
+    ),
+    "rocketmq_namesrv_job_started_seconds": Metric(
+        "gauge",
+        "Deprecated: use rocketmq_namesrv_job_start_timestamp_seconds; the next release removes this name.",
+    ),
+    "rocketmq_namesrv_job_batch_seconds": Metric(
+        "histogram",
+        "Seconds that the job takes to fold and commit a micro-batch, since the job's start.",
+    ),
+    "rocketmq_namesrv_job_records_total": Metric(
+        "counter",
+        "Records that the job has folded since the job's start; every server reports the same.",
+    ),
+    "rocketmq_namesrv_job_dead_letters_total": Metric(
+        "counter",
+        "Records, or items of them, that the job has refused since the job's start; every server reports the same.",
+    ),
+    # ---- this process ----
+    "rocketmq_namesrv_info": Metric(
+        "gauge",
+        "Always 1; its labels name this server and its version.",
+        ("server_id", "software"),
+    ),
+    "rocketmq_namesrv_event_loop_lag_seconds": Metric(
+        "histogram",
+        "Seconds by which the event loop's regular beats came late.",
+    ),
+    # ---- the HTTP port ----
+    "rocketmq_namesrv_http_requests_total": Metric(
+        "counter",
+        "Answers of the HTTP port, by path of the OpenAPI document and status.",
+        ("route", "status"),
+    ),
+    "rocketmq_namesrv_http_inflight": Metric(
+        "gauge",
+        "HTTP requests that are being answered, without streams of /changes.",
+    ),
+    "rocketmq_namesrv_http_connections": Metric("gauge", "Open HTTP connections."),
+    "rocketmq_namesrv_http_events_total": Metric(
+        "counter",
+        "HTTP peers that were turned away, by reason: too many connections, requests or streams; a request "
+        "that was no HTTP, came late, or named an unknown host; a reader that did not read; an answer that "
+        "failed.",
+        ("event",),
+        (
+            *(("connection_refused",), ("request_broken",), ("request_late",), ("request_refused",)),
+            *(("host_refused",), ("stream_refused",), ("slow_reader",), ("answer_failed",)),
+        ),
+    ),
+    "rocketmq_namesrv_change_streams": Metric("gauge", "Open streams of /changes, and long polls that wait there."),
+    "rocketmq_namesrv_change_resets_total": Metric(
+        "counter",
+        "Followers of /changes that had to start again, by reason: tables (they were rebuilt), too_old (the"
+        " position is no longer kept).",
+        ("reason",),
+        (("tables",), ("too_old",)),
+    ),
+}
