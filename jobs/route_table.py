@@ -12,7 +12,7 @@ from pathlib import Path
 from namesrv_stream.errors import NamesrvStreamError
 from namesrv_stream.logs import configure_logging, report_error
 from namesrv_stream.settings import load_settings, parse_set_flag
-from namesrv_stream.streaming.route_table.job import run_job
+from namesrv_stream.streaming.route_table.route_job import run_job
 
 
 def main(arguments: list[str]) -> int:

@@ -153,7 +153,7 @@ def job(
 ) -> int:
     """Run the Spark job that computes the routes from the events."""
     settings = _load(conf, data_dir, sets, print_only)
-    from namesrv_stream.streaming.route_table.job import run_job
+    from namesrv_stream.streaming.route_table.route_job import run_job
 
     return run_job(settings)
 

@@ -16,9 +16,8 @@ from namesrv_stream.client.admin import (
     update_name_server_config,
     wipe_write_perm,
 )
-from namesrv_stream.client.client import Client, ClientOptions
-from namesrv_stream.client.connection import RemotingConnection, client_context
-from namesrv_stream.client.errors import (
+from namesrv_stream.client.client_connection import RemotingConnection, client_context
+from namesrv_stream.client.client_errors import (
     AddressServerUnreachable,
     ClientClosed,
     ConnectionLost,
@@ -29,6 +28,7 @@ from namesrv_stream.client.errors import (
     RequestTooLarge,
     UnexpectedAnswer,
 )
+from namesrv_stream.client.name_server_client import Client, ClientOptions
 from namesrv_stream.client.name_servers import NameServers, Outcome, parse_name_servers
 from namesrv_stream.client.queries import cluster_info, kv_table, kv_value, topic_list, topic_route, topics_of_cluster
 from namesrv_stream.client.queues import MessageQueue, readable_queues, writable_queues

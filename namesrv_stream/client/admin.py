@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from namesrv_stream.client.errors import (
+from namesrv_stream.client.client_errors import (
     ConnectionLost,
     NameServersUnreachable,
     NotOnAllServers,

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 from urllib.parse import SplitResult, urlsplit
 
-from namesrv_stream.client.connection import split_addr
-from namesrv_stream.client.errors import (
+from namesrv_stream.client.client_connection import split_addr
+from namesrv_stream.client.client_errors import (
     AddressServerUnreachable,
     ClientClosed,
     ConnectionLost,

@@ -1,6 +1,6 @@
 """The queries of clients and operators, which any of several name servers can answer."""
 
-from namesrv_stream.client.errors import UnexpectedAnswer
+from namesrv_stream.client.client_errors import UnexpectedAnswer
 from namesrv_stream.client.name_servers import NameServers
 from namesrv_stream.client.route import (
     ClusterInfo,

@@ -7,7 +7,7 @@ ClientMetadata.topicRouteData2EndpointsForStaticTopic.
 from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
-from namesrv_stream.client.errors import UnexpectedAnswer
+from namesrv_stream.client.client_errors import UnexpectedAnswer
 from namesrv_stream.client.route import TopicQueueMapping, TopicRouteData
 from namesrv_stream.remoting.command import RequestCode
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from namesrv_stream.client.errors import UnexpectedAnswer
+from namesrv_stream.client.client_errors import UnexpectedAnswer
 from namesrv_stream.remoting.command import RequestCode
 from namesrv_stream.remoting.fastjson import loads
 

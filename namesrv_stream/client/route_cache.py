@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
-from namesrv_stream.client.errors import ClientClosed, NameServersUnreachable
+from namesrv_stream.client.client_errors import ClientClosed, NameServersUnreachable
 from namesrv_stream.client.queues import MessageQueue, readable_queues, writable_queues
 from namesrv_stream.client.route import TopicRouteData
 from namesrv_stream.errors import NamesrvStreamError

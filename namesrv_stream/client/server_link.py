@@ -5,8 +5,8 @@ import random
 import ssl
 from dataclasses import dataclass, field
 
-from namesrv_stream.client.connection import RemotingConnection
-from namesrv_stream.client.errors import ClientClosed, ConnectionLost, RequestTimedOut
+from namesrv_stream.client.client_connection import RemotingConnection
+from namesrv_stream.client.client_errors import ClientClosed, ConnectionLost, RequestTimedOut
 from namesrv_stream.remoting.command import RemotingCommand
 
 

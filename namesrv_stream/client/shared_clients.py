@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self, TypeVar
 
-from namesrv_stream.client.client import Client, ClientOptions, default_client_id
-from namesrv_stream.client.errors import ClientClosed
+from namesrv_stream.client.client_errors import ClientClosed
+from namesrv_stream.client.name_server_client import Client, ClientOptions, default_client_id
 from namesrv_stream.client.queues import MessageQueue
 from namesrv_stream.client.route import ClusterInfo
 from namesrv_stream.client.route_cache import TopicRoute

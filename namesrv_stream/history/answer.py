@@ -16,7 +16,7 @@ import orjson
 from rich.table import Table
 from rich.text import Text
 
-from namesrv_stream.client.commands.tables import printable
+from namesrv_stream.client.commands.answer_text import printable
 from namesrv_stream.history.extent import Extent
 from namesrv_stream.instants import duration, instant, iso_instant
 from namesrv_stream.text_table import TextColumn, print_lines, table_lines, terminal_width

@@ -12,7 +12,7 @@ from typing import Any, Final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from namesrv_stream.client.commands.tables import printable
+from namesrv_stream.client.commands.answer_text import printable
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.history.extent import Window
 from namesrv_stream.instants import COMMAND_LINE, duration

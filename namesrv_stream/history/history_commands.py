@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 import orjson
 import typer
 
-from namesrv_stream.client.commands import tables
-from namesrv_stream.client.commands.options import JsonOption, Target, asks, emit, json_text
+from namesrv_stream.client.commands import answer_text
+from namesrv_stream.client.commands.answer_text import printable
 from namesrv_stream.client.commands.query_commands import show_route
-from namesrv_stream.client.commands.tables import printable
+from namesrv_stream.client.commands.query_options import JsonOption, Target, asks, emit, json_text
 from namesrv_stream.client.route import TopicRouteData, decode_topic_route
 from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import ConfigError
@@ -165,7 +165,7 @@ def route(
     as_json: JsonOption = False,
 ) -> None:
     """Show which brokers serve a topic, now or at another time."""
-    _show(target, topic or topic_option, as_of, as_json, partial(tables.print_route, wide=wide))
+    _show(target, topic or topic_option, as_of, as_json, partial(answer_text.print_route, wide=wide))
 
 
 def topic_route(
@@ -176,7 +176,7 @@ def topic_route(
     as_json: JsonOption = False,
 ) -> None:
     """Show which brokers serve a topic, as JSON or a table."""
-    _show(target, topic, as_of, as_json or not as_list, lambda found: emit(tables.topic_route(found)))
+    _show(target, topic, as_of, as_json or not as_list, lambda found: emit(answer_text.topic_route(found)))
 
 
 def _show(

@@ -21,7 +21,7 @@ from namesrv_stream.settings import Settings
 from namesrv_stream.table_errors import NotInHistory, TableSchemaMismatch
 from namesrv_stream.tables.change_rows import CHANGES_SCHEMA, decode_changes
 from namesrv_stream.tables.delta.stored_table import StoredTable
-from namesrv_stream.tables.history_mark import HistoryMark, read_mark
+from namesrv_stream.tables.history_files import HistoryMark, read_mark
 from namesrv_stream.tables.history_tables import has_former_history
 from namesrv_stream.tables.layout import (
     HEARTBEAT_MINUTES,

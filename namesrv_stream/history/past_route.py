@@ -17,7 +17,7 @@ from namesrv_stream.processor.route_body import encode_topic_route
 from namesrv_stream.route import reducer
 from namesrv_stream.route.changes import ChangeKind, RouteChange
 from namesrv_stream.route.model import PERM_READ, PERM_WRITE
-from namesrv_stream.route.server_view.route_view import RouteView
+from namesrv_stream.route.route_view import RouteView
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.route.topic_route import TopicRoute
 from namesrv_stream.settings import Settings

@@ -13,7 +13,7 @@ from namesrv_stream.remoting.command import RemotingCommand, RequestCode
 from namesrv_stream.route.events import AcceptedEvent, Origin
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.model import Holder, LeaseKey
-from namesrv_stream.route.server_view.route_view import RouteView
+from namesrv_stream.route.route_view import RouteView
 from namesrv_stream.route.table import RouteTable
 
 

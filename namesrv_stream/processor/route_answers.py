@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from namesrv_stream.processor import route_body
 from namesrv_stream.remoting.headers import ORDER_TOPIC_CONFIG
-from namesrv_stream.route.server_view.route_view import RouteView
+from namesrv_stream.route.route_view import RouteView
 from namesrv_stream.route.topic_route import TopicRoute, in_zone, pickup_topic_route
 
 

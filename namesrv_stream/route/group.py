@@ -5,7 +5,7 @@ brokerLiveTable and filterServerTable, its QueueData of every topic, and its sta
 rule returns the next group, which shares all unchanged parts with the old one. An identity test therefore tells
 whether something changed, and ``changes.diff`` finds what changed. No rule depends on a clock.
 
-Source of the rules: rocketmq 5.3.3, RouteInfoManager; reference texts call them §7.2 to §7.7 of nameserver.md.
+Source of the rules: rocketmq 5.3.3, RouteInfoManager.
 """
 
 from collections.abc import Callable, Mapping

@@ -13,7 +13,7 @@ from namesrv_stream.metrics import Counters
 from namesrv_stream.processor.name_server import Access, NameServer, Options, networks_of
 from namesrv_stream.route.event_json import MAX_ITEMS
 from namesrv_stream.route.events import Origin
-from namesrv_stream.route.server_view.route_view import RouteView
+from namesrv_stream.route.route_view import RouteView
 from namesrv_stream.server.gateway.gateway import Gateway
 from namesrv_stream.server.gateway.records import GatewayLimits
 from namesrv_stream.server.metrics.requests import RequestMetrics

@@ -21,7 +21,7 @@ from namesrv_stream.logs import safe
 from namesrv_stream.remoting.command import MQ_VERSION, LanguageCode, RemotingCommand, RequestCode
 from namesrv_stream.remoting.headers import NotifyMinBrokerIdChangeRequestHeader
 from namesrv_stream.route.group import BrokerGroup
-from namesrv_stream.route.min_broker_id import MinBrokerIdChange, min_broker_id_change
+from namesrv_stream.route.topic_route import MinBrokerIdChange, min_broker_id_change
 
 logger = logging.getLogger(__name__)
 

@@ -28,7 +28,7 @@ from namesrv_stream.tables.delta.commit import Change, commit_name
 from namesrv_stream.tables.delta.data_file import DataFile, read_content, read_rows, write_content
 from namesrv_stream.tables.delta.open_table import open_delta
 from namesrv_stream.tables.delta.table_writer import TableWriter
-from namesrv_stream.tables.history_mark import HistoryMark, read_mark
+from namesrv_stream.tables.history_files import HistoryMark, read_mark
 from namesrv_stream.tables.layout import ROUTE_ARCHIVE, removed_app_id
 from namesrv_stream.tables.route_writers import StateWriter
 from namesrv_stream.tables.snapshot import FoldStateRow, read_newest_state

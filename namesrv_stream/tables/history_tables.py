@@ -28,8 +28,14 @@ from namesrv_stream.tables.change_rows import ROW_SCHEMA
 from namesrv_stream.tables.delta.commit import LOG, commit_name
 from namesrv_stream.tables.delta.data_file import DataFile
 from namesrv_stream.tables.delta.open_table import check_delta_table, open_delta
-from namesrv_stream.tables.history_files import FILE_SCHEMA, read_batches, write_files
-from namesrv_stream.tables.history_mark import HistoryMark, commit_metadata, read_mark
+from namesrv_stream.tables.history_files import (
+    FILE_SCHEMA,
+    HistoryMark,
+    commit_metadata,
+    read_batches,
+    read_mark,
+    write_files,
+)
 from namesrv_stream.tables.layout import (
     DAY_COLUMNS,
     DESCRIPTIONS,

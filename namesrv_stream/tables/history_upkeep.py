@@ -24,7 +24,7 @@ from namesrv_stream.route.changes import KEY_COLUMNS
 from namesrv_stream.settings import Settings
 from namesrv_stream.tables.delta.open_table import open_delta
 from namesrv_stream.tables.delta.stored_table import StoredTable
-from namesrv_stream.tables.history_mark import HistoryMark, commit_metadata, read_mark
+from namesrv_stream.tables.history_files import HistoryMark, commit_metadata, read_mark
 from namesrv_stream.tables.layout import (
     BROKER_EVENTS,
     DAY_COLUMNS,

@@ -27,7 +27,7 @@ from namesrv_stream.kafka.log_reader import TopicExtent
 from namesrv_stream.settings import Flag, Settings, load_settings, to_toml
 from namesrv_stream.streaming.history.history_job import build_history_session
 from namesrv_stream.streaming.history.history_writer import History
-from namesrv_stream.tables.history_mark import commit_metadata, read_mark
+from namesrv_stream.tables.history_files import commit_metadata, read_mark
 from namesrv_stream.tables.history_upkeep import Upkeep
 from namesrv_stream.tables.layout import BROKER_EVENTS, DAY_COLUMNS, HEARTBEAT_MINUTES, HISTORY_SCHEMAS
 from namesrv_stream.tables.storage import Folder

@@ -16,8 +16,13 @@ from kafka import KafkaProducer
 from namesrv_stream.kafka import producer_config
 from namesrv_stream.kafka.log_reader import read_extent
 from namesrv_stream.settings import Settings
-from namesrv_stream.streaming.route_table.fold_query import find_start_point, start_query
-from namesrv_stream.streaming.route_table.sink import BatchFigures, BatchSink, FoldedBatch
+from namesrv_stream.streaming.route_table.fold_query import (
+    BatchFigures,
+    BatchSink,
+    FoldedBatch,
+    find_start_point,
+    start_query,
+)
 from namesrv_stream.streaming.spark_session import build_session, scratch_dir
 from namesrv_stream.tables.repair import prepare_tables
 from namesrv_stream.tables.route_writers import ChangesWriter, StateWriter

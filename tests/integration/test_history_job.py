@@ -18,7 +18,7 @@ from namesrv_stream.processes import read_run_file
 from namesrv_stream.route.changes import ChangeKind
 from namesrv_stream.route.events import BrokerRegistered, BrokerUnregistered, Origin, Tick, TopicDeleted
 from namesrv_stream.settings import Settings, to_toml
-from namesrv_stream.tables.history_mark import read_mark
+from namesrv_stream.tables.history_files import read_mark
 from namesrv_stream.tables.layout import (
     BROKER_EVENTS,
     HEARTBEAT_MINUTES,

@@ -17,8 +17,8 @@ from namesrv_stream.metric_catalogue import METRICS
 from namesrv_stream.remoting.command import ResponseCode
 from namesrv_stream.server.tls.server_tls import SECURITY_EVENTS
 from namesrv_stream.settings import RemotingSettings, Settings, TlsSettings
-from namesrv_stream.tools.agent.agent_config import AgentConfig
 from namesrv_stream.tools.agent.broker_agent import BrokerAgent
+from namesrv_stream.tools.agent.simulated_broker import AgentConfig
 from tests.support.certificates import Authority, KeyPair, serial_of
 from tests.support.command_line import run_command
 from tests.support.http_rig import HttpRig, eventually, http_settings

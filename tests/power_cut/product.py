@@ -11,11 +11,11 @@ from typing import Final
 import pyarrow as pa
 
 from namesrv_stream.kafka.log_reader import TopicExtent
+from namesrv_stream.route.digest import decode_group
 from namesrv_stream.route.fold.fold_record import fold
 from namesrv_stream.route.fold.folded_log import Place, fingerprint
 from namesrv_stream.route.fold.state import FoldState, decode_state, encode_state
 from namesrv_stream.route.fold.step import FoldOutput, GroupDict
-from namesrv_stream.route.group_json import decode_group
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.settings import Settings, load_settings
 from namesrv_stream.settings.layers import Flag

@@ -7,10 +7,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from namesrv_stream.tables.layout import BROKER_EVENTS
-from namesrv_stream.tools.options import Source
 from namesrv_stream.tools.replay.log_archive import ArchivedEvents, log_opener
 from namesrv_stream.tools.replay.partition_replay import Replay
 from namesrv_stream.tools.replay.replay import ReplayRange, parse_offsets, replay
+from namesrv_stream.tools.tool_options import Source
 from namesrv_stream.tools.what_if import what_if_report
 from namesrv_stream.tools.what_if.log_analysis import analyse_log
 from namesrv_stream.tools.what_if.partition_analysis import Override

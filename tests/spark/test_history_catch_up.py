@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from namesrv_stream.tables.history_mark import read_mark
+from namesrv_stream.tables.history_files import read_mark
 from namesrv_stream.tables.layout import ROUTE_ARCHIVE
 from tests.support.builders import a_registration
 from tests.support.history import HistoryRig

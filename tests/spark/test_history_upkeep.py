@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import ConfigError
-from namesrv_stream.tables.history_mark import read_mark
+from namesrv_stream.tables.history_files import read_mark
 from namesrv_stream.tables.history_tables import ensure_history_tables
 from namesrv_stream.tables.history_upkeep import Upkeep
 from namesrv_stream.tables.layout import (

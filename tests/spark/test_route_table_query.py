@@ -31,7 +31,7 @@ from namesrv_stream.route.events import (
     WritePermChanged,
 )
 from namesrv_stream.settings import Settings
-from namesrv_stream.streaming.route_table.job import log_changed_settings
+from namesrv_stream.streaming.route_table.route_job import log_changed_settings
 from namesrv_stream.tables.change_rows import CHANGES_SCHEMA, STATE_SCHEMA, decode_changes, in_log_order
 from namesrv_stream.tables.layout import ROUTE_CHANGES, ROUTE_STATE
 from namesrv_stream.tables.repair import create_table, prepare_tables

@@ -9,7 +9,7 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from namesrv_stream.route.fold.step import Record
 from namesrv_stream.settings import Settings
-from namesrv_stream.tables.history_mark import HistoryMark, commit_metadata
+from namesrv_stream.tables.history_files import HistoryMark, commit_metadata
 from namesrv_stream.tables.layout import (
     BROKER_EVENTS,
     DAY_COLUMNS,

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from namesrv_stream.cli import main
 from namesrv_stream.streaming.history import history_job
-from namesrv_stream.tables.history_mark import HistoryMark
+from namesrv_stream.tables.history_files import HistoryMark
 from namesrv_stream.tables.history_tables import HistoryTable
 
 _, _TABLE, _REACHED, *_ARGUMENTS = sys.argv

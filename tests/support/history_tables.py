@@ -16,7 +16,7 @@ from namesrv_stream.route.events import BrokerHeartbeat, BrokerRegistered
 from namesrv_stream.route.fold.step import Record
 from namesrv_stream.route.model import LeaseKey
 from namesrv_stream.tables.change_rows import encode_changes
-from namesrv_stream.tables.history_mark import HistoryMark, commit_metadata
+from namesrv_stream.tables.history_files import HistoryMark, commit_metadata
 from namesrv_stream.tables.layout import (
     DAY_COLUMNS,
     HEARTBEAT_MINUTES,

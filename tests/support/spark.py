@@ -17,8 +17,14 @@ from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.route.event_json import encode_event
 from namesrv_stream.route.events import Event, partition_of, routing_key
 from namesrv_stream.settings import Settings
-from namesrv_stream.streaming.route_table.fold_query import StartPoint, find_start_point, start_query
-from namesrv_stream.streaming.route_table.sink import BatchFigures, BatchSink, FoldedBatch
+from namesrv_stream.streaming.route_table.fold_query import (
+    BatchFigures,
+    BatchSink,
+    FoldedBatch,
+    StartPoint,
+    find_start_point,
+    start_query,
+)
 from namesrv_stream.tables.change_rows import decode_changes, in_log_order
 from namesrv_stream.tables.layout import ROUTE_CHANGES, app_id
 from namesrv_stream.tables.repair import prepare_tables

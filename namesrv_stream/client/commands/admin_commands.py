@@ -8,8 +8,8 @@ from typing import Annotated, TypeVar
 import typer
 
 from namesrv_stream.client import admin, queries
-from namesrv_stream.client.commands import tables
-from namesrv_stream.client.commands.options import TIMEOUT_MS, JsonOption, Target, asks, emit, json_text
+from namesrv_stream.client.commands import answer_text
+from namesrv_stream.client.commands.query_options import TIMEOUT_MS, JsonOption, Target, asks, emit, json_text
 from namesrv_stream.client.name_servers import Outcome
 from namesrv_stream.client.server_states import ask
 from namesrv_stream.errors import ConfigError, QueryNotFound
@@ -55,7 +55,7 @@ def kv_get(target: Target, namespace: Namespace, key: Key, as_json: JsonOption =
     """Print the value of one entry."""
     value = target.ask(lambda servers: queries.kv_value(servers, namespace, key, TIMEOUT_MS))
     entry = {"namespace": namespace, "key": key, "value": value}
-    emit(json_text(entry) if as_json else f"{tables.printable(value)}\n")
+    emit(json_text(entry) if as_json else f"{answer_text.printable(value)}\n")
 
 
 def kv_put(target: Target, namespace: Namespace, key: Key, value: Value, as_json: JsonOption = False) -> None:
@@ -80,10 +80,10 @@ def kv_list(
     """List the entries of a namespace, or the namespaces."""
     if namespace is None:
         names = _namespaces(target)
-        emit(json_text(names) if as_json else "".join(f"{tables.printable(name)}\n" for name in names))
+        emit(json_text(names) if as_json else "".join(f"{answer_text.printable(name)}\n" for name in names))
         return
     table = target.ask(lambda servers: queries.kv_table(servers, namespace, TIMEOUT_MS))
-    emit(json_text(table) if as_json else tables.kv_table(table))
+    emit(json_text(table) if as_json else answer_text.kv_table(table))
 
 
 def _namespaces(target: Target) -> list[str]:
@@ -111,7 +111,7 @@ def kv_import(
     """
     entries = read_kv_config(file)
     outcomes = target.ask(lambda servers: admin.import_kv(servers, entries, TIMEOUT_MS))
-    emit(_json(outcomes, asdict) if as_json else tables.imported(outcomes))
+    emit(_json(outcomes, asdict) if as_json else answer_text.imported(outcomes))
     admin.check(outcomes)
 
 
@@ -156,7 +156,7 @@ def config_get(
     configs = {outcome.addr: outcome.value for outcome in outcomes if outcome.value is not None}
     if key is not None:
         configs = {addr: {key: config[key]} for addr, config in configs.items() if key in config}
-    emit(json_text(configs) if as_json else tables.name_server_config(configs))
+    emit(json_text(configs) if as_json else answer_text.name_server_config(configs))
     admin.check(outcomes)
     if not configs:
         raise QueryNotFound(f"no name server has a setting {key}")
@@ -193,11 +193,11 @@ def read_kv_config(file: Path) -> dict[str, dict[str, str]]:
 
 def _report(what: str, addrs: Sequence[str], as_json: bool) -> None:
     done = {"name_servers": list(addrs)}
-    emit(json_text(done) if as_json else f"{tables.printable(what)} at {', '.join(addrs)}\n")
+    emit(json_text(done) if as_json else f"{answer_text.printable(what)} at {', '.join(addrs)}\n")
 
 
 def _report_write_perm(verb: str, broker: str, outcomes: Sequence[Outcome[int]], as_json: bool) -> None:
-    text = tables.write_perm(verb, broker, outcomes)
+    text = answer_text.write_perm(verb, broker, outcomes)
     emit(_json(outcomes, lambda count: {"topics": count}) if as_json else text)
     admin.check(outcomes)
 

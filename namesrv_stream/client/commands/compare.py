@@ -16,7 +16,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from namesrv_stream.client import queries
-from namesrv_stream.client.commands.options import TIMEOUT_MS, JsonOption, Target, asks, emit, json_text
+from namesrv_stream.client.commands.query_options import TIMEOUT_MS, JsonOption, Target, asks, emit, json_text
 from namesrv_stream.client.name_servers import NameServers, is_address_server, parse_name_servers
 from namesrv_stream.client.route import BrokerData, TopicRouteData
 from namesrv_stream.errors import ConfigError, QueryNotFound, TopicNotExist

@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 
 from namesrv_stream.client import admin, queries
-from namesrv_stream.client.commands import admin_commands, query_commands, tables
-from namesrv_stream.client.commands.options import TIMEOUT_MS, JsonOption, Target, asks, emit, json_text
-from namesrv_stream.client.commands.tables import held_lines, printable
+from namesrv_stream.client.commands import admin_commands, answer_text, query_commands
+from namesrv_stream.client.commands.answer_text import held_lines, printable
+from namesrv_stream.client.commands.query_options import TIMEOUT_MS, JsonOption, Target, asks, emit, json_text
 from namesrv_stream.client.name_servers import NameServers
 from namesrv_stream.errors import ConfigError, TopicNotExist
 from namesrv_stream.remoting.headers import ORDER_TOPIC_CONFIG
@@ -53,10 +53,10 @@ def topic_list(
     """List all topics."""
     if not has_clusters:
         names = target.ask(query_commands.all_topics)
-        emit(json_text(list(names)) if as_json else tables.topic_list(names))
+        emit(json_text(list(names)) if as_json else answer_text.topic_list(names))
         return
     rows = target.ask(_topics_with_clusters)
-    emit(json_text({topic: cluster for cluster, topic in rows}) if as_json else tables.topic_cluster_list(rows))
+    emit(json_text({topic: cluster for cluster, topic in rows}) if as_json else answer_text.topic_cluster_list(rows))
 
 
 def cluster_list(
@@ -68,7 +68,7 @@ def cluster_list(
     if as_json:
         return query_commands.clusters(target, cluster, as_json=True)
     info, held = query_commands.cluster_info(target, cluster)
-    emit(tables.cluster_list(info) + held_lines(held))
+    emit(answer_text.cluster_list(info) + held_lines(held))
 
 
 def topic_cluster_list(target: Target, topic: TopicOption, as_json: JsonOption = False) -> None:
@@ -76,7 +76,7 @@ def topic_cluster_list(target: Target, topic: TopicOption, as_json: JsonOption =
     # Differs from RocketMQ: all clusters, not only that of the first broker.
     found = target.ask(lambda servers: queries.topic_route(servers, topic, TIMEOUT_MS))
     names = sorted({broker.cluster for broker in found.broker_datas})
-    emit(json_text(names) if as_json else tables.topic_list(names))
+    emit(json_text(names) if as_json else answer_text.topic_list(names))
 
 
 def update_kv_config(

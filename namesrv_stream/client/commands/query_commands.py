@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from namesrv_stream.client import queries
-from namesrv_stream.client.commands import tables
-from namesrv_stream.client.commands.options import TIMEOUT_MS, JsonOption, Target, asks, emit, json_text
-from namesrv_stream.client.commands.tables import HeldBroker, held_in, held_json, held_lines, held_on_route
+from namesrv_stream.client.commands import answer_text
+from namesrv_stream.client.commands.answer_text import HeldBroker, held_in, held_json, held_lines, held_on_route
+from namesrv_stream.client.commands.query_options import TIMEOUT_MS, JsonOption, Target, asks, emit, json_text
 from namesrv_stream.client.name_servers import NameServers
 from namesrv_stream.client.route import ClusterInfo, TopicRouteData
 from namesrv_stream.route.topic_route import is_system_topic
@@ -66,7 +66,7 @@ def topics(
         return users, len(names) - len(users)
 
     names, hidden = target.ask(ask)
-    emit(json_text(list(names)) if as_json else tables.topic_list(names))
+    emit(json_text(list(names)) if as_json else answer_text.topic_list(names))
     if hidden and not as_json and (not names or sys.stdout.isatty()):
         print(f"{hidden} topics of RocketMQ itself are not shown; --all shows them", file=sys.stderr)
 
@@ -87,7 +87,7 @@ def clusters(
         # Java's answer; the protected brokers are added only if there are some.
         emit(json_text(dict(info.raw) | ({"heldBrokers": held_json(held)} if held else {})))
     else:
-        tables.print_clusters(info, wide=wide)
+        answer_text.print_clusters(info, wide=wide)
         emit(held_lines(held))
 
 
@@ -102,7 +102,7 @@ def brokers(
             table[broker["broker_name"]].setdefault("held", []).append(broker)
         emit(json_text(table))
     else:
-        tables.print_brokers(info, wide=wide)
+        answer_text.print_brokers(info, wide=wide)
         emit(held_lines(held))
 
 

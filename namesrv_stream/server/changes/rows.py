@@ -13,7 +13,7 @@ from namesrv_stream.route.changes import ChangeKind, Difference, RouteChange, di
 from namesrv_stream.route.digest import KV, Part, TableContent, content_of, part_rows
 from namesrv_stream.route.events import partition_of
 from namesrv_stream.route.group import BrokerGroup
-from namesrv_stream.route.server_view.route_view import RouteView
+from namesrv_stream.route.route_view import RouteView
 from namesrv_stream.server.changes.position import Position, position_at
 from namesrv_stream.server.steps import Steps
 

@@ -14,7 +14,7 @@ from namesrv_stream.route.events import (
     Proof,
 )
 from namesrv_stream.route.model import LeaseKey
-from namesrv_stream.route.server_view.view_layers import Pending
+from namesrv_stream.route.view_layers import Pending
 from namesrv_stream.server.gateway.records import Item
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 from namesrv_stream.errors import RequestRefused
 from namesrv_stream.route.event_json import MAX_ITEMS, encode_event, encode_heartbeats
 from namesrv_stream.route.events import AcceptedEvent, BrokerHeartbeat, routing_key
-from namesrv_stream.route.server_view.view_layers import Pending
+from namesrv_stream.route.view_layers import Pending
 from namesrv_stream.server.gateway.operator_changes import Change
 
 

@@ -10,7 +10,7 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response
 
-from namesrv_stream.client.commands.tables import printable
+from namesrv_stream.client.commands.answer_text import printable
 from namesrv_stream.server.http.answers import ProblemDetails
 
 PROBLEM_JSON: Final = "application/problem+json"

@@ -12,7 +12,7 @@ from namesrv_stream.processor.route_answers import RouteAnswers
 from namesrv_stream.processor.route_body import encode_broker_data, encode_order_conf, encode_queue_data
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.model import PERM_WRITE, QueueData
-from namesrv_stream.route.server_view.route_view import RouteView
+from namesrv_stream.route.route_view import RouteView
 from namesrv_stream.route.topic_route import BrokerData, broker_data_of, is_in_zone, may_act, with_acting_master
 
 #: Maximum of cached shapes for one broker; beyond it, which only a malicious broker reaches, all are dropped.

@@ -33,8 +33,8 @@ from namesrv_stream.route.events import (
 from namesrv_stream.route.fold.step import Record
 from namesrv_stream.route.liveness_settings import FoldSettings
 from namesrv_stream.route.model import LeaseKey
-from namesrv_stream.route.server_view.route_view import RouteView
-from namesrv_stream.route.server_view.view_layers import group_after
+from namesrv_stream.route.route_view import RouteView
+from namesrv_stream.route.view_layers import group_after
 from namesrv_stream.settings import Settings
 from namesrv_stream.table_errors import RecordsRemoved
 

@@ -11,7 +11,7 @@ from namesrv_stream.kafka.event_topics import log_first_settings
 from namesrv_stream.kafka.log_reader import check_log
 from namesrv_stream.logs import progress
 from namesrv_stream.route.fold.folded_log import FoldedLog
-from namesrv_stream.route.server_view.route_view import RouteView
+from namesrv_stream.route.route_view import RouteView
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.server.start.identity import Identity
 from namesrv_stream.server.start.log_guard import refuse_rival

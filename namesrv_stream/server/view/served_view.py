@@ -7,8 +7,8 @@ from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange, lease_k
 from namesrv_stream.route.events import AcceptedEvent, SettingsChanged
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.model import BrokerLive, Holder, LeaseKey
-from namesrv_stream.route.server_view.view_layers import Pending
 from namesrv_stream.route.table import RouteTable
+from namesrv_stream.route.view_layers import Pending
 from namesrv_stream.server.net.response_cache import ResponseCache
 from namesrv_stream.server.start.identity import Identity
 

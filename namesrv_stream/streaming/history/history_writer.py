@@ -29,8 +29,7 @@ from namesrv_stream.streaming.history.table_io import append, read_rows, within
 from namesrv_stream.tables.change_rows import CHANGES_SCHEMA, FOLD_STATE_KIND, ROW_SCHEMA, STATE_SCHEMA
 from namesrv_stream.tables.delta.data_file import DataFile
 from namesrv_stream.tables.delta.table_version import open_version
-from namesrv_stream.tables.history_files import FILE_SCHEMA
-from namesrv_stream.tables.history_mark import HistoryMark
+from namesrv_stream.tables.history_files import FILE_SCHEMA, HistoryMark
 from namesrv_stream.tables.history_tables import HistoryTable, data_files, ensure_history_tables
 from namesrv_stream.tables.layout import (
     BROKER_EVENTS,

@@ -12,8 +12,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from namesrv_stream.tables.delta.data_file import DataFile
-from namesrv_stream.tables.history_files import FILE_SCHEMA, read_batches, write_files
-from namesrv_stream.tables.history_mark import HistoryMark
+from namesrv_stream.tables.history_files import FILE_SCHEMA, HistoryMark, read_batches, write_files
 from namesrv_stream.tables.history_tables import HistoryTable
 from namesrv_stream.tables.layout import HISTORY_SCHEMAS
 from namesrv_stream.tables.storage import Storage

@@ -21,12 +21,12 @@ from pyspark import TaskContext
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import MapState, StatefulProcessor, StatefulProcessorHandle
 
+from namesrv_stream.route.digest import decode_group, encode_group
 from namesrv_stream.route.fold.fold_record import fold
 from namesrv_stream.route.fold.folded_log import fingerprint
 from namesrv_stream.route.fold.state import FoldState, decode_state, encode_state
 from namesrv_stream.route.fold.step import DeadLetter, FoldOutput, Record
 from namesrv_stream.route.group import BrokerGroup, is_nothing
-from namesrv_stream.route.group_json import decode_group, encode_group
 from namesrv_stream.tables.change_rows import changes_to_ipc
 
 HOT_STATE: Final = "hot"

@@ -4,8 +4,8 @@ It uses the connections of ``client`` and knows nothing of the product behind a 
 Java one. ``cli`` imports its command, and tests import the classes below.
 """
 
-from namesrv_stream.tools.agent.agent_config import AgentConfig
 from namesrv_stream.tools.agent.broker_agent import BrokerAgent
 from namesrv_stream.tools.agent.name_server_link import Tally
+from namesrv_stream.tools.agent.simulated_broker import AgentConfig
 
 __all__ = ["AgentConfig", "BrokerAgent", "Tally"]

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 import typer
 import uvloop
 
-from namesrv_stream.client.commands.options import (
+from namesrv_stream.client.commands.query_options import (
     NameServersOption,
     TlsCertOption,
     TlsKeyOption,
@@ -20,8 +20,8 @@ from namesrv_stream.client.commands.options import (
 from namesrv_stream.instants import parse_duration_ms
 from namesrv_stream.logs import configure_logging
 from namesrv_stream.settings.installation import Configuration, ConfOption, DataDirOption, check_conf
-from namesrv_stream.tools.agent.agent_config import AgentConfig
 from namesrv_stream.tools.agent.broker_agent import BrokerAgent
+from namesrv_stream.tools.agent.simulated_broker import AgentConfig
 
 logger = logging.getLogger(__name__)
 

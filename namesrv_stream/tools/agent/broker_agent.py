@@ -9,9 +9,10 @@ from typing import Final
 
 from namesrv_stream.clock import Clock, SystemClock
 from namesrv_stream.remoting.command import RemotingCommand
-from namesrv_stream.tools.agent.agent_config import AgentConfig, BrokerIdentity
 from namesrv_stream.tools.agent.name_server_link import NameServerLink, Tally
-from namesrv_stream.tools.agent.registration import (
+from namesrv_stream.tools.agent.simulated_broker import (
+    AgentConfig,
+    BrokerIdentity,
     DataVersion,
     RegistrationBody,
     TopicConfig,

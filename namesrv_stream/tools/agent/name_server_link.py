@@ -16,7 +16,7 @@ from typing import Final
 from namesrv_stream.client import BackOff, ConnectionLost, RemotingConnection, RequestTimedOut
 from namesrv_stream.logs import safe
 from namesrv_stream.remoting.command import RemotingCommand, ResponseCode
-from namesrv_stream.tools.agent.agent_config import AgentConfig
+from namesrv_stream.tools.agent.simulated_broker import AgentConfig
 
 _LATENCIES_KEPT = 10_000  # the newest registrations; enough for a p99 of 100 of them
 logger = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from namesrv_stream.client import topic_route
-from namesrv_stream.client.commands.tables import route_lines
+from namesrv_stream.client.commands.answer_text import route_lines
 from namesrv_stream.errors import ConfigError, NamesrvStreamError
 from namesrv_stream.tools.demo.output import COLUMNS, History, Output, cells, ends_of
 from namesrv_stream.tools.demo.stage import TOPIC, Stage, StepFailed

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from namesrv_stream.settings.installation import Configuration, configured
 from namesrv_stream.tools.doctor.finding import Finding, Grade
-from namesrv_stream.tools.options import HttpOption, JsonOption, OldHttpOption, emit_json, named_http_servers
+from namesrv_stream.tools.tool_options import HttpOption, JsonOption, OldHttpOption, emit_json, named_http_servers
 
 _STYLES: Final = {Grade.FINE: "green", Grade.NOTE: "cyan", Grade.WARNING: "yellow", Grade.FAULT: "bold red"}
 _AREA_WIDTH: Final = 18

@@ -9,8 +9,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from namesrv_stream.client import queries
-from namesrv_stream.client.commands.options import TIMEOUT_MS, Target, asks
-from namesrv_stream.client.commands.tables import held_in, held_json, held_lines
+from namesrv_stream.client.commands.answer_text import held_in, held_json, held_lines
+from namesrv_stream.client.commands.query_options import TIMEOUT_MS, Target, asks
 from namesrv_stream.errors import QueryNotFound
 from namesrv_stream.instants import instant, iso_instant
 from namesrv_stream.route.events import DIRECT, GuardReleased, Origin
@@ -28,7 +28,7 @@ from namesrv_stream.tools.operate.fold_settings import (
     this_person,
 )
 from namesrv_stream.tools.operate.operator_events import TablesWatch, broadcast
-from namesrv_stream.tools.options import (
+from namesrv_stream.tools.tool_options import (
     ByOption,
     JsonOption,
     WaitOption,

@@ -16,7 +16,7 @@ from namesrv_stream.logs import safe
 from namesrv_stream.settings import Settings
 from namesrv_stream.settings.installation import Configuration, configured
 from namesrv_stream.text_table import TextColumn, WideOption, counted, plural, print_table
-from namesrv_stream.tools.options import JsonOption, emit_json
+from namesrv_stream.tools.tool_options import JsonOption, emit_json
 
 _COLUMNS: Final = (
     TextColumn("TIME"),

@@ -33,7 +33,14 @@ from namesrv_stream.tools.operate.status import (
     Status,
     find_status,
 )
-from namesrv_stream.tools.options import HttpOption, JsonOption, OldHttpOption, emit_json, http_servers, print_table
+from namesrv_stream.tools.tool_options import (
+    HttpOption,
+    JsonOption,
+    OldHttpOption,
+    emit_json,
+    http_servers,
+    print_table,
+)
 
 #: Rows of a table without ``--all``.
 MOST_ROWS: Final = 40
@@ -259,7 +266,7 @@ def _what_runs(settings: Settings) -> str:
 
 def _add_history(status: Status, settings: Settings) -> None:
     """Add the state of the history on this machine: whether its process runs, and how far its tables reach."""
-    from namesrv_stream.tables.history_mark import read_mark
+    from namesrv_stream.tables.history_files import read_mark
     from namesrv_stream.tables.layout import HEARTBEAT_MINUTES
 
     if not settings.has_history or not status.servers:

@@ -21,8 +21,8 @@ from namesrv_stream.settings import Settings
 from namesrv_stream.table_errors import NotInHistory, TableSchemaMismatch
 from namesrv_stream.tables.delta.stored_table import StoredTable, reading
 from namesrv_stream.tables.layout import BROKER_EVENTS, TOPIC_ID_PROPERTY
-from namesrv_stream.tools.options import Source
 from namesrv_stream.tools.replay.log_source import LogSource, Piece, Span, Store, joined
+from namesrv_stream.tools.tool_options import Source
 
 _BATCH_RECORDS: Final = 5_000  # as Kafka returns them
 _SPAN_RECORDS: Final = 4_000_000  # offsets alone: 32 MB

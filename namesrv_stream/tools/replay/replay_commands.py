@@ -14,7 +14,7 @@ from namesrv_stream.instants import parse_past_instant
 from namesrv_stream.logs import configure_logging, progress
 from namesrv_stream.settings import Settings
 from namesrv_stream.settings.installation import Configuration, configured
-from namesrv_stream.tools.options import Source, SourceOption
+from namesrv_stream.tools.tool_options import Source, SourceOption
 
 if TYPE_CHECKING:
     from namesrv_stream.tools.replay.replay import ReplayRange

@@ -11,7 +11,7 @@ from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import ConfigError, QueryNotFound
 from namesrv_stream.instants import check_past, parse_duration_ms, parse_since
 from namesrv_stream.settings.installation import Configuration, configured
-from namesrv_stream.tools.options import Source, SourceOption
+from namesrv_stream.tools.tool_options import Source, SourceOption
 
 _WIDTH = 200  # columns if stdout is not a terminal
 

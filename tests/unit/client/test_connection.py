@@ -6,7 +6,7 @@ import gc
 import pytest
 
 from namesrv_stream.client import ConnectionLost, RemotingConnection, RequestTimedOut, RequestTooLarge
-from namesrv_stream.client.connection import split_addr
+from namesrv_stream.client.client_connection import split_addr
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.ports import choose_port
 from namesrv_stream.remoting.command import RemotingCommand, ResponseCode, response_to

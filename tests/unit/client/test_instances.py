@@ -7,7 +7,7 @@ import re
 import pytest
 
 from namesrv_stream.client import AclCredentials, ClientClosed, client_for
-from namesrv_stream.client.client import default_client_id
+from namesrv_stream.client.name_server_client import default_client_id
 from namesrv_stream.errors import ConfigError
 from tests.support.scripted_name_server import ScriptedNameServer
 from tests.support.scripted_routes import ScriptedRoutes

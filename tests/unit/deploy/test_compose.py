@@ -10,7 +10,7 @@ import yaml
 
 from namesrv_stream.settings import Settings
 from namesrv_stream.streaming.history import history_job as history
-from namesrv_stream.streaming.route_table import job
+from namesrv_stream.streaming.route_table import route_job
 from tests.support.deployment import COMPOSE, compose, has_command, image_environment, plain_secrets, settings_with
 
 _SERVICES: dict[str, dict[str, Any]] = compose()["services"]
@@ -87,7 +87,7 @@ def test_each_server_has_an_id_and_an_address_of_its_own() -> None:
 
 def test_health_checks_ask_for_what_there_is() -> None:
     data = image_environment()["NAMESRV_STREAM__DATA__DIR"]
-    assert _SERVICES["job"]["healthcheck"]["test"][-1] == f"{data}/run/{job.RUN_FILE}"
+    assert _SERVICES["job"]["healthcheck"]["test"][-1] == f"{data}/run/{route_job.RUN_FILE}"
     assert _SERVICES["history"]["healthcheck"]["test"][-1] == f"{data}/run/{history.RUN_FILE}"
     for name in _SERVERS:
         assert f"127.0.0.1:{Settings().http.listen_port}/readyz" in _SERVICES[name]["healthcheck"]["test"][-1]

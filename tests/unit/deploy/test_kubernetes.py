@@ -9,7 +9,7 @@ import yaml
 from namesrv_stream.server.http.limits import AllowedHosts
 from namesrv_stream.settings import Settings
 from namesrv_stream.streaming.history import history_job as history
-from namesrv_stream.streaming.route_table import job
+from namesrv_stream.streaming.route_table import route_job
 from tests.support.deployment import (
     KUBERNETES,
     has_command,
@@ -116,7 +116,7 @@ def test_probes_ask_for_what_there_is() -> None:
     assert ports == {"remoting": settings.remoting.listen_port, "http": settings.http.listen_port}
     assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "http"}
     assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "http"}
-    for name, run_file in (("job", job.RUN_FILE), ("history", history.RUN_FILE)):
+    for name, run_file in (("job", route_job.RUN_FILE), ("history", history.RUN_FILE)):
         probe = _container(_WORKLOADS[name])["readinessProbe"]["exec"]["command"]
         assert probe == ["test", "-f", str(settings.data.run_dir / run_file)]
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from namesrv_stream.history.heartbeat_silences import Silences, silences
+from namesrv_stream.history.sessions import Silences, silences
 from namesrv_stream.route.liveness_settings import FoldSettings
 from namesrv_stream.table_errors import NotInHistory
 from tests.support.builders import S1, S2, Log, a_registration

@@ -4,8 +4,8 @@ import orjson
 import pytest
 from hypothesis import given
 
+from namesrv_stream.route.digest import decode_group, encode_group
 from namesrv_stream.route.group import BrokerGroup
-from namesrv_stream.route.group_json import decode_group, encode_group
 from namesrv_stream.route.registration_json import registration_fields
 from tests.support.strategies_route import groups
 

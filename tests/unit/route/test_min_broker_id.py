@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from namesrv_stream.route.group import BrokerGroup, register, unregister
-from namesrv_stream.route.min_broker_id import MinBrokerIdChange, min_broker_id_change
 from namesrv_stream.route.model import Registration
+from namesrv_stream.route.topic_route import MinBrokerIdChange, min_broker_id_change
 from tests.support.builders import HOLDER, NAME, RW, a_key, a_registration
 
 A, B, C, D = (f"10.0.0.{n}:10911" for n in range(1, 5))

@@ -26,7 +26,7 @@ from namesrv_stream.route.events import (
 from namesrv_stream.route.fold.step import Record
 from namesrv_stream.route.liveness_settings import FoldSettings
 from namesrv_stream.route.reducer import apply
-from namesrv_stream.route.server_view.route_view import RouteView
+from namesrv_stream.route.route_view import RouteView
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.route.topic_route import pickup_topic_route
 from namesrv_stream.server.start.log_tail import LogTail

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from namesrv_stream.client.commands.options import chosen_name_servers
+from namesrv_stream.client.commands.query_options import chosen_name_servers
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.settings import load_settings
 from namesrv_stream.settings.installation import Configuration, check_conf

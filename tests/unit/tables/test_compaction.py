@@ -14,7 +14,7 @@ from namesrv_stream.settings import Settings
 from namesrv_stream.table_errors import TablesTakenOver
 from namesrv_stream.tables.change_rows import decode_changes
 from namesrv_stream.tables.compaction import clean_up, join_small_files
-from namesrv_stream.tables.history_mark import HistoryMark, encode_mark
+from namesrv_stream.tables.history_files import HistoryMark, encode_mark
 from namesrv_stream.tables.layout import ROUTE_ARCHIVE, ROUTE_CHANGES, ROUTE_STATE, removed_app_id
 from namesrv_stream.tables.route_writers import StateWriter
 from namesrv_stream.tables.snapshot import FoldStateRow, load_snapshot, read_tables

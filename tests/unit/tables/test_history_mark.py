@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from namesrv_stream.table_errors import TableSchemaMismatch
 from namesrv_stream.tables.delta.commit import commit_name
-from namesrv_stream.tables.history_mark import HistoryMark, decode_mark, encode_mark, read_mark
+from namesrv_stream.tables.history_files import HistoryMark, decode_mark, encode_mark, read_mark
 from namesrv_stream.tables.storage import Folder
 from tests.support.delta_log import write_commit
 

@@ -12,7 +12,7 @@ from namesrv_stream.history.past import Past
 from namesrv_stream.history.past_route import route_as_of
 from namesrv_stream.table_errors import NotInHistory
 from namesrv_stream.tables.change_rows import ROW_SCHEMA
-from namesrv_stream.tables.history_mark import HistoryMark, commit_metadata, read_mark
+from namesrv_stream.tables.history_files import HistoryMark, commit_metadata, read_mark
 from namesrv_stream.tables.history_tables import KEPT, ensure_history_tables
 from namesrv_stream.tables.layout import ROUTE_ARCHIVE, history_properties
 from namesrv_stream.tables.storage import tables_of

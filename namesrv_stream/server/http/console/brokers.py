@@ -13,7 +13,7 @@ from typing import Any, Final
 from namesrv_stream.clock import Clock
 from namesrv_stream.instants import duration, instant
 from namesrv_stream.route.changes import Cause
-from namesrv_stream.route.server_view.route_view import RouteView
+from namesrv_stream.route.route_view import RouteView
 from namesrv_stream.server.http.console.formatting import WHY_ENDED, plain
 from namesrv_stream.server.http.console.question import SHOWN, STATES, Question, Tone
 from namesrv_stream.server.steps import Kept, Steps

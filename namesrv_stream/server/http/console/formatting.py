@@ -5,7 +5,7 @@ from typing import Any, Final, NamedTuple
 
 from markupsafe import Markup, escape
 
-from namesrv_stream.client.commands.tables import printable
+from namesrv_stream.client.commands.answer_text import printable
 from namesrv_stream.instants import duration, instant
 from namesrv_stream.route.changes import Cause, ChangeKind, RouteChange
 from namesrv_stream.server.http.console.question import Tone

@@ -14,7 +14,7 @@ from namesrv_stream.settings import Settings
 from namesrv_stream.table_errors import NotInHistory, TableSchemaMismatch
 
 if TYPE_CHECKING:
-    from namesrv_stream.history.heartbeat_silences import Silences
+    from namesrv_stream.history.sessions import Silences
 
 _KEPT_MS: Final = 60_000
 #: Time from the start of an installation to its first heartbeat figures, in addition to the history's interval: Spark
@@ -79,7 +79,7 @@ class WhatIf:
 
     def _ask(self, window_ms: int, timeout_ms: int) -> "Silences | str":
         # Imported by the first query, so that servers without such queries do not load it.
-        from namesrv_stream.history.heartbeat_silences import silences
+        from namesrv_stream.history.sessions import silences
 
         timeouts_ms = sorted({timeout_ms, *(second * 1_000 for second in _TIMEOUTS_S)})
         until_ms = self._clock.now_ms()

@@ -1,7 +1,7 @@
 """Tables in mqadmin's columns and widths."""
 
 from namesrv_stream.client import ConnectionLost, Outcome
-from namesrv_stream.client.commands import tables
+from namesrv_stream.client.commands import answer_text
 from namesrv_stream.client.route import decode_cluster_info, decode_topic_route
 
 CLUSTERS = decode_cluster_info(
@@ -11,7 +11,7 @@ CLUSTERS = decode_cluster_info(
 
 
 def test_cluster_list_has_one_line_a_process() -> None:
-    assert tables.cluster_list(CLUSTERS).splitlines() == [
+    assert answer_text.cluster_list(CLUSTERS).splitlines() == [
         "#Cluster Name           #Broker Name            #BID  #Addr",
         "c                       broker-a                0     10.0.0.1:10911",
         "c                       broker-a                1     10.0.0.2:10911",
@@ -25,22 +25,22 @@ def test_a_route_ends_with_the_queues_of_all_brokers() -> None:
         b'"brokerName":"b","cluster":"c"}],"queueDatas":[{"brokerName":"a","perm":6,"readQueueNums":8,'
         b'"writeQueueNums":4},{"brokerName":"b","perm":4,"readQueueNums":2,"writeQueueNums":1}]}',
     )
-    lines = tables.topic_route(route).splitlines()
+    lines = answer_text.topic_route(route).splitlines()
     assert lines[1].split() == ["c", "a", "{0=h:1}", "8", "4", "6"]
     assert lines[2].split() == ["c", "b", "{0=h:2}", "2", "1", "4"]
     assert lines[-1].split() == ["Total:", "2", "10", "5"]
 
 
 def test_control_characters_of_a_peer_do_not_reach_the_terminal() -> None:
-    assert tables.topic_list(["a\x1b[2J"]) == "a\\x1b[2J\n"
+    assert answer_text.topic_list(["a\x1b[2J"]) == "a\\x1b[2J\n"
 
 
 def test_nothing_of_a_long_value_is_cut_off() -> None:
-    assert tables.kv_table({"k": "v" * 1_000}).splitlines()[1].split() == ["k", "v" * 1_000]
+    assert answer_text.kv_table({"k": "v" * 1_000}).splitlines()[1].split() == ["k", "v" * 1_000]
 
 
 def test_a_configuration_is_in_order_of_its_keys() -> None:
-    assert tables.name_server_config({"h:1": {"b": "2", "a": "1"}}).splitlines() == [
+    assert answer_text.name_server_config({"h:1": {"b": "2", "a": "1"}}).splitlines() == [
         "============h:1============",
         "a                                                 =  1",
         "b                                                 =  2",
@@ -49,7 +49,7 @@ def test_a_configuration_is_in_order_of_its_keys() -> None:
 
 def test_a_server_that_failed_is_a_line_too() -> None:
     outcomes: list[Outcome[int]] = [Outcome("h:1", 3), Outcome("h:2", error=ConnectionLost("h:2", "gone"))]
-    assert tables.write_perm("wipe", "b", outcomes).splitlines() == [
+    assert answer_text.write_perm("wipe", "b", outcomes).splitlines() == [
         "wipe write perm of broker[b] in name server[h:1] OK, 3",
         "wipe write perm of broker[b] in name server[h:2] Failed",
     ]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from namesrv_stream.client.commands.tables import print_brokers, print_clusters
+from namesrv_stream.client.commands.answer_text import print_brokers, print_clusters
 from tests.unit.client.commands.test_mqadmin_tables import CLUSTERS
 
 

@@ -17,7 +17,7 @@ from namesrv_stream.history.extent import Window
 from namesrv_stream.history.past import TABLE_VIEWS, Past
 from namesrv_stream.history.report.figures import read_heartbeats
 from namesrv_stream.history.sessions import sessions_between
-from namesrv_stream.tables.history_mark import HistoryMark, encode_mark
+from namesrv_stream.tables.history_files import HistoryMark, encode_mark
 from namesrv_stream.tables.layout import HEARTBEAT_MINUTES, HISTORY_SCHEMAS
 from tests.support.builders import Log
 from tests.support.examples import examples

@@ -11,7 +11,7 @@ from namesrv_stream.processor.route_body import encode_topic_route
 from namesrv_stream.remoting.headers import ORDER_TOPIC_CONFIG
 from namesrv_stream.route.group import BrokerGroup, is_nothing
 from namesrv_stream.route.model import QueueData
-from namesrv_stream.route.server_view.route_view import RouteView
+from namesrv_stream.route.route_view import RouteView
 from namesrv_stream.route.topic_route import in_zone
 from namesrv_stream.server.net import cached_answers
 from namesrv_stream.server.net.cached_answers import CachedRouteAnswers

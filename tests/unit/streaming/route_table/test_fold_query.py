@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from namesrv_stream.kafka.log_reader import TopicExtent
+from namesrv_stream.route.digest import decode_group
 from namesrv_stream.route.fold.state import decode_state
 from namesrv_stream.route.fold.step import GroupDict
-from namesrv_stream.route.group_json import decode_group
 from namesrv_stream.streaming.route_table.fold_query import InitialState, StartPoint, find_start_point
 from namesrv_stream.table_errors import LogTruncated, StateFromNewerVersion, StateMissing
 from namesrv_stream.tables.route_writers import StateWriter

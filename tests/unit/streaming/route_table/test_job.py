@@ -6,7 +6,7 @@ from namesrv_stream.route.liveness_settings import FoldSettings
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.settings import Settings
 from namesrv_stream.settings.checks import changed_settings
-from namesrv_stream.streaming.route_table.job import configured_settings
+from namesrv_stream.streaming.route_table.route_job import configured_settings
 
 
 def _settings(**liveness: int | bool) -> Settings:

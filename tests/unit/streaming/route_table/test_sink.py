@@ -1,6 +1,6 @@
 """What the job counts."""
 
-from namesrv_stream.streaming.route_table.sink import BatchFigures
+from namesrv_stream.streaming.route_table.fold_query import BatchFigures
 
 
 def test_records_are_counted_from_where_the_job_went_on() -> None:

@@ -10,10 +10,10 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.tws_tester import TwsTester
 
 from namesrv_stream.route.changes import RouteChange
+from namesrv_stream.route.digest import encode_group
 from namesrv_stream.route.events import TopicDeleted
 from namesrv_stream.route.fold.state import decode_state, encode_state
 from namesrv_stream.route.fold.step import DeadLetter, Record
-from namesrv_stream.route.group_json import encode_group
 from namesrv_stream.streaming.route_table.stateful import (
     GROUPS_STATE,
     HOT_STATE,

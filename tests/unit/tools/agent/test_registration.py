@@ -5,8 +5,8 @@ import zlib
 
 from namesrv_stream.remoting.command import RemotingCommand
 from namesrv_stream.remoting.headers import RegisterBrokerRequestHeader
-from namesrv_stream.tools.agent.agent_config import BrokerIdentity
-from namesrv_stream.tools.agent.registration import (
+from namesrv_stream.tools.agent.simulated_broker import (
+    BrokerIdentity,
     DataVersion,
     RegistrationBody,
     TopicConfig,

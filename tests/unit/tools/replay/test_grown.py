@@ -8,9 +8,9 @@ import pytest
 
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.kafka.log_reader import TopicExtent
+from namesrv_stream.route.digest import decode_group
 from namesrv_stream.route.fold.state import decode_state
 from namesrv_stream.route.fold.step import GroupDict
-from namesrv_stream.route.group_json import decode_group
 from namesrv_stream.settings import Settings
 from namesrv_stream.streaming.route_table.fold_query import find_start_point
 from namesrv_stream.table_errors import NoStartPoint, RebuildRefused

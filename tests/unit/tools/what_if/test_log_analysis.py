@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from namesrv_stream.tools.options import Source
 from namesrv_stream.tools.replay.log_archive import log_opener
+from namesrv_stream.tools.tool_options import Source
 from namesrv_stream.tools.what_if import what_if_report
 from namesrv_stream.tools.what_if.log_analysis import LogAnalysis, analyse_log
 from namesrv_stream.tools.what_if.partition_analysis import Override

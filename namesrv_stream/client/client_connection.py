@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, Self, cast
 
-from namesrv_stream.client.errors import ConnectionLost, RequestTimedOut, RequestTooLarge
+from namesrv_stream.client.client_errors import ConnectionLost, RequestTimedOut, RequestTooLarge
 from namesrv_stream.errors import ConfigError, RemotingError
 from namesrv_stream.logs import safe
 from namesrv_stream.remoting.command import ONEWAY_FLAG, RemotingCommand, ResponseCode

@@ -17,7 +17,7 @@ from namesrv_stream.route.events import (
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.model import DataVersion, Registration
 from namesrv_stream.route.reducer import apply
-from namesrv_stream.route.server_view.route_view import RouteView
+from namesrv_stream.route.route_view import RouteView
 from namesrv_stream.route.table import RouteTable
 from tests.support.builders import NAME, RW, S1, S2, Log, a_key, a_registration, over
 

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from namesrv_stream.client import queries
-from namesrv_stream.client.errors import AddressServerUnreachable, ClientClosed, NoQueue
+from namesrv_stream.client.client_errors import AddressServerUnreachable, ClientClosed, NoQueue
 from namesrv_stream.client.name_servers import (
     CONNECT_TIMEOUT_MS,
     REQUEST_TIMEOUT_MS,

@@ -32,8 +32,14 @@ from namesrv_stream.route.liveness_settings import SettingValue
 from namesrv_stream.route.table import RouteTable
 from namesrv_stream.settings import Settings
 from namesrv_stream.settings.checks import SOURCE, changed_settings
-from namesrv_stream.streaming.route_table.fold_query import StartPoint, find_start_point, start_query
-from namesrv_stream.streaming.route_table.sink import BatchFigures, BatchSink, FoldedBatch
+from namesrv_stream.streaming.route_table.fold_query import (
+    BatchFigures,
+    BatchSink,
+    FoldedBatch,
+    StartPoint,
+    find_start_point,
+    start_query,
+)
 from namesrv_stream.streaming.route_table.ticks import Ticker
 from namesrv_stream.streaming.spark_session import build_session, failure_reason, kill_jvm, scratch_dir
 from namesrv_stream.tables.compaction import Compactor

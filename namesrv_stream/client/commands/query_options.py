@@ -13,8 +13,8 @@ import orjson
 import typer
 
 from namesrv_stream.client.admin import ADMIN_TIMEOUT_MS
-from namesrv_stream.client.connection import client_context
-from namesrv_stream.client.errors import NotOnAllServers, UnexpectedAnswer
+from namesrv_stream.client.client_connection import client_context
+from namesrv_stream.client.client_errors import NotOnAllServers, UnexpectedAnswer
 from namesrv_stream.client.name_servers import NameServers, fetch_name_servers, is_address_server, parse_name_servers
 from namesrv_stream.errors import ConfigError, NamesrvStreamError
 from namesrv_stream.remoting.command import AclCredentials, ResponseCode
