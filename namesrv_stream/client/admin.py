@@ -76,10 +76,7 @@ async def delete_topic(
     """Delete the route of a topic; brokers that still have the topic restore it with their next registration.
 
     Args:
-        servers: The name servers.
-        topic: The topic.
         cluster: Only the brokers of this cluster; None for all.
-        timeout_ms: Time limit of every answer, in milliseconds.
 
     Returns:
         The addresses of all servers.
@@ -171,9 +168,7 @@ async def import_kv(
     """Put the entries that a server lacks or has with another value; its other entries stay.
 
     Args:
-        servers: The name servers.
         tables: Namespace → key → value.
-        timeout_ms: Time limit of every answer, in milliseconds.
     """
     return [await _import_at(servers, addr, tables, timeout_ms) for addr in servers.addrs]
 

@@ -88,7 +88,6 @@ class RemotingConnection(asyncio.Protocol):
         Args:
             addr: ``host:port``.
             timeout_ms: Time limit in milliseconds; 3 s is NettyClientConfig.connectTimeoutMillis.
-            tls: TLS; None for a plain connection.
 
         Raises:
             ConnectionLost: It could not be opened in time.
@@ -118,7 +117,6 @@ class RemotingConnection(asyncio.Protocol):
 
         Args:
             command: The request; its opaque is replaced.
-            timeout_ms: Milliseconds to wait for the response.
 
         Returns:
             The response, whatever its code.

@@ -182,7 +182,6 @@ class Client:
         """The queue to write to next, round-robin from a random one.
 
         Args:
-            topic: The topic.
             exclude: Names of brokers that have just failed; they are used only if there is no other.
 
         Returns:

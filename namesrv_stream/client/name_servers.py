@@ -147,7 +147,6 @@ class NameServers:
             addrs: ``host:port`` each; at least one.
             connect_timeout_ms: Time limit of a connection attempt, in milliseconds.
             credentials: Credentials that sign every request; None for unsigned requests.
-            tls: TLS; None for plain connections.
         """
         self._tls = tls
         self._connect_timeout_ms = connect_timeout_ms
@@ -173,7 +172,6 @@ class NameServers:
 
         Args:
             request: An idempotent request, since several servers may get it, or one of them twice.
-            timeout_ms: Time limit of every answer, in milliseconds.
 
         Returns:
             The first response, whatever its code: a refusal is an answer, too.
@@ -209,9 +207,7 @@ class NameServers:
         """Send a request to every server, one after the other, as mqadmin does for an operator's change.
 
         Args:
-            request: The request.
             decode: Decodes a response; may raise a NamesrvStreamError.
-            timeout_ms: Time limit of every answer, in milliseconds.
 
         Returns:
             The outcome at every server, in the order of the list.
@@ -239,7 +235,6 @@ class NameServers:
         Args:
             addr: One of ``addrs``.
             request: An idempotent request, since the server may get it twice.
-            timeout_ms: Time limit of the answer, in milliseconds.
 
         Returns:
             The response, whatever its code.

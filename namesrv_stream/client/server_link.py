@@ -47,7 +47,6 @@ class ServerLink:
         Args:
             addr: ``host:port``.
             connect_timeout_ms: Time limit of a connection attempt, in milliseconds.
-            tls: TLS; None for a plain connection.
         """
         self.addr = addr
         #: On the event loop's clock; until then other servers are preferred.

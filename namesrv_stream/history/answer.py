@@ -116,7 +116,6 @@ def print_text(answer: Answer, *, wide: bool = False) -> None:
     """Print tables that fit the terminal to stdout, and the period that they cover.
 
     Args:
-        answer: The answer.
         wide: Whether to print everything, regardless of the width of the terminal.
     """
     width = terminal_width(wide=wide)

@@ -52,7 +52,6 @@ class Database:
         Args:
             sessions: All sessions that overlap the period, and the first and last earlier one of each process, with the
                 numbers of their replicas.
-            window: The period.
         """
         self.register("sessions", sessions)
         self.register("period", pa.table({"since_ms": [window.since_ms], "until_ms": [window.until_ms]}))

@@ -78,9 +78,7 @@ def no_figures_text(settings: Settings, heard_from_ms: int, now_ms: int) -> str:
     """Return a sentence that says when heartbeat figures arrive, or that they should have arrived.
 
     Args:
-        settings: The settings.
         heard_from_ms: Start of the first broker in the period, epoch milliseconds.
-        now_ms: Current time, epoch milliseconds.
     """
     # The first minute must end, and the history process must then run twice.
     minute_end_ms = (heard_from_ms // _MINUTE_MS + 1) * _MINUTE_MS

@@ -31,8 +31,6 @@ def set_topic(past: Past, topic: str, window: Window) -> bool:
     """Register the tables that ``topic_changes``, ``topic_intervals`` and ``topic_outages`` read; blocks.
 
     Args:
-        past: The opened tables.
-        topic: Any topic.
         window: The period. Changes after its start and up to its end are included.
 
     Returns:
@@ -156,8 +154,6 @@ def route_as_of(past: Past, topic: str, at_ms: int, options: RouteOptions | None
     """Return the route that a client got at a time; blocks.
 
     Args:
-        past: The opened tables.
-        topic: Any topic.
         at_ms: Log time, epoch milliseconds. Changes at exactly this time are included.
         options: Options of the server.
 
@@ -222,10 +218,7 @@ def ask_route(
     """Return the route of a topic at a time given as text; blocks.
 
     Args:
-        settings: The settings.
-        topic: Any topic.
         as_of: The time, in a form that ``instants.parse_past_instant`` accepts.
-        now_ms: Current time, epoch milliseconds.
         flag: Name of the flag or parameter, for errors.
         source: Where the flag was given, for errors.
 

@@ -180,7 +180,6 @@ def _queue_chart(moments: Sequence[Row], window: Window) -> Chart:
 
     Args:
         moments: Rows of ``topic_changes.sql``.
-        window: The period.
     """
     times = [*(row["at_ms"] for row in moments), window.until_ms]
     axis = scale(max(max(row["read_queues"], row["write_queues"]) for row in moments) or 1)
@@ -210,7 +209,6 @@ def broker_tracks(brokers: Sequence[Row], outages: Sequence[Row], window: Window
     Args:
         brokers: Rows of ``brokers.sql``, in the order of the tracks.
         outages: Rows of ``outages.sql``; those of other brokers are ignored.
-        window: The period.
     """
     bars = {row["replica"]: [span(window, row["begin_ms"], row["end_ms"], drawing.UP)] for row in brokers}
     shown = [row for row in outages if row["scope"] == "broker" and row["replica"] in bars]

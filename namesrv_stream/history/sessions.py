@@ -41,7 +41,6 @@ def sessions_between(
     """Return the rows of ``sessions.sql`` with the numbers of their replicas; blocks.
 
     Args:
-        past: The opened tables.
         window: The period. Later starts and ends are ignored.
         cluster: Only this cluster; None for all.
         broker_name: Only this broker name; None for all.

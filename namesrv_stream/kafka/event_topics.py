@@ -132,7 +132,6 @@ def topic_faults(actual: Mapping[str, str], settings: Settings) -> list[tuple[st
 
     Args:
         actual: Kafka's name → value, at least for the names in :func:`topic_configs`.
-        settings: The settings.
 
     Returns:
         (Kafka's name, actual and required value) pairs, in a fixed order.
@@ -164,11 +163,7 @@ _T = TypeVar("_T")
 
 
 class TopicGrowth:
-    """Adds partitions to the events topic. All methods block, and raise KafkaUnreachable if Kafka does not answer.
-
-    Args:
-        settings: The settings.
-    """
+    """Adds partitions to the events topic. All methods block, and raise KafkaUnreachable if Kafka does not answer."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings

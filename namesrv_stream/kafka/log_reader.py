@@ -29,7 +29,6 @@ class LogReader:
     """A consumer without a group, for one thread.
 
     Args:
-        settings: The settings.
         topic: The topic; None for the events topic.
         timeout_ms: Time limit of everything including the close, milliseconds; None for no limit.
 
@@ -105,7 +104,6 @@ class LogReader:
         """Yield records with ``begin <= offset < end``, some thousand at a time; blocks.
 
         Args:
-            partition: Kafka partition.
             begin: At least the first available offset.
             end: At most the offset of the next record.
 
@@ -189,7 +187,6 @@ def read_extent(settings: Settings, only: Collection[int] | None = None) -> Topi
     """Read identity and offsets of the events topic from Kafka; blocks.
 
     Args:
-        settings: The settings.
         only: Partitions whose offsets are read; None for all.
 
     Raises:
@@ -225,7 +222,6 @@ def check_log(settings: Settings, folded: FoldedLog, only: Collection[int] | Non
     """Compare Kafka's log with the tables; blocks.
 
     Args:
-        settings: The settings.
         folded: The log as far as the tables cover it.
         only: Partitions to compare; None for all.
 

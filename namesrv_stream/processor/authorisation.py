@@ -1,7 +1,7 @@
 """Checks whether a peer may send admin requests and brokers' requests.
 
 RocketMQ's NameServer allows every peer. Here a request of ``ADMIN_CODES`` must come from a trusted network, or have the
-signature of RocketMQ's own tools (``remoting.acl``). Networks prove nothing about a peer behind a proxy.
+signature of RocketMQ's own tools (``remoting.command``). Networks prove nothing about a peer behind a proxy.
 
 A signature covers the values of the ext fields and the body. It covers neither their names, the request code nor the
 time. So a peer that sees any signed request can send an admin request with the same values (ADR 0011).

@@ -172,11 +172,9 @@ def response_to(
     Its language is PYTHON, which every release since 4.4.0 knows, and which no peer evaluates.
 
     Args:
-        request: The request.
         code: Response code.
         remark: Text of an error, if any.
         ext_fields: The response's custom header; an empty one is written, None is not.
-        body: The response's body.
         serialize_type: Encoding of the header; None for the encoding of the request.
     """
     # Differs from RocketMQ: 5.x answers in its own configured type, so a binary request gets a JSON header. 4.9.4 to

@@ -186,7 +186,6 @@ def content_of(table: RouteTable, partitions: int) -> TableContent:
 
     Args:
         table: The caller must not change it during the call.
-        partitions: Number of partitions of the topic.
     """
     entries: dict[Part, tuple[tuple[Any, ...], ...]] = {
         Part(partition_of(namespace, partitions), KV, namespace): tuple(sorted(values.items()))
@@ -213,11 +212,7 @@ def digest_of(table: RouteTable, partitions: int) -> TableDigest:
 
 
 class TableDigester:
-    """Computes digests of one table repeatedly. Only one thread may use it at a time.
-
-    Args:
-        partitions: Number of partitions of the topic.
-    """
+    """Computes digests of one table repeatedly. Only one thread may use it at a time."""
 
     def __init__(self, partitions: int) -> None:
         self._partitions = partitions

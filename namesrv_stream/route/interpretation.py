@@ -124,7 +124,6 @@ def end_holder(
     Args:
         group: A group in which the server is a holder of the broker.
         key: The broker process.
-        server_id: The server.
         is_kept: Whether another server keeps the broker.
         detail: What the server observed, for people.
 

@@ -200,7 +200,6 @@ class RetainedRegistration:
         broker_id: The broker's brokerId.
 
     Args:
-        registration_hash: Hash of the registration.
         broker_id: The broker's brokerId.
         content: The registration, or its JSON text.
     """

@@ -107,7 +107,6 @@ class RouteView:
         Args:
             event: An event of this partition. One that goes to every partition changes only the part of the table that
                 belongs to this partition.
-            partition: Kafka partition.
             offset: Offset of its record. It must be at or after the end of the committed rows, and after everything
                 that was accepted for the partition before.
         """

@@ -105,7 +105,6 @@ def server_address(settings: Settings, section: str, *, prefer_running: bool) ->
     """The address at which this machine reaches the installation's server.
 
     Args:
-        settings: Of the installation.
         section: ``remoting`` or ``http``.
         prefer_running: Whether the address of a running server has priority over a configured port.
 

@@ -35,7 +35,6 @@ def is_secret(name: str, value: object) -> bool:
 
     Args:
         name: The last part of its key.
-        value: Its value.
     """
     if isinstance(value, SecretStr):
         return True

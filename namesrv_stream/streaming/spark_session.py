@@ -265,7 +265,6 @@ def read_log(
     """Return all records of the events topic from given offsets on. A gap ends the query.
 
     Args:
-        spark: The session.
         settings: ``kafka``, and options ``kafka.…`` of ``streaming.extra``, are used.
         begin: Partition → first offset, which Kafka must have.
         max_records: The most records of a batch.

@@ -87,7 +87,6 @@ def seen_by_history(settings: Settings, ends: Mapping[int, int]) -> dict[int, in
     """Return ``ends``, or lower offsets where the history is behind; ``ends`` if there is no history process.
 
     Args:
-        settings: The settings.
         ends: Partition → offset.
     """
     if not settings.has_history:
@@ -178,7 +177,6 @@ class Compactor:
     """The thread.
 
     Args:
-        settings: The settings.
         changes: The writer of ``route_changes``.
         state: The writer of ``route_state``.
         on_refused: Called if the tables cannot be written any more. The job must then end; its next start repairs them.

@@ -37,8 +37,6 @@ def write_files(tables: Storage, table: str, batches: Iterable[pa.RecordBatch]) 
     """Write rows as one data file per day. They become part of the table with a commit.
 
     Args:
-        tables: Storage of the tables.
-        table: Name of a history table.
         batches: Rows with all columns of the table.
 
     Yields:
@@ -93,7 +91,6 @@ def read_batches(table: Storage, path: str, schema: pa.Schema) -> Iterator[pa.Re
     """Yield the rows of a data file, some thousand at a time. Raises the errors of ``read_content``.
 
     Args:
-        table: Storage of the table.
         path: Path of the file, as in the table's log.
         schema: The columns to read. Columns that the file does not have are null.
     """

@@ -1,8 +1,8 @@
 """The history tables: creation, upgrade from older versions, and commits, in a folder or an object store.
 
 Spark's tasks write the files of a commit (``history_files``), and the history process makes the commit that adds them.
-The content of a table and its mark (``history_mark``) change together. A commit is made for the version after the one
-whose mark was read, so of two processes that write a table, one fails.
+The content of a table and its mark (``history_files.HistoryMark``) change together. A commit is made for the version
+after the one whose mark was read, so of two processes that write a table, one fails.
 
 Version 0.1.0 kept intervals and sessions as tables of their own. Its ``route_history`` has the rows of
 ``route_archive``, which are copied. Its tables are kept in a folder that nothing reads.
@@ -120,7 +120,6 @@ def data_files(table: Storage, column: str = "", since_ms: int = 0) -> list[Data
     """Return the files of a table at its newest version; blocks. Raises the errors of ``open_delta``.
 
     Args:
-        table: Storage of the table.
         column: A column of timestamps. Files whose values are all before ``since_ms`` are left out.
         since_ms: Epoch milliseconds.
     """

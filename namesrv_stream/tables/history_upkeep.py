@@ -45,11 +45,7 @@ _PLACE: Final = ("at_ms", "partition", "offset", "seq")
 
 
 class Upkeep:
-    """Runs due maintenance, in the thread that writes the tables.
-
-    Args:
-        settings: The settings.
-    """
+    """Runs due maintenance, in the thread that writes the tables."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -142,7 +138,6 @@ def remove_superseded(tables: Storage, before_ms: int) -> None:
     processed.
 
     Args:
-        tables: Storage of the tables.
         before_ms: The time, epoch milliseconds.
     """
     table = StoredTable.open(tables, ROUTE_ARCHIVE, HISTORY_SCHEMAS[ROUTE_ARCHIVE])

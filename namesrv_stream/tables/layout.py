@@ -37,7 +37,6 @@ def table_properties(topic_id: str, partitions: int, begins: Mapping[int, int] |
 
     Args:
         topic_id: Kafka's id of the events topic.
-        partitions: Number of partitions of that topic.
         begins: Partition → first offset written for this number of partitions, if the topic was given more partitions.
     """
     return partition_properties(partitions, begins or {}) | {
@@ -71,7 +70,6 @@ def history_properties(
 
     Args:
         topic_id: Kafka's id of the events topic.
-        partitions: Number of partitions of that topic.
         statistics: Columns with minimum and maximum per file.
         vacuum_hours: How long removed files are kept, hours.
     """

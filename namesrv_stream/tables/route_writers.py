@@ -39,7 +39,6 @@ class ChangesWriter:
     """The only writer of ``route_changes``.
 
     Args:
-        tables: Storage of the tables.
         progress_interval_ms: Interval of commits that contain progress without rows, milliseconds.
 
     Attributes:
@@ -126,11 +125,7 @@ class ChangesWriter:
 
 
 class StateWriter:
-    """The only writer of ``route_state``.
-
-    Args:
-        tables: Storage of the tables.
-    """
+    """The only writer of ``route_state``."""
 
     def __init__(self, tables: Storage) -> None:
         """Open the table. Raises the errors of ``TableWriter``."""

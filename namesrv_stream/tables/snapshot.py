@@ -120,9 +120,6 @@ def read_tables(tables: Storage) -> TableRows:
 
     If the newest version of a table is damaged, the newest readable version is used, which is correct at its offsets.
 
-    Args:
-        tables: Storage of both tables.
-
     Raises:
         TableSchemaMismatch: A table has an unexpected schema, or no version of it can be read.
         StoreUnreachable: The object store does not answer.

@@ -25,7 +25,6 @@ def swap_tables(tables: Storage, suffix: str) -> list[str]:
     """Replace the tables by the new ones. Only the process that writes the tables may call this.
 
     Args:
-        tables: Storage of the tables.
         suffix: Suffix of the new names of the old tables.
 
     Returns:

@@ -138,7 +138,6 @@ async def spawn(
     It gets a session of its own: a Ctrl-C on the terminal reaches only ``up``, which then stops everything in order.
 
     Args:
-        spec: What to run.
         environ: Its environment, without its secrets.
         inherited_fds: Descriptors that it inherits.
         log: The log for its stdout and stderr.

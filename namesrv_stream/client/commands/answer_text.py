@@ -86,7 +86,6 @@ def write_perm(verb: str, broker: str, outcomes: Sequence[Outcome[int]]) -> str:
 
     Args:
         verb: ``wipe`` or ``add``.
-        broker: The broker's name.
         outcomes: Number of changed topics at every server.
     """
     return "".join(

@@ -82,9 +82,7 @@ async def compare(
     Args:
         addrs: ``host:port`` of at least two servers.
         credentials: Credentials that sign the requests; None for unsigned requests.
-        tls: TLS; None for plain connections.
         namespaces: Namespaces of KV entries to compare; the protocol has no list of them.
-        timeout_ms: Time limit of every answer, in milliseconds.
         patience_s: Time to query differences again, in seconds.
 
     Raises:

@@ -139,7 +139,6 @@ def asks(command: Callable[..., None], *, is_of_mqadmin: bool = False) -> Callab
     """``command(target, …)`` as a command whose flags also name the target.
 
     Args:
-        command: The command.
         is_of_mqadmin: Whether it has mqadmin's flags, of which ``-c`` is not ``--conf``.
     """
 

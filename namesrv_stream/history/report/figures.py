@@ -148,7 +148,6 @@ def register_delays(
     """Register the tables that ``delays.sql`` reads.
 
     Args:
-        database: The database.
         counted_to_ms: Partition → time up to which heartbeats are counted, epoch milliseconds.
         timeouts: Rows of ``default_timeouts.sql``.
         records: Records that changed something: partition, offset, at_ms.

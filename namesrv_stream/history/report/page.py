@@ -59,7 +59,6 @@ def page(figures: Figures, answer: Answer, made_ms: int) -> str:
     """Return the page as HTML.
 
     Args:
-        figures: The content.
         answer: The content as tables.
         made_ms: Time of creation, epoch milliseconds.
     """

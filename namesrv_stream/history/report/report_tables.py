@@ -52,7 +52,6 @@ def answer_of(figures: Figures, notes: Sequence[str] = ()) -> Answer:
     """Return all tables with all rows.
 
     Args:
-        figures: The content.
         notes: Further notes for people.
     """
     rows, unit = figures.rows, figures.unit

@@ -48,7 +48,7 @@ def loads(data: bytes | str) -> Any:
 
     Returns:
         dict, list, str, int, float, bool or None. All keys are str, including integer keys. Each ``$ref`` is replaced
-        by its target, see ``references``.
+        by its target, see ``conversion``.
 
     Raises:
         ValueError: The text is neither, is not UTF-8, is nested too deeply, has too many values, or is in the dialect

@@ -19,8 +19,6 @@ def rebuilt_state(partition: int, partitions: int, next_offset: int, at_ms: int,
     early. The same applies to brokers that the guard holds.
 
     Args:
-        partition: Kafka partition.
-        partitions: Number of partitions of the topic.
         next_offset: The first offset that ``table`` does not cover.
         at_ms: Highest LogAppendTime in the tables for this partition, epoch milliseconds.
         table: A table of the rows of this partition only.

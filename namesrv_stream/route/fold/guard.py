@@ -37,7 +37,6 @@ def hold_if_many_fail(step: FoldStep, key: LeaseKey, server_id: str, cause: Caus
     """Hold a broker that would be removed now, and all others that seem to fail, if these are too many.
 
     Args:
-        step: The step.
         key: The broker, whose last share in its lease ends.
         server_id: The server at which it ends.
         cause: The cause of its removal, now or at the end of the hold.

@@ -38,7 +38,6 @@ def advance_clocks(step: FoldStep, event: Event) -> None:
     """Advance the clocks of the record's server and of the partition, and end what is then due.
 
     Args:
-        step: The step.
         event: The first event of the record; all events of a record have the same server.
     """
     state, at_ms, origin = step.state, step.record.at_ms, event.origin

@@ -48,10 +48,7 @@ def start_history_query(
     The checkpoint is temporary, because the tables determine where to begin.
 
     Args:
-        spark: The session.
-        settings: The settings.
         begin: Partition → first offset, which Kafka must have.
-        write: Writes a batch.
         once: Whether to end with the last record that Kafka has now. Otherwise there is a batch every
             ``history.interval_ms``.
     """
@@ -123,7 +120,6 @@ def run_history(settings: Settings, *, once: bool = False) -> int:
     """Write the history tables until SIGTERM or SIGINT, or once; blocks.
 
     Args:
-        settings: The settings.
         once: Whether to end after one run.
 
     Returns:

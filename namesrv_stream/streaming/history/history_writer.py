@@ -53,8 +53,6 @@ class History:
     """The only writer of the history tables, for one thread at a time.
 
     Args:
-        spark: The session.
-        settings: The settings.
         extent: The available offsets of the log.
 
     Attributes:

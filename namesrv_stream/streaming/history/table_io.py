@@ -24,8 +24,6 @@ def read_rows(
     """Return the rows of data files.
 
     Args:
-        spark: The session.
-        table: Storage of the table.
         files: The files to read, which are distributed to tasks.
         schema: Columns of the table. Columns that a file does not have are null.
         columns: The columns to read. They must be in the files, in contrast to partition columns.
@@ -49,7 +47,6 @@ def append(table: HistoryTable, rows: DataFrame, mark: HistoryMark, tasks: int) 
     """Append rows in one commit; blocks.
 
     Args:
-        table: The table.
         rows: Rows with all columns of the table, in any order.
         mark: How far the table covers the log with these rows.
         tasks: The most tasks that write, and therefore the most new files per day.

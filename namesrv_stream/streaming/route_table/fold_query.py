@@ -108,7 +108,6 @@ class BatchSink:
     """The function of ``foreachBatch``. Any failure ends the job, and its next start folds the records again.
 
     Args:
-        settings: The settings.
         writer: The writer of ``route_changes``.
         producer: The producer of dead letters.
         figures: The counters, which each commit carries.
@@ -240,9 +239,6 @@ def start_query(
     """Start the query and return at once. Batches run on Spark's threads, ``sink`` on a thread of Python.
 
     Args:
-        spark: The session.
-        settings: The settings.
-        start: The start point.
         sink: The function of ``foreachBatch``.
     """
     return (
@@ -280,7 +276,6 @@ def _events(spark: SparkSession, settings: Settings, starting_offsets: Mapping[i
     """Return all records of the events topic.
 
     Args:
-        spark: The session.
         settings: ``kafka``, and options ``kafka.…`` of ``streaming.extra``, are used.
         starting_offsets: Partition → first offset.
 

@@ -98,7 +98,6 @@ class RouteStatefulProcessor(StatefulProcessor):
     """Folds records of one partition, in the order of their offsets.
 
     Args:
-        partitions: Number of partitions of the topic.
         state_interval_ms: Log time between two outputs of the hot state, milliseconds.
     """
 

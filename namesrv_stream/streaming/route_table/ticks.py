@@ -29,7 +29,6 @@ class Ticker:
     """A daemon thread that sends a tick every ``liveness.tick_interval_ms`` to each partition that needs one.
 
     Args:
-        settings: The settings.
         producer: The producer, which dead letters use as well.
         server_epoch: Epoch of this start of the job.
     """
@@ -83,7 +82,6 @@ class TickNeeds:
     """Decides which partitions need the job's ticks, according to the folded records. At first, all need them.
 
     Args:
-        partitions: Number of partitions of the events topic.
         interval_ms: Interval of ticks.
         linger_ms: How long a partition gets ticks after its last broker of a direct publisher has ended.
     """

@@ -160,9 +160,7 @@ def write_rows(table: Storage, rows: pa.Table, now_ms: int) -> DataFile:
     """Write rows as a new data file; durable. It becomes part of the table with a commit.
 
     Args:
-        table: Storage of the table.
         rows: Columns of the table.
-        now_ms: Current time, epoch milliseconds.
 
     Raises:
         OSError: The file could not be written. No part of it is left.
@@ -179,8 +177,6 @@ def write_content(table: Storage, content: bytes, listed: DataFile) -> DataFile:
     """Write the bytes of a Parquet file; durable.
 
     Args:
-        table: Storage of the table.
-        content: The bytes.
         listed: Statistics of the file, without path and size.
 
     Returns:
@@ -195,7 +191,6 @@ def read_content(table: Storage, path: str) -> bytes:
     """Return the verified bytes of a data file.
 
     Args:
-        table: Storage of the table.
         path: Path of the file, as in the table's log.
 
     Raises:
@@ -217,7 +212,6 @@ def read_rows(table: Storage, path: str, dictionaries: Sequence[str] = ()) -> pa
     """Return all rows of a data file. Raises the errors of ``read_content``.
 
     Args:
-        table: Storage of the table.
         path: Path of the file, as in the table's log.
         dictionaries: Columns to read as dictionaries.
     """

@@ -245,7 +245,6 @@ def register_request(identity: BrokerIdentity, timeout_ms: int | None, body: byt
     """The request that carries ``body``.
 
     Args:
-        identity: The broker.
         timeout_ms: ``heartbeatTimeoutMillis``; None leaves it out, as a broker without acting master does.
         body: The result of ``RegistrationBody.at``.
     """

@@ -17,7 +17,6 @@ def examine(settings: Settings, urls: tuple[str, ...] = ()) -> Iterator[Finding]
     It changes nothing, except for a file that it writes to an object store and removes.
 
     Args:
-        settings: Of the installation.
         urls: Servers to check, ``http://host:port``; if empty, the one of this data directory.
     """
     yield machine.packages()

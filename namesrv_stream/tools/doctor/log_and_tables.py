@@ -157,7 +157,6 @@ def route_tables(settings: Settings, rows: TableRows | Finding, log: InspectedLo
     """Check the tables, the fold's state in them, and whether they belong to this log.
 
     Args:
-        settings: Of the installation.
         rows: Read before the log was inspected, so that a commit in between does not seem to be ahead of the log.
         log: The log as it was inspected; None if Kafka does not answer.
     """

@@ -102,7 +102,6 @@ def memory(settings: Settings, limit_bytes: int | None) -> Finding:
     """Whether everything that ``up`` starts fits: heaps, other memory of JVMs, the product's own processes.
 
     Args:
-        settings: Of the installation.
         limit_bytes: The limit of this process, see :func:`memory_limit_bytes`.
     """
     heaps = [settings.streaming.driver_memory]

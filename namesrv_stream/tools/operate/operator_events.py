@@ -155,7 +155,6 @@ class TablesWatch:
 
         Args:
             offsets: partition → offset.
-            timeout_s: Longest wait in seconds.
 
         Returns:
             The partitions whose record they do not cover.

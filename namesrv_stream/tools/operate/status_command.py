@@ -72,8 +72,6 @@ def print_status(status: Status, now_ms: int, *, everything: bool = False, wide:
     """Print the parts of every server, the live brokers, and those that ended within the last day.
 
     Args:
-        status: The status to print.
-        now_ms: Wall clock in epoch milliseconds.
         everything: Whether to show all brokers.
         wide: Whether tables may be wider than the terminal.
     """

@@ -61,7 +61,6 @@ def compare_rows(stored: Iterator[RouteChange], folded: Iterable[RouteChange], k
     """Compare the stored rows of a partition with the folded ones, both in log order.
 
     Args:
-        stored: The stored rows.
         folded: The folded rows; not read after the first difference.
         kept_from_ms: Rows with a lower ``at_ms`` (epoch milliseconds) may have been removed by their retention.
     """

@@ -88,7 +88,6 @@ class ArchivedEvents:
         """Yield the records with ``begin <= offset < end``, some thousand at a time; blocks.
 
         Args:
-            partition: Kafka partition.
             begin: First offset; the table must contain all records of the range.
             end: The offset after the last one.
 

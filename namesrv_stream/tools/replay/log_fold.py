@@ -69,8 +69,6 @@ def find_start(
     come last.
 
     Args:
-        log: The log.
-        partition: Kafka partition.
         end: The offset after the last to fold.
         kept_states: Stored versions of ``route_state``.
         begin: First offset whose rows are needed; the start may be before it.

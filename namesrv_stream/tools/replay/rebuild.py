@@ -64,7 +64,6 @@ def rebuild(
     """Rebuild the tables; blocks. Existing files stay untouched until the new tables are verified.
 
     Args:
-        settings: Of the installation.
         consent: What the operator has accepted.
         say: Called with a line for every step.
         on_progress: Called during long folds.

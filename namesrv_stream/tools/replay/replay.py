@@ -91,7 +91,6 @@ def replay(settings: Settings, wanted: ReplayRange, on_progress: OnProgress, ope
     """Fold the range again and compare it with the tables, which the job may keep writing; blocks.
 
     Args:
-        settings: Of the installation.
         wanted: The range to replay.
         on_progress: Called during long folds.
         open_log: Opens the log; by default from Kafka, and from the archive what Kafka has deleted.

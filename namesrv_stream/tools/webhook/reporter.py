@@ -65,11 +65,7 @@ def _stop(_number: int, _frame: FrameType | None) -> None:
 
 
 class Reporter:
-    """One receiver, and the position up to which it has accepted reports.
-
-    Args:
-        settings: All settings.
-    """
+    """One receiver, and the position up to which it has accepted reports."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings

@@ -129,9 +129,6 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 class Sender:
     """One receiver. The files with its URL and its secret are read for every attempt, so that they can change.
 
-    Args:
-        settings: The webhook's.
-
     Raises:
         ConfigError: A file cannot be read, or does not contain a URL.
     """

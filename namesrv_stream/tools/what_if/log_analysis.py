@@ -64,7 +64,6 @@ def analyse_log(
     """Analyse the log from an instant on, or from after the last gap behind it; blocks, for minutes.
 
     Args:
-        settings: Of the installation.
         overrides: The timeouts to try.
         since_ms: LogAppendTime in epoch milliseconds.
         on_progress: Called during long reads.

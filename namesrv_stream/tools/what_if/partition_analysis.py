@@ -125,8 +125,6 @@ class PartitionAnalysis:
         """Begin without brokers; a broker has age zero at its first heartbeat.
 
         Args:
-            partition: Kafka partition.
-            partitions: Number of partitions of the topic.
             overrides: The overrides of the runs after the first.
             settings: The settings in force at the begin of the analysed log.
             elsewhere: Registrations of brokers that may have registered before that.

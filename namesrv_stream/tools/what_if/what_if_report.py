@@ -85,7 +85,6 @@ def cluster_reports(analyses: Sequence[PartitionAnalysis], limits: FoldSettings 
     """A report for every cluster, by name; the analyses must have the same overrides.
 
     Args:
-        analyses: The analyses of all partitions.
         limits: Lower and upper limit of a suggestion.
     """
     keys = {key: timeout for analysis in analyses for key, timeout in analysis.timeouts.items()}
