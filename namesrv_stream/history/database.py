@@ -10,7 +10,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from namesrv_stream.history.extent import Window
+from namesrv_stream.history.answer import Window
 from namesrv_stream.instants import utc
 from namesrv_stream.table_errors import TableSchemaMismatch
 from namesrv_stream.tables.delta.stored_table import StoredTable

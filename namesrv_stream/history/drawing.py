@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from namesrv_stream.client.commands.answer_text import printable
 from namesrv_stream.errors import ConfigError
-from namesrv_stream.history.extent import Window
+from namesrv_stream.history.answer import Window
 from namesrv_stream.instants import COMMAND_LINE, duration
 from namesrv_stream.route.changes import Cause
 

@@ -16,7 +16,7 @@ from namesrv_stream.client.commands.query_options import JsonOption, Target, ask
 from namesrv_stream.client.route import TopicRouteData, decode_topic_route
 from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import ConfigError
-from namesrv_stream.history.extent import Window
+from namesrv_stream.history.answer import Window
 from namesrv_stream.instants import COMMAND_LINE, check_past, instant, parse_instant, parse_since
 from namesrv_stream.settings.installation import Configuration, configured
 from namesrv_stream.text_table import WideOption

@@ -13,8 +13,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from namesrv_stream.history.answer import Extent, Window
 from namesrv_stream.history.database import Database, sql_text
-from namesrv_stream.history.extent import Extent, Window
 from namesrv_stream.instants import instant
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.settings import Settings

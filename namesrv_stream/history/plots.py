@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from namesrv_stream.history import drawing
+from namesrv_stream.history.answer import Window, no_figures_text
 from namesrv_stream.history.answer_tables import percent
 from namesrv_stream.history.database import Row
 from namesrv_stream.history.drawing import (
@@ -25,7 +26,6 @@ from namesrv_stream.history.drawing import (
     write_plot,
     x_of,
 )
-from namesrv_stream.history.extent import Window, no_figures_text
 from namesrv_stream.history.past import Past
 from namesrv_stream.history.past_route import queues_text
 from namesrv_stream.instants import duration, instant

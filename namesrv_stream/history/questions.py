@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from namesrv_stream.history.answer import Answer, Section
+from namesrv_stream.history.answer import Answer, Section, Window
 from namesrv_stream.history.answer_tables import (
     broker_changes_section,
     brokers_section,
@@ -12,7 +12,6 @@ from namesrv_stream.history.answer_tables import (
     sessions_section,
     topic_changes_section,
 )
-from namesrv_stream.history.extent import Window
 from namesrv_stream.history.past import Past
 from namesrv_stream.history.past_route import set_topic
 from namesrv_stream.history.plots import plot_broker, plot_brokers, plot_topic

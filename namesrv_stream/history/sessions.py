@@ -26,8 +26,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from namesrv_stream.history.answer import Window
 from namesrv_stream.history.database import Row
-from namesrv_stream.history.extent import Window
 from namesrv_stream.history.past import Past, open_history_table
 from namesrv_stream.instants import instant
 from namesrv_stream.settings import Settings

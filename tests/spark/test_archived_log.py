@@ -8,8 +8,8 @@ from pyspark.sql import SparkSession
 
 from namesrv_stream.tables.layout import BROKER_EVENTS
 from namesrv_stream.tools.replay.log_archive import ArchivedEvents, log_opener
-from namesrv_stream.tools.replay.partition_replay import Replay
-from namesrv_stream.tools.replay.replay import ReplayRange, parse_offsets, replay
+from namesrv_stream.tools.replay.replay import Replay, ReplayRange, replay
+from namesrv_stream.tools.replay.replay_commands import parse_offsets
 from namesrv_stream.tools.tool_options import Source
 from namesrv_stream.tools.what_if import what_if_report
 from namesrv_stream.tools.what_if.log_analysis import analyse_log

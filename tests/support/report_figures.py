@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from namesrv_stream.history.answer import Extent, Window
 from namesrv_stream.history.database import Database, Row
-from namesrv_stream.history.extent import Extent, Window
 from namesrv_stream.history.report.figures import Asked, Figures, Known, answers, register_delays
 from namesrv_stream.history.sessions import with_replicas
 from namesrv_stream.tables.job_commits import JobCommit

@@ -10,7 +10,7 @@ import typer
 
 from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import ConfigError
-from namesrv_stream.history.extent import Window
+from namesrv_stream.history.answer import Window
 from namesrv_stream.history.history_commands import asked_window
 from namesrv_stream.instants import COMMAND_LINE, instant
 from namesrv_stream.settings import Settings
@@ -86,7 +86,7 @@ def _objective(text: str) -> float:
 
 def _notes(settings: Settings, asked: Window, found: "Figures") -> list[str]:
     """Return notes about the start of the report, and about missing heartbeat figures."""
-    from namesrv_stream.history.extent import no_figures_text
+    from namesrv_stream.history.answer import no_figures_text
 
     notes, window = [], found.known.window
     if asked.since_ms < window.since_ms:

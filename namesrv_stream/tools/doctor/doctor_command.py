@@ -2,15 +2,24 @@
 
 import logging
 import sys
-from typing import Final
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING, Final
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
-from namesrv_stream.settings.installation import Configuration, configured
-from namesrv_stream.tools.doctor.finding import Finding, Grade
+from namesrv_stream.clock import SystemClock
+from namesrv_stream.errors import ConfigError, KafkaUnreachable
+from namesrv_stream.settings import Settings
+from namesrv_stream.settings.installation import Configuration, configured, running_parts
+from namesrv_stream.tools.doctor.finding import Finding, Grade, fault, note
 from namesrv_stream.tools.tool_options import HttpOption, JsonOption, OldHttpOption, emit_json, named_http_servers
+
+if TYPE_CHECKING:
+    from namesrv_stream.kafka.inspection import InspectedLog
+
+# Functions import Kafka and Delta when they run, because these take a second and other commands do not need them.
 
 _STYLES: Final = {Grade.FINE: "green", Grade.NOTE: "cyan", Grade.WARNING: "yellow", Grade.FAULT: "bold red"}
 _AREA_WIDTH: Final = 18
@@ -28,8 +37,6 @@ def doctor(
 
     Java, ports, Kafka and its topics, clocks, tables, versions.
     """
-    from namesrv_stream.tools.doctor.examination import examine
-
     urls = named_http_servers(http, servers)
     settings = configuration.load().settings
     logging.getLogger("kafka").setLevel(logging.CRITICAL)  # the findings contain its errors
@@ -60,3 +67,54 @@ def _summary(found: list[Finding]) -> str:
     if not faults and not warnings:
         return "no faults, no warnings"
     return f"{faults} {'fault' if faults == 1 else 'faults'}, {warnings} {'warning' if warnings == 1 else 'warnings'}"
+
+
+def examine(settings: Settings, urls: tuple[str, ...] = ()) -> Iterator[Finding]:
+    """Run all checks; blocks, for some seconds if Kafka or a server does not answer.
+
+    It changes nothing, except for a file that it writes to an object store and removes.
+
+    Args:
+        urls: Servers to check, ``http://host:port``; if empty, the one of this data directory.
+    """
+    from namesrv_stream.tools.doctor import log_and_tables, machine, running
+
+    yield machine.packages()
+    yield machine.native_lane(settings)
+    yield from machine.java_and_jars(settings)
+    yield machine.memory(settings, machine.memory_limit_bytes())
+    yield machine.open_files(settings)
+    yield from machine.disk(settings)
+    yield machine.clock_sync()
+    yield from running.processes(settings)
+    yield from running.ports(settings)
+    yield from running.exposure(settings)
+    yield from log_and_tables.object_store(settings)
+    rows = log_and_tables.read_route_tables(settings)
+    log = yield from _log(settings)
+    yield from log_and_tables.route_tables(settings, rows, log)
+    yield from log_and_tables.history_tables(settings)
+    yield from running.servers(settings, urls)
+
+
+def _log(settings: Settings) -> Generator[Finding, None, "InspectedLog | None"]:
+    """Check Kafka; returns the inspected log, None if Kafka did not answer."""
+    from namesrv_stream.kafka.inspection import inspect_log
+    from namesrv_stream.tools.doctor import log_and_tables
+
+    if settings.is_kafka_embedded and "kafka" not in running_parts(settings.data.run_dir):
+        yield note(
+            "Kafka", "the embedded Kafka does not run: start it with `namesrv-stream up` or `namesrv-stream kafka`"
+        )
+        return None
+    try:
+        log = inspect_log(settings)
+    except KafkaUnreachable as error:
+        yield fault("Kafka", error.name, error.remedy)
+        return None
+    except ConfigError as error:
+        yield fault("Kafka", f"{error.key}: {error.reason}", f"correct {error.source}")
+        return None
+    yield from log_and_tables.event_log(settings, log)
+    yield from log_and_tables.kafka_clock(log, SystemClock().now_ms(), "job" in running_parts(settings.data.run_dir))
+    return log

@@ -32,8 +32,8 @@ from namesrv_stream.tools.replay.comparison import Difference, compare_rows
 from namesrv_stream.tools.replay.log_archive import OpenLog, log_opener
 from namesrv_stream.tools.replay.log_fold import LogFold, OnProgress, start_from_state, start_of_log
 from namesrv_stream.tools.replay.log_source import LogSource, read_from_text
-from namesrv_stream.tools.replay.partition_replay import Replay, StoredTables, replay_partition
 from namesrv_stream.tools.replay.rebuild_start import OldTables, RebuildStart, find_rebuild_starts
+from namesrv_stream.tools.replay.replay import Replay, StoredTables, replay_partition
 from namesrv_stream.tools.replay.replay_report import Rebuild, difference_line
 
 _REMEDY: Final = "stop it; Kafka must keep running (`namesrv-stream kafka`), name servers may"

@@ -2,6 +2,7 @@
 
 import logging
 import sys
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,15 +10,15 @@ import orjson
 import typer
 
 from namesrv_stream.clock import SystemClock
-from namesrv_stream.errors import KafkaUnreachable, PrerequisiteMissing
-from namesrv_stream.instants import parse_past_instant
+from namesrv_stream.errors import ConfigError, KafkaUnreachable, PrerequisiteMissing
+from namesrv_stream.instants import COMMAND_LINE, parse_past_instant
 from namesrv_stream.logs import configure_logging, progress
 from namesrv_stream.settings import Settings
 from namesrv_stream.settings.installation import Configuration, configured
 from namesrv_stream.tools.tool_options import Source, SourceOption
 
 if TYPE_CHECKING:
-    from namesrv_stream.tools.replay.replay import ReplayRange
+    from namesrv_stream.tools.replay.replay import GivenOffsets, ReplayRange
 
 _LOG = logging.getLogger(__name__)
 
@@ -134,10 +135,31 @@ def repartition(
 
 
 def _range(from_offset: list[str] | None, to_offset: list[str] | None, to_time: str | None) -> "ReplayRange":
-    from namesrv_stream.tools.replay.replay import ReplayRange, parse_offsets
+    from namesrv_stream.tools.replay.replay import ReplayRange
 
     end_ms = None if to_time is None else parse_past_instant(_TO_TIME, to_time, SystemClock().now_ms())
     return ReplayRange(parse_offsets(_FROM, from_offset or ()), parse_offsets(_TO, to_offset or ()), end_ms)
+
+
+def parse_offsets(flag: str, texts: Iterable[str]) -> "GivenOffsets":
+    """Parse offsets, ``OFFSET`` or ``PARTITION:OFFSET``.
+
+    Raises:
+        ConfigError: A text is neither.
+    """
+    from namesrv_stream.tools.replay.replay import GivenOffsets
+
+    everywhere: int | None = None
+    of_partition: dict[int, int] = {}
+    for text in texts:
+        partition, colon, offset = text.rpartition(":")
+        if not (offset.isdecimal() and (partition.isdecimal() if colon else True)):
+            raise ConfigError(COMMAND_LINE, flag, f"{text!r} is neither OFFSET nor PARTITION:OFFSET")
+        if colon:
+            of_partition[int(partition)] = int(offset)
+        else:
+            everywhere = int(offset)
+    return GivenOffsets(flag, everywhere, of_partition)
 
 
 def _settings(configuration: Configuration) -> Settings:

@@ -8,7 +8,7 @@ from namesrv_stream.logs import safe
 from namesrv_stream.text_table import counted
 from namesrv_stream.tools.replay.comparison import Difference
 from namesrv_stream.tools.replay.log_source import Store, read_from_text
-from namesrv_stream.tools.replay.partition_replay import PartitionReplay, Replay
+from namesrv_stream.tools.replay.replay import PartitionReplay, Replay
 
 _HEADINGS: Final = ("partition", "folded from", "compared", "records", "rows", "dead letters", "state", "digest")
 

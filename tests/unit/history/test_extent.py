@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from namesrv_stream.history.answer import Window, no_figures_text
 from namesrv_stream.history.answer_tables import short_detail
-from namesrv_stream.history.extent import Window, no_figures_text
 from namesrv_stream.history.past import Past
 from namesrv_stream.history.questions import Question, ask
 from namesrv_stream.table_errors import NotInHistory

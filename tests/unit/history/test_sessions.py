@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from namesrv_stream.cli import main
+from namesrv_stream.history.answer import Window
 from namesrv_stream.history.database import Row
-from namesrv_stream.history.extent import Window
 from namesrv_stream.history.past import Past
 from namesrv_stream.history.sessions import replica_numbers, sessions_between
 from tests.support.builders import BEGIN_MS, Log, a_registration

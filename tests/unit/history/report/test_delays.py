@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from namesrv_stream.history.answer import Window
 from namesrv_stream.history.database import Row
-from namesrv_stream.history.extent import Window
 from namesrv_stream.history.past import open_changes
 from namesrv_stream.history.report.figures import changed_records
 from namesrv_stream.tables.job_commits import JobCommit, job_commits

@@ -12,8 +12,8 @@ from deltalake import CommitProperties, write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from namesrv_stream.history.answer import Window
 from namesrv_stream.history.database import Database, Row
-from namesrv_stream.history.extent import Window
 from namesrv_stream.history.past import TABLE_VIEWS, Past
 from namesrv_stream.history.report.figures import read_heartbeats
 from namesrv_stream.history.sessions import sessions_between

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from namesrv_stream import history
+from namesrv_stream.history.answer import Window
 from namesrv_stream.history.database import Row
-from namesrv_stream.history.extent import Window
 from namesrv_stream.history.report.page import page
 from namesrv_stream.history.report.report_tables import answer_of
 from tests.support.report_figures import DAY_MS, HOUR_MS, MONDAY_MS, Heard, a_session, figures_of

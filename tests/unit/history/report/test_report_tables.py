@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from namesrv_stream.history.answer import Extent, Window
 from namesrv_stream.history.database import Row
-from namesrv_stream.history.extent import Extent, Window
 from namesrv_stream.history.report.report_tables import answer_of, unobserved
 from tests.support.report_figures import DAY_MS, HOUR_MS, MONDAY_MS, Heard, a_session, figures_of
 

@@ -15,9 +15,9 @@ from namesrv_stream.tables.route_writers import StateWriter
 from namesrv_stream.tables.snapshot import FoldStateRow
 from namesrv_stream.tables.storage import tables_of
 from namesrv_stream.tools.replay.log_archive import OpenLog, log_opener
-from namesrv_stream.tools.replay.partition_replay import Replay
 from namesrv_stream.tools.replay.rebuild import Consent, rebuild
-from namesrv_stream.tools.replay.replay import ReplayRange, parse_offsets, replay
+from namesrv_stream.tools.replay.replay import Replay, ReplayRange, replay
+from namesrv_stream.tools.replay.replay_commands import parse_offsets
 from namesrv_stream.tools.replay.replay_report import Rebuild, replay_json, replay_text
 from namesrv_stream.tools.tool_options import Source
 from tests.support.archived_log import write_archive

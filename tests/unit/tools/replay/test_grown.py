@@ -20,9 +20,9 @@ from namesrv_stream.tables.route_writers import ChangesWriter, StateWriter, stat
 from namesrv_stream.tables.snapshot import load_snapshot
 from namesrv_stream.tables.storage import tables_of
 from namesrv_stream.tables.stored_changes import KeptStates, StoredChanges
-from namesrv_stream.tools.replay.partition_replay import Replay
 from namesrv_stream.tools.replay.rebuild import Consent, rebuild
-from namesrv_stream.tools.replay.replay import ReplayRange, parse_offsets, replay
+from namesrv_stream.tools.replay.replay import Replay, ReplayRange, replay
+from namesrv_stream.tools.replay.replay_commands import parse_offsets
 from namesrv_stream.tools.replay.replay_report import Rebuild
 from namesrv_stream.tools.replay.topic_repartition import carry_over
 from namesrv_stream.tools.what_if.log_analysis import analyse_log

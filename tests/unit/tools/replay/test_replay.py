@@ -17,8 +17,8 @@ from namesrv_stream.tables.change_rows import FOLD_STATE_KIND
 from namesrv_stream.tables.layout import ROUTE_CHANGES, ROUTE_STATE
 from namesrv_stream.tables.snapshot import load_snapshot
 from namesrv_stream.tools.replay.comparison import Difference
-from namesrv_stream.tools.replay.partition_replay import Replay
-from namesrv_stream.tools.replay.replay import ReplayRange, parse_offsets, replay
+from namesrv_stream.tools.replay.replay import Replay, ReplayRange, replay
+from namesrv_stream.tools.replay.replay_commands import parse_offsets
 from namesrv_stream.tools.replay.replay_report import replay_json, replay_text
 from tests.support.builders import S1, S2, a_registration
 from tests.support.damage import add_rows, drop_rows, rewrite_rows
