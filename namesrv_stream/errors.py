@@ -98,13 +98,13 @@ class TlsBroken(RemotingError):
 
     Attributes:
         is_handshake: Whether it was the handshake.
-        sound: The content of the valid records before it that arrived with it.
+        content: The content of the valid records before it that arrived with it.
     """
 
-    def __init__(self, reason: str, *, is_handshake: bool, sound: bytes = b"") -> None:
+    def __init__(self, reason: str, *, is_handshake: bool, content: bytes = b"") -> None:
         super().__init__(f"TLS {'handshake failed' if is_handshake else 'record is broken'}: {reason}")
         self.is_handshake = is_handshake
-        self.sound = sound
+        self.content = content
 
 
 class BodyDecodeError(RemotingError):

@@ -16,7 +16,7 @@ _TABLES: Final = ("net/tcp", "net/tcp6")
 _LISTENING: Final = "0A"  # the state in these tables
 #: Options of Python and Java with a value as the next argument.
 _TAKES_A_VALUE: Final = frozenset({"-cp", "-classpath", "-c"})
-_SHOWN_WORDS: Final = 3
+_SHOWN_ARGUMENTS: Final = 3
 _SHOWN_CHARS: Final = 100
 #: Section of the settings → the flag of its port.
 PORT_FLAGS: Final = {"remoting": "--remoting-port", "http": "--http-port", "embedded_kafka": "--kafka-port"}
@@ -63,16 +63,16 @@ def _open_files(process: Path) -> Iterator[str]:
 def _command(process: Path) -> str:
     """The program and its first arguments that are not options."""
     try:
-        words = (process / "cmdline").read_bytes().decode("utf-8", "replace").split("\0")[:-1]
+        arguments = (process / "cmdline").read_bytes().decode("utf-8", "replace").split("\0")[:-1]
     except OSError:
         return "unknown"
     names = [
-        word
-        for before, word in zip(["", *words], words, strict=False)
-        if not word.startswith("-") and before not in _TAKES_A_VALUE
+        argument
+        for before, argument in zip(["", *arguments], arguments, strict=False)
+        if not argument.startswith("-") and before not in _TAKES_A_VALUE
     ]
     names[:1] = [Path(name).name for name in names[:1]]
-    return " ".join(names[:_SHOWN_WORDS])[:_SHOWN_CHARS] or "unknown"
+    return " ".join(names[:_SHOWN_ARGUMENTS])[:_SHOWN_CHARS] or "unknown"
 
 
 def require_free(host: str, port: int, section: str) -> None:

@@ -31,7 +31,7 @@ _GRACE_S: Final = 8.0  # about as long as `up` itself would wait
 _PROC: Final = Path("/proc")
 
 
-def give_way(pid: int, niceness: int) -> None:
+def lower_priority(pid: int, niceness: int) -> None:
     """Give a process, and those that it starts from now on, a lower priority, if the system allows it.
 
     Linux may first share processors between sessions, and then niceness applies within one only. Therefore the session
@@ -131,37 +131,37 @@ def _state_and_session(pid: int) -> tuple[str, int]:
 _COMMANDS: Final = frozenset({b"namesrv_stream", b"namesrv-stream", b"kafka.Kafka", b"route_table.py", b"history.py"})
 
 
-def write_run_file(path: Path, facts: Mapping[str, str | int]) -> None:
-    """Write ``facts`` and the writer's ``pid`` atomically.
+def write_run_file(path: Path, fields: Mapping[str, str | int]) -> None:
+    """Write ``fields`` and the writer's ``pid`` atomically.
 
     Args:
         path: For example ``DATA/run/serve.json``; its folder is created if absent.
-        facts: For the readers, for example ``{"remoting": "127.0.0.1:9876"}``.
+        fields: For the readers, for example ``{"remoting": "127.0.0.1:9876"}``.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.write_text(json.dumps({**facts, "pid": os.getpid()}) + "\n", encoding="utf-8")
+    draft.write_text(json.dumps({**fields, "pid": os.getpid()}) + "\n", encoding="utf-8")
     draft.replace(path)
 
 
 def read_run_file(path: Path) -> dict[str, str | int] | None:
     """The facts in ``path``; None while there is no such file or it is not a run file."""
     try:
-        facts = json.loads(path.read_text(encoding="utf-8"))
+        fields = json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, json.JSONDecodeError):
         return None
-    return facts if isinstance(facts, dict) else None
+    return fields if isinstance(fields, dict) else None
 
 
-def is_writer_alive(facts: Mapping[str, str | int]) -> bool:
+def is_writer_alive(fields: Mapping[str, str | int]) -> bool:
     """Whether the process that wrote a run file still exists; checks its command, since process ids are reused."""
     try:
-        words = Path(f"/proc/{facts.get('pid')}/cmdline").read_bytes().split(b"\0")
+        arguments = Path(f"/proc/{fields.get('pid')}/cmdline").read_bytes().split(b"\0")
     except FileNotFoundError:
-        return not Path("/proc/self").exists() and _exists(int(facts.get("pid", 0)))
+        return not Path("/proc/self").exists() and _exists(int(fields.get("pid", 0)))
     except OSError:
         return False
-    return not _COMMANDS.isdisjoint(word.rpartition(b"/")[2] for word in words)
+    return not _COMMANDS.isdisjoint(argument.rpartition(b"/")[2] for argument in arguments)
 
 
 def _exists(pid: int) -> bool:

@@ -101,7 +101,7 @@ class RouteCache:
         entry = self._entry(topic)
         if entry.known is None:
             await self._refresh_if_due(entry)
-        return self._told(entry)
+        return self._known_route(entry)
 
     async def renew(self, topic: str) -> TopicRoute:
         """The route if the known one is not usable: queried again, but not too often.
@@ -111,7 +111,7 @@ class RouteCache:
         """
         entry = self._entry(topic)
         await self._refresh_if_due(entry)
-        return self._told(entry)
+        return self._known_route(entry)
 
     async def refresh(self) -> None:
         """Refresh every topic, and remove unused ones; never fails."""
@@ -153,7 +153,7 @@ class RouteCache:
         entry.used_at_s = _now_s()
         return entry
 
-    def _told(self, entry: _Entry) -> TopicRoute:
+    def _known_route(self, entry: _Entry) -> TopicRoute:
         known = entry.known
         if known is None:
             assert entry.error is not None

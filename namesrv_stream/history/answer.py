@@ -73,13 +73,13 @@ class Extent:
         """Return up to when all answers are complete, for people."""
         return f"the tables reach to {instant(self.reaches_ms)}"
 
-    def known_part(self, asked: Window) -> Window:
+    def known_part(self, requested: Window) -> Window:
         """Return the part of a period that the tables cover.
 
         Raises:
             NotInHistory: The period begins at or after the end of the tables.
         """
-        known = Window(max(asked.since_ms, self.begin_ms or 0), min(asked.until_ms, self.reaches_ms))
+        known = Window(max(requested.since_ms, self.begin_ms or 0), min(requested.until_ms, self.reaches_ms))
         if known.since_ms >= known.until_ms:
             end, begin = instant(self.reaches_ms), instant(known.since_ms)
             raise NotInHistory(f"there is no data after {end}, and --since is {begin}: is the product running?")

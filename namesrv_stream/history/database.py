@@ -62,7 +62,7 @@ class Database:
         with self._reading():
             self._connection.execute(script)
 
-    def ask(self, question: str, **parameters: Any) -> pa.Table:
+    def query(self, question: str, **parameters: Any) -> pa.Table:
         """Answer a question with rows; blocks.
 
         Args:
@@ -85,7 +85,7 @@ class Database:
 
     def rows(self, question: str, **parameters: Any) -> list[Row]:
         """Answer a question with dictionaries. SQL maps become dictionaries as well, which are empty if null."""
-        found = self.ask(question, **parameters)
+        found = self.query(question, **parameters)
         maps = [field.name for field in found.schema if pa.types.is_map(field.type)]
         rows: list[Row] = found.to_pylist()
         for row in rows:

@@ -12,7 +12,7 @@ import typer
 from namesrv_stream.client.commands import answer_text
 from namesrv_stream.client.commands.answer_text import printable
 from namesrv_stream.client.commands.query_commands import show_route
-from namesrv_stream.client.commands.query_options import JsonOption, Target, asks, emit, json_text
+from namesrv_stream.client.commands.query_options import JsonOption, Target, emit, json_text, name_server_command
 from namesrv_stream.client.route import TopicRouteData, decode_topic_route
 from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import ConfigError
@@ -78,19 +78,19 @@ def history(
     )
     # Imported here, because Arrow and Delta take a second to import, and other commands do not need them.
     from namesrv_stream.history.drawing import check_plot_file
-    from namesrv_stream.history.questions import Question, ask
+    from namesrv_stream.history.questions import Question, answer_question
 
     if plot is not None:
         check_plot_file(plot)
-    window = asked_window(since, until, SystemClock().now_ms())
+    window = parse_window(since, until, SystemClock().now_ms())
     question = Question(window, broker, topic, cluster, flaps=flaps, outages=outages, plot=plot)
-    answer = ask(configuration.load().settings, question)
+    answer = answer_question(configuration.load().settings, question)
     _print(answer, as_json=as_json, as_csv=as_csv, raw_csv=raw_csv, wide=wide)
     if plot is not None:
         print(f"written to {plot}", file=sys.stderr if as_json or as_csv else sys.stdout)
 
 
-def asked_window(since: str, until: str, now_ms: int) -> Window:
+def parse_window(since: str, until: str, now_ms: int) -> Window:
     """Return the period of a question.
 
     Raises:
@@ -149,9 +149,9 @@ AsOfOption = Annotated[
 
 def register_route(app: typer.Typer, mqadmin_app: typer.Typer) -> None:
     """Add ``route`` to ``app``, and ``topicRoute`` to ``app`` and ``mqadmin_app``."""
-    app.command()(asks(route))
-    app.command("topicRoute", hidden=True)(asks(topic_route, is_of_mqadmin=True))
-    mqadmin_app.command("topicRoute")(asks(topic_route, is_of_mqadmin=True))
+    app.command()(name_server_command(route))
+    app.command("topicRoute", hidden=True)(name_server_command(topic_route, is_of_mqadmin=True))
+    mqadmin_app.command("topicRoute")(name_server_command(topic_route, is_of_mqadmin=True))
 
 
 def route(
@@ -194,9 +194,9 @@ def _show_past_route(
     configuration: Configuration, topic: str, as_of: str, as_json: bool, print_table: Callable[[TopicRouteData], None]
 ) -> None:
     # Imported here, because Arrow and Delta take a second to import, and the current route does not need them.
-    from namesrv_stream.history.past_route import ask_route
+    from namesrv_stream.history.past_route import read_past_route
 
-    found = ask_route(configuration.load().settings, topic, as_of, SystemClock().now_ms(), flag="--as-of")
+    found = read_past_route(configuration.load().settings, topic, as_of, SystemClock().now_ms(), flag="--as-of")
     if as_json:
         emit(json_text(orjson.loads(found.json_text())))
     else:

@@ -91,8 +91,8 @@ class Past(Database):
         self.extent = self._extent(retention_ms, min(mark.at_ms.values(), default=0) if is_lost else None)
 
     def changes(self, question: str, **parameters: Any) -> list[RouteChange]:
-        """Answer a question whose rows are changes; blocks. Raises the errors of ``ask``."""
-        return decode_changes(self.ask(question, **parameters))
+        """Answer a question whose rows are changes; blocks. Raises the errors of ``query``."""
+        return decode_changes(self.query(question, **parameters))
 
     def check_covers(self, at_ms: int) -> None:
         """Check that a time is not before the history.
@@ -110,7 +110,7 @@ class Past(Database):
     def default_timeouts(self, settings: Settings, window: Window) -> pa.Table:
         """Return the default timeouts over time: ``at_ms``, from which each was in effect, and ``timeout_ms``."""
         default_ms = settings.liveness.default_timeout_ms
-        return self.ask("default_timeouts", default_timeout_ms=default_ms, **asdict(window))
+        return self.query("default_timeouts", default_timeout_ms=default_ms, **asdict(window))
 
     def all_counted_to_ms(self, until_ms: int) -> int | None:
         """Return up to when the heartbeats of all brokers are counted, at most ``until_ms``; None if none are."""
@@ -121,7 +121,7 @@ class Past(Database):
         """Whether there is a table of heartbeats."""
         return self._minutes is not None
 
-    def heard(self, window: Window) -> Window | None:
+    def heartbeat_window(self, window: Window) -> Window | None:
         """Return the part of a period in which heartbeats are counted; None if there is no such part."""
         first = self._minutes.extreme("min", "minute") if self._minutes else None
         end_ms = self.all_counted_to_ms(window.until_ms)

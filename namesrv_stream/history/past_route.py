@@ -36,10 +36,10 @@ def set_topic(past: Past, topic: str, window: Window) -> bool:
     Returns:
         Whether the history contains the topic up to the end of the period.
     """
-    offers = past.ask("topic_offers", topic=topic, **asdict(window))
+    offers = past.query("topic_offers", topic=topic, **asdict(window))
     past.register("topic_offers", offers)
-    past.register("topic_changes", past.ask("topic_changes", since_ms=window.since_ms))
-    past.register("topic_intervals", past.ask("topic_intervals"))
+    past.register("topic_changes", past.query("topic_changes", since_ms=window.since_ms))
+    past.register("topic_intervals", past.query("topic_intervals"))
     return bool(offers.num_rows)
 
 
@@ -206,13 +206,13 @@ def _relevant(rows: Sequence[RouteChange]) -> Iterable[RouteChange]:
 
 
 def _when_known(past: Past, topic: str) -> str:
-    first_ms = past.ask("topic_first", topic=topic)["at_ms"][0].as_py()
+    first_ms = past.query("topic_first", topic=topic)["at_ms"][0].as_py()
     if first_ms is None:
         return "the history knows no such topic"
     return f"the history knows it from {instant(first_ms, with_ms=True)} on"
 
 
-def ask_route(
+def read_past_route(
     settings: Settings, topic: str, as_of: str, now_ms: int, *, flag: str, source: str = COMMAND_LINE
 ) -> PastRoute:
     """Return the route of a topic at a time given as text; blocks.

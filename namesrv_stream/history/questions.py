@@ -45,7 +45,7 @@ class Question:
     plot: Path | None = None
 
 
-def ask(settings: Settings, question: Question) -> Answer:
+def answer_question(settings: Settings, question: Question) -> Answer:
     """Answer a question, and write its plot; blocks.
 
     Raises:
@@ -53,14 +53,14 @@ def ask(settings: Settings, question: Question) -> Answer:
         TableSchemaMismatch: A table is damaged or has an unexpected schema.
         ConfigError: The plot cannot be written.
     """
-    past, asked = Past(settings), question.window
-    past.check_covers(asked.until_ms)
-    known = past.extent.known_part(asked)
+    past, requested = Past(settings), question.window
+    past.check_covers(requested.until_ms)
+    known = past.extent.known_part(requested)
     answer = _answer(settings, past, replace(question, window=known))
     notes = list(answer.notes)
-    if asked.since_ms < known.since_ms:
+    if requested.since_ms < known.since_ms:
         notes.append(f"the history begins at {instant(known.since_ms)}")
-    return replace(answer, notes=(*notes, *past.extent.notes(asked.until_ms)))
+    return replace(answer, notes=(*notes, *past.extent.notes(requested.until_ms)))
 
 
 def _answer(settings: Settings, past: Past, question: Question) -> Answer:

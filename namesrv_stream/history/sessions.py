@@ -49,7 +49,7 @@ def sessions_between(
         TableSchemaMismatch: The tables cannot be read.
     """
     only = {"cluster": cluster, "broker_name": broker_name}
-    found = past.ask("sessions", **asdict(window), **only)
+    found = past.query("sessions", **asdict(window), **only)
     return with_replicas(found)
 
 
@@ -171,7 +171,7 @@ def silences(settings: Settings, since_ms: int, until_ms: int, timeouts_ms: Sequ
     (count,) = past.rows("minutes_count", since_ms=since_ms, until_ms=until_ms)
     if count["rows"] > _MAX_ROWS:
         since_ms = until_ms - (until_ms - since_ms) * _MAX_ROWS // count["rows"]
-    minutes = past.ask("silent_minutes", since_ms=since_ms, until_ms=until_ms)
+    minutes = past.query("silent_minutes", since_ms=since_ms, until_ms=until_ms)
     past.register("silent_minutes", minutes)
     past.register("timeouts", pa.table({"timeout_ms": pa.array(timeouts_ms, pa.int64())}))
     worst = past.rows("silences")

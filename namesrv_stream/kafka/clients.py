@@ -167,21 +167,24 @@ def spark_options(settings: Settings) -> dict[str, str]:
     Raises:
         ConfigError: A file cannot be read.
     """
-    ours = client_options(settings)
-    java = {theirs: str(ours[name]) for name, theirs in _SAME.items() if name in ours}
-    if module := _LOGIN_MODULES.get(str(ours.get("sasl_mechanism", ""))):
-        user, password = (_quoted(str(ours.get(f"sasl_plain_{key}", ""))) for key in ("username", "password"))
+    options = client_options(settings)
+    java = {java_name: str(options[name]) for name, java_name in _SAME.items() if name in options}
+    if module := _LOGIN_MODULES.get(str(options.get("sasl_mechanism", ""))):
+        user, password = (_quoted(str(options.get(f"sasl_plain_{key}", ""))) for key in ("username", "password"))
         java["sasl.jaas.config"] = f"{module} required username={user} password={password};"
-    if "ssl_cafile" in ours:
-        java |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": _read(ours["ssl_cafile"], "ssl_cafile")}
-    if "ssl_certfile" in ours:
-        key_file = "ssl_keyfile" if "ssl_keyfile" in ours else "ssl_certfile"
+    if "ssl_cafile" in options:
+        java |= {
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.certificates": _read(options["ssl_cafile"], "ssl_cafile"),
+        }
+    if "ssl_certfile" in options:
+        key_file = "ssl_keyfile" if "ssl_keyfile" in options else "ssl_certfile"
         java |= {
             "ssl.keystore.type": "PEM",
-            "ssl.keystore.certificate.chain": _read(ours["ssl_certfile"], "ssl_certfile"),
-            "ssl.keystore.key": _read(ours[key_file], key_file),
+            "ssl.keystore.certificate.chain": _read(options["ssl_certfile"], "ssl_certfile"),
+            "ssl.keystore.key": _read(options[key_file], key_file),
         }
-    if ours.get("ssl_check_hostname") is False:
+    if options.get("ssl_check_hostname") is False:
         java["ssl.endpoint.identification.algorithm"] = ""
     own = {name: str(value) for name, value in settings.streaming.extra.items() if name.startswith("kafka.")}
     return {f"kafka.{name}": value for name, value in java.items()} | own

@@ -148,7 +148,7 @@ def _is_changed(
     server: NameServer, origin: Origin, key: LeaseKey, asked: DataVersion | None
 ) -> tuple[bool, DataVersion | None]:
     """Return whether the broker should register, and its last known DataVersion."""
-    live = server.table.group(key.broker_name).lives.get(key.live_key)
+    live = server.table.group(key.broker_name).live_brokers.get(key.live_key)
     if live is None:
         return True, None
     held = live.holders.get(origin.server_id)
@@ -242,7 +242,7 @@ def _registration(registering: _Registering, body: RegisterBrokerBody) -> Regist
 
 def _heard(server: NameServer, origin: Origin, key: LeaseKey, response: RemotingCommand) -> Answer:
     """Return the answer to a heartbeat, which changes nothing; a heartbeat of an unknown broker is not logged."""
-    live = server.table.group(key.broker_name).lives.get(key.live_key)
+    live = server.table.group(key.broker_name).live_brokers.get(key.live_key)
     accepted: tuple[Accepted, ...] = ()
     if live is not None and origin.server_id in live.holders:
         accepted = (Accepted(BrokerHeartbeat(origin, key.broker_name, key.live_key, Proof.HEARTBEAT), None),)

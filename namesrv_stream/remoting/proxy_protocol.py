@@ -63,12 +63,12 @@ def _read_v1(data: bytes) -> Preamble | None:
         if len(data) >= _V1_MAX_BYTES:
             raise ProxyProtocolError(f"no end of line within {_V1_MAX_BYTES} bytes")
         return None
-    words = data[:end].split(b" ")
-    if words[1] == b"UNKNOWN":
+    fields = data[:end].split(b" ")
+    if fields[1] == b"UNKNOWN":
         return Preamble(end + 2, "")  # the rest of the line is ignored
-    if len(words) != 6 or words[1] not in _V1_ADDRESS:
+    if len(fields) != 6 or fields[1] not in _V1_ADDRESS:
         raise ProxyProtocolError("expected PROXY, TCP4 or TCP6, two addresses and two ports, each after one blank")
-    _, family, *addresses, source_port, destination_port = words
+    _, family, *addresses, source_port, destination_port = fields
     try:
         source, _ = (_V1_ADDRESS[family](address.decode("ascii").partition("%")[0]) for address in addresses)
     except ValueError as error:

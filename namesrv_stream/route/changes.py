@@ -150,8 +150,8 @@ def diff(old: BrokerGroup, new: BrokerGroup) -> Iterator[Difference]:
     name = new.broker_name
     if _broker_data(old) != _broker_data(new):
         yield Difference(ChangeKind.BROKER_DATA, not new.broker_addrs, {"broker_name": name, **_broker_data(new)})
-    if old.lives is not new.lives:
-        yield from _diff_lives(name, old, new)
+    if old.live_brokers is not new.live_brokers:
+        yield from _diff_live_brokers(name, old, new)
     if old.topics is not new.topics:
         for topic in sorted(_changed_keys(old.topics, new.topics)):
             q = new.topics.get(topic)
@@ -175,9 +175,9 @@ def diff(old: BrokerGroup, new: BrokerGroup) -> Iterator[Difference]:
             yield Difference(ChangeKind.REGISTRATION, registration is None, columns)
 
 
-def _diff_lives(name: str, old: BrokerGroup, new: BrokerGroup) -> Iterator[Difference]:
-    for key in sorted(_changed_keys(old.lives, new.lives)):
-        before, after = old.lives.get(key), new.lives.get(key)
+def _diff_live_brokers(name: str, old: BrokerGroup, new: BrokerGroup) -> Iterator[Difference]:
+    for key in sorted(_changed_keys(old.live_brokers, new.live_brokers)):
+        before, after = old.live_brokers.get(key), new.live_brokers.get(key)
         columns: dict[str, Any] = {"broker_name": name, **key._asdict(), "broker_id": _broker_id(old, new, key)}
         live_columns = _live_columns(new, key)
         if live_columns != _live_columns(old, key):
@@ -210,7 +210,7 @@ def _broker_data(group: BrokerGroup) -> dict[str, Any]:
 
 
 def _live_columns(group: BrokerGroup, key: LiveKey) -> dict[str, Any]:
-    live = group.lives.get(key)
+    live = group.live_brokers.get(key)
     if live is None:
         return {}
     return {

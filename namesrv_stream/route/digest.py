@@ -49,7 +49,7 @@ def encode_group(group: BrokerGroup) -> bytes:
             "zone_name": group.zone_name,
             "enable_acting_master": group.enable_acting_master,
             "broker_addrs": list(group.broker_addrs.items()),
-            "lives": [_live_fields(key, live) for key, live in group.lives.items()],
+            "lives": [_live_fields(key, live) for key, live in group.live_brokers.items()],
             "topics": {t: list(q) for t, q in group.topics.items()},
             "topic_mappings": {t: mapping_fields(m) for t, m in group.topic_mappings.items()},
             "registrations": [[*k, r.registration_hash, r.broker_id, r.text] for k, r in group.registrations.items()],
@@ -75,7 +75,7 @@ def decode_group(data: bytes) -> BrokerGroup:
         zone_name=fields["zone_name"],
         enable_acting_master=fields["enable_acting_master"],
         broker_addrs=dict(fields["broker_addrs"]),
-        lives=dict(_live_from(*live) for live in fields["lives"]),
+        live_brokers=dict(_live_from(*live) for live in fields["lives"]),
         topics={t: shared_queue_data(*numbers) for t, numbers in fields["topics"].items()},
         topic_mappings={t: mapping_from(m) for t, m in fields["topic_mappings"].items()},
         registrations={LiveKey(c, a): RetainedRegistration(*r) for c, a, *r in fields["registrations"]},
@@ -263,7 +263,7 @@ def _in_order(group: BrokerGroup) -> BrokerGroup:
     return replace(
         group,
         broker_addrs=_sorted(group.broker_addrs),
-        lives={key: _live_in_order(live) for key, live in sorted(group.lives.items())},
+        live_brokers={key: _live_in_order(live) for key, live in sorted(group.live_brokers.items())},
         topics=_sorted(group.topics),
         topic_mappings=_sorted(group.topic_mappings),
         registrations={

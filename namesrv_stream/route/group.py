@@ -41,8 +41,8 @@ class BrokerGroup:
         cluster: Cluster of the registration that created the BrokerData; later registrations do not change it.
         clusters: Clusters under which clusterAddrTable lists this broker name.
         broker_addrs: brokerId → address; empty if no broker of the name is registered.
-        lives: The entries of brokerLiveTable. They may include addresses that ``broker_addrs`` no longer has, because
-            another broker registered with the same brokerId.
+        live_brokers: The entries of brokerLiveTable. They may include addresses that ``broker_addrs`` no longer has,
+            because another broker registered with the same brokerId.
         topics: Topic → this broker name's queues.
         topic_mappings: Topic → this broker name's share of a static topic. As in Java, it outlives the brokers.
         registrations: The last accepted registration of each process, retained after the process has ended.
@@ -54,7 +54,7 @@ class BrokerGroup:
     zone_name: str | None = None
     enable_acting_master: bool = False
     broker_addrs: Mapping[int, str] = field(default_factory=lambda: _EMPTY)
-    lives: Mapping[LiveKey, BrokerLive] = field(default_factory=lambda: _EMPTY)
+    live_brokers: Mapping[LiveKey, BrokerLive] = field(default_factory=lambda: _EMPTY)
     topics: Mapping[str, QueueData] = field(default_factory=lambda: _EMPTY)
     topic_mappings: Mapping[str, TopicQueueMappingInfo] = field(default_factory=lambda: _EMPTY)
     registrations: Mapping[LiveKey, RetainedRegistration] = field(default_factory=lambda: _EMPTY)
@@ -104,7 +104,7 @@ def register(
     addrs = {i: a for i, a in group.broker_addrs.items() if a != key.broker_addr or i == broker_id}
     old_addr = addrs.get(broker_id)
     if old_addr is not None and old_addr != key.broker_addr:
-        old_live = group.lives.get(LiveKey(key.cluster, old_addr))
+        old_live = group.live_brokers.get(LiveKey(key.cluster, old_addr))
         if old_live is not None and old_live.data_version.state_version > registration.data_version.state_version:
             return Registered(
                 unregister(group, key),
@@ -120,7 +120,7 @@ def register(
     is_master = broker_id == MASTER_ID
     is_prime_slave = not old_version and not is_master and broker_id == min_id
 
-    live = group.lives.get(key)
+    live = group.live_brokers.get(key)
     version_changed = live is None or live.data_version != registration.data_version
     topics, mappings = group.topics, group.topic_mappings
     if is_master or is_prime_slave:
@@ -152,7 +152,7 @@ def register(
         zone_name=registration.zone_name,
         enable_acting_master=acting_master,
         broker_addrs=group.broker_addrs if addrs == group.broker_addrs else addrs,
-        lives=_updated(group.lives, {key: next_live}),
+        live_brokers=_updated(group.live_brokers, {key: next_live}),
         topics=topics,
         topic_mappings=mappings,
         registrations=_updated(group.registrations, {key: retained(registration)})
@@ -170,7 +170,7 @@ def master_of(group: BrokerGroup, cluster: str) -> tuple[str, str] | None:
     Source: rocketmq 5.3.3, RouteInfoManager.registerBroker, the last step.
     """
     addr = group.broker_addrs.get(MASTER_ID)
-    live = group.lives.get(LiveKey(cluster, addr)) if addr else None
+    live = group.live_brokers.get(LiveKey(cluster, addr)) if addr else None
     return (addr, live.ha_server_addr) if addr and live else None
 
 
@@ -179,15 +179,15 @@ def unregister(group: BrokerGroup, key: LiveKey) -> BrokerGroup:
 
     Source: rocketmq 5.3.3, RouteInfoManager.unRegisterBroker: by address, and ``cleanTopicByUnRegisterRequests``.
     """
-    lives = {k: v for k, v in group.lives.items() if k != key}
+    live_brokers = {k: v for k, v in group.live_brokers.items() if k != key}
     addrs = {i: a for i, a in group.broker_addrs.items() if a != key.broker_addr}
-    if len(lives) == len(group.lives) and len(addrs) == len(group.broker_addrs):
+    if len(live_brokers) == len(group.live_brokers) and len(addrs) == len(group.broker_addrs):
         return group
     if not addrs:
         # A replaced broker may still send heartbeats. Its live entry stays, but is part of no route.
         return replace(
             group,
-            lives=lives,
+            live_brokers=live_brokers,
             broker_addrs=_EMPTY,
             topics=_EMPTY,
             clusters=frozenset(),
@@ -198,24 +198,26 @@ def unregister(group: BrokerGroup, key: LiveKey) -> BrokerGroup:
     topics = group.topics
     if group.enable_acting_master and min(addrs) > MASTER_ID:
         topics = _with_perms(topics, _without_write)
-    return replace(group, lives=lives, broker_addrs=addrs, topics=topics)
+    return replace(group, live_brokers=live_brokers, broker_addrs=addrs, topics=topics)
 
 
 def set_holder(group: BrokerGroup, key: LiveKey, server_id: str, holder: Holder) -> BrokerGroup:
     """Return the group in which ``server_id`` receives the heartbeats of the live ``key`` over ``holder``."""
-    live = group.lives[key]
+    live = group.live_brokers[key]
     if live.holders.get(server_id) == holder:
         return group
-    return replace(group, lives={**group.lives, key: replace(live, holders={**live.holders, server_id: holder})})
+    return replace(
+        group, live_brokers={**group.live_brokers, key: replace(live, holders={**live.holders, server_id: holder})}
+    )
 
 
 def remove_holder(group: BrokerGroup, key: LiveKey, server_id: str) -> BrokerGroup:
     """Return the group in which ``server_id`` is no holder of ``key``. The broker itself stays."""
-    live = group.lives.get(key)
+    live = group.live_brokers.get(key)
     if live is None or server_id not in live.holders:
         return group
     holders = {s: h for s, h in live.holders.items() if s != server_id}
-    return replace(group, lives=_updated(group.lives, {key: replace(live, holders=holders)}))
+    return replace(group, live_brokers=_updated(group.live_brokers, {key: replace(live, holders=holders)}))
 
 
 def delete_topic(group: BrokerGroup, topic: str) -> BrokerGroup:
@@ -249,7 +251,7 @@ def add_write_perm(group: BrokerGroup) -> BrokerGroup:
 
 def is_nothing(group: BrokerGroup) -> bool:
     """Whether the group is equivalent to no group at all."""
-    return not (group.broker_addrs or group.lives or group.topic_mappings or group.registrations)
+    return not (group.broker_addrs or group.live_brokers or group.topic_mappings or group.registrations)
 
 
 def _merge_topics(

@@ -31,12 +31,12 @@ from namesrv_stream.route.liveness_settings import setting_text
 from namesrv_stream.route.model import Holder, LeaseKey, Registration
 
 #: Returns whether another server keeps a broker of the group that has just ended at this one.
-KeptByOthers = Callable[[BrokerGroup, LeaseKey, str], bool]
+HeldByOthers = Callable[[BrokerGroup, LeaseKey, str], bool]
 
 
-def is_heard_elsewhere(group: BrokerGroup, key: LeaseKey, server_id: str) -> bool:
+def is_held_elsewhere(group: BrokerGroup, key: LeaseKey, server_id: str) -> bool:
     """Whether another server is a holder of a broker."""
-    return any(s != server_id for s in group.lives[key.live_key].holders)
+    return any(s != server_id for s in group.live_brokers[key.live_key].holders)
 
 
 class Applied(NamedTuple):
@@ -66,7 +66,7 @@ def apply_event(
     event: BrokerEvent | TopicDeleted,
     *,
     drops_absent_topics: bool = False,
-    kept_by_others: KeptByOthers = is_heard_elsewhere,
+    held_by_others: HeldByOthers = is_held_elsewhere,
 ) -> Applied:
     """Apply an event to the group of a broker name that it concerns.
 
@@ -74,7 +74,7 @@ def apply_event(
         group: The group before.
         event: A closed connection has no effect here; only the fold can judge it (``liveness.close``).
         drops_absent_topics: The setting ``delete_topic_with_broker_registration``.
-        kept_by_others: The fold passes a function that also knows which servers are silent.
+        held_by_others: The fold passes a function that also knows which servers are silent.
     """
     match event:
         case BrokerRegistered():
@@ -82,7 +82,7 @@ def apply_event(
         case BrokerHeartbeat():
             return _heartbeat(group, event, drops_absent_topics)
         case BrokerUnregistered():
-            return _unregister(group, event, kept_by_others)
+            return _unregister(group, event, held_by_others)
         case BrokerDisconnected():
             return Applied(group, Cause.DISCONNECTED)
         case TopicRegistered():
@@ -98,7 +98,7 @@ def apply_event(
 
 def holder_of(group: BrokerGroup, key: LeaseKey, server_id: str) -> Holder | None:
     """Return the connection over which a server receives a broker's heartbeats; None if it receives none."""
-    live = group.lives.get(key.live_key)
+    live = group.live_brokers.get(key.live_key)
     return live.holders.get(server_id) if live else None
 
 
@@ -132,7 +132,7 @@ def end_holder(
     """
     if not is_kept:
         return rules.unregister(group, key.live_key), detail
-    others = sorted(s for s in group.lives[key.live_key].holders if s != server_id)
+    others = sorted(s for s in group.live_brokers[key.live_key].holders if s != server_id)
     still = f"still held by {', '.join(others)}"
     return rules.remove_holder(group, key.live_key, server_id), f"{detail}; {still}" if detail else still
 
@@ -197,12 +197,12 @@ def _heartbeat(group: BrokerGroup, event: BrokerHeartbeat, drops_absent_topics: 
     )
 
 
-def _unregister(group: BrokerGroup, event: BrokerUnregistered, kept_by_others: KeptByOthers) -> Applied:
+def _unregister(group: BrokerGroup, event: BrokerUnregistered, held_by_others: HeldByOthers) -> Applied:
     refusal = refusal_of_end(group, event)
     if refusal is not None:
         return Applied(group, Cause.UNREGISTERED, ignored=refusal)
     key, server_id = event.lease_key, event.origin.server_id
-    is_kept = kept_by_others(group, key, server_id)
+    is_kept = held_by_others(group, key, server_id)
     after, detail = end_holder(group, key, server_id, is_kept=is_kept, detail=None)
     return Applied(after, Cause.UNREGISTERED, detail)
 

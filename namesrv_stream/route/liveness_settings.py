@@ -60,9 +60,9 @@ class FoldSettings:
     guard_close_window_ms: int = 2_000
     guard_off_clusters: tuple[str, ...] = ()
 
-    def effective_timeout_ms(self, asked_ms: int | None) -> int:
-        """Return the timeout of a broker that requested ``asked_ms``, in milliseconds."""
-        wanted = self.default_timeout_ms if asked_ms is None else asked_ms
+    def effective_timeout_ms(self, requested_ms: int | None) -> int:
+        """Return the timeout of a broker that requested ``requested_ms``, in milliseconds."""
+        wanted = self.default_timeout_ms if requested_ms is None else requested_ms
         return max(self.min_timeout_ms, min(wanted, self.max_timeout_ms))
 
     def is_guarded(self, cluster: str) -> bool:

@@ -121,14 +121,14 @@ def apply_to_group(group: BrokerGroup, rows: Iterable[RouteChange]) -> BrokerGro
                 fields |= _broker_data(row)
             case ChangeKind.BROKER_LIVE:
                 key = _live_key(row)
-                _put(draft("lives"), key, None if row.gone else _live(row, draft("lives").get(key)))
+                _put(draft("live_brokers"), key, None if row.gone else _live(row, draft("live_brokers").get(key)))
             case ChangeKind.HOLDER:
                 key = _live_key(row)
-                lives = draft("lives")
+                live_brokers = draft("live_brokers")
                 # Rows of one record keep diff's order; in route_state a holder may come before its broker_live.
-                live = lives.get(key)
+                live = live_brokers.get(key)
                 if live is not None or not row.gone:
-                    lives[key] = _with_holder(live, row)
+                    live_brokers[key] = _with_holder(live, row)
             case ChangeKind.TOPIC_MAPPING:
                 _put(draft("topic_mappings"), row.topic, None if row.gone else decode_mapping(row.value or ""))
             case ChangeKind.REGISTRATION:

@@ -150,7 +150,7 @@ class RouteTable:
         if is_other_broker:
             self.brokers_version += 1
         had_filters = bool(self._filtering_names)
-        if any(live.filter_servers for live in new.lives.values()):
+        if any(live.filter_servers for live in new.live_brokers.values()):
             self._filtering_names.add(name)
         else:
             self._filtering_names.discard(name)

@@ -64,10 +64,12 @@ def pickup_topic_route(table: RouteTable, topic: str, *, support_acting_master: 
         queue_datas[group.broker_name] = queue_data
         if not group.is_registered:
             continue
-        broker_datas.append(told_broker_data(group, queue_data, topic, support_acting_master=support_acting_master))
+        broker_datas.append(
+            broker_data_for_clients(group, queue_data, topic, support_acting_master=support_acting_master)
+        )
         filter_servers |= {
             k.broker_addr: live.filter_servers
-            for k, live in group.lives.items()
+            for k, live in group.live_brokers.items()
             if live.filter_servers and k.broker_addr in group.broker_addrs.values()
         }
     if not broker_datas:
@@ -100,7 +102,7 @@ def broker_data_of(group: BrokerGroup) -> BrokerData:
     return BrokerData(group.broker_name, group.cluster, group.broker_addrs, group.enable_acting_master, group.zone_name)
 
 
-def told_broker_data(
+def broker_data_for_clients(
     group: BrokerGroup, queue_data: QueueData, topic: str, *, support_acting_master: bool
 ) -> BrokerData:
     """Return a group's entry of brokerDatas in the route of a topic of which it has the queues ``queue_data``."""
@@ -232,5 +234,5 @@ def _is_gone(broker_id: int, before: BrokerGroup, after: BrokerGroup) -> bool:
 
 
 def _ha_server_addr(group: BrokerGroup, broker_addr: str) -> str | None:
-    addrs = (live.ha_server_addr for key, live in group.lives.items() if key.broker_addr == broker_addr)
+    addrs = (live.ha_server_addr for key, live in group.live_brokers.items() if key.broker_addr == broker_addr)
     return next(addrs, None) or None

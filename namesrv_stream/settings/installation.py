@@ -60,7 +60,7 @@ def running_parts(run_dir: Path) -> dict[str, dict[str, str | int]]:
         ConfigError: The directory cannot be read.
     """
     found = {part: _read(run_dir / f"{part}.json") for part in PARTS}
-    return {part: facts for part, facts in found.items() if facts is not None and is_writer_alive(facts)}
+    return {part: fields for part, fields in found.items() if fields is not None and is_writer_alive(fields)}
 
 
 def installed_settings(conf: Path | None, flags: Iterable[Flag]) -> LoadedSettings:
@@ -73,20 +73,20 @@ def installed_settings(conf: Path | None, flags: Iterable[Flag]) -> LoadedSettin
         ConfigError: Names the layer and the key.
     """
     flags = list(flags)
-    asked = load_settings(conf, flags=flags)
+    loaded = load_settings(conf, flags=flags)
     if conf is not None:
-        return asked
-    data = asked.settings.data
+        return loaded
+    data = loaded.settings.data
     effective, up = data.run_dir / EFFECTIVE_FILE, _read(data.run_dir / PORTS_FILE)
     if up is not None and is_writer_alive(up) and effective.exists():
         # A moved directory is where it was found, not where its settings say.
         running = load_settings(effective, flags=[Flag("--data-dir", "data.dir", str(data.dir)), *flags])
         return replace(running, sources=_without_defaults(running, str(effective)))
     kafka = running_parts(data.run_dir).get("kafka")
-    if kafka is not None and asked.settings.is_kafka_embedded:
+    if kafka is not None and loaded.settings.is_kafka_embedded:
         port = str(kafka["kafka"]).rpartition(":")[2]
         return load_settings(None, flags=[Flag("--data-dir", "embedded_kafka.listen_port", port), *flags])
-    return asked
+    return loaded
 
 
 def _without_defaults(loaded: LoadedSettings, effective: str) -> dict[str, str]:

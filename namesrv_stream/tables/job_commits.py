@@ -124,7 +124,7 @@ def decode_job_figures(metadata: Mapping[str, Any]) -> JobFigures | None:
 logger = logging.getLogger(__name__)
 
 #: Kinds of rows that are logged.
-TOLD_KINDS: Final = frozenset({ChangeKind.GUARD, ChangeKind.SETTING})
+LOGGED_KINDS: Final = frozenset({ChangeKind.GUARD, ChangeKind.SETTING})
 
 
 def log_commit(changes: Iterable[RouteChange]) -> None:
@@ -133,7 +133,7 @@ def log_commit(changes: Iterable[RouteChange]) -> None:
     Args:
         changes: Rows in log order within each partition. Rows of other kinds are ignored.
     """
-    rows = [row for row in changes if row.kind in TOLD_KINDS]
+    rows = [row for row in changes if row.kind in LOGGED_KINDS]
     held, released = defaultdict[str, list[RouteChange]](list), defaultdict[str, list[RouteChange]](list)
     for row in rows:
         if row.kind == ChangeKind.GUARD:

@@ -103,9 +103,9 @@ def repair_table(storage: Storage, schema: pa.Schema, check: Callable[[TableVers
     """
     done = _drop_damaged_checkpoints(storage)
     try:
-        sound, damage = newest_readable(storage, schema, partial(_sound_version, check))
+        intact, damage = newest_readable(storage, schema, partial(_intact_version, check))
     except TableDamaged as error:
-        sound, damage = None, error
+        intact, damage = None, error
     if damage is None:
         return done
     checkpoint = checkpoint_name(max(0, checkpointed_version(storage)))
@@ -113,12 +113,12 @@ def repair_table(storage: Storage, schema: pa.Schema, check: Callable[[TableVers
         for name in (LAST_CHECKPOINT, checkpoint):  # an older one and the commits since then have the same content
             _set_aside(storage, name)
         return [*done, f"table {storage}: {damage.damage}; it is set aside", *repair_table(storage, schema, check)]
-    version = -1 if sound is None else sound
+    version = -1 if intact is None else intact
     commits, checkpoints = commit_versions(storage), _checkpoints(storage)
-    if sound is None and (checkpoints or commits[:1] != [0]):
+    if intact is None and (checkpoints or commits[:1] != [0]):
         # Kafka has all records of a table that was just created. For an older table, records may be missing.
         raise TableSchemaMismatch(
-            str(storage), f"{damage.damage}; no version is sound: stop the job and run `namesrv-stream rebuild`"
+            str(storage), f"{damage.damage}; no version is intact: stop the job and run `namesrv-stream rebuild`"
         )
     newer = [number for number in commits if number > version]
     # Commits come last, newest first, so a crash in between leaves neither a checkpoint without commits nor a gap.
@@ -126,7 +126,7 @@ def repair_table(storage: Storage, schema: pa.Schema, check: Callable[[TableVers
     names += [checkpoint_name(number) for number in checkpoints if number > version]
     for name in (*names, *(commit_name(number) for number in reversed(newer))):
         _set_aside(storage, name)
-    reached = "no version of it is sound" if sound is None else f"it is back at version {version}"
+    reached = "no version of it is intact" if intact is None else f"it is back at version {version}"
     return [*done, f"table {storage}: {damage.damage}; {reached}, {len(newer)} newer commits are set aside"]
 
 
@@ -159,7 +159,7 @@ def _prepare(
     return done
 
 
-def _sound_version(check: Callable[[TableVersion], object], table: TableVersion) -> int:
+def _intact_version(check: Callable[[TableVersion], object], table: TableVersion) -> int:
     """Return the version, if all its files and its log are undamaged.
 
     Raises:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from namesrv_stream.logs import kept_line, read_line, safe
-from namesrv_stream.processes import give_way, kill_session
+from namesrv_stream.processes import kill_session, lower_priority
 
 _KEPT: Final = 2  # number of old files; NAME.1 is the newest
 _CHUNK_BYTES: Final = 64 * 1024
@@ -37,7 +37,7 @@ class BoundedLog:
     def write(self, line: bytes) -> None:
         """Append one line, which ends with its newline."""
         if self._size and self._size + len(line) > self._max_bytes:
-            self._turn_over()
+            self._rotate()
         self._file.write(line)
         self._size += len(line)
 
@@ -45,7 +45,7 @@ class BoundedLog:
         """Close the file."""
         self._file.close()
 
-    def _turn_over(self) -> None:
+    def _rotate(self) -> None:
         self._file.close()
         for age in range(_KEPT, 0, -1):
             newer = self._path if age == 1 else self._path.with_name(f"{self._path.name}.{age - 1}")
@@ -161,7 +161,7 @@ async def spawn(
     finally:
         os.close(write_end)
     if spec.niceness:
-        give_way(process.pid, spec.niceness)
+        lower_priority(process.pid, spec.niceness)
     lines = _Lines(spec.name, log, on_progress)
     pump = asyncio.get_running_loop().create_task(_pump(read_end, lines), name=f"{spec.name}-output")
     child = Child(spec, process, pump)

@@ -80,7 +80,7 @@ class StartReport:
     def __init__(self) -> None:
         self._began = time.monotonic()
 
-    def say(self, text: str) -> None:
+    def print_line(self, text: str) -> None:
         """Print a line to stderr, in JSON if ``logs.format`` is json."""
         if writes_json():
             progress(text)
@@ -117,10 +117,10 @@ def run_up(settings: Settings, command_line: CommandLine = command_line) -> int:
     if settings.webhook.is_configured:
         Sender(settings.webhook)
     require_writable(settings.data.dir)
-    lock = acquire_run_lock(settings.data.run_dir / "up.lock", report.say)
+    lock = acquire_run_lock(settings.data.run_dir / "up.lock", report.print_line)
     try:
         settings = with_fixed_ports(settings)
-        report.say(f"starting in {settings.data.dir} (logs in {settings.data.logs_dir})")
+        report.print_line(f"starting in {settings.data.dir} (logs in {settings.data.logs_dir})")
         return asyncio.run(_run(settings, report, lock, command_line))
     finally:
         os.close(lock)
@@ -132,39 +132,39 @@ async def _run(settings: Settings, report: StartReport, lock: int, command_line:
     supervisor = Supervisor(
         settings.data.logs_dir,
         _child_environment(os.environ),
-        report.say,
+        report.print_line,
         inherited_fds=[lock],
         max_log_bytes=settings.logs.max_file_bytes,
     )
-    stop_asked = asyncio.Event()
+    stop_requested = asyncio.Event()
 
     def on_signal() -> None:
-        if stop_asked.is_set():
+        if stop_requested.is_set():
             supervisor.hurry()
-        stop_asked.set()
+        stop_requested.set()
 
     for signal_number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(signal_number, on_signal)
     start = loop.create_task(_start(settings, parts, supervisor, report), name="start")
-    stop_wait = loop.create_task(stop_asked.wait(), name="stop-asked")
+    stop_wait = loop.create_task(stop_requested.wait(), name="stop-requested")
     ends: list[asyncio.Future[Any]] = [start, stop_wait, supervisor.failure]
     try:
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        if not stop_asked.is_set() and start.done():
+        if not stop_requested.is_set() and start.done():
             start.result()  # raises the error of the start
             await stop_wait
-        return _exit_code(supervisor, stop_asked.is_set())
+        return _exit_code(supervisor, stop_requested.is_set())
     finally:
         start.cancel()
         stop_wait.cancel()
         await asyncio.wait(ends[:2])
-        report.say("stopping")
+        report.print_line("stopping")
         await supervisor.stop()
-        report.say("stopped")
+        report.print_line("stopped")
 
 
-def _exit_code(supervisor: Supervisor, is_asked: bool) -> int:
-    if is_asked or not supervisor.failure.done():
+def _exit_code(supervisor: Supervisor, is_requested: bool) -> int:
+    if is_requested or not supervisor.failure.done():
         return 0
     failure = supervisor.failure.result()
     report_error(f"{failure.name}: {failure.reason or 'see its log'}")
@@ -174,25 +174,25 @@ def _exit_code(supervisor: Supervisor, is_asked: bool) -> int:
 async def _start(settings: Settings, parts: _Parts, supervisor: Supervisor, report: StartReport) -> None:
     servers = bootstrap_servers(settings)
     if settings.is_kafka_embedded:
-        report.say("starting Kafka")
+        report.print_line("starting Kafka")
         supervisor.start(parts.spec("kafka", has_run_file=False))
         await _wait_listening(settings.embedded_kafka.listen_port, servers)
     await _ensure_topics(settings)
-    report.say(f"Kafka answers at {servers}, its topics are in order")
+    report.print_line(f"Kafka answers at {servers}, its topics are in order")
     job = parts.spec("job")
     serve = parts.spec("serve")
     supervisor.start(job)
     supervisor.start(serve)
-    report.say("starting the Spark job and the server")
-    facts = await supervisor.wait_ready(serve)
+    report.print_line("starting the Spark job and the server")
+    fields = await supervisor.wait_ready(serve)
     supervisor.is_settled = True
-    listening = f"remoting={facts['remoting']} http={facts['http']} kafka={servers}"
+    listening = f"remoting={fields['remoting']} http={fields['http']} kafka={servers}"
     print(f"READY {listening} data={settings.data.dir}", flush=True)
-    report.say("brokers can register")
+    report.print_line("brokers can register")
     if settings.webhook.is_configured:
         supervisor.start(parts.spec("webhook"))
     await supervisor.wait_ready(job)
-    report.say("the Spark job has committed its first batch")
+    report.print_line("the Spark job has committed its first batch")
     if settings.has_history:  # last, so that the others have all of the processors during the start
         supervisor.start(parts.spec("history-job"))
 

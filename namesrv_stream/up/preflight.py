@@ -23,12 +23,12 @@ from namesrv_stream.settings.layers import EFFECTIVE_FILE
 _POLL_S: Final = 0.05
 
 
-def acquire_run_lock(path: Path, say: Callable[[str], None], wait_s: float = 15.0) -> int:
+def acquire_run_lock(path: Path, print_line: Callable[[str], None], wait_s: float = 15.0) -> int:
     """Take the lock; blocks while processes of a killed ``up`` are still ending.
 
     Args:
         path: The lock file.
-        say: Called with the reason of a wait.
+        print_line: Called with the reason of a wait.
         wait_s: Longest wait for those processes, in seconds.
 
     Returns:
@@ -44,15 +44,15 @@ def acquire_run_lock(path: Path, say: Callable[[str], None], wait_s: float = 15.
     except OSError as error:
         raise ConfigError("settings", "data.dir", f"{data_dir} cannot be written: {error.strerror}") from None
     deadline = time.monotonic() + wait_s
-    has_said = False
+    has_printed = False
     while not _try_lock(lock):
         owner = os.pread(lock, 32, 0).decode("ascii", "replace").strip()
         if (owner.isdecimal() and is_running(int(owner))) or time.monotonic() > deadline:
             os.close(lock)
             raise ConfigError("settings", "data.dir", f"{data_dir} is in use by another `up` (process {owner})")
-        if not has_said:
-            say(f"waiting for the processes of the previous run (process {owner}) to end")
-            has_said = True
+        if not has_printed:
+            print_line(f"waiting for the processes of the previous run (process {owner}) to end")
+            has_printed = True
         time.sleep(_POLL_S)
     os.ftruncate(lock, 0)
     os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)

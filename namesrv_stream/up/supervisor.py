@@ -61,7 +61,7 @@ class Supervisor:
         self,
         logs_dir: Path,
         environ: Mapping[str, str],
-        say: Callable[[str], None],
+        print_line: Callable[[str], None],
         inherited_fds: Sequence[int] = (),
         max_log_bytes: int = 10 << 20,
         backoff: Backoff | None = None,
@@ -71,14 +71,14 @@ class Supervisor:
         Args:
             logs_dir: Directory of ``NAME.log`` of every child.
             environ: The children's environment.
-            say: Called with every line for the terminal.
+            print_line: Called with every line for the terminal.
             inherited_fds: Descriptors that the children inherit.
             max_log_bytes: Size at which a log file is rotated.
             backoff: Delays between starts.
         """
         self._logs_dir = logs_dir
         self._environ = environ
-        self._say = say
+        self._print_line = print_line
         self._inherited_fds = inherited_fds
         self._max_log_bytes = max_log_bytes
         self._backoff = backoff or Backoff()
@@ -105,9 +105,9 @@ class Supervisor:
         """Wait for a child's run file and return its content."""
         assert spec.run_file is not None
         # Another process writes it, so there is no event to wait for.
-        while (facts := read_run_file(spec.run_file)) is None:  # noqa: ASYNC110
+        while (fields := read_run_file(spec.run_file)) is None:  # noqa: ASYNC110
             await asyncio.sleep(_RUN_FILE_POLL_S)
-        return facts
+        return fields
 
     async def stop(self) -> None:
         """Stop all children, the last started first, each within its own time limit."""
@@ -141,13 +141,13 @@ class Supervisor:
                     self._fail(ChildFailure(spec.name, code, child.reason))
                     return
                 if code == _REFUSED and not spec.is_required:
-                    self._say(f"{spec.name} cannot run and is not restarted: {child.reason or 'see its log'}")
-                    self._say(f"the other parts continue without {spec.name}; fix this, then restart `up`")
+                    self._print_line(f"{spec.name} cannot run and is not restarted: {child.reason or 'see its log'}")
+                    self._print_line(f"the other parts continue without {spec.name}; fix this, then restart `up`")
                     return
                 if time.monotonic() - began >= self._backoff.healthy_s:
                     wait_s = self._backoff.first_s
                 reason = f" ({child.reason})" if child.reason and code > 0 else ""
-                self._say(f"{spec.name} {describe_exit(code)}{reason}; restarting it in {wait_s:g} s")
+                self._print_line(f"{spec.name} {describe_exit(code)}{reason}; restarting it in {wait_s:g} s")
                 await asyncio.sleep(wait_s)
                 wait_s = min(2 * wait_s, self._backoff.most_s)
         finally:
@@ -157,7 +157,11 @@ class Supervisor:
         if spec.run_file is not None:
             spec.run_file.unlink(missing_ok=True)
         child = await spawn(
-            spec, self._environ, self._inherited_fds, log, on_progress=lambda text: self._say(f"{spec.name}: {text}")
+            spec,
+            self._environ,
+            self._inherited_fds,
+            log,
+            on_progress=lambda text: self._print_line(f"{spec.name}: {text}"),
         )
         self._running[spec.name] = child
         try:

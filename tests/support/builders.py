@@ -188,7 +188,7 @@ class Log:
 
     def alive(self) -> set[str]:
         """Addresses of brokers that are live."""
-        return {k.broker_addr for g in self.groups.groups.values() for k in g.lives}
+        return {k.broker_addr for g in self.groups.groups.values() for k in g.live_brokers}
 
 
 def over(server: Origin, connection: int) -> Origin:

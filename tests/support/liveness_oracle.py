@@ -73,7 +73,7 @@ class Oracle:
         times = 1 + self.settings.guard_hold_timeouts * (self.alive[addr].kept is not None)
         return self.timeout_ms(addr) * times
 
-    def heard_ms(self, index: int) -> int:
+    def partition_ms(self, index: int) -> int:
         """The partition's time at an event."""
         return self.observed_ms(None, -1, index)
 
@@ -220,11 +220,11 @@ class Oracle:
         """Whether a server that talks holds it, or a silent one heard it later than all that saw it end."""
         if ended is None:
             return bool(holds)
-        return any(s not in self.silent or self.heard_ms(heard) > ended for s, (heard, _) in holds.items())
+        return any(s not in self.silent or self.partition_ms(heard) > ended for s, (heard, _) in holds.items())
 
     def _ended(self, broker: Alive, server_id: str) -> int:
         """When those last had heard a broker that saw it end, if ``server_id`` is one of them now."""
-        return max(self.heard_ms(broker.holds[server_id][0]), broker.ended or 0)
+        return max(self.partition_ms(broker.holds[server_id][0]), broker.ended or 0)
 
     def _is_vouched_for_without(self, broker: Alive, server_id: str) -> bool:
         rest = {s: h for s, h in broker.holds.items() if s != server_id}
@@ -254,8 +254,8 @@ class Oracle:
         talking = [s for s in broker.holds if s not in self.silent]
         if any(2 * self.age_ms(addr, s, now) <= self.timeout_ms(addr) for s in talking):
             return False
-        seen = [self.heard_ms(broker.holds[s][0]) for s in talking] + [broker.ended] * (broker.ended is not None)
-        silent = [self.heard_ms(broker.holds[s][0]) for s in broker.holds if s in self.silent]
+        seen = [self.partition_ms(broker.holds[s][0]) for s in talking] + [broker.ended] * (broker.ended is not None)
+        silent = [self.partition_ms(broker.holds[s][0]) for s in broker.holds if s in self.silent]
         return bool(seen) and not any(heard > max(m for m in seen if m is not None) for heard in silent)
 
     def _keep(self, addr: str, server_id: str, goes_with: str, now: int) -> bool:

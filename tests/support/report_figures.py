@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from namesrv_stream.history.answer import Extent, Window
 from namesrv_stream.history.database import Database, Row
-from namesrv_stream.history.report.figures import Asked, Figures, Known, answers, register_delays
+from namesrv_stream.history.report.figures import Figures, Known, ReportRequest, answers, register_delays
 from namesrv_stream.history.sessions import with_replicas
 from namesrv_stream.tables.job_commits import JobCommit
 
@@ -167,7 +167,7 @@ def figures_of(
         has_heartbeats=heard is not None,
         commits_from_ms=None,
     )
-    return answers(database, Asked(Window(since_ms, until_ms), objective, cluster), known)
+    return answers(database, ReportRequest(Window(since_ms, until_ms), objective, cluster), known)
 
 
 def _timeouts(timeouts: Sequence[tuple[int, int]]) -> pa.Table:

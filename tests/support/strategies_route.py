@@ -146,7 +146,7 @@ def events() -> st.SearchStrategy[Event]:
 def groups(draw: st.DrawFn, names: st.SearchStrategy[str] = _NAMES) -> BrokerGroup:
     """Any group that means something: what hangs on a registered broker is there only with one."""
     name = draw(names)
-    lives = st.builds(
+    live_brokers = st.builds(
         BrokerLive,
         data_version=_VERSIONS,
         timeout_ms=st.sampled_from((None, 0, 1, 2**63 - 1)),
@@ -156,7 +156,7 @@ def groups(draw: st.DrawFn, names: st.SearchStrategy[str] = _NAMES) -> BrokerGro
         holders=st.dictionaries(st.sampled_from(("s1", "s2", "direct")), _SMALL_HOLDERS, min_size=1),
     )
     values: dict[str, Any] = {
-        "lives": draw(st.dictionaries(_KEYS, lives, max_size=3)),
+        "live_brokers": draw(st.dictionaries(_KEYS, live_brokers, max_size=3)),
         "topic_mappings": draw(st.dictionaries(_TOPICS, _small_mappings(), max_size=2)),
         "registrations": draw(st.dictionaries(_KEYS, _small_registrations().map(retained), max_size=2)),
     }

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from namesrv_stream.processes import PARENT_PID_VARIABLE, give_way, is_running, kill_session, session_members
+from namesrv_stream.processes import PARENT_PID_VARIABLE, is_running, kill_session, lower_priority, session_members
 from tests.support.kafka import REPOSITORY
 from tests.support.processes import wait_until
 
@@ -58,7 +58,7 @@ def test_a_process_that_is_gone_is_no_error() -> None:
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
 
-    give_way(gone.pid, 10)
+    lower_priority(gone.pid, 10)
 
 
 _DEADLINE_S = 30.0

@@ -9,7 +9,14 @@ import typer
 
 from namesrv_stream.client import admin, queries
 from namesrv_stream.client.commands import answer_text
-from namesrv_stream.client.commands.query_options import TIMEOUT_MS, JsonOption, Target, asks, emit, json_text
+from namesrv_stream.client.commands.query_options import (
+    TIMEOUT_MS,
+    JsonOption,
+    Target,
+    emit,
+    json_text,
+    name_server_command,
+)
 from namesrv_stream.client.name_servers import Outcome
 from namesrv_stream.client.server_states import ask
 from namesrv_stream.errors import ConfigError, QueryNotFound
@@ -33,19 +40,19 @@ def register(app: typer.Typer) -> None:
         ("list", kv_list),
         ("import", kv_import),
     ):
-        kv.command(name)(asks(command))
+        kv.command(name)(name_server_command(command))
     app.add_typer(kv, name="kv")
     perm = typer.Typer(help="Remove the write permission of a broker, or restore it.", no_args_is_help=True)
-    perm.command("wipe")(asks(perm_wipe))
-    perm.command("add")(asks(perm_add))
+    perm.command("wipe")(name_server_command(perm_wipe))
+    perm.command("add")(name_server_command(perm_add))
     app.add_typer(perm, name="perm")
     topic = typer.Typer(help="Delete the route of a topic.", no_args_is_help=True)
     topic.callback()(lambda: None)  # keeps a group of one command a group
-    topic.command("delete")(asks(topic_delete))
+    topic.command("delete")(name_server_command(topic_delete))
     app.add_typer(topic, name="topic")
     config = typer.Typer(help="Read and change the configuration at run time.", no_args_is_help=True)
-    config.command("get")(asks(config_get))
-    config.command("set")(asks(config_set))
+    config.command("get")(name_server_command(config_get))
+    config.command("set")(name_server_command(config_set))
     name_server = typer.Typer(help="Read and change the configuration of name servers.", no_args_is_help=True)
     name_server.add_typer(config, name="config")
     app.add_typer(name_server, name="name-server")

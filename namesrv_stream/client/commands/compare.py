@@ -16,7 +16,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from namesrv_stream.client import queries
-from namesrv_stream.client.commands.query_options import TIMEOUT_MS, JsonOption, Target, asks, emit, json_text
+from namesrv_stream.client.commands.query_options import (
+    TIMEOUT_MS,
+    JsonOption,
+    Target,
+    emit,
+    json_text,
+    name_server_command,
+)
 from namesrv_stream.client.name_servers import NameServers, is_address_server, parse_name_servers
 from namesrv_stream.client.route import BrokerData, TopicRouteData
 from namesrv_stream.errors import ConfigError, QueryNotFound, TopicNotExist
@@ -29,7 +36,7 @@ _AT_ONCE: Final = 32
 _PAUSE_S: Final = 0.5
 
 #: The answer of one server about one key: fact → value.
-Facts = Mapping[str, str]
+Properties = Mapping[str, str]
 _ORDER_NAMESPACE = "ORDER_TOPIC_CONFIG"
 _NOUNS = {"cluster": "cluster", "broker": "broker", "topic": "topic", "kv": "KV namespace"}
 
@@ -47,12 +54,12 @@ class Difference:
 
     Attributes:
         key: Its subject.
-        fact: Such as ``addresses of broker-a``.
+        property: Such as ``addresses of broker-a``.
         values: Server → value; None if the server does not have the subject.
     """
 
     key: Key
-    fact: str
+    property: str
     values: Mapping[str, str | None]
 
 
@@ -100,7 +107,7 @@ async def compare(
         while differences and loop.time() < deadline_s:
             await asyncio.sleep(_PAUSE_S)
             differences = await asking.differences({d.key for d in differences})
-        found.differences = sorted(differences, key=lambda d: (d.key, d.fact))
+        found.differences = sorted(differences, key=lambda d: (d.key, d.property))
         return found
     finally:
         await asyncio.gather(*(server.close() for server in servers.values()))
@@ -124,29 +131,31 @@ class _Asking:
     async def differences(self, keys: Iterable[Key]) -> list[Difference]:
         """The facts of these subjects that differ."""
         wanted = sorted(keys)
-        infos: list[Mapping[Key, Facts]] = []
+        infos: list[Mapping[Key, Properties]] = []
         if any(key.kind in ("cluster", "broker") for key in wanted):
             answers = await self._each(lambda server: queries.cluster_info(server, self._timeout_ms))
             for info in answers:
                 clusters = {Key("cluster", name): {"broker names": " ".join(m)} for name, m in info.clusters.items()}
-                infos.append(clusters | {Key("broker", name): _broker_facts(b) for name, b in info.brokers.items()})
-        found = await asyncio.gather(*(self._facts(key, infos) for key in wanted))
-        return [d for key, facts in zip(wanted, found, strict=True) for d in self._compared(key, facts)]
+                infos.append(
+                    clusters | {Key("broker", name): _broker_properties(b) for name, b in info.brokers.items()}
+                )
+        found = await asyncio.gather(*(self._properties(key, infos) for key in wanted))
+        return [d for key, properties in zip(wanted, found, strict=True) for d in self._compared(key, properties)]
 
-    async def _facts(self, key: Key, infos: Sequence[Mapping[Key, Facts]]) -> Sequence[Facts]:
+    async def _properties(self, key: Key, infos: Sequence[Mapping[Key, Properties]]) -> Sequence[Properties]:
         if key.kind in ("cluster", "broker"):
             return [info.get(key, {}) for info in infos]
         ask = self._route if key.kind == "topic" else self._kv
         async with self._turn:
             return await self._each(lambda server: ask(server, key.name))
 
-    async def _route(self, server: NameServers, topic: str) -> Facts:
+    async def _route(self, server: NameServers, topic: str) -> Properties:
         try:
-            return _route_facts(await queries.topic_route(server, topic, self._timeout_ms))
+            return _route_properties(await queries.topic_route(server, topic, self._timeout_ms))
         except TopicNotExist:
             return {}
 
-    async def _kv(self, server: NameServers, namespace: str) -> Facts:
+    async def _kv(self, server: NameServers, namespace: str) -> Properties:
         try:
             return await queries.kv_table(server, namespace, self._timeout_ms)
         except QueryNotFound:
@@ -155,43 +164,49 @@ class _Asking:
     async def _each(self, question: Callable[[NameServers], Awaitable[T]]) -> list[T]:
         return list(await asyncio.gather(*(question(server) for server in self._servers.values())))
 
-    def _compared(self, key: Key, facts: Sequence[Facts]) -> list[Difference]:
-        names = dict.fromkeys(name for one in facts for name in one)
-        rows = [Difference(key, n, dict(zip(self._servers, (f.get(n) for f in facts), strict=True))) for n in names]
+    def _compared(self, key: Key, properties: Sequence[Properties]) -> list[Difference]:
+        names = dict.fromkeys(name for one in properties for name in one)
+        rows = [
+            Difference(key, n, dict(zip(self._servers, (f.get(n) for f in properties), strict=True))) for n in names
+        ]
         return [row for row in rows if len(set(row.values.values())) > 1]
 
 
-def _route_facts(route: TopicRouteData) -> Facts:
-    facts = {
+def _route_properties(route: TopicRouteData) -> Properties:
+    properties = {
         f"queues of {q.broker_name}": f"{q.read_queue_nums} read, {q.write_queue_nums} write, perm {q.perm}"
         + (f", flag {q.topic_sys_flag}" if q.topic_sys_flag else "")
         for q in route.queue_datas
     }
     for broker in route.broker_datas:
-        facts |= {f"{fact} of {broker.broker_name}": value for fact, value in _broker_facts(broker).items()}
+        properties |= {
+            f"{property} of {broker.broker_name}": value for property, value in _broker_properties(broker).items()
+        }
     if route.order_topic_conf is not None:
-        facts["order"] = route.order_topic_conf
+        properties["order"] = route.order_topic_conf
     for mapping in route.queue_mappings or ():
         queues = " ".join(map(str, sorted(mapping.logical_queue_ids)))
-        facts[f"logical queues of {mapping.broker_name}"] = f"{queues} of {mapping.total_queues}, epoch {mapping.epoch}"
-    return facts
+        properties[f"logical queues of {mapping.broker_name}"] = (
+            f"{queues} of {mapping.total_queues}, epoch {mapping.epoch}"
+        )
+    return properties
 
 
-def _broker_facts(broker: BrokerData) -> dict[str, str]:
-    facts = {
+def _broker_properties(broker: BrokerData) -> dict[str, str]:
+    properties = {
         "addresses": " ".join(f"{broker_id}={addr}" for broker_id, addr in sorted(broker.broker_addrs.items())),
         "cluster": broker.cluster,
     }
     if broker.zone_name is not None:
-        facts["zone"] = broker.zone_name
+        properties["zone"] = broker.zone_name
     if broker.enable_acting_master:
-        facts["acting master"] = "enabled"
-    return facts
+        properties["acting master"] = "enabled"
+    return properties
 
 
 def register(app: typer.Typer) -> None:
     """Add the command to ``app``."""
-    app.command("compare")(asks(compare_servers))
+    app.command("compare")(name_server_command(compare_servers))
 
 
 def compare_servers(
@@ -220,7 +235,7 @@ def compare_servers(
     found = target.ask(ask)
     if as_json:
         rows = [
-            {"kind": d.key.kind, "name": d.key.name, "fact": d.fact, "values": dict(d.values)}
+            {"kind": d.key.kind, "name": d.key.name, "fact": d.property, "values": dict(d.values)}
             for d in found.differences
         ]
         emit(json_text({"compared": found.compared, "differences": rows}))
@@ -247,7 +262,12 @@ def _print(addrs: tuple[str, ...], found: Comparison) -> None:
     table = Table("what", "name", "fact", *map(escape, addrs), box=None, pad_edge=False)
     for difference in found.differences:
         values = [difference.values[addr] for addr in addrs]
-        cells = [difference.key.kind, difference.key.name, difference.fact, *("-" if v is None else v for v in values)]
+        cells = [
+            difference.key.kind,
+            difference.key.name,
+            difference.property,
+            *("-" if v is None else v for v in values),
+        ]
         table.add_row(*(escape(safe(cell)) for cell in cells))
     console = Console(highlight=False, width=10_000)
     with console.capture() as capture:

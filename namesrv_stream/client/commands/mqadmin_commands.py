@@ -11,7 +11,14 @@ import typer
 from namesrv_stream.client import admin, queries
 from namesrv_stream.client.commands import admin_commands, answer_text, query_commands
 from namesrv_stream.client.commands.answer_text import held_lines, printable
-from namesrv_stream.client.commands.query_options import TIMEOUT_MS, JsonOption, Target, asks, emit, json_text
+from namesrv_stream.client.commands.query_options import (
+    TIMEOUT_MS,
+    JsonOption,
+    Target,
+    emit,
+    json_text,
+    name_server_command,
+)
 from namesrv_stream.client.name_servers import NameServers
 from namesrv_stream.errors import ConfigError, TopicNotExist
 from namesrv_stream.remoting.headers import ORDER_TOPIC_CONFIG
@@ -39,8 +46,8 @@ def register(app: typer.Typer, mqadmin_app: typer.Typer) -> None:
         ("getNamesrvConfig", get_namesrv_config),
         ("updateNamesrvConfig", update_namesrv_config),
     ):
-        app.command(name, hidden=True)(asks(command, is_of_mqadmin=True))
-        mqadmin_app.command(name)(asks(command, is_of_mqadmin=True))
+        app.command(name, hidden=True)(name_server_command(command, is_of_mqadmin=True))
+        mqadmin_app.command(name)(name_server_command(command, is_of_mqadmin=True))
 
 
 def topic_list(

@@ -9,7 +9,14 @@ import typer
 from namesrv_stream.client import queries
 from namesrv_stream.client.commands import answer_text
 from namesrv_stream.client.commands.answer_text import HeldBroker, held_in, held_json, held_lines, held_on_route
-from namesrv_stream.client.commands.query_options import TIMEOUT_MS, JsonOption, Target, asks, emit, json_text
+from namesrv_stream.client.commands.query_options import (
+    TIMEOUT_MS,
+    JsonOption,
+    Target,
+    emit,
+    json_text,
+    name_server_command,
+)
 from namesrv_stream.client.name_servers import NameServers
 from namesrv_stream.client.route import ClusterInfo, TopicRouteData
 from namesrv_stream.route.topic_route import is_system_topic
@@ -21,7 +28,7 @@ ClusterOption = Annotated[str | None, typer.Option("--cluster", help="Only this 
 def register(app: typer.Typer) -> None:
     """Add the commands to ``app``."""
     for command in (topics, clusters, brokers):
-        app.command()(asks(command))
+        app.command()(name_server_command(command))
 
 
 def show_route(

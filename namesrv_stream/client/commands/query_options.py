@@ -72,7 +72,7 @@ NameServersOption = Annotated[
 ]
 
 
-def asked_for(
+def requested_tls(
     tls: bool, trust_file: Path | None, cert_file: Path | None, key_file: Path | None
 ) -> ssl.SSLContext | None:
     """The TLS that these flags request; None for plain connections. A file of certificates implies ``--tls``.
@@ -135,7 +135,7 @@ class NotPermitted(NamesrvStreamError):
     """A name server does not permit a request."""
 
 
-def asks(command: Callable[..., None], *, is_of_mqadmin: bool = False) -> Callable[..., None]:
+def name_server_command(command: Callable[..., None], *, is_of_mqadmin: bool = False) -> Callable[..., None]:
     """``command(target, …)`` as a command whose flags also name the target.
 
     Args:
@@ -180,7 +180,7 @@ def asks(command: Callable[..., None], *, is_of_mqadmin: bool = False) -> Callab
             configuration,
             named is not None,
             _credentials(access_key, secret_key_file),
-            asked_for(tls, tls_trust, tls_cert, tls_key),
+            requested_tls(tls, tls_trust, tls_cert, tls_key),
         )
         command(target, **own)
 

@@ -131,7 +131,7 @@ def _height(share: float, low: float) -> float:
 
 def _cluster_tracks(figures: Figures) -> Tracks:
     """Return a track for each cluster, with a bar per segment that shows whether it met the objective."""
-    objective, segments = figures.asked.objective, figures.rows["segments"]
+    objective, segments = figures.request.objective, figures.rows["segments"]
     worst = sorted(figures.rows["clusters"], key=lambda row: 1 if row["availability"] is None else row["availability"])
     tracks = []
     for row in worst[:_MAX_TRACKS]:
@@ -142,7 +142,7 @@ def _cluster_tracks(figures: Figures) -> Tracks:
         note = "" if row["availability"] is None else percent(row["availability"])
         tracks.append(Track(cut(name), note, cut(f"{name}: {missed} of {len(segments)} below the objective"), bars))
     legend = [
-        (f"met {figures.asked.objective_text}", drawing.UP),
+        (f"met {figures.request.objective_text}", drawing.UP),
         ("missed it", _MISSED_OBJECTIVE),
         ("took ten times its budget", _MISSED_BY_FAR),
     ]
@@ -153,7 +153,7 @@ def _cluster_tracks(figures: Figures) -> Tracks:
 def _heat(figures: Figures, row: Row, share: float) -> Bar:
     """Return the bar of a segment in the colour of its availability."""
     x, end = _ends(figures, row)
-    objective = figures.asked.objective
+    objective = figures.request.objective
     is_far = 1 - share > 10 * (1 - objective)
     colour = drawing.UP if share >= objective else _MISSED_BY_FAR if is_far else _MISSED_OBJECTIVE
     return Bar(x, 0, (end - x) * _BAR_WIDTH, 100, colour, f"{_name(figures, row)}: {percent(share)}")

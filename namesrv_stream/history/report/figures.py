@@ -24,7 +24,7 @@ _QUESTIONS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ReportRequest:
     """The request for a report.
 
     Attributes:
@@ -49,14 +49,14 @@ class Known:
     Attributes:
         window: That part of the period.
         extent: The time that the history covers.
-        heard: The part of the period in which heartbeats are counted; None if there is no such part.
+        heartbeat_window: The part of the period in which heartbeats are counted; None if there is no such part.
         has_heartbeats: Whether there is a table of heartbeats.
         commits_from_ms: Time from which commits of the job are known, epoch milliseconds; None if none are.
     """
 
     window: Window
     extent: Extent
-    heard: Window | None
+    heartbeat_window: Window | None
     has_heartbeats: bool
     commits_from_ms: int | None
 
@@ -66,14 +66,14 @@ class Figures:
     """The content of a report.
 
     Attributes:
-        asked: The request.
+        request: The request.
         known: The part of the period that the tables cover.
         rows: Question → its rows. ``brokers`` are sorted by downtime, longest first, and have ``missed`` heartbeats.
             ``outages`` are sorted by length, without brokers that were removed intentionally.
         total: The row for all clusters, which is the last row of ``clusters.sql``.
     """
 
-    asked: Asked
+    request: ReportRequest
     known: Known
     rows: Mapping[str, Sequence[Row]]
     total: Row
@@ -85,7 +85,7 @@ class Figures:
         return unit
 
 
-def figures(settings: Settings, asked: Asked) -> Figures:
+def figures(settings: Settings, request: ReportRequest) -> Figures:
     """Read the tables and compute all figures; blocks.
 
     Raises:
@@ -94,48 +94,48 @@ def figures(settings: Settings, asked: Asked) -> Figures:
     """
     past, changes = Past(settings), open_changes(settings)
     extent = past.extent
-    window = extent.known_part(asked.window)
-    set_period(past, window, cluster=asked.cluster)
-    read_heartbeats(past, window, asked.cluster)
+    window = extent.known_part(request.window)
+    set_period(past, window, cluster=request.cluster)
+    read_heartbeats(past, window, request.cluster)
     records = changed_records(changes, window)
     # Commits before the first of these records are not needed.
     commits = job_commits(changes, min(records["at_ms"].to_pylist())) if records.num_rows else []
     register_delays(past, past.counted_to_ms, past.default_timeouts(settings, window), records, commits)
     commits_from_ms = max(window.since_ms, commits[0].at_ms) if commits else None
-    known = Known(window, extent, past.heard(window), past.has_heartbeats, commits_from_ms)
-    return answers(past, asked, known)
+    known = Known(window, extent, past.heartbeat_window(window), past.has_heartbeats, commits_from_ms)
+    return answers(past, request, known)
 
 
-def answers(database: Database, asked: Asked, known: Known) -> Figures:
+def answers(database: Database, request: ReportRequest, known: Known) -> Figures:
     """Answer all questions of the report; blocks.
 
     Args:
         database: A database with the tables of the period, of heartbeats, of delays, and ``heartbeat_minutes``.
-        asked: The request.
+        request: The request.
         known: The part of the period that the tables cover.
 
     Raises:
         NotInHistory: No broker was up in that period.
         TableSchemaMismatch: The tables cannot be read.
     """
-    heard, window = known.heard, known.window
+    heartbeat_window, window = known.heartbeat_window, known.window
     parameters = {
-        "objective": asked.objective,
-        "cluster": asked.cluster,
-        "heard_from_ms": heard and heard.since_ms,
-        "heard_to_ms": heard and heard.until_ms,
+        "objective": request.objective,
+        "cluster": request.cluster,
+        "heard_from_ms": heartbeat_window and heartbeat_window.since_ms,
+        "heard_to_ms": heartbeat_window and heartbeat_window.until_ms,
     }
     rows = {question: database.rows(question, **parameters) for question in _QUESTIONS}
     if not rows["brokers"]:
         raise NotInHistory(f"no broker was up between {instant(window.since_ms)} and {instant(window.until_ms)}")
     missed = {row["replica"]: row["missed"] for row in rows["missed_of_brokers"]}
     for row in rows["brokers"]:
-        row["missed"] = missed.get(row["replica"], 0) if heard else None
+        row["missed"] = missed.get(row["replica"], 0) if heartbeat_window else None
     rows["brokers"].sort(key=lambda row: (-row["down_ms"], row["broker_name"]))
     rows["outages"] = sorted(
         (row for row in rows["outages"] if not row["for_good"]), key=lambda row: -_taken(row, window)
     )
-    return Figures(asked, known, rows, rows["clusters"].pop())
+    return Figures(request, known, rows, rows["clusters"].pop())
 
 
 def register_delays(
@@ -171,7 +171,7 @@ def read_heartbeats(past: Past, window: Window, cluster: str | None) -> None:
     """Register the table of heartbeats. They are read day by day, because those of a month are millions of rows."""
     first, last = utc(window.since_ms).date(), utc(window.until_ms).date()
     days = [first + timedelta(days=number) for number in range((last - first).days + 1)]
-    found = [past.ask("heartbeats_of_day", day=day, cluster=cluster) for day in days]
+    found = [past.query("heartbeats_of_day", day=day, cluster=cluster) for day in days]
     past.register("heartbeats", pa.concat_tables(found))
 
 

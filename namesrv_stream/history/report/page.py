@@ -66,7 +66,7 @@ def page(figures: Figures, answer: Answer, made_ms: int) -> str:
     return render(
         "page.html.jinja",
         version=__version__,
-        cluster=figures.asked.cluster,
+        cluster=figures.request.cluster,
         since=instant(figures.known.window.since_ms),
         until=instant(figures.known.window.until_ms),
         made=instant(made_ms),
@@ -119,7 +119,7 @@ def _tiles(figures: Figures) -> list[Tile]:
         Tile(
             "available",
             _text(total["availability"], percent),
-            f"objective {figures.asked.objective_text}",
+            f"objective {figures.request.objective_text}",
             not total["met"],
         ),
         Tile("error budget left", "-" if left is None else f"{left * 100:,.0f}%", budget, left_ms < 0),
@@ -129,10 +129,12 @@ def _tiles(figures: Figures) -> list[Tile]:
         Tile("MTBF", _text(total["mtbf_ms"], duration), "mean up-time between interruptions"),
         Tile("flapped", f"{total['flapped']:,}", f"{flapping:,} {plural(flapping, 'does', 'do')} so now", flapping > 0),
     ]
-    if (heard := figures.known.heard) is not None:
+    if (heartbeat_window := figures.known.heartbeat_window) is not None:
         missed, count = total["missed"], total["heartbeats"]
         of_all = missed / (missed + count) * 100 if missed + count else 0
-        tiles.append(Tile("missed heartbeats", f"{missed:,}", f"{of_all:.3f}% of all, to {instant(heard.until_ms)}"))
+        tiles.append(
+            Tile("missed heartbeats", f"{missed:,}", f"{of_all:.3f}% of all, to {instant(heartbeat_window.until_ms)}")
+        )
     return tiles
 
 
@@ -156,9 +158,8 @@ def _objective(figures: Figures) -> str:
         else f"{1 - left:,.1f} times the error budget was used"
     )
     met, share = "met" if total["met"] else "missed", percent(total["availability"])
-    return (
-        f"The objective of {figures.asked.objective_text} was {met}: brokers were up for {share} of their time, {rest}."
-    )
+    objective = figures.request.objective_text
+    return f"The objective of {objective} was {met}: brokers were up for {share} of their time, {rest}."
 
 
 def _clusters(figures: Figures) -> str:

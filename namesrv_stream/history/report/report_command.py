@@ -11,7 +11,7 @@ import typer
 from namesrv_stream.clock import SystemClock
 from namesrv_stream.errors import ConfigError
 from namesrv_stream.history.answer import Window
-from namesrv_stream.history.history_commands import asked_window
+from namesrv_stream.history.history_commands import parse_window
 from namesrv_stream.instants import COMMAND_LINE, instant
 from namesrv_stream.settings import Settings
 from namesrv_stream.settings.installation import Configuration, configured
@@ -51,15 +51,15 @@ def report(
         raise ConfigError(COMMAND_LINE, "--cluster", "is empty")
     # Imported here, because Arrow and Delta take a second to import, and other commands do not need them.
     from namesrv_stream.history.drawing import write_page
-    from namesrv_stream.history.report.figures import Asked, figures
+    from namesrv_stream.history.report.figures import ReportRequest, figures
     from namesrv_stream.history.report.page import page
     from namesrv_stream.history.report.report_tables import answer_of
 
     now_ms = SystemClock().now_ms()
-    window = asked_window(since, until, now_ms)
-    asked = Asked(window, _objective(slo), cluster)
+    window = parse_window(since, until, now_ms)
+    request = ReportRequest(window, _objective(slo), cluster)
     settings = configuration.load().settings
-    found = figures(settings, asked)
+    found = figures(settings, request)
     answer = answer_of(found, _notes(settings, window, found))
     if html is not None:
         write_page("--html", html, page(found, answer, now_ms))
@@ -84,14 +84,14 @@ def _objective(text: str) -> float:
     return percent / 100
 
 
-def _notes(settings: Settings, asked: Window, found: "Figures") -> list[str]:
+def _notes(settings: Settings, requested: Window, found: "Figures") -> list[str]:
     """Return notes about the start of the report, and about missing heartbeat figures."""
     from namesrv_stream.history.answer import no_figures_text
 
     notes, window = [], found.known.window
-    if asked.since_ms < window.since_ms:
+    if requested.since_ms < window.since_ms:
         notes.append(f"the history begins at {instant(window.since_ms)}: the report begins there, too")
-    if found.known.heard is None:
+    if found.known.heartbeat_window is None:
         first_ms = min(row["begin_ms"] for row in found.rows["brokers"])
         notes.append(no_figures_text(settings, first_ms, window.until_ms))
     return notes

@@ -70,22 +70,22 @@ def answer_of(figures: Figures, notes: Sequence[str] = ()) -> Answer:
         Section("pieces", f"{unit} by {unit}", _SEGMENTS, rows["segments"]),
         Section("unknown", "what is not known", _UNOBSERVED, unobserved(figures)),
     )
-    window, heard = figures.known.window, figures.known.heard
-    counted_to_ms = heard.until_ms if heard else None
+    window, heartbeat_window = figures.known.window, figures.known.heartbeat_window
+    counted_to_ms = heartbeat_window.until_ms if heartbeat_window else None
     return Answer(window.since_ms, window.until_ms, sections, figures.known.extent, notes, counted_to_ms)
 
 
 def summary(figures: Figures) -> Row:
     """Return the row for all brokers."""
-    heard, servers = figures.known.heard, figures.rows["name_servers"]
+    heartbeat_window, servers = figures.known.heartbeat_window, figures.rows["name_servers"]
     return figures.total | {
-        "objective": figures.asked.objective,
+        "objective": figures.request.objective,
         "sessions_ended": sum(row["count"] for row in figures.rows["session_ends"]),
         "flapped": sum(row["has_flapped"] for row in figures.rows["flaps"]),
-        "heartbeats": sum(row["heartbeats"] for row in servers) if heard else None,
-        "missed": sum(row["missed"] for row in servers) if heard else None,
-        "heartbeats_from_ms": heard.since_ms if heard else None,
-        "heartbeats_to_ms": heard.until_ms if heard else None,
+        "heartbeats": sum(row["heartbeats"] for row in servers) if heartbeat_window else None,
+        "missed": sum(row["missed"] for row in servers) if heartbeat_window else None,
+        "heartbeats_from_ms": heartbeat_window.since_ms if heartbeat_window else None,
+        "heartbeats_to_ms": heartbeat_window.until_ms if heartbeat_window else None,
     }
 
 
@@ -115,21 +115,21 @@ def unobserved(figures: Figures) -> list[Row]:
 
 
 def _unobserved(figures: Figures) -> Iterator[tuple[str, int | None, int | None, str]]:
-    asked, known, extent = figures.asked.window, figures.known, figures.known.extent
-    if extent.begin_ms is not None and asked.since_ms < extent.begin_ms:
+    requested, known, extent = figures.request.window, figures.known, figures.known.extent
+    if extent.begin_ms is not None and requested.since_ms < extent.begin_ms:
         text = "the history begins later than was asked: this time is in no figure"
-        yield "before the history", asked.since_ms, extent.begin_ms, text
+        yield "before the history", requested.since_ms, extent.begin_ms, text
     if extent.lost_until_ms is not None:
         text = "changes were removed before the history had them: who went and came back in between is not known"
         yield "lost changes", extent.stored_to_ms, extent.lost_until_ms, text
-    if extent.lags(asked.until_ms):
+    if extent.lags(requested.until_ms):
         text = "the tables do not reach so far: this time is in no figure"
-        yield "after the tables", extent.reaches_ms, asked.until_ms, text
+        yield "after the tables", extent.reaches_ms, requested.until_ms, text
     for row in figures.rows["unobserved"]:
         yield row["what"], row["begin_ms"], row["end_ms"], _meaning(row)
     if not known.has_heartbeats:
         yield "heartbeats", None, None, _NO_TABLE
-    elif known.heard is None:
+    elif known.heartbeat_window is None:
         yield "heartbeats", known.window.since_ms, known.window.until_ms, _NOT_COUNTED
     if gone := figures.rows["gone_before"][0]["brokers"]:
         text = f"{counted(gone, 'broker')} had gone before and did not come back"

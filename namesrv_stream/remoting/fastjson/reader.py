@@ -32,8 +32,8 @@ _STRING: Final = {
 }
 _BARE_KEY: Final = re.compile(r"[A-Za-z_$\u0100-\U0010ffff][A-Za-z0-9_$\u0100-\U0010ffff]*+")
 _NUMBER: Final = re.compile(r"(-?[0-9]++(\.[0-9]++)?([eE][+-]?[0-9]++)?)[LSBFD]?")
-_WORD: Final = re.compile(r"[A-Za-z]++")
-_WORDS: Final[dict[str, bool | None]] = {"true": True, "false": False, "null": None, "undefined": None, "NaN": None}
+_LITERAL: Final = re.compile(r"[A-Za-z]++")
+_LITERALS: Final[dict[str, bool | None]] = {"true": True, "false": False, "null": None, "undefined": None, "NaN": None}
 _ESCAPE: Final = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(.))", re.DOTALL)
 _SIMPLE_ESCAPES: Final = {
     **{char: char for char in "\"'\\/"},
@@ -161,7 +161,7 @@ class _Reader:
             return self._array(depth + 1)
         if char == "-" or char.isdecimal():
             return self._number()
-        return self._word()
+        return self._literal()
 
     def _object(self, depth: int) -> dict[str, Any]:
         members: dict[str, Any] = {}
@@ -249,13 +249,13 @@ class _Reader:
             self._fail("number out of range")
         return number
 
-    def _word(self) -> bool | None:
-        match = _WORD.match(self._text, self._position)
-        word = match.group() if match is not None else ""
-        if word not in _WORDS:
+    def _literal(self) -> bool | None:
+        match = _LITERAL.match(self._text, self._position)
+        literal = match.group() if match is not None else ""
+        if literal not in _LITERALS:
             self._fail("expected a value")
-        self._position += len(word)
-        return _WORDS[word]
+        self._position += len(literal)
+        return _LITERALS[literal]
 
     def _fail(self, reason: str) -> NoReturn:
         raise ValueError(f"{reason} at character {self._position}")

@@ -29,14 +29,14 @@ def rebuilt_state(partition: int, partitions: int, next_offset: int, at_ms: int,
         is_lost = status == "lost"
         state.servers[server_id] = ServerClock(epoch, 0, 0, 0, silent=is_lost or status == "silent", lost=is_lost)
     for name, group in table.groups.items():
-        for live_key, live in group.lives.items():
+        for live_key, live in group.live_brokers.items():
             key = LeaseKey(name, live_key)
             lease = Lease(live.timeout_ms, live.registration_hash, hold=table.held.get(key))
             for server_id, holder in live.holders.items():
                 state.servers.setdefault(server_id, ServerClock(holder.server_epoch, 0, 0, 0))
                 lease.holders[server_id] = LeaseHolder(holder, 0, 0)
             state.add_lease(key, lease)
-        for live_key in group.registrations.keys() - group.lives.keys():
+        for live_key in group.registrations.keys() - group.live_brokers.keys():
             state.gone[LeaseKey(name, live_key)] = at_ms
     state.requeue()
     return state
@@ -89,7 +89,7 @@ def _newest_clock(states: Iterable[FoldState], server_id: str, observed_ms: int)
         server_epoch=max(clock.server_epoch for clock in clocks),
         observed_ms=max(clock.observed_ms for clock in clocks),
         previous_at_ms=max(clock.previous_at_ms for clock in clocks),
-        heard_ms=max(clock.heard_ms + observed_ms - state.observed_ms for state, clock in of_states),
+        partition_ms=max(clock.partition_ms + observed_ms - state.observed_ms for state, clock in of_states),
         silent=all(clock.silent for clock in clocks),
         lost=all(clock.lost for clock in clocks),
     )
@@ -119,8 +119,8 @@ def _without_brokers(
 
 def _moved(lease: Lease, behind_ms: int, server_behind_ms: Mapping[str, int]) -> Lease:
     holders = {
-        server_id: LeaseHolder(held.holder, held.seen_ms + server_behind_ms[server_id], held.heard_ms + behind_ms)
+        server_id: LeaseHolder(held.holder, held.seen_ms + server_behind_ms[server_id], held.partition_ms + behind_ms)
         for server_id, held in lease.holders.items()
     }
-    ended_ms = None if lease.ended_heard_ms is None else lease.ended_heard_ms + behind_ms
-    return replace(lease, holders=holders, ended_heard_ms=ended_ms)
+    ended_ms = None if lease.ended_partition_ms is None else lease.ended_partition_ms + behind_ms
+    return replace(lease, holders=holders, ended_partition_ms=ended_ms)

@@ -184,7 +184,7 @@ def _change_broker(step: FoldStep, event: BrokerRegistered | BrokerHeartbeat | B
         old,
         event,
         drops_absent_topics=state.settings.delete_topic_with_broker_registration,
-        kept_by_others=lambda _, k, server_id: is_vouched_for_without(state, state.leases[k], server_id),
+        held_by_others=lambda _, k, server_id: is_vouched_for_without(state, state.leases[k], server_id),
     )
     if applied.ignored is not None:
         step.ignored(key, origin, applied.cause, applied.ignored)
@@ -197,10 +197,10 @@ def _change_broker(step: FoldStep, event: BrokerRegistered | BrokerHeartbeat | B
         if changed and lease is not None:
             holder_ended(step, key, lease, origin.server_id, applied.cause, applied.detail)
         elif lease is None:
-            state.forget_closes(key)
+            state.drop_recent_closes(key)
     elif applied.holder is not None:
         _renew_or_create(step, key, lease, origin.server_id, applied, is_up_to_date=not changed)
-    elif lease is not None and key.live_key not in applied.group.lives:
+    elif lease is not None and key.live_key not in applied.group.live_brokers:
         retire(step, key, applied.cause, applied.detail)
     if applied.is_unknown and isinstance(event, BrokerHeartbeat):
         _request_registration(step, event)
@@ -217,7 +217,7 @@ def _renew_or_create(
         lease = Lease(registration.timeout_ms, registration.registration_hash)
         state.add_lease(key, lease)
         state.gone.pop(key, None)
-        state.forget_closes(key)
+        state.drop_recent_closes(key)
     if registration is not None:
         state.set_timeout(key, lease, registration.timeout_ms)
         lease.registration_hash = registration.registration_hash

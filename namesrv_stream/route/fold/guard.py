@@ -72,7 +72,7 @@ def is_suspect(state: FoldState, lease: Lease) -> bool:
     Heartbeats at servers that are not silent count, and those that a silent server received after these.
     """
     timeout_ms = state.timeout_ms(lease)
-    heard_ms = lease.ended_heard_ms
+    partition_ms = lease.ended_partition_ms
     of_silent = []
     for server_id, held in lease.holders.items():
         clock = state.servers[server_id]
@@ -81,8 +81,8 @@ def is_suspect(state: FoldState, lease: Lease) -> bool:
         elif 2 * (clock.observed_ms - held.seen_ms) <= timeout_ms:
             return False
         else:
-            heard_ms = max(held.heard_ms, heard_ms or 0)
-    return heard_ms is not None and all(held.heard_ms <= heard_ms for held in of_silent)
+            partition_ms = max(held.partition_ms, partition_ms or 0)
+    return partition_ms is not None and all(held.partition_ms <= partition_ms for held in of_silent)
 
 
 def is_closed(lease: Lease, server_id: str) -> bool:
@@ -177,8 +177,8 @@ def _restore(step: FoldStep, close: RecentClose, server_id: str) -> str | None:
         held.queued_ms = -1
         new = rules.set_holder(new, key.live_key, other_id, held.holder)
     step.change(old, new, Cause.GUARD_HELD, close.reason)
-    live = new.lives[key.live_key]
-    lease.asked_timeout_ms, lease.registration_hash = live.timeout_ms, live.registration_hash
+    live = new.live_brokers[key.live_key]
+    lease.requested_timeout_ms, lease.registration_hash = live.timeout_ms, live.registration_hash
     lease.is_up_to_date = False
     state.add_lease(key, lease)
     state.gone.pop(key, None)

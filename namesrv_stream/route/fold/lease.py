@@ -13,14 +13,14 @@ class LeaseHolder:
     Attributes:
         holder: The connection over which the server receives the broker's heartbeats.
         seen_ms: The server's observed time at the broker's last heartbeat.
-        heard_ms: The partition's observed time at that heartbeat.
+        partition_ms: The partition's observed time at that heartbeat.
         queued_ms: The deadline under which the holder is in its server's queue; -1 if it is not. The actual deadline is
             never earlier.
     """
 
     holder: Holder
     seen_ms: int
-    heard_ms: int
+    partition_ms: int
     queued_ms: int = -1
 
 
@@ -29,21 +29,21 @@ class Lease:
     """The lease of one broker process, which is live as long as a server holds its lease.
 
     Attributes:
-        asked_timeout_ms: The timeout that the broker requested; None for the default.
+        requested_timeout_ms: The timeout that the broker requested; None for the default.
         registration_hash: Hash of its last folded registration.
         is_up_to_date: Whether folding the same registration again would change nothing.
         holders: server_id → that server's share in the lease.
-        ended_heard_ms: The partition's observed time of the last heartbeat at servers whose share has ended; None if no
-            share has ended.
+        ended_partition_ms: The partition's observed time of the last heartbeat at servers whose share has ended; None
+            if no share has ended.
         hold: The hold of the mass-expiry guard; None if it does not hold the broker.
         released: An operator confirmed that the broker is dead. The guard does not hold it until its next heartbeat.
     """
 
-    asked_timeout_ms: int | None
+    requested_timeout_ms: int | None
     registration_hash: str
     is_up_to_date: bool = False
     holders: dict[str, LeaseHolder] = field(default_factory=dict)
-    ended_heard_ms: int | None = None
+    ended_partition_ms: int | None = None
     hold: Hold | None = None
     released: bool = False
 
@@ -71,7 +71,7 @@ class ServerClock:
         server_epoch: Epoch of its newest start.
         observed_ms: Sum of the steps between its records, each at most ``max_gap_ms``.
         previous_at_ms: LogAppendTime of its last record, even if an earlier record had a higher one.
-        heard_ms: The partition's observed time at its last record.
+        partition_ms: The partition's observed time at its last record.
         silent: Whether it wrote no record for ``server_silent_ms`` while others did.
         lost: Whether it wrote no record for ``server_lost_ms``; it then holds no lease.
         closes: Closed connections of the last ``guard_close_window_ms`` of its time, oldest first.
@@ -80,7 +80,7 @@ class ServerClock:
     server_epoch: int
     observed_ms: int
     previous_at_ms: int
-    heard_ms: int
+    partition_ms: int
     silent: bool = False
     lost: bool = False
     closes: list[RecentClose] = field(default_factory=list)

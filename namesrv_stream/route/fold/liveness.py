@@ -54,7 +54,7 @@ def advance_clocks(step: FoldStep, event: Event) -> None:
         # With these events, a server says that it was away until now.
         clock.observed_ms += _gap_ms(state, clock.previous_at_ms, at_ms)
     clock.previous_at_ms = at_ms
-    clock.heard_ms = state.observed_ms
+    clock.partition_ms = state.observed_ms
     if clock.closes:
         since_ms = clock.observed_ms - state.settings.guard_close_window_ms
         clock.closes = [close for close in clock.closes if close.closed_ms >= since_ms]
@@ -67,7 +67,7 @@ def advance_clocks(step: FoldStep, event: Event) -> None:
         _expire(step, server_id, clock)
     if origin.server_id != JOB:
         _watch_servers(step)
-    _forget_gone(step)
+    _drop_old_registrations(step)
 
 
 def renew(step: FoldStep, key: LeaseKey, lease: Lease, server_id: str, cause: Cause, detail: str | None = None) -> None:
@@ -106,12 +106,12 @@ def end_holder(step: FoldStep, key: LeaseKey, lease: Lease, server_id: str, caus
 
 def holder_ended(step: FoldStep, key: LeaseKey, lease: Lease, server_id: str, cause: Cause, detail: str | None) -> None:
     """Update a lease after its group has lost a holder."""
-    if key.live_key not in step.group(key.broker_name).lives:
+    if key.live_key not in step.group(key.broker_name).live_brokers:
         retire(step, key, cause, detail)
         return
     ended = lease.holders[server_id]
     lease.holders = other_holders(lease, server_id)
-    lease.ended_heard_ms = max(ended.heard_ms, lease.ended_heard_ms or 0)
+    lease.ended_partition_ms = max(ended.partition_ms, lease.ended_partition_ms or 0)
 
 
 def release_cluster(step: FoldStep, cluster: str, cause: Cause, detail: str) -> bool:
@@ -135,7 +135,7 @@ def release_cluster(step: FoldStep, cluster: str, cause: Cause, detail: str) -> 
         guard.release(step, key, lease, cause, detail)
         if hold.goes_with == Cause.DISCONNECTED and hold.server_id in lease.holders:
             end_holder(step, key, lease, hold.server_id, Cause.DISCONNECTED, hold.reason)
-        elif not is_vouched_for(state, lease.holders, lease.ended_heard_ms):
+        elif not is_vouched_for(state, lease.holders, lease.ended_partition_ms):
             remove(step, key, Cause(hold.goes_with), hold.reason)
     for server_id in sorted(state.servers):
         _expire(step, server_id, state.servers[server_id])
@@ -200,7 +200,7 @@ def _watch_servers(step: FoldStep) -> None:
         clock = state.servers[server_id]
         if server_id == DIRECT or clock.lost:
             continue
-        quiet_ms = state.observed_ms - clock.heard_ms
+        quiet_ms = state.observed_ms - clock.partition_ms
         if not clock.silent and quiet_ms >= state.settings.server_silent_ms:
             clock.silent = True
             step.server_row(server_id, Cause.SERVER_SILENT, "silent")
@@ -222,22 +222,22 @@ def _remove_unvouched(step: FoldStep, server_id: str) -> None:
     state = step.state
     detail = silent_holder_detail(server_id)
     for key, lease in leases_held_by(state, server_id):
-        if lease.hold is not None or is_vouched_for(state, lease.holders, lease.ended_heard_ms):
+        if lease.hold is not None or is_vouched_for(state, lease.holders, lease.ended_partition_ms):
             continue
         if not guard.hold_if_many_fail(step, key, server_id, Cause.SERVER_SILENT, detail):
             remove(step, key, Cause.SERVER_SILENT, detail)
 
 
 def _end_lost_holder(step: FoldStep, key: LeaseKey, lease: Lease, server_id: str) -> None:
-    """End a lost server's share in a lease. It did not see the broker end, so ``ended_heard_ms`` does not change."""
+    """End a lost server's share in a lease. It did not see the broker end: ``ended_partition_ms`` does not change."""
     detail = f"nothing came from {server_id} for {step.state.settings.server_lost_ms} ms of observed time"
-    if is_vouched_for(step.state, other_holders(lease, server_id), lease.ended_heard_ms):
+    if is_vouched_for(step.state, other_holders(lease, server_id), lease.ended_partition_ms):
         drop_holder(step, key, lease, server_id, Cause.SERVER_LOST, detail)
     else:
         remove(step, key, Cause.SERVER_LOST, detail)
 
 
-def _forget_gone(step: FoldStep) -> None:
+def _drop_old_registrations(step: FoldStep) -> None:
     """Delete retained registrations that are older than ``registration_retention_ms``."""
     state = step.state
     while state.gone:
@@ -248,6 +248,6 @@ def _forget_gone(step: FoldStep) -> None:
         old = step.group(key.broker_name)
         registrations = {k: v for k, v in old.registrations.items() if k != key.live_key}
         new = replace(old, registrations=registrations)
-        if not (new.registrations or new.lives or new.broker_addrs):
+        if not (new.registrations or new.live_brokers or new.broker_addrs):
             new = BrokerGroup(key.broker_name)
         step.change(old, new, Cause.FORGOTTEN)

@@ -79,16 +79,16 @@ class FoldState:
                 del self._of_cluster[key.live_key.cluster]
 
     def timeout_ms(self, lease: Lease) -> int:
-        return self.settings.effective_timeout_ms(lease.asked_timeout_ms)
+        return self.settings.effective_timeout_ms(lease.requested_timeout_ms)
 
     def deadline_ms(self, lease: Lease, held: LeaseHolder) -> int:
         """Return when a server's share in a lease ends, in its observed time. A hold of the guard extends it."""
-        timeout_ms = self.settings.effective_timeout_ms(lease.asked_timeout_ms)
+        timeout_ms = self.settings.effective_timeout_ms(lease.requested_timeout_ms)
         if lease.hold is not None:
             timeout_ms *= 1 + self.settings.guard_hold_timeouts
         return held.seen_ms + timeout_ms
 
-    def forget_closes(self, key: LeaseKey) -> None:
+    def drop_recent_closes(self, key: LeaseKey) -> None:
         """Forget closed connections of a broker that is back or has unregistered."""
         for clock in self.servers.values():
             if clock.closes:
@@ -98,7 +98,7 @@ class FoldState:
         """Renew a server's share in a lease: its age starts again from zero."""
         held, clock = lease.holders[server_id], self.servers[server_id]
         held.seen_ms = clock.observed_ms
-        held.heard_ms = self.observed_ms
+        held.partition_ms = self.observed_ms
         if server_id == DIRECT and clock.previous_at_ms:
             # Records of direct producers do not advance the clock. The time from the job's last tick to this record is
             # observed with the next tick only, although it lies before this heartbeat. Add it here, or the broker would
@@ -108,10 +108,10 @@ class FoldState:
         elif held.queued_ms < 0:  # Otherwise it is queued already, and a renewal only moves its deadline back.
             self._queue(key, lease, server_id)
 
-    def set_timeout(self, key: LeaseKey, lease: Lease, asked_timeout_ms: int | None) -> None:
+    def set_timeout(self, key: LeaseKey, lease: Lease, requested_timeout_ms: int | None) -> None:
         """Set the timeout that the broker requests. It applies to all servers' shares in the lease."""
-        if lease.asked_timeout_ms != asked_timeout_ms:
-            lease.asked_timeout_ms = asked_timeout_ms
+        if lease.requested_timeout_ms != requested_timeout_ms:
+            lease.requested_timeout_ms = requested_timeout_ms
             self.requeue_lease(key, lease)
 
     def take_expired(self, server_id: str) -> list[LeaseKey]:
@@ -222,7 +222,7 @@ def _clock_fields(clock: ServerClock) -> list[Any]:
         clock.server_epoch,
         clock.observed_ms,
         clock.previous_at_ms,
-        clock.heard_ms,
+        clock.partition_ms,
         clock.silent,
         clock.lost,
         closes,
@@ -242,20 +242,22 @@ def _lease_fields(key: LeaseKey, lease: Lease) -> list[Any]:
     return [
         key.broker_name,
         *key.live_key,
-        lease.asked_timeout_ms,
+        lease.requested_timeout_ms,
         lease.registration_hash,
         lease.is_up_to_date,
-        [[s, *h.holder, h.seen_ms, h.heard_ms] for s, h in lease.holders.items()],
-        lease.ended_heard_ms,
+        [[s, *h.holder, h.seen_ms, h.partition_ms] for s, h in lease.holders.items()],
+        lease.ended_partition_ms,
         lease.hold and list(lease.hold),
         lease.released,
     ]
 
 
 def _read_lease(fields: list[Any]) -> tuple[LeaseKey, Lease]:
-    name, cluster, addr, asked_ms, registration_hash, is_up_to_date, holders, ended_ms, hold, released = fields
+    name, cluster, addr, requested_ms, registration_hash, is_up_to_date, holders, ended_ms, hold, released = fields
     held = {s: LeaseHolder(Holder(e, c), seen, heard) for s, e, c, seen, heard in holders}
-    lease = Lease(asked_ms, registration_hash, is_up_to_date, held, ended_ms, Hold(*hold) if hold else None, released)
+    lease = Lease(
+        requested_ms, registration_hash, is_up_to_date, held, ended_ms, Hold(*hold) if hold else None, released
+    )
     return LeaseKey(name, LiveKey(cluster, addr)), lease
 
 

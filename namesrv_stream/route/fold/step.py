@@ -148,7 +148,7 @@ class FoldStep:
         self.row(ChangeKind.SERVER, False, cause, None, server_id=server_id, server_epoch=epoch, value=status)
 
 
-def is_vouched_for(state: FoldState, holders: Mapping[str, LeaseHolder], ended_heard_ms: int | None) -> bool:
+def is_vouched_for(state: FoldState, holders: Mapping[str, LeaseHolder], ended_partition_ms: int | None) -> bool:
     """Whether one of ``holders`` keeps a broker that ended at other servers.
 
     A silent server keeps it only if its last heartbeat came later than the last one at the other servers.
@@ -156,18 +156,18 @@ def is_vouched_for(state: FoldState, holders: Mapping[str, LeaseHolder], ended_h
     Args:
         state: The state, which knows the silent servers.
         holders: server_id → share in the lease.
-        ended_heard_ms: The partition's observed time of the last heartbeat at servers that saw the broker end; None if
-            no server saw it end.
+        ended_partition_ms: The partition's observed time of the last heartbeat at servers that saw the broker end; None
+            if no server saw it end.
     """
-    if ended_heard_ms is None:
+    if ended_partition_ms is None:
         return bool(holders)
-    return any(not state.servers[s].silent or h.heard_ms > ended_heard_ms for s, h in holders.items())
+    return any(not state.servers[s].silent or h.partition_ms > ended_partition_ms for s, h in holders.items())
 
 
 def is_vouched_for_without(state: FoldState, lease: Lease, server_id: str) -> bool:
     """Whether another server keeps a broker that has just ended at this one."""
-    ended_heard_ms = max(lease.holders[server_id].heard_ms, lease.ended_heard_ms or 0)
-    return is_vouched_for(state, other_holders(lease, server_id), ended_heard_ms)
+    ended_partition_ms = max(lease.holders[server_id].partition_ms, lease.ended_partition_ms or 0)
+    return is_vouched_for(state, other_holders(lease, server_id), ended_partition_ms)
 
 
 def other_holders(lease: Lease, server_id: str) -> dict[str, LeaseHolder]:
@@ -189,9 +189,9 @@ def drop_holder(step: FoldStep, key: LeaseKey, lease: Lease, server_id: str, cau
 
 def silence_detail(state: FoldState, lease: Lease, server_id: str) -> str:
     """Return for how long a server has received no heartbeat of a broker, for people."""
-    unheard_ms = state.servers[server_id].observed_ms - lease.holders[server_id].seen_ms
+    silent_ms = state.servers[server_id].observed_ms - lease.holders[server_id].seen_ms
     timeout_ms = state.timeout_ms(lease)
-    return f"not heard for {unheard_ms} ms of observed time at {server_id}, timeout {timeout_ms} ms"
+    return f"not heard for {silent_ms} ms of observed time at {server_id}, timeout {timeout_ms} ms"
 
 
 def silent_holder_detail(server_id: str) -> str:

@@ -107,7 +107,7 @@ class ServerMetrics:
                 if broker.age_ms is not None and self._identity.server_id in broker.servers:
                     share = broker.age_ms / broker.expires_after_ms
                     silences[cluster] = silences.get(cluster, _Silence()).and_of(broker.age_ms, share)
-        ended = (live_key for group in groups for live_key in group.registrations if live_key not in group.lives)
+        ended = (live_key for group in groups for live_key in group.registrations if live_key not in group.live_brokers)
         async for keys in self._steps.lists(ended):
             counts.update((live_key.cluster, "gone") for live_key in keys)
         return counts, silences

@@ -88,7 +88,7 @@ class Inbound:
         try:
             return self._buffer.feed(self._records.received(data))
         except TlsBroken as error:
-            self._sound = self._buffer.feed(error.sound)
+            self._sound = self._buffer.feed(error.content)
             raise
         finally:
             if self._records.is_established and not was_established:

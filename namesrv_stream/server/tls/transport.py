@@ -70,8 +70,8 @@ class TlsTransport(asyncio.Transport):
             pass
         except ssl.SSLError as error:
             self._is_broken = True
-            sound = b"".join(pieces)
-            raise TlsBroken(_reason_of(error), is_handshake=not self.is_established, sound=sound) from None
+            content = b"".join(pieces)
+            raise TlsBroken(_reason_of(error), is_handshake=not self.is_established, content=content) from None
         finally:
             self._flush()
         return b"".join(pieces) if len(pieces) != 1 else pieces[0]

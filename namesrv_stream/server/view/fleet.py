@@ -67,7 +67,7 @@ class Fleet:
         last_heartbeats, observed_ms = self._gateway.last_heartbeats, self._gateway.observed_ms
         for group in groups:
             ids = {addr: broker_id for broker_id, addr in sorted(group.broker_addrs.items(), reverse=True)}
-            for live_key, live in sorted(group.lives.items()):
+            for live_key, live in sorted(group.live_brokers.items()):
                 key = LeaseKey(group.broker_name, live_key)
                 yield Broker(
                     key,
@@ -94,7 +94,7 @@ class Fleet:
         settings, table = self.settings(), self.view.table
         for key, change in reversed(ended):
             group = table.groups.get(key.broker_name)
-            if group is not None and key.live_key in group.lives:
+            if group is not None and key.live_key in group.live_brokers:
                 continue  # it has just returned, but the fold has not committed that yet
             registration = group.registrations.get(key.live_key) if group else None
             asked_ms = registration.read().timeout_ms if registration else None

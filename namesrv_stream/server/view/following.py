@@ -15,7 +15,7 @@ from namesrv_stream.server.core import Core
 from namesrv_stream.server.metrics.tables import TableStatus
 from namesrv_stream.server.view.recent_events import RecentEvents
 from namesrv_stream.settings import Settings
-from namesrv_stream.tables.job_commits import TOLD_KINDS, JobFigures, log_commit, log_held
+from namesrv_stream.tables.job_commits import LOGGED_KINDS, JobFigures, log_commit, log_held
 from namesrv_stream.tables.snapshot import Snapshot
 from namesrv_stream.tables.snapshot_follower import SnapshotFollower
 from namesrv_stream.tables.storage import tables_of
@@ -116,7 +116,7 @@ class Following:
     def _committed(self, changes: Sequence[RouteChange], next_offsets: Mapping[int, int]) -> None:
         self._view.committed(changes, next_offsets)
         self.feed.committed(changes, next_offsets)
-        log_commit([change for change in changes if change.kind in TOLD_KINDS])
+        log_commit([change for change in changes if change.kind in LOGGED_KINDS])
         self._last_heartbeats.committed(changes, lambda key: self._view.live(key) is not None)
         self.recent_events.committed(changes)
         self.status.count(changes)

@@ -72,6 +72,6 @@ class PastRoutes:
 
     def _answer(self, topic: str, as_of: str) -> "PastRoute":
         # Imported by the first query, so that servers without such queries do not load it.
-        from namesrv_stream.history.past_route import ask_route
+        from namesrv_stream.history.past_route import read_past_route
 
-        return ask_route(self._settings, topic, as_of, self._clock.now_ms(), flag="as_of", source="query")
+        return read_past_route(self._settings, topic, as_of, self._clock.now_ms(), flag="as_of", source="query")

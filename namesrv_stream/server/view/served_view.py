@@ -39,7 +39,7 @@ class ServedView:
         server.view.watch(responses.changed)
 
     def live(self, key: LeaseKey) -> BrokerLive | None:
-        return self._server.table.group(key.broker_name).lives.get(key.live_key)
+        return self._server.table.group(key.broker_name).live_brokers.get(key.live_key)
 
     def accept(self, event: AcceptedEvent) -> list[Pending]:
         """Apply an event immediately. Return its tickets, one for every partition it goes to."""
@@ -98,7 +98,7 @@ class ServedView:
         return live is not None and live.holders.get(self._identity.server_id) == holder
 
     def _committed_holder(self, key: LeaseKey) -> Holder | None:
-        live = self._server.view.committed_group(key.broker_name).lives.get(key.live_key)
+        live = self._server.view.committed_group(key.broker_name).live_brokers.get(key.live_key)
         return live.holders.get(self._identity.server_id) if live else None
 
     def reloaded(self, table: RouteTable, next_offsets: Mapping[int, int]) -> None:

@@ -39,7 +39,7 @@ def read_events(tables: Storage, next_offsets: Mapping[int, int], since_ms: int,
         LeaseKey(row["broker_name"], LiveKey(row["cluster"], row["broker_addr"]))
         for row in database.rows("live_before", since_ms=since_ms)
     )
-    events = database.ask("timeline", since_ms=since_ms, kinds=sorted(kinds), most=_MOST)
+    events = database.query("timeline", since_ms=since_ms, kinds=sorted(kinds), most=_MOST)
     return StoredEvents(frozenset(live), _events(events), _is_cut(table))
 
 

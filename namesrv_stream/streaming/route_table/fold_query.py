@@ -38,7 +38,7 @@ from namesrv_stream.streaming.route_table.stateful import (
 from namesrv_stream.streaming.spark_session import read_log, scratch_dir
 from namesrv_stream.table_errors import LogTruncated, StateMissing
 from namesrv_stream.tables.change_rows import ROW_SCHEMA, changes_from_ipc, decode_changes
-from namesrv_stream.tables.job_commits import BATCH_BOUNDS_MS, TOLD_KINDS, JobFigures, encode_job_figures, log_commit
+from namesrv_stream.tables.job_commits import BATCH_BOUNDS_MS, LOGGED_KINDS, JobFigures, encode_job_figures, log_commit
 from namesrv_stream.tables.route_writers import ChangesWriter
 from namesrv_stream.tables.snapshot import FoldStateRow, route_table
 from namesrv_stream.tables.stored_changes import KeptState, KeptStates
@@ -156,7 +156,7 @@ class BatchSink:
             figures = encode_job_figures(self._figures.now())
             written = self._writer.write(rows, reached, batch_id, figures, is_due=bool(states))
             self._figures.end()
-        log_commit(decode_changes(written.filter(pc.field("kind").isin(sorted(TOLD_KINDS)))))
+        log_commit(decode_changes(written.filter(pc.field("kind").isin(sorted(LOGGED_KINDS)))))
         self._on_batch(FoldedBatch(states, {o["partition"]: o["has_direct"] for o in last}))
 
     def _send_dead_letters(self, letters: Iterable[DeadLetterRecord]) -> None:

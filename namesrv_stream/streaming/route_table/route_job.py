@@ -110,9 +110,9 @@ class _Job:
         except (KafkaError, OSError) as error:
             raise KafkaUnreachable(bootstrap_servers(settings), str(error)) from None
         places = ", ".join(f"partition {p} offset {offset}" for p, offset in sorted(start.offsets.items()))
-        self._say(f"resuming at {places}; starting Spark")
+        self._print_progress(f"resuming at {places}; starting Spark")
         self._spark = build_session(settings)
-        self._say("Spark started; running the first batch, which warms it up")
+        self._print_progress("Spark started; running the first batch, which warms it up")
         self._compactor = Compactor(settings, writer.table, state, self._end)
         self._compactor.start()
         self._ticker = Ticker(settings, self._producer, self._server_epoch)
@@ -181,7 +181,7 @@ class _Job:
         if not self._has_batch:
             self._has_batch = True
             write_run_file(self._settings.data.run_dir / RUN_FILE, {})
-            self._say("first batch done")
+            self._print_progress("first batch done")
         # A second job, which cannot commit, must not change the settings of the first one.
         if self._writer.has_committed and not self._has_logged_settings:
             self._has_logged_settings = self._log_settings()
@@ -198,7 +198,7 @@ class _Job:
             return False
         return True
 
-    def _say(self, text: str) -> None:
+    def _print_progress(self, text: str) -> None:
         progress(f"{text} ({time.monotonic() - self._began_s:.1f} s)")
 
 

@@ -14,8 +14,8 @@ from namesrv_stream.client.commands.query_options import (
     TlsKeyOption,
     TlsOption,
     TlsTrustOption,
-    asked_for,
     chosen_name_servers,
+    requested_tls,
 )
 from namesrv_stream.instants import parse_duration_ms
 from namesrv_stream.logs import configure_logging
@@ -46,10 +46,10 @@ def run_agent(config: AgentConfig, status_interval_ms: int = 10_000) -> int:
 
 
 async def _run(config: AgentConfig, status_interval_ms: int) -> int:
-    stop_asked = asyncio.Event()
+    stop_requested = asyncio.Event()
     loop = asyncio.get_running_loop()
     for signal_number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(signal_number, stop_asked.set)
+        loop.add_signal_handler(signal_number, stop_requested.set)
     agent = BrokerAgent(config)
     logger.info(
         "starting brokers=%d topics=%d cluster=%s name_servers=%s heartbeat_interval_ms=%d",
@@ -61,7 +61,7 @@ async def _run(config: AgentConfig, status_interval_ms: int) -> int:
     )
     agent.start()
     try:
-        await _log_status_until(stop_asked, agent, status_interval_ms)
+        await _log_status_until(stop_requested, agent, status_interval_ms)
     finally:
         began_s = loop.time()
         left = await agent.stop()
@@ -74,12 +74,12 @@ async def _run(config: AgentConfig, status_interval_ms: int) -> int:
     return 0 if left == agent.tally.links else 1
 
 
-async def _log_status_until(stop_asked: asyncio.Event, agent: BrokerAgent, status_interval_ms: int) -> None:
+async def _log_status_until(stop_requested: asyncio.Event, agent: BrokerAgent, status_interval_ms: int) -> None:
     loop = asyncio.get_running_loop()
     began_s = loop.time()
     next_status_s = began_s + status_interval_ms / 1000
     is_complete = False
-    while not stop_asked.is_set():
+    while not stop_requested.is_set():
         agent.raise_if_broken()
         if agent.is_registered and not is_complete:
             is_complete = True
@@ -90,7 +90,7 @@ async def _log_status_until(stop_asked: asyncio.Event, agent: BrokerAgent, statu
             logger.info("status %s", agent.tally.line())
         try:
             async with asyncio.timeout(_POLL_S):
-                await stop_asked.wait()
+                await stop_requested.wait()
         except TimeoutError:
             continue
 
@@ -179,7 +179,7 @@ def agent(
         timeout_ms=timeout,
         register_timeout_ms=register_timeout,
         start_spread_ms=start_spread,
-        tls=asked_for(tls, tls_trust, tls_cert, tls_key),
+        tls=requested_tls(tls, tls_trust, tls_cert, tls_key),
     )
 
     return run_agent(config, status_interval)

@@ -125,7 +125,7 @@ class NameServerLink:
                 )
             except ConnectionLost as error:
                 self._log_problem(f"cannot connect: {error.reason}")
-                self._settle(self._take_wishes(), False)
+                self._resolve(self._take_waiters(), False)
                 await asyncio.sleep(self._back_off.next_delay_ms() / 1000)
                 continue
             self._connection = connection
@@ -138,7 +138,7 @@ class NameServerLink:
             await asyncio.wait([connection.closed])
             self._tally.connections_lost += 1
             self._log_problem(f"connection lost: {connection.closed.result()}")
-            self._settle(self._take_wishes(), False)
+            self._resolve(self._take_waiters(), False)
             await asyncio.sleep(self._back_off.next_delay_ms() / 1000)
 
     async def unregister(self, request: RemotingCommand) -> bool:
@@ -186,12 +186,12 @@ class NameServerLink:
             if not connection.is_open:
                 return
             self._is_wanted.clear()
-            wishes = self._take_wishes()
+            waiters = self._take_waiters()
             is_accepted = False
             try:
                 is_accepted = await self._register(connection)
             finally:
-                self._settle(wishes, is_accepted)
+                self._resolve(waiters, is_accepted)
 
     async def _register(self, connection: RemotingConnection) -> bool:
         loop = asyncio.get_running_loop()
@@ -233,14 +233,14 @@ class NameServerLink:
         self._tally.registered += int(is_registered) - int(self._is_registered)
         self._is_registered = is_registered
 
-    def _take_wishes(self) -> list[asyncio.Future[bool]]:
-        wishes, self._requested = self._requested, []
-        return wishes
+    def _take_waiters(self) -> list[asyncio.Future[bool]]:
+        waiters, self._requested = self._requested, []
+        return waiters
 
-    def _settle(self, wishes: list[asyncio.Future[bool]], is_accepted: bool) -> None:
-        for wish in wishes:
-            if not wish.done():
-                wish.set_result(is_accepted)
+    def _resolve(self, waiters: list[asyncio.Future[bool]], is_accepted: bool) -> None:
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(is_accepted)
 
     def _log_refusal(self, what: str, response: RemotingCommand) -> None:
         self._log_problem(f"{what} refused: code {response.code}: {safe(response.remark or 'without a remark')}")

@@ -133,7 +133,7 @@ def up_arguments(data_dir: Path) -> list[str]:
     """The arguments of `up` for an installation apart from others: own folder, free ports, loopback only."""
     sets = ("remoting.listen_host=127.0.0.1", "embedded_kafka.listen_port=0")
     flags = ["--data-dir", str(data_dir), "--remoting-port", "0", "--http-port", "0"]
-    return ["up", *flags, *(word for text in sets for word in ("--set", text))]
+    return ["up", *flags, *(argument for text in sets for argument in ("--set", text))]
 
 
 class StepFailed(NamesrvStreamError):
@@ -177,7 +177,7 @@ class Stage:
             StartFailed: `up` ended; contains its reason.
             StepFailed: They were not ready in time.
         """
-        up = self.up = await DemoProcess.start("up", up_arguments(self.data_dir), self._hear_up)
+        up = self.up = await DemoProcess.start("up", up_arguments(self.data_dir), self._on_line_of_up)
         await self.measure(lambda: bool(self.name_server) or up.exit_code is not None, _START_S, "READY")
         if not self.name_server:
             code = await up.stop(_STOP_S)
@@ -256,7 +256,7 @@ class Stage:
             await self.up.stop(_STOP_S)
         return complaints
 
-    def _hear_up(self, line: str) -> None:
+    def _on_line_of_up(self, line: str) -> None:
         if match := _READY.fullmatch(line):
             self.name_server = match[1]
         elif not line.startswith("error: "):

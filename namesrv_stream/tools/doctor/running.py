@@ -25,7 +25,7 @@ _EVERY_ADDRESS: Final = ("0.0.0.0", "::")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Reply:
     """The outcome of a request for readiness.
 
     Attributes:
@@ -39,7 +39,7 @@ class Asked:
     reason: str = ""
 
 
-def ask(url: str, *, is_certificate_checked: bool = True) -> Asked:
+def query_readiness(url: str, *, is_certificate_checked: bool = True) -> Reply:
     """Send ``GET /readyz``; blocks for at most 5 s.
 
     Args:
@@ -56,8 +56,8 @@ def ask(url: str, *, is_certificate_checked: bool = True) -> Asked:
             is_certificate_checked=is_certificate_checked,
         )
     except (ServerUnreachable, BadAnswer) as error:
-        return Asked(reason=error.reason)
-    return Asked(answer.body, _ahead_ms(answer.date, round((time.monotonic() - began) * 1000)))
+        return Reply(reason=error.reason)
+    return Reply(answer.body, _ahead_ms(answer.date, round((time.monotonic() - began) * 1000)))
 
 
 def _ahead_ms(date: str | None, took_ms: int) -> int | None:
@@ -80,7 +80,7 @@ def processes(settings: Settings) -> Iterator[Finding]:
     if not here:
         yield note("processes", f"none runs on {settings.data.dir}")
         return
-    yield fine("processes", ", ".join(f"{part} (pid {facts['pid']})" for part, facts in here.items()))
+    yield fine("processes", ", ".join(f"{part} (pid {fields['pid']})" for part, fields in here.items()))
     if "serve" in here and "job" not in here:
         remedy = "wait if it has just been started; otherwise start it: namesrv-stream job (its log: DATA/logs/job.log)"
         yield warning(
@@ -148,27 +148,27 @@ def servers(settings: Settings, urls: tuple[str, ...]) -> Iterator[Finding]:
         own = [f"{scheme}://{server_address(settings, 'http', prefer_running=True)}"]
     for url in (*urls, *own):
         # Its certificate is for the address that others use, not for this machine's loopback.
-        asked = ask(url, is_certificate_checked=bool(urls))
-        if asked.reason:
+        reply = query_readiness(url, is_certificate_checked=bool(urls))
+        if reply.reason:
             yield fault(
                 f"server {url}",
-                asked.reason,
+                reply.reason,
                 "start it, or see its log; http.listen_host must be an address that is reachable from here",
             )
             continue
-        yield _readiness(f"server {url}", asked)
-        if asked.ahead_ms is not None and abs(asked.ahead_ms) > _SKEW_WARNED_MS:
-            way = "ahead of" if asked.ahead_ms > 0 else "behind"
+        yield _readiness(f"server {url}", reply)
+        if reply.ahead_ms is not None and abs(reply.ahead_ms) > _SKEW_WARNED_MS:
+            way = "ahead of" if reply.ahead_ms > 0 else "behind"
             yield warning(
                 f"server {url}",
-                f"its clock is {abs(asked.ahead_ms) / 1000:.0f} s {way} this machine's",
+                f"its clock is {abs(reply.ahead_ms) / 1000:.0f} s {way} this machine's",
                 "run NTP on both",
             )
 
 
-def _readiness(area: str, asked: Asked) -> Finding:
+def _readiness(area: str, reply: Reply) -> Finding:
     try:
-        answer: dict[str, Any] = orjson.loads(asked.body)
+        answer: dict[str, Any] = orjson.loads(reply.body)
         ready, reasons = bool(answer["ready"]), "; ".join(map(str, answer["reasons"]))
     except (orjson.JSONDecodeError, KeyError, TypeError):
         return fault(area, "another program answers there, not a namesrv-stream server", "correct the address")

@@ -225,7 +225,7 @@ class Changed:
     since: str | None = None
 
 
-def this_person() -> str:
+def current_operator() -> str:
     """``user@host``."""
     try:
         user = getpass.getuser()
@@ -234,7 +234,7 @@ def this_person() -> str:
     return f"{user}@{socket.gethostname()}"
 
 
-def check_person(by: str) -> str:
+def check_operator(by: str) -> str:
     """``by``, checked for use in the history.
 
     Raises:
@@ -267,7 +267,7 @@ def change_setting(configuration: Configuration, key: str, text: str, by: str, t
         SettingRefused: The fold refused it.
     """
     settings = configuration.load().settings
-    by = check_person(by)
+    by = check_operator(by)
     partitions = range(settings.kafka.partitions)
     with TablesWatch(settings) as watch:
         before = {p: running_texts(watch.table, p) for p in partitions}

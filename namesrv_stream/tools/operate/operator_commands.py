@@ -10,7 +10,7 @@ from rich.table import Table
 
 from namesrv_stream.client import queries
 from namesrv_stream.client.commands.answer_text import held_in, held_json, held_lines
-from namesrv_stream.client.commands.query_options import TIMEOUT_MS, Target, asks
+from namesrv_stream.client.commands.query_options import TIMEOUT_MS, Target, name_server_command
 from namesrv_stream.errors import QueryNotFound
 from namesrv_stream.instants import instant, iso_instant
 from namesrv_stream.route.events import DIRECT, GuardReleased, Origin
@@ -21,11 +21,11 @@ from namesrv_stream.settings.installation import Configuration, configured
 from namesrv_stream.tables.storage import tables_of
 from namesrv_stream.tools.operate.fold_settings import (
     change_setting,
-    check_person,
+    check_operator,
+    current_operator,
     running_settings,
     setting_key,
     setting_name,
-    this_person,
 )
 from namesrv_stream.tools.operate.operator_events import TablesWatch, broadcast
 from namesrv_stream.tools.tool_options import (
@@ -54,7 +54,7 @@ def config_set(
     as_json: JsonOption = False,
 ) -> None:
     """Change a setting on all servers and jobs, without a restart."""
-    changed = change_setting(configuration, key, value, by or this_person(), wait)
+    changed = change_setting(configuration, key, value, by or current_operator(), wait)
     if as_json:
         fields = {name: getattr(changed, name) for name in ("key", "old", "new", "by", "waited_ms", "behind", "since")}
         emit_json(fields | {"offsets": {str(p): o for p, o in changed.offsets.items()}})
@@ -162,7 +162,7 @@ def release(settings: Settings, cluster: str, by: str, timeout_s: float) -> Rele
         KafkaUnreachable: Kafka does not answer.
         PartlyLogged: Only some partitions have the event.
     """
-    by = check_person(by)
+    by = check_operator(by)
     with TablesWatch(settings) as watch:
         held = _held(watch.table, cluster)
         if watch.exists and not held:
@@ -180,7 +180,7 @@ def _held(table: RouteTable, cluster: str) -> tuple[LeaseKey, ...]:
 def register(app: typer.Typer) -> None:
     """Add the group ``guard`` to ``app``."""
     guard = typer.Typer(help="List and release protected brokers.", no_args_is_help=True)
-    guard.command("list")(asks(guard_list))
+    guard.command("list")(name_server_command(guard_list))
     guard.command("release")(configured(guard_release))
     app.add_typer(guard, name="guard")
 
@@ -205,7 +205,7 @@ def guard_release(
 
     For brokers that are really down. A broker that is alive returns with its next registration.
     """
-    released = release(configuration.load().settings, cluster, by or this_person(), wait)
+    released = release(configuration.load().settings, cluster, by or current_operator(), wait)
     if as_json:
         brokers = [
             {

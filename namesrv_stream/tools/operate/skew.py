@@ -29,7 +29,7 @@ from namesrv_stream.tools.tool_options import (
     print_table,
 )
 
-_ASK_AGAIN_S: Final = 0.1
+_RETRY_INTERVAL_S: Final = 0.1
 #: Number of differing parts of a pair of servers whose rows are fetched.
 _MOST_PARTS: Final = 20
 
@@ -123,16 +123,16 @@ async def find_skew(urls: Sequence[str], patience_s: float) -> Skew:
     failures: dict[str, Failure] = {}
     while True:
         skew = Skew(failures=failures)
-        await asyncio.gather(*(_ask(skew, url) for url in urls if url not in failures))
+        await asyncio.gather(*(_query(skew, url) for url in urls if url not in failures))
         skew.states = {url: skew.states[url] for url in urls if url in skew.states}
         for first, second in combinations(skew.states, 2):
             await _compare(skew, Pair(first, second))
         if not (skew.lags or skew.moving) or time.monotonic() >= until_s:
             return skew
-        await asyncio.sleep(_ASK_AGAIN_S)
+        await asyncio.sleep(_RETRY_INTERVAL_S)
 
 
-async def _ask(skew: Skew, url: str) -> None:
+async def _query(skew: Skew, url: str) -> None:
     try:
         skew.states[url] = await get(url, "/state", ServerState)
     except (ServerUnreachable, BadAnswer) as failure:
@@ -140,13 +140,13 @@ async def _ask(skew: Skew, url: str) -> None:
 
 
 async def _compare(skew: Skew, pair: Pair) -> None:
-    ours, theirs = (skew.states[url] for url in pair)
-    for partition in sorted(ours.next_offsets.keys() | theirs.next_offsets.keys()):
-        records = ours.next_offsets.get(partition, 0) - theirs.next_offsets.get(partition, 0)
+    first, second = (skew.states[url] for url in pair)
+    for partition in sorted(first.next_offsets.keys() | second.next_offsets.keys()):
+        records = first.next_offsets.get(partition, 0) - second.next_offsets.get(partition, 0)
         if records:
             behind, ahead = reversed(pair) if records > 0 else pair
             skew.lags.append(Lag(behind, ahead, partition, abs(records)))
-        elif ours.partitions.get(partition) != theirs.partitions.get(partition):
+        elif first.partitions.get(partition) != second.partitions.get(partition):
             try:
                 await _find_differences(skew, pair, partition)
             except (ServerUnreachable, BadAnswer) as failure:
@@ -155,11 +155,13 @@ async def _compare(skew: Skew, pair: Pair) -> None:
 
 
 async def _find_differences(skew: Skew, pair: Pair, partition: int) -> None:
-    ours, theirs = await asyncio.gather(*(get(url, "/state/keys", PartitionParts, partition=partition) for url in pair))
-    if ours.next_offset != theirs.next_offset:
+    first, second = await asyncio.gather(
+        *(get(url, "/state/keys", PartitionParts, partition=partition) for url in pair)
+    )
+    if first.next_offset != second.next_offset:
         skew.moving.add(pair)
         return
-    digests = [{(part.kind, part.name): part.digest for part in found.parts} for found in (ours, theirs)]
+    digests = [{(part.kind, part.name): part.digest for part in found.parts} for found in (first, second)]
     for kind, name in sorted({part for part, _ in digests[0].items() ^ digests[1].items()}):
         key = Key(partition, kind, name)
         rows = await _rows(pair, key) if len(skew.differences) < _MOST_PARTS else (None, None)
@@ -168,10 +170,10 @@ async def _find_differences(skew: Skew, pair: Pair, partition: int) -> None:
 
 async def _rows(pair: Pair, key: Key) -> tuple[list[Row], list[Row]] | tuple[None, None]:
     """The rows that only one of them has; None twice if they no longer cover the same offsets."""
-    ours, theirs = await asyncio.gather(*(get(url, "/state/rows", PartRows, **key._asdict()) for url in pair))
-    if ours.next_offsets.get(key.partition) != theirs.next_offsets.get(key.partition):
+    first, second = await asyncio.gather(*(get(url, "/state/rows", PartRows, **key._asdict()) for url in pair))
+    if first.next_offsets.get(key.partition) != second.next_offsets.get(key.partition):
         return None, None
-    by_text = [{orjson.dumps(row, option=orjson.OPT_SORT_KEYS): row for row in found.rows} for found in (ours, theirs)]
+    by_text = [{orjson.dumps(row, option=orjson.OPT_SORT_KEYS): row for row in found.rows} for found in (first, second)]
     return _without(by_text[0], by_text[1]), _without(by_text[1], by_text[0])
 
 

@@ -132,7 +132,7 @@ async def find_status(urls: Sequence[str], *, is_certificate_checked: bool) -> S
     status = Status()
     found: dict[str, list[BrokerProcess]] = {}
 
-    async def ask(url: str) -> None:
+    async def query_server(url: str) -> None:
         try:
             health = await get(url, "/healthz", Health, is_certificate_checked=is_certificate_checked)
             found[url] = await get(
@@ -142,7 +142,7 @@ async def find_status(urls: Sequence[str], *, is_certificate_checked: bool) -> S
         except (ServerUnreachable, BadAnswer) as failure:
             status.failures[url] = failure
 
-    await asyncio.gather(*map(ask, urls))
+    await asyncio.gather(*map(query_server, urls))
     status.servers = {url: status.servers[url] for url in urls if url in status.servers}
     status.brokers = _merged(broker for url in status.servers for broker in found[url])
     return status

@@ -64,21 +64,21 @@ def compare_rows(stored: Iterator[RouteChange], folded: Iterable[RouteChange], k
         folded: The folded rows; not read after the first difference.
         kept_from_ms: Rows with a lower ``at_ms`` (epoch milliseconds) may have been removed by their retention.
     """
-    found, ours = RowComparison(), next(stored, None)
+    found, of_stored = RowComparison(), next(stored, None)
     for row in folded:
-        if ours == row:
+        if of_stored == row:
             found.rows += 1
-            ours = next(stored, None)
-        elif ours is not None and ours[:3] <= row[:3]:
-            found.difference = _row_difference(ours, row if ours[:3] == row[:3] else None)
+            of_stored = next(stored, None)
+        elif of_stored is not None and of_stored[:3] <= row[:3]:
+            found.difference = _row_difference(of_stored, row if of_stored[:3] == row[:3] else None)
             return found
         elif row.at_ms < kept_from_ms:
             found.rows_past_retention += 1
         else:
             found.difference = _row_difference(None, row)
             return found
-    if ours is not None:
-        found.difference = _row_difference(ours, None)
+    if of_stored is not None:
+        found.difference = _row_difference(of_stored, None)
     return found
 
 
@@ -129,9 +129,9 @@ def _part_difference(part: Part, offset: int, stored: TableContent, folded: Tabl
             found[(row.kind, *key)] = _set_columns(row.columns)
         return found
 
-    ours, theirs = rows(stored), rows(folded)
-    for full_key in sorted(ours.keys() | theirs.keys(), key=repr):
-        before, after = ours.get(full_key), theirs.get(full_key)
+    of_stored, of_folded = rows(stored), rows(folded)
+    for full_key in sorted(of_stored.keys() | of_folded.keys(), key=repr):
+        before, after = of_stored.get(full_key), of_folded.get(full_key)
         if before != after:
             kind = ChangeKind(full_key[0])
             names = [name for name in KEY_COLUMNS[kind] if name not in _POSITION]
@@ -146,11 +146,11 @@ def state_difference(partition: int, offset: int, stored: bytes, folded: bytes) 
     """Fields that differ between two encoded fold states, of lists the first differing items; None if all are equal."""
     if stored == folded:
         return None
-    ours, theirs = _state_fields(stored), _state_fields(folded)
-    columns = _differing(ours, theirs)
+    of_stored, of_folded = _state_fields(stored), _state_fields(folded)
+    columns = _differing(of_stored, of_folded)
     if not columns:
         return None
-    pairs = {name: _first_items(ours.get(name), theirs.get(name)) for name in columns}
+    pairs = {name: _first_items(of_stored.get(name), of_folded.get(name)) for name in columns}
     before, after = ({name: pair[side] for name, pair in pairs.items()} for side in (0, 1))
     return Difference("fold_state", partition, offset, None, "fold_state", {}, columns, before, after)
 

@@ -156,9 +156,9 @@ class LogFold:
 
 def read_log(log: LogSource, partition: int, begin: int, end: int, on_progress: OnProgress) -> Iterator[list[Record]]:
     """Yield the records ``begin <= offset < end``, some thousand at a time; blocks, and raises as ``LogFold.to``."""
-    told_s = time.monotonic()
+    reported_s = time.monotonic()
     for records in log.batches(partition, begin, end):
         yield records
-        if time.monotonic() - told_s >= _PROGRESS_S:
-            told_s = time.monotonic()
+        if time.monotonic() - reported_s >= _PROGRESS_S:
+            reported_s = time.monotonic()
             on_progress(partition, records[-1].offset + 1 - begin, end - begin)

@@ -57,7 +57,7 @@ class Consent:
 def rebuild(
     settings: Settings,
     consent: Consent,
-    say: Callable[[str], None],
+    print_line: Callable[[str], None],
     on_progress: OnProgress,
     open_log: OpenLog | None = None,
 ) -> Rebuild:
@@ -65,7 +65,7 @@ def rebuild(
 
     Args:
         consent: What the operator has accepted.
-        say: Called with a line for every step.
+        print_line: Called with a line for every step.
         on_progress: Called during long folds.
         open_log: Opens the log; by default from Kafka, and from the archive what Kafka has deleted.
 
@@ -76,9 +76,9 @@ def rebuild(
     tables = tables_of(settings)
     with job_lock(settings.data.lock_dir, _REMEDY):
         if settle_swap(tables):
-            say("completed an earlier rebuild, which was killed while it replaced the tables")
+            print_line("completed an earlier rebuild, which was killed while it replaced the tables")
         try:
-            outcome = _make(settings, consent, say, on_progress, open_log or log_opener(needs_kafka=True))
+            outcome = _make(settings, consent, print_line, on_progress, open_log or log_opener(needs_kafka=True))
         except BaseException as error:
             tables.remove_all(NEW)
             if isinstance(error, UNREADABLE) and not isinstance(error, NamesrvStreamError):
@@ -93,7 +93,7 @@ def rebuild(
 def _make(
     settings: Settings,
     consent: Consent,
-    say: Callable[[str], None],
+    print_line: Callable[[str], None],
     on_progress: OnProgress,
     open_log: OpenLog,
 ) -> Rebuild:
@@ -101,14 +101,14 @@ def _make(
     new = tables_of(settings) / NEW
     with open_log(settings) as log:
         for note in (*log.notes, *log.gap_texts()):
-            say(note)
-        old = OldTables.open(settings, log.topic_id, say)
+            print_line(note)
+        old = OldTables.open(settings, log.topic_id, print_line)
         log = replace(log, begins=old.begins)
         starts = find_rebuild_starts(settings, log, old)
         losses = (*old.losses, *(loss for start in starts for loss in start.losses))
         if losses and not consent.loss:
             raise RebuildRefused(f"{'; '.join(losses)}; nothing was changed; use --accept-loss to continue")
-        _write(new, starts, log, say, on_progress)
+        _write(new, starts, log, print_line, on_progress)
         made = _open(new)
         difference = _first_difference(made, old, starts, log)
         if difference is not None and not consent.differences:
@@ -116,13 +116,13 @@ def _make(
                 f"the log and the old tables differ: {difference_line(difference)}; if you expect that (a rule has"
                 " changed, a row was damaged), use --accept-differences to continue; nothing was changed"
             )
-        say("verifying the new tables")
+        print_line("verifying the new tables")
         proof = _verify(made, starts, log, on_progress)
     return Rebuild({s.partition: s.start.origin for s in starts}, losses, proof, difference, ())
 
 
 def _write(
-    new: Storage, starts: list[RebuildStart], log: LogSource, say: Callable[[str], None], on_progress: OnProgress
+    new: Storage, starts: list[RebuildStart], log: LogSource, print_line: Callable[[str], None], on_progress: OnProgress
 ) -> None:
     create_table(new / ROUTE_CHANGES, CHANGES_SCHEMA, log.topic_id, len(starts), log.begins)
     create_table(new / ROUTE_STATE, STATE_SCHEMA, log.topic_id, len(starts), log.begins)
@@ -134,7 +134,7 @@ def _write(
     for start in starts:
         partition, end = start.partition, log.end(start.partition)
         records = read_from_text(log.read_from(partition, start.start.offset, end)) or "nothing"
-        say(f"partition {partition}: from {start.start.origin}, folding {records}")
+        print_line(f"partition {partition}: from {start.start.origin}, folding {records}")
         fold, parts = LogFold(start.start), [ROW_SCHEMA.empty_table()]
         writer.write(start.history, {partition: fold.place}, _BATCH_ID)
         for changes in fold.to(log, end, on_progress):

@@ -37,16 +37,16 @@ class OldTables:
         states: KeptStates | None,
         losses: list[str],
         retention_ms: int,
-        say: Callable[[str], None],
+        print_line: Callable[[str], None],
     ) -> None:
         self._changes = changes
         self._states = states
-        self._say = say
+        self._print_line = print_line
         self.losses = losses
         self.kept_from_ms = changes.kept_from_ms(retention_ms) if changes else 0
 
     @classmethod
-    def open(cls, settings: Settings, log_topic_id: str, say: Callable[[str], None]) -> "OldTables":
+    def open(cls, settings: Settings, log_topic_id: str, print_line: Callable[[str], None]) -> "OldTables":
         """Open the existing tables, and report missing ones."""
         tables_dir, losses = tables_of(settings), list[str]()
         changes: StoredChanges | None = None
@@ -54,21 +54,21 @@ class OldTables:
         try:
             changes = StoredChanges.open(tables_dir)
             if changes is None:
-                say("there is no route_changes")
+                print_line("there is no route_changes")
         except TableSchemaMismatch as error:
-            say(str(error))
+            print_line(str(error))
         try:
             states = KeptStates(tables_dir)
             if states.damage is not None:
-                say(str(states.damage))
+                print_line(str(states.damage))
         except TableSchemaMismatch as error:
-            say(str(error))
+            print_line(str(error))
         made_from = {(changes.topic_id, len(changes.next_offsets))} if changes else set()
         made_from |= {(states.topic_id, states.partitions)} if states and states.topic_id else set()
         for topic_id, partitions in sorted(made_from - {(log_topic_id, settings.kafka.partitions)}):
             losses.append(f"the old tables belong to another log, topic id {topic_id}, partitions {partitions}")
             changes = states = None
-        return cls(changes, states, losses, settings.streaming.changes_retention_ms, say)
+        return cls(changes, states, losses, settings.streaming.changes_retention_ms, print_line)
 
     @property
     def begins(self) -> Mapping[int, int]:
@@ -110,7 +110,7 @@ class OldTables:
             return self._changes.rows(partition, begin, end)
         except TableSchemaMismatch as error:
             text = f"partition {partition}: {error}"
-            self._say(text)
+            self._print_line(text)
             self.losses.append(text)
             return None
 

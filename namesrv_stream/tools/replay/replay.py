@@ -132,9 +132,9 @@ def replay_partition(
         # As a starting server has it: the newest state before the end, and the rows since then.
         since = stored.changes.rows(partition, max(state_at, 0), end)
         tables = route_table(since) if kept is None else route_table(kept.live, since), fold.table()
-        ours, theirs = ((content_of(table, partitions), digest_of(table, partitions)) for table in tables)
-        digests = ours[1].partitions[partition], theirs[1].partitions[partition]
-        difference = table_difference(partition, end, ours, theirs)
+        of_stored, of_folded = ((content_of(table, partitions), digest_of(table, partitions)) for table in tables)
+        digests = of_stored[1].partitions[partition], of_folded[1].partitions[partition]
+        difference = table_difference(partition, end, of_stored, of_folded)
     return PartitionReplay(
         partition,
         start.origin,

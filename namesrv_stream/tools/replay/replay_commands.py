@@ -76,7 +76,7 @@ def replay(
     settings = _settings(configuration)
     wanted = _range(from_offset, to_offset, to_time)
     try:
-        outcome = run(settings, wanted, _say_progress, log_opener(source))
+        outcome = run(settings, wanted, _print_progress, log_opener(source))
     except KafkaUnreachable as error:
         raise _with_remedy(settings, error) from None
     _print(replay_report.replay_json(outcome), replay_report.replay_text(outcome), as_json=as_json)
@@ -106,7 +106,7 @@ def rebuild(
     settings = _settings(configuration)
     consent = Consent(loss=accept_loss, differences=accept_differences)
     try:
-        outcome = run(settings, consent, progress, _say_progress, log_opener(source, needs_kafka=True))
+        outcome = run(settings, consent, progress, _print_progress, log_opener(source, needs_kafka=True))
     except KafkaUnreachable as error:
         raise _with_remedy(settings, error) from None
     _print(replay_report.rebuild_json(outcome), replay_report.rebuild_text(outcome), as_json=as_json)
@@ -127,7 +127,7 @@ def repartition(
 
     settings = _settings(configuration)
     try:
-        outcome = run(settings, partitions, progress, _say_progress)
+        outcome = run(settings, partitions, progress, _print_progress)
     except KafkaUnreachable as error:
         raise _with_remedy(settings, error) from None
     _print(asdict(outcome), replay_report.repartition_text(outcome), as_json=as_json)
@@ -170,7 +170,7 @@ def _settings(configuration: Configuration) -> Settings:
     return loaded.settings
 
 
-def _say_progress(partition: int, done: int, total: int) -> None:
+def _print_progress(partition: int, done: int, total: int) -> None:
     progress(f"partition {partition}: {done:,} of {total:,} records")
 
 

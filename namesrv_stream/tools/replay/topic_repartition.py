@@ -41,14 +41,14 @@ _SESSION_S: Final = 1.0  # duration of a server's session beyond its records
 
 
 def repartition(
-    settings: Settings, partitions: int, say: Callable[[str], None], on_progress: OnProgress
+    settings: Settings, partitions: int, print_line: Callable[[str], None], on_progress: OnProgress
 ) -> Repartition:
     """Give the topic more partitions; blocks, for ``kafka.delivery_timeout_ms`` and some seconds.
 
     Args:
         settings: Of the installation; the former number of partitions comes from the tables.
         partitions: The new number of partitions.
-        say: Called with a line for every step.
+        print_line: Called with a line for every step.
         on_progress: Called during long folds.
 
     Raises:
@@ -67,14 +67,14 @@ def repartition(
         if partitions == before:
             growth.open()  # an earlier run was killed at its end
             return Repartition(before, partitions, {}, len(load_snapshot(tables).table.groups), 0.0)
-        say("closing the topic: name servers answer from memory until it is open again")
+        print_line("closing the topic: name servers answer from memory until it is open again")
         growth.close(encode_event(Tick(Origin(JOB, SystemClock().now_ms()))))
         try:
             if has == before:
                 now = _with_partitions(settings, before)
                 for text in prepare_tables(now, check_log(now, _folded(tables)).topic_id):
-                    say(f"repaired: {text}")
-            begins, states = _fold(_with_partitions(settings, has), before, partitions, say, on_progress)
+                    print_line(f"repaired: {text}")
+            begins, states = _fold(_with_partitions(settings, has), before, partitions, print_line, on_progress)
             if has == before:
                 growth.grow(partitions)
                 has = partitions
@@ -85,7 +85,7 @@ def repartition(
         names = carry_over(tables, before, partitions, begins, states)
         # A server whose session began before must not write to the new partitions by the old assignment.
         session_s = settings.kafka.delivery_timeout_ms / 1000 + _SESSION_S
-        say(f"waiting {session_s:.0f} s, in which name servers abandon the records of earlier sessions")
+        print_line(f"waiting {session_s:.0f} s, in which name servers abandon the records of earlier sessions")
         time.sleep(max(0.0, grown_s + session_s - time.monotonic()))
         growth.open()
     return Repartition(before, partitions, begins, names, time.monotonic() - began_s)
@@ -101,7 +101,7 @@ def _folded(tables: Storage) -> FoldedLog:
 
 
 def _fold(
-    settings: Settings, before: int, partitions: int, say: Callable[[str], None], on_progress: OnProgress
+    settings: Settings, before: int, partitions: int, print_line: Callable[[str], None], on_progress: OnProgress
 ) -> tuple[dict[int, int], list[FoldState]]:
     """Fold the log to its end and commit; returns the first new offset of every partition, and the states there."""
     tables = tables_of(settings)
@@ -111,13 +111,13 @@ def _fold(
         begins = {p: log.end(p) if p < before else 0 for p in range(partitions)}
         for partition in range(before):
             start = find_start(log, partition, begins[partition], kept, writer.committed[partition])
-            say(f"partition {partition}: from {start.origin}, folding to {begins[partition]}")
+            print_line(f"partition {partition}: from {start.origin}, folding to {begins[partition]}")
             fold = LogFold(start)
             for changes in fold.to(log, begins[partition], on_progress):
                 writer.write(pa.Table.from_batches([encode_changes(changes)]), {partition: fold.place}, _BATCH_ID)
             writer.write(pa.Table.from_batches([encode_changes([])]), {partition: fold.place}, _BATCH_ID, is_due=True)
             if fold.dead_letters:
-                say(f"partition {partition}: {fold.dead_letters} items could not be folded")
+                print_line(f"partition {partition}: {fold.dead_letters} items could not be folded")
             states.append(fold.state)
     return begins, states
 

@@ -31,7 +31,7 @@ from namesrv_stream.tools.webhook.reports import Sender, events_of, kinds, lost_
 
 #: Prefix of a position at a server whose tables do not exist yet, so that there is nothing to report.
 _NO_TABLES: Final = "1.0."
-_LOOK_AGAIN_S: Final = 1.0
+_RETRY_INTERVAL_S: Final = 1.0
 #: Events in one report.
 _MOST_EVENTS: Final = 100
 #: Seconds for which a server waits for a change before it answers without one.
@@ -100,7 +100,7 @@ class Reporter:
         for begin in range(0, len(events), _MOST_EVENTS):
             self._sender.send(message(events[begin : begin + _MOST_EVENTS]))
         if str(answer["position"]).startswith(_NO_TABLES):
-            time.sleep(_LOOK_AGAIN_S)
+            time.sleep(_RETRY_INTERVAL_S)
             return ""
         if answer["position"] != position:
             write_run_file(self._position_file, {"position": answer["position"]})

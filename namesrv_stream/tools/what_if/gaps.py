@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from namesrv_stream.route.liveness_settings import FoldSettings
 from namesrv_stream.route.model import LeaseKey
 from namesrv_stream.text_table import counted, plural
-from namesrv_stream.tools.what_if.silences import SignOfLife, Verdict
+from namesrv_stream.tools.what_if.silences import ReceivedHeartbeat, Verdict
 
 #: Resolution of the counts of gaps.
 STEP_MS = 100
@@ -20,7 +20,7 @@ _HEARTBEATS: Final = 3
 _MARGIN: Final = 1.5
 _ROUND_MS: Final = 5_000
 #: Rounding of the usual interval of heartbeats, which are always some milliseconds late.
-_BEAT_MS: Final = 500
+_INTERVAL_ROUNDING_MS: Final = 500
 #: Fewer gaps are not significant.
 _ENOUGH_GAPS: Final = 100
 
@@ -100,7 +100,9 @@ class GapWatch:
         self.ended_ms: Counter[str] = Counter()
         self._last_ms: dict[tuple[LeaseKey, str], int] = {}
 
-    def seen(self, key: LeaseKey, server_id: str, clock_ms: int, at_ms: int, sign: SignOfLife | None) -> None:
+    def seen(
+        self, key: LeaseKey, server_id: str, clock_ms: int, at_ms: int, heartbeat: ReceivedHeartbeat | None
+    ) -> None:
         """Count the gap that ends with a heartbeat.
 
         Args:
@@ -108,17 +110,17 @@ class GapWatch:
             server_id: The server that received it.
             clock_ms: Observed time of that server.
             at_ms: LogAppendTime in epoch milliseconds.
-            sign: The silence before it; None for the first heartbeat.
+            heartbeat: The silence before it; None for the first heartbeat.
         """
         place, cluster = (key, server_id), key.live_key.cluster
         last_ms = self._last_ms.get(place)
         self._last_ms[place] = clock_ms
-        if sign is None:
+        if heartbeat is None:
             return
-        if sign.verdict is Verdict.UNCLEAR:
-            longest = self.ended_ms if sign.is_over else self.unclear_ms
-            longest[cluster] = max(longest[cluster], sign.silent_ms)
-        elif sign.verdict is Verdict.ALIVE and last_ms is not None:
+        if heartbeat.verdict is Verdict.UNCLEAR:
+            longest = self.ended_ms if heartbeat.is_over else self.unclear_ms
+            longest[cluster] = max(longest[cluster], heartbeat.silent_ms)
+        elif heartbeat.verdict is Verdict.ALIVE and last_ms is not None:
             tally = self.tallies.setdefault(cluster, GapTally())
             tally.add(Gap(clock_ms - last_ms, at_ms, key, server_id))
 
@@ -151,16 +153,16 @@ def suggest(gaps: GapTally, unclear_ms: int, ended_ms: int, limits: FoldSettings
     if gaps.total < _ENOUGH_GAPS:
         found = f"{plural(gaps.total, 'is', 'are')} only {counted(gaps.total, 'heartbeat')}"
         return Suggestion(None, f"there {found}, and it needs {_ENOUGH_GAPS}")
-    usual_ms = max(1, round(gaps.quantile_ms(0.5) / _BEAT_MS)) * _BEAT_MS
+    usual_ms = max(1, round(gaps.quantile_ms(0.5) / _INTERVAL_ROUNDING_MS)) * _INTERVAL_ROUNDING_MS
     longest_ms = max(gaps.longest_ms, unclear_ms)
-    by_silence, by_beat = round(longest_ms * _MARGIN), usual_ms * _HEARTBEATS
-    if by_silence > by_beat:
+    by_silence, by_interval = round(longest_ms * _MARGIN), usual_ms * _HEARTBEATS
+    if by_silence > by_interval:
         what = "a broker that may have been alive" if unclear_ms > gaps.longest_ms else "a live broker"
         reason = f"the longest silence of {what}, {_seconds(longest_ms)}, and a margin of one half"
     else:
         reason = f"{_HEARTBEATS} heartbeats of {_seconds(usual_ms)}; no live broker was silent for longer than "
         reason += _seconds(longest_ms)
-    wanted_ms = -(-max(by_silence, by_beat) // _ROUND_MS) * _ROUND_MS
+    wanted_ms = -(-max(by_silence, by_interval) // _ROUND_MS) * _ROUND_MS
     timeout_ms = max(limits.min_timeout_ms, min(wanted_ms, limits.max_timeout_ms))
     if timeout_ms != wanted_ms:
         reason += f"; {_seconds(wanted_ms)} is outside the limits of timeouts"

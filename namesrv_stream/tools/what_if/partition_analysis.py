@@ -159,7 +159,7 @@ class PartitionAnalysis:
                 self._fold(record, [known])
         self._fold(record, events)
         for event in events:
-            if self._is_ours(event):
+            if self._is_of_partition(event):
                 self._take(event, record.at_ms)
 
     def _over(self, silence: Silence) -> None:
@@ -195,11 +195,11 @@ class PartitionAnalysis:
             self.silences.left(event)
         elif isinstance(event, BrokerHeartbeat | BrokerRegistered):
             server_id = event.origin.server_id
-            sign = self.silences.seen(event.lease_key, event.origin, self.observed_ms)
+            heartbeat = self.silences.seen(event.lease_key, event.origin, self.observed_ms)
             clock_ms = self.runs[0].state.servers[server_id].observed_ms
-            self.gaps.seen(event.lease_key, server_id, clock_ms, at_ms, sign)
+            self.gaps.seen(event.lease_key, server_id, clock_ms, at_ms, heartbeat)
 
-    def _is_ours(self, event: Event) -> bool:
+    def _is_of_partition(self, event: Event) -> bool:
         """Whether the fold accepts the event as one of a broker of this partition."""
         name, state = routing_key(event), self.runs[0].state
         return (

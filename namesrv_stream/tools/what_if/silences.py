@@ -102,7 +102,7 @@ class _Process:
         self.silence = None
 
 
-class SignOfLife(NamedTuple):
+class ReceivedHeartbeat(NamedTuple):
     """A sign of life of a known process.
 
     Attributes:
@@ -166,7 +166,7 @@ class SilenceWatch:
             # In the log as it was: a server closes the connection of a broker that has expired.
             process.server_closed |= process.connections.keys()
 
-    def seen(self, key: LeaseKey, origin: Origin, observed_ms: int) -> SignOfLife | None:
+    def seen(self, key: LeaseKey, origin: Origin, observed_ms: int) -> ReceivedHeartbeat | None:
         """A process sent a sign of life, which the runs have folded already; None for the first one."""
         process = self._processes.get(key)
         if process is None:
@@ -177,9 +177,11 @@ class SilenceWatch:
         if silence is not None:
             silence.seen_again_ms, silence.verdict = observed_ms, verdict
             self._on_over(silence)
-        sign = SignOfLife(verdict, observed_ms - process.last_seen_ms, silence is not None and 0 in silence.ends)
+        heartbeat = ReceivedHeartbeat(
+            verdict, observed_ms - process.last_seen_ms, silence is not None and 0 in silence.ends
+        )
         process.seen(origin, observed_ms)
-        return sign
+        return heartbeat
 
     def left(self, event: BrokerUnregistered | BrokerDisconnected) -> None:
         """A process unregistered, or its connection closed."""

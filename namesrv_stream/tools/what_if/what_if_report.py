@@ -96,7 +96,7 @@ def cluster_reports(analyses: Sequence[PartitionAnalysis], limits: FoldSettings 
             deaths.setdefault(silence.key.live_key.cluster, []).append(silence)
     reports = []
     for cluster in sorted({key.live_key.cluster for key in keys}):
-        asked = [timeout for key, timeout in keys.items() if key.live_key.cluster == cluster]
+        timeouts = [timeout for key, timeout in keys.items() if key.live_key.cluster == cluster]
         gaps = GapTally().merge(a.gaps.tallies.get(cluster, GapTally()) for a in analyses)
         overrides = [run.override for run in analyses[0].runs]
         runs = [
@@ -109,9 +109,9 @@ def cluster_reports(analyses: Sequence[PartitionAnalysis], limits: FoldSettings 
             max(longest[cluster] for longest in of_partitions)
             for of_partitions in ([a.gaps.unclear_ms for a in analyses], [a.gaps.ended_ms for a in analyses])
         )
-        own = sum(timeout is not None for timeout in asked)
+        own = sum(timeout is not None for timeout in timeouts)
         suggestion = suggest(gaps, unclear_ms, ended_ms, limits or FoldSettings())
-        reports.append(ClusterReport(cluster, len(asked), own, gaps, runs, suggestion))
+        reports.append(ClusterReport(cluster, len(timeouts), own, gaps, runs, suggestion))
     return reports
 
 
@@ -129,11 +129,11 @@ def _sooner(run: int, deaths: Iterable[Silence]) -> Sooner:
     for death in deaths:
         if not any(death.ends[r].is_expiry for r in (0, run) if r in death.ends):
             continue
-        ours, theirs = death.seen_ms(run), death.seen_ms(0)
-        if ours is None or theirs is None:
+        run_ms, actual_ms = death.seen_ms(run), death.seen_ms(0)
+        if run_ms is None or actual_ms is None:
             still_open += 1
         else:
-            gains.append(theirs - ours)
+            gains.append(actual_ms - run_ms)
     gains.sort()
     return Sooner(len(gains), still_open, _quantile(gains, 0.5), _quantile(gains, 0.99))
 

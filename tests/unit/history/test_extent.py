@@ -7,7 +7,7 @@ import pytest
 from namesrv_stream.history.answer import Window, no_figures_text
 from namesrv_stream.history.answer_tables import short_detail
 from namesrv_stream.history.past import Past
-from namesrv_stream.history.questions import Question, ask
+from namesrv_stream.history.questions import Question, answer_question
 from namesrv_stream.table_errors import NotInHistory
 from tests.support.builders import Log, a_registration
 from tests.support.history_tables import HistoryOfLogs
@@ -36,4 +36,4 @@ def test_where_there_is_no_data_since_then_it_is_asked_whether_the_product_runs(
     tables.write_all()
     reaches_ms = Past(tables.settings).extent.reaches_ms
     with pytest.raises(NotInHistory, match=r"there is no data after .*Z, .*: is the product running\?"):
-        ask(tables.settings, Question(Window(reaches_ms + 60_000, reaches_ms + 120_000)))
+        answer_question(tables.settings, Question(Window(reaches_ms + 60_000, reaches_ms + 120_000)))

@@ -41,7 +41,9 @@ def test_the_rows_that_hold_at_an_instant_are_the_fold_stopped_there(entries: li
         reducer.apply(found, (c for c, end_ms in rows if c.at_ms <= at_ms and (end_ms is None or at_ms < end_ms)))
         expected = fold.table()
         groups = {name: replace(group, registrations={}) for name, group in expected.groups.items()}
-        assert found.groups == {name: g for name, g in groups.items() if g.lives or g.broker_addrs or g.topic_mappings}
+        assert found.groups == {
+            name: g for name, g in groups.items() if g.live_brokers or g.broker_addrs or g.topic_mappings
+        }
         assert (found.kv, found.settings) == (expected.kv, expected.settings)
         assert (found.servers, found.held) == (expected.servers, expected.held)
 

@@ -234,7 +234,7 @@ def test_unchanged_registration_is_a_heartbeat_that_proves_it() -> None:
 
     event = accepted_by(server.send(a_registration_request(body=a_body(stamp=2)))).logged
 
-    digest = group.lives[KEY.live_key].registration_hash
+    digest = group.live_brokers[KEY.live_key].registration_hash
     assert event == BrokerHeartbeat(ORIGIN, "broker-a", KEY.live_key, Proof.REGISTRATION, digest)
     assert server.view.table.group("broker-a") is group
 
@@ -285,7 +285,7 @@ def test_registration_over_a_new_connection_is_applied_but_small() -> None:
     answer = server.send(a_registration_request(), connection=2)
 
     assert (is_full(answer), was_decoded(answer)) == (False, True)
-    assert server.view.table.group("broker-a").lives[KEY.live_key].holders["s1"].connection_id == 2
+    assert server.view.table.group("broker-a").live_brokers[KEY.live_key].holders["s1"].connection_id == 2
 
 
 def test_after_a_change_of_its_group_a_registration_is_decoded_again() -> None:
@@ -574,7 +574,7 @@ def test_heartbeat_over_another_connection_does_not_move_the_holder() -> None:
     server.send(a_heartbeat_request(), connection=2)
     server.close(2)
 
-    assert server.view.table.group("broker-a").lives[KEY.live_key].holders["s1"].connection_id == 1
+    assert server.view.table.group("broker-a").live_brokers[KEY.live_key].holders["s1"].connection_id == 1
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def perms(group: BrokerGroup) -> set[int]:
 def test_first_registration_of_a_master_brings_everything() -> None:
     group = after(a_registration(MASTER, zone_name="z1", timeout_ms=10_000, filter_servers=("f:1",)))
 
-    live = group.lives[a_key(MASTER)]
+    live = group.live_brokers[a_key(MASTER)]
     assert (group.cluster, group.clusters, group.zone_name) == ("c0", frozenset({"c0"}), "z1")
     assert group.broker_addrs == {0: MASTER}
     assert topics_of(group) == {"TopicTest": RW}
@@ -150,8 +150,8 @@ def test_an_old_address_is_not_compared_with_the_version_of_another() -> None:
 def test_another_cluster_has_its_own_data_version() -> None:
     group = after(a_registration(), a_registration(cluster="c1", data_version=V2))
 
-    assert group.lives[a_key()].data_version == DataVersion(1, 1_000, 0)
-    assert group.lives[a_key(cluster="c1")].data_version == V2
+    assert group.live_brokers[a_key()].data_version == DataVersion(1, 1_000, 0)
+    assert group.live_brokers[a_key(cluster="c1")].data_version == V2
 
 
 def test_cluster_of_an_existing_name_is_never_updated() -> None:
@@ -169,7 +169,7 @@ def test_a_slave_joins_without_touching_topics() -> None:
 
     assert group.broker_addrs == {0: MASTER, 1: SLAVE}
     assert topics_of(group) == {"TopicTest": RW}
-    assert group.lives[a_key(SLAVE)].data_version == V2
+    assert group.live_brokers[a_key(SLAVE)].data_version == V2
 
 
 def test_a_slave_that_is_not_prime_does_not_touch_static_mappings() -> None:
@@ -194,7 +194,7 @@ def test_newest_address_wins_an_id() -> None:
     group = after(a_registration(MASTER), a_registration(THIRD))
 
     assert group.broker_addrs == {0: THIRD}
-    assert set(group.lives) == {a_key(MASTER), a_key(THIRD)}
+    assert set(group.live_brokers) == {a_key(MASTER), a_key(THIRD)}
 
 
 def test_a_stale_state_version_is_ignored_and_its_own_live_entry_removed() -> None:
@@ -205,7 +205,7 @@ def test_a_stale_state_version_is_ignored_and_its_own_live_entry_removed() -> No
 
     assert stale.ignored is not None
     assert not stale.refused
-    assert a_key(THIRD) not in stale.group.lives
+    assert a_key(THIRD) not in stale.group.live_brokers
     assert stale.group.topics == group.topics
 
 
@@ -344,7 +344,7 @@ def test_static_mappings_are_not_updated_by_an_equal_version() -> None:
 def test_filter_servers_stay_go_or_change(sent: tuple[str, ...] | None, known: tuple[str, ...]) -> None:
     group = after(a_registration(filter_servers=("f:1",)), a_registration(filter_servers=sent))
 
-    assert group.lives[a_key()].filter_servers == known
+    assert group.live_brokers[a_key()].filter_servers == known
 
 
 # ---- what a slave is told ----
@@ -369,7 +369,7 @@ def test_the_last_broker_takes_name_topics_and_clusters_along() -> None:
     group = unregister(after(a_registration()), a_key())
 
     assert not group.is_registered
-    assert (group.topics, group.clusters, group.lives) == ({}, frozenset(), {})
+    assert (group.topics, group.clusters, group.live_brokers) == ({}, frozenset(), {})
 
 
 def test_the_registration_is_retained() -> None:
@@ -387,7 +387,7 @@ def test_unregistering_a_replaced_address_only_ends_its_live_entry() -> None:
     group = unregister(after(a_registration(MASTER), a_registration(THIRD)), a_key(MASTER))
 
     assert group.broker_addrs == {0: THIRD}
-    assert set(group.lives) == {a_key(THIRD)}
+    assert set(group.live_brokers) == {a_key(THIRD)}
 
 
 def test_unregistering_a_slave_keeps_the_topics_writable() -> None:
@@ -410,15 +410,15 @@ def test_unregistering_an_unknown_broker_changes_nothing() -> None:
     group = after(a_registration())
 
     assert unregister(group, a_key(THIRD)) is group
-    assert unregister(group, a_key(cluster="c1")).lives == group.lives
+    assert unregister(group, a_key(cluster="c1")).live_brokers == group.live_brokers
 
 
 def test_a_replaced_address_may_outlive_the_route() -> None:
     group = unregister(after(a_registration(MASTER), a_registration(THIRD)), a_key(THIRD))
 
     assert not group.is_registered
-    assert set(group.lives) == {a_key(MASTER)}
-    assert unregister(group, a_key(MASTER)).lives == {}
+    assert set(group.live_brokers) == {a_key(MASTER)}
+    assert unregister(group, a_key(MASTER)).live_brokers == {}
 
 
 # ---- holders ----
@@ -427,8 +427,8 @@ def test_a_replaced_address_may_outlive_the_route() -> None:
 def test_two_servers_hold_one_broker() -> None:
     group = register(after(a_registration()), a_registration(), "s2", Holder(3, 9)).group
 
-    assert group.lives[a_key()].holders == {"s1": HOLDER, "s2": Holder(3, 9)}
-    assert remove_holder(group, a_key(), "s1").lives[a_key()].holders == {"s2": Holder(3, 9)}
+    assert group.live_brokers[a_key()].holders == {"s1": HOLDER, "s2": Holder(3, 9)}
+    assert remove_holder(group, a_key(), "s1").live_brokers[a_key()].holders == {"s2": Holder(3, 9)}
 
 
 @pytest.mark.parametrize(("addr", "server"), [(MASTER, "s9"), (THIRD, "s1")])

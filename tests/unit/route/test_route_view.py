@@ -58,7 +58,7 @@ def group_of(view: RouteView) -> BrokerGroup:
 
 
 def holders(view: RouteView) -> set[str]:
-    return set(group_of(view).lives[a_key()].holders)
+    return set(group_of(view).live_brokers[a_key()].holders)
 
 
 # ---- accepted events ----

@@ -19,11 +19,11 @@ def naive_route(newest: Mapping[str, BrokerGroup], topic: str) -> object:
     offering = {n: g for n, g in newest.items() if topic in g.topics}
     if not offering:
         return None
-    any_filter = any(live.filter_servers for g in newest.values() for live in g.lives.values())
+    any_filter = any(live.filter_servers for g in newest.values() for live in g.live_brokers.values())
     return (
         {n: g.topics[topic] for n, g in offering.items()},
         {n: (g.cluster, dict(g.broker_addrs), g.zone_name, g.enable_acting_master) for n, g in offering.items()},
-        {(n, k): v.filter_servers for n, g in offering.items() for k, v in g.lives.items() if v.filter_servers},
+        {(n, k): v.filter_servers for n, g in offering.items() for k, v in g.live_brokers.items() if v.filter_servers},
         any_filter,
         {n: g.topic_mappings[topic] for n, g in newest.items() if topic in g.topic_mappings},
     )
@@ -52,7 +52,7 @@ def test_indexes_equal_a_naive_recomputation(history: list[BrokerGroup]) -> None
         clusters = {c for g in newest.values() for c in g.clusters}
         assert table.clusters() == {c: {n for n, g in newest.items() if c in g.clusters} for c in clusters}
         assert {g.broker_name for g in table.registered_groups()} == {n for n, g in newest.items() if g.broker_addrs}
-        has_filters = any(live.filter_servers for group in newest.values() for live in group.lives.values())
+        has_filters = any(live.filter_servers for group in newest.values() for live in group.live_brokers.values())
         assert table.is_plain(UNKNOWN) != has_filters
 
 

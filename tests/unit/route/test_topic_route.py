@@ -102,7 +102,7 @@ def test_filter_servers_are_listed_by_address() -> None:
 def test_filter_servers_of_a_replaced_address_are_left_out() -> None:
     table = table_of(a_registration(filter_servers=("f:1",)), a_registration(THIRD, 0))
 
-    assert a_key(MASTER) in table.group("broker-a").lives
+    assert a_key(MASTER) in table.group("broker-a").live_brokers
     assert route_of(table).filter_server_table == {}
 
 

@@ -43,7 +43,7 @@ async def test_each_is_heard_and_none_keeps_a_broker_that_has_left() -> None:
         await turn()
         rig.publisher.ack()
     (group,) = rig.view.table.groups.values()
-    key = LeaseKey(group.broker_name, next(iter(group.lives)))
+    key = LeaseKey(group.broker_name, next(iter(group.live_brokers)))
     assert rig.gateway.last_heartbeats.age_ms(key, rig.gateway.observed_ms) == 0
     rig.beat()
     rig.publisher.ack()

@@ -50,5 +50,5 @@ async def test_a_server_knows_the_age_of_what_registered_with_it() -> None:
     rig.ask(rig.connect(), a_registration_request())
     rig.beat(6)
     group = rig.view.table.group("broker-a")
-    key = LeaseKey("broker-a", next(iter(group.lives)))
+    key = LeaseKey("broker-a", next(iter(group.live_brokers)))
     assert rig.gateway.last_heartbeats.age_ms(key, rig.gateway.observed_ms) == 6 * TICK_MS

@@ -272,7 +272,7 @@ def test_the_late_close_of_a_connection_that_was_replaced_ends_nothing() -> None
     log.heard(a_registration(), connection=2)
     log.disconnect(a_registration(), connection=1)
     view, _ = taken(*[r.value for r in log.records])
-    assert view.table.group(NAME).lives[a_key()].holders == {"s1": over(S1, 2).holder}
+    assert view.table.group(NAME).live_brokers[a_key()].holders == {"s1": over(S1, 2).holder}
 
 
 def test_a_broker_stays_with_the_server_that_only_heard_it() -> None:
@@ -281,7 +281,7 @@ def test_a_broker_stays_with_the_server_that_only_heard_it() -> None:
     log.heard(a_registration(), server=S2)
     log.unregister(a_registration())
     view, _ = taken(*[r.value for r in log.records])
-    assert set(view.table.group(NAME).lives[a_key()].holders) == {"s2"}
+    assert set(view.table.group(NAME).live_brokers[a_key()].holders) == {"s2"}
 
 
 def test_a_closed_connection_ends_no_broker_before_the_fold_has_said_so() -> None:
@@ -345,4 +345,4 @@ def test_the_first_registration_of_a_server_start_is_kept_whoever_was_there_befo
     later = S1._replace(server_epoch=2)
     topic = TopicRegistered(later, NAME, "new", RW)
     view, _ = taken(REGISTERED, BrokerRegistered(over(later, 1), a_registration()), topic, REGISTERED)
-    assert view.table.group(NAME).lives[a_key()].holders == {"s1": over(later, 1).holder}
+    assert view.table.group(NAME).live_brokers[a_key()].holders == {"s1": over(later, 1).holder}

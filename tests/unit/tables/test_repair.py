@@ -144,7 +144,7 @@ def test_a_table_whose_first_commit_is_torn_is_created_again(tmp_path: Path) -> 
     tables = TablesOfLog(tmp_path)
     (tables.dir / ROUTE_CHANGES / commit_name(0)).write_bytes(b"")
     [done] = _repaired(tables)
-    assert "no version of it is sound" in done
+    assert "no version of it is intact" in done
     _commit(tables, 1)
     _assert_whole(tables)
 
@@ -156,7 +156,7 @@ def test_a_table_of_which_no_version_is_sound_is_left_to_a_rebuild(tmp_path: Pat
         (tables.dir / ROUTE_CHANGES / commit_name(version)).unlink()
     (tables.dir / ROUTE_CHANGES / checkpoint_name(5)).write_bytes(b"PAR1")
     (tables.dir / ROUTE_CHANGES / commit_name(6)).write_bytes(b"{")
-    with pytest.raises(TableSchemaMismatch, match=r"no version is sound: .*namesrv-stream rebuild") as refused:
+    with pytest.raises(TableSchemaMismatch, match=r"no version is intact: .*namesrv-stream rebuild") as refused:
         prepare_tables(tables.settings, TOPIC_ID)
     assert refused.value.exit_code == 2
 

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, NamedTuple
 from namesrv_stream.processor.name_server import NameServer
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.model import QueueData
-from namesrv_stream.route.topic_route import TopicRoute, is_system_topic, told_broker_data
+from namesrv_stream.route.topic_route import TopicRoute, broker_data_for_clients, is_system_topic
 from namesrv_stream.server.http.console.question import TOPIC_SETS, Question
 from namesrv_stream.server.steps import Steps
 
@@ -114,7 +114,7 @@ def offers_now(
     """Yield the current offers of the broker groups for ``topic``, computed on demand."""
     for group, queue in offering:
         if group.is_registered:
-            data = told_broker_data(group, queue, topic, support_acting_master=support_acting_master)
+            data = broker_data_for_clients(group, queue, topic, support_acting_master=support_acting_master)
             yield group.broker_name, _offer(data.cluster, data.broker_addrs, queue)
         else:
             yield group.broker_name, _offer("", {}, queue)

@@ -17,7 +17,7 @@ async def _compared(left: ScriptedNameServer, right: ScriptedNameServer, patienc
 
 
 def _told(found: Comparison) -> Sequence[tuple[str, str, str, list[str | None]]]:
-    return [(d.key.kind, d.key.name, d.fact, list(d.values.values())) for d in found.differences]
+    return [(d.key.kind, d.key.name, d.property, list(d.values.values())) for d in found.differences]
 
 
 async def test_equal_servers_have_no_difference() -> None:

@@ -93,11 +93,13 @@ def test_leases_live_entries_and_routes_always_agree(entries: list[Entry]) -> No
         apply(table, log.output.changes)
         assert table.held == {k: v.hold for k, v in log.state.leases.items() if v.hold}
         held = {k: {s: h.holder for s, h in v.holders.items()} for k, v in log.state.leases.items()}
-        lives = {(n, k): dict(v.holders) for n, g in log.groups.groups.items() for k, v in g.lives.items()}
-        assert held == lives
+        live_brokers = {
+            (n, k): dict(v.holders) for n, g in log.groups.groups.items() for k, v in g.live_brokers.items()
+        }
+        assert held == live_brokers
         assert all(held.values())
         for group in log.groups.groups.values():
-            assert set(group.broker_addrs.values()) <= {k.broker_addr for k in group.lives}
+            assert set(group.broker_addrs.values()) <= {k.broker_addr for k in group.live_brokers}
             assert group.is_registered or not (group.topics or group.clusters)
         retained = {(n, k) for n, g in log.groups.groups.items() for k in g.registrations}
         assert retained <= log.state.leases.keys() | log.state.gone.keys()
@@ -111,7 +113,7 @@ def test_each_broker_has_a_holder_or_the_guard_holds_it(entries: list[Entry]) ->
         log.append(entry.value, entry.after_ms)
 
         for lease in log.state.leases.values():
-            assert lease.hold or is_vouched_for(log.state, lease.holders, lease.ended_heard_ms)
+            assert lease.hold or is_vouched_for(log.state, lease.holders, lease.ended_partition_ms)
 
 
 @settings(max_examples=examples(60))

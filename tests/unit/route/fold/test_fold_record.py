@@ -157,7 +157,7 @@ def test_the_hash_of_the_registration_before_is_folded_as_its_body() -> None:
 
     log.heard(broker)
 
-    assert log.group().lives[a_key()].data_version == broker.data_version
+    assert log.group().live_brokers[a_key()].data_version == broker.data_version
     assert topics_of(log.group()) == {"TopicTest": RW, "new": RW}
 
 

@@ -476,7 +476,7 @@ def test_a_closed_broker_that_another_server_hears_is_its_own_from_then_on() -> 
     for registration in fleet:
         log.register(registration, S2)
 
-    assert set(log.group(fleet[0].broker_name).lives[fleet[0].live_key].holders) == {"s2"}
+    assert set(log.group(fleet[0].broker_name).live_brokers[fleet[0].live_key].holders) == {"s2"}
     assert ends(log.disconnect(fleet[0], S2)) == [(fleet[0].broker_addr, "disconnected")]
 
 

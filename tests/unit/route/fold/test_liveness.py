@@ -292,7 +292,7 @@ def test_a_broker_held_by_two_servers_lives_while_one_hears_it() -> None:
         log.beat(broker, S2)
 
     assert ADDR in log.alive()
-    assert set(log.group().lives[a_key()].holders) == {"s2"}
+    assert set(log.group().live_brokers[a_key()].holders) == {"s2"}
 
 
 def test_a_hold_that_runs_out_beside_another_is_a_row_of_its_own() -> None:
@@ -317,7 +317,7 @@ def test_each_server_ages_by_its_own_clock() -> None:
     log = both(a_log())
 
     log.pass_time(TIMEOUT_MS + 1, S1)
-    assert set(log.group().lives[a_key()].holders) == {"s2"}
+    assert set(log.group().live_brokers[a_key()].holders) == {"s2"}
     log.pass_time(TIMEOUT_MS + 1, S2)
 
     assert log.alive() == set()
@@ -431,7 +431,7 @@ def test_a_lost_server_ends_its_holds_once_and_others_stay() -> None:
         log.beat(broker, S1)
 
     assert [h.cause for h in of_kind(log.output.changes, ChangeKind.HOLDER) if h.gone] == [Cause.SERVER_LOST]
-    assert set(log.group().lives[a_key()].holders) == {"s1"}
+    assert set(log.group().live_brokers[a_key()].holders) == {"s1"}
 
 
 def test_a_server_that_is_merely_silent_keeps_what_a_lost_one_held_too() -> None:
@@ -465,20 +465,20 @@ def test_of_three_servers_a_silent_one_cannot_vouch_when_the_first_of_two_that_s
 
 
 @pytest.mark.parametrize(
-    ("heard_ms", "alive"),
+    ("partition_ms", "alive"),
     [({"s1": 2, "s2": 0, "s3": 1}, False), ({"s1": 0, "s2": 1, "s3": 2}, True), ({"s1": 1, "s2": 0, "s3": 1}, False)],
 )
 def test_a_silent_server_vouches_where_it_heard_later_than_all_that_saw_the_end(
-    heard_ms: dict[str, int], alive: bool
+    partition_ms: dict[str, int], alive: bool
 ) -> None:
     log = a_log()
-    servers = {server_id: a_server(server_id) for server_id in heard_ms}
+    servers = {server_id: a_server(server_id) for server_id in partition_ms}
     patient = a_registration(timeout_ms=60_000)
     for server in servers.values():
         log.register(patient, server)
     for moment_ms in range(3):
         log.tick(1, S1)
-        for server_id in [s for s, at_ms in heard_ms.items() if at_ms == moment_ms]:
+        for server_id in [s for s, at_ms in partition_ms.items() if at_ms == moment_ms]:
             log.beat(patient, servers[server_id])
     log.pass_time(20_000, S1, S2)
 
@@ -727,7 +727,7 @@ def test_an_unknown_hash_over_another_connection_replaces_the_holder_too() -> No
     log.disconnect(broker, connection=1)
 
     assert ADDR in log.alive()
-    assert log.group(NAME).lives[a_key()].holders == {"s1": Holder(1, 2)}
+    assert log.group(NAME).live_brokers[a_key()].holders == {"s1": Holder(1, 2)}
 
 
 def test_an_unknown_hash_of_a_servers_earlier_start_proves_life_and_takes_no_connection() -> None:
@@ -740,7 +740,7 @@ def test_an_unknown_hash_of_a_servers_earlier_start_proves_life_and_takes_no_con
         ("ignored", "registered", 9),
         ("registration_wanted", "unknown_hash", None),
     ]
-    assert log.group().lives[a_key()].holders == {"s1": Holder(2, 1)}
+    assert log.group().live_brokers[a_key()].holders == {"s1": Holder(2, 1)}
 
 
 def test_a_mere_heartbeat_does_not_change_the_connection() -> None:
@@ -749,7 +749,7 @@ def test_a_mere_heartbeat_does_not_change_the_connection() -> None:
 
     log.beat(broker)
 
-    assert log.group().lives[a_key()].holders == {"s1": Holder(1, 5)}
+    assert log.group().live_brokers[a_key()].holders == {"s1": Holder(1, 5)}
 
 
 def test_a_broker_restarted_at_another_address_takes_its_id_and_the_old_close_comes_late() -> None:
@@ -912,7 +912,7 @@ def test_a_server_whose_records_come_rarely_ages_its_brokers_slowly() -> None:
     for _ in range(5):
         log.pass_time(4_000, S1)
         log.tick(0, S2)
-    assert set(log.group().lives[a_key()].holders) == {"s2"}
+    assert set(log.group().live_brokers[a_key()].holders) == {"s2"}
     log.tick(1, S2)
 
     assert log.alive() == set()

@@ -45,7 +45,7 @@ def test_a_state_from_before_the_guard_goes_on() -> None:
     """As the first version wrote it: servers with names of their fields, leases with their holders last."""
     log = a_log()
     fields = orjson.loads(encode_state(log.state))
-    names = ("server_epoch", "observed_ms", "previous_at_ms", "heard_ms", "silent", "lost")
+    names = ("server_epoch", "observed_ms", "previous_at_ms", "partition_ms", "silent", "lost")
     servers = {s: dict(zip(names, clock, strict=False)) for s, clock in fields["servers"].items()}
     leases = [[*lease, ended_ms, holders] for *lease, holders, ended_ms, _, _ in fields["leases"]]
     guardless = {n: v for n, v in fields["settings"].items() if not n.startswith("guard_")}

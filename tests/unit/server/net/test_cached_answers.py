@@ -36,7 +36,7 @@ def plain_groups(draw: st.DrawFn) -> BrokerGroup:
         broker_addrs=draw(st.dictionaries(st.integers(0, 12), TEXTS, max_size=3)),
         topics=draw(st.dictionaries(TOPICS, QUEUES, max_size=3)),
         topic_mappings={},
-        lives={},
+        live_brokers={},
     )
     return replace(group, topics={}) if is_nothing(group) else group
 

@@ -131,7 +131,7 @@ def test_what_sound_records_hold_is_not_lost_with_a_broken_one_behind_them(
     pair.client.write(b"x" * 2 * _RECORD_BYTES)
     with pytest.raises(TlsBroken) as broken:
         pair.server.received(pair.sent() + b"\x17\x03\x03\x00\x40" + b"z" * 64)
-    assert broken.value.sound == b"x" * 2 * _RECORD_BYTES
+    assert broken.value.content == b"x" * 2 * _RECORD_BYTES
     assert not broken.value.is_handshake
 
 

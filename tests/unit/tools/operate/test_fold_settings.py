@@ -12,7 +12,7 @@ from namesrv_stream.settings import Settings
 from namesrv_stream.settings.installation import Configuration
 from namesrv_stream.tools.operate.fold_settings import (
     check_change,
-    check_person,
+    check_operator,
     configured_texts,
     default_texts,
     running_texts,
@@ -97,5 +97,5 @@ def test_every_setting_of_the_fold_has_a_text_and_a_key() -> None:
 @pytest.mark.parametrize("by", ["", "  ", "config", "x" * 201, "a\nb"])
 def test_who_changes_something_has_a_name(by: str) -> None:
     with pytest.raises(ConfigError, match="--by"):
-        check_person(by)
-    assert check_person(" ada@host ") == "ada@host"
+        check_operator(by)
+    assert check_operator(" ada@host ") == "ada@host"
