@@ -230,7 +230,8 @@ def config_show(
     kafka_port: KafkaPortOption = None,
     sets: SetOption = None,
     running: Annotated[
-        bool, typer.Option("--running", help="Show the settings that can change at run time, with the values in force.")
+        bool,
+        typer.Option("--running", help="Show the settings that can change at run time, with their current values."),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON, for scripts.")] = False,
 ) -> None:

@@ -83,7 +83,7 @@ class TlsNotServed(RemotingError):
     """A connection begins with a TLS handshake, but the server has no TLS."""
 
     def __init__(self, reason: str) -> None:
-        super().__init__(f"it begins with a TLS handshake, and TLS is not served here: {reason}")
+        super().__init__(f"it begins with a TLS handshake, but this server has no TLS: {reason}")
 
 
 class PlainNotServed(RemotingError):

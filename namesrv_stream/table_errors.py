@@ -52,7 +52,7 @@ class TablesTakenOver(NamesrvStreamError):
     def __init__(self, table: str, version: int) -> None:
         super().__init__(
             f"table {table}: version {version} is not this job's: another job has taken over these tables, or another"
-            " program has changed them; this one ends and has written nothing behind that: let only one job run"
+            " program has changed them; this one has written nothing after that and ends: let only one job run"
         )
         self.table = table
         self.version = version
@@ -71,7 +71,7 @@ class DuplicateServerId(NamesrvStreamError):
     def __init__(self, server_id: str, epoch: int) -> None:
         super().__init__(
             f"server.server_id: another server with the id {server_id!r} is running, started at {epoch} (epoch"
-            " milliseconds), and this one, which is younger, ends: give each server an id of its own; where this data"
+            " milliseconds); this one was started later and ends: give every server its own id; if this data"
             " directory was copied, delete its server/identity.json. If both have been running, restart the older one"
         )
         self.server_id = server_id
@@ -111,12 +111,12 @@ class LogTruncated(NamesrvStreamError):
 
     def __init__(self, partition: int, wanted: int, earliest: int, end: int) -> None:
         if wanted > end:
-            found = f"ends at {end}: Kafka has lost records that were folded already; bring its log back, or run"
+            found = f"ends at {end}: Kafka has lost records that were folded already; restore its log, or run"
         else:
             found = f"begins at {earliest}: records were removed before they were folded; run"
         super().__init__(
             f"partition {partition}: offset {wanted} is to be folded next but Kafka's log {found}"
-            " `namesrv-stream rebuild --accept-loss` while the job is stopped, to go on with what Kafka has"
+            " `namesrv-stream rebuild --accept-loss` while the job is stopped, to continue with what Kafka has"
         )
         self.partition = partition
         self.wanted = wanted
@@ -135,7 +135,7 @@ class LogReplaced(NamesrvStreamError):
 
     def __init__(self, reason: str) -> None:
         super().__init__(
-            f"{reason}; bring that log back, or run `namesrv-stream rebuild --accept-loss` while the job is stopped, to"
+            f"{reason}; restore that log, or run `namesrv-stream rebuild --accept-loss` while the job is stopped, to"
             " go on with what Kafka has"
         )
         self.reason = reason
@@ -182,9 +182,7 @@ class NoStartPoint(NamesrvStreamError):
             gap: What is missing before ``earliest``, and why.
         """
         before = "" if wanted is None else f" at or before offset {wanted}"
-        remedy = (
-            "the job, where it runs, writes one each minute" if possible is None else f"it can be from {possible} on"
-        )
+        remedy = "a running job writes one every minute" if possible is None else f"it can be from {possible} on"
         why = "" if gap is None else f" ({gap})"
         super().__init__(
             f"partition {partition}: the log is whole from {earliest} on{why}, and route_state keeps no state{before}"

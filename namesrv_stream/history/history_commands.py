@@ -47,11 +47,13 @@ def history(
     ] = None,
     cluster: Annotated[str | None, typer.Option("--cluster", help="Only this cluster.", metavar="CLUSTER")] = None,
     since: Annotated[
-        str, typer.Option("--since", help="How far to look back, as 7d, or an instant.", metavar="WHEN")
+        str, typer.Option("--since", help="How far to look back, for example 7d, or a time.", metavar="WHEN")
     ] = "7d",
-    until: Annotated[str, typer.Option("--until", help="An instant, or how long ago as -2h.", metavar="WHEN")] = "now",
-    flaps: Annotated[bool, typer.Option("--flaps", help="How often brokers went and came back.")] = False,
-    outages: Annotated[bool, typer.Option("--outages", help="When brokers, or all of them, were gone.")] = False,
+    until: Annotated[
+        str, typer.Option("--until", help="A time, or how long ago, for example -2h.", metavar="WHEN")
+    ] = "now",
+    flaps: Annotated[bool, typer.Option("--flaps", help="How often brokers went down and came back up.")] = False,
+    outages: Annotated[bool, typer.Option("--outages", help="When brokers, or all of them, were down.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON, for scripts.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print the first table as CSV.")] = False,
     raw_csv: Annotated[
@@ -100,9 +102,8 @@ def parse_window(since: str, until: str, now_ms: int) -> Window:
     check_past("--since", since_ms, now_ms)
     check_past("--until", until_ms, now_ms)
     if since_ms >= until_ms:
-        raise ConfigError(
-            COMMAND_LINE, "--since", f"{instant(since_ms)} does not lie before --until, {instant(until_ms)}"
-        )
+        reason = f"{instant(since_ms)} is not earlier than --until, {instant(until_ms)}"
+        raise ConfigError(COMMAND_LINE, "--since", reason)
     return Window(since_ms, until_ms)
 
 
@@ -119,7 +120,7 @@ def _check_flags(given: Mapping[str, str | bool | None]) -> None:
         if given[one] and given[other]:
             reason = f"cannot be combined with {other}"
             if one == "BROKER" and other in ("--flaps", "--outages"):
-                reason += f": ask `history {other}` for all brokers, or `history {given[one]}` for this one"
+                reason += f": use `history {other}` for all brokers, or `history {given[one]}` for this one"
             raise ConfigError(COMMAND_LINE, one, reason)
 
 

@@ -105,7 +105,7 @@ class Past(Database):
             raise NotInHistory("the history has no rows yet")
         if at_ms < begin_ms:
             at, begin = instant(at_ms, with_ms=True), instant(begin_ms, with_ms=True)
-            raise NotInHistory(f"{at} lies before the history, which begins at {begin}")
+            raise NotInHistory(f"{at} is before the start of the history, {begin}")
 
     def default_timeouts(self, settings: Settings, window: Window) -> pa.Table:
         """Return the default timeouts over time: ``at_ms``, from which each was in effect, and ``timeout_ms``."""

@@ -208,8 +208,8 @@ def _relevant(rows: Sequence[RouteChange]) -> Iterable[RouteChange]:
 def _when_known(past: Past, topic: str) -> str:
     first_ms = past.query("topic_first", topic=topic)["at_ms"][0].as_py()
     if first_ms is None:
-        return "the history knows no such topic"
-    return f"the history knows it from {instant(first_ms, with_ms=True)} on"
+        return "the history does not contain this topic"
+    return f"the history contains it from {instant(first_ms, with_ms=True)} on"
 
 
 def read_past_route(

@@ -83,7 +83,7 @@ def _of_topic(past: Past, topic: str, question: Question) -> Answer:
     """Return the changes of a topic's route, or its outages."""
     window = question.window
     if not set_topic(past, topic, window):
-        raise NotInHistory(f"the history knows no topic {topic}{known_from(past)}")
+        raise NotInHistory(f"the history contains no topic {topic}{known_from(past)}")
     if question.plot is not None:
         plot_topic(past, topic, window, question.plot)
     if question.outages:
@@ -123,5 +123,5 @@ def _gone_notes(past: Past) -> tuple[str, ...]:
     if not count:
         return ()
     return (
-        f"{count} more had gone before and did not come back; a longer --since shows {plural(count, 'it', 'them')}",
+        f"{count} more went down before and did not come back; a longer --since shows {plural(count, 'it', 'them')}",
     )

@@ -69,7 +69,7 @@ def set_period(past: Past, window: Window, *, cluster: str | None = None, broker
     if not found.num_rows:
         what = "broker" if cluster is None else f"cluster {cluster}"
         what = what if broker_name is None else f"broker {broker_name}"
-        raise NotInHistory(f"the history knows no {what}{known_from(past)}")
+        raise NotInHistory(f"the history contains no {what}{known_from(past)}")
     past.set_period(found, window)
 
 

@@ -154,7 +154,7 @@ def _prepare(
             topic = settings.kafka.broker_events_topic
             reason = f"is {found}, but Kafka's topic {topic} has {expected}: the log is another one"
             cause = "Kafka's data was deleted or replaced, or kafka.bootstrap_servers names another Kafka"
-            remedy = 'bring that log back, or begin with new tables (docs/backup.md, "Kafka\'s log is lost")'
+            remedy = 'restore that log, or start with new tables (docs/backup.md, "Kafka\'s log is lost")'
             raise ConfigError(str(storage), name, f"{reason}. {cause}: {remedy}")
     return done
 

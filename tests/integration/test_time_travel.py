@@ -51,7 +51,9 @@ class Observer:
 
     def by_command(self, at_ms: int) -> Route:
         found = run_command("route", TOPIC, "--as-of", str(at_ms), "--json", *_conf(self._stack))
-        assert found.code == 0 or "no route for topic" in found.err or "lies before the history" in found.err, found
+        assert (
+            found.code == 0 or "no route for topic" in found.err or "is before the start of the history" in found.err
+        ), found
         return _bare(json.loads(found.out)) if found.code == 0 else None
 
     def _get(self, path: str) -> Route:

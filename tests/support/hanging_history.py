@@ -29,6 +29,6 @@ def _hang(table: HistoryTable, files: pa.Table, mark: HistoryMark) -> int:
 
 
 setattr(HistoryTable, "commit", _hang)  # noqa: B010  # mypy refuses the assignment
-setattr(history_job, "give_way", lambda pid, niceness: None)  # noqa: B010
+setattr(history_job, "lower_priority", lambda pid, niceness: None)  # noqa: B010
 sys.argv[1:] = _ARGUMENTS
 sys.exit(main())

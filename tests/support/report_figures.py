@@ -163,7 +163,7 @@ def figures_of(
     known = Known(
         window=window,
         extent=extent,
-        heard=heard.window if heard else None,
+        heartbeat_window=heard.window if heard else None,
         has_heartbeats=heard is not None,
         commits_from_ms=None,
     )

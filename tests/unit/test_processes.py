@@ -15,7 +15,7 @@ from tests.support.processes import wait_until
 _PROGRAM = """
 import os
 from pathlib import Path
-from namesrv_stream.processes import give_way
+from namesrv_stream.processes import lower_priority
 
 def autogroup():
     file = Path("/proc/self/autogroup")
@@ -23,7 +23,7 @@ def autogroup():
     return words[-1] if words else "none"  # of a kernel that shares processors otherwise
 
 before = autogroup()
-give_way(os.getpid(), 10)
+lower_priority(os.getpid(), 10)
 print(os.nice(0), before, autogroup())
 """
 

@@ -44,10 +44,10 @@ def charts(figures: Figures) -> Mapping[str, Chart | Tracks]:
     return {
         "budget": _budget(figures),
         "down": _stacked(
-            figures, f"down time each {unit}", [row["down_by_cause_ms"] for row in segments], is_duration=True
+            figures, f"down time per {unit}", [row["down_by_cause_ms"] for row in segments], is_duration=True
         ),
-        "ended": _stacked(figures, f"sessions that ended each {unit}", [row["ended_by_cause"] for row in segments]),
-        "missed": _stacked(figures, f"missed heartbeats each {unit}", [{"": row["missed"] or 0} for row in segments]),
+        "ended": _stacked(figures, f"sessions that ended per {unit}", [row["ended_by_cause"] for row in segments]),
+        "missed": _stacked(figures, f"missed heartbeats per {unit}", [{"": row["missed"] or 0} for row in segments]),
         "clusters": _cluster_tracks(figures),
         "brokers": broker_tracks(down[:_MAX_TRACKS], figures.rows["outages"], window),
     }

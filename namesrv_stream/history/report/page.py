@@ -192,4 +192,4 @@ def _worst(figures: Figures) -> str:
     longest = wide[0]
     what = "all brokers of cluster" if longest["scope"] == "cluster" else "all processes of broker"
     length, begin = duration(longest["duration_ms"]), instant(longest["begin_ms"])
-    return f"Longest outage: {what} {longest['name']} were gone for {length} from {begin}."
+    return f"Longest outage: {what} {longest['name']} were down for {length} from {begin}."

@@ -32,9 +32,11 @@ def register(app: typer.Typer) -> None:
 def report(
     configuration: Configuration,
     since: Annotated[
-        str, typer.Option("--since", help="How far to look back, as 30d, or an instant.", metavar="WHEN")
+        str, typer.Option("--since", help="How far to look back, for example 30d, or a time.", metavar="WHEN")
     ] = "30d",
-    until: Annotated[str, typer.Option("--until", help="An instant, or how long ago as -2h.", metavar="WHEN")] = "now",
+    until: Annotated[
+        str, typer.Option("--until", help="A time, or how long ago, for example -2h.", metavar="WHEN")
+    ] = "now",
     cluster: Annotated[str | None, typer.Option("--cluster", help="Only this cluster.", metavar="CLUSTER")] = None,
     slo: Annotated[str, typer.Option("--slo", help="Availability objective, in percent.", metavar="PERCENT")] = "99.9",
     html: Annotated[

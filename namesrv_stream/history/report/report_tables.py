@@ -61,14 +61,14 @@ def answer_of(figures: Figures, notes: Sequence[str] = ()) -> Answer:
         Section("summary", "all brokers", _SUMMARY, [summary(figures)], _misses_objective),
         Section("clusters", "clusters", _CLUSTERS, worst, _misses_objective),
         Section("brokers", "brokers by how long they were down", _BROKERS, rows["brokers"], _misses_objective),
-        Section("endings", "why brokers went", _SESSION_ENDS, rows["session_ends"]),
+        Section("endings", "why brokers went down", _SESSION_ENDS, rows["session_ends"]),
         outages_section(rows["outages"]),
         Section("flaps", "brokers by how much they flapped", _FLAPS, flapped, lambda row: bool(row["flapping"])),
         Section("missed", "missed heartbeats", _MISSED_HEARTBEATS, rows["missed"]),
         Section("servers", "missed heartbeats by name server", _SERVERS, rows["name_servers"]),
         Section("delays", "propagation delay", _DELAYS, rows["delays"]),
         Section("pieces", f"{unit} by {unit}", _SEGMENTS, rows["segments"]),
-        Section("unknown", "what is not known", _UNOBSERVED, unobserved(figures)),
+        Section("unknown", "missing data", _UNOBSERVED, unobserved(figures)),
     )
     window, heartbeat_window = figures.known.window, figures.known.heartbeat_window
     counted_to_ms = heartbeat_window.until_ms if heartbeat_window else None
@@ -117,13 +117,13 @@ def unobserved(figures: Figures) -> list[Row]:
 def _unobserved(figures: Figures) -> Iterator[tuple[str, int | None, int | None, str]]:
     requested, known, extent = figures.request.window, figures.known, figures.known.extent
     if extent.begin_ms is not None and requested.since_ms < extent.begin_ms:
-        text = "the history begins later than was asked: this time is in no figure"
+        text = "the history begins later than requested: no figure contains this time"
         yield "before the history", requested.since_ms, extent.begin_ms, text
     if extent.lost_until_ms is not None:
-        text = "changes were removed before the history had them: who went and came back in between is not known"
+        text = "changes were removed before the history read them: brokers that were down only then are not listed"
         yield "lost changes", extent.stored_to_ms, extent.lost_until_ms, text
     if extent.lags(requested.until_ms):
-        text = "the tables do not reach so far: this time is in no figure"
+        text = "the tables do not reach so far: no figure contains this time"
         yield "after the tables", extent.reaches_ms, requested.until_ms, text
     for row in figures.rows["unobserved"]:
         yield row["what"], row["begin_ms"], row["end_ms"], _meaning(row)
@@ -132,7 +132,7 @@ def _unobserved(figures: Figures) -> Iterator[tuple[str, int | None, int | None,
     elif known.heartbeat_window is None:
         yield "heartbeats", known.window.since_ms, known.window.until_ms, _NOT_COUNTED
     if gone := figures.rows["gone_before"][0]["brokers"]:
-        text = f"{counted(gone, 'broker')} had gone before and did not come back"
+        text = f"{counted(gone, 'broker')} went down before and did not come back"
         yield "gone before", None, known.window.since_ms, f"{text}: {plural(gone, 'it is', 'they are')} in no figure"
 
 

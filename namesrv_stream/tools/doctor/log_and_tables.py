@@ -22,7 +22,7 @@ _KAFKA_AREA: Final = "Kafka"
 _FRESH_MS: Final = 5_000
 _AREA: Final = "tables"
 _LOG_AREA: Final = "tables and log"
-_NEW_LOG: Final = 'restore that log, or begin with new tables: docs/backup.md, "Kafka\'s log is lost"'
+_NEW_LOG: Final = 'restore that log, or start with new tables: docs/backup.md, "Kafka\'s log is lost"'
 _REBUILD: Final = "stop the job, run `namesrv-stream rebuild`, start the job again"
 _REPAIR: Final = f"restart the job, which repairs what the log allows; if it refuses: {_REBUILD}"
 #: Some seconds of a large fleet.

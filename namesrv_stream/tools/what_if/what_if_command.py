@@ -26,7 +26,7 @@ def what_if(
     timeout: Annotated[str, typer.Option("--timeout", help="Timeouts to try.", metavar="60s,90s,…")],
     cluster: Annotated[str | None, typer.Option("--cluster", help="Only this cluster.", metavar="CLUSTER")] = None,
     since: Annotated[
-        str, typer.Option("--since", help="Start of the analysis: 24h (ago), or an instant.", metavar="WHEN")
+        str, typer.Option("--since", help="Start of the analysis: 24h (ago), or a time.", metavar="WHEN")
     ] = "24h",
     every_broker: Annotated[
         bool, typer.Option("--every-broker", help="Also for brokers that request a timeout of their own.")

@@ -20,7 +20,7 @@ from namesrv_stream.tools.what_if.log_analysis import LogAnalysis
 from namesrv_stream.tools.what_if.partition_analysis import PartitionAnalysis
 from namesrv_stream.tools.what_if.silences import Silence, Verdict
 
-_AS_IT_WAS = "as it was"
+_ACTUAL = "actual"
 _NAMED = 10  # brokers
 
 
@@ -179,7 +179,7 @@ def _parts(analysis: LogAnalysis, reports: Sequence[ClusterReport]) -> Iterator[
     if analysis.unregistered:
         names = ", ".join(f"{k.broker_name} at {k.live_key.broker_addr}" for k in analysis.unregistered[:_NAMED])
         more = "" if len(analysis.unregistered) <= _NAMED else f" and {len(analysis.unregistered) - _NAMED} more"
-        yield Text(f"left out, for no registration of theirs is known: {names}{more}")
+        yield Text(f"left out because no registration is known: {names}{more}")
 
 
 def _log_lines(analysis: LogAnalysis) -> Iterator[str]:
@@ -197,10 +197,10 @@ def _cluster_line(report: ClusterReport) -> Text:
 
 def _runs_table(runs: Sequence[RunReport]) -> Table:
     table = Table("timeout", box=None, pad_edge=False)
-    for head in ("expiries", "false", "unclear", "real", "deaths seen sooner: median", "p99", "of", "not yet seen"):
+    for head in ("expiries", "false", "unclear", "real", "detected earlier: median", "p99", "of", "undetected"):
         table.add_column(head, justify="right")
     for run in runs:
-        timeout = _AS_IT_WAS if run.timeout_ms is None else seconds(run.timeout_ms)
+        timeout = _ACTUAL if run.timeout_ms is None else seconds(run.timeout_ms)
         counts = map(str, (run.expiries, run.false, run.unclear, run.real))
         table.add_row(escape(timeout), *counts, *_sooner_cells(run.sooner), style="bold red" if run.false else None)
     return table

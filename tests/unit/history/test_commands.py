@@ -75,11 +75,11 @@ def test_a_past_route_as_json_is_rocketmqs_with_the_reason(
 @pytest.mark.parametrize(
     ("as_of", "topic", "code", "words"),
     [
-        ("2023-11-14 03:12", "TopicTest", 1, "lies before the history, which begins at 2023-11-14"),
+        ("2023-11-14 03:12", "TopicTest", 1, "is before the start of the history, 2023-11-14"),
         ("2106-01-01", "TopicTest", 2, "command line: --as-of: 2106-01-01 00:00:00Z"),
         ("soon", "TopicTest", 2, "command line: --as-of: 'soon' is not a point in time: expected ISO 8601"),
         (minutes(152), "TopicTest", 1, "the last change was unregistered of broker-b at 2023-11-15"),
-        (minutes(30), "nope", 1, "the history knows no such topic"),
+        (minutes(30), "nope", 1, "the history does not contain this topic"),
     ],
 )
 def test_a_past_route_that_is_not_there_is_one_line(
@@ -142,16 +142,16 @@ def test_every_question_has_a_plot(ask: Run, tmp_path: Path, question: list[str]
 @pytest.mark.parametrize(
     ("question", "code", "words"),
     [
-        (["nobody"], 1, "the history knows no broker nobody; it begins at 2023-11-14"),
-        (["--topic", "nope"], 1, "the history knows no topic nope"),
-        (["--cluster", "nowhere", "--flaps"], 1, "the history knows no cluster nowhere"),
+        (["nobody"], 1, "the history contains no broker nobody; it begins at 2023-11-14"),
+        (["--topic", "nope"], 1, "the history contains no topic nope"),
+        (["--cluster", "nowhere", "--flaps"], 1, "the history contains no cluster nowhere"),
         (["broker-b", "--topic", "t"], 2, "BROKER: cannot be combined with --topic"),
         (["--flaps", "--outages"], 2, "--flaps: cannot be combined with --outages"),
         (["--json", "--csv"], 2, "--json: cannot be combined with --csv"),
         ([""], 2, "BROKER: is empty"),
         (["--topic", ""], 2, "--topic: is empty"),
         (["--cluster", ""], 2, "--cluster: is empty"),
-        (["broker-b", "--outages"], 2, "ask `history --outages` for all brokers, or `history broker-b` for this one"),
+        (["broker-b", "--outages"], 2, "use `history --outages` for all brokers, or `history broker-b` for this one"),
         (["--plot", "x.png"], 2, "--plot: x.png does not end in .html"),
         (["broker-b", "--plot", "/no/such/folder/x.html"], 2, "--plot: /no/such/folder is not a directory"),
     ],
@@ -168,8 +168,8 @@ def test_what_cannot_be_answered_is_one_line(ask: Run, question: list[str], code
     [
         (["--until", "2106-01-01"], "--until: 2106-01-01 00:00:00Z"),
         (["--since", "2106-01-01"], "--since: 2106-01-01 00:00:00Z"),
-        (["--since", "-1h", "--until", "-2h"], " does not lie before --until, "),
-        (["--since", "now"], " does not lie before --until, "),
+        (["--since", "-1h", "--until", "-2h"], " is not earlier than --until, "),
+        (["--since", "now"], " is not earlier than --until, "),
         (["--since", f"{'9' * 400}d"], "--since: '-9999"),
         (["--since", "7"], "--since: '7' is not a point in time"),
     ],
@@ -187,7 +187,7 @@ def test_what_lies_before_the_history_is_left_out_and_said_to_be(run: Run, morni
     assert answer["notes"][0] == "the history begins at 2023-11-14 22:13:20Z"
     code, _, errors = run("history", *of_morning[:2], "--since", "1970-01-01", "--until", "1970-01-02")
     assert code == 1
-    assert "1970-01-02 00:00:00.000Z lies before the history, which begins at 2023-11-14" in errors
+    assert "1970-01-02 00:00:00.000Z is before the start of the history, 2023-11-14" in errors
 
 
 def test_where_the_tables_end_is_said(run: Run, morning: HistoryOfLogs) -> None:

@@ -160,8 +160,8 @@ def test_rows_of_several_partitions_make_one_table(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("topic", "after_ms", "words"),
     [
-        ("TopicTest", -1, "lies before the history, which begins at 2023-11-14"),
-        ("nope", 60_000, "the history knows no such topic"),
+        ("TopicTest", -1, "is before the start of the history, 2023-11-14"),
+        ("nope", 60_000, "the history does not contain this topic"),
     ],
 )
 def test_what_the_history_does_not_have_is_said(tmp_path: Path, topic: str, after_ms: int, words: str) -> None:
@@ -176,7 +176,7 @@ def test_a_topic_that_came_later_is_said_to(tmp_path: Path) -> None:
     log.register(a_registration(topics={"Late": BROKER.topics["TopicTest"], "x": BROKER.topics["TopicTest"]}))
     tables = HistoryOfLogs(tmp_path, log)
     tables.write_all()
-    with pytest.raises(NotInHistory, match=r"no route for topic Late .* knows it from 2023-11-14"):
+    with pytest.raises(NotInHistory, match=r"no route for topic Late .* contains it from 2023-11-14"):
         route_as_of(Past(tables.settings), "Late", BEGIN_MS + 60_000)
 
 
@@ -191,7 +191,7 @@ def test_what_is_past_its_retention_is_not_answered(tmp_path: Path) -> None:
     history = Past(tables.settings.model_copy(update={"history": kept}))
     newest_ms = max(c.at_ms for c in log.output.changes)
     assert history.extent.begin_ms == newest_ms - kept_ms
-    with pytest.raises(NotInHistory, match="lies before the history"):
+    with pytest.raises(NotInHistory, match="is before the start of the history"):
         route_as_of(history, "TopicTest", newest_ms - kept_ms - 1)
 
 

@@ -91,7 +91,7 @@ async def test_the_log_says_that_tls_is_not_served(caplog: pytest.LogCaptureFixt
     rig = a_talking_rig()
     with caplog.at_level(logging.WARNING):
         receive(rig.connect(), b"\x16\x03\x01")
-    assert "TLS is not served" in caplog.text
+    assert "this server has no TLS" in caplog.text
 
 
 # ---- expired brokers ----

@@ -192,7 +192,9 @@ def test_nothing_outside_of_the_time_is_counted(tmp_path: Path) -> None:
 
 def test_it_is_said_from_when_to_when_heartbeats_are_known(tmp_path: Path) -> None:
     past = past_of(tmp_path, [a_minute(n, 30_000) for n in range(60, 90)], MONDAY_MS + 2 * HOUR_MS)
-    assert past.heartbeat_window(Window(MONDAY_MS, MONDAY_MS + DAY_MS)) == Window(MONDAY_MS + HOUR_MS, MONDAY_MS + 2 * HOUR_MS)
+    assert past.heartbeat_window(Window(MONDAY_MS, MONDAY_MS + DAY_MS)) == Window(
+        MONDAY_MS + HOUR_MS, MONDAY_MS + 2 * HOUR_MS
+    )
     assert past.heartbeat_window(Window(MONDAY_MS, MONDAY_MS + HOUR_MS)) is None
 
 

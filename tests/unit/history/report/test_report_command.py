@@ -120,13 +120,13 @@ def test_json_has_the_keys_of_its_document(ask: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["--cluster", "nowhere"], 1, "the history knows no cluster nowhere; it begins at 2023-11-14"),
+        (["--cluster", "nowhere"], 1, "the history contains no cluster nowhere; it begins at 2023-11-14"),
         (["--cluster", ""], 2, "--cluster: is empty"),
         (["--slo", "100"], 2, "--slo: must be a percentage between 0 and 100, for example 99.9, but is '100'"),
         *((["--slo", text], 2, f"99.9, but is '{text}'") for text in ("0", "nan", "inf", "many", "", "99,9")),
         (["--since", "soon"], 2, "--since: 'soon' is not a point in time"),
         (["--until", "2106-01-01"], 2, "is in the future"),
-        (["--until", str(BEGIN_MS - 1)], 2, "does not lie before"),
+        (["--until", str(BEGIN_MS - 1)], 2, "is not earlier than"),
         (["--html", "/no/such/folder/x.html"], 2, "--html: /no/such/folder/x.html cannot be written: No such file"),
         (["--html", "/"], 2, "--html: / cannot be written: Is a directory"),
         (["--pdf", "x"], 2, "No such option"),
