@@ -53,7 +53,7 @@ class Counters:
 
 
 class Samples(Collector):
-    """The values of one scrape; a name that is not in ``METRICS``, or a wrong number of labels, is a fault of ours."""
+    """The values of one scrape; a name that is not in ``METRICS``, or a wrong number of labels, is a bug."""
 
     def __init__(self) -> None:
         self._families = {name: _FAMILIES[m.kind](name, m.text, labels=m.labels) for name, m in METRICS.items()}

@@ -270,7 +270,7 @@ class NameServers:
         await asyncio.gather(*(link.close() for link in self._links))
 
     def _order(self) -> list[ServerLink]:
-        """Whom to ask: the chosen one and those after it, servers in back-off last, the soonest of them first."""
+        """The order of attempts: the chosen server and those after it; last those in back-off, the soonest first."""
         now_s = asyncio.get_running_loop().time()
         start = self._links.index(self._chosen)
         turn = [*self._links[start:], *self._links[:start]]

@@ -1,20 +1,41 @@
-"""DuckDB in this process. It answers questions, each of which is a SQL file in ``sql``."""
+"""The history tables in DuckDB, in this process. It answers questions, each of which is a SQL file in ``sql``.
 
-from collections.abc import Iterator, Sequence
+``views.sql`` derives intervals and sessions from the append-only tables, and adds the rows of ``route_changes`` that
+the history does not have yet. So an answer is as recent as the job's last commit.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
+from dataclasses import asdict
+from functools import cache, reduce
 from importlib.resources import files
+from operator import or_
 from typing import Any, Final
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from namesrv_stream.history.answer import Window
-from namesrv_stream.instants import utc
-from namesrv_stream.table_errors import TableSchemaMismatch
+from namesrv_stream.history.answer import Extent, Window
+from namesrv_stream.instants import instant, utc
+from namesrv_stream.route.changes import RouteChange
+from namesrv_stream.settings import Settings
+from namesrv_stream.table_errors import NotInHistory, TableSchemaMismatch
+from namesrv_stream.tables.change_rows import CHANGES_SCHEMA, decode_changes
 from namesrv_stream.tables.delta.stored_table import StoredTable
-from namesrv_stream.tables.storage import one_line
+from namesrv_stream.tables.history_files import HistoryMark, read_mark
+from namesrv_stream.tables.history_tables import has_former_history
+from namesrv_stream.tables.layout import (
+    HEARTBEAT_MINUTES,
+    HISTORY_SCHEMAS,
+    PARTITIONS_PROPERTY,
+    ROUTE_ARCHIVE,
+    ROUTE_CHANGES,
+    TOPIC_ID_PROPERTY,
+    removed_app_id,
+)
+from namesrv_stream.tables.storage import one_line, tables_of
 
 _MINUTE_MS: Final = 60_000
 
@@ -99,3 +120,147 @@ class Database:
         except (duckdb.Error, OSError, pa.ArrowException) as error:
             named = (str(table.storage) for table in self._opened if table.is_named_in(str(error)))
             raise TableSchemaMismatch(next(named, self._where), f"cannot be read: {one_line(error)}") from error
+
+
+_ELSEWHERE: Final = "name the directory of the tables with --conf or --data-dir"
+#: Further columns that the views and questions need. Each SQL engine computes them in its own way.
+TABLE_VIEWS: Final = (
+    "SET TimeZone = 'UTC'",
+    "CREATE VIEW route_archive AS SELECT *, make_timestamptz(at_ms * 1000) AS at FROM route_archive_files",
+    "CREATE VIEW route_changes AS SELECT *, make_timestamptz(at_ms * 1000) AS at FROM route_changes_files",
+    "CREATE VIEW heartbeat_minutes AS SELECT *, epoch_ms(minute) AS minute_ms, epoch_ms(first_at) AS first_at_ms, "
+    "epoch_ms(last_at) AS last_at_ms FROM heartbeat_minutes_files",
+)
+
+
+class Past(Database):
+    """The tables at one time, for one thread.
+
+    Attributes:
+        extent: The time that the tables cover.
+        counted_to_ms: Partition → log time up to which heartbeats are counted, epoch milliseconds.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        """Open the tables; blocks.
+
+        Raises:
+            NotInHistory: There is no history.
+            TableSchemaMismatch: A table is damaged or has an unexpected schema.
+            StoreUnreachable: The object store does not answer.
+        """
+        super().__init__()
+        self._tables = tables_of(settings)
+        # In this order, because route_changes also has the rows that the archive gets meanwhile.
+        mark = read_mark(self._tables / ROUTE_ARCHIVE) or HistoryMark()
+        self._archive = open_history_table(settings, ROUTE_ARCHIVE)
+        self.counted_to_ms: Mapping[int, int] = (read_mark(self._tables / HEARTBEAT_MINUTES) or HistoryMark()).at_ms
+        self._changes = open_changes(settings)
+        topic_id = self._changes.properties.get(TOPIC_ID_PROPERTY, "")
+        of_history = self._archive.properties.get(TOPIC_ID_PROPERTY, "")
+        if topic_id != of_history:
+            reason = f"was made from the topic with id {of_history!r}, route_changes from {topic_id!r}"
+            raise TableSchemaMismatch(str(self._archive.storage), reason)
+        partitions = range(int(self._changes.properties.get(PARTITIONS_PROPERTY, 0)))
+        begin = {p: mark.next_offset(p) for p in partitions}
+        partition, offset = pc.field("partition"), pc.field("offset")
+        beyond = reduce(or_, ((partition == p) & (offset >= o) for p, o in begin.items()), pc.scalar(False))
+        self._minutes = StoredTable.open(self._tables, HEARTBEAT_MINUTES, HISTORY_SCHEMAS[HEARTBEAT_MINUTES])
+        self._where = str(self._tables)
+        self._opened = [table for table in (self._archive, self._changes, self._minutes) if table is not None]
+        nothing = HISTORY_SCHEMAS[HEARTBEAT_MINUTES].empty_table()
+        self.register("heartbeat_minutes_files", self._minutes.dataset() if self._minutes else nothing)
+        self.register("route_archive_files", self._archive.dataset())
+        self.register("route_changes_files", self._changes.dataset(beyond))
+        for statement in (*TABLE_VIEWS, sql_text("views")):
+            self.execute(statement)
+        is_lost = any(o < self._changes.transaction_version(removed_app_id(topic_id, p)) for p, o in begin.items())
+        retention_ms = max(settings.history.routes_retention_ms, settings.history.sessions_retention_ms)
+        self.extent = self._extent(retention_ms, min(mark.at_ms.values(), default=0) if is_lost else None)
+
+    def changes(self, question: str, **parameters: Any) -> list[RouteChange]:
+        """Answer a question whose rows are changes; blocks. Raises the errors of ``query``."""
+        return decode_changes(self.query(question, **parameters))
+
+    def check_covers(self, at_ms: int) -> None:
+        """Check that a time is not before the history.
+
+        Raises:
+            NotInHistory: The time is before the history.
+        """
+        begin_ms = self.extent.begin_ms
+        if begin_ms is None:
+            raise NotInHistory("the history has no rows yet")
+        if at_ms < begin_ms:
+            at, begin = instant(at_ms, with_ms=True), instant(begin_ms, with_ms=True)
+            raise NotInHistory(f"{at} is before the start of the history, {begin}")
+
+    def default_timeouts(self, settings: Settings, window: Window) -> pa.Table:
+        """Return the default timeouts over time: ``at_ms``, from which each was in effect, and ``timeout_ms``."""
+        default_ms = settings.liveness.default_timeout_ms
+        return self.query("default_timeouts", default_timeout_ms=default_ms, **asdict(window))
+
+    def all_counted_to_ms(self, until_ms: int) -> int | None:
+        """Return up to when the heartbeats of all brokers are counted, at most ``until_ms``; None if none are."""
+        return min((min(at_ms, until_ms) for at_ms in self.counted_to_ms.values()), default=None)
+
+    @property
+    def has_heartbeats(self) -> bool:
+        """Whether there is a table of heartbeats."""
+        return self._minutes is not None
+
+    def heartbeat_window(self, window: Window) -> Window | None:
+        """Return the part of a period in which heartbeats are counted; None if there is no such part."""
+        first = self._minutes.extreme("min", "minute") if self._minutes else None
+        end_ms = self.all_counted_to_ms(window.until_ms)
+        if first is None or end_ms is None:
+            return None
+        begin_ms = max(window.since_ms, round(first.timestamp() * 1000))
+        return Window(begin_ms, end_ms) if end_ms > begin_ms else None
+
+    def _extent(self, retention_ms: int, seen_ms: int | None) -> Extent:
+        reaches_ms = self._changes.committed_ms() or self._changes.extreme("max", "at_ms") or 0
+        with self._reading():
+            (newer_ms,) = self._connection.execute("SELECT MIN(c.at_ms) FROM newer_changes c").fetchone() or (None,)
+        # If route_changes has no further rows, the history is complete.
+        stored_to_ms = reaches_ms if newer_ms is None else newer_ms
+        lost_until_ms = None
+        if seen_ms is not None:
+            stored_to_ms, lost_until_ms = seen_ms, stored_to_ms
+        low, high = self._archive.extreme("min", "at_ms"), self._archive.extreme("max", "at_ms")
+        # Rows that were superseded before the retention are removed, so the history before it is incomplete.
+        begin_ms = newer_ms if low is None else max(low, high - retention_ms)
+        return Extent(begin_ms, stored_to_ms, reaches_ms, lost_until_ms)
+
+
+def open_history_table(settings: Settings, name: str) -> StoredTable:
+    """Open a history table at its newest version; blocks.
+
+    Raises:
+        NotInHistory: The table does not exist.
+        TableSchemaMismatch: The table is damaged or has an unexpected schema.
+    """
+    table = StoredTable.open(tables_of(settings), name, HISTORY_SCHEMAS[name])
+    if table is None:
+        raise NotInHistory(f"there is no table {name} in {tables_of(settings)}: {_why_none(settings)}")
+    return table
+
+
+def open_changes(settings: Settings) -> StoredTable:
+    """Open ``route_changes`` at its newest version. Open it after the history tables.
+
+    Raises the errors of ``open_history_table``.
+    """
+    table = StoredTable.open(tables_of(settings), ROUTE_CHANGES, CHANGES_SCHEMA)
+    if table is None:
+        raise NotInHistory(f"there is no table {ROUTE_CHANGES} in {tables_of(settings)}: {_ELSEWHERE}")
+    return table
+
+
+def _why_none(settings: Settings) -> str:
+    if has_former_history(tables_of(settings)):
+        return "the history is of an older release; `namesrv-stream history-job --once` takes it over, and so does `up`"
+    if not settings.history.enabled:
+        return f"history.enabled is false; `namesrv-stream history-job --once` writes it, or {_ELSEWHERE}"
+    wait = "`up` writes it within two minutes of its start, once a broker has registered"
+    return f"{wait}; without `up`, `namesrv-stream history-job` does; or {_ELSEWHERE}"

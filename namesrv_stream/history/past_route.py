@@ -10,7 +10,7 @@ from typing import Any, Final
 import orjson
 
 from namesrv_stream.history.answer import Extent, Window
-from namesrv_stream.history.past import Past
+from namesrv_stream.history.database import Past
 from namesrv_stream.instants import COMMAND_LINE, instant, parse_past_instant
 from namesrv_stream.processor.route_answers import RouteAnswers
 from namesrv_stream.processor.route_body import encode_topic_route

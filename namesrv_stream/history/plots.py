@@ -12,7 +12,7 @@ from typing import Final
 from namesrv_stream.history import drawing
 from namesrv_stream.history.answer import Window, no_figures_text
 from namesrv_stream.history.answer_tables import percent
-from namesrv_stream.history.database import Row
+from namesrv_stream.history.database import Past, Row
 from namesrv_stream.history.drawing import (
     Bar,
     Chart,
@@ -26,7 +26,6 @@ from namesrv_stream.history.drawing import (
     write_plot,
     x_of,
 )
-from namesrv_stream.history.past import Past
 from namesrv_stream.history.past_route import queues_text
 from namesrv_stream.instants import duration, instant
 from namesrv_stream.route.changes import Cause

@@ -12,7 +12,7 @@ from namesrv_stream.history.answer_tables import (
     sessions_section,
     topic_changes_section,
 )
-from namesrv_stream.history.past import Past
+from namesrv_stream.history.database import Past
 from namesrv_stream.history.past_route import set_topic
 from namesrv_stream.history.plots import plot_broker, plot_brokers, plot_topic
 from namesrv_stream.history.sessions import known_from, set_period

@@ -27,8 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from namesrv_stream.history.answer import Window
-from namesrv_stream.history.database import Row
-from namesrv_stream.history.past import Past, open_history_table
+from namesrv_stream.history.database import Past, Row, open_history_table
 from namesrv_stream.instants import instant
 from namesrv_stream.settings import Settings
 from namesrv_stream.table_errors import NotInHistory

@@ -27,7 +27,7 @@ class ChangeKind(StrEnum):
     SETTING = "setting"  # namespace ("effective" or "config"), key
     SERVER = "server"  # server_id (per partition)
     GUARD = "guard"  # broker_name, cluster, broker_addr: a broker that the mass-expiry guard holds
-    REGISTRATION_WANTED = "registration_wanted"  # not part of the state: asks gateways for the full registration
+    REGISTRATION_WANTED = "registration_wanted"  # not part of the state: requests the full registration from gateways
     IGNORED = "ignored"  # not part of the state: an event that changed nothing, and why
 
 

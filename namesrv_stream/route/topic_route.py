@@ -4,7 +4,7 @@ Source: rocketmq 5.3.3, RouteInfoManager.pickupTopicRouteData and ZoneRouteRPCHo
 
 A name server notifies the members of a group when its smallest brokerId changes (NOTIFY_MIN_BROKER_ID_CHANGE). With
 acting master, the member with the smallest id does the master's background work. Members poll their group every second.
-A notification saves them the wait, and tells a slave where the returned master replicates from.
+A notification saves them the wait, and informs a slave where the returned master replicates from.
 
 Java decides while it handles one request. Here the rule compares a group before and after a change, so that it covers
 requests to this server as well as committed rows, which come from other servers and the fold.

@@ -7,8 +7,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from namesrv_stream.history.database import sql_text
-from namesrv_stream.history.past import TABLE_VIEWS
+from namesrv_stream.history.database import TABLE_VIEWS, sql_text
 from namesrv_stream.route.changes import RouteChange
 from namesrv_stream.tables.change_rows import in_log_order
 from namesrv_stream.tables.delta.commit import LOG

@@ -8,8 +8,7 @@ import polars as pl
 import pyarrow as pa
 
 from namesrv_stream.history.answer import Extent, Window
-from namesrv_stream.history.database import Database, Row
-from namesrv_stream.history.past import Past, open_changes
+from namesrv_stream.history.database import Database, Past, Row, open_changes
 from namesrv_stream.history.sessions import set_period
 from namesrv_stream.instants import instant, utc
 from namesrv_stream.settings import Settings

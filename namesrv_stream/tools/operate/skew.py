@@ -1,7 +1,7 @@
 """``skew``: whether servers serve the same routes, and where they differ.
 
 Two servers can be compared if they cover the same offsets of a partition. Running servers catch up with each other
-within a second, so servers at different offsets are asked again a few times before one counts as behind.
+within a second, so servers at different offsets are queried again a few times before one counts as behind.
 """
 
 import asyncio
@@ -113,7 +113,7 @@ class Skew:
 
 
 async def find_skew(urls: Sequence[str], patience_s: float) -> Skew:
-    """Ask all servers at once, repeatedly until those that answer can be compared.
+    """Query all servers at once, repeatedly until those that answer can be compared.
 
     Args:
         urls: URLs of the servers' HTTP ports.

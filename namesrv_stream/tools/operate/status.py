@@ -123,7 +123,7 @@ class Status:
 
 
 async def find_status(urls: Sequence[str], *, is_certificate_checked: bool) -> Status:
-    """Ask all servers at once.
+    """Query all servers at once.
 
     Args:
         urls: URLs of the servers' HTTP ports.

@@ -12,7 +12,7 @@ from typing import Final
 import polars as pl
 
 from namesrv_stream.errors import ConfigError, KafkaUnreachable
-from namesrv_stream.history.past import open_history_table
+from namesrv_stream.history.database import open_history_table
 from namesrv_stream.instants import utc
 from namesrv_stream.kafka import LogReader
 from namesrv_stream.kafka.log_reader import read_extent

@@ -141,12 +141,12 @@ class Suggestion:
 def suggest(gaps: GapTally, unclear_ms: int, ended_ms: int, limits: FoldSettings) -> Suggestion:
     """The shortest timeout with a margin over every silence of a live broker so far.
 
-    A silence of a broker that may have been alive counts if the broker did not expire in the log as it was. If it did
+    A silence of a broker that may have been alive counts if the broker did not expire in the recorded log. If it did
     expire, the silence is only named, since a machine that was off for an hour looks the same.
 
     Args:
         gaps: Gaps of live brokers.
-        unclear_ms: The longest silence of a broker that may have been alive and did not expire in the log as it was.
+        unclear_ms: The longest silence of a broker that may have been alive and did not expire in the recorded log.
         ended_ms: The same for brokers that expired.
         limits: Lower and upper limit of timeouts.
     """

@@ -69,7 +69,7 @@ class TimeoutRun:
     """The fold of one partition with an override, without earlier brokers.
 
     Args:
-        state: State of the fold at the begin of the analysed log, without brokers.
+        state: State of the fold at the start of the analysed log, without brokers.
         override: The difference from the settings in the log.
     """
 
@@ -101,7 +101,7 @@ class TimeoutRun:
 class PartitionAnalysis:
     """Folds the records of one partition, in order, once per timeout.
 
-    Run 0 is the log as it was, the others have the requested timeouts. Topics do not influence the life of a broker and
+    Run 0 is the recorded log, the others have the requested timeouts. Topics do not influence the life of a broker and
     are removed from registrations, so that many folds cost little more than one.
 
     Attributes:
@@ -126,7 +126,7 @@ class PartitionAnalysis:
 
         Args:
             overrides: The overrides of the runs after the first.
-            settings: The settings in force at the begin of the analysed log.
+            settings: The settings in force at the start of the analysed log.
             elsewhere: Registrations of brokers that may have registered before that.
             on_over: Called with every silence that some run ended, once it is over.
         """

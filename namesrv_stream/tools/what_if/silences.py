@@ -108,7 +108,7 @@ class ReceivedHeartbeat(NamedTuple):
     Attributes:
         verdict: Of the silence before it, however short.
         silent_ms: Length of the silence in observed time of the partition.
-        is_over: Whether the broker had ended meanwhile in the log as it was.
+        is_over: Whether the broker had ended meanwhile in the recorded log.
     """
 
     verdict: Verdict
@@ -163,7 +163,7 @@ class SilenceWatch:
             process.silence = Silence(key)
         process.silence.ends.setdefault(run, Ended(observed_ms, row.at_ms, row.cause))
         if row.cause == Cause.EXPIRED and run == 0:
-            # In the log as it was: a server closes the connection of a broker that has expired.
+            # In the recorded log, a server closes the connection of a broker that has expired.
             process.server_closed |= process.connections.keys()
 
     def seen(self, key: LeaseKey, origin: Origin, observed_ms: int) -> ReceivedHeartbeat | None:

@@ -26,7 +26,7 @@ _NAMED = 10  # brokers
 
 @dataclass(frozen=True, slots=True)
 class Sooner:
-    """How much sooner deaths were noticed than in the log as it was, in observed time; negative for later.
+    """How much sooner deaths were noticed than in the recorded log, in observed time; negative for later.
 
     Attributes:
         deaths: Number of compared deaths.
@@ -44,11 +44,11 @@ class RunReport:
     """One timeout in one cluster.
 
     Attributes:
-        timeout_ms: None for the log as it was.
+        timeout_ms: None for the recorded log.
         expiries: Number of expiries.
         false: Expiries of live brokers, according to their connection.
         unclear: Expiries of brokers that returned and may have restarted.
-        sooner: Detection of deaths; None for the log as it was.
+        sooner: Detection of deaths; None for the recorded log.
     """
 
     timeout_ms: int | None
@@ -124,7 +124,7 @@ def _run_report(
 
 
 def _sooner(run: int, deaths: Iterable[Silence]) -> Sooner:
-    """Compare a run with the log as it was, over deaths that either noticed by an expiry."""
+    """Compare a run with the recorded log, over deaths that either noticed by an expiry."""
     gains, still_open = [], 0
     for death in deaths:
         if not any(death.ends[r].is_expiry for r in (0, run) if r in death.ends):

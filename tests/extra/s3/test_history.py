@@ -8,7 +8,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from namesrv_stream.history.past import Past
+from namesrv_stream.history.database import Past
 from namesrv_stream.history.past_route import RouteOptions, route_as_of
 from namesrv_stream.kafka.log_reader import TopicExtent
 from namesrv_stream.settings import load_settings

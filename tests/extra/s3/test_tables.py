@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable
 
 from namesrv_stream.errors import ConfigError, StoreUnreachable
-from namesrv_stream.history.past import open_changes
+from namesrv_stream.history.database import open_changes
 from namesrv_stream.route.changes import ChangeKind, RouteChange
 from namesrv_stream.route.fold.folded_log import Place
 from namesrv_stream.settings import Settings, load_settings

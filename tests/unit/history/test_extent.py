@@ -6,7 +6,7 @@ import pytest
 
 from namesrv_stream.history.answer import Window, no_figures_text
 from namesrv_stream.history.answer_tables import short_detail
-from namesrv_stream.history.past import Past
+from namesrv_stream.history.database import Past
 from namesrv_stream.history.questions import Question, answer_question
 from namesrv_stream.table_errors import NotInHistory
 from tests.support.builders import Log, a_registration

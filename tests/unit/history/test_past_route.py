@@ -9,7 +9,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from namesrv_stream.history.past import Past
+from namesrv_stream.history.database import Past
 from namesrv_stream.history.past_route import RouteOptions, route_as_of, route_body, table_of
 from namesrv_stream.remoting.headers import ORDER_TOPIC_CONFIG
 from namesrv_stream.route import reducer

@@ -10,8 +10,7 @@ import pytest
 
 from namesrv_stream.cli import main
 from namesrv_stream.history.answer import Window
-from namesrv_stream.history.database import Row
-from namesrv_stream.history.past import Past
+from namesrv_stream.history.database import Past, Row
 from namesrv_stream.history.sessions import replica_numbers, sessions_between
 from tests.support.builders import BEGIN_MS, Log, a_registration
 from tests.support.history_tables import HistoryOfLogs

@@ -8,8 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from namesrv_stream.history.answer import Window
-from namesrv_stream.history.database import Row
-from namesrv_stream.history.past import Past
+from namesrv_stream.history.database import Past, Row
 from namesrv_stream.history.past_route import RouteOptions, describe, route_body, set_topic
 from tests.support.builders import BEGIN_MS, Log
 from tests.support.examples import examples

@@ -8,7 +8,7 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from namesrv_stream.errors import ConfigError
-from namesrv_stream.history.past import Past
+from namesrv_stream.history.database import Past
 from namesrv_stream.history.past_route import route_as_of
 from namesrv_stream.table_errors import NotInHistory
 from namesrv_stream.tables.change_rows import ROW_SCHEMA

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from namesrv_stream.history.answer import Window
-from namesrv_stream.history.database import Row
-from namesrv_stream.history.past import open_changes
+from namesrv_stream.history.database import Row, open_changes
 from namesrv_stream.history.report.figures import changed_records
 from namesrv_stream.tables.job_commits import JobCommit, job_commits
 from namesrv_stream.tables.layout import ROUTE_CHANGES

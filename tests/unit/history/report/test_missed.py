@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from namesrv_stream.history.answer import Window
-from namesrv_stream.history.database import Database, Row
-from namesrv_stream.history.past import TABLE_VIEWS, Past
+from namesrv_stream.history.database import TABLE_VIEWS, Database, Past, Row
 from namesrv_stream.history.report.figures import read_heartbeats
 from namesrv_stream.history.sessions import sessions_between
 from namesrv_stream.tables.history_files import HistoryMark, encode_mark
