@@ -89,8 +89,6 @@ _HISTORY: Final = {
     # A registration with many topics takes hundreds of kilobytes.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "2000",
     "spark.sql.execution.arrow.maxBytesPerBatch": str(8 << 20),
-    # Tasks that read one table and write another use two or three Python workers, each of 115 MB.
-    "spark.python.factory.idleWorkerMaxPoolSize": "1",
 }
 
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
@@ -143,7 +144,11 @@ class History:
     def _changes(self, files: Collection[DataFile], begin: Mapping[int, int], end: Mapping[int, int]) -> DataFrame:
         """Rows of ``route_archive`` of the changes between offsets, out of files of ``route_changes``."""
         rows = read_rows(self._spark, self._tables / ROUTE_CHANGES, files, CHANGES_SCHEMA, ROW_SCHEMA.names)
-        return archive_rows(within(rows, begin, end))
+        return self._in_own_stage(archive_rows(within(rows, begin, end)))
+
+    def _in_own_stage(self, rows: DataFrame) -> DataFrame:
+        """Write rows in another stage than the one that reads them: one task needs only one Python worker of 115 MB."""
+        return rows.repartition(self._tasks)
 
     def _source(self) -> StoredChanges:
         source = StoredChanges.open(self._tables)
@@ -188,8 +193,10 @@ class History:
         text = "changes removed or rebuilt, continuing from route_state partition=%d first=%d state_offset=%d"
         for p, row in sorted(reach.items()):
             _LOG.warning(text, p, known[p], row["offset"])
-        places = [(p, known[p], row["offset"], row["at_ms"]) for p, row in sorted(reach.items())]
-        columns = "partition INT, known BIGINT, state_offset BIGINT, state_at_ms BIGINT"
+        places = [
+            {"partition": p, "known": known[p], "state_offset": row["offset"], "state_at_ms": row["at_ms"]}
+            for p, row in sorted(reach.items())
+        ]
         # The changes that exist are taken as they are.
         begin = {p: max(known[p], source.removed_below[p]) for p in reach}
         next_offsets = {**known, **{p: row["offset"] for p, row in reach.items()}}
@@ -197,7 +204,7 @@ class History:
             self._read(ROUTE_ARCHIVE, data_files(self._tables / ROUTE_ARCHIVE), HISTORY_SCHEMAS[ROUTE_ARCHIVE].names),
             self._changes([file for file in source.files if file.may_have(begin, next_offsets)], begin, next_offsets),
             state.where(f.col("kind").isin(*HISTORY_KINDS)),
-            self._spark.createDataFrame(places, columns),
+            self._spark.createDataFrame(pa.Table.from_pylist(places)),
         )
         at_ms = {**mark.at_ms, **{p: row["at_ms"] for p, row in reach.items()}}
         return append(self._archive, rows, HistoryMark(source.topic_id, source.table_id, next_offsets, at_ms), 1)
@@ -223,7 +230,7 @@ class History:
                 received = heartbeats(within(self._read(BROKER_EVENTS, events, _HEARTBEAT_COLUMNS), begin, ends))
                 at_ms = {**mark.at_ms, **{p: running[p]["at_ms"] for p in until}}
                 new_mark = replace(self._events.mark, next_offsets=ends, at_ms=at_ms)
-                rows = minute_rows(received, self._minutes_before(mark))
+                rows = self._in_own_stage(minute_rows(received, self._minutes_before(mark)))
                 written += append(self._minutes, rows, new_mark, self._tasks)
             elif reached != end:
                 limit *= 2  # the step is shorter than a minute

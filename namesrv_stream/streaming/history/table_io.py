@@ -31,7 +31,7 @@ def read_rows(
     wanted = pa.schema([schema.field(name) for name in columns]).remove_metadata()
     nullable = pa.schema([field.with_nullable(True) for field in wanted])
     if not files:
-        return spark.createDataFrame([], from_arrow_schema(nullable))
+        return spark.createDataFrame(nullable.empty_table())  # from Arrow: a list starts another Python daemon
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
