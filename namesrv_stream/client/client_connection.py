@@ -192,7 +192,7 @@ class RemotingConnection(asyncio.Protocol):
             broken, frames = error, self._frames.frames_before_error
         try:
             for frame in frames:
-                self._take(decode_frame(frame))
+                self._on_command(decode_frame(frame))
         except RemotingError as error:
             broken = error
         if broken is not None:
@@ -214,7 +214,7 @@ class RemotingConnection(asyncio.Protocol):
             if not answer.done():
                 answer.set_exception(ConnectionLost(self.addr, reason))
 
-    def _take(self, command: RemotingCommand) -> None:
+    def _on_command(self, command: RemotingCommand) -> None:
         if not command.is_response:
             # Name servers send NOTIFY_MIN_BROKER_ID_CHANGE over connections that they open, never over this one.
             logger.debug("request ignored addr=%s code=%d", self.addr, command.code)

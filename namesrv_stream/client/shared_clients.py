@@ -67,7 +67,7 @@ async def client_for(
         AddressServerUnreachable: The address server returned no list.
     """
     client_id = client_id or default_client_id()
-    instance = _take(client_id, _Terms(name_servers.strip(), credentials, options or ClientOptions()))
+    instance = _acquire(client_id, _Terms(name_servers.strip(), credentials, options or ClientOptions()))
     try:
         async with instance.starting:
             await instance.client.start()
@@ -77,7 +77,7 @@ async def client_for(
             await instance.client.close()
 
 
-def _take(client_id: str, terms: _Terms) -> _Instance:
+def _acquire(client_id: str, terms: _Terms) -> _Instance:
     loop = asyncio.get_running_loop()
     with _lock:
         instance = _instances.get(client_id)

@@ -1,6 +1,6 @@
 """The event log in Kafka: client configuration, topics, readers, checks of the log, and the embedded node.
 
-It contains no interpretation of events; this is in ``route``. Reading the archived log is in ``event_log``. Servers,
+It contains no interpretation of events; this is in ``route``. Reading the archived log is in ``tools.replay``. Servers,
 the Spark programs and the tools may import it; it imports ``route`` and ``settings``.
 """
 

@@ -16,6 +16,8 @@ from namesrv_stream.tables.change_rows import ROW_SCHEMA
 
 ROUTE_CHANGES: Final = "route_changes"
 ROUTE_STATE: Final = "route_state"
+#: File of the remaining moves while rebuilt tables replace the old ones.
+SWAP_FILE: Final = "rebuild-swap.json"
 
 #: Kafka's id of the topic from which the table is made. Offsets are meaningless for another topic.
 TOPIC_ID_PROPERTY: Final = "namesrv_stream.topic_id"

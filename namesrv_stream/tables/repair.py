@@ -1,10 +1,16 @@
-"""Creates the job's tables if they are missing, and repairs damage by a crash of the machine or a defective disk.
+"""Creates the job's tables if they are missing, repairs damage, and replaces the tables by rebuilt ones.
 
-A repair goes back to the newest undamaged version of a table. Newer commits are renamed, and the job folds the log
-again from there (ADR 0049). If no version is undamaged, a table that was just created is created again. Any other table
-needs `namesrv-stream rebuild`.
+Damage is caused by a crash of the machine or a defective disk. A repair goes back to the newest undamaged version of a
+table. Newer commits are renamed, and the job folds the log again from there (ADR 0049). If no version is undamaged, a
+table that was just created is created again. Any other table needs `namesrv-stream rebuild`.
+
+When rebuilt tables replace the old ones, the old ones are kept under a dated name. All moves are recorded before the
+first one, and the next process that writes the tables completes an interrupted swap. So a job never finds a mixture of
+old and new tables. A follower may: it reads the new state with the old changes, which is correct, and reloads when the
+changes are replaced as well.
 """
 
+import json
 import logging
 import re
 from collections.abc import Callable, Mapping
@@ -33,13 +39,14 @@ from namesrv_stream.tables.layout import (
     PARTITIONS_PROPERTY,
     ROUTE_CHANGES,
     ROUTE_STATE,
+    SWAP_FILE,
     TOPIC_ID_PROPERTY,
     table_properties,
 )
 from namesrv_stream.tables.snapshot import read_newest_state, read_state, read_uncovered
 from namesrv_stream.tables.storage import Storage, tables_of
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _CHECKPOINT_FILE: Final = re.compile(r"(\d{20})\.checkpoint\.parquet")
 _SET_ASIDE: Final = ".damaged"
@@ -140,7 +147,7 @@ def _prepare(
     _remove_unfinished(storage)
     done = repair_table(storage, schema, check)
     for text in done:
-        _LOG.error("table repaired detail=%s", text)
+        logger.error("table repaired detail=%s", text)
     partitions = settings.kafka.partitions
     table = open_version(storage, schema)
     if table is None:
@@ -205,3 +212,58 @@ def _checkpoints(storage: Storage) -> list[int]:
 def _set_aside(storage: Storage, name: str) -> None:
     names = (name + _SET_ASIDE + (f"-{number}" if number > 1 else "") for number in count(1))
     storage.move(name, next(target for target in names if not storage.exists(target)))
+
+
+#: Folder of the new tables. It is beside the old ones, so that a rename suffices on a local disk.
+REBUILT: Final = "rebuild"
+
+
+def swap_tables(tables: Storage, suffix: str) -> list[str]:
+    """Replace the tables by the new ones. Only the process that writes the tables may call this.
+
+    Args:
+        suffix: Suffix of the new names of the old tables.
+
+    Returns:
+        The new names of the old tables.
+    """
+    kept, moves = [], []
+    for name in (ROUTE_STATE, ROUTE_CHANGES):
+        if tables.has(name):
+            kept.append(_free_name(tables, f"{name}.{suffix}"))
+            moves.append((name, kept[-1]))
+        moves.append((f"{REBUILT}/{name}", name))
+    _plan(tables, moves)
+    settle_swap(tables)
+    return kept
+
+
+def settle_swap(tables: Storage) -> bool:
+    """Complete an interrupted swap; if no moves are recorded, remove unfinished tables of a rebuild.
+
+    Only the process that writes the tables may call this.
+
+    Returns:
+        Whether tables were replaced.
+    """
+    has_plan = tables.exists(SWAP_FILE)
+    if has_plan:
+        moves = [(source, target) for source, target in json.loads(tables.read(SWAP_FILE))]
+        while moves:
+            tables.move(*moves[0])
+            del moves[0]
+            _plan(tables, moves)  # a completed move must not be repeated: its source may be another table by now
+        tables.remove(SWAP_FILE)
+        logger.info("tables replaced by rebuilt ones tables=%s", tables)
+    tables.remove_all(REBUILT)
+    return has_plan
+
+
+def _plan(tables: Storage, moves: list[tuple[str, str]]) -> None:
+    tables.write(SWAP_FILE, json.dumps(moves).encode())
+
+
+def _free_name(tables: Storage, wanted: str) -> str:
+    """Return an unused name, so that older tables are never overwritten."""
+    names = (wanted if number == 1 else f"{wanted}-{number}" for number in count(1))
+    return next(name for name in names if not tables.has(name))

@@ -30,9 +30,8 @@ from namesrv_stream.tables.change_rows import (
 )
 from namesrv_stream.tables.delta.commit import LOG
 from namesrv_stream.tables.delta.table_version import TableVersion, newest_readable, open_version
-from namesrv_stream.tables.layout import ROUTE_CHANGES, ROUTE_STATE
+from namesrv_stream.tables.layout import ROUTE_CHANGES, ROUTE_STATE, SWAP_FILE
 from namesrv_stream.tables.storage import Storage
-from namesrv_stream.tables.swap import PLAN
 
 _NESTED: Final = ("broker_addrs", "clusters", "filter_servers")
 
@@ -227,8 +226,8 @@ def load_snapshot(tables: Storage) -> Snapshot:
         TableSchemaMismatch: A table has an unexpected schema, or no version of it can be read.
         StoreUnreachable: The object store does not answer.
     """
-    if tables.exists(PLAN):
-        raise TableDamaged(str(tables), PLAN, "exists: a rebuild is replacing the tables")
+    if tables.exists(SWAP_FILE):
+        raise TableDamaged(str(tables), SWAP_FILE, "exists: a rebuild is replacing the tables")
     rows = read_tables(tables)
     return Snapshot(
         table=route_table(rows.state.live, rows.changes),

@@ -175,7 +175,7 @@ def _gap_ms(state: FoldState, previous_ms: int, at_ms: int) -> int:
 def _expire(step: FoldStep, server_id: str, clock: ServerClock) -> None:
     state = step.state
     below_limit: set[str] = set()  # Clusters with few failures. Each removal lowers the number further.
-    for key in state.take_expired(server_id):
+    for key in state.pop_expired(server_id):
         lease = state.leases[key]
         if state.deadline_ms(lease, lease.holders[server_id]) >= clock.observed_ms:
             continue  # The guard has held it together with a broker earlier in this loop.

@@ -114,7 +114,7 @@ class FoldState:
             lease.requested_timeout_ms = requested_timeout_ms
             self.requeue_lease(key, lease)
 
-    def take_expired(self, server_id: str) -> list[LeaseKey]:
+    def pop_expired(self, server_id: str) -> list[LeaseKey]:
         """Return the brokers whose lease at ``server_id`` has expired, sorted by deadline and key.
 
         The caller must end these shares. A broker is live at exactly seen + timeout, and expired strictly after.

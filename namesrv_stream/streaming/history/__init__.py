@@ -1,4 +1,4 @@
 """The history process: it turns Kafka's records and the rows of ``route_changes`` into tables for analysts.
 
-It is a sub-package because it shares only the session, the JVM and the locks with the job.
+It is a sub-package because it shares only the session with the job.
 """

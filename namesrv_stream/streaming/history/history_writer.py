@@ -116,9 +116,9 @@ class History:
         Returns:
             Table → number of written rows.
         """
-        return self._take_changes() | self._take_minutes(is_last=is_last)
+        return self._append_changes() | self._append_minutes(is_last=is_last)
 
-    def _take_changes(self) -> dict[str, int]:
+    def _append_changes(self) -> dict[str, int]:
         """Bring ``route_archive`` to the job's last commit of ``route_changes``."""
         source, written = self._source(), 0
         unseen = self._unseen_partitions(source)
@@ -209,7 +209,7 @@ class History:
         at_ms = {**mark.at_ms, **{p: row["at_ms"] for p, row in reach.items()}}
         return append(self._archive, rows, HistoryMark(source.topic_id, source.table_id, next_offsets, at_ms), 1)
 
-    def _take_minutes(self, *, is_last: bool) -> dict[str, int]:
+    def _append_minutes(self, *, is_last: bool) -> dict[str, int]:
         """Write the minutes that have ended, in steps of a limited number of records."""
         history = self._settings.history
         is_due = time.monotonic() - self._minutes_s >= history.heartbeats_interval_ms / 1000

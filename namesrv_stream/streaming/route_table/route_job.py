@@ -43,12 +43,11 @@ from namesrv_stream.streaming.route_table.fold_query import (
 from namesrv_stream.streaming.route_table.ticks import Ticker
 from namesrv_stream.streaming.spark_session import build_session, failure_reason, kill_jvm, scratch_dir
 from namesrv_stream.tables.compaction import Compactor
-from namesrv_stream.tables.repair import prepare_tables
+from namesrv_stream.tables.repair import prepare_tables, settle_swap
 from namesrv_stream.tables.route_writers import ChangesWriter, StateWriter
 from namesrv_stream.tables.snapshot import load_settings_table
 from namesrv_stream.tables.storage import tables_of
 from namesrv_stream.tables.stored_changes import KeptStates
-from namesrv_stream.tables.swap import settle_swap
 
 _LOG = logging.getLogger(__name__)
 

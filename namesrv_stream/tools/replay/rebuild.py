@@ -22,12 +22,11 @@ from namesrv_stream.tables.change_rows import (
 )
 from namesrv_stream.tables.delta.open_table import UNREADABLE
 from namesrv_stream.tables.layout import ROUTE_CHANGES, ROUTE_STATE
-from namesrv_stream.tables.repair import create_table
+from namesrv_stream.tables.repair import REBUILT, create_table, settle_swap, swap_tables
 from namesrv_stream.tables.route_writers import ChangesWriter, StateWriter
 from namesrv_stream.tables.snapshot import FoldStateRow
 from namesrv_stream.tables.storage import Storage, one_line, tables_of
 from namesrv_stream.tables.stored_changes import KeptStates, StoredChanges
-from namesrv_stream.tables.swap import NEW, settle_swap, swap_tables
 from namesrv_stream.tools.replay.comparison import Difference, compare_rows
 from namesrv_stream.tools.replay.log_archive import OpenLog, log_opener
 from namesrv_stream.tools.replay.log_fold import LogFold, OnProgress, start_from_state, start_of_log
@@ -80,7 +79,7 @@ def rebuild(
         try:
             outcome = _make(settings, consent, print_line, on_progress, open_log or log_opener(needs_kafka=True))
         except BaseException as error:
-            tables.remove_all(NEW)
+            tables.remove_all(REBUILT)
             if isinstance(error, UNREADABLE) and not isinstance(error, NamesrvStreamError):
                 reason = f"the tables cannot be rebuilt: {one_line(error)}; nothing was changed"
                 raise RebuildRefused(reason) from error
@@ -98,7 +97,7 @@ def _make(
     open_log: OpenLog,
 ) -> Rebuild:
     """Write the new tables and verify them."""
-    new = tables_of(settings) / NEW
+    new = tables_of(settings) / REBUILT
     with open_log(settings) as log:
         for note in (*log.notes, *log.gap_texts()):
             print_line(note)

@@ -25,12 +25,11 @@ from namesrv_stream.route.fold.state import FoldState
 from namesrv_stream.settings import Settings
 from namesrv_stream.table_errors import RebuildRefused
 from namesrv_stream.tables.change_rows import encode_changes
-from namesrv_stream.tables.repair import prepare_tables
+from namesrv_stream.tables.repair import prepare_tables, settle_swap
 from namesrv_stream.tables.route_writers import ChangesWriter, StateWriter, grown_rows, next_state, state_rows
 from namesrv_stream.tables.snapshot import load_snapshot, read_tables
 from namesrv_stream.tables.storage import Storage, tables_of
 from namesrv_stream.tables.stored_changes import KeptStates
-from namesrv_stream.tables.swap import settle_swap
 from namesrv_stream.tools.replay.log_archive import open_kafka_log
 from namesrv_stream.tools.replay.log_fold import LogFold, OnProgress, find_start
 from namesrv_stream.tools.replay.replay_report import Repartition

@@ -160,7 +160,7 @@ class PartitionAnalysis:
         self._fold(record, events)
         for event in events:
             if self._is_of_partition(event):
-                self._take(event, record.at_ms)
+                self._add_event(event, record.at_ms)
 
     def _over(self, silence: Silence) -> None:
         self.tally.add(silence)
@@ -190,7 +190,7 @@ class PartitionAnalysis:
         registration = replace(_without_topics(known), registration_hash=event.registration_hash)
         return BrokerRegistered(event.origin, registration)
 
-    def _take(self, event: Event, at_ms: int) -> None:
+    def _add_event(self, event: Event, at_ms: int) -> None:
         if isinstance(event, BrokerUnregistered | BrokerDisconnected):
             self.silences.left(event)
         elif isinstance(event, BrokerHeartbeat | BrokerRegistered):

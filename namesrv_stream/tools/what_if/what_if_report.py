@@ -25,7 +25,7 @@ _NAMED = 10  # brokers
 
 
 @dataclass(frozen=True, slots=True)
-class Sooner:
+class EarlierDetection:
     """How much sooner deaths were noticed than in the recorded log, in observed time; negative for later.
 
     Attributes:
@@ -55,7 +55,7 @@ class RunReport:
     expiries: int
     false: int
     unclear: int
-    sooner: Sooner | None
+    sooner: EarlierDetection | None
 
     @property
     def real(self) -> int:
@@ -123,7 +123,7 @@ def _run_report(
     return RunReport(timeout_ms, false + unclear + real, false, unclear, _sooner(run, deaths) if run else None)
 
 
-def _sooner(run: int, deaths: Iterable[Silence]) -> Sooner:
+def _sooner(run: int, deaths: Iterable[Silence]) -> EarlierDetection:
     """Compare a run with the recorded log, over deaths that either noticed by an expiry."""
     gains, still_open = [], 0
     for death in deaths:
@@ -135,7 +135,7 @@ def _sooner(run: int, deaths: Iterable[Silence]) -> Sooner:
         else:
             gains.append(actual_ms - run_ms)
     gains.sort()
-    return Sooner(len(gains), still_open, _quantile(gains, 0.5), _quantile(gains, 0.99))
+    return EarlierDetection(len(gains), still_open, _quantile(gains, 0.5), _quantile(gains, 0.99))
 
 
 def _quantile(ordered: Sequence[int], share: float) -> int:
@@ -206,7 +206,7 @@ def _runs_table(runs: Sequence[RunReport]) -> Table:
     return table
 
 
-def _sooner_cells(sooner: Sooner | None) -> Sequence[str]:
+def _sooner_cells(sooner: EarlierDetection | None) -> Sequence[str]:
     if sooner is None or not (sooner.deaths or sooner.not_yet_seen):
         return ("", "", "", "")
     still_open = str(sooner.not_yet_seen) if sooner.not_yet_seen else ""

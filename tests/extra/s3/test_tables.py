@@ -25,13 +25,13 @@ from namesrv_stream.tables.delta.open_table import open_delta
 from namesrv_stream.tables.delta.table_version import open_version
 from namesrv_stream.tables.job_commits import job_commits
 from namesrv_stream.tables.layout import ROUTE_CHANGES, ROUTE_STATE
+from namesrv_stream.tables.repair import settle_swap
 from namesrv_stream.tables.route_writers import ChangesWriter, StateWriter
 from namesrv_stream.tables.snapshot import Snapshot, load_snapshot, read_rows, read_tables
 from namesrv_stream.tables.snapshot_follower import SnapshotFollower
 from namesrv_stream.tables.storage import ObjectStore as ObjectStoreStorage
 from namesrv_stream.tables.storage import Storage, tables_of
 from namesrv_stream.tables.stored_changes import KeptStates, StoredChanges
-from namesrv_stream.tables.swap import settle_swap
 from namesrv_stream.tools.doctor.finding import Grade
 from namesrv_stream.tools.doctor.log_and_tables import object_store as examined_store
 from namesrv_stream.tools.replay.rebuild import Consent, rebuild

@@ -22,11 +22,11 @@ from namesrv_stream.streaming.route_table.fold_query import find_start_point
 from namesrv_stream.table_errors import RebuildRefused
 from namesrv_stream.tables.change_rows import decode_changes, in_log_order
 from namesrv_stream.tables.layout import ROUTE_CHANGES, ROUTE_STATE
+from namesrv_stream.tables.repair import REBUILT, settle_swap
 from namesrv_stream.tables.route_writers import StateWriter
 from namesrv_stream.tables.snapshot import load_snapshot, read_newest_state
 from namesrv_stream.tables.storage import Folder, tables_of
 from namesrv_stream.tables.stored_changes import KeptStates
-from namesrv_stream.tables.swap import NEW, settle_swap
 from namesrv_stream.tools.replay.rebuild import Consent, rebuild
 from namesrv_stream.tools.replay.replay_report import Rebuild, rebuild_json, rebuild_text
 from tests.support.builders import S1, S2, a_registration
@@ -241,7 +241,7 @@ def test_where_the_new_tables_cannot_be_written_nothing_is_left_of_them(
 
 def test_what_a_killed_rebuild_left_unproved_is_removed(tables: TablesOfLog) -> None:
     before = _rows(tables)
-    (tables.dir / NEW / ROUTE_CHANGES).mkdir(parents=True)
+    (tables.dir / REBUILT / ROUTE_CHANGES).mkdir(parents=True)
     assert not settle_swap(tables.storage)
     assert _folders(tables) == {ROUTE_CHANGES, ROUTE_STATE}
     assert _rows(tables) == before

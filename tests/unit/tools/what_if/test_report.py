@@ -17,7 +17,7 @@ from namesrv_stream.tools.what_if.gaps import Gap, GapTally, suggest
 from namesrv_stream.tools.what_if.log_analysis import LogAnalysis
 from namesrv_stream.tools.what_if.partition_analysis import Override, PartitionAnalysis
 from namesrv_stream.tools.what_if.what_if_plot import write_timeout_plot
-from namesrv_stream.tools.what_if.what_if_report import ClusterReport, RunReport, Sooner, cluster_reports
+from namesrv_stream.tools.what_if.what_if_report import ClusterReport, EarlierDetection, RunReport, cluster_reports
 from tests.support.builders import S1, S2, Log, a_key, a_registration
 
 FLEET = [a_registration(f"10.0.0.{n}:1", broker_name=f"b{n}") for n in range(6)]
@@ -74,9 +74,9 @@ def test_deaths_are_seen_sooner_by_the_difference_of_the_timeouts() -> None:
     of_timeout = {run.timeout_ms: run.sooner for run in _report().runs}
     assert of_timeout[None] is None
     # The dead broker 100 s sooner; the one that restarted when it was away for 20 s and not when it came back.
-    assert of_timeout[20_000] == Sooner(2, 0, 49_500, 100_000)
-    assert of_timeout[60_000] == Sooner(2, 0, 9_500, 60_000)
-    assert of_timeout[90_000] == Sooner(1, 0, 30_000, 30_000)
+    assert of_timeout[20_000] == EarlierDetection(2, 0, 49_500, 100_000)
+    assert of_timeout[60_000] == EarlierDetection(2, 0, 9_500, 60_000)
+    assert of_timeout[90_000] == EarlierDetection(1, 0, 30_000, 30_000)
 
 
 def test_a_death_that_the_log_as_it_is_never_saw_is_counted_apart() -> None:
@@ -87,7 +87,7 @@ def test_a_death_that_the_log_as_it_is_never_saw_is_counted_apart() -> None:
     for record in log.records:
         analysis.feed(record)
     (report,) = cluster_reports([analysis])
-    assert report.runs[1] == RunReport(20_000, 1, 0, 0, Sooner(0, 1, 0, 0))
+    assert report.runs[1] == RunReport(20_000, 1, 0, 0, EarlierDetection(0, 1, 0, 0))
 
 
 def test_brokers_with_a_timeout_of_their_own_are_counted_and_not_moved() -> None:
