@@ -206,9 +206,8 @@ def set_holder(group: BrokerGroup, key: LiveKey, server_id: str, holder: Holder)
     live = group.live_brokers[key]
     if live.holders.get(server_id) == holder:
         return group
-    return replace(
-        group, live_brokers={**group.live_brokers, key: replace(live, holders={**live.holders, server_id: holder})}
-    )
+    holders = {**live.holders, server_id: holder}
+    return replace(group, live_brokers={**group.live_brokers, key: replace(live, holders=holders)})
 
 
 def remove_holder(group: BrokerGroup, key: LiveKey, server_id: str) -> BrokerGroup:

@@ -50,7 +50,7 @@ from namesrv_stream.tables.layout import (
 )
 from namesrv_stream.tables.storage import Storage, tables_of
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _HOUR_MS: Final = 3_600_000
 
@@ -104,7 +104,7 @@ def _add_columns(storage: Storage, table: DeltaTable, schema: pa.Schema) -> None
     for field in missing:
         if not field.nullable:
             raise TableSchemaMismatch(str(storage), f"column {field.name} is missing")
-        _LOG.info("adding column table=%s column=%s", storage, field.name)
+        logger.info("adding column table=%s column=%s", storage, field.name)
     if missing:
         table.alter.add_columns([Field.from_arrow(field) for field in missing])
 
@@ -194,7 +194,7 @@ class HistoryTable:
         return sum(files["rows"].to_pylist())
 
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _FORMER: Final = "route_history"
 _FORMER_TABLES: Final = (_FORMER, "topic_route_history", "broker_sessions")
@@ -239,7 +239,7 @@ def _copy(tables: Storage, archive: HistoryTable, topic_id: str) -> None:
         rows = (_archived(batch) for batch in read_batches(tables / _FORMER, path, wanted))
         files += write_files(tables, ROUTE_ARCHIVE, rows)
     written = archive.commit(pa.Table.from_batches(files, FILE_SCHEMA), mark)
-    _LOG.info("history of 0.1.0 migrated to route_archive rows=%d kept_in=%s", written, tables / KEPT)
+    logger.info("history of 0.1.0 migrated to route_archive rows=%d kept_in=%s", written, tables / KEPT)
 
 
 def _archived(rows: pa.RecordBatch) -> pa.RecordBatch:

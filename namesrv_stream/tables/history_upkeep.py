@@ -34,7 +34,7 @@ from namesrv_stream.tables.layout import (
 )
 from namesrv_stream.tables.storage import Storage, tables_of
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _DAY_MS: Final = 86_400_000
 #: The number of small files of the current day that are compacted. For past days, two are enough.
@@ -86,7 +86,7 @@ class Upkeep:
                             writer_properties=_WRITER,
                             commit_properties=_with_same_mark(storage),
                         )
-                    _LOG.debug("files compacted table=%s day=%s files=%d", name, day, files)
+                    logger.debug("files compacted table=%s day=%s files=%d", name, day, files)
 
     def clean_up(self) -> None:
         """Remove rows after their retention, and files that belong to no version; blocks."""

@@ -25,7 +25,7 @@ from namesrv_stream.tables.layout import ROUTE_CHANGES
 from namesrv_stream.tables.snapshot import Snapshot, load_snapshot
 from namesrv_stream.tables.storage import CommitWatch, Storage
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _RETRY_S: Final = 1.0  # between attempts to load tables that cannot be read
 _DAMAGED_RETRY_S: Final = 5.0  # longer, because each attempt reads an older version completely
@@ -115,7 +115,7 @@ class SnapshotFollower:
                 if (snapshot.version, snapshot.damage) == (self.version, self._damage):
                     self._stop.wait(_DAMAGED_RETRY_S)  # the job has not repaired it yet
                     continue
-                _LOG.error("tables damaged, serving version=%d reason=%s", snapshot.version, snapshot.damage)
+                logger.error("tables damaged, serving version=%d reason=%s", snapshot.version, snapshot.damage)
             self._start_from(snapshot)
             self._on_reload(snapshot)
             self._follow()
@@ -124,7 +124,7 @@ class SnapshotFollower:
         is_known = isinstance(error, (StoreUnreachable, *UNREADABLE))
         failure = str(error) if is_known else f"{type(error).__name__}: {error}"
         if failure != self._outage:
-            _LOG.error("reading the tables failed reason=%s", failure)
+            logger.error("reading the tables failed reason=%s", failure)
         self._outage = failure
         self._stop.wait(_RETRY_S)
 
@@ -140,7 +140,7 @@ class SnapshotFollower:
                         if time.monotonic() - checked_s > self._table.check_interval_s:
                             checked_s = time.monotonic()
                             if self._has_lost_the_log():
-                                _LOG.warning(
+                                logger.warning(
                                     "commit missing, reloading tables table=%s version=%d", self._table, self.version
                                 )
                                 return
@@ -155,7 +155,7 @@ class SnapshotFollower:
                     self._failed(error)
                     continue
                 except Exception as error:
-                    _LOG.warning("commit unreadable, reloading tables version=%d error=%r", self.version + 1, error)
+                    logger.warning("commit unreadable, reloading tables version=%d error=%r", self.version + 1, error)
                     self._stop.wait(self._poll_s)
                     return
                 self._report(commit, changes)

@@ -43,7 +43,7 @@ from namesrv_stream.tables.layout import (
 from namesrv_stream.tables.storage import tables_of
 from namesrv_stream.tables.stored_changes import StoredChanges
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _PLACE = ("partition", "offset", "at")
 _HEARTBEAT_COLUMNS = (*_PLACE, "kind", "cluster", "broker_name", "broker_addr", "server_id", "value")
@@ -161,7 +161,7 @@ class History:
             first = self._events.mark.next_offset(partition)
             if first < earliest:
                 text = "records missing in Kafka, broker_events has a gap partition=%d first=%d last=%d"
-                _LOG.warning(text, partition, first, earliest - 1)
+                logger.warning(text, partition, first, earliest - 1)
             yield partition, max(first, earliest)
 
     def _unseen_partitions(self, source: StoredChanges) -> list[int]:
@@ -188,11 +188,11 @@ class History:
             and r["offset"] >= max(known[r["partition"]], source.removed_below[r["partition"]])
         }
         if reach.keys() != set(partitions):
-            _LOG.info("route_archive waits for a route_state that covers the missing changes")
+            logger.info("route_archive waits for a route_state that covers the missing changes")
             return None
         text = "changes removed or rebuilt, continuing from route_state partition=%d first=%d state_offset=%d"
         for p, row in sorted(reach.items()):
-            _LOG.warning(text, p, known[p], row["offset"])
+            logger.warning(text, p, known[p], row["offset"])
         places = [
             {"partition": p, "known": known[p], "state_offset": row["offset"], "state_at_ms": row["at_ms"]}
             for p, row in sorted(reach.items())

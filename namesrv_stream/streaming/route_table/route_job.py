@@ -49,7 +49,7 @@ from namesrv_stream.tables.snapshot import load_settings_table
 from namesrv_stream.tables.storage import tables_of
 from namesrv_stream.tables.stored_changes import KeptStates
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _LAST_WRITE_S: Final = 1.5  # the longest wait of a clean stop for the batch that is being written
 RUN_FILE: Final = "job.json"
@@ -75,7 +75,7 @@ def run_job(settings: Settings) -> int:
         except NamesrvStreamError:
             raise
         except Exception as error:
-            _LOG.exception("the job failed")
+            logger.exception("the job failed")
             report_error(f"the job failed: {failure_reason(error)}")
             return 1
 
@@ -162,10 +162,10 @@ class _Job:
         self._ended.wait()
         failure = self._failure
         if isinstance(failure, NamesrvStreamError):
-            _LOG.error("%s", failure)
+            logger.error("%s", failure)
             report_error(str(failure))
         elif failure is not None:
-            _LOG.error("query failed reason=%s", failure)
+            logger.error("query failed reason=%s", failure)
             report_error(f"the query failed: {failure_reason(failure)}")
         kill_jvm(self._spark)
         return failure.exit_code if isinstance(failure, NamesrvStreamError) else 1
@@ -193,7 +193,7 @@ class _Job:
         try:
             log_changed_settings(self._settings, self._producer, self._server_epoch)
         except (KafkaError, NamesrvStreamError) as error:
-            _LOG.warning("logging the configuration failed, retrying with the next batch reason=%s", reason_of(error))
+            logger.warning("logging the configuration failed, retrying with the next batch reason=%s", reason_of(error))
             return False
         return True
 
@@ -220,7 +220,7 @@ def log_changed_settings(settings: Settings, producer: KafkaProducer, server_epo
     sent = []
     for partition, changed in changed_in.items():
         if changed:
-            _LOG.info("configuration changed partition=%d settings=%s", partition, changed)
+            logger.info("configuration changed partition=%d settings=%s", partition, changed)
             event = SettingsChanged(Origin(JOB, server_epoch), SOURCE, tuple(sorted(changed.items())))
             topic = settings.kafka.broker_events_topic
             sent.append(producer.send(topic, value=encode_event(event), partition=partition))

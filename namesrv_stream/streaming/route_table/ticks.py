@@ -19,7 +19,7 @@ from namesrv_stream.route.event_json import encode_event
 from namesrv_stream.route.events import JOB, Origin, Tick
 from namesrv_stream.settings import Settings
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 #: A partition without folded records for so many intervals gets a tick in any case.
 _QUIET_INTERVALS: Final = 2
@@ -72,7 +72,7 @@ class Ticker:
             except KafkaError as error:
                 # Without ticks, no broker ages, which is correct while Kafka is unreachable.
                 if not self._is_failing:
-                    _LOG.warning("sending ticks failed reason=%s", error)
+                    logger.warning("sending ticks failed reason=%s", error)
                 self._is_failing = True
             else:
                 self._is_failing = False

@@ -44,7 +44,7 @@ from namesrv_stream.tables.delta.table_version import TableVersion, open_version
 from namesrv_stream.tables.layout import app_id, partition_properties
 from namesrv_stream.tables.storage import Storage
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 _STORE_RETRY_S: Final = 1.0
@@ -156,7 +156,7 @@ class TableWriter:
                 return work()
             except StoreUnreachable as error:
                 if not is_logged:
-                    _LOG.warning("waiting for the object store reason=%s", error)
+                    logger.warning("waiting for the object store reason=%s", error)
                 is_logged = True
             time.sleep(_STORE_RETRY_S)
 

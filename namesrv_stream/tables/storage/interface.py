@@ -17,7 +17,7 @@ from typing import Final, Self
 
 from inotify_simple import INotify, flags
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 _NEW_FILE: Final = flags.CREATE | flags.MOVED_TO
 
 
@@ -47,7 +47,7 @@ class CommitWatch:
                 self._reports = INotify(nonblocking=True)
                 self._poll.register(self._reports, select.POLLIN)
             except (OSError, AttributeError) as error:  # the user's limit is reached, or the system is not Linux
-                _LOG.warning(
+                logger.warning(
                     "no file notifications, polling commits interval_ms=%d reason=%s", self._interval_ms, error
                 )
 

@@ -242,9 +242,8 @@ def check_operator(by: str) -> str:
     """
     by = by.strip()
     if not by or by == _CONFIG or len(by) > _MOST_CHARS or not by.isprintable():
-        raise ConfigError(
-            "command line", "--by", f"expected a name of at most {_MOST_CHARS} characters, other than {_CONFIG}"
-        )
+        reason = f"expected a name of at most {_MOST_CHARS} characters, other than {_CONFIG}"
+        raise ConfigError("command line", "--by", reason)
     return by
 
 
@@ -255,10 +254,9 @@ def change_setting(configuration: Configuration, key: str, text: str, by: str, t
 
     Args:
         configuration: Where Kafka and the tables are.
-        key: As typed.
+        key: The setting as typed.
         text: The value as typed.
         by: Who changes it.
-        timeout_s: Seconds to wait for the tables.
 
     Raises:
         ConfigError: The setting does not exist or cannot have the value.

@@ -20,7 +20,7 @@ from namesrv_stream.tools.tool_options import Source, SourceOption
 if TYPE_CHECKING:
     from namesrv_stream.tools.replay.replay import GivenOffsets, ReplayRange
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _FROM = "--from-offset"
 _TO = "--to-offset"
@@ -166,7 +166,7 @@ def _settings(configuration: Configuration) -> Settings:
     loaded = configuration.load()
     configure_logging(loaded.settings.logs.level, loaded.settings.logs.format)
     for warning in loaded.warnings:
-        _LOG.warning("%s", warning)
+        logger.warning("%s", warning)
     return loaded.settings
 
 
