@@ -41,8 +41,7 @@ class BrokerGroup:
         cluster: Cluster of the registration that created the BrokerData; later registrations do not change it.
         clusters: Clusters under which clusterAddrTable lists this broker name.
         broker_addrs: brokerId → address; empty if no broker of the name is registered.
-        live_brokers: The entries of brokerLiveTable. They may include addresses that ``broker_addrs`` no longer has,
-            because another broker registered with the same brokerId.
+        live_brokers: The entries of brokerLiveTable, also of brokers whose brokerId another broker has taken since.
         topics: Topic → this broker name's queues.
         topic_mappings: Topic → this broker name's share of a static topic. As in Java, it outlives the brokers.
         registrations: The last accepted registration of each process, retained after the process has ended.
