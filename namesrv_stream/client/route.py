@@ -10,7 +10,6 @@ from namesrv_stream.remoting.fastjson import loads
 
 MASTER_ID: Final = 0
 
-PERM_PRIORITY: Final = 8
 PERM_READ: Final = 4
 PERM_WRITE: Final = 2
 PERM_INHERIT: Final = 1

@@ -106,7 +106,7 @@ def plot_topic(past: Past, topic: str, window: Window, path: Path) -> None:
     drawn = {bar.colour for track in tracks for bar in track.bars}
     causes = drawing.in_order(i["cause"] for i in intervals if i["queues"] is None)
     legend = [entry for entry in _COLOUR_OF_PERM.values() if entry[1] in drawn]
-    legend += [(f"gone: {cause}", drawing.colour_of(cause)) for cause in causes]
+    legend += [(f"down: {cause}", drawing.colour_of(cause)) for cause in causes]
     title = f"route of {topic}: {len(changes) - 1} changes{some}"
     upper = Tracks("brokers in the route", tracks, time_labels(window), legend)
     write_plot(path, title, [upper, _queue_chart(changes, window)])

@@ -12,7 +12,7 @@ from namesrv_stream.history.database import Row
 from namesrv_stream.history.report.figures import Figures
 from namesrv_stream.text_table import counted, plural
 
-_HEARD: Final = number_column("heartbeats", "heard")
+_RECEIVED: Final = number_column("heartbeats", "received")
 _MISSED: Final = number_column("missed", "missed")
 _OF_TIME: Final = "availability budget_left down_ms interruptions? failures? mttr_ms? mtbf_ms? (met)"
 #: Columns of several brokers together.
@@ -35,9 +35,9 @@ _FLAPS: Final = columns(
 )
 _MISSED_HEARTBEATS: Final = columns(
     "cluster? broker_name broker_addr server_id missed missed_share silences longest_ms? usual_ms? heartbeats?",
-    *(_HEARD, _MISSED),
+    *(_RECEIVED, _MISSED),
 )
-_SERVERS: Final = columns("server_id brokers heartbeats missed missed_share missing_brokers", _HEARD, _MISSED)
+_SERVERS: Final = columns("server_id brokers heartbeats missed missed_share missing_brokers", _RECEIVED, _MISSED)
 _DELAYS: Final = columns(
     "(delay) what count p50_ms p95_ms p99_ms max_ms mean_ms",
     *(Column("what", "delay"), number_column("count", "measured")),
@@ -68,7 +68,7 @@ def answer_of(figures: Figures, notes: Sequence[str] = ()) -> Answer:
         Section("servers", "missed heartbeats by name server", _SERVERS, rows["name_servers"]),
         Section("delays", "propagation delay", _DELAYS, rows["delays"]),
         Section("pieces", f"{unit} by {unit}", _SEGMENTS, rows["segments"]),
-        Section("unknown", "missing data", _UNOBSERVED, unobserved(figures)),
+        Section("unknown", "unknown data", _UNOBSERVED, unobserved(figures)),
     )
     window, heartbeat_window = figures.known.window, figures.known.heartbeat_window
     counted_to_ms = heartbeat_window.until_ms if heartbeat_window else None
