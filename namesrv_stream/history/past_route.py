@@ -13,8 +13,7 @@ from namesrv_stream.errors import NotInHistory
 from namesrv_stream.history.extent import Extent
 from namesrv_stream.history.past import Past
 from namesrv_stream.instants import COMMAND_LINE, instant, parse_past_instant
-from namesrv_stream.processor.route_answers import RouteAnswers
-from namesrv_stream.processor.route_body import encode_topic_route
+from namesrv_stream.processor.route_body import RouteAnswers, encode_topic_route
 from namesrv_stream.route import reducer
 from namesrv_stream.route.changes import ChangeKind, RouteChange
 from namesrv_stream.route.server_view.route_view import RouteView

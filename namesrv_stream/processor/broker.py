@@ -3,8 +3,10 @@
 Source: rocketmq 5.3.3, DefaultRequestProcessor; nameserver.md §5.
 """
 
-from typing import NamedTuple
+import re
+from typing import Final, NamedTuple
 
+from xxhash import xxh3_128
 from zlib_ng import zlib_ng
 
 from namesrv_stream.errors import BodyDecodeError, NamesrvStreamError, RequestRefused
@@ -16,7 +18,6 @@ from namesrv_stream.processor.register_body import (
     decode_data_version,
     decode_register_body,
 )
-from namesrv_stream.processor.registration_hash import registration_hash
 from namesrv_stream.processor.route_body import encode_data_version, encode_kv_table, encode_member_group
 from namesrv_stream.remoting.codes import RequestCode
 from namesrv_stream.remoting.command import RemotingCommand, response_to
@@ -34,6 +35,45 @@ from namesrv_stream.route.events import BrokerHeartbeat, BrokerRegistered, Broke
 from namesrv_stream.route.group import BrokerGroup, master_of, register
 from namesrv_stream.route.model import DataVersion, LeaseKey, LiveKey, Registration
 from namesrv_stream.route.partitioner import murmur2
+
+#: 5.x brokers change this stamp whenever they send, so bodies with the same content differ only in it. The pattern is
+#: exactly what fastjson writes. A topic with this name has other properties, so it does not match.
+_STAMP: Final = re.compile(rb'"mappingDataVersion":\{("counter":[0-9]++,"stateVersion":[0-9]++,"timestamp":[0-9]++)\}')
+#: The part of a body that is searched: brokers write the stamp before the topics. A stamp outside it is hashed like the
+#: rest, and then no registration of that broker counts as unchanged.
+_HEAD_BYTES: Final = 4 * 1024
+
+
+def registration_hash(header: RegisterBrokerRequestHeader, body: bytes) -> str:
+    """Return the same hash for registrations with the same content; checksum, connection and time do not count.
+
+    The hash is not cryptographic, which would take a third of the time of an unchanged registration. A registration
+    is compared only with the previous one of the same broker, and a peer that can forge one can also send the other.
+
+    Returns:
+        128 bits, as 32 hexadecimal digits.
+    """
+    said = (
+        header.broker_name,
+        header.broker_addr,
+        header.cluster_name,
+        header.ha_server_addr,
+        header.broker_id,
+        header.heartbeat_timeout_millis,
+        header.enable_acting_master,
+        header.zone_name,
+        header.compressed,
+    )
+    digest = xxh3_128(repr(said).encode("utf-8", "backslashreplace"))
+    head = body[:_HEAD_BYTES]
+    begin = 0
+    with memoryview(body) as view:
+        # After a single quote, which fastjson reads but never writes, a match may be part of a text.
+        for stamp in _STAMP.finditer(head) if b"'" not in head else ():
+            digest.update(view[begin : stamp.start(1)])
+            begin = stamp.end(1)
+        digest.update(view[begin:])
+    return digest.hexdigest()
 
 
 class _Registering(NamedTuple):

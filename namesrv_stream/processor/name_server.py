@@ -8,7 +8,7 @@ from typing import Final, Literal, NamedTuple
 
 from namesrv_stream.errors import BodyDecodeError
 from namesrv_stream.processor.register_body import RegisterBrokerBody
-from namesrv_stream.processor.route_answers import RouteAnswers
+from namesrv_stream.processor.route_body import RouteAnswers
 from namesrv_stream.remoting.codes import RequestCode
 from namesrv_stream.remoting.command import RemotingCommand
 from namesrv_stream.route.events import AcceptedEvent, Origin

@@ -5,17 +5,65 @@ Source: rocketmq 5.3.3, RegisterBrokerBody and TopicConfig; nameserver.md §6.
 
 import struct
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from sys import intern
 from typing import Any, Final, NamedTuple
 
+import orjson
+
 from namesrv_stream.errors import BodyDecodeError
 from namesrv_stream.processor.body_fields import as_boolean, as_int, as_long, as_object, as_text, as_texts
-from namesrv_stream.processor.loggable import MAX_ENTRIES, require_loggable
 from namesrv_stream.remoting import fastjson
 from namesrv_stream.remoting.codes import V3_0_11, V5_0_0, RequestCode
 from namesrv_stream.route.model import DataVersion, QueueData, TopicQueueMappingInfo, shared_queue_data
+from namesrv_stream.route.registration_json import mapping_fields
+
+#: Maximum of topics and static mappings together, and of queues of all static mappings. The largest frame has room for
+#: 115,000 topics as Java writes them.
+MAX_ENTRIES: Final = 300_000
+#: Maximum size of these parts in an event. With the header, whose bytes may become six each, they fit a record of Kafka
+#: (``frame.MAX_HEADER_BYTES``; ``kafka.max_message_bytes`` is at least 20 MiB).
+MAX_EVENT_BYTES: Final = 16 << 20
+
+# Maximum sizes in JSON: of an entry without its texts, and of one character of the texts.
+_TOPIC_BYTES: Final = 60
+_MAPPING_BYTES: Final = 160
+_QUEUE_BYTES: Final = 27
+_CHAR_BYTES: Final = 6
+
+
+def require_loggable(
+    topics: Mapping[str, QueueData], mappings: Mapping[str, TopicQueueMappingInfo], filter_servers: Collection[str]
+) -> None:
+    """Check the limits of a registration.
+
+    Raises:
+        ValueError: There are too many entries, or they are too large.
+    """
+    entries = len(topics) + len(mappings) + len(filter_servers)
+    queues = sum(len(mapping.curr_id_map) for mapping in mappings.values())
+    if max(entries, queues) > MAX_ENTRIES:
+        raise ValueError(f"{entries} topics with {queues} static queues exceed {MAX_ENTRIES}")
+    chars = sum(map(len, topics)) + sum(map(len, filter_servers))
+    chars += sum(len(key) + len(m.topic) + len(m.bname) + len(m.scope) for key, m in mappings.items())
+    most = (len(topics) + len(filter_servers)) * _TOPIC_BYTES + len(mappings) * _MAPPING_BYTES
+    most += queues * _QUEUE_BYTES + chars * _CHAR_BYTES
+    size = most if most <= MAX_EVENT_BYTES else _written_bytes(topics, mappings, filter_servers)
+    if size > MAX_EVENT_BYTES:
+        raise ValueError(f"as an event it has {size} bytes, which exceeds {MAX_EVENT_BYTES}")
+
+
+def _written_bytes(
+    topics: Mapping[str, QueueData], mappings: Mapping[str, TopicQueueMappingInfo], filter_servers: Collection[str]
+) -> int:
+    fields = (
+        {topic: list(queue_data) for topic, queue_data in topics.items()},
+        {topic: mapping_fields(mapping) for topic, mapping in mappings.items()},
+        list(filter_servers),
+    )
+    return sum(len(orjson.dumps(field)) for field in fields)
+
 
 #: Maximum size of an inflated body: the same as that of an uncompressed body, some 300,000 topics.
 MAX_INFLATED_BYTES: Final = 16 << 20

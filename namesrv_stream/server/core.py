@@ -16,15 +16,15 @@ from namesrv_stream.route.events import Origin
 from namesrv_stream.route.server_view.route_view import RouteView
 from namesrv_stream.server.gateway.gateway import Gateway
 from namesrv_stream.server.gateway.records import GatewayLimits
-from namesrv_stream.server.metrics.requests import RequestMetrics
 from namesrv_stream.server.min_broker_notifier import MinBrokerNotifier
 from namesrv_stream.server.native.lane import NativeLane
 from namesrv_stream.server.net.cached_answers import CachedRouteAnswers
 from namesrv_stream.server.net.connection import RemotingConnection
 from namesrv_stream.server.net.connections import Connections
 from namesrv_stream.server.net.large_requests import LargeRequests
+from namesrv_stream.server.net.request_metrics import RequestMetrics
 from namesrv_stream.server.net.response_cache import ResponseCache
-from namesrv_stream.server.net.services import Services
+from namesrv_stream.server.net.session import Services
 from namesrv_stream.server.peer_log import PeerLog
 from namesrv_stream.server.start.identity import Identity
 from namesrv_stream.server.tls import ServerTls, calls_context

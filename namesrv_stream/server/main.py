@@ -22,18 +22,24 @@ from namesrv_stream.run_files import write_run_file
 from namesrv_stream.server.core import Core, Ports, build_core
 from namesrv_stream.server.gateway.gateway import Gateway
 from namesrv_stream.server.gateway.publisher import KafkaPublisher
+from namesrv_stream.server.http.console.console_page import Sources
 from namesrv_stream.server.http.http_server import HttpServer
-from namesrv_stream.server.http.sources import Sources
-from namesrv_stream.server.metrics.scrape import ServerMetrics
+from namesrv_stream.server.http.routes_page import PastRoutes
 from namesrv_stream.server.native.lane import open_lane
-from namesrv_stream.server.start.identity import IdentityFile
-from namesrv_stream.server.start.listener import BACKLOG, NameServerAddrs, address, bind
-from namesrv_stream.server.start.log_guard import LogGuard, watch_for_rival
+from namesrv_stream.server.server_metrics import ServerMetrics
+from namesrv_stream.server.start.identity import IdentityFile, LogGuard, watch_for_rival
 from namesrv_stream.server.start.opening import first_snapshot, has_topics, open_log
-from namesrv_stream.server.start.process import exit_code_of, keep_all, prepare_process
+from namesrv_stream.server.start.process import (
+    BACKLOG,
+    NameServerAddrs,
+    address,
+    bind,
+    exit_code_of,
+    keep_all,
+    prepare_process,
+)
 from namesrv_stream.server.view.fleet import Fleet
 from namesrv_stream.server.view.following import Following
-from namesrv_stream.server.view.past_routes import PastRoutes
 from namesrv_stream.server.view.served_state import ServedState
 from namesrv_stream.settings import Settings
 from namesrv_stream.tables.change_log import log_held

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from namesrv_stream.processor.namesrv_config import OPTION_OF
+from namesrv_stream.processor.configuration import OPTION_OF
 from namesrv_stream.settings.sections import Settings
 
 

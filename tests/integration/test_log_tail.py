@@ -16,7 +16,7 @@ from namesrv_stream.route.liveness_settings import effective_texts
 from namesrv_stream.route.reducer import apply
 from namesrv_stream.route.server_view.route_view import RouteView
 from namesrv_stream.route.table import RouteTable
-from namesrv_stream.server.start.log_tail import read_log_tail
+from namesrv_stream.server.start.opening import read_log_tail
 from namesrv_stream.settings import Settings
 from tests.integration.test_server import Serve
 from tests.support.builders import S1

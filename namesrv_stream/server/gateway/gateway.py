@@ -18,8 +18,7 @@ from namesrv_stream.processor.name_server import Accepted
 from namesrv_stream.route.events import AcceptedEvent, BrokerDisconnected, BrokerHeartbeat, Origin
 from namesrv_stream.route.model import LeaseKey
 from namesrv_stream.route.partitioner import partition_of, routing_key
-from namesrv_stream.server.gateway.backlog import Backlog
-from namesrv_stream.server.gateway.observed_time import LastHeartbeats, LoopWatch
+from namesrv_stream.server.gateway.observed_time import Backlog, LastHeartbeats, LoopWatch
 from namesrv_stream.server.gateway.operator_changes import NOT_TAKEN, Change, OperatorChanges, Outcome
 from namesrv_stream.server.gateway.partition_log import LogParts, PartitionLog
 from namesrv_stream.server.gateway.records import GatewayLimits, Item, Publisher, check_loggable

@@ -29,11 +29,11 @@ from namesrv_stream.route.events import (
 )
 from namesrv_stream.route.partitioner import routing_key
 from namesrv_stream.server.gateway.operator_changes import Change, OperatorChanges
-from namesrv_stream.server.gateway.outage_buffer import OutageBuffer
 from namesrv_stream.server.gateway.records import (
     Acked,
     GatewayLimits,
     Item,
+    OutageBuffer,
     OutRecord,
     Publisher,
     Unloggable,

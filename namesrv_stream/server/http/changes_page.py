@@ -14,15 +14,23 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from namesrv_stream.server.changes.feed import Piece
-from namesrv_stream.server.changes.follower import CatchUp, Follower, PositionGone
-from namesrv_stream.server.changes.position import BadToken, Position, parse_token
-from namesrv_stream.server.changes.rows import USUAL_KINDS, RowFilter, StateAt, encoded_rows, parse_kinds, state_now
-from namesrv_stream.server.http.answers import Changes, StateRows
+from namesrv_stream.server.http.answers import POSITION_GONE, Changes, Problem, StateRows
+from namesrv_stream.server.http.console.console_page import Sources
 from namesrv_stream.server.http.operation import JSON, Query, answers
-from namesrv_stream.server.http.responses import POSITION_GONE, Problem
-from namesrv_stream.server.http.sources import Sources
 from namesrv_stream.server.steps import Steps
+from namesrv_stream.server.view.feed import Piece
+from namesrv_stream.server.view.follower import CatchUp, Follower, PositionGone
+from namesrv_stream.server.view.rows import (
+    USUAL_KINDS,
+    BadToken,
+    Position,
+    RowFilter,
+    StateAt,
+    encoded_rows,
+    parse_kinds,
+    parse_token,
+    state_now,
+)
 from namesrv_stream.tables.storage import tables_of
 
 EVENT_STREAM: Final = "text/event-stream"

@@ -16,16 +16,15 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Router
 from starlette.types import Receive, Scope, Send
 
+from namesrv_stream.server.http.answers import Problem, conditional
 from namesrv_stream.server.http.changes_page import ChangesPage
-from namesrv_stream.server.http.console.console_page import ConsolePage
+from namesrv_stream.server.http.console.console_page import ConsolePage, Sources
 from namesrv_stream.server.http.limits import MISDIRECTED, AllowedHosts, Limits, only_for
 from namesrv_stream.server.http.operation import JSON, answers, openapi_document, operations, route
 from namesrv_stream.server.http.protocol import HttpProtocol, Port, TlsProtocol
-from namesrv_stream.server.http.responses import Problem, conditional
 from namesrv_stream.server.http.routes_page import RoutesPage
-from namesrv_stream.server.http.sources import Sources
 from namesrv_stream.server.http.status_page import StatusPage
-from namesrv_stream.server.start.listener import NameServerAddrs, address
+from namesrv_stream.server.start.process import NameServerAddrs, address
 from namesrv_stream.server.steps import Steps
 from namesrv_stream.server.tls import ServerTls
 

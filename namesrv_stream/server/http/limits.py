@@ -16,8 +16,8 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from namesrv_stream.logs import safe
+from namesrv_stream.server.http.answers import TRY_AGAIN, Problem
 from namesrv_stream.server.http.protocol import CONNECTION, HttpProtocol, Port
-from namesrv_stream.server.http.responses import TRY_AGAIN, Problem
 
 logger = logging.getLogger(__name__)
 

@@ -16,8 +16,7 @@ from starlette.routing import Route
 
 from namesrv_stream import __version__
 from namesrv_stream.logs import safe
-from namesrv_stream.server.http.answers import ProblemDetails
-from namesrv_stream.server.http.responses import PROBLEM_JSON, Problem
+from namesrv_stream.server.http.answers import PROBLEM_JSON, Problem, ProblemDetails
 
 JSON: Final = "application/json"
 

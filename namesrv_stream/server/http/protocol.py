@@ -11,10 +11,10 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from namesrv_stream.errors import TlsBroken
 from namesrv_stream.logs import safe
 from namesrv_stream.metrics import Counters
-from namesrv_stream.server.http.responses import Problem
-from namesrv_stream.server.metrics.scrape import HttpLoad
+from namesrv_stream.server.http.answers import Problem
 from namesrv_stream.server.net.connections import AddressCounts
 from namesrv_stream.server.peer_log import PeerLog
+from namesrv_stream.server.server_metrics import HttpLoad
 from namesrv_stream.server.tls import ServerTls, TlsTransport
 from namesrv_stream.settings import HttpSettings
 

@@ -19,12 +19,11 @@ from namesrv_stream.clock import Clock
 from namesrv_stream.metrics import CONTENT_TYPE
 from namesrv_stream.route.digest import Part
 from namesrv_stream.server.gateway.gateway import GatewayStatus
-from namesrv_stream.server.http.answers import Health, PartHealth, Readiness
+from namesrv_stream.server.http.answers import Health, PartHealth, Problem, Readiness
 from namesrv_stream.server.http.operation import JSON, Query, answers
-from namesrv_stream.server.http.responses import Problem
-from namesrv_stream.server.metrics.scrape import ServerMetrics
-from namesrv_stream.server.metrics.tables import TableStatus
 from namesrv_stream.server.native.lane import LaneStatus
+from namesrv_stream.server.server_metrics import ServerMetrics
+from namesrv_stream.server.view.following import TableStatus
 from namesrv_stream.server.view.served_state import ServedState
 from namesrv_stream.text_table import counted
 

@@ -8,8 +8,7 @@ object. ``route_body`` encodes the parts. Encoding the route of a topic on four 
 
 from typing import Final, NamedTuple
 
-from namesrv_stream.processor.route_answers import RouteAnswers
-from namesrv_stream.processor.route_body import encode_broker_data, encode_order_conf, encode_queue_data
+from namesrv_stream.processor.route_body import RouteAnswers, encode_broker_data, encode_order_conf, encode_queue_data
 from namesrv_stream.route.group import BrokerGroup
 from namesrv_stream.route.model import PERM_WRITE, QueueData
 from namesrv_stream.route.server_view.route_view import RouteView

@@ -16,11 +16,9 @@ from namesrv_stream.route.events import BrokerHeartbeat
 from namesrv_stream.server.native.lane import HandOver
 from namesrv_stream.server.net.connections import STOPPING
 from namesrv_stream.server.net.inbound import Inbound, host_of
-from namesrv_stream.server.net.reading import Pause, Reading
-from namesrv_stream.server.net.requests import Requests
+from namesrv_stream.server.net.requests import Pause, Reading, Requests
 from namesrv_stream.server.net.response_cache import is_route_query
-from namesrv_stream.server.net.services import Services
-from namesrv_stream.server.net.session import Session
+from namesrv_stream.server.net.session import Services, Session
 
 logger = logging.getLogger(__name__)
 

@@ -1,14 +1,118 @@
 """Answers the requests of one connection in the order of arrival; large ones wait for their turn."""
 
+import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
+from enum import Enum
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from namesrv_stream.processor.name_server import DecodedBody
 from namesrv_stream.server.net.large_requests import LARGE_BYTES, LargeRequests
-from namesrv_stream.server.net.reading import Pause, Reading
-from namesrv_stream.server.net.session import LargeRequest, Session
+from namesrv_stream.server.net.session import LargeRequest, Services, Session
+
+if TYPE_CHECKING:
+    from namesrv_stream.server.net.connection import RemotingConnection
+
+
+class Pause(Enum):
+    """The reasons for which a connection is not read."""
+
+    SLOW_READER = "the peer does not read its answers"
+    LARGE_REQUEST = "a large request of the peer waits for its turn"
+    LARGE_FRAME = "the large requests of others are read first"
+    NATIVE_LANE = "the native lane reads it"
+
+
+#: Pauses during which the server delays the peer.
+_WAITING: Final = frozenset((Pause.LARGE_REQUEST, Pause.LARGE_FRAME))
+#: Pauses during which received requests are not answered.
+_UNANSWERED: Final = frozenset((Pause.SLOW_READER, Pause.LARGE_REQUEST))
+
+
+class Reading:
+    """The reading of one connection, which continues while there is no ``Pause``.
+
+    Attributes:
+        held_bytes: Size in bytes of an incomplete frame, preamble or TLS record.
+    """
+
+    def __init__(self, connection: "RemotingConnection", transport: asyncio.Transport, services: Services) -> None:
+        self.held_bytes = 0
+        self._connection = connection
+        self._transport = transport
+        self._services = services
+        self._pauses: set[Pause] = set()
+        self._waits_since_ms = 0
+
+    @property
+    def is_free(self) -> bool:
+        """Whether there is no pause and no incomplete frame."""
+        return not (self._pauses or self.held_bytes)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the server delays the peer: it does not read the connection because of large requests."""
+        return not self._pauses.isdisjoint(_WAITING)
+
+    @property
+    def has_large_request(self) -> bool:
+        """Whether a large request waits for its turn."""
+        return Pause.LARGE_REQUEST in self._pauses
+
+    @property
+    def may_answer(self) -> bool:
+        """Whether the next request may be answered."""
+        return self._pauses.isdisjoint(_UNANSWERED)
+
+    def received(self, size: int, held_bytes: int, *, is_new: bool) -> None:
+        """Count ``size`` received bytes; ``held_bytes`` are incomplete now, and have just begun if ``is_new``."""
+        before, self.held_bytes = self.held_bytes, held_bytes
+        if max(held_bytes, before, size) > LARGE_BYTES:
+            self._services.large_requests.read(self, size, is_partial=held_bytes > LARGE_BYTES)
+        if held_bytes or before:
+            self._services.connections.holds(self._connection, held_bytes, is_new=is_new)
+
+    def hold_reading(self, *, is_held: bool) -> None:
+        """Stop reading, or resume it; called by ``LargeRequests``."""
+        change = self.pause if is_held else self.resume
+        change(Pause.LARGE_FRAME)
+
+    def pause(self, reason: Pause) -> None:
+        """Stop reading for a reason."""
+        if reason in _WAITING and not self.is_waiting:
+            self._services.gateway.backlog.wait(self._connection)
+            self._waits_since_ms = self._services.gateway.observed_ms
+        self._pauses.add(reason)
+        if not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def resume(self, reason: Pause) -> None:
+        """Remove a reason; resume reading if no other one remains."""
+        if reason not in self._pauses:
+            return
+        self._pauses.remove(reason)
+        if reason in _WAITING and not self.is_waiting:
+            gateway, connection = self._services.gateway, self._connection
+            gateway.backlog.read_again(connection)
+            # The frame timeout must not include the time during which this server did not read.
+            self._services.connections.partial_frames.postpone(connection, gateway.observed_ms - self._waits_since_ms)
+            connection.active_ms = gateway.observed_ms
+        if not self._pauses and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def large_request_answered(self) -> None:
+        """Resume reading after the answer to a large request."""
+        try:
+            self._services.gateway.backlog.worked_on(self._connection)
+        finally:
+            self.resume(Pause.LARGE_REQUEST)
+
+    def end(self) -> None:
+        """Release everything after the connection closed."""
+        self._services.large_requests.forget(self)
+        self._services.gateway.backlog.read_again(self._connection)
+
 
 #: Answers are collected up to this size before they are written.
 _GATHERED_BYTES: Final = 64 * 1024

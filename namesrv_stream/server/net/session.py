@@ -5,24 +5,57 @@ other answers may overtake it.
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, NamedTuple
 
+from namesrv_stream.clock import Clock
 from namesrv_stream.errors import NamesrvStreamError, RequestError, SystemBusy
 from namesrv_stream.processor.broker import large_body
 from namesrv_stream.processor.dispatch import error_response, process
-from namesrv_stream.processor.name_server import Accepted, Answer, Call, DecodedBody, Peer
+from namesrv_stream.processor.name_server import Accepted, Answer, Call, DecodedBody, NameServer, Peer
 from namesrv_stream.processor.register_body import RegistrationBody
 from namesrv_stream.remoting.codes import ResponseCode
 from namesrv_stream.remoting.command import RemotingCommand, response_to
 from namesrv_stream.remoting.frame import decode_frame, encode_frame
-from namesrv_stream.route.events import BrokerHeartbeat, BrokerRegistered, Proof
+from namesrv_stream.route.events import BrokerHeartbeat, BrokerRegistered, Origin, Proof
 from namesrv_stream.route.model import LeaseKey
-from namesrv_stream.server.net.response_cache import AnsweredRequest, scope_of
-from namesrv_stream.server.net.services import Services
+from namesrv_stream.server.gateway.gateway import Gateway
+from namesrv_stream.server.net.connections import Connections
+from namesrv_stream.server.net.large_requests import LargeRequests
+from namesrv_stream.server.net.request_metrics import RequestMetrics
+from namesrv_stream.server.net.response_cache import AnsweredRequest, ResponseCache, scope_of
+from namesrv_stream.server.tls import ServerTls
 
 if TYPE_CHECKING:
     from namesrv_stream.server.net.connection import RemotingConnection
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """The services of one server.
+
+    Attributes:
+        name_server: State for the processors.
+        responses: Cache of responses.
+        gateway: Receives the accepted events.
+        connections: Admits connections, and closes those without progress.
+        large_requests: Schedules the large requests.
+        tls: TLS for peers that use it.
+        origin: Id and epoch of this server, without a connection.
+        figures: Metrics of the answers.
+        clock: Clock for the processors.
+    """
+
+    name_server: NameServer
+    responses: ResponseCache
+    gateway: Gateway
+    connections: Connections
+    large_requests: LargeRequests
+    tls: ServerTls
+    origin: Origin
+    figures: RequestMetrics
+    clock: Clock
 
 
 class LargeRequest(NamedTuple):

@@ -8,7 +8,7 @@ from namesrv_stream.remoting.codes import RequestCode
 from namesrv_stream.remoting.command import RemotingCommand
 from namesrv_stream.remoting.frame import encode_frame
 from namesrv_stream.route.events import BrokerHeartbeat
-from namesrv_stream.server.gateway.backlog import Backlog
+from namesrv_stream.server.gateway.observed_time import Backlog
 from tests.support.name_server import a_body, a_broker_header, a_registration_request, a_topic
 from tests.support.server_rig import MemoryTransport, Rig, turn
 

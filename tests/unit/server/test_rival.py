@@ -4,8 +4,7 @@ from namesrv_stream.errors import DuplicateServerId
 from namesrv_stream.route.event_json import encode_event
 from namesrv_stream.route.events import Event, Origin, ServerStarted, ServerStopped, Tick
 from namesrv_stream.route.fold.step import Record
-from namesrv_stream.server.start.identity import Identity
-from namesrv_stream.server.start.log_guard import Sightings
+from namesrv_stream.server.start.identity import Identity, Sightings
 
 OURS = Identity("s1", 200)
 OTHER = Origin("s1", 100)

@@ -6,6 +6,7 @@ ones. So everything is rendered in one place, and the page works without the scr
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,24 +15,50 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from namesrv_stream import __version__
+from namesrv_stream.clock import Clock
+from namesrv_stream.processor.name_server import NameServer
+from namesrv_stream.server.http.answers import Problem, conditional
 from namesrv_stream.server.http.console.brokers import FleetSnapshots, brokers
 from namesrv_stream.server.http.console.formatting import FILTERS, shown
+from namesrv_stream.server.http.console.later_parts import OtherServers, WhatIf
 from namesrv_stream.server.http.console.question import SHOWN, WINDOWS, Question
-from namesrv_stream.server.http.console.servers import OtherServers
 from namesrv_stream.server.http.console.summary import pipeline, summary
 from namesrv_stream.server.http.console.timeline import timeline
 from namesrv_stream.server.http.console.topics import Offer, offers_now, offers_of, route_diff, topics
-from namesrv_stream.server.http.console.what_if import WhatIf
 from namesrv_stream.server.http.operation import answers
-from namesrv_stream.server.http.responses import Problem, conditional
-from namesrv_stream.server.http.sources import Sources
+from namesrv_stream.server.http.routes_page import REFUSALS, PastRoutes
 from namesrv_stream.server.http.status_page import StatusPage
+from namesrv_stream.server.peer_log import PeerLog
+from namesrv_stream.server.server_metrics import ServerMetrics
+from namesrv_stream.server.start.process import NameServerAddrs
 from namesrv_stream.server.steps import Steps
+from namesrv_stream.server.tls import ServerTls
+from namesrv_stream.server.view.feed import ChangeFeed
 from namesrv_stream.server.view.fleet import Fleet
-from namesrv_stream.server.view.past_routes import REFUSALS
+from namesrv_stream.server.view.recent_events import RecentEvents
+from namesrv_stream.server.view.served_state import ServedState
+from namesrv_stream.settings import Settings
 
 if TYPE_CHECKING:
     from namesrv_stream.history.past_route import PastRoute
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Parts of the server that the pages read. ``tls`` is used only if ``http.tls`` is set."""
+
+    server: NameServer
+    name_server_addrs: NameServerAddrs
+    state: ServedState
+    past_routes: PastRoutes
+    feed: ChangeFeed
+    recent_events: RecentEvents
+    figures: ServerMetrics
+    tls: ServerTls
+    clock: Clock
+    settings: Settings
+    peer_log: PeerLog
+
 
 PARTS: Final = ("summary", "brokers", "topics", "route", "timeline", "pipeline", "servers", "what-if")
 #: Parts that the script loads after the page, because other servers and the history can be slow.

@@ -10,7 +10,7 @@ from namesrv_stream.server.http.answers import PartHealth
 from namesrv_stream.server.http.console.brokers import LIVE, FleetSnapshot
 from namesrv_stream.server.http.console.question import Tone
 from namesrv_stream.server.http.status_page import worst
-from namesrv_stream.server.metrics.scrape import ServerMetrics
+from namesrv_stream.server.server_metrics import ServerMetrics
 from namesrv_stream.tables.job_commits import BATCH_BOUNDS_MS, JobFigures
 from namesrv_stream.text_table import counted, plural
 

@@ -1,4 +1,4 @@
-"""Counts and latencies of requests. They are plain numbers, so counting is cheap enough for every request."""
+"""TODO"""
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence

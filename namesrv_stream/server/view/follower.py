@@ -1,4 +1,4 @@
-"""A follower of the changes. It reads the feed; after a restart, a reload or a long absence it reads the tables."""
+"""TODO"""
 
 import asyncio
 from collections.abc import Callable
@@ -7,10 +7,9 @@ from typing import Final
 
 from namesrv_stream.errors import StoreUnreachable, TableSchemaMismatch
 from namesrv_stream.route.changes import RouteChange
-from namesrv_stream.server.changes.feed import NO_MARK, ChangeFeed, Piece
-from namesrv_stream.server.changes.position import Position, generation_of
-from namesrv_stream.server.changes.rows import RowFilter, encode_row
 from namesrv_stream.server.steps import Steps
+from namesrv_stream.server.view.feed import NO_MARK, ChangeFeed, Piece
+from namesrv_stream.server.view.rows import Position, RowFilter, encode_row, generation_of
 from namesrv_stream.tables.schema.change_rows import decode_changes
 from namesrv_stream.tables.storage import Storage
 from namesrv_stream.tables.stored_changes import StoredChanges

@@ -1,4 +1,4 @@
-"""All metrics of a server, collected when Prometheus scrapes it."""
+"""TODO"""
 
 from bisect import bisect_left
 from collections import Counter
@@ -10,12 +10,12 @@ from namesrv_stream import __version__
 from namesrv_stream.metrics import Histogram, Samples
 from namesrv_stream.remoting.codes import ResponseCode
 from namesrv_stream.server.core import Core
-from namesrv_stream.server.metrics.tables import TableStatus
 from namesrv_stream.server.native.lane import LaneStatus
 from namesrv_stream.server.net.connections import CONNECTION_EVENTS
 from namesrv_stream.server.start.identity import Identity
 from namesrv_stream.server.steps import Steps
 from namesrv_stream.server.view.fleet import Fleet
+from namesrv_stream.server.view.following import TableStatus
 
 #: Maximum number of clusters with their own series, largest first; brokers can send any number of cluster names.
 _MAX_CLUSTERS: Final = 100

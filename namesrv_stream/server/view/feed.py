@@ -1,10 +1,4 @@
-"""The newest committed rows in memory. All followers share this buffer and have none of their own.
-
-A follower is a position. It reads on at any time, and waits here when it has read everything. A slow follower costs
-nothing. If the buffer no longer contains its rows, they are read from the tables (``follower.CatchUp``). The buffer
-contains every row from ``begin`` on. So it starts again empty if the tables were reopened, because the rows in between
-are unknown.
-"""
+"""TODO"""
 
 import asyncio
 from bisect import bisect_left
@@ -14,8 +8,7 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from namesrv_stream.route.changes import RouteChange
-from namesrv_stream.server.changes.position import Position, position_at
-from namesrv_stream.server.changes.rows import encode_row
+from namesrv_stream.server.view.rows import Position, encode_row, position_at
 
 #: Approximate memory of a row without its value, and of a commit without its rows.
 _ROW_BYTES: Final = 700
