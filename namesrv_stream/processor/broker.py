@@ -33,7 +33,7 @@ from namesrv_stream.remoting.headers import (
 )
 from namesrv_stream.route.events import BrokerHeartbeat, BrokerRegistered, BrokerUnregistered, Origin, Proof
 from namesrv_stream.route.group import BrokerGroup, master_of, register
-from namesrv_stream.route.model import DataVersion, LeaseKey, LiveKey, Registration
+from namesrv_stream.route.model import LeaseKey, LiveKey, Registration
 from namesrv_stream.route.partitioner import murmur2
 
 #: 5.x brokers change this stamp whenever they send, so bodies with the same content differ only in it. The pattern is
@@ -45,15 +45,13 @@ _HEAD_BYTES: Final = 4 * 1024
 
 
 def registration_hash(header: RegisterBrokerRequestHeader, body: bytes) -> str:
-    """Return the same hash for registrations with the same content; checksum, connection and time do not count.
+    """Return 32 hexadecimal digits, equal for the same content; checksum, connection and time do not count.
 
-    The hash is not cryptographic, which would take a third of the time of an unchanged registration. A registration
-    is compared only with the previous one of the same broker, and a peer that can forge one can also send the other.
-
-    Returns:
-        128 bits, as 32 hexadecimal digits.
+    It identifies an unchanged registration, which the server need not decode. It is not cryptographic, which would take
+    a third of the time of such a registration. A registration is compared only with the previous one of the same
+    broker, and a peer that can forge one can also send the other.
     """
-    said = (
+    content = (
         header.broker_name,
         header.broker_addr,
         header.cluster_name,
@@ -64,7 +62,7 @@ def registration_hash(header: RegisterBrokerRequestHeader, body: bytes) -> str:
         header.zone_name,
         header.compressed,
     )
-    digest = xxh3_128(repr(said).encode("utf-8", "backslashreplace"))
+    digest = xxh3_128(repr(content).encode("utf-8", "backslashreplace"))
     head = body[:_HEAD_BYTES]
     begin = 0
     with memoryview(body) as view:
@@ -77,13 +75,7 @@ def registration_hash(header: RegisterBrokerRequestHeader, body: bytes) -> str:
 
 
 class _Registering(NamedTuple):
-    """A registration before its body is decoded.
-
-    Attributes:
-        body: The body as sent; its checksum is correct.
-        digest: ``registration_hash`` of header and body.
-        is_unchanged: Whether it would change nothing now and need not be logged in full.
-    """
+    """A registration before its body is decoded; if it ``is_unchanged``, it need not be logged in full."""
 
     header: RegisterBrokerRequestHeader
     key: LeaseKey
@@ -112,23 +104,20 @@ def register_broker(server: NameServer, call: Call) -> Answer:
         raise decoded
     registration = _registration(registering, decoded)
     registered = BrokerRegistered(call.origin, registration)
-    outcome = register(
-        group,
-        registration,
-        call.origin.server_id,
-        call.origin.holder,
-        delete_topic_with_broker_registration=bool(server.drops_absent_topics),
-    )
+    drops = bool(server.drops_absent_topics)
+    server_id, holder = call.origin.server_id, call.origin.holder
+    outcome = register(group, registration, server_id, holder, delete_topic_with_broker_registration=drops)
     if outcome.refused:
         raise RequestRefused("register broker failed")
     if outcome.group is group:
-        server.memory.settled[key] = Settled(group, digest, call.origin.holder)  # for the current settings
+        server.memory.settled[key] = Settled(group, digest, holder)  # for the current settings
     retained = group.registrations.get(key.live_key)
     is_known = retained is not None and retained.registration_hash == digest and len(registration.topics) != 1
     response = _registered_response(server, call.request, header, outcome.group)
     if is_known and not _is_due(server, key, call.now_ms):
         return Answer(response, (Accepted(heartbeat, registered),))
-    _logged_in_full(server, key, call.now_ms)
+    server.memory.full_due_ms[key] = call.now_ms + server.options.full_registration_interval_ms
+    server.memory.wanted.discard(key)
     return Answer(response, (Accepted(registered, registered),))
 
 
@@ -158,9 +147,8 @@ def unregister_broker(server: NameServer, call: Call) -> Answer:
     """
     header = UnRegisterBrokerRequestHeader.from_ext_fields(call.request.ext_fields)
     key = broker_of(header.broker_name, header.cluster_name, header.broker_addr)
-    event = BrokerUnregistered(
-        call.origin, key.broker_name, key.live_key, -1 if header.broker_id is None else header.broker_id
-    )
+    broker_id = -1 if header.broker_id is None else header.broker_id
+    event = BrokerUnregistered(call.origin, key.broker_name, key.live_key, broker_id)
     return Answer(response_to(call.request), (Accepted(event, event),))
 
 
@@ -177,26 +165,14 @@ def query_data_version(server: NameServer, call: Call) -> Answer:
     header = QueryDataVersionRequestHeader.from_ext_fields(call.request.ext_fields)
     key = broker_of(header.broker_name, header.cluster_name, header.broker_addr)
     asked = decode_data_version(call.request.body)
-    changed, known = _is_changed(server, call.origin, key, asked)
-    response = response_to(
-        call.request,
-        ext_fields=QueryDataVersionResponseHeader(changed=changed).to_ext_fields(),
-        body=encode_data_version(known) if known else None,
-    )
-    return _heard(server, call.origin, key, response)
-
-
-def _is_changed(
-    server: NameServer, origin: Origin, key: LeaseKey, asked: DataVersion | None
-) -> tuple[bool, DataVersion | None]:
-    """Return whether the broker should register, and its last known DataVersion."""
     live = server.table.group(key.broker_name).lives.get(key.live_key)
-    if live is None:
-        return True, None
-    held = live.holders.get(origin.server_id)
-    is_of_this_start = held is not None and held.server_epoch == origin.server_epoch
-    is_heard = is_of_this_start and server.memory.closed.get(key) != held
-    return not is_heard or live.data_version != asked, live.data_version
+    held = live.holders.get(call.origin.server_id) if live is not None else None
+    is_of_this_start = held is not None and held.server_epoch == call.origin.server_epoch
+    is_held = is_of_this_start and server.memory.closed.get(key) != held
+    changed = live is None or not is_held or live.data_version != asked
+    fields = QueryDataVersionResponseHeader(changed=changed).to_ext_fields()
+    body = encode_data_version(live.data_version) if live is not None else None
+    return _heartbeat_answer(server, call.origin, key, response_to(call.request, ext_fields=fields, body=body))
 
 
 def broker_heartbeat(server: NameServer, call: Call) -> Answer:
@@ -207,7 +183,7 @@ def broker_heartbeat(server: NameServer, call: Call) -> Answer:
     """
     header = BrokerHeartbeatRequestHeader.from_ext_fields(call.request.ext_fields)
     key = broker_of(header.broker_name, header.cluster_name, header.broker_addr)
-    return _heard(server, call.origin, key, response_to(call.request))
+    return _heartbeat_answer(server, call.origin, key, response_to(call.request))
 
 
 def get_broker_member_group(server: NameServer, call: Call) -> Answer:
@@ -243,24 +219,20 @@ def _begin_registration(server: NameServer, call: Call) -> _Registering:
     if call.request.version < 0:
         raise RequestRefused("version is negative")
     digest = registration_hash(header, body.body)
-    is_unchanged = digest == _unchanged_hash(server, call.origin, key, call.now_ms)
+    settled = server.memory.settled.get(key)
+    is_unchanged = (
+        settled is not None
+        # Identity instead of equality: the cost of a comparison grows with the number of topics.
+        and settled.group is server.table.group(key.broker_name)
+        and settled.holder == call.origin.holder
+        and not _is_due(server, key, call.now_ms)
+        and settled.registration_hash == digest
+    )
     return _Registering(header, key, header.broker_id, body, digest, is_unchanged)
 
 
 def _body_of(call: Call, header: RegisterBrokerRequestHeader) -> RegistrationBody:
     return RegistrationBody(call.request.body or b"", header.compressed, call.request.version)
-
-
-def _unchanged_hash(server: NameServer, origin: Origin, key: LeaseKey, now_ms: int) -> str | None:
-    """Return the hash of the registration that would change nothing now; None if every one must be decoded.
-
-    For a broker that is known from the tables only, this schedules its next registration in full.
-    """
-    settled = server.memory.settled.get(key)
-    # Identity instead of equality: the cost of a comparison grows with the number of topics.
-    if settled is None or settled.group is not server.table.group(key.broker_name) or settled.holder != origin.holder:
-        return None
-    return None if _is_due(server, key, now_ms) else settled.registration_hash
 
 
 def _registration(registering: _Registering, body: RegisterBrokerBody) -> Registration:
@@ -282,7 +254,7 @@ def _registration(registering: _Registering, body: RegisterBrokerBody) -> Regist
     )
 
 
-def _heard(server: NameServer, origin: Origin, key: LeaseKey, response: RemotingCommand) -> Answer:
+def _heartbeat_answer(server: NameServer, origin: Origin, key: LeaseKey, response: RemotingCommand) -> Answer:
     """Return the answer to a heartbeat, which changes nothing; a heartbeat of an unknown broker is not logged."""
     live = server.table.group(key.broker_name).lives.get(key.live_key)
     accepted: tuple[Accepted, ...] = ()
@@ -316,8 +288,3 @@ def _is_due(server: NameServer, key: LeaseKey, now_ms: int) -> bool:
         due_ms = now_ms + murmur2(key.broker_name.encode()) % interval_ms
         server.memory.full_due_ms[key] = due_ms
     return now_ms >= due_ms or key in server.memory.wanted
-
-
-def _logged_in_full(server: NameServer, key: LeaseKey, now_ms: int) -> None:
-    server.memory.full_due_ms[key] = now_ms + server.options.full_registration_interval_ms
-    server.memory.wanted.discard(key)

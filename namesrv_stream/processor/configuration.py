@@ -1,4 +1,14 @@
-"""TODO"""
+"""Processors of the server's configuration, with RocketMQ's own keys, and of the key-value (KV) table.
+
+Only safe settings can change at run time. The switches of this server stay in force until it restarts. The fold
+depends on deleteTopicWithBrokerRegistration, so a change of it goes through the log. No path is ever taken from a
+request, and nothing is written to disk or executed (CVE-2023-33246, CVE-2023-37582).
+
+Operators store values for brokers and clients in the KV table, for example the order of queues.
+
+Source: rocketmq 5.3.3, DefaultRequestProcessor, Configuration, KVConfigManager, NamesrvConfig, NettyServerConfig;
+nameserver.md §5.4.
+"""
 
 import re
 from collections.abc import Mapping
@@ -72,7 +82,6 @@ _DELETE_TOPIC_SETTING: Final = "delete_topic_with_broker_registration"
 # Source: rocketmq 5.3.3, DefaultRequestProcessor's constructor; the value of configBlackList adds to these.
 _BLACK_LIST: Final = frozenset({"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"})
 
-_NUMBERS: Final = frozenset({"waitSecondsForService"})
 _DIGITS: Final = re.compile(r"\+?[0-9]{1,9}")
 
 
@@ -107,8 +116,15 @@ def update_namesrv_config(server: NameServer, call: Call) -> Answer:
             "UPDATE_NAMESRV_CONFIG is off: admin.enable_config_update=true in the configuration allows it"
         )
     response = response_to(call.request)
-    wanted = _properties(call.request.body)
-    _refuse_unsafe(wanted, effective_config(server)["configBlackList"])
+    try:
+        wanted = java_properties.loads(call.request.body or b"")
+    except ValueError as error:
+        raise RequestRefused("string2Properties error") from error
+    if not wanted.keys().isdisjoint(_BLACK_LIST.union(effective_config(server)["configBlackList"].split(";"))):
+        raise NoPermission("Can not update config in black list.")
+    others = sorted(wanted.keys() - OPTION_OF.keys() - {_DELETE_TOPIC})
+    if others:
+        raise NoPermission(f"Can not update config at run time: {', '.join(others)[:1000]}")
     values = {key: _value(key, text) for key, text in wanted.items()}
     changed = {OPTION_OF[key]: value for key, value in values.items() if key in OPTION_OF}
     if _DELETE_TOPIC not in values:
@@ -118,24 +134,9 @@ def update_namesrv_config(server: NameServer, call: Call) -> Answer:
     return operator_change(response, event, options=changed)
 
 
-def _properties(body: bytes | None) -> Mapping[str, str]:
-    try:
-        return java_properties.loads(body or b"")
-    except ValueError as error:
-        raise RequestRefused("string2Properties error") from error
-
-
-def _refuse_unsafe(keys: Mapping[str, str], configured_black_list: str) -> None:
-    if not keys.keys().isdisjoint(_BLACK_LIST.union(configured_black_list.split(";"))):
-        raise NoPermission("Can not update config in black list.")
-    others = sorted(keys.keys() - OPTION_OF.keys() - {_DELETE_TOPIC})
-    if others:
-        raise NoPermission(f"Can not update config at run time: {', '.join(others)[:1000]}")
-
-
 def _value(key: str, text: str) -> int | bool:
     value = text.strip()
-    if key in _NUMBERS:
+    if key == "waitSecondsForService":
         if _DIGITS.fullmatch(value):
             return int(value)
         expected = "a whole number of at most nine digits"
@@ -163,8 +164,7 @@ def put_kv_config(_: NameServer, call: Call) -> Answer:
         raise RequestRefused("namespace or key is null")
     if header.value is None:
         raise RequestRefused("value is null")
-    event = KvPut(call.origin, header.namespace, header.key, header.value)
-    return operator_change(response_to(call.request), event)
+    return operator_change(response_to(call.request), KvPut(call.origin, header.namespace, header.key, header.value))
 
 
 def get_kv_config(server: NameServer, call: Call) -> Answer:
@@ -177,8 +177,7 @@ def get_kv_config(server: NameServer, call: Call) -> Answer:
     value = server.table.kv.get(header.namespace or "", {}).get(header.key or "")
     if value is None or header.namespace is None or header.key is None:
         raise QueryNotFound(f"No config item, Namespace: {_java(header.namespace)} Key: {_java(header.key)}")
-    fields = GetKVConfigResponseHeader(value).to_ext_fields()
-    return Answer(response_to(call.request, ext_fields=fields))
+    return Answer(response_to(call.request, ext_fields=GetKVConfigResponseHeader(value).to_ext_fields()))
 
 
 def delete_kv_config(_: NameServer, call: Call) -> Answer:

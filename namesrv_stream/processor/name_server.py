@@ -107,7 +107,6 @@ class Access:
     Attributes:
         trusted_networks: Networks whose peers need no signature for admin requests, unless they use a proxy.
         accounts: RocketMQ ACL accounts: AccessKey → secret.
-        enable_config_update: Whether UPDATE_NAMESRV_CONFIG is allowed.
         broker_networks: Networks whose peers need no signature for brokers' requests, even through a proxy.
     """
 

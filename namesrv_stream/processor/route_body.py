@@ -129,7 +129,7 @@ class RouteAnswers:
     def route(self, topic: str, *, with_order: bool = False) -> TopicRoute | None:
         """Return the route of ``topic``; ``with_order`` adds the order of queues from the KV table."""
         route = pickup_topic_route(self._view.table, topic, support_acting_master=self.support_acting_master)
-        return route if route is None else replace(route, order_topic_conf=self._order_conf(topic, with_order))
+        return route if route is None else replace(route, order_topic_conf=self.order_conf(topic, with_order))
 
     def route_body(
         self, topic: str, *, strict: bool, with_order: bool = False, zone_name: str | None = None
@@ -145,5 +145,6 @@ class RouteAnswers:
         """Return the encoded brokerAddrTable and clusterAddrTable."""
         return route_body.encode_cluster_info(self._view.table)
 
-    def _order_conf(self, topic: str, with_order: bool) -> str | None:
+    def order_conf(self, topic: str, with_order: bool) -> str | None:
+        """Return the order of the topic's queues; None if there is none, or if it is not wanted."""
         return self._view.table.kv.get(ORDER_TOPIC_CONFIG, {}).get(topic) if with_order else None

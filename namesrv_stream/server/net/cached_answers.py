@@ -100,7 +100,7 @@ class CachedRouteAnswers(RouteAnswers):
             queue_datas.append(parts.queues(queue_data))
         if not is_registered:
             return None
-        order_conf = self._order_conf(topic, with_order)
+        order_conf = self.order_conf(topic, with_order)
         order = b"" if order_conf is None else b',"orderTopicConf":' + encode_order_conf(order_conf, strict=strict)
         written = (b",".join(broker_datas), order, b",".join(queue_datas))
         return b'{"brokerDatas":[%b],"filterServerTable":{}%b,"queueDatas":[%b]}' % written
