@@ -108,7 +108,7 @@ class Gateway:
         """Apply events to the view immediately and log them."""
         self._take_in(accepted, None)
 
-    def heard(self, heartbeat: BrokerHeartbeat) -> None:
+    def accept_heartbeat(self, heartbeat: BrokerHeartbeat) -> None:
         """Log a heartbeat that changes nothing in the view. Most events are such heartbeats, so this path is short."""
         self.last_heartbeats.received(heartbeat, self.observed_ms)
         partition = partition_of(heartbeat.broker_name, self.limits.partitions)
@@ -229,7 +229,7 @@ class Gateway:
         """Log ticks. For the brokers of waiting peers, log heartbeats first: their requests are not processed yet."""
         for peer in self.backlog.waiting:
             for heartbeat in peer.heartbeats():
-                self.heard(heartbeat)
+                self.accept_heartbeat(heartbeat)
         for log in self._logs:
             log.tick()
 

@@ -88,12 +88,7 @@ _RETURNED_AT_ONCE: Final = 256
 
 
 class LaneConnection(Protocol):
-    """A connection that can be handed over.
-
-    Attributes:
-        connection_id: Number of the connection; not 0, and never used twice.
-        active_ms: Observed time of the last traffic.
-    """
+    """A connection that can be handed over. Its ``connection_id`` is not 0, and is never used twice."""
 
     connection_id: int
     active_ms: int
@@ -103,12 +98,7 @@ class LaneConnection(Protocol):
 
 
 class LaneStatus(NamedTuple):
-    """Whether the server uses the lane.
-
-    Attributes:
-        text: Readable state, with the reason if the lane is not active.
-        is_fault: Whether this build has the library but cannot use it.
-    """
+    """Whether the server uses the lane; a fault means that this build has the library but cannot use it."""
 
     is_active: bool
     text: str
@@ -140,7 +130,6 @@ class NativeLane:
     """Hands connections over to the thread, and updates its answers. Used by one event loop.
 
     Args:
-        library: The loaded library.
         max_answers_bytes: Maximum size of the stored answers.
         bounds_ns: Upper bounds of the histogram of response times, ascending.
 
@@ -181,10 +170,8 @@ class NativeLane:
     def hand_over(self, connection: LaneConnection, fd: int, frame: bytes, answer: bytes) -> bytes | None:
         """Send the answer to a frame and hand the connection over, if the lane has that answer.
 
-        Until the connection is returned or taken back, only the thread reads and writes its socket.
-
-        Returns:
-            None if it was handed over; otherwise the unsent rest of the answer.
+        Until the connection is returned or taken back, only the thread reads and writes its socket. Return None if it
+        was handed over; otherwise the unsent rest of the answer.
         """
         key = connection.connection_id
         sent = self._library.lane_hand_over(self._lane, fd, key, frame, len(frame), answer, len(answer))
@@ -194,11 +181,7 @@ class NativeLane:
         return answer[sent:]
 
     def take_back(self, connection: LaneConnection) -> bool:
-        """Take a connection back before the thread reads more of it.
-
-        Returns:
-            False if it is not handed over, or is being returned.
-        """
+        """Take a connection back before the thread reads more of it; False if the lane is returning or lacks it."""
         key = connection.connection_id
         if key not in self._handed_over:
             return False
@@ -239,12 +222,12 @@ class NativeLane:
     # ---- answers ----
 
     def find(self, frame: bytes) -> bytes | None:
-        """Implement ``RouteCache``."""
+        """Return the response, with length prefix, to a request frame without it; None if there is none."""
         size = self._library.lane_find(self._lane, frame, len(frame), self._found, _MAX_FOUND_BYTES)
         return ctypes.string_at(self._found, size) if size else None
 
     def know(self, frame: bytes, topic: str, parts: ResponseTemplate) -> None:
-        """Implement ``RouteCache``."""
+        """Store the response to a frame that has a template."""
         begin = frame.find(_TOPIC) + len(_TOPIC)
         if frame[begin : frame.find(b'"', begin)] != topic.encode("utf-8", "surrogatepass"):
             return  # ``cut_query`` would find another text as the topic
@@ -252,7 +235,7 @@ class NativeLane:
         self._library.lane_know(self._lane, frame, len(frame), head, len(head), tail, len(tail), header_bytes)
 
     def forget(self, topics: Collection[str] | None) -> None:
-        """Implement ``RouteCache``."""
+        """Drop the responses about these topics; None drops all."""
         if topics is None:
             self._library.lane_forget_all(self._lane)
         else:
@@ -272,52 +255,3 @@ class NativeLane:
         """Size of the stored answers."""
         self._library.lane_counters(self._lane, self._counters)
         return self._counters[len(self._counters) - 1]
-
-
-class HandOver:
-    """Controls whether Python or the lane owns the socket of one plain connection.
-
-    Attributes:
-        is_handed_over: Whether the lane owns the socket, or is returning it. Python neither reads nor writes then.
-
-    Args:
-        lane: The lane; None if the server has none.
-        connection: The connection.
-        transport: Transport of the connection.
-    """
-
-    def __init__(self, lane: NativeLane | None, connection: LaneConnection, transport: asyncio.Transport) -> None:
-        self.is_handed_over = False
-        self._lane = lane
-        self._connection = connection
-        self._transport = transport
-        sock = transport.get_extra_info("socket")
-        self._fd: int | None = None if sock is None else sock.fileno()
-
-    def answer(self, frame: bytes, answer: bytes) -> bool:
-        """Answer a query that arrived alone, and hand the connection over if the lane can answer the next ones.
-
-        Returns:
-            Whether the connection was handed over.
-        """
-        transport = self._transport
-        if self._lane is not None and self._fd is not None and not transport.get_write_buffer_size():
-            rest = self._lane.hand_over(self._connection, self._fd, frame, answer)
-            if rest is None:
-                self.is_handed_over = True
-                return True
-            answer = rest
-        transport.write(answer)
-        return False
-
-    def take_back(self) -> bool:
-        """Take the connection back; False while the lane is returning it."""
-        if self.is_handed_over and self._lane is not None:
-            self.is_handed_over = not self._lane.take_back(self._connection)
-        return not self.is_handed_over
-
-    def release(self) -> None:
-        """End the hand-over of a connection that is closed or closes at once."""
-        if self.is_handed_over and self._lane is not None:
-            self.is_handed_over = False
-            self._lane.release(self._connection)

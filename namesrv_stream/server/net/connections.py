@@ -29,10 +29,10 @@ class _Held(NamedTuple):
 
 
 class PartialFrames(Generic[H]):
-    """The incomplete bytes of every holder, in the order in which they began.
+    """The bytes of incomplete frames, preambles and TLS handshakes of every holder, in the order in which they began.
 
-    Normal peers complete a frame within milliseconds. Above the limit, the oldest holder is therefore removed first;
-    holders for which ``is_spared`` is true come last.
+    Normal peers complete a frame within milliseconds. Above the limit in bytes, the oldest holder is therefore removed
+    first; holders for which ``is_spared`` is true come last.
 
     Attributes:
         size: Total number of bytes.
@@ -45,13 +45,9 @@ class PartialFrames(Generic[H]):
         self._held: dict[H, _Held] = {}
 
     def hold(self, holder: H, size: int, now_ms: int, *, is_new: bool) -> list[H]:
-        """Set the bytes of ``holder``; remove and return the holders that exceed the limit.
+        """Set the bytes of ``holder``, which begin a new frame if ``is_new``; ``now_ms`` is observed time.
 
-        Args:
-            holder: Holder of the bytes, which may be among those removed.
-            size: Number of bytes that it holds now; 0 if there are none.
-            now_ms: Observed time.
-            is_new: Whether the bytes begin a new frame, because the previous one is complete.
+        Remove and return the holders that exceed the limit, of which ``holder`` may be one.
         """
         before = self._held.get(holder)
         if before is not None and (is_new or not size):
@@ -98,13 +94,7 @@ CONNECTION_EVENTS: Final = "rocketmq_namesrv_connection_events_total"
 
 
 class Connections:
-    """The open connections by id.
-
-    Attributes:
-        limits: Limits for each connection and for all together.
-        partial_frames: Bytes of incomplete frames of all connections.
-        native_lane: Answers route queries on connections that were handed over; None without a lane.
-    """
+    """The open connections by id, and the limits for each of them and for all together."""
 
     def __init__(
         self, limits: RemotingSettings, peer_log: PeerLog, counters: Counters, native_lane: NativeLane | None = None
@@ -138,14 +128,13 @@ class Connections:
         self._open[connection.connection_id] = connection
         limits, of_address = self.limits, self._addresses.enter(connection.host)
         if len(self._open) > limits.max_connections:
-            self._warn(
-                "connection refused, too many are open peer=%s limit=%d", connection.peer, limits.max_connections
-            )
+            text = "connection refused, too many are open peer=%s limit=%d"
+            self._warn(text, connection.peer, limits.max_connections)
             self._count("rejected")
             return False
         if of_address > limits.max_connections_per_address:
-            limit = limits.max_connections_per_address
-            self._warn("connection refused, too many of its address peer=%s limit=%d", connection.peer, limit)
+            text = "connection refused, too many of its address peer=%s limit=%d"
+            self._warn(text, connection.peer, limits.max_connections_per_address)
             self._count("rejected_address")
             return False
         self._count("admitted")
@@ -195,7 +184,10 @@ class Connections:
         if self.native_lane is not None:
             for lent in self.native_lane.active():
                 lent.active_ms = observed_ms
-        self.close_idle(observed_ms)
+        for connection in list(self._open.values()):
+            if not connection.is_waiting and observed_ms - connection.active_ms > self.limits.idle_timeout_ms:
+                self._count("idle")
+                connection.abort(_IDLE)  # unsent answers are lost
         for connection in self.partial_frames.older_than(observed_ms - self.limits.frame_timeout_ms):
             if not connection.is_waiting:
                 self._abort(connection, _LATE, "late")
@@ -203,13 +195,6 @@ class Connections:
             if observed_ms - since_ms > self.limits.slow_reader_ms:
                 self._abort(connection, _NOT_READING, "slow_reader")
         self._bound_unread(list(self._open.values()))
-
-    def close_idle(self, observed_ms: int) -> None:
-        """Close connections without traffic for the idle timeout."""
-        for connection in list(self._open.values()):
-            if not connection.is_waiting and observed_ms - connection.active_ms > self.limits.idle_timeout_ms:
-                self._count("idle")
-                connection.abort(_IDLE)  # unsent answers are lost
 
     def close_expired(self, connection_id: int) -> None:
         """Close a connection after one of its brokers expired, unless others hold their registration over it."""

@@ -33,7 +33,11 @@ _PR_SET_PDEATHSIG: Final = 1
 
 
 class RegistrationDecoder:
-    """Owns the process, and starts it when the first large body arrives. Used by one event loop."""
+    """Decodes large registrations in another process, so that the event loop can answer other requests meanwhile.
+
+    The process starts when the first large body arrives. A body of 70,000 topics takes 140 ms to decode, and 6 ms to
+    transfer. A thread would not help: the decoder holds the interpreter lock. Used by one event loop.
+    """
 
     def __init__(self) -> None:
         self._pool: ProcessPoolExecutor | None = None
@@ -131,26 +135,20 @@ class LargeRequests:
     # ---- answering ----
 
     def add(self, size: int, answer: AnswerRequest, body: RegistrationBody | None) -> None:
-        """Queue a request, which is answered in its turn.
-
-        Args:
-            size: Size of the request in bytes.
-            answer: Function that answers it.
-            body: Body that another process decodes first; None if there is none.
-        """
+        """Queue a request of ``size`` bytes, which is answered in its turn; another process decodes a body first."""
         self._queued += size
         if body is not None:
             task = asyncio.get_running_loop().create_task(self._decode(size, answer, body))
             self._decoding.add(task)
             task.add_done_callback(self._decoding.discard)
         else:
-            self._append(size, partial(answer, None))
+            self._append(size, answer, None)
 
     async def _decode(self, size: int, answer: AnswerRequest, body: RegistrationBody) -> None:
-        self._append(size, partial(answer, await self._decoder.decode(body)))
+        self._append(size, answer, await self._decoder.decode(body))
 
-    def _append(self, size: int, answer: Callable[[], None]) -> None:
-        self._queue.append((size, answer))
+    def _append(self, size: int, answer: AnswerRequest, decoded: DecodedBody | None) -> None:
+        self._queue.append((size, partial(answer, decoded)))
         self._call_soon()
 
     # ---- reading ----
@@ -186,15 +184,12 @@ class LargeRequests:
         if self._queue or self._read or (self._held and self._queued < self._queue_bytes):
             self._call_soon()  # otherwise the next decoded request calls it
         try:
-            self._answer_one()
+            if self._queue:
+                size, answer = self._queue.popleft()
+                self._queued -= size
+                answer()
         finally:
             self._read_on()
-
-    def _answer_one(self) -> None:
-        if self._queue:
-            size, answer = self._queue.popleft()
-            self._queued -= size
-            answer()
 
     def _read_on(self) -> None:
         is_calm = self._read < self._turn_bytes // 2

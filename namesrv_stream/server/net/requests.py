@@ -1,4 +1,4 @@
-"""Answers the requests of one connection in the order of arrival; large ones wait for their turn."""
+"""The reading of one connection, with the reasons to pause it, and its requests, answered in the order of arrival."""
 
 import asyncio
 from collections import deque
@@ -7,8 +7,10 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from namesrv_stream.errors import RemotingError
 from namesrv_stream.processor.name_server import DecodedBody
-from namesrv_stream.server.net.large_requests import LARGE_BYTES, LargeRequests
+from namesrv_stream.server.native.lane import LaneConnection, NativeLane
+from namesrv_stream.server.net.large_requests import LARGE_BYTES
 from namesrv_stream.server.net.session import LargeRequest, Services, Session
 
 if TYPE_CHECKING:
@@ -34,7 +36,7 @@ class Reading:
     """The reading of one connection, which continues while there is no ``Pause``.
 
     Attributes:
-        held_bytes: Size in bytes of an incomplete frame, preamble or TLS record.
+        held_bytes: Bytes of an incomplete frame, preamble or TLS record.
     """
 
     def __init__(self, connection: "RemotingConnection", transport: asyncio.Transport, services: Services) -> None:
@@ -114,6 +116,46 @@ class Reading:
         self._services.gateway.backlog.read_again(self._connection)
 
 
+class HandOver:
+    """Controls whether Python or the native lane owns the socket of one plain connection.
+
+    Attributes:
+        is_handed_over: Whether the lane owns the socket, or is returning it. Python neither reads nor writes then.
+    """
+
+    def __init__(self, lane: NativeLane | None, connection: LaneConnection, transport: asyncio.Transport) -> None:
+        self.is_handed_over = False
+        self._lane = lane
+        self._connection = connection
+        self._transport = transport
+        sock = transport.get_extra_info("socket")
+        self._fd: int | None = None if sock is None else sock.fileno()
+
+    def answer(self, frame: bytes, answer: bytes) -> bool:
+        """Answer a query that arrived alone. Return whether the connection was handed over for the next ones."""
+        transport = self._transport
+        if self._lane is not None and self._fd is not None and not transport.get_write_buffer_size():
+            rest = self._lane.hand_over(self._connection, self._fd, frame, answer)
+            if rest is None:
+                self.is_handed_over = True
+                return True
+            answer = rest
+        transport.write(answer)
+        return False
+
+    def take_back(self) -> bool:
+        """Take the connection back; False while the lane is returning it."""
+        if self.is_handed_over and self._lane is not None:
+            self.is_handed_over = not self._lane.take_back(self._connection)
+        return not self.is_handed_over
+
+    def release(self) -> None:
+        """End the hand-over of a connection that is closed or closes at once."""
+        if self.is_handed_over and self._lane is not None:
+            self.is_handed_over = False
+            self._lane.release(self._connection)
+
+
 #: Answers are collected up to this size before they are written.
 _GATHERED_BYTES: Final = 64 * 1024
 
@@ -125,25 +167,22 @@ class Requests:
         has_answered: Whether any request was answered since this was reset.
 
     Args:
-        session: Answers a single request.
-        reading: Reading of the connection.
-        large_requests: Schedules the large requests of all connections.
-        write: Function for answers, in order. Its second argument is the request if only one waited, else b"".
-        answered: Function called after the answer to a large request, to continue with the requests after it.
+        write: Writes answers, in order. Its second argument is the request if only one waited, else b"".
+        answered: Called after the answer to a large request, to continue with the requests after it.
     """
 
     def __init__(
         self,
         session: Session,
         reading: Reading,
-        large_requests: LargeRequests,
+        services: Services,
         write: Callable[[bytes, bytes], None],
         answered: Callable[[], None],
     ) -> None:
         self.has_answered = False
         self._session = session
         self._reading = reading
-        self._large_requests = large_requests
+        self._services = services
         self._write = write
         self._answered = answered
         self._frames: deque[bytes] = deque()
@@ -158,10 +197,6 @@ class Requests:
         """Add frames, which have no length prefix."""
         self._frames.extend(frames)
 
-    def drop(self) -> None:
-        """Drop all waiting requests."""
-        self._frames.clear()
-
     def end(self) -> None:
         """Drop all requests, including a queued large one, because the connection closes."""
         self._frames.clear()
@@ -174,7 +209,7 @@ class Requests:
             Whether any request waited.
 
         Raises:
-            RemotingError: A frame breaks the protocol. Those before it are answered; those after it are not.
+            RemotingError: A frame breaks the protocol. Those before it are answered; those after it are dropped.
         """
         answers: list[bytes] = []
         frame, asked, size = b"", len(self._frames), 0
@@ -183,23 +218,24 @@ class Requests:
             while self._frames and self._reading.may_answer:
                 frame = self._frames.popleft()
                 if len(frame) > LARGE_BYTES:
-                    self._queue(self._session.large_request(frame), len(frame))
+                    large = self._session.large_request(frame)
+                    if large is not None:
+                        self._reading.pause(Pause.LARGE_REQUEST)
+                        self._services.large_requests.add(len(frame), partial(self._answer_large, large), large.body)
                 elif (answer := self._session.answer(frame)) is not None:
                     answers.append(answer)
                     size += len(answer)
                     if size >= _GATHERED_BYTES and self._frames:
                         self._write(b"".join(answers), b"")
                         answers, size = [], 0
+        except RemotingError:
+            self._frames.clear()
+            raise
         finally:
             if answers:
                 is_lone = len(answers) == asked == 1
                 self._write(answers[0] if is_lone else b"".join(answers), frame if is_lone else b"")
         return bool(asked)
-
-    def _queue(self, large: LargeRequest | None, size: int) -> None:
-        if large is not None:
-            self._reading.pause(Pause.LARGE_REQUEST)
-            self._large_requests.add(size, partial(self._answer_large, large), large.body)
 
     def _answer_large(self, large: LargeRequest, decoded: DecodedBody | None) -> None:
         try:

@@ -13,7 +13,7 @@ from namesrv_stream.clock import Clock
 from namesrv_stream.errors import NamesrvStreamError, RequestError, SystemBusy
 from namesrv_stream.processor.broker import large_body
 from namesrv_stream.processor.dispatch import error_response, process
-from namesrv_stream.processor.name_server import Accepted, Answer, Call, DecodedBody, NameServer, Peer
+from namesrv_stream.processor.name_server import Answer, Call, DecodedBody, NameServer, Peer
 from namesrv_stream.processor.register_body import RegistrationBody
 from namesrv_stream.remoting.codes import ResponseCode
 from namesrv_stream.remoting.command import RemotingCommand, response_to
@@ -33,19 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """The services of one server.
-
-    Attributes:
-        name_server: State for the processors.
-        responses: Cache of responses.
-        gateway: Receives the accepted events.
-        connections: Admits connections, and closes those without progress.
-        large_requests: Schedules the large requests.
-        tls: TLS for peers that use it.
-        origin: Id and epoch of this server, without a connection.
-        figures: Metrics of the answers.
-        clock: Clock for the processors.
-    """
+    """The services that all connections of a server share; ``origin`` has no connection."""
 
     name_server: NameServer
     responses: ResponseCache
@@ -59,21 +47,16 @@ class Services:
 
 
 class LargeRequest(NamedTuple):
-    """A large request that waits for its turn.
-
-    Attributes:
-        body: Body that another process decodes first; None if there is none.
-    """
+    """A large request that waits for its turn; another process decodes its ``body`` first, if it has one."""
 
     request: RemotingCommand
     body: RegistrationBody | None
 
 
 class Session:
-    """Answers the requests of one connection.
+    """Answers the requests of one connection, which the peer ``caller`` sends.
 
     Attributes:
-        caller: Peer that sends the requests.
         registered: Brokers that registered over the connection.
         changes: Number of operators' changes that wait for the log.
     """
@@ -88,10 +71,7 @@ class Session:
         self._connection = connection
 
     def answer(self, frame: bytes) -> bytes | None:
-        """Answer a request; None if there is no answer, or not yet.
-
-        Args:
-            frame: Frame without length prefix.
+        """Answer a frame without length prefix; None if there is no answer, or not yet.
 
         Raises:
             RemotingError: The frame breaks the protocol.
@@ -103,7 +83,7 @@ class Session:
             return None if request.is_response else self._answer(request, began_ns, frame)  # never requested
         if cached.heartbeat is not None:
             try:
-                self._services.gateway.heard(cached.heartbeat)
+                self._services.gateway.accept_heartbeat(cached.heartbeat)
             except Exception:
                 return self._failed(decode_frame(frame), began_ns)
         self._services.figures.answered(cached.code, ResponseCode.SUCCESS, perf_counter_ns() - began_ns)
@@ -138,11 +118,7 @@ class Session:
         return Call(request, self.origin, self._services.clock.monotonic_ms(), self.caller, decoded)
 
     def _answer(
-        self,
-        request: RemotingCommand,
-        began_ns: int,
-        frame: bytes | None = None,
-        decoded: DecodedBody | None = None,
+        self, request: RemotingCommand, began_ns: int, frame: bytes | None = None, decoded: DecodedBody | None = None
     ) -> bytes | None:
         try:
             answer = process(self._services.name_server, self._call(request, decoded))
@@ -175,7 +151,11 @@ class Session:
         if answer.accepted:
             if answer.is_logged_first:
                 return self._change(request, answer, began_ns)
-            self._remember(answer.accepted)
+            for event, _ in answer.accepted:
+                if isinstance(event, BrokerRegistered) or (
+                    isinstance(event, BrokerHeartbeat) and event.proof is Proof.REGISTRATION
+                ):
+                    self.registered[event.lease_key] = None
             gateway.accept(answer.accepted)
         if answer.options:
             gateway.view.reconfigure(answer.options)
@@ -200,13 +180,6 @@ class Session:
             return error_response(request, error)
         self.changes += 1
         return None
-
-    def _remember(self, accepted: tuple[Accepted, ...]) -> None:
-        for event, _ in accepted:
-            if isinstance(event, BrokerRegistered) or (
-                isinstance(event, BrokerHeartbeat) and event.proof is Proof.REGISTRATION
-            ):
-                self.registered[event.lease_key] = None
 
 
 def _encode(request: RemotingCommand, response: RemotingCommand) -> bytes:
