@@ -123,7 +123,7 @@ class _Server:
         parts = {
             "beat": self._beat(core, figures),
             "follow": following.run(),
-            "talk": self._talk(core.gateway, guard, has_kafka),
+            "kafka": self._connect_kafka(core.gateway, guard, has_kafka),
             "ready": self._tell_ready(core.gateway, guard, http, listener),
             "kv-log": self._log_kv(core.name_server),
             "notify": core.notifier.run(),
@@ -166,7 +166,7 @@ class _Server:
             await serving
             core.peer_log.end()
 
-    async def _talk(self, gateway: Gateway, guard: LogGuard, has_kafka: bool) -> None:
+    async def _connect_kafka(self, gateway: Gateway, guard: LogGuard, has_kafka: bool) -> None:
         if not has_kafka:
             gateway.kafka_is_away("it did not answer when this server started")
         while not has_kafka:
@@ -193,9 +193,9 @@ class _Server:
 
     async def _tell_ready(self, gateway: Gateway, guard: LogGuard, http: HttpServer, listener: socket.socket) -> None:
         # A server also answers if its log belongs to other tables; /readyz states why it is not ready.
-        while not (gateway.talking.is_set() or guard.has_refused):
+        while not (gateway.connected.is_set() or guard.has_refused):
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(gateway.talking.wait(), _REFUSAL_POLL_S)
+                await asyncio.wait_for(gateway.connected.wait(), _REFUSAL_POLL_S)
         facts: dict[str, str | int] = {"remoting": address(listener), "http": http.address}
         write_run_file(self._settings.data.run_dir / "serve.json", facts)
         logger.info("listening remoting=%s http=%s server_id=%s", *facts.values(), self._identity.server_id)

@@ -156,7 +156,7 @@ class ServerMetrics:
     def _sample_gateway(self, samples: Samples) -> None:
         gateway = self.gateway.status
         for name, value in (
-            ("kafka_up", gateway.is_talking),
+            ("kafka_up", gateway.is_connected),
             ("kafka_sessions_lost_total", gateway.lost_sessions),
             ("blind", gateway.is_blind),
             ("publish_queue_records", gateway.queued_records),

@@ -1,4 +1,4 @@
-"""Observed time: how long this process could receive heartbeats; and the time of every broker's last heartbeat.
+"""Observed time: how long this process could receive heartbeats; every broker's last heartbeat; when a tick is due.
 
 The log contains every heartbeat, but the tables contain only changes. So only a server that receives a broker's
 heartbeats knows their age at any moment. It computes ages as the fold does, in the server's observed time. This time
@@ -34,7 +34,7 @@ class LoopWatch:
         self._stalled_ms = self._alive_ms - max_gap_ms
 
     @property
-    def stood_still(self) -> bool:
+    def was_stalled(self) -> bool:
         """Whether the loop is stalled, or was stalled less than ``max_gap_ms`` ago."""
         now_ms = self._clock.monotonic_ms()
         return self._pause_ms() > self._max_gap_ms or now_ms - self._stalled_ms < self._max_gap_ms
@@ -44,7 +44,7 @@ class LoopWatch:
         now_ms = self._clock.monotonic_ms()
         if pause_ms > self._max_gap_ms:
             self._stalled_ms = now_ms
-            logger.warning("event loop stood still for %d ms", pause_ms)
+            logger.warning("event loop stalled ms=%d", pause_ms)
         self.observed_ms += min(now_ms - self._alive_ms, self._max_gap_ms)
         self._alive_ms = now_ms
         self._alive_wall_ms = self._clock.now_ms()
@@ -101,10 +101,14 @@ class WaitingPeer(Protocol):
 
 
 class Backlog:
-    """Decides when a tick is due. Only one event loop may use it.
+    """Requests that a server has received but not processed, and the ticks that wait for them.
 
-    Attributes:
-        waiting: The peers that wait for the server.
+    A tick states that everything the server received before it is in the log. So a requested tick waits for every peer
+    that is waiting at that moment: until one of its requests is processed, or it disconnects. A peer with ever more
+    requests delays a tick no longer than that; while it waits, a tick counts as a heartbeat of its brokers. A peer that
+    was read again for a whole beat and sent no request does not delay a tick either: it has sent no complete request.
+
+    Only one event loop may use it.
     """
 
     def __init__(self) -> None:

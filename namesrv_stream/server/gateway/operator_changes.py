@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 #: Called once: with None when all records are in the log, otherwise with an error; it may say "outcome unknown".
 Outcome = Callable[[NamesrvStreamError | None], None]
 
-NOT_TAKEN: Final = "Kafka does not take changes now; nothing was changed"
+NOT_TAKEN: Final = "Kafka does not accept changes now; nothing was changed"
 UNKNOWN: Final = "Kafka has not acknowledged the change; its outcome is unknown"
 
 
@@ -113,4 +113,4 @@ class OperatorChanges:
                 change.outcome(error)
             except Exception:
                 # A bug in one operator's callback must not stop the other reports or the beat.
-                logger.exception("the outcome of a change could not be told")
+                logger.exception("reporting the outcome of a change failed")

@@ -1,9 +1,9 @@
-"""The Kafka records that contain a server's events, limits on them, and the interface of publishers."""
+"""The Kafka records that contain a server's events, limits on them, and the events that the log lacks in an outage."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from namesrv_stream.errors import RequestRefused
 from namesrv_stream.route.event_json import MAX_ITEMS, encode_event, encode_heartbeats
@@ -86,35 +86,10 @@ class Unloggable(NamedTuple):
     reason: str
 
 
-class Publisher(Protocol):
-    """Sends records to the log in order, in sessions; see ``KafkaPublisher``."""
-
-    @property
-    def can_begin(self) -> bool: ...
-
-    @property
-    def queued_records(self) -> int: ...
-
-    @property
-    def queued_bytes(self) -> int: ...
-
-    @property
-    def oldest_ms(self) -> int | None: ...
-
-    def begin(self) -> None: ...
-
-    def publish(self, record: OutRecord) -> None: ...
-
-    def abort(self, reason: str) -> None: ...
-
-    async def close(self, timeout_s: float) -> bool: ...
-
-
 def records_of(partition: int, items: Iterable[Item], max_bytes: int) -> Iterator[OutRecord | Unloggable]:
     """Yield the records for events, in order. Consecutive heartbeats share a record.
 
-    Args:
-        max_bytes: Maximum size of a record's value; Kafka refuses a larger one, which would end every session.
+    Kafka refuses a value of more than ``max_bytes``, which would end every session.
     """
     for is_run, run in groupby(items, lambda item: isinstance(item.event, BrokerHeartbeat)):
         size = MAX_ITEMS if is_run else 1
@@ -123,11 +98,7 @@ def records_of(partition: int, items: Iterable[Item], max_bytes: int) -> Iterato
 
 
 def check_loggable(event: AcceptedEvent, max_bytes: int) -> None:
-    """Check that an operator's event fits into a record.
-
-    Raises:
-        RequestRefused: It does not fit; the text says why.
-    """
+    """Raise RequestRefused, with the reason, if an operator's event does not fit into a record."""
     try:
         _encoded([event], max_bytes)
     except ValueError as error:
@@ -163,7 +134,11 @@ def _encoded(events: Sequence[AcceptedEvent], max_bytes: int) -> tuple[bytes | N
 
 
 class OutageBuffer:
-    """Keeps one partition's unpublished events. Only one event loop may use it."""
+    """Keeps the events that a partition lacks during an outage of Kafka. Only one event loop may use it.
+
+    It keeps every broker's latest event, and operators' changes. So the number of brokers, and of changes that were
+    queued when Kafka failed, limits its size.
+    """
 
     def __init__(self) -> None:
         # A broker's latest event, preceded by the broker's full registration if the log lacks it too.

@@ -121,7 +121,7 @@ async def _problem(port: Port, request: Request, error: Exception) -> Response:
     assert isinstance(error, Problem)
     if error.status == MISDIRECTED:
         port.event("host_refused")
-        port.peer_log.tell(_LOG, logging.WARNING, "HTTP request refused: %s", error.detail)
+        port.peer_log.log(_LOG, logging.WARNING, "HTTP request refused: %s", error.detail)
     return error.response(request.headers)
 
 

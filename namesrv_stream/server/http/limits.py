@@ -62,7 +62,7 @@ class Limits:
             await self._app(scope, receive, answer.send)
         except Exception:
             text, path = "HTTP request failed unexpectedly path=%s", safe(scope["path"])
-            self._port.peer_log.tell(logger, logging.ERROR, text, path, is_fault=True)
+            self._port.peer_log.log(logger, logging.ERROR, text, path, is_fault=True)
             if not answer.status:
                 problem = Problem(500, "the request failed unexpectedly; the server's log says why")
                 await problem.response(Headers(scope=scope))(scope, receive, answer.send)

@@ -166,7 +166,7 @@ class TlsProtocol(asyncio.Protocol):
         except TlsBroken as error:
             self._tls.broken(error)
             text = "HTTP connection closed peer=%s reason=%s"
-            self._peer_log.tell(logger, logging.INFO, text, self._peer(), safe(str(error)))
+            self._peer_log.log(logger, logging.INFO, text, self._peer(), safe(str(error)))
             self._records.close()
             return
         if self._records.is_established and not was_established:

@@ -80,14 +80,14 @@ def _part(
 def _server(gateway: GatewayStatus) -> PartHealth:
     if gateway.is_stopping:
         return _part("server", "failed", "it is stopping")
-    if gateway.is_talking and gateway.is_blind:
+    if gateway.is_connected and gateway.is_blind:
         text = "it stood still, or Kafka is slow: closed connections end no broker for the moment"
         return _part("server", "degraded", text)
     return _part("server", "ok")
 
 
 def _kafka(gateway: GatewayStatus) -> PartHealth:
-    if gateway.is_talking:
+    if gateway.is_connected:
         return _part("kafka", "ok", since_ms=gateway.since_ms)
     if not gateway.has_started:
         text = f"Kafka has not taken records since this server's start: {gateway.reason}"
@@ -221,7 +221,7 @@ class StatusPage:
         return {
             "state": colour(parts),
             "parts": parts,
-            "kafka": "up" if figures.gateway.is_talking else "down",
+            "kafka": "up" if figures.gateway.is_connected else "down",
             "brokers": sum(len(g.broker_addrs) for g in view.table.registered_groups()),
             "held_brokers": len(view.table.held),
             "connections": len(figures.connections),

@@ -157,7 +157,7 @@ class Connections:
     def failed(self, connection: "RemotingConnection", code: int) -> None:
         """Log a request that failed by an internal error, the exception that is being handled."""
         text = "request failed unexpectedly peer=%s code=%d"
-        self._peer_log.tell(logger, logging.ERROR, text, connection.peer, code, kind=str(code), is_fault=True)
+        self._peer_log.log(logger, logging.ERROR, text, connection.peer, code, kind=str(code), is_fault=True)
 
     def denied(self, connection: "RemotingConnection", reason: str) -> None:
         """Log a request that the peer may not send."""
@@ -237,7 +237,7 @@ class Connections:
         self._counters.count(CONNECTION_EVENTS, event)
 
     def _warn(self, text: str, *args: object, kind: str = "") -> None:
-        self._peer_log.tell(logger, logging.WARNING, text, *args, kind=kind)
+        self._peer_log.log(logger, logging.WARNING, text, *args, kind=kind)
 
     def _abort(self, connection: "RemotingConnection", reason: str, name: str) -> None:
         self._warn("connection closed, %s peer=%s", reason, connection.peer, kind=name)
