@@ -19,9 +19,8 @@ from namesrv_stream.clock import Clock
 from namesrv_stream.processor.name_server import NameServer
 from namesrv_stream.server.http.answers import Problem, conditional
 from namesrv_stream.server.http.console.brokers import FleetSnapshots, brokers
-from namesrv_stream.server.http.console.formatting import FILTERS, shown
 from namesrv_stream.server.http.console.later_parts import OtherServers, WhatIf
-from namesrv_stream.server.http.console.question import SHOWN, WINDOWS, Question
+from namesrv_stream.server.http.console.query import FILTERS, SHOWN, WINDOWS, Question, shown
 from namesrv_stream.server.http.console.summary import pipeline, summary
 from namesrv_stream.server.http.console.timeline import timeline
 from namesrv_stream.server.http.console.topics import Offer, offers_now, offers_of, route_diff, topics
@@ -65,7 +64,6 @@ PARTS: Final = ("summary", "brokers", "topics", "route", "timeline", "pipeline",
 _LATER: Final = ("servers", "what-if")
 _STATIC: Final = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 _HTML: Final = "text/html"
-_MOST_LINES: Final = 300
 #: Only this server's scripts and styles, nothing from other sites, and no embedding in frames.
 HEADERS: Final = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
@@ -109,9 +107,8 @@ class ConsolePage:
         position = self._from.feed.end.token()  # taken first: the script shows later changes again
         shown = {name.replace("-", "_"): await self._makers[name](query) for name in parts}
         later = [name for name in PARTS if name not in parts]
-        return await self._answer(
-            "page", query, shown | {"position": position, "later": later, "windows": list(WINDOWS)}
-        )
+        shown |= {"position": position, "later": later, "windows": list(WINDOWS)}
+        return await self._answer("page", query, shown)
 
     @answers("/console/parts/{part}", (_HTML, None), errors=(404,))
     async def part(self, request: Request, query: Question) -> Response:
@@ -135,13 +132,8 @@ class ConsolePage:
 
     async def _answer(self, name: str, question: Question, parts: Mapping[str, Any]) -> Response:
         templates = await self._loaded()
-        texts = templates[name].generate(
-            **parts,
-            q=question,
-            version=__version__,
-            server_id=self._from.state.server_id,
-            now_ms=self._from.clock.now_ms(),
-        )
+        common = {"version": __version__, "server_id": self._from.state.server_id, "now_ms": self._from.clock.now_ms()}
+        texts = templates[name].generate(**parts, q=question, **common)
         pieces = (text.encode("utf-8", "replace") for text in texts)
         return StreamingResponse(self._steps.joined(pieces), media_type=_HTML, headers=HEADERS)
 
@@ -154,14 +146,10 @@ class ConsolePage:
 
     # ---- parts ----
 
-    async def _summary(self, _: Question) -> dict[str, Any]:
-        return summary(self._from.figures, await self._fleets.newest(), self._status.parts())
-
     async def _brokers(self, question: Question) -> dict[str, Any]:
         picked = await self._fleets.pick(await self._fleets.newest(), question, SHOWN[question.shown])
-        return await brokers(
-            picked, question, recent_events=self._from.recent_events, clock=self._from.clock, steps=self._steps
-        )
+        recent_events, clock = self._from.recent_events, self._from.clock
+        return await brokers(picked, question, recent_events=recent_events, clock=clock, steps=self._steps)
 
     async def _topics(self, question: Question) -> dict[str, Any]:
         return await topics(self._from.server, question, self._steps)
@@ -172,6 +160,9 @@ class ConsolePage:
 
     async def _pipeline(self, _: Question) -> dict[str, Any]:
         return pipeline(self._from.figures, self._status.parts(), self._from.clock)
+
+    async def _summary(self, _: Question) -> dict[str, Any]:
+        return summary(self._from.figures, await self._fleets.newest(), self._status.parts())
 
     async def _servers(self, _: Question) -> list[dict[str, Any]]:
         return await self._others.compared()
@@ -198,7 +189,7 @@ class ConsolePage:
         is_found = any(group.is_registered for group, _ in offering)
         acting = server.answers.support_acting_master
         now = offers_now(offering if is_found else (), topic, support_acting_master=acting)
-        diff = await route_diff(now, before, is_compared=is_compared, most=_MOST_LINES, steps=self._steps)
+        diff = await route_diff(now, before, is_compared=is_compared, steps=self._steps)
         return diff | {"found": is_found, "is_compared": is_compared, "then": then, "problem": problem}
 
 
@@ -223,9 +214,5 @@ def _load_templates() -> dict[str, Template]:
 def _read_static() -> dict[str, tuple[bytes, str]]:
     """Return the static files: name → content and media type."""
     folder = files("namesrv_stream.server.http.console").joinpath("static")
-    found = {}
-    for file in folder.iterdir():
-        media_type = _STATIC.get(f".{file.name.rpartition('.')[2]}")
-        if media_type is not None:
-            found[file.name] = (file.read_bytes(), media_type)
-    return found
+    kinds = {file: _STATIC.get(f".{file.name.rpartition('.')[2]}") for file in folder.iterdir()}
+    return {file.name: (file.read_bytes(), media_type) for file, media_type in kinds.items() if media_type}

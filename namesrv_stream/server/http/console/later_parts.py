@@ -1,4 +1,9 @@
-"""TODO"""
+"""The parts that the script loads after the page: the comparison with other servers, and the timeout what-if.
+
+The comparison says which servers serve the same as this one, and which lag. It sends requests only to addresses from
+the configuration, never to one from a request, and follows no redirects. The what-if says how other timeouts would have
+affected past heartbeats; the answers of the history are cached.
+"""
 
 import asyncio
 from collections.abc import Sequence
@@ -10,7 +15,7 @@ from namesrv_stream.clock import Clock
 from namesrv_stream.errors import NotInHistory, StoreUnreachable, TableSchemaMismatch
 from namesrv_stream.instants import instant
 from namesrv_stream.server.http.console.brokers import FleetSnapshot
-from namesrv_stream.server.http.console.question import WINDOWS, Tone
+from namesrv_stream.server.http.console.query import WINDOWS, Tone
 from namesrv_stream.server.steps import Kept
 from namesrv_stream.server.view.served_state import ServedState
 from namesrv_stream.settings import Settings
@@ -39,13 +44,11 @@ class OtherServers:
         """Return the variables of the template ``servers``: this server, then the others."""
         ours = await self._state.describe()
         answers = await self._kept.get(None, self._ask_all)
-        lines = [{"url": "", "state": ours, "tone": "good", "word": "serves", "text": ""}]
+        lines = [{"url": "", "state": ours, "tone": "good", "label": "serves", "text": ""}]
         for url, answer in zip(self._urls, answers, strict=True):
-            if isinstance(answer, str):
-                lines.append({"url": url, "state": None, "tone": "bad", "word": "no answer", "text": answer})
-            else:
-                tone, word, text = compare(ours, answer)
-                lines.append({"url": url, "state": answer, "tone": tone, "word": word, "text": text})
+            state = None if isinstance(answer, str) else answer
+            tone, label, text = compare(ours, state) if state is not None else ("bad", "no answer", answer)
+            lines.append({"url": url, "state": state, "tone": tone, "label": label, "text": text})
         return lines
 
     async def _ask_all(self) -> list[ServerState | str]:
@@ -64,10 +67,10 @@ def compare(ours: ServerState, theirs: ServerState) -> tuple[Tone, str, str]:
     behind, ahead = -sum(n for n in lead.values() if n < 0), sum(n for n in lead.values() if n > 0)
     if not behind and not ahead:
         return "good", "the same", "same offsets, same digest"
-    words = [f"{count:,} records {word}" for count, word in ((behind, "behind"), (ahead, "ahead")) if count]
+    texts = [f"{count:,} records {label}" for count, label in ((behind, "behind"), (ahead, "ahead")) if count]
     is_stale = max(ours.age_ms, theirs.age_ms) > _STALE_MS
-    word = "behind" if behind else "ahead"
-    return "warn" if is_stale else "calm", word, " and ".join(words) + ("" if is_stale else ", as is usual in between")
+    text = " and ".join(texts) + ("" if is_stale else ", as is usual between two commits")
+    return "warn" if is_stale else "calm", "behind" if behind else "ahead", text
 
 
 def _ask(url: str) -> ServerState | str:
@@ -98,45 +101,34 @@ class WhatIf:
         self._kept: Kept[tuple[str, int], Silences | str] = Kept(_KEPT_MS, clock)
 
     async def shown(self, window: str, timeout_ms: int, fleet: FleetSnapshot) -> dict[str, Any]:
-        """Return the variables of the template ``what-if``.
+        """Return the variables of the template ``what-if``, for a key of ``WINDOWS`` and the default timeout in force.
 
-        Args:
-            window: Key of ``WINDOWS`` that says how far back to go; "" to skip the query.
-            timeout_ms: The default timeout in force.
-            fleet: All brokers; some have their own timeouts.
+        The window "" skips the query.
         """
         live = [broker for _, broker in fleet.brokers if broker.ended is None]
         answer: Silences | str | None = None
         if window:
-            loop = asyncio.get_running_loop()
-            ask = loop.run_in_executor
+            ask = asyncio.get_running_loop().run_in_executor
             answer = await self._kept.get(
                 (window, timeout_ms), lambda: ask(self._thread, self._ask, WINDOWS[window], timeout_ms)
             )
-        # In the first minutes, missing tables are not a failure, because they do not exist yet.
-        failure = answer if isinstance(answer, str) and not self._is_new() else ""
+        # In the first minutes, missing tables are not a failure: figures of this server's brokers may not exist yet.
+        is_new = self._settings.has_history and self._clock.now_ms() <= self._due_ms
+        expected = "`namesrv-stream status` says whether the history process runs."
+        if not self._settings.has_history:
+            expected = "This installation writes no history tables (history.enabled)."
+        elif is_new:
+            expected = f"The history process writes the first ones by {instant(self._due_ms)}."
         return {
             "window": window,
             "windows": list(WINDOWS),
             "now_ms": timeout_ms,
             "live": len(live),
             "own": sum(broker.timeout_ms is not None for broker in live),
-            "failure": failure,
-            "expected": self._expected(),
+            "failure": answer if isinstance(answer, str) and not is_new else "",
+            "expected": expected,
             "silences": None if isinstance(answer, str) else answer,
         }
-
-    def _expected(self) -> str:
-        """Return the text that says when the first figures will exist; shown if there are none."""
-        if not self._settings.has_history:
-            return "This installation writes no history tables (history.enabled)."
-        if self._is_new():
-            return f"The history process writes the first ones by {instant(self._due_ms)}."
-        return "`namesrv-stream status` says whether the history process runs."
-
-    def _is_new(self) -> bool:
-        """Return whether this server started so recently that heartbeat figures of its brokers may not exist yet."""
-        return self._settings.has_history and self._clock.now_ms() <= self._due_ms
 
     def _ask(self, window_ms: int, timeout_ms: int) -> "Silences | str":
         # Imported by the first query, so that servers without such queries do not load it.

@@ -8,7 +8,7 @@ from namesrv_stream.clock import Clock
 from namesrv_stream.instants import duration
 from namesrv_stream.server.http.answers import PartHealth
 from namesrv_stream.server.http.console.brokers import LIVE, FleetSnapshot
-from namesrv_stream.server.http.console.question import Tone
+from namesrv_stream.server.http.console.query import Tone
 from namesrv_stream.server.http.status_page import worst
 from namesrv_stream.server.server_metrics import ServerMetrics
 from namesrv_stream.tables.job_commits import BATCH_BOUNDS_MS, JobFigures
@@ -16,8 +16,8 @@ from namesrv_stream.text_table import counted, plural
 
 _MEANING: Final = {
     "server": "answers brokers and clients",
-    "kafka": "takes every event",
-    "tables": "are what the job has folded",
+    "kafka": "accepts every event",
+    "tables": "contain what the job has folded",
     "job": "folds events into routes",
     "guard": "keeps brokers when too many seem to end at once",
 }
@@ -144,9 +144,9 @@ def _tiles(figures: ServerMetrics, fleet: FleetSnapshot) -> list[tuple[str, int,
     """Return the tiles: label, number, note, tone, and the state that their link selects in the list of brokers."""
     late, held, gone, unknown = (fleet.count(status) for status in ("late", "held", "gone", "unknown"))
     alive, left = fleet.count("alive", "late", "unknown"), fleet.count("left", "replaced")
-    heard = f"{unknown:,} not heard by this server" if unknown else "all heard by this server"
+    known = f"{unknown:,} without a heartbeat at this server" if unknown else "all with heartbeats at this server"
     return [
-        ("alive", alive, heard if alive else "no broker has registered", "good" if alive else "calm", ""),
+        ("alive", alive, known if alive else "no broker has registered", "good" if alive else "calm", ""),
         ("late", late, "older than half their timeout", "warn" if late else "calm", "late"),
         ("protected", held, "kept by the mass-expiry guard", "warn" if held else "calm", "held"),
         ("down", gone, "in the last day, without unregistering", "bad" if gone else "calm", "ended"),
