@@ -28,12 +28,7 @@ class TlsTransport(asyncio.Transport):
     """
 
     def __init__(self, below: asyncio.Transport, context: ssl.SSLContext) -> None:
-        """Wait for a handshake.
-
-        Args:
-            below: Transport of the records.
-            context: Context of the connection; a later reload does not change it.
-        """
+        """Wait for a handshake on ``below``; a later reload of the certificate does not change ``context``."""
         super().__init__()
         self.is_established = False
         self._below = below
@@ -64,8 +59,11 @@ class TlsTransport(asyncio.Transport):
         pieces: list[bytes] = []
         try:
             if not self.is_established:
-                self._shake_hands(len(data))
-            self._read(pieces)
+                self._handshake(len(data))
+            while piece := self._tls.read(_WRITTEN_BYTES):
+                pieces.append(piece)
+        except ssl.SSLZeroReturnError:
+            self._has_ended = True
         except ssl.SSLWantReadError:
             pass
         except ssl.SSLError as error:
@@ -76,7 +74,7 @@ class TlsTransport(asyncio.Transport):
             self._flush()
         return b"".join(pieces) if len(pieces) != 1 else pieces[0]
 
-    def _shake_hands(self, size: int) -> None:
+    def _handshake(self, size: int) -> None:
         self._handshake_bytes += size
         try:
             self._tls.do_handshake()
@@ -87,13 +85,6 @@ class TlsTransport(asyncio.Transport):
                 raise TlsBroken(f"its handshake exceeds {_MAX_HANDSHAKE_BYTES} bytes", is_handshake=True) from None
             raise
         self.is_established = True
-
-    def _read(self, pieces: list[bytes]) -> None:
-        try:
-            while piece := self._tls.read(_WRITTEN_BYTES):
-                pieces.append(piece)
-        except ssl.SSLZeroReturnError:
-            self._has_ended = True
 
     def _flush(self) -> None:
         if self._outgoing.pending:
