@@ -28,7 +28,7 @@ from namesrv_stream.server.start.process import NameServerAddrs, address
 from namesrv_stream.server.steps import Steps
 from namesrv_stream.server.tls import ServerTls
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class HttpServer:
@@ -121,7 +121,7 @@ async def _problem(port: Port, request: Request, error: Exception) -> Response:
     assert isinstance(error, Problem)
     if error.status == MISDIRECTED:
         port.event("host_refused")
-        port.peer_log.log(_LOG, logging.WARNING, "HTTP request refused: %s", error.detail)
+        port.peer_log.log(logger, logging.WARNING, "HTTP request refused: %s", error.detail)
     return error.response(request.headers)
 
 

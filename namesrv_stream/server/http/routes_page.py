@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 Told = TypeVar("Told")
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 #: Maximum number of queries that read the tables, and of queries that wait. Further ones are refused.
 _THREADS: Final = 2
@@ -95,7 +95,7 @@ class PastRoutes:
                 self._threads, lambda: tell(self._answer(topic, as_of))
             )
         except (TableSchemaMismatch, StoreUnreachable) as error:
-            _LOG.warning("the history cannot be read: %s", safe(str(error)))
+            logger.warning("the history cannot be read: %s", safe(str(error)))
             raise
         finally:
             self._asked -= 1

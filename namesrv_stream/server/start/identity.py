@@ -1,4 +1,17 @@
-"""A server's identity in the log: an id that survives restarts, and an epoch that grows with every start."""
+"""A server's identity in the log, and checks that prevent it from writing to a log that is not its own.
+
+The identity is an id that survives restarts, and an epoch that grows with every start.
+
+If Kafka's topic was recreated, or has lost folded records, offsets do not mean the same as in the tables. An
+acknowledged event would then count as folded at once and be forgotten. So the server treats such a Kafka as unavailable
+(ADR 0049): it answers from memory, keeps registrations in memory, refuses operators' changes, and logs why.
+
+Of two servers with the same ``server_id``, the younger one stops. The fold would treat both as one server: a closed
+connection of one would remove a broker whose heartbeats the other receives. So a server searches for a rival before it
+writes anything. It repeats this once a minute, because both may have started together, or one was without Kafka.
+Records of an earlier start of the same server can reach the log late, but all at once. So a rival counts only if it
+ticks again during the search.
+"""
 
 import asyncio
 import fcntl
@@ -116,14 +129,11 @@ class LogGuard:
     def __init__(self, settings: Settings, folded: Callable[[], FoldedLog]) -> None:
         self._settings = settings
         self._folded = folded
-        self._told: dict[int, str] = {}
+        self._reported: dict[int, str] = {}
         self.has_refused = False
 
     def check(self, partition: int) -> int:
-        """Check that a partition's log is the tables' log; blocks.
-
-        Returns:
-            The offset of the partition's next record.
+        """Check that a partition's log is the tables' log, and return the offset of its next record; blocks.
 
         Raises:
             LogReplaced: It is another log, or it has another record at the offset of the last folded one.
@@ -134,11 +144,11 @@ class LogGuard:
             end = check_log(self._settings, self._folded(), [partition]).end[partition]
         except (LogReplaced, LogTruncated) as error:
             self.has_refused = True
-            if str(error) != self._told.get(partition):
-                self._told[partition] = str(error)
+            if str(error) != self._reported.get(partition):
+                self._reported[partition] = str(error)
                 logger.error("Kafka's log does not belong to the tables, nothing is written to it: %s", error)
             raise
-        self._told.pop(partition, None)
+        self._reported.pop(partition, None)
         return end
 
 
@@ -149,10 +159,10 @@ _RECENT_MS: Final = 5_000
 #: Number of tick intervals for which the log is watched if a server with this id wrote to it recently.
 _WATCHED_TICKS: Final = 4
 _POLL_S: Final = 0.1
-_LOOK_EVERY_S: Final = 60.0
+_SEARCH_EVERY_S: Final = 60.0
 
 
-class Sightings:
+class RivalTicks:
     """Finds ticks of other starts with the same server id in records.
 
     Attributes:
@@ -194,10 +204,13 @@ def find_rival(settings: Settings, identity: Identity) -> int | None:
     """
     interval_ms = settings.liveness.tick_interval_ms
     with LogReader(settings) as reader:
-        earlier, meanwhile = Sightings(identity), Sightings(identity)
+        earlier, meanwhile = RivalTicks(identity), RivalTicks(identity)
         first, end = reader.extent(_PARTITION)
-        for record in _recent(reader, first, end):
-            earlier.take(record)
+        last = next(_read(reader, max(first, end - 1), end), None)
+        if last is not None:
+            begin = reader.offset_at(_PARTITION, last.at_ms - _RECENT_MS)
+            for record in _read(reader, end if begin is None else begin, end):
+                earlier.take(record)
         if not earlier.ticks:
             return None
         until = time.monotonic() + _WATCHED_TICKS * interval_ms / 1000
@@ -221,7 +234,7 @@ def refuse_rival(settings: Settings, identity: Identity) -> None:
     try:
         epoch = find_rival(settings, identity)
     except (KafkaUnreachable, RecordsRemoved) as error:
-        logger.warning("not looked for another server with this server_id: %s", safe(str(error)))
+        logger.warning("search for another server with this server_id failed reason=%s", safe(str(error)))
         return
     if epoch is not None:
         raise DuplicateServerId(identity.server_id, epoch)
@@ -234,7 +247,7 @@ async def watch_for_rival(settings: Settings, identity: Identity) -> None:
         DuplicateServerId: There is another server with this id, and it is older than this one.
     """
     while True:
-        await asyncio.sleep(_LOOK_EVERY_S)
+        await asyncio.sleep(_SEARCH_EVERY_S)
         try:
             epoch = await asyncio.to_thread(find_rival, settings, identity)
         except (KafkaUnreachable, RecordsRemoved):
@@ -244,14 +257,6 @@ async def watch_for_rival(settings: Settings, identity: Identity) -> None:
         if epoch is not None:
             text = "another server with this server_id has started later, and should end server_id=%s epoch=%d"
             logger.error(text, identity.server_id, epoch)
-
-
-def _recent(reader: LogReader, first: int, end: int) -> Iterator[Record]:
-    """Yield the records of the log's last seconds, measured in LogAppendTime."""
-    last = next(_read(reader, max(first, end - 1), end), None)
-    if last is not None:
-        begin = reader.offset_at(_PARTITION, last.at_ms - _RECENT_MS)
-        yield from _read(reader, end if begin is None else begin, end)
 
 
 def _read(reader: LogReader, begin: int, end: int) -> Iterator[Record]:

@@ -1,4 +1,13 @@
-"""Opens what a starting server needs before it answers: the tables, then the log (topics, first settings, tail)."""
+"""Opens what a starting server needs before it answers: the tables, then the log (topics, first settings, tail).
+
+The tail is the part of the log that the tables do not cover yet. An operator's change is acknowledged when it is in the
+log. If the job is behind, down or still warming up, the tables of a starting server lack the change. So the server
+reads the log from the end of its tables, and applies the events to its view as if it had accepted them itself. The view
+forgets them as soon as commits of the job cover them.
+
+Only the fold decides about expired brokers, closed connections, silent servers and the guard. A starting server learns
+these from the job's commits.
+"""
 
 import asyncio
 import logging
@@ -53,15 +62,11 @@ _FoldOnly = ServerEvent | GuardReleased | BrokerDisconnected
 
 
 class LogTail:
-    """Applies the records that the tables do not cover to a view, in log order within each partition.
-
-    Attributes:
-        events: Number of events that were added to the view; heartbeats that change nothing are not counted.
-    """
+    """Applies the records that the tables do not cover to a view, in log order within each partition."""
 
     def __init__(self, view: RouteView, partitions: int, max_bytes: int) -> None:
         """Prepare to apply records whose pending events take at most ``max_bytes``."""
-        self.events = 0
+        self.events = 0  # added to the view; heartbeats that change nothing are not counted
         self._view = view
         self._partitions = partitions
         self._free_bytes = max_bytes
@@ -85,7 +90,7 @@ class LogTail:
                 self._view.accept_at(event, record.partition, record.offset)
             except Exception as error:  # the job writes it to the dead-letter topic, and the server must start
                 at = (record.partition, record.offset)
-                _LOG.warning("log tail: an event is left out partition=%d offset=%d: %s", *at, safe(repr(error)))
+                logger.warning("log tail: an event is left out partition=%d offset=%d: %s", *at, safe(repr(error)))
             else:
                 self._free_bytes -= size
                 self.events += 1
@@ -127,25 +132,20 @@ def read_log_tail(settings: Settings, view: RouteView, clock: Clock) -> None:
             until_ms = begin_ms + settings.server.log_tail_timeout_ms
             records = _read(reader, ranges, tail, lambda: clock.monotonic_ms() >= until_ms) if ranges else 0
     except (KafkaUnreachable, RecordsRemoved) as error:
-        _LOG.warning("log tail: Kafka does not tell it: %s", safe(str(error)))
+        logger.warning("log tail: cannot be read from Kafka reason=%s", safe(str(error)))
     if records:
         took_ms = clock.monotonic_ms() - begin_ms
-        _LOG.info("log tail: read records=%d events=%d ms=%d", records, tail.events, took_ms)
+        logger.info("log tail: read records=%d events=%d ms=%d", records, tail.events, took_ms)
 
 
 def _behind(extents: Mapping[int, tuple[int, int]], next_offsets: Mapping[int, int]) -> dict[int, tuple[int, int]]:
-    """Return the offsets to read: partition → first offset and end.
-
-    Args:
-        extents: Partition → first offset and end of Kafka's log.
-        next_offsets: Partition → the first offset that the tables do not cover.
-    """
+    """Return the offsets to read: partition → first offset and end, as ``extents`` has them of Kafka's log."""
     found: dict[int, tuple[int, int]] = {}
     for partition, (first, end) in extents.items():
         begin = next_offsets.get(partition, 0)
         if begin < first < end:
             text = "log tail: not read, the log begins too late partition=%d tables_end=%d log_begins=%d"
-            _LOG.warning(text, partition, begin, first)
+            logger.warning(text, partition, begin, first)
         elif begin < end:
             found[partition] = (begin, end)
     return found
@@ -169,11 +169,11 @@ def _read(reader: LogReader, ranges: Mapping[int, tuple[int, int]], tail: LogTai
         for partition, (_, end) in ranges.items():
             if not is_whole and read_to[partition] < end:
                 place = (partition, read_to[partition], end)
-                _LOG.warning("log tail: not read to its end partition=%d read_to=%d log_ends=%d", *place)
+                logger.warning("log tail: not read to its end partition=%d read_to=%d log_ends=%d", *place)
     return count
 
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _RETRY_S: Final = 1.0
 
@@ -188,35 +188,28 @@ async def first_snapshot(tables: Storage, stop: asyncio.Event) -> Snapshot | Non
     Raises:
         TableSchemaMismatch: A table has a different schema from what this version expects.
     """
-    told = ""
+    reported = ""
     while not stop.is_set():
         try:
             snapshot = await asyncio.to_thread(load_snapshot, tables)
         except TableDamaged as error:
             snapshot = Snapshot(RouteTable(), {}, -1, damage=str(error))
         except StoreUnreachable as error:
-            if str(error) != told:
-                told = str(error)
-                _LOG.error("waiting for the tables: %s", told)
+            if str(error) != reported:
+                reported = str(error)
+                logger.error("waiting for the tables: %s", reported)
                 progress(f"waiting for the tables: {error.place} cannot be reached")
             await asyncio.sleep(_RETRY_S)
             continue
         if snapshot.damage:
-            _LOG.error("tables damaged, serving version=%d: %s", snapshot.version, snapshot.damage)
+            logger.error("tables damaged, serving version=%d: %s", snapshot.version, snapshot.damage)
             progress(f"tables damaged: {snapshot.damage}")
         return snapshot
     return None
 
 
 async def open_log(settings: Settings, identity: Identity, view: RouteView, folded: FoldedLog, clock: Clock) -> bool:
-    """Apply the log's tail to the view. Return whether Kafka answers.
-
-    Args:
-        settings: The settings.
-        identity: The identity of this start.
-        view: The view with the content of the tables; changed in place.
-        folded: The log from which the tables were computed.
-        clock: The clock that limits the reading time.
+    """Apply the log's tail to the view of the tables, which were ``folded`` from it. Return whether Kafka answers.
 
     Raises:
         KafkaUnreachable: Kafka does not answer, and there are no earlier tables to serve.
@@ -244,10 +237,10 @@ def _read_tail(settings: Settings, view: RouteView, folded: FoldedLog, clock: Cl
     try:
         check_log(settings, folded)
     except (LogReplaced, LogTruncated) as error:
-        _LOG.error("the tail of the log is not read: %s", error)
+        logger.error("the tail of the log is not read: %s", error)
         return
     except NamesrvStreamError as error:
-        _LOG.warning("the tail of the log is not read: %s", error)
+        logger.warning("the tail of the log is not read: %s", error)
         return
     read_log_tail(settings, view, clock)
 
@@ -263,6 +256,6 @@ async def has_topics(settings: Settings, *, is_needed: bool = False) -> bool:
     except KafkaUnreachable:
         if is_needed:
             raise
-        _LOG.warning("Kafka does not answer: serving the tables from before, registrations stay in memory")
+        logger.warning("Kafka does not answer: serving the existing tables, registrations stay in memory")
         return False
     return True

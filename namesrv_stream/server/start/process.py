@@ -1,4 +1,4 @@
-"""Settings of the operating system and the interpreter for a server's process, with the measured effect of each.
+"""A server's process: settings of the system and the interpreter, with their measured effects, and listening sockets.
 
 The measurements used Python 3.11 on two cores: a server's modules, then 300 registrations with 2,000 topics each.
 Turning the collector off during imports had no effect, so it stays on.
@@ -11,9 +11,9 @@ import os
 import resource
 import socket
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib.abc import MetaPathFinder
-from typing import Final
+from typing import Final, NamedTuple
 
 from namesrv_stream.errors import NamesrvStreamError
 from namesrv_stream.ports import listen_fault, reachable_host
@@ -86,19 +86,13 @@ def exit_code_of(failures: BaseExceptionGroup[BaseException]) -> int:
     Raises:
         NamesrvStreamError: One of the failures is such an expected error; its text says what to do.
     """
-    for failure in _leaves(failures):
-        if isinstance(failure, NamesrvStreamError):
-            raise failure from None
+    expected: BaseException | None = failures.subgroup(NamesrvStreamError)
+    while isinstance(expected, BaseExceptionGroup):
+        expected = expected.exceptions[0]
+    if expected is not None:
+        raise expected from None
     logger.critical("the server ends, a part of it failed", exc_info=failures)
     return _EXIT_FAILED
-
-
-def _leaves(failures: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
-    for failure in failures.exceptions:
-        if isinstance(failure, BaseExceptionGroup):
-            yield from _leaves(failure)
-        else:
-            yield failure
 
 
 #: Source: rocketmq 5.3.3, NettyServerConfig.serverSocketBacklog.
@@ -128,14 +122,12 @@ def address(bound: socket.socket) -> str:
     return _addr(*bound.getsockname()[:2])
 
 
-class NameServerAddrs:
-    """The list of name servers that clients can request over HTTP."""
+class NameServerAddrs(NamedTuple):
+    """The configured list of name servers that clients can request over HTTP, and this server's remoting address."""
 
-    def __init__(self, configured: Sequence[str], listen_host: str, listen_port: int) -> None:
-        """Store the configured list, and the address at which this server listens for remoting if the list is empty."""
-        self._configured = ";".join(configured)
-        self._listen_host = listen_host
-        self._listen_port = listen_port
+    configured: Sequence[str]
+    listen_host: str
+    listen_port: int
 
     def reached_by(self, host: str) -> str:
         """Return the list, separated by ``;``, for a client that reached this server at the address ``host``.
@@ -143,13 +135,13 @@ class NameServerAddrs:
         If no list is configured, the list contains only this server. If the server listens on every address, ``host``
         is used, because it is the only address that is known to work for that client.
         """
-        if self._configured:
-            return self._configured
-        own = self._listen_host
+        if self.configured:
+            return ";".join(self.configured)
+        own = self.listen_host
         host = host.removeprefix("::ffff:")  # an IPv4 client on an IPv6 socket
         if own == "::" or (own == "0.0.0.0" and ":" not in host):
             own = host
-        return _addr(reachable_host(own), self._listen_port)
+        return _addr(reachable_host(own), self.listen_port)
 
 
 def _addr(host: str, port: int) -> str:
