@@ -41,7 +41,6 @@ class Piece(NamedTuple):
 
     Attributes:
         rows: Encoded rows, in log order within each partition.
-        position: The follower's position behind these rows.
         is_whole: Whether no rows of the same commit follow. Then the rows so far are a state that existed.
         mark: Where the piece ends in the buffer, for the next read.
     """
@@ -59,15 +58,10 @@ class ChangeFeed:
         begin: The position from which on the buffer contains every row.
         end: The position behind the last row. A follower can be ahead of it if it comes from another server.
         is_closed: Whether the server is stopping.
-
-    Args:
-        generation: Generation of the tables; see ``position``.
-        next_offsets: The offsets that the view covers; all rows that arrive are behind them.
-        max_rows: Maximum number of rows that are kept.
-        max_bytes: Approximate maximum memory of these rows; the newest commit is always kept.
     """
 
     def __init__(self, generation: str, next_offsets: Mapping[int, int], max_rows: int, max_bytes: int) -> None:
+        """Start at the offsets that the view covers. The memory is approximate; the newest commit is always kept."""
         self.begin = self.end = position_at(generation, next_offsets)
         self.is_closed = False
         self._max_rows = max_rows
@@ -89,7 +83,10 @@ class ChangeFeed:
         while len(self._commits) > 1 and (
             self._rows + len(self._commits) > self._max_rows or self._bytes > self._max_bytes
         ):
-            self._drop_oldest()
+            oldest = self._commits.popleft()
+            self._rows -= len(oldest.rows)
+            self._bytes -= oldest.size
+            self.begin = oldest.end
         self._wake()
 
     def reloaded(self, generation: str, next_offsets: Mapping[int, int]) -> None:
@@ -130,8 +127,6 @@ class ChangeFeed:
         """Return the next rows behind a position that the feed ``reaches``; few or none if few are wanted.
 
         Args:
-            position: The follower's position.
-            wants: Returns whether the follower wants a row.
             max_bytes: Approximate size of the rows, wanted or not, that one call examines; it examines at least one.
             mark: The mark of the piece that ended at this position, if any; it saves a search within the commit.
         """
@@ -156,12 +151,6 @@ class ChangeFeed:
             if seen >= max_bytes:
                 break
         return Piece(found, position, True, (number, 0))
-
-    def _drop_oldest(self) -> None:
-        commit = self._commits.popleft()
-        self._rows -= len(commit.rows)
-        self._bytes -= commit.size
-        self.begin = commit.end
 
     def _wake(self) -> None:
         self._moved.set()

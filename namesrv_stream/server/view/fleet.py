@@ -18,15 +18,14 @@ class Broker(NamedTuple):
     """A broker process.
 
     Attributes:
-        broker_id: The brokerId; None if another address has it now, or if it is unknown.
+        broker_id: None if another address has it now, or if it is unknown.
         timeout_ms: The timeout that the broker asked for; None for the default.
         expires_after_ms: The timeout in force, in milliseconds of observed time.
         age_ms: Observed time since this server received the last heartbeat; None if it has received none since its
             start, or if the broker was removed.
         servers: The servers that receive its heartbeats.
-        held: Why the guard keeps the broker; None if it does not.
         ended: The row that says why and when the broker was removed; None while it is live.
-        replaced_by: The address that has the brokerId of a removed broker now; None if there is none.
+        replaced_by: The address that has the brokerId of a removed broker now.
         since_ms: When it came up, epoch milliseconds; None if that was more than a day ago, if this server has not
             read the recent events yet, or if the broker was removed.
     """

@@ -88,15 +88,11 @@ _PIECE_BYTES: Final = 256 << 10
 
 
 class PositionGone(Exception):
-    """The rows behind a position are no longer available, so the follower must start again with the whole state.
-
-    Attributes:
-        reason: The reason in one word, for metrics.
-    """
+    """The rows behind a position are no longer available, so the follower must start again with the whole state."""
 
     def __init__(self, reason: str, text: str) -> None:
         super().__init__(text)
-        self.reason = reason
+        self.reason = reason  # in one word, for metrics
 
 
 class Follower:
@@ -113,7 +109,7 @@ class Follower:
         self._steps = steps
         self._feed = feed
         self._catch_up = catch_up
-        self._wanted = choice
+        self._choice = choice
         self._mark = NO_MARK
 
     def check(self) -> None:
@@ -146,9 +142,9 @@ class Follower:
         async with self._steps.step():  # because a commit wakes all followers at once
             self.check()
             if feed.reaches(position):
-                return feed.read(position, self._wanted.wants, _PIECE_BYTES, self._mark)
+                return feed.read(position, self._choice.wants, _PIECE_BYTES, self._mark)
             begin = feed.begin
-        piece = await self._catch_up.read(position, begin, self._wanted.wants, _PIECE_BYTES)
+        piece = await self._catch_up.read(position, begin, self._choice.wants, _PIECE_BYTES)
         if piece is None and begin.generation == feed.end.generation:
-            raise PositionGone("too_old", "the rows behind that position are not kept any more, or are too many")
+            raise PositionGone("too_old", "the rows behind that position are no longer kept, or are too many")
         return piece

@@ -1,4 +1,7 @@
-"""Passes commits from the thread that follows the tables to the event loop: to the view first, then to its readers."""
+"""Passes commits from the thread that follows the tables to the event loop: to the view first, then to its readers.
+
+``TableStatus`` has the served version of the tables, its age, and the job's own figures.
+"""
 
 import asyncio
 import threading
@@ -112,21 +115,9 @@ class _Commit(NamedTuple):
 
 
 class Following:
-    """Follows the tables for a server, and passes the commits to the parts that need them.
+    """Follows the tables for a server, and passes the commits to the parts that need them."""
 
-    Attributes:
-        feed: The newest changes.
-        status: The served version of the tables, and the job's figures.
-        recent_events: The recent events.
-    """
-
-    def __init__(
-        self,
-        settings: Settings,
-        snapshot: Snapshot,
-        core: Core,
-        clock: Clock,
-    ) -> None:
+    def __init__(self, settings: Settings, snapshot: Snapshot, core: Core, clock: Clock) -> None:
         generation, http = generation_of(snapshot.table_id), settings.http
         self.feed = ChangeFeed(generation, snapshot.next_offsets, http.changes_kept_rows, http.changes_kept_bytes)
         self.status = TableStatus(snapshot, core.counters, clock)
@@ -136,13 +127,8 @@ class Following:
         self._read: asyncio.Queue[_Commit | Snapshot] = asyncio.Queue()
         self._room = threading.Semaphore(_READ_AHEAD)  # free places in that queue
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._follower = SnapshotFollower(
-            tables_of(settings),
-            settings.poll_interval_ms,
-            self._on_reload,
-            self._on_commit,
-            known=snapshot,
-        )
+        tables, interval_ms = tables_of(settings), settings.poll_interval_ms
+        self._follower = SnapshotFollower(tables, interval_ms, self._hand_over, self._on_commit, known=snapshot)
         self.status.failure = lambda: self._follower.failure
 
     def folded_log(self) -> FoldedLog:
@@ -166,7 +152,11 @@ class Following:
         while True:
             taken = await self._read.get()
             if isinstance(taken, Snapshot):
-                self._reloaded(taken)
+                self._view.reloaded(taken.table, taken.next_offsets)
+                log_held(taken.table.held)
+                self.recent_events.reloaded()
+                self.status.reloaded(taken)
+                self.feed.reloaded(generation_of(taken.table_id), taken.next_offsets)
             else:
                 for changes, next_offsets in taken.slices:
                     self._committed(changes, next_offsets)
@@ -179,9 +169,6 @@ class Following:
     def _on_commit(self, changes: list[RouteChange], next_offsets: Mapping[int, int]) -> None:
         slices = list(slices_of(changes, next_offsets, _ROWS_A_TURN))
         self._hand_over(_Commit(slices, self._follower.version, self._follower.job))
-
-    def _on_reload(self, snapshot: Snapshot) -> None:
-        self._hand_over(snapshot)
 
     def _hand_over(self, read: "_Commit | Snapshot") -> None:
         if self._loop is not None:
@@ -197,10 +184,3 @@ class Following:
         self._last_heartbeats.committed(changes, lambda key: self._view.live(key) is not None)
         self.recent_events.committed(changes)
         self.status.count(changes)
-
-    def _reloaded(self, snapshot: Snapshot) -> None:
-        self._view.reloaded(snapshot.table, snapshot.next_offsets)
-        log_held(snapshot.table.held)
-        self.recent_events.reloaded()
-        self.status.reloaded(snapshot)
-        self.feed.reloaded(generation_of(snapshot.table_id), snapshot.next_offsets)

@@ -32,24 +32,13 @@ _MOST_DOWNS: Final = 100
 #: Maximum number of changes that arrive while the tables are read; above it, the next query reads them again.
 _MOST_WAITING: Final = 20_000
 
-KINDS: Final = frozenset(
-    kind.value
-    for kind in (
-        *(ChangeKind.BROKER_LIVE, ChangeKind.GUARD, ChangeKind.QUEUE_DATA),
-        *(ChangeKind.SETTING, ChangeKind.SERVER, ChangeKind.KV),
-    )
-)
+KINDS: Final = frozenset({"broker_live", "guard", "queue_data", "setting", "server", "kv"})
 #: Kinds of which every partition has a row. All others concern one broker or KV namespace, thus one partition.
-_OF_ALL_PARTITIONS: Final = frozenset({ChangeKind.SETTING.value, ChangeKind.SERVER.value})
+_OF_ALL_PARTITIONS: Final = frozenset({"setting", "server"})
 
 
 class TimelineEvent(NamedTuple):
-    """One row of ``route_changes`` that represents all rows of its kind from the same record.
-
-    Attributes:
-        change: The first of these rows.
-        rows: Number of rows that it represents.
-    """
+    """The first of some ``rows`` of ``route_changes``, which have the same kind and come from the same record."""
 
     change: RouteChange
     rows: int = 1
@@ -102,11 +91,7 @@ class RecentEvents:
         self._is_begun, self._waiting = False, None
 
     async def begin(self, next_offsets: Mapping[int, int]) -> None:
-        """Read the stored events, unless they have been read.
-
-        Args:
-            next_offsets: The offsets that the view covers now.
-        """
+        """Read the stored events below the offsets that the view covers now, unless they have been read."""
         async with self._beginning:
             now_ms = self._clock.monotonic_ms()
             if self._is_begun and not (self.failure and now_ms - self._read_ms >= _AGAIN_MS):
@@ -234,12 +219,10 @@ class _Known:
     def _is_merged(self, event: TimelineEvent) -> bool:
         """Merge a row about a topic into the previous event if both are from one record. Return whether it did."""
         change = event.change
-        if not self.events:
+        last = self.events[-1] if self.events else None
+        if last is None or last.change[:2] != change[:2]:
             return False
-        last = self.events[-1]
         before = last.change
-        if before[:2] != change[:2]:
-            return False
         if before.kind == ChangeKind.BROKER_LIVE:
             return True  # topics appear and disappear with their broker
         if before.kind == ChangeKind.QUEUE_DATA and (before.cause, before.gone) == (change.cause, change.gone):
@@ -251,7 +234,7 @@ class _Known:
         """Return whether another partition already had the same row."""
         if change.kind not in _OF_ALL_PARTITIONS:
             return False
-        subject = _subject(change)
+        subject = change.kind, change.gone, change.cause, change.server_id, change.namespace, change.key, change.value
         at_ms, partition = self._of_all.get(subject, (0, change.partition))
         if partition != change.partition and at_ms >= change.at_ms - _SAME_EVENT_MS:
             return True
@@ -260,10 +243,6 @@ class _Known:
         if len(self._of_all) > _KEPT:
             self._of_all.popitem(last=False)
         return False
-
-
-def _subject(change: RouteChange) -> tuple[object, ...]:
-    return change.kind, change.gone, change.cause, change.server_id, change.namespace, change.key, change.value
 
 
 def _read(tables: Storage, next_offsets: Mapping[int, int], since_ms: int) -> StoredEvents:

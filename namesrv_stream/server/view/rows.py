@@ -1,8 +1,21 @@
-"""TODO"""
+"""Rows for followers (changes and the committed state as JSON objects without unused columns), and their positions.
+
+A follower with the rows of the state and all changes behind its position has the same content as the server.
+
+A row's place is (partition, offset, seq) in the log. The fold writes the rows of a record to the table exactly once, so
+a place means the same row on every server and after every restart. A position is the first place of every partition
+that the follower does not have. It does not depend on a server, a version of the table or a batch. It is invalid in
+tables that were recreated (``rebuild``): they have another id, and the token contains the id.
+
+A token is ``1.ID.PLACES``. ID is the first 16 digits of Delta's id of ``route_changes`` ("0" without a table). PLACES
+is, for every partition, ``offset``, or ``offset_seq`` in the middle of a record, joined by "-". Followers should treat
+it as opaque; it needs no escaping in a query.
+"""
 
 import asyncio
 import re
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Final, NamedTuple
 
 import orjson
@@ -34,12 +47,7 @@ _BEGIN: Final = Place(0, 0)
 
 
 class Position(NamedTuple):
-    """The first places that a follower does not have.
-
-    Attributes:
-        generation: Generation of the tables; see ``generation_of``.
-        places: Place by partition. A partition without an entry is at its beginning.
-    """
+    """The first places that a follower does not have, by partition; one without an entry is at its beginning."""
 
     generation: str
     places: tuple[Place, ...]
@@ -118,7 +126,6 @@ class RowFilter(NamedTuple):
     topic: str | None = None
 
     def wants(self, row: RouteChange) -> bool:
-        """Return whether a change matches."""
         return (
             row.kind in self.kinds
             and self.cluster in (None, row.cluster)
@@ -127,7 +134,6 @@ class RowFilter(NamedTuple):
         )
 
     def wants_state(self, row: Difference) -> bool:
-        """Return whether a row of the state matches."""
         return row.kind in self.kinds and all(getattr(self, name) in (None, row.columns.get(name)) for name in _COLUMNS)
 
 
@@ -188,11 +194,12 @@ async def encoded_rows(state: StateAt, choice: RowFilter, steps: Steps) -> Async
             rows = iter(await asyncio.to_thread(list, rows))
         async for found in _encoded(part, rows, choice, steps):
             yield found
-    for part in state.content.entries:
-        async for found in _encoded(part, part_rows(state.content, part), choice, steps):
-            yield found
-    for part, entries in state.kv.items():
-        async for found in _encoded(part, _kv_rows(part.name, entries), choice, steps):
+    others = chain(
+        ((part, part_rows(state.content, part)) for part in state.content.entries),
+        ((part, _kv_rows(part.name, entries)) for part, entries in state.kv.items()),
+    )
+    for part, rows in others:
+        async for found in _encoded(part, rows, choice, steps):
             yield found
 
 

@@ -27,11 +27,7 @@ class _Digested(NamedTuple):
 
 
 class ServedState:
-    """Describes a view for the comparison of servers.
-
-    Attributes:
-        partitions: Number of partitions of the topic.
-    """
+    """Describes a view for the comparison of servers."""
 
     def __init__(self, identity: Identity, view: RouteView, tables: TableStatus, partitions: int) -> None:
         self._identity = identity
@@ -40,7 +36,7 @@ class ServedState:
         self.partitions = partitions
         self._digester = TableDigester(partitions)
         self._digesting = asyncio.Lock()
-        self._telling = asyncio.Lock()  # one answer with rows at a time, because rows take memory
+        self._encoding = asyncio.Lock()  # one answer with rows at a time, because rows take memory
         self._last: _Digested | None = None
 
     @property
@@ -71,7 +67,7 @@ class ServedState:
     async def rows(self, part: Part) -> bytes:
         """Return the content of a part as JSON of ``PartRows``. A thread encodes it, because it may be megabytes."""
         found = await self._digested()
-        async with self._telling:
+        async with self._encoding:
             return await asyncio.to_thread(_rows_json, found, part)
 
     async def _digested(self) -> _Digested:

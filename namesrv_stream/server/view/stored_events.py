@@ -40,16 +40,13 @@ def read_events(tables: Storage, next_offsets: Mapping[int, int], since_ms: int,
         for row in database.rows("live_before", since_ms=since_ms)
     )
     events = database.ask("timeline", since_ms=since_ms, kinds=sorted(kinds), most=_MOST)
-    return StoredEvents(frozenset(live), _events(events), _is_cut(table))
+    topic_id = table.properties.get(TOPIC_ID_PROPERTY, "")
+    partitions = range(int(table.properties.get(PARTITIONS_PROPERTY, 0)))
+    is_cut = any(table.transaction_version(removed_app_id(topic_id, p)) for p in partitions)
+    return StoredEvents(frozenset(live), _events(events), is_cut)
 
 
 def _events(rows: pa.Table) -> Iterator[TimelineEvent]:
     """Yield events on demand, because the caller adds them in steps; a thread would occupy the interpreter."""
     for some in rows.to_batches(max_chunksize=_AT_ONCE):
         yield from map(TimelineEvent, iter_changes(some), some["rows"].to_pylist())
-
-
-def _is_cut(table: StoredTable) -> bool:
-    topic_id = table.properties.get(TOPIC_ID_PROPERTY, "")
-    partitions = range(int(table.properties.get(PARTITIONS_PROPERTY, 0)))
-    return any(table.transaction_version(removed_app_id(topic_id, p)) for p in partitions)
