@@ -1,4 +1,7 @@
-"""The schemas of the HTTP port's JSON answers; ``/openapi.json`` contains them."""
+"""The schemas of the HTTP port's JSON answers, which ``/openapi.json`` contains, and what all answers share.
+
+Problems are JSON (RFC 9457) or HTML; conditional answers have an ETag.
+"""
 
 from collections.abc import Mapping
 from hashlib import blake2b
@@ -155,11 +158,11 @@ class BrokerProcess(Answer):
     timeout_ms: int | None = Field(description="as it asked; null for the default")
     expires_after_ms: Count = Field(description="the timeout in force, of observed time")
     age_ms: int | None = Field(
-        description="observed time since this server heard it; null: not since this server's start, or it has ended"
+        description="observed time since the last heartbeat at this server; null: none since its start, or it has ended"
     )
     since_ms: int | None = Field(
-        description="when it came up, epoch milliseconds; null: more than a day ago, or it has ended, or nobody has "
-        "asked this server for ?state=any, ?state=ended or the console yet"
+        description="when it came up, epoch milliseconds; null: more than a day ago, or it has ended, or this server "
+        "has not been asked for ?state=any, ?state=ended or the console yet"
     )
     servers: list[str]
     held: HoldOfGuard | None
@@ -175,7 +178,7 @@ def _row(name: str, text: str, always: tuple[str, ...]) -> type[BaseModel]:
     return create_model(name, __base__=Answer, __doc__=text, **fields)
 
 
-_CHANGE = "What a key now is, or that it is gone; columns that a kind does not use are absent."
+_CHANGE = "The new value of a key, or its deletion; columns that a kind does not use are absent."
 _ALWAYS = ("partition", "offset", "seq", "at_ms", "kind", "gone", "cause")
 
 
@@ -191,7 +194,7 @@ class StateRows(Answer):
     """The whole committed state."""
 
     position: Position
-    rows: list[_row("StateRow", "What a key is.", ("partition", "kind", "gone"))]  # type: ignore[valid-type]
+    rows: list[_row("StateRow", "The value of a key.", ("partition", "kind", "gone"))]  # type: ignore[valid-type]
 
 
 PROBLEM_JSON: Final = "application/problem+json"
@@ -226,10 +229,8 @@ class Problem(Exception):
     """A request that cannot be answered.
 
     Attributes:
-        status: HTTP status.
         detail: Text for people: what is wrong with this request, and what to do.
         kind: URI of the kind of problem; "about:blank" if the status is sufficient.
-        headers: Additional headers of the answer.
     """
 
     def __init__(
@@ -242,8 +243,12 @@ class Problem(Exception):
         self.headers = headers
 
     def response(self, headers: Headers | None = None) -> Response:
-        """Return the answer to a request with these headers: HTML if they accept it, as browsers do; otherwise JSON."""
-        if headers is not None and _wants_page(headers.get("accept", "")):
+        """Return the answer to a request with these headers: HTML if they accept it, as browsers do; otherwise JSON.
+
+        The console's script accepts HTML too, but wants problems as JSON.
+        """
+        accept = "" if headers is None else headers.get("accept", "")
+        if "text/html" in accept and "json" not in accept:
             title = f"{self.status} {HTTPStatus(self.status).phrase}"
             page = _PAGE.format(title=title, detail=escape(printable(self.detail)))
             return Response(page, self.status, {**(self.headers or {}), **_PAGE_HEADERS}, "text/html")
@@ -260,8 +265,3 @@ def conditional(request: Request, body: bytes, media_type: str = "application/js
     if tag in known or known == ["*"]:
         return Response(status_code=304, headers=headers)
     return Response(body, headers=headers, media_type=media_type)
-
-
-def _wants_page(accept: str) -> bool:
-    """Return whether a problem becomes a page. The console's script accepts HTML too, but wants problems as JSON."""
-    return "text/html" in accept and "json" not in accept

@@ -165,8 +165,9 @@ class TlsProtocol(asyncio.Protocol):
             plain = self._records.received(data)
         except TlsBroken as error:
             self._tls.broken(error)
-            text = "HTTP connection closed peer=%s reason=%s"
-            self._peer_log.log(logger, logging.INFO, text, self._peer(), safe(str(error)))
+            text, address = "HTTP connection closed peer=%s reason=%s", self._records.get_extra_info("peername")
+            peer = f"{address[0]}:{address[1]}" if address else "?"
+            self._peer_log.log(logger, logging.INFO, text, peer, safe(str(error)))
             self._records.close()
             return
         if self._records.is_established and not was_established:
@@ -185,7 +186,3 @@ class TlsProtocol(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._inner.connection_lost(exc)
-
-    def _peer(self) -> str:
-        address = self._records.get_extra_info("peername") if self._records else None
-        return f"{address[0]}:{address[1]}" if address else "?"

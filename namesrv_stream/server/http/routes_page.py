@@ -1,4 +1,7 @@
-"""Routes, and lists of topics, clusters, brokers and KV entries. Every answer shows one moment and is made in steps."""
+"""Routes, and lists of topics, clusters, brokers and KV entries. Every answer shows one moment and is made in steps.
+
+``PastRoutes`` reads past routes from the history on its own threads, a few queries at a time.
+"""
 
 import asyncio
 import logging
@@ -46,7 +49,7 @@ if TYPE_CHECKING:
     from namesrv_stream.history.past_route import PastRoute
 
 
-Told = TypeVar("Told")
+Result = TypeVar("Result")
 
 logger = logging.getLogger(__name__)
 
@@ -76,8 +79,8 @@ class PastRoutes:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="past-routes")
         self._asked = 0
 
-    async def ask(self, topic: str, as_of: str, tell: "Callable[[PastRoute], Told]") -> Told:
-        """Return the result of ``tell``, which is called on the thread with a topic's route at an instant.
+    async def ask(self, topic: str, as_of: str, convert: "Callable[[PastRoute], Result]") -> Result:
+        """Return the result of ``convert``, which is called on the thread with a topic's route at an instant.
 
         Raises:
             ConfigError: ``as_of`` is not an instant, or lies in the future.
@@ -87,12 +90,12 @@ class PastRoutes:
             SystemBusy: Too many queries are waiting.
         """
         if self._asked >= _THREADS + _WAITING:
-            raise SystemBusy("too many questions for the past at once; ask again")
+            raise SystemBusy("too many queries for past routes at once; try again")
         self._asked += 1
         as_of = _UNQUOTED_ZONE.sub(r"\1+\2", as_of)
         try:
             return await asyncio.get_running_loop().run_in_executor(
-                self._threads, lambda: tell(self._answer(topic, as_of))
+                self._threads, lambda: convert(self._answer(topic, as_of))
             )
         except (TableSchemaMismatch, StoreUnreachable) as error:
             logger.warning("the history cannot be read: %s", safe(str(error)))
@@ -152,7 +155,7 @@ class RoutesPage:
             return Response(text, media_type=JSON)
         body = self._server.answers.route_body(topic, strict=True)
         if body is None:
-            raise Problem(404, f"no route for topic {topic}: no broker that is known offers it")
+            raise Problem(404, f"no route for topic {topic}: no known broker offers it")
         return conditional(request, body)
 
     @answers("/topics", (JSON, Topics))
@@ -173,10 +176,8 @@ class RoutesPage:
     async def clusters(self, _: Request) -> Response:
         """Return the addresses of all brokers, by cluster, broker name and brokerId."""
         table = self._server.table
-        clusters, groups = (
-            {name: sorted(names) for name, names in sorted(table.clusters().items())},
-            table.groups.copy(),
-        )
+        clusters = {name: sorted(names) for name, names in sorted(table.clusters().items())}
+        groups = table.groups.copy()
 
         def addrs(names: list[str]) -> Iterator[tuple[str, Iterable[bytes]]]:
             for name in names:

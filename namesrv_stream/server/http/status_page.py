@@ -44,14 +44,13 @@ def health(
     now_ms: int,
 ) -> tuple[PartHealth, ...]:
     """Return the health of all parts, in the order in which an operator would check them."""
-    return (
-        _server(gateway),
-        _kafka(gateway),
-        _tables(tables, stale_after_ms),
-        _job(tables, now_ms),
-        _guard(held_brokers),
-        _native_lane(native_lane),
-    )
+    guard, lane = _part("guard", "ok"), _part("native_lane", "ok", detail=native_lane.text)
+    if held_brokers:
+        text = f"it holds {counted(held_brokers, 'broker')} that appear to be dead: see `namesrv-stream guard list`"
+        guard = _part("guard", "degraded", text)
+    if native_lane.is_fault:
+        lane = _part("native_lane", "degraded", f"{native_lane.text}; Python answers all route queries, more slowly")
+    return _server(gateway), _kafka(gateway), _tables(tables, stale_after_ms), _job(tables, now_ms), guard, lane
 
 
 def worst(parts: Iterable[PartHealth]) -> State:
@@ -81,7 +80,7 @@ def _server(gateway: GatewayStatus) -> PartHealth:
     if gateway.is_stopping:
         return _part("server", "failed", "it is stopping")
     if gateway.is_connected and gateway.is_blind:
-        text = "it stood still, or Kafka is slow: closed connections end no broker for the moment"
+        text = "it was stalled, or Kafka is slow: closed connections remove no broker at the moment"
         return _part("server", "degraded", text)
     return _part("server", "ok")
 
@@ -90,13 +89,13 @@ def _kafka(gateway: GatewayStatus) -> PartHealth:
     if gateway.is_connected:
         return _part("kafka", "ok", since_ms=gateway.since_ms)
     if not gateway.has_started:
-        text = f"Kafka has not taken records since this server's start: {gateway.reason}"
+        text = f"Kafka has accepted no records since this server's start: {gateway.reason}"
         return _part("kafka", "failed", text, gateway.since_ms)
     of_which, expiry = "", "no broker expires"
     if len(gateway.away) < gateway.partitions:
         of_which, expiry = f" of partitions {', '.join(map(str, gateway.away))}", "none of their brokers expires"
     text = (
-        f"Kafka takes no records{of_which}: {gateway.reason}; queries are answered from memory, {expiry}, "
+        f"Kafka accepts no records{of_which}: {gateway.reason}; queries are answered from memory, {expiry}, "
         f"registrations wait, operators' changes are refused"
     )
     return _part("kafka", "degraded", text, gateway.since_ms)
@@ -106,13 +105,13 @@ def _tables(tables: TableStatus, stale_after_ms: int) -> PartHealth:
     if failure := tables.failure():
         return _part("tables", "degraded", f"they cannot be read: {failure}")
     if tables.version < 0:
-        return _part(
-            "tables", "degraded", "there are none yet: the job has not made them; this server knows its own brokers"
-        )
-    if tables.age_ms > stale_after_ms:
-        text = f"no commit of the job for {tables.age_ms / 1000:.0f} s: routes are of that time, plus what this server"
-        text += " has received since"
+        text = "there are none yet: the job has not created them; this server knows its own brokers"
         return _part("tables", "degraded", text)
+    if tables.age_ms > stale_after_ms:
+        text = (
+            f"no commit of the job for {tables.age_ms / 1000:.0f} s: routes have that age, except for what this server"
+        )
+        return _part("tables", "degraded", f"{text} has received since")
     return _part("tables", "ok")
 
 
@@ -125,18 +124,6 @@ def _job(tables: TableStatus, now_ms: int) -> PartHealth:
         )
         return _part("job", "degraded", text, refused_at_ms)
     return _part("job", "ok", since_ms=job.started_ms if job else None)
-
-
-def _guard(held_brokers: int) -> PartHealth:
-    if held_brokers:
-        return _part("guard", "degraded", f"it holds {held_brokers} brokers that seem to have ended: `guard list`")
-    return _part("guard", "ok")
-
-
-def _native_lane(status: LaneStatus) -> PartHealth:
-    if status.is_fault:
-        return _part("native_lane", "degraded", f"{status.text}; Python answers all route queries, more slowly")
-    return _part("native_lane", "ok", detail=status.text)
 
 
 _TEXT = ("text/plain", None)
