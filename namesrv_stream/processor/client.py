@@ -87,20 +87,17 @@ def get_system_topic_list(server: NameServer, call: Call) -> Answer:
 
 def get_unit_topic_list(server: NameServer, call: Call) -> Answer:
     """Answer 311: topics of a unit."""
-    _require(server.options.enable_topic_list)
-    return _topic_list(call, _topics_where(server, lambda flag: bool(flag & FLAG_UNIT)))
+    return _topics_where(server, call, lambda flag: bool(flag & FLAG_UNIT))
 
 
 def get_has_unit_sub_topic_list(server: NameServer, call: Call) -> Answer:
     """Answer 312: topics with subscriptions of a unit."""
-    _require(server.options.enable_topic_list)
-    return _topic_list(call, _topics_where(server, lambda flag: bool(flag & FLAG_UNIT_SUB)))
+    return _topics_where(server, call, lambda flag: bool(flag & FLAG_UNIT_SUB))
 
 
 def get_has_unit_sub_un_unit_topic_list(server: NameServer, call: Call) -> Answer:
     """Answer 313: topics that have subscriptions of a unit but belong to none."""
-    _require(server.options.enable_topic_list)
-    return _topic_list(call, _topics_where(server, lambda flag: flag & (FLAG_UNIT | FLAG_UNIT_SUB) == FLAG_UNIT_SUB))
+    return _topics_where(server, call, lambda flag: flag & (FLAG_UNIT | FLAG_UNIT_SUB) == FLAG_UNIT_SUB)
 
 
 def _require(enabled: bool) -> None:
@@ -108,10 +105,12 @@ def _require(enabled: bool) -> None:
         raise RequestRefused("disable")
 
 
-def _topics_where(server: NameServer, is_wanted: Callable[[int], bool]) -> set[str]:
-    """Return topics by the flag of one broker: the first in order of names, while Java takes it in hash order."""
+def _topics_where(server: NameServer, call: Call, is_wanted: Callable[[int], bool]) -> Answer:
+    """List topics by the flag of one broker: the first in order of names, while Java takes it in hash order."""
+    _require(server.options.enable_topic_list)
     table = server.table
-    return {topic for topic in table.topics() if is_wanted(next(table.queue_data_of(topic))[1].topic_sys_flag)}
+    flags = ((topic, next(table.queue_data_of(topic))[1].topic_sys_flag) for topic in table.topics())
+    return _topic_list(call, (topic for topic, flag in flags if is_wanted(flag)))
 
 
 def _topic_list(call: Call, topics: Iterable[str], broker_addr: str | None = None) -> Answer:

@@ -116,11 +116,7 @@ def _mapping(info: TopicQueueMappingInfo) -> dict[str, Any]:
 
 
 class RouteAnswers:
-    """Encodes every body on request, without a cache.
-
-    Attributes:
-        support_acting_master: Whether a slave replaces the missing master of its group.
-    """
+    """Encodes every body on request, without a cache; a slave may replace a missing master (``support_acting_master``)."""
 
     def __init__(self, view: RouteView, *, support_acting_master: bool = False) -> None:
         self.support_acting_master = support_acting_master

@@ -36,12 +36,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """The environment of a core.
-
-    Attributes:
-        large_requests: None for a scheduler with the default limits.
-        gather_items: Number of waiting heartbeats that are published before the next tick.
-    """
+    """The environment of a core; ``gather_items`` heartbeats are published before the next tick."""
 
     clock: Clock
     identity: Identity

@@ -18,13 +18,9 @@ class PeerLog:
     def log(
         self, logger: logging.Logger, level: int, text: str, *args: object, kind: str = "", is_fault: bool = False
     ) -> None:
-        """Log one line, or count it.
+        """Log one line, or count it. The constant format ``text`` and ``kind``, which has few values, are the cause.
 
-        Args:
-            text: Constant format string, which identifies the cause.
-            args: Values for ``text``, escaped if they come from the peer.
-            kind: Distinguishes causes with the same text; must have few values.
-            is_fault: Whether to add the traceback of the exception that is being handled.
+        Values from the peer must be escaped. ``is_fault`` adds the traceback of the exception that is being handled.
         """
         cause = self._causes.get((logger.name, text, kind))
         if cause is None:

@@ -36,13 +36,7 @@ class _Silence(NamedTuple):
 
 @dataclass(slots=True)
 class HttpLoad:
-    """The current load of the HTTP port.
-
-    Attributes:
-        inflight: Number of requests that are being answered, without streams.
-        streams: Number of followers of /changes, including those that wait for an answer.
-        connections: Returns the number of open connections.
-    """
+    """The current load of the HTTP port: requests that are being answered, followers of /changes, open connections."""
 
     inflight: int = 0
     streams: int = 0
@@ -53,12 +47,7 @@ class ServerMetrics:
     """Collects a server's metrics. Only one event loop may use it; ``text`` may be called at any time."""
 
     def __init__(
-        self,
-        identity: Identity,
-        core: Core,
-        fleet: Fleet,
-        tables: TableStatus,
-        native_lane: LaneStatus,
+        self, identity: Identity, core: Core, fleet: Fleet, tables: TableStatus, native_lane: LaneStatus
     ) -> None:
         self.view = fleet.view
         self.fleet = fleet

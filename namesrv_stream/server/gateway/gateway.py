@@ -31,16 +31,16 @@ logger = logging.getLogger(__name__)
 
 
 class GatewayStatus(NamedTuple):
-    """The status of a gateway at one moment, for health checks, metrics and the console.
+    """The status of a gateway at one moment, for health checks, metrics and the console; see also ``PartitionLog``.
 
     Attributes:
         is_connected: Whether Kafka accepts records of all partitions.
         is_blind: Whether the server is blind for at least one partition.
-        reason: Why Kafka does not accept records; "" while it does. See ``PartitionLog`` for the fields around it.
+        reason: Why Kafka does not accept records; "" while it does.
         away: The partitions whose records Kafka does not accept.
-        queued_records: Number of records that Kafka has not acknowledged; ``queued_bytes`` is their size.
+        queued_records: Number of records that Kafka has not acknowledged.
         oldest_age_ms: How long the oldest of them has waited.
-        unpublished_brokers: Number of brokers with events to publish when Kafka is back; see ``unpublished_changes``.
+        unpublished_brokers: Number of brokers with events to publish when Kafka is back.
     """
 
     is_connected: bool
@@ -60,11 +60,7 @@ class GatewayStatus(NamedTuple):
 
 
 class Gateway:
-    """Writes one server's events to the log. All methods run on the event loop and never block.
-
-    Attributes:
-        connected: Set while Kafka accepts this server's records of at least one partition.
-    """
+    """Writes one server's events to the log. All methods run on the event loop and never block."""
 
     def __init__(
         self, view: ServedView, identity: Identity, limits: GatewayLimits, clock: Clock, peer_log: PeerLog

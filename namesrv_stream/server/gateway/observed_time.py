@@ -19,11 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 class LoopWatch:
-    """Measures observed time and detects stalls of the event loop. It needs a call of ``beat`` every tick interval.
-
-    Attributes:
-        observed_ms: Time during which the event loop ran; a beat adds at most ``max_gap_ms``.
-    """
+    """Measures observed time and detects stalls of the event loop. It needs a call of ``beat`` every tick interval."""
 
     def __init__(self, clock: Clock, max_gap_ms: int) -> None:
         self.observed_ms = 0

@@ -26,7 +26,6 @@ class Change:
     """One change of an operator.
 
     Attributes:
-        partitions: The Kafka partitions of its events.
         due_ms: Monotonic time at which the change fails if it still waits; if it was published, its outcome is unknown.
         unacked: Number of records that Kafka has not acknowledged; 0 before the change begins.
     """
@@ -39,10 +38,9 @@ class Change:
 
 
 class OperatorChanges:
-    """Starts operators' changes and reports their outcomes. Only one event loop may use it.
+    """Starts operators' changes and reports their outcomes within ``timeout_ms``. Only one event loop may use it.
 
     Args:
-        timeout_ms: The longest time until the outcome of a change is reported.
         takes_changes: Returns whether Kafka accepts records of a partition without delay.
         begin: Applies and logs a change, and counts its records in ``unacked``.
     """

@@ -51,12 +51,7 @@ _LARGEST_RECORDS: Final = 2
 
 
 class LogParts(NamedTuple):
-    """Objects that all partitions share.
-
-    Attributes:
-        linked: Called with a partition when Kafka accepts its records.
-        unlinked: Called with a partition when Kafka is unavailable for it.
-    """
+    """Objects that all partitions share; a partition is ``linked`` while Kafka accepts its records."""
 
     view: ServedView
     identity: Identity
@@ -81,12 +76,10 @@ class PartitionLog:
     """Writes events to one partition. Only one event loop may use it; no method blocks.
 
     Attributes:
-        failure: Why Kafka does not accept records.
         since_ms: Wall-clock time at which Kafka last started or stopped accepting records; at first the start time.
         has_started: Whether Kafka has accepted records since this server's start.
         lost_sessions: Number of times Kafka stopped accepting records.
         unpublished: Events that are not in the log, while Kafka does not accept records.
-        publisher: None until ``attach``.
     """
 
     def __init__(self, partition: int, parts: LogParts) -> None:

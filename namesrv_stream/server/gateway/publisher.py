@@ -59,12 +59,7 @@ CheckLog = Callable[[int], int]
 
 
 class KafkaPublisher:
-    """Sends the records of one partition. It has at most one session at a time.
-
-    Attributes:
-        newest_offset: The highest offset that Kafka has acknowledged; -1 before the first.
-        owner: Its methods are called on ``loop``.
-    """
+    """Sends the records of one partition, in one session at a time; the owner's methods are called on ``loop``."""
 
     def __init__(
         self,

@@ -45,10 +45,7 @@ class GatewayLimits:
 class Item(NamedTuple):
     """An event that will be published to one partition.
 
-    Attributes:
-        pending: The view's ticket, which is settled when the event is in the log.
-        number: Sequence number in the order of acceptance.
-        change: The operator's change that waits for the acknowledgement; None for other events.
+    Its ticket ``pending`` is settled when the event is in the log. ``number`` counts events in the order of acceptance.
     """
 
     event: AcceptedEvent
@@ -58,12 +55,7 @@ class Item(NamedTuple):
 
 
 class OutRecord(NamedTuple):
-    """One record that is being published.
-
-    Attributes:
-        items: The record's events; empty for events about the server itself, for example ticks.
-        at_ms: Monotonic time at which the publisher received the record.
-    """
+    """A record that the publisher received at ``at_ms`` (monotonic); without items if it is about the server itself."""
 
     partition: int
     key: bytes | None

@@ -226,11 +226,9 @@ TRY_AGAIN = "urn:namesrv-stream:problem:try-again"
 
 
 class Problem(Exception):
-    """A request that cannot be answered.
+    """A request that cannot be answered; ``detail`` says what is wrong with it, and what to do.
 
-    Attributes:
-        detail: Text for people: what is wrong with this request, and what to do.
-        kind: URI of the kind of problem; "about:blank" if the status is sufficient.
+    ``kind`` is the URI of the kind of problem; "about:blank" if the status is sufficient.
     """
 
     def __init__(

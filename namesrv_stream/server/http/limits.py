@@ -31,11 +31,9 @@ _RETRY: Final = {"Retry-After": "1"}
 
 
 class Limits:
-    """ASGI middleware around the whole application.
+    """ASGI middleware around the whole application; answers on the paths ``streams`` can be endless.
 
-    Args:
-        streams: Paths whose answers can be endless.
-        templates: Endpoint → path template by which its answers are counted, so that there are few labels.
+    Answers are counted by the path template of their endpoint (``templates``), so that there are few labels.
     """
 
     def __init__(self, app: ASGIApp, port: Port, *, streams: frozenset[str], templates: Mapping[Any, str]) -> None:

@@ -129,15 +129,12 @@ def open_lane(settings: RemotingSettings) -> "tuple[NativeLane | None, LaneStatu
 class NativeLane:
     """Hands connections over to the thread, and updates its answers. Used by one event loop.
 
-    Args:
-        max_answers_bytes: Maximum size of the stored answers.
-        bounds_ns: Upper bounds of the histogram of response times, ascending.
-
     Raises:
         OSError: The thread cannot start.
     """
 
     def __init__(self, library: ctypes.PyDLL, max_answers_bytes: int, bounds_ns: Sequence[int]) -> None:
+        """Start the thread; ``bounds_ns`` are the ascending upper bounds of the histogram of response times."""
         self._library = library
         bounds = (ctypes.c_uint64 * len(bounds_ns))(*bounds_ns)
         self._lane = library.lane_start(max_answers_bytes, secrets.randbits(64), bounds, len(bounds_ns))

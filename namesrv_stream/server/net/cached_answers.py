@@ -28,12 +28,9 @@ class _BrokerPart(NamedTuple):
 
 
 class _BrokerParts:
-    """The parts of one broker name, in one JSON form.
+    """The parts of one broker name, in one JSON form, encoded from ``group``; None if no broker of it is registered.
 
-    Attributes:
-        group: The group from which the parts were encoded.
-        as_is: The broker's data; None if no broker of the name is registered.
-        acting: The broker's data for topics without write permission, where a slave replaces a missing master.
+    ``acting`` is for topics without write permission, where a slave replaces a missing master.
     """
 
     __slots__ = ("_queues", "_strict", "acting", "as_is", "group")

@@ -33,11 +33,7 @@ _UNANSWERED: Final = frozenset((Pause.SLOW_READER, Pause.LARGE_REQUEST))
 
 
 class Reading:
-    """The reading of one connection, which continues while there is no ``Pause``.
-
-    Attributes:
-        held_bytes: Bytes of an incomplete frame, preamble or TLS record.
-    """
+    """The reading of one connection, which continues while there is no ``Pause``."""
 
     def __init__(self, connection: "RemotingConnection", transport: asyncio.Transport, services: Services) -> None:
         self.held_bytes = 0
@@ -119,8 +115,7 @@ class Reading:
 class HandOver:
     """Controls whether Python or the native lane owns the socket of one plain connection.
 
-    Attributes:
-        is_handed_over: Whether the lane owns the socket, or is returning it. Python neither reads nor writes then.
+    While it ``is_handed_over``, the lane owns the socket or is returning it. Python neither reads nor writes then.
     """
 
     def __init__(self, lane: NativeLane | None, connection: LaneConnection, transport: asyncio.Transport) -> None:
@@ -163,9 +158,6 @@ _GATHERED_BYTES: Final = 64 * 1024
 class Requests:
     """The waiting requests of one connection; those after a large request wait until it is answered.
 
-    Attributes:
-        has_answered: Whether any request was answered since this was reset.
-
     Args:
         write: Writes answers, in order. Its second argument is the request if only one waited, else b"".
         answered: Called after the answer to a large request, to continue with the requests after it.
@@ -203,10 +195,7 @@ class Requests:
         self._has_ended = True
 
     def answer(self) -> bool:
-        """Answer waiting requests up to the first large one, as long as the peer reads its answers.
-
-        Returns:
-            Whether any request waited.
+        """Answer waiting requests up to the first large one, while the peer reads; return whether any request waited.
 
         Raises:
             RemotingError: A frame breaks the protocol. Those before it are answered; those after it are dropped.

@@ -34,15 +34,6 @@ class CachedResponse(NamedTuple):
     heartbeat: BrokerHeartbeat | None
 
 
-class AnsweredRequest(NamedTuple):
-    """An answered request: its frame, without length prefix, and the ``encoded`` frame of the response."""
-
-    frame: bytes
-    request: RemotingCommand
-    answer: Answer
-    encoded: bytes
-
-
 class _Entry(NamedTuple):
     frame_bytes: int  # of the request; equal sizes mean equally long opaques
     head: bytes
@@ -57,12 +48,7 @@ class _Entry(NamedTuple):
 
 
 class ResponseCache:
-    """The cached responses of one server. Used by one event loop.
-
-    Args:
-        lane: Stores the responses to route queries instead of this cache; None if there is none.
-        max_bytes: Maximum size of this cache.
-    """
+    """The cached responses of one server; ``lane``, if any, caches those to route queries. Used by one event loop."""
 
     def __init__(self, lane: NativeLane | None = None, max_bytes: int = _MAX_BYTES) -> None:
         self._lane = lane
@@ -87,9 +73,8 @@ class ResponseCache:
         self._entries.move_to_end(key)
         return CachedResponse(entry.head + opaque + entry.tail, entry.code, entry.heartbeat)
 
-    def keep(self, answered: AnsweredRequest, scope: bytes) -> None:
-        """Store the response to a frame, if all requests of its template have the same answer and effect."""
-        frame, request, answer, encoded = answered
+    def keep(self, frame: bytes, request: RemotingCommand, answer: Answer, encoded: bytes, scope: bytes) -> None:
+        """Store the ``encoded`` response, if all requests of the frame's template have the same answer and effect."""
         depends_on, response, accepted = answer.depends_on, answer.response, answer.accepted
         if (
             depends_on is None

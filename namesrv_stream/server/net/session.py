@@ -24,7 +24,7 @@ from namesrv_stream.server.gateway.gateway import Gateway
 from namesrv_stream.server.net.connections import Connections
 from namesrv_stream.server.net.large_requests import LargeRequests
 from namesrv_stream.server.net.request_metrics import RequestMetrics
-from namesrv_stream.server.net.response_cache import AnsweredRequest, ResponseCache, scope_of
+from namesrv_stream.server.net.response_cache import ResponseCache, scope_of
 from namesrv_stream.server.tls import ServerTls
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ class Session:
                 return None  # the answer follows later
             encoded = self._encoded(request, response, began_ns)
             if frame is not None and encoded is not None:
-                self._services.responses.keep(AnsweredRequest(frame, request, answer, encoded), self._scope)
+                self._services.responses.keep(frame, request, answer, encoded, self._scope)
             return encoded
         except Exception:
             # An internal error must not close the connection, which would remove the peer's brokers.

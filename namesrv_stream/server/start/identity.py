@@ -120,11 +120,7 @@ class IdentityFile:
 
 
 class LogGuard:
-    """Checks the log of a partition before every session with Kafka. Any thread may call it.
-
-    Attributes:
-        has_refused: Whether at least one partition's log has been refused since the start.
-    """
+    """Checks the log of a partition before every session with Kafka. Any thread may call it."""
 
     def __init__(self, settings: Settings, folded: Callable[[], FoldedLog]) -> None:
         self._settings = settings
@@ -163,11 +159,7 @@ _SEARCH_EVERY_S: Final = 60.0
 
 
 class RivalTicks:
-    """Finds ticks of other starts with the same server id in records.
-
-    Attributes:
-        ticks: Start (``server_epoch``) → LogAppendTime of its ticks, for starts without a logged stop.
-    """
+    """Finds ticks of other starts with the same server id in records: start → LogAppendTime, if it logged no stop."""
 
     def __init__(self, identity: Identity) -> None:
         self.ticks: dict[int, list[int]] = {}

@@ -61,12 +61,7 @@ def _time(element: bytes) -> int:
 
 
 class Certificate(NamedTuple):
-    """A certificate with its key, ready for connections, and the validity of the first certificate in the chain.
-
-    Attributes:
-        context: Context for connections of brokers and clients.
-        http_context: Context for the HTTP port, which requests no client certificate.
-    """
+    """A certificate with its key, and the validity of the first one in the chain. HTTP needs no client certificate."""
 
     context: ssl.SSLContext
     http_context: ssl.SSLContext

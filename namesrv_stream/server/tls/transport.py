@@ -21,11 +21,7 @@ _WRITTEN_BYTES: Final = 256 * 1024  # limit for one encryption or decryption
 
 
 class TlsTransport(asyncio.Transport):
-    """The server's side of one TLS connection.
-
-    Attributes:
-        is_established: Whether the handshake is complete.
-    """
+    """The server's side of one TLS connection; it ``is_established`` once the handshake is complete."""
 
     def __init__(self, below: asyncio.Transport, context: ssl.SSLContext) -> None:
         """Wait for a handshake on ``below``; a later reload of the certificate does not change ``context``."""
@@ -160,11 +156,7 @@ _LENGTH_AT: Final = 3
 
 
 class PartialRecord:
-    """Tracks record boundaries in a stream of bytes that arrives in arbitrary pieces.
-
-    Attributes:
-        size: Bytes of the incomplete record; 0 between two records.
-    """
+    """Tracks record boundaries in a stream of bytes; ``size`` is that of an incomplete record, 0 between two records."""
 
     def __init__(self) -> None:
         self.size = 0

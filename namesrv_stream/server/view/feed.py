@@ -37,10 +37,9 @@ class _Commit:
 
 
 class Piece(NamedTuple):
-    """The rows that a follower reads at once.
+    """The encoded rows that a follower reads at once, in log order within each partition.
 
     Attributes:
-        rows: Encoded rows, in log order within each partition.
         is_whole: Whether no rows of the same commit follow. Then the rows so far are a state that existed.
         mark: Where the piece ends in the buffer, for the next read.
     """
@@ -52,12 +51,9 @@ class Piece(NamedTuple):
 
 
 class ChangeFeed:
-    """Keeps the newest rows for all followers. Only one event loop may use it.
+    """Keeps the newest rows for all followers: every row from ``begin`` to ``end``. Only one event loop may use it.
 
-    Attributes:
-        begin: The position from which on the buffer contains every row.
-        end: The position behind the last row. A follower can be ahead of it if it comes from another server.
-        is_closed: Whether the server is stopping.
+    A follower can be ahead of ``end`` if it comes from another server.
     """
 
     def __init__(self, generation: str, next_offsets: Mapping[int, int], max_rows: int, max_bytes: int) -> None:
@@ -126,9 +122,8 @@ class ChangeFeed:
     ) -> Piece:
         """Return the next rows behind a position that the feed ``reaches``; few or none if few are wanted.
 
-        Args:
-            max_bytes: Approximate size of the rows, wanted or not, that one call examines; it examines at least one.
-            mark: The mark of the piece that ended at this position, if any; it saves a search within the commit.
+        It examines at least one row, and rows of about ``max_bytes``, wanted or not. The mark of the piece that ended at
+        this position saves a search within the commit.
         """
         found: list[bytes] = []
         seen = number = 0

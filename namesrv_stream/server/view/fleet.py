@@ -82,8 +82,7 @@ class Fleet:
     async def ended(self) -> Iterable[Broker]:
         """Return the processes that were removed within the last day and have not returned, the newest first.
 
-        Returns:
-            A single-use iterable: consume it in steps, as it can be very long. It computes every item on demand.
+        The result can be very long, is computed on demand, and can be read once: consume it in steps.
         """
         await self._recent_events.begin(self.view.next_offsets)
         await self._recent_events.drop_old()

@@ -30,10 +30,8 @@ class CatchUp:
     ) -> Piece | None:
         """Return the next rows between a position and an end; the end has the same generation and lies ahead.
 
-        It reads one partition after another. So only the last piece, which reaches the end, completes a state.
-
-        Returns:
-            The piece; None if the tables do not contain all of these rows (any more), or if there are too many.
+        It reads one partition after another. So only the last piece, which reaches the end, completes a state. Return
+        None if the tables do not contain all of these rows (any more), or if there are too many.
         """
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, self._read, position, end, wants, max_bytes)
@@ -96,11 +94,7 @@ class PositionGone(Exception):
 
 
 class Follower:
-    """Reads the rows behind a position, piece by piece. Only one event loop may use it.
-
-    Attributes:
-        position: The position behind everything that was read.
-    """
+    """Reads the rows behind its position, piece by piece. Only one event loop may use it."""
 
     def __init__(
         self, feed: ChangeFeed, catch_up: CatchUp, choice: RowFilter, position: Position, steps: Steps

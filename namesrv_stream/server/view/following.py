@@ -32,7 +32,7 @@ class TableStatus:
         version: The served version of ``route_changes``; -1 if there is no table.
         failure: Returns why the tables cannot be read; "" if they can.
         job: The job's latest figures; None if it has committed none since this server's start.
-        refused_at_ms: When this server last noticed that the job refused a record, epoch milliseconds; None for never.
+        refused_at_ms: When this server last noticed that the job refused a record, epoch milliseconds.
     """
 
     def __init__(self, snapshot: Snapshot, counters: Counters, clock: Clock) -> None:

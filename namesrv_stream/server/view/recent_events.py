@@ -49,7 +49,7 @@ class StoredEvents(NamedTuple):
 
     Attributes:
         live: Processes that were live when the window began.
-        events: Events of the window, oldest first; computed on demand, because there can be very many.
+        events: Oldest first; computed on demand, because there can be very many.
         is_cut: Whether older rows were removed. Then it is unknown whether a process without a row was live.
     """
 
@@ -59,11 +59,7 @@ class StoredEvents(NamedTuple):
 
 
 class RecentEvents:
-    """Keeps the recent events of all brokers. Only one event loop may use it.
-
-    Attributes:
-        failure: Why the tables could not be read; "" if there was no failure.
-    """
+    """Keeps the recent events of all brokers. Only one event loop may use it."""
 
     def __init__(self, tables: Storage, clock: Clock) -> None:
         self._tables = tables
@@ -150,14 +146,7 @@ class RecentEvents:
 
 
 class _Known:
-    """The events since one moment, and the status of processes that follows from them.
-
-    Attributes:
-        ended: See ``RecentEvents.ended``.
-        events: The events, newest last.
-        came: Process → when it came up, epoch milliseconds.
-        downs: Process → when it ended each time, epoch milliseconds.
-    """
+    """The events since one moment, and when processes came up or ended by them (epoch milliseconds)."""
 
     def __init__(self, stored: StoredEvents) -> None:
         """Start with the processes that were live before ``stored.events``; add no events."""

@@ -166,12 +166,7 @@ _LARGE_GROUP: Final = 2_000
 
 
 class StateAt(NamedTuple):
-    """The committed state at one position; immutable.
-
-    Attributes:
-        content: Everything except the KV table: it can be long, and ``content_of`` would sort it.
-        kv: Namespace's part → key → value.
-    """
+    """The committed state at one position; immutable. ``content`` lacks the KV table: ``content_of`` would sort it."""
 
     position: Position
     content: TableContent
