@@ -153,7 +153,7 @@ DecodedBody = RegisterBrokerBody | BodyDecodeError
 
 
 class Call(NamedTuple):
-    """A request that arrived at ``now_ms`` (monotonic); ``decoded`` is the result for the body of ``broker.large_body``."""
+    """A request that arrived at ``now_ms`` (monotonic); ``decoded`` is its body, if the server decoded a large one."""
 
     request: RemotingCommand
     origin: Origin

@@ -116,7 +116,7 @@ def _mapping(info: TopicQueueMappingInfo) -> dict[str, Any]:
 
 
 class RouteAnswers:
-    """Encodes every body on request, without a cache; a slave may replace a missing master (``support_acting_master``)."""
+    """Encodes every body on request, without a cache; with ``support_acting_master`` a slave replaces a missing one."""
 
     def __init__(self, view: RouteView, *, support_acting_master: bool = False) -> None:
         self.support_acting_master = support_acting_master

@@ -64,7 +64,7 @@ class MinBrokerNotifier:
         timeout_ms: int = _TIMEOUT_MS,
         idle_ms: int = _IDLE_MS,
     ) -> None:
-        """Create a notifier, which sends nothing before ``run``. ``timeout_ms`` limits connecting, and sending one frame.
+        """Create a notifier, which sends nothing before ``run``. ``timeout_ms`` limits connecting and sending a frame.
 
         Args:
             is_enabled: Whether to notify (``notifyMinBrokerIdChanged``); called at every change.

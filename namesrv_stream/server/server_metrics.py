@@ -4,7 +4,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from namesrv_stream import __version__
 from namesrv_stream.metrics import Histogram, Samples
@@ -24,14 +24,8 @@ _STATES: Final = ("alive", "held", "gone")
 _LAG_BOUNDS_MS: Final = (1, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_000)
 
 
-class _Silence(NamedTuple):
-    """Age of the oldest heartbeat in a cluster; ``share`` is the largest elapsed fraction of a broker's timeout."""
-
-    age_ms: int = 0
-    share: float = 0.0
-
-    def and_of(self, age_ms: int, share: float) -> "_Silence":
-        return _Silence(max(self.age_ms, age_ms), max(self.share, share))
+#: Age of the oldest heartbeat in a cluster, and the largest elapsed fraction of a broker's timeout.
+_Silence = tuple[int, float]
 
 
 @dataclass(slots=True)
@@ -95,7 +89,8 @@ class ServerMetrics:
                 # A broker that now uses another server is still known here, but its age here means nothing.
                 if broker.age_ms is not None and self._identity.server_id in broker.servers:
                     share = broker.age_ms / broker.expires_after_ms
-                    silences[cluster] = silences.get(cluster, _Silence()).and_of(broker.age_ms, share)
+                    age_ms, most = silences.get(cluster, (0, 0.0))
+                    silences[cluster] = max(age_ms, broker.age_ms), max(most, share)
         ended = (live_key for group in groups for live_key in group.registrations if live_key not in group.lives)
         async for keys in self._steps.lists(ended):
             counts.update((live_key.cluster, "gone") for live_key in keys)
@@ -116,10 +111,11 @@ class ServerMetrics:
         oldest: dict[str, _Silence] = {}
         for cluster, silence in silences.items():
             name = cluster if cluster in shown else _OTHER_CLUSTERS
-            oldest[name] = oldest.get(name, _Silence()).and_of(*silence)
-        for cluster, silence in sorted(oldest.items()):
-            samples.add("rocketmq_namesrv_oldest_heartbeat_age_seconds", silence.age_ms / 1000, cluster)
-            samples.add("rocketmq_namesrv_oldest_heartbeat_timeout_ratio", silence.share, cluster)
+            age_ms, share = oldest.get(name, (0, 0.0))
+            oldest[name] = max(age_ms, silence[0]), max(share, silence[1])
+        for cluster, (age_ms, share) in sorted(oldest.items()):
+            samples.add("rocketmq_namesrv_oldest_heartbeat_age_seconds", age_ms / 1000, cluster)
+            samples.add("rocketmq_namesrv_oldest_heartbeat_timeout_ratio", share, cluster)
         active = sum(count for (_, state), count in counts.items() if state != "gone")
         samples.add("rocketmq_namesrv_active_brokers", active)
         samples.add("rocketmq_namesrv_topics", self.view.table.topic_count)

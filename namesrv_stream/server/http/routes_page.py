@@ -46,7 +46,7 @@ from namesrv_stream.server.view.fleet import Broker, Fleet
 from namesrv_stream.settings import Settings
 
 if TYPE_CHECKING:
-    from namesrv_stream.history.past_route import PastRoute
+    from namesrv_stream.history import past_route
 
 
 Result = TypeVar("Result")
@@ -79,7 +79,7 @@ class PastRoutes:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="past-routes")
         self._asked = 0
 
-    async def ask(self, topic: str, as_of: str, convert: "Callable[[PastRoute], Result]") -> Result:
+    async def ask(self, topic: str, as_of: str, convert: "Callable[[past_route.PastRoute], Result]") -> Result:
         """Return the result of ``convert``, which is called on the thread with a topic's route at an instant.
 
         Raises:
@@ -103,7 +103,7 @@ class PastRoutes:
         finally:
             self._asked -= 1
 
-    def _answer(self, topic: str, as_of: str) -> "PastRoute":
+    def _answer(self, topic: str, as_of: str) -> "past_route.PastRoute":
         # Imported by the first query, so that servers without such queries do not load it.
         from namesrv_stream.history.past_route import ask_route
 
@@ -221,29 +221,20 @@ class RoutesPage:
 
 
 def _broker(broker: Broker) -> BrokerProcess:
-    ended, held = broker.ended, broker.held
+    fields, key, end = broker._asdict(), broker.key, None
+    if broker.ended is not None:
+        of_end = {name: getattr(broker.ended, name) for name in ("at_ms", "cause", "detail", "partition", "offset")}
+        end = EndOfBroker(**of_end, replaced_by=broker.replaced_by)
+    hold = HoldOfGuard(**broker.held._asdict()) if broker.held else None
+    names = ("broker_id", "timeout_ms", "expires_after_ms", "age_ms", "since_ms", "servers")
     return BrokerProcess(
-        cluster=broker.key.live_key.cluster,
-        broker_name=broker.key.broker_name,
-        broker_id=broker.broker_id,
-        broker_addr=broker.key.live_key.broker_addr,
+        cluster=key.live_key.cluster,
+        broker_name=key.broker_name,
+        broker_addr=key.live_key.broker_addr,
         state=broker.state,
-        timeout_ms=broker.timeout_ms,
-        expires_after_ms=broker.expires_after_ms,
-        age_ms=broker.age_ms,
-        since_ms=broker.since_ms,
-        servers=list(broker.servers),
-        held=HoldOfGuard(**held._asdict()) if held else None,
-        ended=EndOfBroker(
-            at_ms=ended.at_ms,
-            cause=ended.cause,
-            detail=ended.detail,
-            partition=ended.partition,
-            offset=ended.offset,
-            replaced_by=broker.replaced_by,
-        )
-        if ended
-        else None,
+        held=hold,
+        ended=end,
+        **{name: fields[name] for name in names},
     )
 
 

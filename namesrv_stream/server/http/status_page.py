@@ -58,11 +58,6 @@ def worst(parts: Iterable[PartHealth]) -> State:
     return max((part.state for part in parts), key=_ORDER.index)
 
 
-def colour(parts: Iterable[PartHealth]) -> str:
-    """Return the worst state of the parts as green, yellow or red."""
-    return _COLOURS[worst(parts)]
-
-
 def as_text(parts: Iterable[PartHealth]) -> str:
     """Return one line per part, for people and for the logs of probes."""
     marks = {"ok": "[+]", "degraded": "[~]", "failed": "[-]"}
@@ -156,7 +151,7 @@ class StatusPage:
         """Return the server's health, by part; the status is 200 whenever the server answers."""
         parts = self.parts()
         if _wants_text(request, query):
-            return PlainTextResponse(f"{colour(parts)}\n{as_text(parts)}")
+            return PlainTextResponse(f"{_COLOURS[worst(parts)]}\n{as_text(parts)}")
         return _json(Health(**self._health(parts)))
 
     @answers("/readyz", (JSON, Readiness), _TEXT, statuses=(200, 503))
@@ -206,7 +201,7 @@ class StatusPage:
     def _health(self, parts: Sequence[PartHealth]) -> dict[str, Any]:
         figures, view = self._figures, self._figures.view
         return {
-            "state": colour(parts),
+            "state": _COLOURS[worst(parts)],
             "parts": parts,
             "kafka": "up" if figures.gateway.is_connected else "down",
             "brokers": sum(len(g.broker_addrs) for g in view.table.registered_groups()),

@@ -5,7 +5,7 @@ import contextlib
 import logging
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator
-from ipaddress import IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv6Address, IPv6Network
 from itertools import count
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
@@ -85,10 +85,10 @@ logger = logging.getLogger(__name__)
 #: Reasons for which connections are closed.
 STOPPING: Final = "the server stops"
 _IDLE: Final = "idle for too long"
-_LATE: Final = "what it began to send was not complete in time"
-_CROWDED: Final = "too much incomplete is held of all connections, and this began before others"
+_LATE: Final = "its request was not complete in time"
+_CROWDED: Final = "incomplete requests of all connections exceed the limit, and its own is the oldest"
 _NOT_READING: Final = "it did not read its answers"
-_UNREAD: Final = "too many answers of all connections are not read, and of this one the most"
+_UNREAD: Final = "unread answers of all connections exceed the limit, and its own are the largest"
 #: Name of the counter for connection events.
 CONNECTION_EVENTS: Final = "rocketmq_namesrv_connection_events_total"
 
@@ -224,14 +224,12 @@ class Connections:
     def _bound_unread(self, connections: "list[RemotingConnection]") -> None:
         sizes = [(size, connection) for connection in connections if (size := connection.unread_bytes)]
         over = sum(size for size, _ in sizes) - self.limits.unread_answers_bytes
-        if over <= 0:
-            return
         # Connections without brokers are closed first, those with the most unread bytes before others.
         for size, connection in sorted(sizes, key=lambda pair: (pair[1].has_brokers, -pair[0])):
-            self._abort(connection, _UNREAD, "unread")
-            over -= size
             if over <= 0:
                 return
+            self._abort(connection, _UNREAD, "unread")
+            over -= size
 
     def _count(self, event: str) -> None:
         self._counters.count(CONNECTION_EVENTS, event)
@@ -274,9 +272,7 @@ def _peer_of(host: str) -> str:
     if ":" not in host:
         return host
     try:
-        address = ip_address(host)
+        address = IPv6Address(host)
     except ValueError:
-        return host
-    if not isinstance(address, IPv6Address):
         return host
     return str(address.ipv4_mapped or IPv6Network((address, _IPV6_PREFIX), strict=False))

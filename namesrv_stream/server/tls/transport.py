@@ -156,7 +156,7 @@ _LENGTH_AT: Final = 3
 
 
 class PartialRecord:
-    """Tracks record boundaries in a stream of bytes; ``size`` is that of an incomplete record, 0 between two records."""
+    """Tracks record boundaries in a stream of bytes; ``size`` is that of the incomplete record, 0 without one."""
 
     def __init__(self) -> None:
         self.size = 0

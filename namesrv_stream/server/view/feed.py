@@ -122,8 +122,8 @@ class ChangeFeed:
     ) -> Piece:
         """Return the next rows behind a position that the feed ``reaches``; few or none if few are wanted.
 
-        It examines at least one row, and rows of about ``max_bytes``, wanted or not. The mark of the piece that ended at
-        this position saves a search within the commit.
+        It examines at least one row, and rows of about ``max_bytes``, wanted or not. The mark of the piece that ended
+        at this position saves a search within the commit.
         """
         found: list[bytes] = []
         seen = number = 0

@@ -79,7 +79,7 @@ class Fleet:
                     since_ms=self._recent_events.came_ms(key),
                 )
 
-    async def ended(self) -> Iterable[Broker]:
+    async def ended(self) -> Iterator[Broker]:
         """Return the processes that were removed within the last day and have not returned, the newest first.
 
         The result can be very long, is computed on demand, and can be read once: consume it in steps.
@@ -91,12 +91,12 @@ class Fleet:
     def _ended(self, ended: list[tuple[LeaseKey, RouteChange]]) -> Iterator[Broker]:
         settings, table = self.settings(), self.view.table
         for key, change in reversed(ended):
-            group = table.groups.get(key.broker_name)
-            if group is not None and key.live_key in group.lives:
+            group = table.group(key.broker_name)
+            if key.live_key in group.lives:
                 continue  # it has just returned, but the fold has not committed that yet
-            registration = group.registrations.get(key.live_key) if group else None
+            registration = group.registrations.get(key.live_key)
             asked_ms = registration.read().timeout_ms if registration else None
             broker_id = registration.broker_id if registration and change.broker_id is None else change.broker_id
             expires_ms = settings.effective_timeout_ms(asked_ms)
-            replaced_by = group.broker_addrs.get(broker_id) if group and broker_id is not None else None
+            replaced_by = None if broker_id is None else group.broker_addrs.get(broker_id)
             yield Broker(key, broker_id, asked_ms, expires_ms, None, (), None, change, replaced_by)

@@ -89,23 +89,13 @@ class ConsolePage:
         self._loading = asyncio.Lock()
         self._templates: dict[str, Template] | None = None
         self._static = _read_static()
-        self._makers = {
-            "summary": self._summary,
-            "brokers": self._brokers,
-            "topics": self._topics,
-            "route": self._route,
-            "timeline": self._timeline,
-            "pipeline": self._pipeline,
-            "servers": self._servers,
-            "what-if": self._what_if,
-        }
 
     @answers("/", (_HTML, None))
     async def page(self, _: Request, query: Question) -> Response:
         """Return the console's page."""
         parts = [name for name in PARTS if name not in _LATER or (name == "what-if" and query.past)]
         position = self._from.feed.end.token()  # taken first: the script shows later changes again
-        shown = {name.replace("-", "_"): await self._makers[name](query) for name in parts}
+        shown = {name.replace("-", "_"): await self._part(name, query) for name in parts}
         later = [name for name in PARTS if name not in parts]
         shown |= {"position": position, "later": later, "windows": list(WINDOWS)}
         return await self._answer("page", query, shown)
@@ -114,10 +104,9 @@ class ConsolePage:
     async def part(self, request: Request, query: Question) -> Response:
         """Return one part of the console's page, for the console's own script."""
         name = request.path_params["part"]
-        if name not in self._makers:
+        if name not in PARTS:
             raise Problem(404, f"no part {name}: there are {', '.join(PARTS)}")
-        shown = await self._makers[name](query)
-        return await self._answer(name, query, {name.replace("-", "_"): shown})
+        return await self._answer(name, query, {name.replace("-", "_"): await self._part(name, query)})
 
     @answers("/console/static/{name}", ("text/css", None), statuses=(200, 304), errors=(404,))
     async def static(self, request: Request) -> Response:
@@ -144,32 +133,30 @@ class ConsolePage:
                 self._templates = await asyncio.to_thread(_load_templates)
             return self._templates
 
-    # ---- parts ----
-
-    async def _brokers(self, question: Question) -> dict[str, Any]:
-        picked = await self._fleets.pick(await self._fleets.newest(), question, SHOWN[question.shown])
-        recent_events, clock = self._from.recent_events, self._from.clock
-        return await brokers(picked, question, recent_events=recent_events, clock=clock, steps=self._steps)
-
-    async def _topics(self, question: Question) -> dict[str, Any]:
-        return await topics(self._from.server, question, self._steps)
-
-    async def _timeline(self, question: Question) -> dict[str, Any]:
-        await self._from.recent_events.begin(self._from.server.view.next_offsets)
-        return await timeline(self._from.recent_events, question, self._from.clock, self._steps)
-
-    async def _pipeline(self, _: Question) -> dict[str, Any]:
-        return pipeline(self._from.figures, self._status.parts(), self._from.clock)
-
-    async def _summary(self, _: Question) -> dict[str, Any]:
-        return summary(self._from.figures, await self._fleets.newest(), self._status.parts())
-
-    async def _servers(self, _: Question) -> list[dict[str, Any]]:
-        return await self._others.compared()
-
-    async def _what_if(self, question: Question) -> dict[str, Any]:
-        timeout_ms = self._fleet.settings().default_timeout_ms
-        return await self._what_ifs.shown(question.past, timeout_ms, await self._fleets.newest())
+    async def _part(self, name: str, question: Question) -> Any:
+        """Return the variables of a part's template."""
+        sources, clock, steps = self._from, self._from.clock, self._steps
+        recent_events, fleet = sources.recent_events, self._fleets.newest
+        match name:
+            case "summary":
+                return summary(sources.figures, await fleet(), self._status.parts())
+            case "brokers":
+                picked = await self._fleets.pick(await fleet(), question, SHOWN[question.shown])
+                return await brokers(picked, question, recent_events=recent_events, clock=clock, steps=steps)
+            case "topics":
+                return await topics(sources.server, question, steps)
+            case "timeline":
+                await recent_events.begin(sources.server.view.next_offsets)
+                return await timeline(recent_events, question, clock, steps)
+            case "pipeline":
+                return pipeline(sources.figures, self._status.parts(), clock)
+            case "servers":
+                return await self._others.compared()
+            case "what-if":
+                timeout_ms = self._fleet.settings().default_timeout_ms
+                return await self._what_ifs.shown(question.past, timeout_ms, await fleet())
+            case _:
+                return await self._route(question)
 
     async def _route(self, question: Question) -> dict[str, Any]:
         topic, server = question.topic, self._from.server
