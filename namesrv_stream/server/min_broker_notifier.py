@@ -85,7 +85,6 @@ class MinBrokerNotifier:
         return list(self._recipients)
 
     def group_changed(self, before: BrokerGroup, after: BrokerGroup) -> None:
-        """Notify the affected members of a changed group, if enabled."""
         if not self._is_enabled():
             return
         change = min_broker_id_change(before, after)

@@ -42,7 +42,6 @@ class PeerLog:
                 cause.log_hidden(now_ms)
 
     def end(self) -> None:
-        """Log the remaining summaries."""
         for cause in self._causes.values():
             if cause.hidden:
                 cause.log_hidden(self._now_ms)

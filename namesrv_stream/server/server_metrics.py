@@ -58,12 +58,10 @@ class ServerMetrics:
         self._steps = Steps()
 
     def beat_came_late(self, late_ms: float) -> None:
-        """Record the delay of the event loop's beat."""
         self._loop_lag.counts[bisect_left(_LAG_BOUNDS_MS, late_ms)] += 1
         self._loop_lag.total += late_ms
 
     async def text(self) -> bytes:
-        """Return all metrics in Prometheus' text format."""
         counts, silences = await self._count_brokers()
         samples = Samples()
         self._sample_brokers(samples, counts, silences)

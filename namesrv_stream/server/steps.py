@@ -54,7 +54,6 @@ class Steps:
         return [item async for some in self.lists(items) for item in some]
 
     async def sorted(self, items: Iterable[Any], key: Callable[[Any], Any] | None = None) -> list[Any]:
-        """Return the items in sorted order."""
         found = await self.all(items)
         blocks = (found[at : at + _SORTED_AT_ONCE] for at in range(0, len(found), _SORTED_AT_ONCE))
         ordered = await self.all(sorted(block, key=key) for block in blocks)
@@ -80,7 +79,6 @@ class Kept(Generic[K, V]):
         self._answers: dict[K, tuple[int, V]] = {}
 
     async def get(self, question: K, make: Callable[[], Awaitable[V]]) -> V:
-        """Return the answer, computed again if it is too old."""
         async with self._making:
             since_ms = self._clock.monotonic_ms() - self._fresh_ms
             self._answers = {key: kept for key, kept in self._answers.items() if kept[0] >= since_ms}

@@ -95,7 +95,6 @@ class Gateway:
     # ---- events in ----
 
     def accept(self, accepted: Iterable[Accepted]) -> None:
-        """Apply events to the view immediately and log them."""
         self._take_in(accepted, None)
 
     def accept_heartbeat(self, heartbeat: BrokerHeartbeat) -> None:
@@ -170,7 +169,6 @@ class Gateway:
 
     @property
     def is_connected(self) -> bool:
-        """Whether Kafka accepts this server's records of all partitions."""
         return all(log.is_connected for log in self._logs)
 
     @property
@@ -201,8 +199,6 @@ class Gateway:
         """Observed time: how long this server could receive heartbeats."""
         return self._watch.observed_ms
 
-    # ---- time ----
-
     def beat(self) -> None:
         """Advance observed time, request a tick, and retry lost sessions. Called every tick interval."""
         self._watch.beat()
@@ -220,8 +216,6 @@ class Gateway:
         for log in self._logs:
             log.tick()
 
-    # ---- called by the partitions ----
-
     def _linked(self, partition: int) -> None:
         self.last_heartbeats.begin(partition, self.observed_ms)
         self.connected.set()
@@ -231,8 +225,6 @@ class Gateway:
         if not any(log.is_connected for log in self._logs):
             self.connected.clear()
         self._changes.refuse(partition)
-
-    # ---- stopping ----
 
     def begin_stop(self) -> None:
         """Treat the server as blind from now on: closed connections no longer remove brokers."""

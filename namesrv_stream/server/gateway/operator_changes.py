@@ -76,7 +76,6 @@ class OperatorChanges:
                 self._begin(change)
 
     def acked(self, change: Change) -> None:
-        """Record that one record of a change is in the log."""
         change.unacked -= 1
         if not change.unacked:
             self._report(change, None)

@@ -131,11 +131,8 @@ class PartitionLog:
         return max(self.publisher.queued_records / most_records, self.publisher.queued_bytes / most_bytes)
 
     def attach(self, publisher: KafkaPublisher) -> None:
-        """Give the partition its publisher and open a session."""
         self.publisher = publisher
         self._begin_session(publisher)
-
-    # ---- events out ----
 
     def put(self, item: Item) -> None:
         """Log an event, or keep it while Kafka does not accept records.
@@ -166,7 +163,6 @@ class PartitionLog:
             self._begin_session(self.publisher)
 
     def tick(self) -> None:
-        """Publish the gathered items and a tick behind them."""
         if self.is_connected:
             self._flush()
             self._publish_event(Tick(self._origin))
@@ -191,7 +187,6 @@ class PartitionLog:
             self.link = Link.AWAY
 
     def _flush(self) -> None:
-        """Publish the gathered items in order of arrival."""
         self._is_flush_due = False
         items, self._items = self._items, []
         self._publish_all(items)
@@ -209,7 +204,6 @@ class PartitionLog:
                 self._publish(record)
 
     def _publish_event(self, event: ServerEvent) -> None:
-        """Publish an event about this server itself."""
         self._publish(OutRecord(self.partition, None, encode_event(event)))
 
     def _publish(self, record: OutRecord) -> None:

@@ -112,7 +112,6 @@ def _records(partition: int, batch: list[Item], max_bytes: int) -> Iterator[OutR
 
 
 def _encoded(events: Sequence[AcceptedEvent], max_bytes: int) -> tuple[bytes | None, bytes]:
-    """Return key and value of a record."""
     try:
         heartbeats = [event for event in events if isinstance(event, BrokerHeartbeat)]
         value = encode_heartbeats(heartbeats) if heartbeats else encode_event(events[0])
@@ -186,7 +185,6 @@ class OutageBuffer:
         self._publishing = set()
 
     def acked(self, items: Iterable[Item]) -> None:
-        """Forget the changes among these items, which are in the log."""
         if self._changes:
             for item in items:
                 self._changes.pop(item.number, None)

@@ -100,8 +100,6 @@ class ChangesPage:
         """Return the committed state as rows, and its position, from which /changes continues."""
         return StreamingResponse(self._state_json(self._state(), query.choice), media_type=JSON, headers=_NO_STORE)
 
-    # ---- one answer ----
-
     async def _answer(self, choice: RowFilter, position: Position, wait_s: int) -> Response:
         follower = self._follower(choice, position)
         until_s = time.monotonic() + wait_s
@@ -116,8 +114,6 @@ class ChangesPage:
         except PositionGone as error:
             raise self._gone(error) from None
         return Response(_body(rows, follower.position, is_whole), media_type=JSON, headers=_NO_STORE)
-
-    # ---- a stream ----
 
     async def _stream(self, choice: RowFilter, position: Position | None) -> AsyncIterator[bytes]:
         yield b"retry: %d\n\n" % _RETRY_MS
@@ -157,8 +153,6 @@ class ChangesPage:
             else:
                 continue
             sent, sent_s = follower.position, time.monotonic()
-
-    # ---- positions ----
 
     def _follower(self, choice: RowFilter, position: Position) -> Follower:
         return Follower(self._feed, self._catch_up, choice, position, self._steps)

@@ -77,7 +77,6 @@ class HttpServer:
         figures.http.connections = lambda: len(self._uvicorn.server_state.connections)
 
     async def run(self) -> None:
-        """Serve until ``stop``."""
         await self._uvicorn.serve(sockets=[self._bound])
 
     def stop(self) -> None:
@@ -86,7 +85,6 @@ class HttpServer:
 
 
 def document() -> dict[str, Any]:
-    """Return the OpenAPI document of all pages."""
     pages = (ConsolePage, StatusPage, RoutesPage, ChangesPage, DirectoryPage)
     return openapi_document(operation for page in pages for operation, _ in operations(page))
 

@@ -112,7 +112,6 @@ def parse_query(given: QueryParams, model: type[Q]) -> Q:
 
 
 def parameter_schema(model: type[Query], name: str) -> dict[str, Any]:
-    """Return the JSON Schema of a parameter's value."""
     schema: dict[str, Any] = dict(model.model_json_schema()["properties"][name])
     given: dict[str, Any] = next((each for each in schema.pop("anyOf", ()) if each != {"type": "null"}), {})
     for name in ("title", "default"):
@@ -149,7 +148,6 @@ _PATH_PARAMETERS = {
 
 
 def openapi_document(operations: Iterable[Operation]) -> dict[str, Any]:
-    """Return the whole document, in OpenAPI 3.1."""
     operations = list(operations)
     bodies = [ProblemDetails, *(body for operation in operations for body in operation.content.values() if body)]
     adapters = [(str(body), "serialization", TypeAdapter(body)) for body in bodies]

@@ -102,7 +102,6 @@ class HttpProtocol(H11Protocol):
             self._unread = self.loop.call_later(within_s, self._give_up_unread)
 
     def abort(self, event: str) -> None:
-        """Close the connection immediately and count the event."""
         self._port.event(event)
         self.transport.abort()
 

@@ -162,8 +162,6 @@ class NativeLane:
         loop.remove_reader(self._library.lane_returned_fd(self._lane))
         self._library.lane_stop(self._lane)
 
-    # ---- connections ----
-
     def hand_over(self, connection: LaneConnection, fd: int, frame: bytes, answer: bytes) -> bytes | None:
         """Send the answer to a frame and hand the connection over, if the lane has that answer.
 
@@ -216,8 +214,6 @@ class NativeLane:
             if connection is not None:
                 connection.returned(unread, unsent)
 
-    # ---- answers ----
-
     def find(self, frame: bytes) -> bytes | None:
         """Return the response, with length prefix, to a request frame without it; None if there is none."""
         size = self._library.lane_find(self._lane, frame, len(frame), self._found, _MAX_FOUND_BYTES)
@@ -239,8 +235,6 @@ class NativeLane:
             names = "\0".join([*topics, ""]).encode("utf-8", "surrogatepass")
             self._library.lane_forget(self._lane, names, len(names))
 
-    # ---- counters ----
-
     def answered(self) -> tuple[list[int], int]:
         """Return the number of answers by bound, with those above the last bound at the end, and the total in ns."""
         self._library.lane_counters(self._lane, self._counters)
@@ -249,6 +243,5 @@ class NativeLane:
 
     @property
     def known_bytes(self) -> int:
-        """Size of the stored answers."""
         self._library.lane_counters(self._lane, self._counters)
         return self._counters[len(self._counters) - 1]

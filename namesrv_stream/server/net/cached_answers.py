@@ -44,14 +44,12 @@ class _BrokerParts:
         self._encode(broker_data_of(group))
 
     def update(self, group: BrokerGroup) -> None:
-        """Bring the parts up to date with a changed group."""
         self.group = group
         data = broker_data_of(group)
         if self.as_is is None or data != self.as_is.data or not group.is_registered:
             self._encode(data)
 
     def queues(self, queue_data: QueueData) -> bytes:
-        """Return an entry of queueDatas."""
         written = self._queues.get(queue_data)
         if written is None:
             if len(self._queues) >= _MAX_SHAPES:

@@ -220,7 +220,6 @@ class RemotingConnection(asyncio.Protocol):
 
     @property
     def has_brokers(self) -> bool:
-        """Whether brokers registered over this connection."""
         return bool(self._session.registered)
 
     @property

@@ -64,7 +64,6 @@ class PartialFrames(Generic[H]):
         return gone
 
     def forget(self, holder: H) -> None:
-        """Remove a holder."""
         held = self._held.pop(holder, None)
         if held is not None:
             self.size -= held.size
@@ -76,7 +75,6 @@ class PartialFrames(Generic[H]):
             self._held[holder] = held._replace(since_ms=held.since_ms + by_ms)
 
     def older_than(self, since_ms: int) -> list[H]:
-        """Return the holders whose bytes began before ``since_ms``."""
         return [holder for holder, held in self._held.items() if held.since_ms < since_ms]
 
 
@@ -149,7 +147,6 @@ class Connections:
             self._all_left.set()
 
     def broken(self, connection: "RemotingConnection", error: RemotingError) -> None:
-        """Count and log a connection whose peer broke the protocol."""
         self._count("broken")
         text = "connection closed, its peer broke the protocol peer=%s reason=%s"
         self._warn(text, connection.peer, safe(str(error)), kind=type(error).__name__)
@@ -160,7 +157,6 @@ class Connections:
         self._peer_log.log(logger, logging.ERROR, text, connection.peer, code, kind=str(code), is_fault=True)
 
     def denied(self, connection: "RemotingConnection", reason: str) -> None:
-        """Log a request that the peer may not send."""
         self._warn("request refused peer=%s reason=%s", connection.peer, safe(reason))
 
     def holds(self, connection: "RemotingConnection", size: int, *, is_new: bool) -> None:
@@ -218,7 +214,6 @@ class Connections:
             connection.close(STOPPING)
 
     def unread_bytes(self) -> int:
-        """Return the bytes of all answers that peers have not read."""
         return sum(connection.unread_bytes for connection in self._open.values())
 
     def _bound_unread(self, connections: "list[RemotingConnection]") -> None:
@@ -261,7 +256,6 @@ class AddressCounts:
         return self._counts[peer]
 
     def leave(self, host: str) -> None:
-        """Count one connection less."""
         peer = _peer_of(host)
         self._counts[peer] -= 1
         if self._counts[peer] <= 0:

@@ -132,8 +132,6 @@ class LargeRequests:
         """Stop the decoding process; no request may be added afterwards."""
         self._decoder.stop()
 
-    # ---- answering ----
-
     def add(self, size: int, answer: AnswerRequest, body: RegistrationBody | None) -> None:
         """Queue a request of ``size`` bytes, which is answered in its turn; another process decodes a body first."""
         self._queued += size
@@ -151,8 +149,6 @@ class LargeRequests:
         self._queue.append((size, partial(answer, decoded)))
         self._call_soon()
 
-    # ---- reading ----
-
     def read(self, reader: Reader, size: int, *, is_partial: bool) -> None:
         """Count ``size`` bytes of a large request, which is complete unless ``is_partial``; may stop reading."""
         self._read += size
@@ -168,11 +164,8 @@ class LargeRequests:
         self._call_soon()
 
     def forget(self, reader: Reader) -> None:
-        """Remove a closed connection."""
         self._reading.pop(reader, None)
         self._held.pop(reader, None)
-
-    # ---- iterations of the event loop ----
 
     def _call_soon(self) -> None:
         if not self._has_turn:

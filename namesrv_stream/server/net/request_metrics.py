@@ -63,12 +63,10 @@ class RequestMetrics:
         histogram.total += took_ns
 
     def count(self, response_code: ResponseCode) -> int:
-        """Return the number of requests with this response code."""
         self._add_lane()
         return sum(sum(found.counts) for (_, response), found in self._by_code.items() if response == response_code)
 
     def sample(self, samples: Samples) -> None:
-        """Add all metrics to a scrape."""
         self._add_lane()
         route = Histogram(BOUNDS_NS)
         for (request_code, response_code), histogram in sorted(self._by_code.items()):

@@ -55,12 +55,10 @@ class Reading:
 
     @property
     def has_large_request(self) -> bool:
-        """Whether a large request waits for its turn."""
         return Pause.LARGE_REQUEST in self._pauses
 
     @property
     def may_answer(self) -> bool:
-        """Whether the next request may be answered."""
         return self._pauses.isdisjoint(_UNANSWERED)
 
     def received(self, size: int, held_bytes: int, *, is_new: bool) -> None:
@@ -77,7 +75,6 @@ class Reading:
         change(Pause.LARGE_FRAME)
 
     def pause(self, reason: Pause) -> None:
-        """Stop reading for a reason."""
         if reason in _WAITING and not self.is_waiting:
             self._services.gateway.backlog.wait(self._connection)
             self._waits_since_ms = self._services.gateway.observed_ms
@@ -100,14 +97,12 @@ class Reading:
             self._transport.resume_reading()
 
     def large_request_answered(self) -> None:
-        """Resume reading after the answer to a large request."""
         try:
             self._services.gateway.backlog.worked_on(self._connection)
         finally:
             self.resume(Pause.LARGE_REQUEST)
 
     def end(self) -> None:
-        """Release everything after the connection closed."""
         self._services.large_requests.forget(self)
         self._services.gateway.backlog.read_again(self._connection)
 
@@ -182,7 +177,6 @@ class Requests:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no request waits."""
         return not (self._frames or self._reading.has_large_request)
 
     def add(self, frames: Iterable[bytes]) -> None:

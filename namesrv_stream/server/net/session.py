@@ -111,7 +111,6 @@ class Session:
         return LargeRequest(request, body)
 
     def answer_large(self, large: LargeRequest, decoded: DecodedBody | None) -> bytes | None:
-        """Answer a large request, whose body another process may have decoded."""
         return self._answer(large.request, perf_counter_ns(), decoded=decoded)
 
     def _call(self, request: RemotingCommand, decoded: DecodedBody | None = None) -> Call:

@@ -45,8 +45,6 @@ class ServerTls:
         self.counters = counters
         self._log_validity()
 
-    # ---- connections ----
-
     def accept(self, below: asyncio.Transport) -> TlsTransport:
         """Return a TLS transport above ``below``, on which a broker or client has begun a handshake.
 
@@ -74,7 +72,6 @@ class ServerTls:
             raise PlainNotServed
 
     def established(self) -> None:
-        """Count a completed handshake."""
         self.counters.count(SECURITY_EVENTS, "tls_handshake", "ok")
 
     def broken(self, error: RemotingError) -> None:
@@ -85,13 +82,10 @@ class ServerTls:
             self.counters.count(SECURITY_EVENTS, "tls_handshake", "failed")
 
     def sample(self, samples: Samples) -> None:
-        """Add the expiry time of the certificate to a scrape."""
         if self._certificate is not None:
             end_s = self._certificate.validity.not_after_s
             samples.add("rocketmq_namesrv_tls_certificate_expiry_timestamp_seconds", end_s)
             samples.add("rocketmq_namesrv_tls_certificate_expires_seconds", end_s)
-
-    # ---- files ----
 
     async def watch(self) -> None:
         """Reload changed files until cancelled. Files that cannot be used have no effect; the log has the reason."""

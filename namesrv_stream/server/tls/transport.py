@@ -164,7 +164,6 @@ class PartialRecord:
         self._missing = 0  # bytes of a record whose length is known
 
     def feed(self, data: bytes) -> None:
-        """Process the next bytes of the stream."""
         begin = 0 if self._head else -self.size
         data = self._head + data
         end = self._missing

@@ -57,7 +57,6 @@ class Fleet:
         self._recent_events = recent_events
 
     def settings(self) -> FoldSettings:
-        """Return the settings in force."""
         return FoldSettings().with_texts(effective_texts(self.view.table.settings))
 
     def live(self, groups: Iterable[BrokerGroup]) -> Iterator[Broker]:

@@ -62,7 +62,6 @@ class TableStatus:
             self._at_ms = max(self._at_ms, job.at_ms)
 
     def reloaded(self, snapshot: Snapshot) -> None:
-        """Record that the tables were reopened."""
         self._counters.count("rocketmq_namesrv_snapshot_reloads_total")
         self._move(snapshot.version)
         self._at_ms = max(self._at_ms, min(snapshot.at_ms.values(), default=0))
@@ -85,7 +84,6 @@ class TableStatus:
         return max(0, self._clock.now_ms() - self._at_ms) if self._at_ms else None
 
     def sample(self, samples: Samples) -> None:
-        """Add all metrics to a scrape, except unknown values."""
         samples.add("rocketmq_namesrv_snapshot_age_seconds", self.age_ms / 1000)
         samples.add("rocketmq_namesrv_snapshot_version", self.version)
         samples.add("rocketmq_namesrv_tables_readable", not self.failure())

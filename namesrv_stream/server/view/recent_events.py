@@ -136,12 +136,10 @@ class RecentEvents:
         return self._known.came.get(key)
 
     def downs(self, key: LeaseKey) -> int:
-        """Return how often a process ended within the window."""
         since_ms = self._clock.now_ms() - WINDOW_MS
         return sum(at_ms >= since_ms for at_ms in self._known.downs.get(key, ()))
 
     async def drop_old(self) -> None:
-        """Forget the processes that ended before the window."""
         await self._steps.all(self._known.dropped(self._clock.now_ms() - WINDOW_MS))
 
 
@@ -170,7 +168,6 @@ class _Known:
                 yield key
 
     def take_in(self, event: TimelineEvent) -> None:
-        """Add the next event."""
         change = event.change
         if change.kind == ChangeKind.BROKER_LIVE:
             if not self._is_turn(lease_key(change), change):

@@ -56,7 +56,6 @@ class Position(NamedTuple):
         return self.places[partition] if partition < len(self.places) else _BEGIN
 
     def has(self, partition: int, offset: int, seq: int) -> bool:
-        """Return whether the follower has that row."""
         return (offset, seq) < self.place(partition)
 
     def at_least(self, next_offsets: Mapping[int, int]) -> "Position":

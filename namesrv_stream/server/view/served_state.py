@@ -44,7 +44,6 @@ class ServedState:
         return self._identity.server_id
 
     async def describe(self) -> ServerState:
-        """Return the summary of the served state."""
         found = await self._digested()
         return ServerState(
             *self._identity,
@@ -58,7 +57,6 @@ class ServedState:
         )
 
     async def keys(self, partition: int) -> PartitionParts:
-        """Return the digests of all parts of one partition."""
         found = await self._digested()
         parts = sorted(item for item in found.digest.parts.items() if item[0].partition == partition)
         digests = [PartDigest(part.kind, part.name, digest) for part, digest in parts]

@@ -107,7 +107,6 @@ class ServedView:
             memory.forget(key)  # removed by rows that this server never received
 
     def reconfigure(self, changes: OptionChanges) -> None:
-        """Use other options for answers from now on."""
         self._server.reconfigure(changes)
         self._responses.clear()
 

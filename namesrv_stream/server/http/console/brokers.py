@@ -141,7 +141,6 @@ _LABELS: Final[dict[str, tuple[str, Tone]]] = {
 async def brokers(
     picked: Picked, question: Question, *, recent_events: RecentEvents, clock: Clock, steps: Steps
 ) -> dict[str, Any]:
-    """Return the variables of the template ``brokers``."""
     now_ms = clock.now_ms()
     larger = next((name for name, most in SHOWN.items() if most > SHOWN[question.shown]), None)
     total = picked.count(question.state)

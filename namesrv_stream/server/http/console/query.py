@@ -58,7 +58,6 @@ class Question(Query):
     @model_validator(mode="before")
     @classmethod
     def _without_blanks(cls, given: dict[str, str]) -> dict[str, str]:
-        """Remove blank values, because a form sends empty fields too."""
         return {name: text.strip() for name, text in given.items() if text.strip()}
 
     def url(self, **changes: Any) -> str:
@@ -90,7 +89,6 @@ def role(broker_id: int | None) -> str:
 
 
 def plain(cause: str) -> str:
-    """Return a cause with spaces instead of underscores."""
     return cause.replace("_", " ")
 
 

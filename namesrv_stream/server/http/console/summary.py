@@ -25,7 +25,6 @@ TONES: Final[dict[str, Tone]] = {"ok": "good", "degraded": "warn", "failed": "ba
 
 
 def pipeline(figures: ServerMetrics, parts: Sequence[PartHealth], clock: Clock) -> dict[str, Any]:
-    """Return the variables of the template ``pipeline``."""
     refused: Tone = next((TONES[part.state] for part in parts if part.name == "job" and part.reason), "calm")
     texts = [(part, TONES[part.state], part.reason or part.detail or _MEANING.get(part.name, "")) for part in parts]
     shown = [*_own_figures(figures), *_job_figures(figures.tables.job, refused, clock.now_ms())]
@@ -80,7 +79,6 @@ _BAR: Final = ("alive", "unknown", "late", "held", "gone", "replaced", "left")
 
 
 def summary(figures: ServerMetrics, fleet: FleetSnapshot, parts: Sequence[PartHealth]) -> dict[str, Any]:
-    """Return the variables of the template ``summary``."""
     state, attention = worst(parts), fleet.count("gone", "late")
     names = sorted({cluster for cluster, _ in fleet.counts}, key=lambda name: (*_urgency(fleet, name), name))
     return {

@@ -115,7 +115,6 @@ def offers_now(
 
 
 def offers_of(route: TopicRoute) -> Iterator[tuple[str, Offer]]:
-    """Yield the offers in a route."""
     brokers = {broker.broker_name: broker for broker in route.broker_datas}
     for name, queue in route.queue_datas.items():
         broker = brokers.get(name)
