@@ -76,10 +76,9 @@ def process(server: NameServer, call: Call) -> Answer:
         elif code in BROKER_CODES:
             authorise_broker(server.access, call)
         return processor(server, call)
-    except NoPermission as error:
-        return Answer(error_response(call.request, error), refusal=error.for_log)
     except NamesrvStreamError as error:
-        return Answer(error_response(call.request, error))
+        refusal = error.for_log if isinstance(error, NoPermission) else ""
+        return Answer(error_response(call.request, error), refusal=refusal)
 
 
 def error_response(request: RemotingCommand, error: NamesrvStreamError) -> RemotingCommand:

@@ -19,10 +19,8 @@ from namesrv_stream.remoting.codes import V3_0_11, V5_0_0, RequestCode
 from namesrv_stream.route.model import DataVersion, QueueData, TopicQueueMappingInfo, shared_queue_data
 from namesrv_stream.route.registration_json import mapping_fields
 
-# A registration must fit one record of the log, which is checked before the broker receives SUCCESS. A body with
-# millions of empty topics or mappings becomes several times larger when defaults are filled in. No body that Java
-# writes in one frame comes near these limits.
-
+# A registration must fit one record of the log. A body with millions of empty topics or mappings becomes several times
+# larger when defaults are filled in. No body that Java writes in one frame comes near these limits.
 #: Maximum of topics and static mappings together, and of queues of all static mappings. The largest frame has room for
 #: 115,000 topics as Java writes them.
 MAX_ENTRIES: Final = 300_000

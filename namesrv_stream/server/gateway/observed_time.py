@@ -114,11 +114,9 @@ class Backlog:
         self._on_due: Callable[[], None] = lambda: None
 
     def wait(self, peer: WaitingPeer) -> None:
-        """Record that a peer waits from now on."""
         self.waiting[peer] = None
 
     def read_again(self, peer: WaitingPeer) -> None:
-        """Record that a peer no longer waits."""
         self.waiting.pop(peer, None)
 
     def worked_on(self, peer: WaitingPeer) -> None:

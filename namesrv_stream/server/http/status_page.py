@@ -21,7 +21,6 @@ from namesrv_stream.route.digest import Part
 from namesrv_stream.server.gateway.gateway import GatewayStatus
 from namesrv_stream.server.http.answers import Health, PartHealth, Problem, Readiness
 from namesrv_stream.server.http.operation import JSON, Query, answers
-from namesrv_stream.server.native.lane import LaneStatus
 from namesrv_stream.server.server_metrics import ServerMetrics
 from namesrv_stream.server.view.following import TableStatus
 from namesrv_stream.server.view.served_state import ServedState
@@ -32,25 +31,6 @@ _COLOURS = {"ok": "green", "degraded": "yellow", "failed": "red"}
 #: The job's part is ``degraded`` for so long after a refused record, which stays in the dead-letter topic.
 REFUSED_SHOWN_MS: Final = 900_000
 _ORDER: tuple[State, ...] = ("ok", "degraded", "failed")
-
-
-def health(
-    gateway: GatewayStatus,
-    tables: TableStatus,
-    native_lane: LaneStatus,
-    *,
-    held_brokers: int,
-    stale_after_ms: int,
-    now_ms: int,
-) -> tuple[PartHealth, ...]:
-    """Return the health of all parts, in the order in which an operator would check them."""
-    guard, lane = _part("guard", "ok"), _part("native_lane", "ok", detail=native_lane.text)
-    if held_brokers:
-        text = f"it holds {counted(held_brokers, 'broker')} that appear to be dead: see `namesrv-stream guard list`"
-        guard = _part("guard", "degraded", text)
-    if native_lane.is_fault:
-        lane = _part("native_lane", "degraded", f"{native_lane.text}; Python answers all route queries, more slowly")
-    return _server(gateway), _kafka(gateway), _tables(tables, stale_after_ms), _job(tables, now_ms), guard, lane
 
 
 def worst(parts: Iterable[PartHealth]) -> State:
@@ -187,16 +167,18 @@ class StatusPage:
         return Response(rows, media_type=JSON)
 
     def parts(self) -> Sequence[PartHealth]:
-        """Return the health of all parts of the server."""
-        figures = self._figures
-        return health(
-            figures.gateway.status,
-            figures.tables,
-            figures.native_lane,
-            held_brokers=len(figures.view.table.held),
-            stale_after_ms=self._stale_after_ms,
-            now_ms=self._clock.now_ms(),
-        )
+        """Return the health of all parts of the server, in the order in which an operator would check them."""
+        figures, gateway, tables = self._figures, self._figures.gateway.status, self._figures.tables
+        held, native_lane = len(figures.view.table.held), figures.native_lane
+        guard, lane = _part("guard", "ok"), _part("native_lane", "ok", detail=native_lane.text)
+        if held:
+            text = f"it holds {counted(held, 'broker')} that appear to be dead: see `namesrv-stream guard list`"
+            guard = _part("guard", "degraded", text)
+        if native_lane.is_fault:
+            text = f"{native_lane.text}; Python answers all route queries, more slowly"
+            lane = _part("native_lane", "degraded", text)
+        job = _job(tables, self._clock.now_ms())
+        return _server(gateway), _kafka(gateway), _tables(tables, self._stale_after_ms), job, guard, lane
 
     def _health(self, parts: Sequence[PartHealth]) -> dict[str, Any]:
         figures, view = self._figures, self._figures.view

@@ -100,10 +100,8 @@ _MAX_RESUMED: Final = 1_024
 
 
 class Reader(Protocol):
-    """The reading side of a connection."""
-
     def hold_reading(self, *, is_held: bool) -> None:
-        """Stop reading, or resume it."""
+        """Stop reading a connection, or resume it."""
 
 
 #: Answers a request. The argument is the decoded body of a registration if another process decoded it.

@@ -71,8 +71,7 @@ class Reading:
 
     def hold_reading(self, *, is_held: bool) -> None:
         """Stop reading, or resume it; called by ``LargeRequests``."""
-        change = self.pause if is_held else self.resume
-        change(Pause.LARGE_FRAME)
+        (self.pause if is_held else self.resume)(Pause.LARGE_FRAME)
 
     def pause(self, reason: Pause) -> None:
         if reason in _WAITING and not self.is_waiting:

@@ -8,20 +8,27 @@ new topic table) are left out. Rows of one record about many topics become one e
 import asyncio
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Mapping
+from functools import reduce
+from operator import or_
 from typing import Final, NamedTuple
 
 from namesrv_stream.clock import Clock
 from namesrv_stream.errors import NamesrvStreamError
 from namesrv_stream.route.changes import ChangeKind, RouteChange, lease_key
 from namesrv_stream.route.liveness_settings import EFFECTIVE
-from namesrv_stream.route.model import LeaseKey
+from namesrv_stream.route.model import LeaseKey, LiveKey
 from namesrv_stream.server.steps import Steps
-from namesrv_stream.tables.schema.layout import ROUTE_CHANGES
+from namesrv_stream.tables.delta.stored_table import StoredTable, reading
+from namesrv_stream.tables.schema.change_rows import CHANGES_SCHEMA, iter_changes
+from namesrv_stream.tables.schema.layout import PARTITIONS_PROPERTY, ROUTE_CHANGES, TOPIC_ID_PROPERTY, removed_app_id
 from namesrv_stream.tables.storage import Storage
 
 #: Removed brokers are kept for so long, in log time: as long as the fold keeps their registrations.
 WINDOW_MS: Final = 86_400_000
+#: Maximum number of events that are kept; the stored ones may have starts and ends of brokers in addition.
 _KEPT: Final = 2_000
+#: Rows that are converted to objects at a time; this takes well below a millisecond.
+_ROWS_AT_ONCE: Final = 64
 _MOST_ENDED: Final = 20_000
 #: If every partition has a row about one event, the rows are at most this far apart.
 _SAME_EVENT_MS: Final = 3_000
@@ -108,7 +115,7 @@ class RecentEvents:
         """Return the stored events, and the offsets up to which they were read."""
         since_ms = self._clock.now_ms() - WINDOW_MS
         try:
-            stored = await asyncio.to_thread(_read, self._tables, next_offsets, since_ms)
+            stored = await asyncio.to_thread(read_events, self._tables, next_offsets, since_ms)
             self.failure = ""
         except NamesrvStreamError as error:
             stored, self.failure, next_offsets = StoredEvents(frozenset(), (), True), str(error), {}
@@ -231,10 +238,34 @@ class _Known:
         return False
 
 
-def _read(tables: Storage, next_offsets: Mapping[int, int], since_ms: int) -> StoredEvents:
-    # Imported by the first query, so that servers without such queries do not load it.
-    from namesrv_stream.server.view.stored_events import read_events
-    from namesrv_stream.tables.delta.stored_table import reading
+def read_events(tables: Storage, next_offsets: Mapping[int, int], since_ms: int) -> StoredEvents:
+    """Return the events since an instant and below these offsets from ``route_changes``; blocks.
+
+    Raises:
+        TableSchemaMismatch: The table is damaged, or has a different schema from what this version expects.
+    """
+    # Imported by the first query, so that servers without such queries do not load them.
+    import pyarrow.compute as pc
+
+    from namesrv_stream.history.database import Database
 
     with reading(tables / ROUTE_CHANGES):
-        return read_events(tables, next_offsets, since_ms, KINDS)
+        table = StoredTable.open(tables, ROUTE_CHANGES, CHANGES_SCHEMA)
+        if table is None or not next_offsets:
+            return StoredEvents(frozenset(), (), False)
+        partition, offset = pc.field("partition"), pc.field("offset")
+        below = reduce(or_, ((partition == p) & (offset < end) for p, end in sorted(next_offsets.items())))
+        database = Database([table])
+        database.register("changes", table.dataset(below))
+        live = (
+            LeaseKey(row["broker_name"], LiveKey(row["cluster"], row["broker_addr"]))
+            for row in database.rows("live_before", since_ms=since_ms)
+        )
+        rows = database.ask("timeline", since_ms=since_ms, kinds=sorted(KINDS), most=_KEPT)
+        topic_id = table.properties.get(TOPIC_ID_PROPERTY, "")
+        partitions = range(int(table.properties.get(PARTITIONS_PROPERTY, 0)))
+        is_cut = any(table.transaction_version(removed_app_id(topic_id, p)) for p in partitions)
+        # Events are created on demand, because the caller adds them in steps; a thread would occupy the interpreter.
+        batches = rows.to_batches(max_chunksize=_ROWS_AT_ONCE)
+        events = (e for b in batches for e in map(TimelineEvent, iter_changes(b), b["rows"].to_pylist()))
+        return StoredEvents(frozenset(live), events, is_cut)

@@ -102,12 +102,9 @@ def parse_token(text: str) -> Position:
     """
     match = _TOKEN.fullmatch(text) if len(text) <= _MAX_CHARS else None
     if match is None:
-        raise BadToken("that is no position of /changes")
-    places = []
-    for part in (match[2] or "").split("-") if match[2] else ():
-        offset, _, seq = part.partition("_")
-        places.append(Place(int(offset), int(seq or 0)))
-    return Position(match[1], tuple(places))
+        raise BadToken("not a position of /changes")
+    parts = [part.partition("_") for part in match[2].split("-")] if match[2] else []
+    return Position(match[1], tuple(Place(int(offset), int(seq or 0)) for offset, _, seq in parts))
 
 
 #: Kinds sent by default. They exclude only the brokers' last registrations: only the fold needs these large rows.
@@ -145,7 +142,7 @@ def parse_kinds(text: str) -> frozenset[str]:
     kinds = frozenset(ChangeKind if text == "*" else text.split(","))
     unknown = sorted(kinds - frozenset(ChangeKind))
     if unknown:
-        raise ValueError(f"there is no {unknown[0]!r}; there are {', '.join(ChangeKind)}")
+        raise ValueError(f"unknown kind {unknown[0]!r}; expected {', '.join(ChangeKind)}")
     return kinds
 
 

@@ -24,7 +24,6 @@ from namesrv_stream.text_table import counted, times
 _FRESH_MS: Final = 900
 #: Statuses of a broker; those that need attention come first.
 ORDER: Final = ("held", "late", "gone", "unknown", "alive", "replaced", "left")
-_RANK: Final = {status: rank for rank, status in enumerate(ORDER)}
 LIVE: Final = ("alive", "unknown", "late", "held")
 
 #: Values of ``?state=`` that mean several statuses.
@@ -106,13 +105,13 @@ class FleetSnapshots:
         async for some in self._steps.lists(found for found in snapshot.brokers if _fits(found[1], question)):
             counts.update(status for status, _ in some)
             wanted = [found for found in some if found[0] in statuses]
-            kept = heapq.nsmallest(most, [*kept, *wanted], key=_by_urgency)
+            kept = heapq.nsmallest(most, [*kept, *wanted], key=_urgency)
         return Picked(kept, counts)
 
 
-def _by_urgency(found: tuple[str, Broker]) -> tuple[Any, ...]:
+def _urgency(found: tuple[str, Broker]) -> tuple[Any, ...]:
     status, broker = found
-    return _RANK[status], -(broker.ended.at_ms if broker.ended else 0), *_names(broker)
+    return ORDER.index(status), -(broker.ended.at_ms if broker.ended else 0), *_names(broker)
 
 
 def _names(broker: Broker) -> tuple[str, str, str]:

@@ -102,13 +102,15 @@ class Event(NamedTuple):
 
 
 def _event(event: TimelineEvent) -> Event:
-    if describe := _EVENTS.get(event.change.kind):
-        return describe(event)
-    return Event("calm", event.change.kind, _name(event.change), plain(event.change.cause))
-
-
-def _broker(event: TimelineEvent) -> Event:
     change = event.change
+    if change.kind == ChangeKind.QUEUE_DATA:
+        return _topics(change, event.rows - 1)
+    if describe := _EVENTS.get(change.kind):
+        return describe(change)
+    return Event("calm", change.kind, _name(change), plain(change.cause))
+
+
+def _broker(change: RouteChange) -> Event:
     where = f"at {change.broker_addr} in {change.cluster}"
     if not change.gone and change.cause == Cause.RETURNED:
         return Event("good", "back", _name(change), f"{where} came back")
@@ -120,16 +122,14 @@ def _broker(event: TimelineEvent) -> Event:
     return Event("bad", "down", _name(change), f"{where}: {why}")
 
 
-def _guard(event: TimelineEvent) -> Event:
-    change = event.change
+def _guard(change: RouteChange) -> Event:
     where = f"at {change.broker_addr} in {change.cluster}"
     if not change.gone:
         return Event("warn", "held", _name(change), f"{where} is protected: too many brokers seemed to end at once")
     return Event("calm", "released", _name(change), f"{where} was released by the guard: {plain(change.cause)}")
 
 
-def _topics(event: TimelineEvent) -> Event:
-    change, more = event.change, event.rows - 1
+def _topics(change: RouteChange, more: int) -> Event:
     subject = f"{change.topic}" + (f" and {more:,} more topics" if more else "")
     if change.cause == Cause.WRITE_PERM_WIPED:
         return Event("warn", "perm", subject, f"at {change.broker_name}: writing is switched off")
@@ -139,28 +139,24 @@ def _topics(event: TimelineEvent) -> Event:
     return Event("calm", "topic", subject, f"{no_longer}at {change.broker_name}: {plain(change.cause)}")
 
 
-def _setting(event: TimelineEvent) -> Event:
-    change = event.change
+def _setting(change: RouteChange) -> Event:
     text = "was removed" if change.gone else f"is {change.value} from here on"
     return Event("calm", "setting", change.key or "", text)
 
 
-def _server(event: TimelineEvent) -> Event:
-    change = event.change
+def _server(change: RouteChange) -> Event:
     text, tone = _SERVER.get(change.cause, (plain(change.cause), "calm"))
     return Event(tone, "server", f"name server {change.server_id}", text)
 
 
-def _kv(event: TimelineEvent) -> Event:
-    change = event.change
+def _kv(change: RouteChange) -> Event:
     name = f"{change.namespace} / {change.key}" if change.key is not None else f"{change.namespace}"
     return Event("calm", "kv", name, "was deleted" if change.gone else "was set")
 
 
-_EVENTS: Final[Mapping[str, Callable[[TimelineEvent], Event]]] = {
+_EVENTS: Final[Mapping[str, Callable[[RouteChange], Event]]] = {
     ChangeKind.BROKER_LIVE: _broker,
     ChangeKind.GUARD: _guard,
-    ChangeKind.QUEUE_DATA: _topics,
     ChangeKind.SETTING: _setting,
     ChangeKind.SERVER: _server,
     ChangeKind.KV: _kv,
