@@ -1,7 +1,7 @@
 """``/changes``: changes as server-sent events or by long polling; ``/changes/state``: the state to start with.
 
 A stream without a position starts with the whole state. If the server cannot continue from a follower's position, it
-tells the follower to discard its rows. So a follower never has a gap and never goes back: a server behind the
+instructs the follower to discard its rows. So a follower never has a gap and never goes back: a server behind the
 follower's position sends nothing until it has caught up.
 """
 

@@ -18,7 +18,6 @@ from namesrv_stream.route.changes import ChangeKind, RouteChange, lease_key
 from namesrv_stream.route.liveness_settings import EFFECTIVE
 from namesrv_stream.route.model import LeaseKey, LiveKey
 from namesrv_stream.server.steps import Steps
-from namesrv_stream.tables.delta.stored_table import StoredTable, reading
 from namesrv_stream.tables.schema.change_rows import CHANGES_SCHEMA, iter_changes
 from namesrv_stream.tables.schema.layout import PARTITIONS_PROPERTY, ROUTE_CHANGES, TOPIC_ID_PROPERTY, removed_app_id
 from namesrv_stream.tables.storage import Storage
@@ -248,6 +247,7 @@ def read_events(tables: Storage, next_offsets: Mapping[int, int], since_ms: int)
     import pyarrow.compute as pc
 
     from namesrv_stream.history.database import Database
+    from namesrv_stream.tables.delta.stored_table import StoredTable, reading
 
     with reading(tables / ROUTE_CHANGES):
         table = StoredTable.open(tables, ROUTE_CHANGES, CHANGES_SCHEMA)

@@ -12,7 +12,7 @@ from namesrv_stream.instants import duration, instant
 from namesrv_stream.route.changes import Cause
 from namesrv_stream.server.http.operation import Query
 
-#: Severity. The page shows each with its own word or symbol, not only with a colour.
+#: Severity. The page shows each with its own label or symbol, not only with a colour.
 Tone = Literal["good", "warn", "bad", "calm"]
 
 #: ``?state=`` → label: all brokers, those that need attention, or those in one state.
